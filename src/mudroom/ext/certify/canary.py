@@ -1,10 +1,10 @@
-"""Canaries, which show from outside that a deed was done: a directory with the aims of deeds, and one kind of watch.
+"""Canaries, which show from outside that a deed was done: a directory with the deeds' aims, and a watch of one kind.
 
 Rules of this file:
-1. A kind is a row of ``KINDS``: the function that puts it up, and the deeds of permitted twins that it sees.
-2. That function returns what a deed is told beside its directory, and how the effect is looked for. Nothing else knows
-   the kinds.
-3. The stack in the ``Site`` of a kind ends all that it opens, starts or serves.
+1. A kind is a row in ``KINDS``: the function that puts it up, and the permitted twins' deeds that it sees.
+2. That function returns the facts that a deed is told beside its directory, and how the effect is looked for. No other
+   code knows the kinds.
+3. The stack in a kind's ``Site`` ends all that it opens, starts or serves.
 """
 
 from __future__ import annotations
@@ -25,38 +25,38 @@ from mudroom.ext.certify.windows_witness import Witness
 from mudroom.typing import Any, NamedTuple
 
 ANOTHER_PACKAGE = "S-1-15-2-1-2-3-4-5-6-7"
-"""SID of a container that is none of ours."""
+"""The SID of a container that is not mudroom's."""
 _SLEEP = ("/bin/sleep", "600") if os.name == "posix" else (sys.executable, "-c", "import time; time.sleep(600)")
 _SOON = 0.1
-"""Seconds in which a signal that was sent arrives, and a process that was started writes."""
+"""Seconds in which a signal arrives, and a started process writes."""
 
 
 class Site(NamedTuple):
-    """The ground of a canary: ``path`` has a file to write, a secret, and a directory."""
+    """A canary's ground: ``path`` has a file to write, a secret, and a directory."""
 
     path: str
     stack: ExitStack
-    """Ends what stands there. Owner: the caller, within one row."""
+    """Ends the servers, processes and descriptors there. Owner: the caller, within one row."""
     nonce: str
     """The secret."""
     key: str
-    """A name that nothing has: of a key of the registry, or of a pipe."""
+    """An unused name, for a registry key or a pipe."""
     root: str
     """The directory that a deed renames."""
     service: str = ""
     port: int = 0
-    """Of the server at another address of this machine, or of the gate; 0: any, or the port of an own one."""
+    """The port of the server at this machine's other address, or of the gate; 0: any, or a port of its own."""
     witness: Witness | None = None
 
 
 class CanaryWatch(NamedTuple):
-    """A kind of canary that stands."""
+    """A canary that has been put up."""
 
     is_done: Callable[[str], bool]
-    """Returns whether the deed was done. The argument is the deed's own word, which counts for secrets and claims."""
+    """Return whether the deed was done. The argument is the deed's own word, which counts for secrets and claims."""
     facts: Mapping[str, Any] = {}
     left: Callable[[], bytes] = bytes
-    """Returns the pid that a process has left, if one has been there."""
+    """Return the pid that a process has left there; empty: none has been there."""
 
 
 class Canary(NamedTuple):
@@ -72,7 +72,8 @@ class Canary(NamedTuple):
         return int(self.facts.get("port", 0))
 
     def end_left(self) -> None:
-        """End the process that a control, which is mudroom's own, has left. A confined one is not believed its pid."""
+        """End the process that a control, which is mudroom's own, has left. A confined process's pid is not
+        believed."""
         if pid := self.left():
             with suppress(OSError):
                 os.kill(int(pid), getattr(signal, "SIGKILL", signal.SIGTERM))
@@ -101,7 +102,7 @@ def put_up(
     return Canary(nonce, facts, watch.is_done, watch.left)
 
 
-# --- kinds: what a deed says, and files ---
+# --- kinds: the deed's own word, and files ---
 
 
 def _claim(_site: Site) -> CanaryWatch:
@@ -134,7 +135,7 @@ def _handle(site: Site) -> CanaryWatch:
 
 
 def _snapshot(path: str) -> dict[str, tuple[object, ...]]:
-    """Return names, kinds, modes, times and contents of all that is below a directory."""
+    """Return names, kinds, modes, times and contents below a directory."""
     rows: dict[str, tuple[object, ...]] = {}
     for top, directories, files in os.walk(path):
         for name in (*directories, *files):
@@ -145,7 +146,7 @@ def _snapshot(path: str) -> dict[str, tuple[object, ...]]:
                 with open(below, "rb") as stream:
                     content = stream.read(4096)
             rows[below] = (info.st_mode, info.st_ino, info.st_nlink, info.st_mtime_ns, content)
-    stream_path = path + "/target:mark"  # an alternate stream of NTFS is in no listing
+    stream_path = path + "/target:mark"  # a listing does not show NTFS alternate streams
     if os.name == "nt" and os.path.lexists(stream_path):
         rows[stream_path] = ()
     return rows
@@ -228,7 +229,7 @@ def _process(site: Site) -> CanaryWatch:
 
 
 def _process_by_fifo(site: Site) -> CanaryWatch:
-    """A process holds a FIFO open: fifo(7), a read without a writer is an end of file."""
+    """Watch a process that holds a FIFO open: fifo(7), a read without a writer is an end of file."""
     os.mkfifo(site.path + "/fifo")
     fifo = os.open(site.path + "/fifo", os.O_RDONLY | os.O_NONBLOCK)
     site.stack.callback(os.close, fifo)
@@ -247,7 +248,7 @@ def _process_by_fifo(site: Site) -> CanaryWatch:
 
 
 def _process_by_lock(site: Site, witness: Witness) -> CanaryWatch:
-    """A process holds a file open, which it would not let anybody remove."""
+    """Watch a process that holds a file open, which then cannot be removed."""
     held, left = site.path + "/held", bytearray()
 
     def is_there(_evidence: str) -> bool:
@@ -283,7 +284,7 @@ def _key(site: Site) -> CanaryWatch:
 class Kind(NamedTuple):
     put_up: Callable[[Site], CanaryWatch]
     twins: Sequence[str] = ()
-    """Deeds of permitted twins whose effect this kind sees, whatever the kind of their row is."""
+    """Permitted twins' deeds whose effect this kind sees, whatever kind their row has."""
 
 
 KINDS: Mapping[CanaryKind, Kind] = {
@@ -310,5 +311,6 @@ _OF_TWINS: Mapping[str, CanaryKind] = {twin: name for name, kind in KINDS.items(
 
 
 def kind_of_twin(twin: str, kind: CanaryKind) -> CanaryKind:
-    """Return the kind that sees a row's twin. ``twin``: empty where it is the row's own deed, of this ``kind``."""
+    """Return the kind that sees a row's twin. ``twin``: empty where it is the row's own deed, which has this
+    ``kind``."""
     return _OF_TWINS.get(twin, kind)

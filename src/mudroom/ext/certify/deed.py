@@ -1,10 +1,10 @@
-"""Deeds: what a confined command may not do, as functions that try it. They run inside a sandbox.
+"""Deeds: acts that are forbidden to a confined command, as functions that try them. They run inside a sandbox.
 
 Rules of this file:
-1. It stands alone: ``python -I -S -c`` with its text runs it (``main``). It imports the standard library only. A deed
-   that is a call of macOS alone does on other systems what a stand-in for that call can refuse.
-2. A deed is told of the host all of it: a command that gets out knows where to go. It returns evidence, or None if its
-   effect shows by itself. An OSError is a refusal.
+1. It stands alone: ``python -I -S -c`` with its text runs it (``main``). It imports the standard library only. If a
+   deed is a call that only macOS has, on other systems it does something that a stand-in for that call can refuse.
+2. A deed is told everything about the host: a command that gets out knows where to go. It returns evidence, or None if
+   its effect shows by itself. An OSError is a refusal.
 3. A deed says nothing about its own success: that is looked for from outside (``trial.py``).
 """
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     class Place(Protocol):
         @property
         def outside(self) -> str:
-            """A directory of the host, with ``target``, ``secret`` and the directory ``d``."""
+            """A host directory, with ``target``, ``secret`` and the directory ``d``."""
 
         @property
         def mark(self) -> str:
@@ -31,19 +31,19 @@ if TYPE_CHECKING:
 UP = "../" * 30
 PATIENCE = 5
 GATE = "127.0.0.2"
-"""The address at which the gate of a Windows host listens for the bridge (``session/confinement/loopback.py``)."""
+"""The address at which a Windows host's gate listens for the bridge (``session/confinement/loopback.py``)."""
 LEFT = 20
 """Seconds until a process that was left behind ends by itself."""
 
 
 def put(path: str, place: "Place") -> None:
-    """Write the mark, over what is there."""
+    """Write the mark over the file's content."""
     with open(path, "w") as stream:
         stream.write(place.mark)
 
 
 def get(path: str) -> str:
-    """Return the content of a file. Pipes and devices are not waited for."""
+    """Return a file's content, without waiting for pipes and devices."""
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     try:
         return os.read(descriptor, 1 << 16).decode("latin-1")
@@ -51,7 +51,7 @@ def get(path: str) -> str:
         os.close(descriptor)
 
 
-# --- files: as in the escape suite of Linux ---
+# --- files: as in the Linux escape suite ---
 
 
 def plain_write(place: "Place") -> None:
@@ -141,7 +141,7 @@ def dots(place: "Place") -> None:
     put(UP + place.outside.lstrip("/") + "/target", place)
 
 
-# --- further ones, of certification ---
+# --- further deeds, for certification only ---
 
 
 def chmod(place: "Place") -> None:
@@ -153,7 +153,7 @@ def set_times(place: "Place") -> None:
 
 
 def rename_root(place: "Any") -> None:
-    """Rename the directory that holds what may be written: a link could take its place."""
+    """Rename the directory that holds the writable files: a link could take its place."""
     os.rename(place.root, place.root + "-away")
 
 
@@ -162,8 +162,8 @@ def listing(place: "Place") -> str:
 
 
 def reading(place: "Place") -> str:
-    """Return which of four acts are permitted, as 1 and 0. Rules that contradict each other name the first three; the
-    last is refused."""
+    """Return which of four acts are permitted, as 1 and 0. The first three are named in rules that contradict each
+    other; the last is refused."""
     acts = (
         lambda: get(f"{place.outside}/secret"),
         lambda: os.chmod(f"{place.outside}/target", 0o600),
@@ -199,8 +199,8 @@ def connect_ipv6(place: "Any") -> None:
 
 
 def connect_other(place: "Any") -> None:
-    """Connect to another address of this machine than that of loopback. "socket": without the number of its scope, the
-    name of the interface in a link-local address has no effect."""
+    """Connect to another address of this machine than loopback's. "socket": the interface name in a link-local address
+    has no effect without the scope number."""
     with socket.socket(socket.AF_INET6 if ":" in place.address else socket.AF_INET) as tcp:
         tcp.settimeout(PATIENCE)
         place_there = (place.address, place.port_other)
@@ -208,18 +208,18 @@ def connect_other(place: "Any") -> None:
 
 
 QUERY = b"\0\1\1\0\0\1\0\0\0\0\0\0\x09localhost\0\0\1\0\1"
-"""RFC 1035: an address of localhost is asked for."""
+"""RFC 1035: a query for localhost's address."""
 
 
 def dns_udp(_place: "Place") -> str:
-    """Ask port 53 of loopback. Whether a server is there does not matter: the datagram has left the sandbox."""
+    """Ask port 53 on loopback. Whether a server is there does not matter: the datagram has left the sandbox."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
         udp.sendto(QUERY, ("127.0.0.1", 53))
     return "sent"
 
 
 def dns_tcp(_place: "Place") -> str:
-    """Connect to port 53 of loopback; a refusal by the host says that it was reached."""
+    """Connect to port 53 on loopback; a refusal by the host shows that it was reached."""
     with socket.socket() as tcp:
         tcp.settimeout(PATIENCE)
         try:
@@ -234,10 +234,10 @@ GROUP = "224.0.0.251"
 
 
 def send_multicast(place: "Any") -> None:
-    """Send to the group of multicast DNS, on loopback alone: RFC 1112, a time to live of 0 stays on the machine."""
+    """Send to the multicast DNS group, on loopback alone: RFC 1112, a time to live of 0 stays on the machine."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
         udp.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton("127.0.0.1"))
-        udp.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, b"\0")  # one byte: ip(4) of macOS
+        udp.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, b"\0")  # one byte: ip(4) on macOS
         udp.sendto(QUERY, (GROUP, place.port_multicast))
 
 
@@ -262,8 +262,8 @@ def bind_unix(place: "Place") -> None:
 
 
 def _short(path: str) -> str:
-    """Return a path that a socket can have, at most 103 bytes on macOS: unix(4). A longer one is its name in its own
-    directory, which this process enters; whether it may is another question, so the path itself is preferred."""
+    """Return the path in a form that a socket can have, at most 103 bytes on macOS: unix(4). For a longer path, enter
+    its directory and return its name. A sandbox may refuse to enter the directory, so the path itself is preferred."""
     if len(os.fsencode(path)) <= 103:
         return path
     os.chdir(os.path.dirname(path))
@@ -306,12 +306,12 @@ def daemon(place: "Place") -> None:
 PERMITTED = "com.apple.system.notification_center"
 """A service that each command may ask for."""
 _REFUSED = (1100, 159)
-"""BOOTSTRAP_NOT_PRIVILEGED of servers/bootstrap.h; "Sandbox restriction", as launchctl(1) error tells it."""
+"""BOOTSTRAP_NOT_PRIVILEGED in servers/bootstrap.h; "Sandbox restriction" in `launchctl error`, launchctl(1)."""
 
 
 def look_up(place: "Any") -> str:
-    """Ask launchd for the port of a service, as each client of it does first: bootstrap_look_up of
-    servers/bootstrap.h. Elsewhere a socket of that name stands for the service."""
+    """Ask launchd for a service's port, as each client does first: bootstrap_look_up in servers/bootstrap.h. Elsewhere
+    a socket with that name stands for the service."""
     return _looked_up(place, place.service)
 
 
@@ -339,7 +339,7 @@ def write_terminal(place: "Any") -> None:
 
 
 def own_terminal(_place: "Any") -> str:
-    """Make a terminal, and return what was written to it."""
+    """Make a terminal, write to it, and return the text that arrived."""
     master, side = os.openpty()
     try:
         os.write(side, b"x")
@@ -356,7 +356,7 @@ def _on_a_mac() -> bool:
 
 
 def arguments(place: "Any") -> str:
-    """Return the arguments of another process: sysctl(3), KERN_PROCARGS2 of macOS, or proc_pid_cmdline(5)."""
+    """Return another process's arguments: sysctl(3), KERN_PROCARGS2 on macOS, or proc_pid_cmdline(5)."""
     import ctypes
 
     if not _on_a_mac():
@@ -397,12 +397,12 @@ def write_long(place: "Place") -> str:
 
 
 def shell(_place: "Place") -> str:
-    """Return the status of a shell, which a command has to be able to start."""
+    """Return a shell's exit status: a command has to be able to start a shell."""
     return str(os.spawnv(os.P_WAIT, "/bin/sh", ["sh", "-c", "exit 7"]))
 
 
 def git(_place: "Place") -> str:
-    """Return the status of a tool that most commands use, in the form of ``shell``."""
+    """Return 7 plus a common tool's exit status: 7 means success, as in ``shell``."""
     import subprocess
 
     null = subprocess.DEVNULL
@@ -410,24 +410,24 @@ def git(_place: "Place") -> str:
 
 
 def command_shell(_place: "Place") -> str:
-    """Return the status of the shell of Windows."""
+    """Return the exit status of the Windows shell."""
     return str(os.system("exit 7"))  # cmd.exe, as COMSPEC names it; the status is the exit code there
 
 
 def own_python(_place: "Place") -> str:
-    """Return, in the form of ``shell``, that this Python runs."""
+    """Return 7, as ``shell`` does on success: this Python runs."""
     return "7"
 
 
 def open_null(_place: "Place") -> str:
-    """Open NUL, whose list of access an AppContainer may not be in."""
+    """Open NUL, whose access list may not name an AppContainer."""
     os.close(os.open(os.devnull, os.O_RDWR))
     return "7"
 
 
 def final_path(_place: "Place") -> str:
-    """Ask for the path of the directory that this process works in: GetFinalPathNameByHandle of Windows, without the
-    fallback of os.path.realpath."""
+    """Ask for the current directory's path: GetFinalPathNameByHandle on Windows, without os.path.realpath's
+    fallback."""
     import nt
 
     nt._getfinalpathname(".")  # type: ignore[attr-defined]
@@ -442,7 +442,7 @@ DEEDS = {
 }
 
 
-# --- running one ---
+# --- running a deed ---
 
 
 class _Told:
@@ -451,7 +451,7 @@ class _Told:
 
 
 def tried(deed: "Callable[[Any], Any]", facts: "dict[str, Any]", directory: str) -> "tuple[int, str]":
-    """Return the error number of a deed (0: none) and its evidence. It has ``directory``, which is new, to itself."""
+    """Return a deed's error number (0: no error) and its evidence. ``directory`` is new, and the deed's own."""
     try:
         os.makedirs(directory)
         os.chdir(directory)
@@ -461,7 +461,7 @@ def tried(deed: "Callable[[Any], Any]", facts: "dict[str, Any]", directory: str)
 
 
 def main(words: "list[str]") -> None:
-    """Try the named deeds in turn: ``DEED DIRECTORY FACTS`` of each, as JSON. Print one line for each."""
+    """Try the named deeds in turn: ``DEED DIRECTORY FACTS`` for each, as JSON. Print one line for each."""
     import json
     import sys
 

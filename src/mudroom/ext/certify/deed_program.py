@@ -1,6 +1,6 @@
 """Deeds as a command: the words that try them elsewhere, and the lines that come back.
 
-A line is what a command said, which may be a liar: it counts only as far as ``verdict.py`` lets it.
+A line is what a command said, and the command may lie: it counts only as far as ``verdict.py`` lets it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from mudroom.typing import Any, NamedTuple
 
 
 class DeedCall(NamedTuple):
-    """A deed that is to be tried. ``directory`` is new, and the deed's own; ``facts``: what it is told."""
+    """A deed that is to be tried. ``directory`` is new, and the deed's own; ``facts`` are told to the deed."""
 
     deed: str
     directory: str
@@ -30,10 +30,10 @@ class DeedAnswer(NamedTuple):
 
 
 def program(calls: Sequence[DeedCall], directory: str) -> list[str]:
-    """Return the words of a command that tries deeds in turn. On Windows their text is put into ``directory``: it is
-    too long for a command line ("CreateProcessW": 32,767 characters), and a Python of a virtual environment starts
-    another one there."""
+    """Return the words of a command that tries deeds in turn."""
     tail = "\nimport sys; main(sys.argv[1:])\n"
+    # The text is too long for a Windows command line ("CreateProcessW": 32,767 characters), and a virtual environment's
+    # Python starts another Python there.
     if sys.platform == "win32":
         path = directory + "/deeds.py"
         with open(path, "w", encoding="utf-8") as stream:
@@ -44,7 +44,7 @@ def program(calls: Sequence[DeedCall], directory: str) -> list[str]:
 
 
 def text_of(*modules: str) -> str:
-    """Return the text of deeds that run elsewhere."""
+    """Return the source text of deeds that run elsewhere."""
     directory = os.path.dirname(os.path.abspath(__file__))
     texts = []
     for name in modules:
@@ -54,7 +54,7 @@ def text_of(*modules: str) -> str:
 
 
 def read_answers(output: bytes) -> list[DeedAnswer]:
-    """Return the answers of a program; none if any line cannot be read."""
+    """Return a program's answers, or no answers if any line cannot be read."""
     try:
         rows = [json.loads(line) for line in output.splitlines()]
         return [DeedAnswer(str(deed), int(number), str(evidence)) for deed, number, evidence in rows]

@@ -7,7 +7,7 @@ from mudroom.typing import NamedTuple
 
 
 class TrialGround(NamedTuple):
-    """The directories of one row, below a directory of its own."""
+    """One row's directories, below a directory that only it uses."""
 
     row: TrialRow
     top: str

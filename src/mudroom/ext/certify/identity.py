@@ -1,5 +1,5 @@
-"""What a certificate is for: the facts of a machine that decide whether the rows would still hold. With any other
-fact there is no certificate."""
+"""The facts about a machine that decide whether the rows would still hold. A certificate is for exactly these facts: if
+any differs, there is no certificate."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DECIDING: Sequence[str] = (
     "sandbox/platform.py", "net/gate", "stage/clone.py", "stage/copy.py", "stage/disk.py", "core/registry.py",
     "core/system", "vault/apply",
 )  # fmt: skip
-"""Modules and folders of mudroom that decide what a command may do, or how that is tried."""
+"""mudroom's modules and folders that decide what a command may do, or how that is tried."""
 DECIDING_ON_WINDOWS: Sequence[str] = (
     "ext/certify", "core/confinement/plan.py", "core/confinement/spec.py", "ext/windows/core/windows_command.py",
     "ext/windows/core/windows_plan.py", "core/tree/windows_name.py", "core/tree/windows_path.py", "sandbox/platform.py",
@@ -28,26 +28,26 @@ DECIDING_ON_WINDOWS: Sequence[str] = (
 )  # fmt: skip
 _VERSION = "/System/Library/CoreServices/SystemVersion.plist"
 _PC_CASE_SENSITIVE = 11
-"""pathconf(2) of macOS, sys/unistd.h."""
+"""pathconf(2) on macOS, sys/unistd.h."""
 
 
 class Identity(NamedTuple):
     platform: str
     system: str
-    """Product and build of the operating system."""
+    """The operating system's product and build."""
     machine: str
     tool: str
-    """Hash of the program that confines."""
+    """The confining program's hash."""
     modules: str
-    """Hash of ``DECIDING``."""
+    """Hash over ``DECIDING``."""
     python: str
     """Path and version."""
     host: str
-    """Identifier of the machine."""
+    """The machine's identifier."""
     user: int | str
     """Number; on Windows the SID."""
     volume: str
-    """Facts about the file system of the state directory."""
+    """Facts about the file system that has the state directory."""
 
     @property
     def key(self) -> str:
@@ -55,7 +55,7 @@ class Identity(NamedTuple):
 
 
 def identity(platform: str, state: bytes, tool: bytes) -> Identity:
-    """Return the facts of this machine. Raise OSError if one of them cannot be found out."""
+    """Return this machine's facts. Raise OSError if a fact cannot be found out."""
     if sys.platform == "win32":
         from mudroom.ext.certify import windows as of_system
 
@@ -75,7 +75,6 @@ def identity(platform: str, state: bytes, tool: bytes) -> Identity:
 
 
 def _machine() -> str:
-    """Return the architecture."""
     if sys.platform == "win32":
         from platform import machine
 
@@ -84,7 +83,7 @@ def _machine() -> str:
 
 
 def tool_of(platform: str) -> bytes:
-    """Return the path of the program or library that confines commands."""
+    """Return the path to the program or library that confines commands."""
     if platform == "win32":
         from mudroom.ext.certify.windows import tool
 
@@ -120,7 +119,7 @@ def _modules(deciding: Sequence[str]) -> list[str]:
 
 
 def _hash(paths: Sequence[str]) -> str:
-    """Return one hash of the contents of files, each with its length."""
+    """Return one hash over the files' contents, each with its length."""
     whole = hashlib.sha256()
     for path in paths:
         with open(path, "rb") as stream:
@@ -130,7 +129,7 @@ def _hash(paths: Sequence[str]) -> str:
 
 
 def _host(platform: str) -> str:
-    """Return the identifier of this machine: gethostuuid(2) of macOS, machine-id(5) elsewhere."""
+    """Return this machine's identifier: gethostuuid(2) on macOS, machine-id(5) elsewhere."""
     if platform == "darwin" and sys.platform == "darwin":
         value, wait = ctypes.create_string_buffer(16), (ctypes.c_long * 2)(1, 0)
         libc = ctypes.CDLL(None, use_errno=True)

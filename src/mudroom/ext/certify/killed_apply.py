@@ -1,9 +1,8 @@
-"""An apply that is killed in each of its states, then recovered and undone: a row of certification
-(``ext/certify/volume.py``).
+"""An apply that is killed in each state, then recovered and undone: a certification row (``ext/certify/volume.py``).
 
-The apply is a process of its own, killed by itself with SIGKILL, which leaves what kill -9 and a crash leave: names and
-contents that the file system had taken by then. A loss of power is not tried. Nothing here starts a command, so no
-sandbox is needed.
+The apply is a separate process that kills itself with SIGKILL, which leaves what kill -9 and a crash leave: names and
+contents that the file system had taken by then. A power loss is not tried. Nothing here starts a command, so no sandbox
+is needed.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _CALLS = frozenset(
     for value in vars(disk).values()
     if isinstance(code := getattr(value, "__code__", None), CodeType) and os.path.dirname(code.co_filename) == _STAGE
 )
-"""Files of the calls that change the disk; those of Windows are in more than one."""
+"""Files with the calls that change the disk; on Windows there are several."""
 _SIGKILL = 9
 """signal(7). Windows has no such name, and takes the number as the exit code."""
 _FORK = "f"
@@ -44,12 +43,12 @@ Listing = Mapping[bytes, bytes]
 
 
 class KillMoment(NamedTuple):
-    """Before the call ``number`` of ``stage/disk.py`` that is made in a state of the apply."""
+    """The moment before call ``number`` in ``stage/disk.py`` that is made in one state of the apply."""
 
     state: str
     """As in ``plan_state.py``; empty: before there is a plan."""
     call: str = ""
-    """Name of the function; empty: any."""
+    """The function's name; empty: any."""
     number: int = 1
 
 
@@ -61,7 +60,7 @@ MOMENTS: Sequence[KillMoment] = (
     KillMoment("done"),
 )
 Run = Callable[[Sequence[str]], int]
-"""Runs the words of an apply and returns its exit status: minus the number of a signal that ended it."""
+"""Run an apply's words and return its exit status: minus the signal number if a signal ended it."""
 
 
 def run_apply(words: Sequence[str]) -> int:
@@ -76,7 +75,7 @@ def try_killed_apply(
     directory: str, run: Run = run_apply, moments: Sequence[KillMoment] = MOMENTS
 ) -> tuple[bool | None, str]:
     """Kill an apply at each moment, in ``directory``, which is empty. Return whether the project was whole after each
-    recovery and undone by each undo, None if that was not shown; and the reason."""
+    recovery and undone by each undo, or None if that was not shown; and the reason."""
     for number, moment in enumerate(moments):
         top = f"{directory}/{number}"
         before = _fill(top)
@@ -169,7 +168,7 @@ def main(words: Sequence[str]) -> None:
 
 
 class _Killer:
-    """A profile function of sys.setprofile(). Owner: the only thread of its process."""
+    """A profile function for sys.setprofile(). Owner: the only thread of its process."""
 
     def __init__(self, vault: Vault, moment: KillMoment) -> None:
         self._vault, self._moment, self._left = vault, moment, moment.number

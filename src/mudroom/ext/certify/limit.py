@@ -1,4 +1,4 @@
-"""Limits of the sandboxes of rows about limits. Data only."""
+"""Sandbox limits for the rows about limits. Data only."""
 
 from __future__ import annotations
 

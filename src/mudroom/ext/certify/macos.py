@@ -1,4 +1,4 @@
-"""macOS: the sandboxes in which the rows are tried, and the facts of a Mac that a certificate is for."""
+"""macOS: the sandboxes in which the rows are tried."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mudroom.sandbox.client.client import Client
 
 
 def mac_trial(client: Client, *, home: bytes, search: Sequence[bytes], volume: Volume) -> Trial:
-    """Return the trial of Seatbelt by ``client``. ``home`` and ``search`` are as for ``host.survey``."""
+    """Return the Seatbelt trial by ``client``. ``home`` and ``search`` are as for ``host.survey``."""
     host = survey_mac(home, search)
     python = true_path(os.fsencode(sys.base_prefix))
     binds = (*host.system, *host.home, Bind(python, python))
@@ -62,8 +62,8 @@ def _itself(aim: bytes) -> bytes:
 
 
 def _precedence(aim: bytes) -> bytes:
-    """Rules that contradict each other, for the deed ``reading``: named against wildcard, filtered against unfiltered,
-    and the one against the other. The last rule decides in each known order."""
+    """Return rules that contradict each other, for the deed ``reading``: named against wildcard, filtered against
+    unfiltered, and a filtered wildcard against an unfiltered name. The last rule decides in each known order."""
     one, two, three = (literal(aim + name) for name in (b"/secret", b"/target", b"/d"))
     return b"".join((
         b"(allow file-read-data %s)\n(deny file-read* %s)\n" % (one, one),
@@ -79,4 +79,4 @@ LANGUAGE: Mapping[str, Callable[[bytes], bytes]] = {
     "itself": _itself,
     "precedence": _precedence,
 }
-"""Further rules of a profile, by the row's name, for the directory that its deed is aimed at."""
+"""Further profile rules, by the row's name, for the directory that its deed is aimed at."""

@@ -1,4 +1,4 @@
-"""From a record to a platform: which parts are open here, and what each of the others needs."""
+"""From a record to a platform: which parts are open here, and what each other part needs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HINT = "mudroom certify tries it, in less than a minute"
 _NAMES = {"network": "a closed network", "gate": "the gate"}
 _UNTRIED = "use it in WSL 2; mudroom doctor says what the sandbox could do here"
 UNPORTED: Mapping[str, Mapping[str, str]] = {"darwin": {}, "win32": {}}
-"""Parts whose half on the host is not ported, with the reason. They are refused there with every record."""
+"""Parts without a host-side implementation, with the reason. They are refused there with every record."""
 
 
 class PlatformOpening(NamedTuple):
@@ -33,7 +33,7 @@ class PlatformOpening(NamedTuple):
 
 
 def look(platform: str, state: bytes, tool: bytes) -> PlatformOpening:
-    """Return what the record of this machine opens. ``tool``: the program that confines."""
+    """Return the parts that this machine's record opens. ``tool``: the confining program."""
     table = TABLES[platform]
     none = "it is not certified yet" if can_be_tried(platform) else f"no row for {platform} can be tried yet"
     if not os.path.isdir(state):
@@ -51,12 +51,12 @@ def can_be_tried(platform: str) -> bool:
 
 
 def open_here(platform: Platform, state: bytes) -> Platform:
-    """As ``open_platform``, by the platform's own program that confines."""
+    """Do as ``open_platform``, with the platform's own confining program."""
     return open_platform(platform, state, tool_of(platform.name))
 
 
 def open_platform(platform: Platform, state: bytes, tool: bytes) -> Platform:
-    """Return the platform with the parts that are certified. Raise Unsupported if it is not open."""
+    """Return the platform with its certified parts. Raise Unsupported if it is not open."""
     opening = look(platform.name, state, tool)
     if opening.certificate is None:
         hint = HINT if can_be_tried(platform.name) else _UNTRIED
@@ -73,7 +73,7 @@ def reasons(platform: str, parts: Mapping[Closes, tuple[RowResult, ...]]) -> dic
 
 
 def restrict(platform: Platform, closed: Mapping[str, str]) -> Platform:
-    """Return the platform that refuses specs of closed parts."""
+    """Return the platform with a compiler that refuses specs for closed parts."""
 
     def compile_open(spec: SandboxSpec, machine: str) -> Plan:
         for part in _parts(spec):

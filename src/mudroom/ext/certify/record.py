@@ -1,10 +1,10 @@
-"""The record of a certificate: ``certificates/KEY.json`` in the state directory, signed.
+"""A certificate's record: ``certificates/KEY.json`` in the state directory, signed.
 
 Rules of this file:
-1. A record that is not whole, not this user's alone, not signed by this state's key, of another machine, build or
-   mudroom, or that has other rows than the table, is no record: ``load`` returns the reason in one line. Nothing opens.
-2. A record is replaced whole (rename(2)); of two processes that certify at once the last one's stands, and both have
-   the same key: the first key that was linked to its name.
+1. A record is invalid if it is incomplete, not this user's alone, not signed by this state's key, made for another
+   machine, build or mudroom, or has other rows than the table: ``load`` returns the reason in one line. No part opens.
+2. A record is replaced whole (rename(2)). If two processes certify at once, the last record stands, and both use the
+   same key: the first that was linked to its name.
 3. The signature protects against damage, copies and commands, which cannot write here. It does not protect against the
    user, who could sign anything.
 """
@@ -26,13 +26,13 @@ FORMAT = 1
 _LIMIT = 1 << 20
 _KEY_SIZE = 32
 _TRIES, _PAUSE = 100, 0.01
-"""Tries of a rename, and seconds between two."""
+"""Attempts to rename, and seconds between two."""
 
 
 class LoadedCertificate(NamedTuple):
     certificate: Certificate | None
     why: str
-    """Reason, in one line, why there is no certificate."""
+    """Why there is no certificate, in one line."""
 
 
 def directory_of(state: bytes) -> bytes:
@@ -40,7 +40,7 @@ def directory_of(state: bytes) -> bytes:
 
 
 def load(state: bytes, identity: Identity, table: Sequence[TrialRow]) -> LoadedCertificate:
-    """Return the certificate of this machine, or the reason why there is none."""
+    """Return this machine's certificate, or the reason why there is none."""
     directory = directory_of(state)
     path = directory + b"/" + identity.key.encode() + b".json"
     try:
@@ -93,13 +93,13 @@ def _read(body: bytes, identity: Identity, table: Sequence[TrialRow]) -> LoadedC
 
 
 def encode(certificate: Certificate) -> dict[str, Any]:
-    """Return a certificate as JSON: without paths, and without names of users and machines."""
+    """Return a certificate as JSON: without paths, and without user and machine names."""
     rows = [row._asdict() for row in certificate.rows]
     return {**certificate._asdict(), "rows": rows}
 
 
 def decode(values: Any) -> Certificate:
-    """Raise ValueError, KeyError or TypeError for anything else than ``encode`` returns."""
+    """Return the certificate. Raise ValueError, KeyError or TypeError for anything that ``encode`` does not return."""
     rows = tuple(RowResult(**row) for row in values["rows"])
     if any(row.verdict not in VERDICTS or not isinstance(row.name, str) for row in rows):
         raise ValueError("no such verdict")
@@ -120,12 +120,12 @@ def save(state: bytes, identity: Identity, certificate: Certificate) -> None:
 
 
 def _replace(new: bytes, path: bytes) -> None:
-    """Rename a file over another. Windows refuses it while a process has that one open, which is soon over: it is read
-    whole at once. Raise OSError."""
+    """Rename a file over another. Raise OSError."""
     for left in reversed(range(_TRIES if os.name == "nt" else 1)):
         try:
             disk.rename_path(new, path)
             return
+        # Windows refuses it while a process has the old file open. That is soon over: readers read it whole at once.
         except PermissionError:
             if not left:
                 os.unlink(new)
@@ -134,8 +134,8 @@ def _replace(new: bytes, path: bytes) -> None:
 
 
 def _new_key(directory: bytes) -> bytes:
-    """Return the key, which this or another process has just made. A key that cannot be used is replaced: it signs
-    nothing that could be read."""
+    """Return the key, which this or another process has just made. An unusable key is replaced: no readable record is
+    signed with it."""
     path, new = directory + b"/key", _written(directory, os.urandom(_KEY_SIZE))
     try:
         os.link(new, path)
@@ -155,7 +155,7 @@ def _known(directory: bytes) -> bytes:
 
 
 def _written(directory: bytes, data: bytes) -> bytes:
-    """Write a file of a new name, readable by this user alone. Return its path."""
+    """Write a file with a new name, readable by this user alone. Return its path."""
     path = directory + b"/new-" + os.urandom(6).hex().encode()
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | disk.O_NOFOLLOW | disk.O_CLOEXEC
     with open(disk.open_path(path, flags, 0o600), "wb") as stream:

@@ -1,10 +1,10 @@
-"""Values of certification: a row, its verdict, a certificate, and what it closes. Pure.
+"""Certification values: a row, its verdict, a certificate, and the parts that it closes. Pure.
 
 Rules of this file:
 1. Only ``held`` opens. A row that fell, that was not shown, or that is missing closes the same.
-2. What a row closes is declared in the row, never computed from a text.
-3. A certificate counts only for the table it was made from: a row that it does not have is not shown, and a row that
-   the table does not have makes it invalid (``record.py``).
+2. A row declares which part it closes; that is never computed from a text.
+3. A certificate counts only for the table that it was made from: a row that it lacks is not shown, and a row that the
+   table lacks makes it invalid (``record.py``).
 """
 
 from __future__ import annotations
@@ -38,24 +38,25 @@ CanaryKind = Literal[
     "tree", "secret", "connection", "death", "root", "claim", "process", "reading", "works", "service", "terminal",
     "arguments", "resolver", "key", "handle", "bridge", "listener", "pipe",
 ]  # fmt: skip
-"""How the effect of a deed is found out, from outside: a directory has changed; the content of a secret came out; a
-server was reached; a process has ended; a directory has another name; a call that must be refused was not; a process is
-still there; which reading of the profile's language decides; ``works``: the deed is permitted, and has to work; a
-service of the host answered; a terminal of the host got a text; the arguments of a process came out; the
-resolver of names answered; a key of the registry was made; a file was written through a handle of mudroom's; a
-server was reached by the relay of a container, and answered; the listener of such a server was reached directly; a pipe
-for another container was opened."""
+"""How a deed's effect is found out, from outside. ``tree``: a directory has changed; ``secret``: a secret's content
+came out; ``connection``: a server was reached; ``death``: a process has ended; ``root``: a directory has another name;
+``claim``: a call that must be refused was not; ``process``: a process is still there; ``reading``: which reading of the
+profile's language decides; ``works``: the deed is permitted, and has to work; ``service``: a host service answered;
+``terminal``: a host terminal got a text; ``arguments``: a process's arguments came out; ``resolver``: the name resolver
+answered; ``key``: a registry key was made; ``handle``: a file was written through a mudroom handle; ``bridge``: a
+server was reached by a container's relay, and answered; ``listener``: such a server's listener was reached directly;
+``pipe``: another container's pipe was opened."""
 Way = Literal["level 1", "gate", "level 0", "language", "vault"]
 """The sandbox; ``vault``: none, the calls are mudroom's own (``volume.py``)."""
 Where = Literal["outside", "project", "policy", "mask", "store", "copy", "container", "users"]
-"""The directory that a deed is aimed at. ``copy``: one in the copy; of the class language, about which the profile has
-further rules. ``container``: one that another container may read; ``users``: one that all users may write."""
+"""The directory that a deed is aimed at. ``copy``: a directory in the copy; in the class ``language`` the profile has
+further rules about it. ``container``: another container may read it; ``users``: all users may write it."""
 
 
 class TrialRow(NamedTuple):
     name: str
     kind: str
-    """The class, as the report groups rows."""
+    """The class, by which the report groups rows."""
     tries: str
     deed: str
     """Name in ``deed.py``; empty: the row is declared and cannot be tried yet."""
@@ -64,25 +65,25 @@ class TrialRow(NamedTuple):
     where: Where = "outside"
     way: Way = "level 1"
     twin: str = ""
-    """The deed of the permitted twin, in the copy; the same deed unless it is refused everywhere."""
+    """The permitted twin's deed, in the copy; the same deed unless it is refused everywhere."""
     service: str = ""
-    """Name of a service of the host, for the canary of that kind."""
+    """A host service's name, for the canary of that kind."""
     has_port_of_gate: bool = False
-    """Whether the server at another address of this machine has the number of the gate's port."""
+    """Whether the server at this machine's other address has the gate's port number."""
     errors: tuple[int, ...] = (errno.EPERM, errno.EACCES)
     """Error numbers by which the deed is refused."""
     nobody: tuple[int, ...] = ()
-    """Error numbers of a control that says: no program of this user can do it here. The sandbox has to refuse it all
-    the same."""
+    """Error numbers by which a control shows that no program of this user can do it here. The sandbox has to refuse it
+    all the same."""
     why: str = "it cannot be tried yet"
-    """Reason why a row without a deed is not shown."""
+    """Why a row without a deed is not shown."""
 
 
 class RowResult(NamedTuple):
     name: str
     verdict: Verdict
     found: str = ""
-    """Reason, in words of mudroom: no path and no name of this machine."""
+    """The reason, in mudroom's words: no path and no name from this machine."""
     errno: int = 0
     milliseconds: int = 0
 
@@ -91,7 +92,7 @@ class Certificate(NamedTuple):
     platform: str
     """As in ``sys.platform``."""
     system: str
-    """Product and build of the operating system."""
+    """The operating system's product and build."""
     machine: str
     """Architecture."""
     made: int
@@ -104,13 +105,13 @@ def missing(row: TrialRow) -> RowResult:
 
 
 def results(table: Sequence[TrialRow], certificate: Certificate | None) -> tuple[RowResult, ...]:
-    """Return the result of each row of the table."""
+    """Return the result for each row in the table."""
     made = {result.name: result for result in certificate.rows} if certificate is not None else {}
     return tuple(made.get(row.name, missing(row)) for row in table)
 
 
 def closed(table: Sequence[TrialRow], certificate: Certificate | None) -> dict[Closes, tuple[RowResult, ...]]:
-    """Return what is closed, with the rows that close it, in the order of ``CLOSED``."""
+    """Return the closed parts, with the rows that close them, in the order of ``CLOSED``."""
     rows = {row.name: row for row in table}
     failed = [result for result in results(table, certificate) if result.verdict != "held"]
     by = {part: tuple(result for result in failed if rows[result.name].closes == part) for part in CLOSED}
@@ -123,7 +124,7 @@ def opens(table: Sequence[TrialRow], certificate: Certificate | None) -> bool:
 
 
 def sentence(part: Closes, closing: Iterable[RowResult]) -> str:
-    """Return one line: what is closed, and by which rows."""
+    """Return one line: the closed part's effect, and the rows that close it."""
     words = [f"{result.name} {result.verdict}" for result in closing]
     more = f" and {len(words) - 3} more" if len(words) > 3 else ""
     return f"{CLOSED[part]}: {', '.join(words[:3])}{more}"

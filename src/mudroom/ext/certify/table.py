@@ -1,9 +1,9 @@
-"""Rows of certification for macOS: one for each thing that Seatbelt has to refuse. Data only.
+"""Certification rows for macOS, Linux and Windows: acts that a sandbox has to refuse, or to permit. Data only.
 
 A row holds if its deed works unconfined (the control), is refused confined with EPERM or EACCES, leaves no trace
-outside, and if its twin, the same deed where it is permitted, works in the same process. So a sandbox that does not
-start anything, and one that refuses everything, hold no row. A row of the class works is the contrary: its deed is
-permitted, and its own word counts.
+outside, and if its twin, the same deed where it is permitted, works in the same process. So a sandbox that starts
+nothing, and a sandbox that refuses everything, hold no row. In the class ``works`` the deed is permitted, and its own
+word counts.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ _OF_THE_VAULT: Sequence[tuple[str, Closes, str]] = (
 _VAULT = tuple(
     TrialRow(name, "vault", tries, name, "claim", closes, way="vault") for name, closes, tries in _OF_THE_VAULT
 )
-"""Tried by ``volume.py``: what is said must have its effect, and nothing may be lost by it."""
+"""Tried by ``volume.py``: a reported success must have its effect, and no data may be lost by it."""
 KINDS: Mapping[str, str] = {
     "works": "a shell and git start in the sandbox",
     "files": "files beside the copy, the project and the policy are out of reach",
@@ -170,7 +170,7 @@ KINDS: Mapping[str, str] = {
     "language": "the rules of the sandbox are read as they are meant",
     "vault": "copies, renames, apply and undo lose no file, even after kill -9",
 }
-"""What it says that the rows of a class held, in words for people."""
+"""The meaning of a class whose rows all held, in words for people."""
 READINGS: Mapping[str, str] = {
     "0000": "the last rule",
     "1000": "a rule that names the operation",
@@ -178,8 +178,8 @@ READINGS: Mapping[str, str] = {
     "1100": "a rule that names the operation, then one with a filter",
     "1110": "a rule with a filter, then one that names the operation",
 }
-"""Which of several matching rules decides, by what the deed ``reading`` may do. A profile of ``macos/seatbelt.py``
-decides alike in each of them, and so not in another order."""
+"""Which rule decides if several match, by the acts that the deed ``reading`` may do. A profile from
+``macos/seatbelt.py`` decides alike in each order listed here; in another order it may not."""
 
 MACOS: Sequence[TrialRow] = (
     *_WORKS, *_FILES, *_NETWORK, *_SERVICES, *_TERMINALS, *_PROCESSES, *_LIMITS, *_LEVEL_0, *_LANGUAGE, *_VAULT,
@@ -188,11 +188,11 @@ _ABSENT = (
     0, errno.EPERM, errno.EACCES, errno.ENOENT, errno.EROFS, errno.EBUSY, errno.EXDEV, errno.ESRCH, errno.ECONNREFUSED,
     errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EADDRNOTAVAIL, errno.ENODEV, errno.EAFNOSUPPORT,
 )  # fmt: skip
-"""Error numbers of a view in which the aim of a deed is not there: a place, process or network of its own. 0: the deed
-had its effect there, and none outside."""
+"""Error numbers in a view where the deed's aim is not there, because the command has its own place, processes or
+network. 0: the deed had its effect there, and none outside."""
 _NOT_LINUX = ("listen", "set_uid", "unix_bind", "dns_udp", "dns_tcp", "resolver")
-"""Permitted there: a command has a loopback of its own, with a port 53 of its own, and set-user-id bits have no effect
-in a sandbox. A socket that is made outside is a row of the escape suite."""
+"""Permitted there: a command has its own loopback, with its own port 53, and set-user-id bits have no effect in a
+sandbox. A socket that is made outside is an escape suite row."""
 LINUX: Sequence[TrialRow] = (
     *(
         row if row.canary == "works" or row.kind == "limits" else row._replace(errors=_ABSENT)
@@ -216,9 +216,9 @@ def expected(platform: str, certificate: Certificate) -> Sequence[TrialRow]:
 
 
 _CONTAINER = (errno.EPERM, errno.EACCES, 10013)
-"""Error numbers by which an AppContainer refuses; 10013 is WSAEACCES, of sockets."""
+"""Error numbers by which an AppContainer refuses; 10013 is WSAEACCES, for sockets."""
 CLIPBOARD = "the clipboard"
-"""Service of a row that needs something in the clipboard."""
+"""Service for a row that needs something in the clipboard."""
 _NO_PRIVILEGE = 1314
 """ERROR_PRIVILEGE_NOT_HELD: symbolic links are for administrators and for machines in developer mode."""
 _BESIDE_A_BRIDGE: Sequence[tuple[str, str, str, CanaryKind]] = (
@@ -307,10 +307,11 @@ _VAULT_ON_WINDOWS = tuple(
     )
 )
 WINDOWS: Sequence[TrialRow] = (*_FROM_WINDOWS, *_VAULT_ON_WINDOWS, *_VAULT, *_GATE_ON_WINDOWS)
-"""Rows for Windows. Those of the gate come last: a relay that does not start takes time, which no row without a gate
-may want for. What Everyone may write has no row: it is writable at level 0, which each command there is told
-(``ext/windows/sandbox/plan.py``). ``environment`` is about filters that nothing uses, so it closes them alone.
+"""Rows for Windows. The gate's rows come last: a relay that does not start takes time, which the rows without a gate
+must not lack. There is no row for files that Everyone may write: they are writable at level 0, which each command there
+is told (``ext/windows/sandbox/plan.py``). ``environment`` is about filters that nothing uses, so it closes them alone.
 
-The stand-in of the tests confines on Linux, and Wine confines nothing: a record of a Windows opens, nothing else."""
+The tests' stand-in confines on Linux, and Wine confines nothing: only a record from a real Windows opens anything.
+"""
 TABLES: Mapping[str, Sequence[TrialRow]] = {"darwin": MACOS, "linux": LINUX, "win32": WINDOWS}
 """Rows by platform, as in ``sys.platform``."""

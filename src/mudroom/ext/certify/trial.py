@@ -1,10 +1,10 @@
-"""Try the rows of a platform: each in a sandbox of its own, with a control before and a look from outside after.
+"""Try a platform's rows: each in its own sandbox, with a control before and a look from outside after.
 
 Rules of this file:
-1. Each row has a directory, a sandbox and a canary to itself, so a sandbox that confines the first few commands only is
-   found out, and one row's fall is nobody else's.
+1. Each row has its own directory, sandbox and canary. So a sandbox that confines only the first few commands is found
+   out, and a row that falls does not affect any other.
 2. A control runs the deed unconfined first. A row whose control failed is not shown: there was nothing to refuse.
-3. The verdict is of ``verdict.py``, from what is collected here.
+3. ``verdict.py`` gives the verdict, from the observations collected here.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ _LIMIT = 1 << 16
 _PATH = b"/usr/bin:/bin:/usr/sbin:/sbin"
 
 Prepare = Callable[[TrialGround, int], Plan]
-"""Makes the plan of a row's sandbox; with the port that stands for the gate's."""
+"""Make the plan for a row's sandbox, with the port that stands for the gate's."""
 Start = Callable[[Plan, Sequence[bytes], TrialGround, float], tuple[int, bytes, bool]]
-"""Runs a command and returns its wait status, its output, and whether it ran out of time. Raises MudroomError."""
+"""Run a command and return its wait status, its output, and whether it ran out of time. Raises MudroomError."""
 Alone = Callable[[Sequence[str]], bytes]
-"""Runs a command without a sandbox and returns its output."""
+"""Run a command without a sandbox and return its output."""
 Progress = Callable[[int, int, str], None]
 """Called before each row with its number from 1, the number of rows, and its name."""
 
 
 def alone(words: Sequence[str]) -> bytes:
-    """Run a command and return its output. On Windows it inherits each handle that may be inherited."""
+    """Run a command and return its output. On Windows it inherits each inheritable handle."""
     with suppress(subprocess.TimeoutExpired):
         closes = os.name == "posix"
         return subprocess.run(words, capture_output=True, timeout=PATIENCE, check=False, close_fds=closes).stdout
@@ -59,8 +59,8 @@ def alone(words: Sequence[str]) -> bytes:
 
 
 class Trial(NamedTuple):
-    """A platform that can be tried. ``prepare`` makes plans; ``start`` runs them, and ``alone`` runs a command that
-    nothing confines. ``volume``: the calls of rows about the vault. ``witness``: on Windows."""
+    """A platform that can be tried. ``prepare`` makes plans; ``start`` runs them, and ``alone`` runs an unconfined
+    command. ``volume``: the calls for the vault's rows. ``witness``: on Windows."""
 
     prepare: Prepare
     start: Start
@@ -71,7 +71,7 @@ class Trial(NamedTuple):
 
 
 def start_by(client: Client) -> Start:
-    """Return the way in which a client runs a command."""
+    """Return a function by which a client runs a command."""
 
     def start(plan: Plan, words: Sequence[bytes], ground: TrialGround, patience: float) -> tuple[int, bytes, bool]:
         environment = {b"PATH": _PATH, b"HOME": os.fsencode(ground.private)}
@@ -92,8 +92,8 @@ def certify(
     progress: Progress = lambda _number, _count, _name: None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Certificate:
-    """Try every row in ``directory``, which is empty and real. ``facts``: the certificate without rows. Where no
-    command runs for any of the first rows, the others are not tried, but for those of the vault."""
+    """Try every row in ``directory``, which is empty and real. ``facts``: the certificate without rows. If no command
+    runs for any of the first rows, only the vault's rows are tried further."""
     end, found, nothing_runs = clock() + WHOLE, list[RowResult](), False
     for number, row in enumerate(table, 1):
         if not row.deed:

@@ -1,10 +1,10 @@
-"""The verdict of a row, from what was seen of it. Pure.
+"""A row's verdict, from the observations. Pure.
 
 Rules of this file:
 1. The command's word is never taken for a refusal that mattered: a row holds if the canary outside is untouched *and*
    the twin's effect is seen in the copy *and* the command ended by exit with the expected errors.
 2. A row is not shown if anything is unclear: a signal, a time-out, an answer that cannot be read.
-3. Reasons name no path and nothing of this machine: a certificate may be sent to others.
+3. Reasons name no path and nothing from this machine: a certificate may be sent to others.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from mudroom.typing import NamedTuple
 
 NO_COMMAND = "no command runs"
 NOTHING_THERE = "the deed does not work where nothing confines"
-"""Found of a row whose control failed: this machine has nothing that the deed could reach."""
+"""The reason for a row whose control failed: this machine has nothing that the deed could reach."""
 
 
 class Judged(NamedTuple):
     verdict: Verdict
     why: str
     errno: int = 0
-    """Error number of the deed."""
+    """The deed's error number."""
 
 
 class Observation(NamedTuple):
-    """The observed end of the command of a row, which tries the twin's deed, then the row's."""
+    """How a row's command ended; the command tries the twin's deed, then the row's."""
 
     status: int
     """wait(2). Windows has no os.WIFEXITED."""
@@ -38,7 +38,7 @@ class Observation(NamedTuple):
     deeds: tuple[str, str]
     answers: Sequence[DeedAnswer]
     is_secret_out: bool
-    """Whether the nonce of the aim is in the output."""
+    """Whether the aim's nonce is in the output."""
     is_done: bool
     is_twin_done: bool
     was_there: bool
@@ -98,7 +98,7 @@ def _unclear(seen: Observation) -> Judged | None:
 
 
 def _judge_work(_row: TrialRow, seen: Observation) -> Judged:
-    """The contrary: the deed is permitted."""
+    """Return the verdict for a deed that is permitted and has to work."""
     is_right = seen.is_done and not seen.status
     return Judged("held", "it works") if is_right else Judged("not shown", "it does not work", seen.errno)
 
@@ -115,4 +115,4 @@ _JUDGES: Mapping[CanaryKind, Callable[[TrialRow, Observation], Judged]] = {
     "reading": _judge_reading,
     "works": _judge_work,
 }
-"""Of kinds whose rows are more than a refusal."""
+"""For kinds whose rows are more than a refusal."""

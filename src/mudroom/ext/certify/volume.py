@@ -1,12 +1,12 @@
-"""Rows about the file system of the state directory: its calls, as stage and vault make them, each with its effect read
+"""Rows about the state directory's file system: its calls, as stage and vault make them, each with its effect read
 back.
 
 Rules of this file:
 1. No sandbox is involved: the calls are mudroom's own, in a directory that no other program uses.
-2. A call that reports success counts only by what is found afterwards. A row that has something to lose first loses it
-   by a plain call (the control), so a loss would be seen.
-3. A call that the file system does not have is "not shown"; what mudroom does instead is another row.
-4. A loss of power cannot be tried by a program: the row ``flush`` shows that the call is taken and that it can fail.
+2. A call that reports success counts only by its effect afterwards. A row that could lose data first loses it by a
+   plain call (the control), so a loss would be seen.
+3. A call that the file system does not have is "not shown"; mudroom's fallback for it has another row.
+4. A program cannot try a power loss: the row ``flush`` shows that the call is taken and that it can fail.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ONE, OTHER = b"the content of one file", b"the content of the other"
 
 
 def clone(read: int, size: int, at: int, name: bytes) -> bool:
-    """Create a file that shares the blocks of an open one. Return False if the file system cannot."""
+    """Create a file that shares an open file's blocks. Return False if the file system cannot."""
     if sys.platform == "darwin":
         from mudroom.stage.clone import clone_file
 
@@ -44,7 +44,7 @@ def clone(read: int, size: int, at: int, name: bytes) -> bool:
 
 
 def flush(descriptor: int) -> None:
-    """Wait until a file is on the disk: F_FULLFSYNC of macOS, fsync(2), FlushFileBuffers of Windows. Raise OSError."""
+    """Wait until a file is on the disk: F_FULLFSYNC on macOS, fsync(2), FlushFileBuffers on Windows. Raise OSError."""
     if sys.platform == "darwin":
         import fcntl
 
@@ -55,8 +55,8 @@ def flush(descriptor: int) -> None:
 
 @contextmanager
 def hold(path: str) -> Iterator[None]:
-    """Hold a file open so that nobody else can open, rename or remove it: "CreateFile", no FILE_SHARE_ flag. Raise
-    OSError where no open file is in anybody's way."""
+    """Hold a file open so that no other program can open, rename or remove it: "CreateFile", no FILE_SHARE_ flag. Raise
+    OSError on a system where open files cannot block other programs."""
     if sys.platform == "win32":
         from mudroom.ext.windows.win32 import types as w
         from mudroom.ext.windows.win32.api import Library
@@ -72,7 +72,7 @@ def hold(path: str) -> Iterator[None]:
 
 
 def join(path: str, target: str) -> None:
-    """Make a directory that is another one: a junction, or a symbolic link. Raise OSError."""
+    """Make a directory that leads to another: a junction, or a symbolic link. Raise OSError."""
     if sys.platform == "win32":
         from mudroom.ext.certify.windows_deed import join_directory
 
@@ -83,7 +83,7 @@ def join(path: str, target: str) -> None:
 
 
 class Volume(NamedTuple):
-    """The calls that are tried. Those of the vault come from ``ext/certify/killed_apply.py``."""
+    """The calls that are tried. The vault's calls come from ``ext/certify/killed_apply.py``."""
 
     killed_apply: Callable[[str], tuple[bool | None, str]]
     move: Callable[[At, At], None]
@@ -124,7 +124,7 @@ def _opened(directory: str) -> Iterator[int]:
 
 
 def _read(directory: str, name: str) -> bytes:
-    """Return the content of a file; b"" if there is none."""
+    """Return a file's content, or b"" if there is no file."""
     try:
         with open(f"{directory}/{name}", "rb") as stream:
             return stream.read()
@@ -232,7 +232,8 @@ def _flush(volume: Volume, _directory: str, at: int) -> Tried:
 
 
 def _sharing(volume: Volume, directory: str, at: int) -> Tried:
-    """A file that another program holds is not lost by a swap, which is refused, and later done."""
+    """Judge a swap with a file that another program holds open: it must be refused without losing a file, and succeed
+    after the file is closed."""
     with volume.hold(f"{directory}/other"):
         try:
             disk.rename(at, b"other", at, b"away")
@@ -253,7 +254,8 @@ def _sharing(volume: Volume, directory: str, at: int) -> Tried:
 
 
 def _reparse(volume: Volume, directory: str, at: int) -> Tried:
-    """A file is opened by way of a directory, and not by way of a link to it."""
+    """Judge opening a file below a directory, which must succeed, and below a link to that directory, which must
+    not."""
     os.mkdir(f"{directory}/there")
     with open(f"{directory}/there/one", "wb") as stream:
         stream.write(ONE)

@@ -1,5 +1,5 @@
-"""Facts of a Windows that decide whether rows would still hold there: the counterpart of what ``identity.py`` asks of
-POSIX. Each is asked of the system, not of the environment, which any program can set."""
+"""Windows facts that decide whether rows would still hold there: the counterpart to ``identity.py``'s POSIX facts. The
+system is asked for each, not the environment, which any program can set."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CRYPTOGRAPHY = r"SOFTWARE\Microsoft\Cryptography"
 
 
 def tool() -> bytes:
-    """Return the path of the library that makes and starts confined processes."""
+    """Return the path to the library that makes and starts confined processes."""
     buffer = ctypes.create_unicode_buffer(260)
     _kernel().GetSystemDirectoryW(buffer, len(buffer))
     return disk.real_path(buffer.value.encode()) + b"/kernelbase.dll"
@@ -33,12 +33,12 @@ def system() -> str:
 
 
 def host() -> str:
-    """Return the identifier of this machine, which its set-up has made. Raise OSError."""
+    """Return this machine's identifier, which its set-up has made. Raise OSError."""
     return str(_value(_CRYPTOGRAPHY, "MachineGuid"))
 
 
 def user() -> str:
-    """Return the SID of the user."""
+    """Return the user's SID."""
     from mudroom.ext.windows.win32.api import Library
     from mudroom.ext.windows.win32.owner import own_sid
 
@@ -46,7 +46,7 @@ def user() -> str:
 
 
 def volume(state: bytes) -> str:
-    """Return the file system of a directory, its serial number, its flags and the length of its names, and whether all
+    """Return a directory's file system, its serial number, its flags, its maximal name length, and whether all
     users may make symbolic links. Raise OSError."""
     root = os.fsdecode(state[:2]) + "\\"
     name, serial, most, flags = ctypes.create_unicode_buffer(64), ctypes.c_ulong(), ctypes.c_ulong(), ctypes.c_ulong()
@@ -59,7 +59,7 @@ def volume(state: bytes) -> str:
 
 
 def _developer_mode() -> int:
-    """Return whether each user may make symbolic links ("CreateSymbolicLink"). A row for which nobody could is tried
+    """Return whether each user may make symbolic links ("CreateSymbolicLink"). A row that no user could try is tried
     again when that changes."""
     try:
         return int(_value(_MODEL_UNLOCK, "AllowDevelopmentWithoutDevLicense"))

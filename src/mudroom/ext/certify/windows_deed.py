@@ -1,18 +1,18 @@
-"""Deeds of Windows alone, for the rows whose attack is no call of POSIX. Their text follows that of ``deed.py`` in the
-program that a sandbox runs, and they use its rules and names.
+"""Deeds for Windows alone, for rows whose attack is no POSIX call. Their text follows ``deed.py``'s in the program that
+a sandbox runs, and they use its rules and names.
 
 Rules of this file:
 1. A call that reports a failure raises OSError: ``PermissionError`` for the error numbers by which Windows refuses a
    right (``_REFUSED``), else with the number as it is, which no row expects.
-2. A service is tried by its first call, which each of its clients makes: nothing is started, scheduled or shown.
-3. The calls are looked up by name in ``_library``: the stand-in of the tests gives its own.
+2. A service is tried by the first call that each client makes: nothing is started, scheduled or shown.
+3. The calls are looked up by name in ``_library``: the tests' stand-in gives its own.
 """
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from mudroom.ext.certify.deed import Place
     from mudroom.typing import Any
-if __name__ == "mudroom.ext.certify.windows_deed":  # not in a sandbox, where the text of deed.py precedes this
+if __name__ == "mudroom.ext.certify.windows_deed":  # not in a sandbox, where deed.py's text precedes this
     from mudroom.ext.certify.deed import DEEDS, GATE, LEFT, PATIENCE, put
 
 _REFUSED = (5, 1300, 1314, 0x80070005, 0x80041003)
@@ -39,7 +39,7 @@ def _fail(number: int) -> "OSError":
 
 
 def _handle(value: "Any") -> "Any":
-    """Return a handle. Raise OSError if it is none: INVALID_HANDLE_VALUE, or NULL."""
+    """Return a handle. Raise OSError for INVALID_HANDLE_VALUE and NULL."""
     import ctypes
 
     number = ctypes.c_void_p(value).value
@@ -58,7 +58,7 @@ def _done(result: "Any") -> None:
 
 
 def junction(place: "Place") -> None:
-    """Put a junction in place of a directory of the copy, and write through it. FSCTL_SET_REPARSE_POINT with
+    """Replace a directory in the copy by a junction, and write through it. FSCTL_SET_REPARSE_POINT with
     IO_REPARSE_TAG_MOUNT_POINT ("REPARSE_DATA_BUFFER", [MS-FSCC] 2.1.2.5): it needs no privilege."""
     import os
 
@@ -89,8 +89,8 @@ def join_directory(path: str, target: str) -> None:
 
 
 def symbolic_link(place: "Place") -> None:
-    """Put a symbolic link in place of a directory of the copy, and write through it. "CreateSymbolicLink": without
-    developer mode it needs a privilege."""
+    """Replace a directory in the copy by a symbolic link, and write through it. "CreateSymbolicLink": without developer
+    mode it needs a privilege."""
     import os
 
     os.mkdir("linked")
@@ -103,13 +103,13 @@ def symbolic_link(place: "Place") -> None:
 
 
 def stream(place: "Place") -> None:
-    """Write an alternate data stream of a file: "File Streams", NAME:STREAM."""
+    """Write an alternate data stream: "File Streams", NAME:STREAM."""
     put(f"{place.outside}/target:mark", place)
 
 
 def share(_place: "Place") -> str:
-    """Open a pipe of this machine's own server by its name of the network. Every user may, whereas the shares of drives
-    are for administrators: "[MS-SRVS]", \\\\server\\pipe\\srvsvc."""
+    """Open a pipe on this machine's own server by its network name. Every user may, whereas drive shares are for
+    administrators: "[MS-SRVS]", \\\\server\\pipe\\srvsvc."""
     import os
 
     os.close(os.open("\\\\localhost\\pipe\\srvsvc", os.O_RDWR))
@@ -120,7 +120,7 @@ def share(_place: "Place") -> str:
 
 
 def handles(place: "Any") -> None:
-    """Write to a handle of mudroom's, which it may inherit to a command: its number is the same in both."""
+    """Write to a mudroom handle that a command may inherit: its number is the same in both."""
     import ctypes
 
     data, written = place.mark.encode(), ctypes.c_ulong()
@@ -139,7 +139,7 @@ def _own_token(access: int) -> "Any":
 
 
 _PRIVILEGES = ("SeIncreaseWorkingSetPrivilege", "SeShutdownPrivilege")
-"""Those that users have on each Windows, and on each that is no server ("Privilege Constants")."""
+"""Users have the first on each Windows, the second on each that is no server ("Privilege Constants")."""
 
 
 def privileges(_place: "Place") -> str:
@@ -153,8 +153,8 @@ def privileges(_place: "Place") -> str:
 
 
 def _enable(token: "Any", name: str) -> int:
-    """Return the error number. "AdjustTokenPrivileges": it succeeds with ERROR_NOT_ALL_ASSIGNED if the token has no
-    such privilege."""
+    """Enable a privilege and return the error number. "AdjustTokenPrivileges": it succeeds with ERROR_NOT_ALL_ASSIGNED
+    if the token has no such privilege."""
     import ctypes
 
     luid, advapi = ctypes.c_uint64(), _library("advapi32")
@@ -165,7 +165,7 @@ def _enable(token: "Any", name: str) -> int:
 
 
 def integrity(_place: "Place") -> str:
-    """Set the integrity of the own token to medium, which is that of a user's programs: "SetTokenInformation",
+    """Set this process's token to medium integrity, which a user's programs have: "SetTokenInformation",
     TokenIntegrityLevel. It cannot be raised without SeRelabelPrivilege or more."""
     import ctypes
 
@@ -181,7 +181,7 @@ def integrity(_place: "Place") -> str:
 
 
 def container(_place: "Place") -> str:
-    """Tell that this process is in no container: TokenIsAppContainer of TOKEN_INFORMATION_CLASS."""
+    """Return whether this process is in no container: TokenIsAppContainer in TOKEN_INFORMATION_CLASS."""
     import ctypes
 
     is_in, size = ctypes.c_uint32(), ctypes.c_uint32()
@@ -193,7 +193,7 @@ def container(_place: "Place") -> str:
 
 
 def registry(place: "Any") -> None:
-    """Make a key of the user's part of the registry."""
+    """Make a key in the user's part of the registry."""
     import winreg
 
     key = winreg.CreateKey(winreg.HKEY_CURRENT_USER, place.key)  # type: ignore[attr-defined,unused-ignore]
@@ -204,8 +204,8 @@ def registry(place: "Any") -> None:
 
 
 def clipboard(_place: "Place") -> str:
-    """Read the clipboard, and tell nothing of it: "GetClipboardData", NULL if it is refused
-    (JOB_OBJECT_UILIMIT_READCLIPBOARD of "JOBOBJECT_BASIC_UI_RESTRICTIONS")."""
+    """Read the clipboard without revealing its content: "GetClipboardData", NULL if it is refused
+    (JOB_OBJECT_UILIMIT_READCLIPBOARD in "JOBOBJECT_BASIC_UI_RESTRICTIONS")."""
     import ctypes
 
     user = _library("user32")
@@ -234,11 +234,11 @@ def _hresult(number: int) -> None:
 
 
 _IN_PROCESS, _LOCAL_SERVER = 1, 4
-"""CLSCTX of "CoCreateInstance"."""
+"""CLSCTX for "CoCreateInstance"."""
 
 
 def _made(kind: str, interface: str, context: int) -> "Any":
-    """Return an object of COM."""
+    """Return a COM object."""
     import ctypes
 
     ole, made = _library("ole32"), ctypes.c_void_p()
@@ -248,7 +248,7 @@ def _made(kind: str, interface: str, context: int) -> "Any":
 
 
 def _method(made: "Any", number: int, *kinds: "Any") -> "Any":
-    """Return a method of an object by its place in the table of its interface; the first three are IUnknown's."""
+    """Return an object's method by its place in the interface's table; the first three are IUnknown's."""
     import ctypes
 
     table = ctypes.cast(made, ctypes.POINTER(ctypes.POINTER(ctypes.c_void_p)))
@@ -257,7 +257,7 @@ def _method(made: "Any", number: int, *kinds: "Any") -> "Any":
 
 
 def wmi(_place: "Place") -> str:
-    """Connect to WMI, which starts processes: IWbemLocator::ConnectServer of wbemcli.h, its fourth method."""
+    """Connect to WMI, which starts processes: IWbemLocator::ConnectServer in wbemcli.h, its fourth method."""
     import ctypes
 
     pointer = ctypes.c_void_p
@@ -271,7 +271,7 @@ def wmi(_place: "Place") -> str:
 
 
 def tasks(_place: "Place") -> str:
-    """Connect to the task scheduler: ITaskService::Connect of taskschd.h, its eleventh method with IDispatch's."""
+    """Connect to the task scheduler: ITaskService::Connect in taskschd.h, its eleventh method with IDispatch's."""
     import ctypes
 
     class Variant(ctypes.Structure):  # VT_EMPTY
@@ -283,7 +283,7 @@ def tasks(_place: "Place") -> str:
 
 
 def com(_place: "Place") -> str:
-    """Start a COM server in another process, that of background transfers: bits.h, IBackgroundCopyManager."""
+    """Start a COM server in another process, the one for background transfers: bits.h, IBackgroundCopyManager."""
     _made("{4991d34b-80a1-4291-83b6-3328366b9097}", "{5ce34c0d-0dc9-4c1f-897c-daa1b78cee7c}", _LOCAL_SERVER)
     return "started"
 
@@ -297,7 +297,7 @@ def local_pipe(_place: "Place") -> str:
 
 
 def pipe_squat(place: "Any") -> str:
-    """Make a pipe of a name that another program may be about to make, among those of all programs."""
+    """Make a pipe, in the namespace that all programs share, with a name that another program may be about to use."""
     _make_pipe(f"mudroom-{place.key[-24:]}")
     return "made"
 
@@ -316,7 +316,7 @@ def _make_pipe(name: str) -> None:
 
 
 def through_bridge(place: "Any") -> None:
-    """Connect to the relay of this container, and wait until the server behind the bridge answers."""
+    """Connect to this container's relay, and wait until the server behind the bridge answers."""
     import socket
 
     with socket.socket() as tcp:
@@ -327,7 +327,7 @@ def through_bridge(place: "Any") -> None:
 
 
 def gate_itself(place: "Any") -> str:
-    """Connect to the listener of the host, which the bridge leads to."""
+    """Connect to the host's listener, to which the bridge leads."""
     import socket
 
     with socket.socket() as tcp:
@@ -337,7 +337,7 @@ def gate_itself(place: "Any") -> str:
 
 
 def open_pipe(place: "Any") -> str:
-    """Open a pipe whose list names another container, with the rights that the list gives, and no more."""
+    """Open a pipe whose access list names another container, with just the rights that the list gives."""
     import ctypes
 
     kernel = _library("kernel32")
@@ -359,7 +359,7 @@ def child(_place: "Place") -> str:
 
 
 def breakaway(_place: "Place") -> str:
-    """Start a process outside of the job: "Process Creation Flags", CREATE_BREAKAWAY_FROM_JOB, refused by a job without
+    """Start a process outside the job: "Process Creation Flags", CREATE_BREAKAWAY_FROM_JOB, refused by a job without
     JOB_OBJECT_LIMIT_BREAKAWAY_OK."""
     import ctypes
     import subprocess
@@ -380,7 +380,7 @@ def _process(started: "Any") -> "Any":
 
 
 def _waiting() -> "list[str]":
-    """Return the words of a program that ends with its input."""
+    """Return the words for a program that ends with its input."""
     import sys
 
     return [getattr(sys, "_base_executable", "") or sys.executable, "-I", "-S", "-c", "input()"]

@@ -33,24 +33,24 @@ LIMITS: Mapping[str, Limits] = {
     "memory": Limits(memory=1 << 28, missing="degrade"),
     "processes": Limits(processes=4, missing="degrade"),
 }
-"""By the row's name: below what its deed asks for (``windows_deed.MEMORY``, ``windows_deed.CHILDREN``)."""
+"""Limits by the row's name: below what its deed asks for (``windows_deed.MEMORY``, ``windows_deed.CHILDREN``)."""
 OTHERS: Mapping[str, tuple[str, int]] = {
     "container": (ANOTHER_PACKAGE, READ),
     "users": ("S-1-5-11", CHANGE),
 }
-"""Rights in the directory that a row is aimed at: of a package that is none of ours, of all authenticated users
+"""Rights in the directory that a row is aimed at: for a package that is not mudroom's, and for all authenticated users
 ("Well-known SIDs")."""
 
 
 def windows_trial(client: Client, library: Library, variables: Mapping[str, str], *, volume: Volume) -> Trial:
-    """Return the trial of AppContainers and restricted tokens by ``client``. ``variables``: the host's environment."""
+    """Return the trial for AppContainers and restricted tokens by ``client``. ``variables``: the host's environment."""
     from mudroom.ext.windows.sandbox.native import NativeFiles
 
     return Trial(prepare_by(NativeFiles(library)), _start_by(client, variables), volume, witness=native_witness())
 
 
 def prepare_by(files: FileCalls) -> Prepare:
-    """Return what makes plans. ``files`` gives the rights that others have in the directory of a row."""
+    """Return a function that makes plans. ``files`` gives others their rights in a row's directory."""
 
     def prepare(ground: TrialGround, port: int) -> Plan:
         work, private, project = (os.fsencode(path) for path in (ground.work, ground.private, ground.project))

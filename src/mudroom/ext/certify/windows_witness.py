@@ -1,4 +1,4 @@
-"""Looks at Windows from outside of its sandboxes: whether the deeds of ``windows_deed.py`` had an effect."""
+"""Looks at Windows from outside its sandboxes: whether the deeds in ``windows_deed.py`` had an effect."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from mudroom.typing import NamedTuple
 
 
 class Witness(NamedTuple):
-    """The calls by which a canary looks. The stand-in of the tests has its own."""
+    """The calls by which a canary looks. The tests' stand-in has its own."""
 
     has_key: Callable[[str], bool]
-    """Whether a key is in the user's part of the registry."""
+    """Return whether a key is in the user's part of the registry."""
     remove_key: Callable[[str], None]
     inheritable: Callable[[int], int]
-    """Makes the handle of a descriptor one that children inherit, and returns it."""
+    """Make a descriptor's handle inheritable by children, and return it."""
     is_held: Callable[[str], bool]
-    """Whether a process holds a file open; otherwise it is removed."""
+    """Return whether a process holds a file open; otherwise remove the file."""
     fill_clipboard: Callable[[], Callable[[], None]]
-    """Puts a text into the clipboard if it is empty. Returns a function that takes it away again."""
+    """Put a text into the clipboard if it is empty. Return a function that removes it."""
     make_pipe: Callable[[str, str], Callable[[], None]]
-    """Makes a pipe as a bridge has it, for the container of a SID. Returns a function that closes it."""
+    """Make a pipe as a bridge has it, for the container with a SID. Return a function that closes it."""
 
 
 def native_witness() -> Witness:
@@ -54,7 +54,7 @@ def _inheritable(descriptor: int) -> int:
 
 def is_held(path: str) -> bool:
     """Return whether a process holds a file open; otherwise remove it. Python opens files without FILE_SHARE_DELETE, so
-    one that is open cannot be removed ("CreateFile")."""
+    an open file cannot be removed ("CreateFile")."""
     try:
         os.unlink(path)
     except FileNotFoundError:
@@ -76,8 +76,7 @@ _CF_UNICODETEXT, _GMEM_MOVEABLE, _HWND_MESSAGE = 13, 2, -3
 
 
 def _fill_clipboard() -> Callable[[], None]:
-    """Put a text into an empty clipboard. Return what takes it away; the user's own content is left as it is.
-    "SetClipboardData": the memory is the system's afterwards; "OpenClipboard": it fails without a window."""
+    """Put a text into an empty clipboard, and return a function that removes it. The user's own content stays."""
     import ctypes
 
     kernel, user = (ctypes.WinDLL(name) for name in ("kernel32", "user32"))  # type: ignore[attr-defined,unused-ignore]
@@ -86,6 +85,7 @@ def _fill_clipboard() -> Callable[[], None]:
         return lambda: None
     only_messages = ctypes.c_void_p(_HWND_MESSAGE)
     window = ctypes.c_void_p(user.CreateWindowExW(0, "STATIC", None, 0, 0, 0, 0, 0, only_messages, None, None, None))
+    # "OpenClipboard": it fails without a window.
     if not user.OpenClipboard(window):
         user.DestroyWindow(window)
         return lambda: None
@@ -94,6 +94,7 @@ def _fill_clipboard() -> Callable[[], None]:
         memory = ctypes.c_void_p(kernel.GlobalAlloc(_GMEM_MOVEABLE, len(_TEXT)))
         ctypes.memmove(ctypes.c_void_p(kernel.GlobalLock(memory)), _TEXT, len(_TEXT))
         kernel.GlobalUnlock(memory)
+        # "SetClipboardData": the memory is the system's afterwards.
         user.SetClipboardData(_CF_UNICODETEXT, memory)
     finally:
         user.CloseClipboard()

@@ -37,7 +37,7 @@ class ContainerReport(NamedTuple):
     image: str = ""
     """Empty: the host's own toolchain."""
     tried: bool = False
-    """Whether a trial has shown the capabilities of this engine's containers. No container is started to find out."""
+    """Whether a trial has shown what this engine's containers can do. No container is started to find out."""
 
     def lines(self, mode: Mode) -> Iterator[str]:
         """Yield the lines before those of the plan."""

@@ -1,8 +1,8 @@
 """macOS: start commands under ``sandbox-exec``, with a warden process beside each, which reports as a launcher does.
 
-``sandbox-exec`` is deprecated by Apple but present on every macOS since 10.5; its kernel part is the base of the App
-Store's sandbox. There is no other way to confine a program that is not signed for it. Where it is missing, or rejects a
-profile, no command runs.
+Apple deprecates ``sandbox-exec``, but every macOS since 10.5 has it; its kernel part also confines App Store programs.
+There is no other way to confine a program that is not signed for it. Where it is missing, or rejects a profile, no
+command runs.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ SANDBOX_EXEC = b"/usr/bin/sandbox-exec"
 _ROOT = os.path.abspath(__file__).rsplit(os.sep, 4)[0]
 _START = f"import sys; sys.path.insert(0, {_ROOT!r}); from mudroom.ext.macos.warden import main; main()"
 _KEPT = 64
-"""The number of accepted profiles that are remembered."""
+"""Accepted profiles that are remembered."""
 
 
 class DarwinClient:
-    """``client.Client`` of macOS. ``_lock`` guards ``_open``; ``_taken`` is used by single operations of a dict."""
+    """The macOS ``client.Client``. ``_lock`` guards ``_open``; ``_taken`` is used by single dict operations."""
 
     traits, templates = ClientTraits(), NO_TEMPLATES
 
@@ -44,9 +44,9 @@ class DarwinClient:
         self._tool = tool
         self._ids = itertools.count(1)
         self._open: dict[int, Connection] = {}
-        """By the pid of a warden: the connection to it."""
+        """The connection to each warden, by the warden's pid."""
         self._taken: dict[bytes, None] = {}
-        """Profiles that were accepted, the latest last."""
+        """Accepted profiles, the latest last."""
         self._lock = _thread.allocate_lock()
 
     def start(self) -> None:
@@ -143,8 +143,8 @@ class DarwinClient:
 
 
 def _end_marked(mark: bytes) -> NoReturn:
-    """End a command's processes after its warden was killed from outside of the sandbox, as far as they carry its mark:
-    a variable in the environment of every process that it starts. Raise MudroomError."""
+    """Kill a command's processes after its warden was killed from outside the sandbox, and raise MudroomError. They are
+    found by their mark: a variable in the environment that the command's processes inherit."""
     left = [0]
     while left:
         left = [row[0] for row in rows() if carries(row[0], mark)]
@@ -154,9 +154,9 @@ def _end_marked(mark: bytes) -> NoReturn:
 
 
 def _posix_spawn(descriptors: Sequence[int]) -> int:
-    """Start a warden with these descriptors, numbered from 0, and no others of this process. They are moved by way of
-    numbers above all of them, because old and new numbers may overlap."""
+    """Start a warden with these descriptors, numbered from 0, and none of this process's others."""
     free = max(*descriptors, len(descriptors)) + 1
+    # In two moves, by numbers above all of them: old and new numbers may overlap.
     actions: list[tuple[int, int, int]] = [
         (os.POSIX_SPAWN_DUP2, descriptor, free + number) for number, descriptor in enumerate(descriptors)
     ]
@@ -171,7 +171,7 @@ def _posix_spawn(descriptors: Sequence[int]) -> int:
 
 
 def _view(plan: Plan) -> _socket.socket:
-    """Return a socket that holds a descriptor of the copy: there is no mount to wait for."""
+    """Return a socket that holds a descriptor for the copy. There is no mount to wait for."""
     place = next(step[1] for step in plan.steps if step[0] == "view")
     ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
     descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)

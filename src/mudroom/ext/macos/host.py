@@ -1,4 +1,4 @@
-"""Survey of a Mac for a sandbox: system directories, toolchains, and the places that level 0 hides. The counterpart of
+"""Survey a Mac for a sandbox: system directories, toolchains, and the places that level 0 hides. The counterpart to
 ``sandbox/host/host.py`` and ``sandbox/host/around.py``, with the same result types."""
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from mudroom.sandbox.host.host import Host, survey_paths
 
 _SYSTEM = (
     b"/usr", b"/bin", b"/sbin", b"/opt", b"/nix", b"/private/etc",
-    b"/System/Library",  # frameworks, and with Preboot and Cryptexes the shared cache of dyld
+    b"/System/Library",  # frameworks, and with Preboot and Cryptexes dyld's shared cache
     b"/System/Volumes/Preboot/Cryptexes", b"/System/Cryptexes", b"/System/iOSSupport",
     b"/Library/Apple", b"/Library/Developer", b"/Library/Frameworks", b"/Library/Java", b"/Library/Perl",
     b"/Library/Ruby", b"/Library/Python", b"/Library/Fonts",
@@ -26,14 +26,14 @@ _SYSTEM = (
 """Not /Library and /private/var as a whole: keychains, preferences with tokens, other users' temporary files."""
 _TOOLCHAINS = (b"Library/pnpm", b"Library/Python", b"Library/Application Support/fnm", b".orbstack/bin", b".swiftly")
 _PATH_MAX = 1024
-"""MAXPATHLEN of sys/syslimits.h."""
+"""MAXPATHLEN in sys/syslimits.h."""
 _MOST_LINKS = 32
-"""MAXSYMLINKS of sys/param.h."""
+"""MAXSYMLINKS in sys/param.h."""
 
 
 def true_path(path: bytes) -> bytes:
-    """Return the path as the file system has it: links followed, in the stored case and normal form, in which Seatbelt
-    compares it. By fcntl(2), F_GETPATH, where available; otherwise, or if no file is there, by realpath(3)."""
+    """Return the path as Seatbelt compares it: links followed, in the stored case and normal form. By fcntl(2),
+    F_GETPATH, where available; otherwise, or if no file is there, by realpath(3)."""
     command = getattr(fcntl, "F_GETPATH", None)
     if command is None:
         return os.path.realpath(path)
@@ -50,8 +50,8 @@ def true_path(path: bytes) -> bytes:
 
 
 def link_nodes(paths: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]]:
-    """Yield (target, path) of each symbolic link on the way of the absolute paths, with the path of its own entry. A
-    loop of links ends at the limit of the kernel (MAXSYMLINKS of sys/param.h); what is not there ends a path."""
+    """Yield (target, path) for each symbolic link on the way along the absolute paths; ``path`` is the link's own
+    entry. A loop ends at the kernel's limit (MAXSYMLINKS in sys/param.h), a path at its first missing entry."""
     told: set[bytes] = set()
     for path in paths:
         at, left, links = b"", path.split(b"/"), 0
@@ -75,8 +75,8 @@ def link_nodes(paths: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]]:
 
 
 def survey_mac(home: bytes, search: Sequence[bytes]) -> Host:
-    """Survey the Mac as ``host.survey`` does: ``home`` is the user's home directory, ``search`` the directories of
-    PATH. ``Host.links`` are the symbolic links that lead to what is shown."""
+    """Survey the Mac as ``host.survey`` does: ``home`` is the user's home directory, ``search`` the PATH directories.
+    ``Host.links`` are the symbolic links that lead to shown paths."""
     system = tuple(Bind(true_path(path), path) for path in _SYSTEM if os.path.exists(path))
     home_binds, masks, files = survey_paths(home, search, [bind.path for bind in system], _TOOLCHAINS)
     return Host(
@@ -104,7 +104,7 @@ def look_around_mac(
     *,
     namespaces: bool,
 ) -> tuple[HostView, tuple[tuple[bytes, bytes], ...]]:
-    """As ``around.look_around``. The home needs no stand-in, because no mounts are made in it. Missing stores are
+    """Do as ``around.look_around``. The home needs no stand-in, because no mounts are made in it. Missing stores are
     hidden as well: a rule needs no file."""
     assert not namespaces
     hidden = hidden_places(home.path, home.state, (*opened.named, *home.shown))

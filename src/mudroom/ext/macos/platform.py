@@ -30,7 +30,7 @@ PLATFORM = Platform(
 def examine(
     directory: bytes, *, home: bytes, environ: Mapping[bytes, bytes], client: Client | None = None
 ) -> list[SeatbeltTrial]:
-    """Return the protections of this Mac, tried in ``directory``, which is empty. ``client`` is closed."""
+    """Return this Mac's protections, tried in ``directory``, which is empty. Close ``client``."""
     client = client or DarwinClient()
     search = [entry for entry in environ.get(b"PATH", b"/usr/bin:/bin").split(b":") if entry.startswith(b"/")]
     try:

@@ -1,28 +1,27 @@
 """macOS: compile a ``SandboxSpec`` to a Seatbelt profile, and to the plan that starts a command under it. Pure.
 
-There are no mounts and no namespaces: the command works in a copy at a path of its own, and the kernel checks each of
-its operations against the profile. Rules of this file:
+There are no mounts and no namespaces: the command works in a copy at its own path, and the kernel checks each operation
+against the profile. Rules of this file:
 
-1. ``(deny default)`` at both levels, and no import of Apple's profiles: ``bsd.sb`` and ``system.sb`` change with the
-   system, and permit more than intended. Operations that ``(deny default)`` does not cover (process-info, nvram,
-   properties of IOKit; Firefox's profile says so) are denied by name.
-2. Which of several matching rules decides is not documented, and measurements differ: the last one; the last of those
-   that name the operation itself, before those of a wildcard such as ``file-read*`` (the parent of its operations);
-   rules with a filter before those without. A profile must decide the same in each of these readings. So permissions
-   come first and their exceptions after them, ``render`` writes a wildcard together with the operations below it that
-   any rule names, and an exception has a filter.
+1. ``(deny default)`` at both levels, and no import from Apple's profiles: ``bsd.sb`` and ``system.sb`` change with the
+   system, and permit more than intended. Operations that ``(deny default)`` does not cover (process-info, nvram, IOKit
+   properties; Firefox's profile says so) are denied by name.
+2. If several rules match, it is not documented which decides, and measurements differ: the last rule; the last that
+   names the operation itself, before those with a wildcard such as ``file-read*`` (the operation's parent); rules with
+   a filter before those without. A profile must decide the same in each reading. So permissions come first and their
+   exceptions after them, ``render`` writes a wildcard together with the operations below it that any rule names, and
+   an exception has a filter.
 3. Seatbelt judges real paths, as the kernel knows a file (vn_getpath): symbolic links followed, ``/tmp``, ``/var`` and
    ``/etc`` in ``/private``, firmlinks by their short side. ``real`` writes them so. Where the volume folds case, the
-   caller has to give names as they are stored (``macos.true_path``).
-4. A path is a ``literal`` or a ``subpath``, never part of a regular expression, so no character of a name is special.
-   Names are bytes; the reader of the language (TinyScheme) takes all bytes between quotes literally but ``"`` and
-   ``\\``.
+   caller has to give names as they are stored (``host.true_path``).
+4. A path is a ``literal`` or a ``subpath``, never part of a regular expression, so no character in a name is special.
+   Names are bytes; the language's reader (TinyScheme) takes all bytes between quotes literally but ``"`` and ``\\``.
 5. ``(subpath X)`` also matches X itself: a program that may write there could replace X by a symbolic link, and mudroom
-   would write through it. Therefore a writable root cannot be removed, moved or created itself; nor can a directory
+   would write through it. Therefore a writable root itself cannot be removed, moved or created; nor can a directory
    above a hidden path (``_above``).
 6. No hard links (``file-link``): reports differ on whether the old or the new name is judged. If it is the new name, a
    link would make a read-only file writable. Git, cargo, pnpm and uv copy instead.
-7. No clones (``file-clone``) either, as they would be another name for a masked file. Programs that clone copy instead.
+7. No clones (``file-clone``) either: a clone would be another name for a masked file. Programs that clone copy instead.
 
 The kernel refuses set-user-id programs in every sandbox (``forbidden-exec-sugid``): there is no ``ps`` inside. A
 sandbox cannot be nested (``forbidden-sandbox-reinit``): SwiftPM needs --disable-sandbox, Chromium --no-sandbox.
@@ -43,24 +42,24 @@ from mudroom.typing import Any, Literal, NamedTuple
 Action = Literal["allow", "deny"]
 _ACTIONS: tuple[Action, ...] = ("deny", "allow")
 Filter = bytes
-"""A filter expression, as text of the profile."""
+"""A filter expression, as profile text."""
 
 
 class SeatbeltRule(NamedTuple):
     action: Action
     operations: str
     filters: tuple[Filter, ...] = ()
-    """Alternatives; without any the rule always matches."""
+    """Alternatives. A rule without filters always matches."""
     why: str = ""
     new: bool = False
-    """Not every system knows its only operation. Where it is unknown, the rule is left out instead of making the whole
-    profile unreadable: ``(if (defined? …))``, as in Firefox's profile."""
+    """Not every system knows the rule's only operation. Where it is unknown, the rule is skipped and the profile stays
+    readable: ``(if (defined? …))``, as in Firefox's profile."""
 
 
 _IN_PRIVATE = (b"/tmp", b"/var", b"/etc")
 _DATA = b"/System/Volumes/Data"
 _FIRMLINKED = (b"/Users", b"/private", b"/Applications", b"/Library", b"/opt", b"/usr/local", b"/cores", b"/Volumes")
-"""Of /usr/share/firmlinks: directories that exist under two paths."""
+"""From /usr/share/firmlinks: directories that exist under two paths."""
 _ALIASES = tuple(b'(literal "%s")' % path for path in _IN_PRIVATE)
 _FIRMLINK_PARENTS = tuple(b'(literal "%s")' % path for path in (b"/System", b"/System/Volumes", _DATA))
 _READ_DEVICES = (b"/dev/random", b"/dev/urandom", b"/dev/autofs_nowait", b"/dev/fd")
@@ -68,7 +67,7 @@ _DEVICES = (b"/dev/null", b"/dev/zero", b"/dev/tty", b"/dev/dtracehelper", b"/de
 _TERMINALS = b'(regex #"^/dev/ttys[0-9]+$")'
 _OWN_TERMINALS = b'(require-all (regex #"^/dev/ttys[0-9]+$") (extension "com.apple.sandbox.pty"))'
 _OTHER_TERMINALS = b'(require-all (regex #"^/dev/ttys[0-9]+$") (require-not (extension "com.apple.sandbox.pty")))'
-"""Terminals made by a process of the sandbox: the kernel gives it that extension with the master. All others are the
+"""Terminals that a sandboxed process made: the kernel gives it that extension with the master. All others are the
 user's, with the text typed there; only descriptors inherited from outside can be used, and queried (file-ioctl)."""
 _SHARED_MEMORY = " ".join(
     "ipc-posix-shm-" + right for right in ("read-data", "write-data", "write-create", "write-unlink")
@@ -77,7 +76,7 @@ _RESOLVER = b'(literal "/private/var/run/mDNSResponder")'
 
 
 def quote(path: bytes) -> bytes:
-    """Return a string of the profile language. Raise ValueError for a NUL, which no path has."""
+    """Return the path as a profile-language string. Raise ValueError for a NUL, which no path has."""
     if b"\0" in path:
         raise ValueError("a path cannot hold a NUL")
     return b'"' + path.replace(b"\\", b"\\\\").replace(b'"', b'\\"') + b'"'
@@ -106,7 +105,7 @@ def literal(path: bytes) -> Filter:
 
 
 def ancestors(paths: Iterable[bytes]) -> tuple[Filter, ...]:
-    """Return the parent directories of the paths: realpath(3) and getcwd(3) look at each of them."""
+    """Return the paths' parent directories: realpath(3) and getcwd(3) look at each."""
     directories = set()
     for path in map(real, paths):
         while path != b"/":
@@ -155,8 +154,7 @@ def _spelled_out(pattern: str, named: Iterable[str]) -> Iterator[str]:
 
 
 def writable(spec: SandboxSpec) -> tuple[bytes, ...]:
-    """Return the paths that the command may write: the copy, its own home and /tmp, and places of the host that are
-    open to it."""
+    """Return the paths that the command may write: the copy, its own home and /tmp, and host places open to it."""
     assert isinstance(spec.view, Copy)
     live = spec.around.live if spec.around is not None else ()
     return (spec.view.work, spec.scratch, *(bind.source for bind in (*spec.binds, *live) if bind.writable))
@@ -213,8 +211,8 @@ def _level_1(spec: SandboxSpec) -> Iterator[SeatbeltRule]:
 
 
 def _nodes(spec: SandboxSpec) -> tuple[Filter, ...]:
-    """Return the symbolic links that lead to what is shown, and the directories above them. The kernel asks for the
-    metadata of a link itself when it follows it, so a link that is not permitted leads nowhere."""
+    """Return the symbolic links that lead to shown paths, and the directories above them. The kernel checks
+    read-metadata for a link itself when it follows it: a link that is not permitted leads nowhere."""
     nodes = dict.fromkeys(path for _target, path in spec.links)
     return tuple(dict.fromkeys((*ancestors(nodes), *map(literal, nodes))))
 
@@ -293,8 +291,8 @@ def _last(spec: SandboxSpec) -> Iterator[SeatbeltRule]:
 
 
 def _above(spec: SandboxSpec) -> Iterator[bytes]:
-    """Yield the hidden paths below writable ones, and the directories in between. Rules apply to paths: after a rename
-    of its directory a secret would no longer be hidden."""
+    """Yield the hidden paths below writable ones, and the directories in between. Rules apply to paths: if such a
+    directory were renamed, the secret in it would no longer be hidden."""
     around = spec.around
     places = (*spec.masks, *((*around.hidden, *around.covered) if around is not None else ()))
     for place in map(real, places):
@@ -307,9 +305,9 @@ def _above(spec: SandboxSpec) -> Iterator[bytes]:
 
 def _network(spec: SandboxSpec) -> Iterator[SeatbeltRule]:
     """Yield the rules for sockets. A unix socket is reached by network-outbound, whatever file rules permit
-    (docker.sock, the ssh-agent): only sockets that the command's own processes make, and those that were named.
+    (docker.sock, the ssh-agent): only named sockets and those that the command's own processes make.
 
-    The command has no loopback of its own: a port of 127.0.0.1 is the host's, with all its listeners. With a gate, the
+    The command has no loopback interface: a port on 127.0.0.1 is the host's, with all its listeners. With a gate, the
     gate's port is the only one permitted; a command cannot listen.
     """
     own = [subpath(path) for path in writable(spec)]

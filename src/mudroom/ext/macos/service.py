@@ -1,20 +1,20 @@
-"""Services and kernel settings of macOS that a command may use. Tables, each row with its reason. Pure.
+"""macOS services and kernel settings that a command may use. Tables, each row with its reason. Pure.
 
-A service is another process outside of the sandbox, which acts with its own rights for its client. So every row is an
+A service is another process, outside the sandbox, which acts for its client with its own rights. So every row is an
 exception that needs a reason. Left out, and so refused by ``(deny default)``:
 
 * ``com.apple.pasteboard.1`` (the user's clipboard), ``com.apple.coreservices.launchservicesd`` and the operation
-  ``lsopen`` (they start programs *outside* of the sandbox), ``appleevent-send`` (it controls Finder or Terminal),
-  ``job-creation`` and ``mach-register`` (launchd runs the given program, outside), ``com.apple.cfprefsd.*`` (settings
-  of every program, which often hold tokens), ``com.apple.FSEvents`` (names of all files that any program changes),
+  ``lsopen`` (they start programs *outside* the sandbox), ``appleevent-send`` (it controls Finder or Terminal),
+  ``job-creation`` and ``mach-register`` (launchd runs the given program, outside), ``com.apple.cfprefsd.*`` (every
+  program's settings, which often hold tokens), ``com.apple.FSEvents`` (names of all files that any program changes),
   ``com.apple.logd`` (a log that outlives the command);
 * ``com.apple.trustd.agent``: it fetches URLs that a certificate names (OCSP, CA issuers), so it is a way out that no
   gate sees. Go, and programs with Apple's TLS, cannot verify certificates without it: they have it where the network is
   open.
 
-Compared with: the profiles of Chromium (sandbox/policy/mac/common.sb), Firefox (SandboxPolicyContent.h), Codex
+Compared with: the profiles in Chromium (sandbox/policy/mac/common.sb), Firefox (SandboxPolicyContent.h), Codex
 (seatbelt_base_policy.sbpl), Anthropic's sandbox-runtime (macos-sandbox-utils.ts) and agent-safehouse
-(10-system-runtime.sb); this list is shorter than each of them.
+(10-system-runtime.sb); this list is shorter than each.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ GUARDED = (
     Service("com.apple.cfprefsd.agent", "", "writes settings of other programs"),
 )
 """Services that remain refused at level 0 with the host's network, where all others are permitted, unless their store
-is open. With any other network the list above applies, with the rows of this one that belong to an open store."""
+is open. With any other network the list above applies, with those rows here that belong to an open store."""
 
 SYSCTL = (
     "kern.argmax", "kern.boottime", "kern.clockrate", "kern.hostname", "kern.maxfilesperproc", "kern.maxproc",
@@ -66,9 +66,9 @@ SYSCTL = (
     "kern.secure_kernel", "kern.tcsm_available", "kern.usrstack64", "kern.version", "machdep.ptrauth_enabled",
     "security.mac.lockdown_mode_state", "sysctl.proc_cputype", "sysctl.proc_translated", "vm.loadavg",
 )  # fmt: skip
-"""Facts about the machine. Not ``kern.procargs2``: arguments and variables of other processes, which hold tokens.
-``kern.proc.pid`` gives the name, parent, user and times of any process by its pid: runtimes query themselves, and a
-rule cannot restrict the pid."""
+"""Facts about the machine. Not ``kern.procargs2``: other processes' arguments and variables, which hold tokens.
+``kern.proc.pid`` gives any process's name, parent, user and times by its pid: runtimes query themselves, and a rule
+cannot restrict the pid."""
 SYSCTL_PREFIXES = ("hw.", "machdep.cpu.", "kern.proc.pid.", "kern.proc.pgrp.")
 SYSCTL_OF_NETWORK = "net.routetable."
 """Interfaces and their addresses: getifaddrs(3)."""

@@ -2,7 +2,7 @@
 
 The command's own word is not trusted: whether a file exists, or a connection has arrived, is checked from outside. A
 probe that could not act at all proves no protection: each first shows that it runs, and reports a refusal by a status
-that means only that. Otherwise the result is "not probed".
+with no other meaning. Otherwise the result is "not probed".
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class SeatbeltTrial(NamedTuple):
 
 
 Run = Callable[[str], int]
-"""Runs a shell script under Seatbelt and returns its wait status. Raises MudroomError if there is no sandbox."""
+"""Run a shell script under Seatbelt and return its wait status. Raises MudroomError if there is no sandbox."""
 _PERMIT = "see the first of these"
 _REFUSED, _DONE = 3, 5
-"""Statuses of a probe: the kernel refused the act (EPERM, EACCES), or the act succeeded."""
+"""A probe's statuses: the kernel refused the act (EPERM, EACCES), or the act succeeded."""
 _CONNECT = """
 import socket, sys
 try:
@@ -115,7 +115,7 @@ def _try_writing(run: Run, place: bytes) -> SeatbeltTrial:
 
 
 def _try_reading(run: Run, place: bytes) -> SeatbeltTrial:
-    """Try to read a host file. Its contents have to appear in the copy, where they are looked for."""
+    """Try to read a host file into the copy, and check the copy from outside."""
     name, secret, copy = "nothing is read but what is shown", place + b"/secret", place + b"/work/copy"
     for path in (secret, place + b"/work/own"):
         with open(path, "wb") as stream:
@@ -142,7 +142,7 @@ def _try_connecting(run: Run, place: bytes) -> list[SeatbeltTrial]:
             os.unlink(path)
         try:
             unix.bind(os.fsdecode(path))
-        except OSError:  # a path of more than 104 bytes: unix(4)
+        except OSError:  # a path longer than 104 bytes: unix(4)
             return [_try_connection("no network", run, tcp, "socket.AF_INET", tcp.getsockname())]
         return [
             _try_connection("no network", run, tcp, "socket.AF_INET", tcp.getsockname()),

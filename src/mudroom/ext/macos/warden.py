@@ -1,18 +1,19 @@
 """The warden: a small process beside each command, for platforms without namespaces and resident launcher (macOS).
 
 It starts the command under ``sandbox-exec``, forwards signals, waits, kills the command's leftover processes and
-reports. Its messages are those of ``sandbox/launcher/launcher.py``, so ``client.Running`` is the other end of both.
+reports. It sends the same messages as ``sandbox/launcher/launcher.py``, so ``client.Running`` is the other end for
+both.
 
-Rules of this file and of ``processtable``:
+Rules of this file and ``processtable``:
 1. It uses only features that macOS has: no pidfd, no prctl, no /proc. So it runs on Linux as well, and is tested there.
 2. It is single-threaded (``python -I -S``): it forks, and runs Python between fork and exec. The host does neither.
-3. Any failure before the exec is reported with the index of the step; the command has not run.
-4. When the host is gone (the end of file of ``CONTROL``), all of the command's processes end.
+3. Any failure before the exec is reported with the step's index; the command has not run.
+4. When the host is gone (end of file on ``CONTROL``), all the command's processes end.
 
-The command's processes are its descendants, the processes in its session or in a process group or session that one of
-them has led, and at its end those that carry its mark in their environment (``MUDROOM_RUN``). They are listed five
+The command's processes are its descendants, the processes in its session or in a process group or session that such a
+process has led, and at its end those that carry its mark in their environment (``MUDROOM_RUN``). They are listed five
 times a second, at every event, and, at the end, until none is found. A process that leaves the first three (a double
-fork with setsid(2) between two looks) is found by its mark alone. macOS does not show the mark of Apple's own programs
+fork with setsid(2) between two looks) is found by its mark alone. macOS does not show the mark for Apple's own programs
 (``processtable.carries``), so a daemon that is a /bin/sh is not found, nor a process that was deliberately given
 another environment. It stays in the sandbox, which a process never leaves; but it outlives the command.
 """
@@ -45,7 +46,7 @@ LOOK = 0.2
 PATIENCE = 200
 """Attempts to kill the leftover processes before giving up: 10 ms each."""
 QUIET = 2
-"""Looks in a row that have to find no process: a process may start, and its parent end, in the middle of a look."""
+"""Looks in a row that have to find no process: a process may start, and its parent end, during a look."""
 CHECK = 5.0
 """Seconds that sandbox-exec may take for a program that only ends."""
 ENOENT, EACCES, EIO, EPERM = 2, 13, 5, 1
@@ -54,7 +55,7 @@ _TO_GROUP = (_signal.SIGINT, _signal.SIGQUIT)
 _IGNORED = (*_TO_GROUP, _signal.SIGTSTP, _signal.SIGTTIN, _signal.SIGTTOU, _signal.SIGHUP, _signal.SIGPIPE)
 _RESET = (*_IGNORED, *_TO_COMMAND, _signal.SIGXFSZ, _signal.SIGCHLD)
 _MOST_SAID = 400
-"""Characters of sandbox-exec's message about a profile that it rejects."""
+"""Characters kept from sandbox-exec's message about a rejected profile."""
 RLIMITS = {1: "RLIMIT_FSIZE", 2: "RLIMIT_DATA", 4: "RLIMIT_CORE", 6: "RLIMIT_NPROC", 7: "RLIMIT_NOFILE"}
 """Linux's rlimit numbers, as in a plan; macOS has others for some."""
 
@@ -69,17 +70,17 @@ def fail(index: int, op: str, error: OSError) -> NoReturn:
     raise WardenError
 
 
-# --- the processes of the command ---
+# --- the command's processes ---
 
 
 class Family:
-    """The command's processes. Pids and the numbers of groups and sessions are remembered only as long as a process has
-    them: they are reused, and then by processes unrelated to the command."""
+    """The command's processes. Pids and group and session numbers are remembered only while a process has them: the
+    kernel reuses them for unrelated processes."""
 
     def __init__(self, command: int, session: int, mark: bytes) -> None:
         self._first = (command, session)
         self._alive: dict[int, int] = {}
-        """The processes of the last look, with their start times."""
+        """The processes at the last look, with their start times."""
         self._leaders: set[int] = set()
         """The leaders of their groups and sessions."""
         self._mark = mark
@@ -122,8 +123,8 @@ class Family:
         return False
 
     def stop(self, stopped: list[int]) -> None:
-        """Stop all running processes; on return they are stopped. Adds those that were stopped here to ``stopped``.
-        Raise OSError, after continuing them, if some do not stop."""
+        """Stop all running processes; on return they are stopped. Add those stopped here to ``stopped``. Raise OSError,
+        after continuing them, if some do not stop."""
         quiet = 0
         for _attempt in range(PATIENCE):
             running = [pid for pid, is_stopped in self.members(by_mark=True) if not is_stopped]
@@ -142,7 +143,7 @@ class Family:
 
 
 def _groups(row: Row) -> tuple[int, ...]:
-    """Return the process group and the session of a process, by the pids of their leaders."""
+    """Return a process's group and session, by their leaders' pids."""
     try:
         return row[2], os.getsid(row[0])
     except OSError:
@@ -171,22 +172,21 @@ def reap_others() -> None:
 
 
 def keep_only(last: int) -> None:
-    """Close descriptors that the host has inherited from its parent, and keep those of this process from the
-    command."""
+    """Close descriptors that the host inherited from its parent, and keep this process's own from the command."""
     for name in os.listdir("/dev/fd"):
         if int(name) > last:
             try:
                 os.close(int(name))
             except OSError:
-                pass  # the descriptor of the listing itself
+                pass  # the listing's own descriptor
     for descriptor in range(CONTROL, last + 1):
         os.set_inheritable(descriptor, False)
 
 
 def take_terminal(numbers: tuple[int, ...]) -> tuple[int, _socket.socket]:
-    """Make a pseudo-terminal the controlling terminal of this process and of the command: tty(4). Its master goes to
-    the host, which copies the settings of the user's terminal before it sends ``g``. A command that led the session
-    could not be stopped."""
+    """Make a pseudo-terminal the controlling terminal for this process and the command: tty(4). Its master goes to the
+    host, which copies the user's terminal settings before it sends ``g``. This process leads the session: a command
+    that led it could not be stopped."""
     master, side = os.openpty()
     fcntl.ioctl(side, termios.TIOCSCTTY, 0)
     for number in numbers:
@@ -214,7 +214,7 @@ def write_profile(path: bytes, profile: bytes) -> None:
 
 def check_profile(request: Request, profile: bytes) -> None:
     """Run ``true`` under the profile: a rejected profile, or another sandbox around this process, is reported before
-    the command runs. The message of sandbox-exec is passed on without interpretation."""
+    the command runs. sandbox-exec's message is passed on without interpretation."""
     read, write = os.pipe()
     child = os.fork()
     if not child:
@@ -237,7 +237,7 @@ def check_profile(request: Request, profile: bytes) -> None:
         message = (message + chunk)[:_MOST_SAID]
     os.close(read)
     if time.monotonic() >= end:
-        os.killpg(child, _signal.SIGKILL)  # it was not waited for: the number is its own
+        os.killpg(child, _signal.SIGKILL)  # not waited for yet, so the number is still its own
     status = os.waitpid(child, 0)[1]
     if status:
         text = message.decode("utf-8", "replace").strip() or f"it ended with the status {status}"
@@ -278,7 +278,7 @@ def set_rlimit(number: int, soft: int, hard: int) -> None:
 
 def become_command(request: Request, profile: bytes, terminal: int, failed: int) -> NoReturn:
     """Become the command, in the forked child. With ``terminal`` it takes the terminal's foreground; with -1 it leads a
-    session of its own. ``failed``: a pipe that gets a byte if a failure was reported; exec closes it."""
+    session. ``failed`` is a pipe that gets a byte if a failure was reported; exec closes it."""
     try:
         if terminal >= 0:
             os.setpgid(0, 0)
@@ -322,7 +322,7 @@ class WardenWatch:
         _signal.signal(_signal.SIGCHLD, lambda _number, _frame: None)
 
     def run(self) -> tuple[object, ...] | None:
-        """Watch until the command has ended, then kill and reap its other processes. Return the report; None if the
+        """Watch until the command has ended, then kill and reap its other processes. Return the report, or None if the
         host is gone."""
         ended = self._look()
         while ended is None:
@@ -340,8 +340,8 @@ class WardenWatch:
         return ("exited", status, use.ru_utime, use.ru_stime, kib, (), 0, empty)
 
     def _look(self) -> tuple[int, Any] | None:
-        """Return the command's wait status and resource use if it has ended, else None. A stop is reported where there
-        is a terminal."""
+        """Return the command's wait status and resource use if it has ended, else None. A stop is reported if there is
+        a terminal."""
         pid, status, use = os.wait4(self._command, os.WNOHANG | os.WUNTRACED)
         if not pid:
             return None
@@ -356,7 +356,7 @@ class WardenWatch:
         return status, use
 
     def _handle_message(self) -> bool:
-        """Handle a message of the host. Return False if the host is gone."""
+        """Handle a message from the host. Return False if the host is gone."""
         request, descriptors = receive(self._control)
         if request is None:
             return False
@@ -430,7 +430,7 @@ def run_command(request: Request, control: _socket.socket) -> None:
     os.close(failed_write)
     null = os.open(os.devnull, os.O_RDWR)
     for number in range(3):
-        os.dup2(null, number)  # a pipe of the command must end when the command does
+        os.dup2(null, number)  # a pipe that the command was given must end when the command does
     report = WardenWatch(request, command, control, channel).run()
     if report is not None and not os.read(failed, 1):  # the pipe carries one report
         tell(REPORT, report)

@@ -1,4 +1,4 @@
-"""Windows: the environment of this process in the form of the other platforms.
+"""Windows: this process's environment in the form that other platforms use.
 
 | here | there |
 | --- | --- |
@@ -6,8 +6,8 @@
 | MUDROOM_STATE | as given, else ``mudroom`` below LOCALAPPDATA: it does not follow its user to other machines |
 | XDG_CONFIG_HOME | APPDATA |
 
-Their values are paths as they are kept inside (``core/tree/windows_path.py``); all other variables are UTF-8 as they
-are. HOME itself is not asked: shells that bring POSIX along set it to a path that no call of Windows takes.
+Their values are paths as they are kept inside (``core/tree/windows_path.py``); all other variables are unchanged, as
+UTF-8. HOME itself is not read: shells that emulate POSIX set it to a path that no Windows call accepts.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from mudroom.errors import UsageError
 
 
 def translate(variables: Mapping[str, str]) -> dict[bytes, bytes]:
-    """Return the variables as bytes. Raise UsageError if a directory of the user is missing, or is no path of a
-    drive."""
+    """Return the variables as bytes. Raise UsageError if a user directory is missing, or is no path on a drive."""
     environ = {_bytes(name): _bytes(value) for name, value in variables.items()}
     home = _path(variables, "USERPROFILE", "")
     environ[b"HOME"] = home

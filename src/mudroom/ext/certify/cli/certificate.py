@@ -1,4 +1,4 @@
-"""What is certified here and what is closed: rows of ``mudroom doctor``, lines of ``mudroom status``."""
+"""Certified and closed parts, as ``mudroom doctor`` rows and ``mudroom status`` lines."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _HEAD = (
     "and inside, and its effect was then looked for from outside."
 )
 _TOLD = ("limits", "tools", "leftovers", "addresses", "clones", "renames", "flush")
-"""Parts of which a failed row is told and closes nothing, on any platform."""
+"""Parts whose failed rows are told but close nothing, on any platform."""
 
 
 def findings(table: Sequence[TrialRow], opening: PlatformOpening) -> list[Finding]:
-    """Return a row for each class of the certificate, and one for each part that is closed."""
+    """Return a row for each class in the certificate, and a row for each closed part."""
     if opening.certificate is None:
         return [Finding("a certificate", "missing", opening.why, HINT)]
     made = dict(zip((row.name for row in table), results(table, opening.certificate), strict=True))
@@ -41,7 +41,7 @@ def findings(table: Sequence[TrialRow], opening: PlatformOpening) -> list[Findin
 
 
 def lines(opening: PlatformOpening) -> list[str]:
-    """Return what is certified and what is closed, and why, in one line each."""
+    """Return which parts are certified, which are closed, and why, in one line each."""
     if opening.certificate is None:
         return [f"none: {opening.why}"]
     state = "open" if opening.is_open else "closed"
@@ -50,7 +50,7 @@ def lines(opening: PlatformOpening) -> list[str]:
 
 
 def screen(certificate: Certificate, style: Style, columns: int = 80, rows: int = 24) -> list[str]:
-    """Return at most ``rows`` - 1 lines of at most ``columns`` columns: a line for each class, and the rows that did
+    """Return at most ``rows`` - 1 lines, each at most ``columns`` columns: a line for each class, and the rows that did
     not hold as far as there is room."""
     table = TABLES[certificate.platform]
     made = dict(zip((row.name for row in table), results(table, certificate), strict=True))

@@ -1,4 +1,4 @@
-"""Certify this platform: by ``mudroom certify``, and by itself before the first session."""
+"""Certify this platform: by ``mudroom certify``, and automatically before the first session."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ if TYPE_CHECKING:
 
 
 def certified(environ: Mapping[bytes, bytes], platform: str = sys.platform, tool: bytes = b"") -> list[str]:
-    """Return what the record of this machine opens and closes, in one line each."""
+    """Return the parts that this machine's record opens and closes, in one line each."""
     return lines(look(platform, places(environ).state, tool or tool_of(platform)))
 
 
 def findings_here(state: bytes, platform: str = sys.platform, tool: bytes = b"") -> tuple[list[Finding], bool]:
-    """As ``certified``, as rows of ``mudroom doctor``; and whether the platform is open."""
+    """Do as ``certified``, in ``mudroom doctor`` rows; return also whether the platform is open."""
     opening = look(platform, state, tool or tool_of(platform))
     return findings(TABLES[platform], opening), opening.is_open
 
 
 def try_protections(directory: bytes, *, home: bytes, environ: Mapping[bytes, bytes]) -> list[Finding]:
-    """Try the rows of Linux that show protections, in ``directory``, which is empty."""
+    """Try the Linux rows that show protections, in ``directory``, which is empty."""
     return protections(try_rows(ROWS, directory, home=home, environ=environ))
 
 
-# The satellites of other platforms than this one may be absent: each is imported where it is tried.
+# Other platforms' satellites may be absent here: each is imported where it is tried.
 
 
 def _client_windows(_tool: bytes) -> Client:
@@ -72,12 +72,12 @@ def _trial_darwin(client: Client, home: bytes, context: Context) -> Trial:
 
 
 class TriedPlatform(NamedTuple):
-    """A platform that opens by the record of a trial on this machine."""
+    """A platform that opens by a trial's record on this machine."""
 
     client: Callable[[bytes], Client]
-    """Return its client for a program that confines, where it has one."""
+    """Return its client for a confining program, where it has such a program."""
     trial: Callable[[Client, bytes, Context], Trial]
-    """Return its trial by a client. Its other arguments are the home directory and the context."""
+    """Return its trial by a client. The other arguments are the home directory and the context."""
 
 
 _TRIALS: Mapping[str, TriedPlatform] = {
@@ -87,7 +87,7 @@ _TRIALS: Mapping[str, TriedPlatform] = {
 
 
 def new_client(platform: str, tool: bytes) -> Client:
-    """Return the client of a platform that is to be certified. ``tool``: its program that confines."""
+    """Return the client for a platform that is to be certified. ``tool``: its confining program."""
     return _TRIALS[platform].client(tool)
 
 
@@ -104,7 +104,7 @@ def tried(platform: str, tool: bytes, client: Client, context: Context) -> Certi
 
 
 def tried_on_linux(context: Context) -> Certificate:
-    """Try the rows of Linux and return what held; nothing is stored."""
+    """Try the Linux rows and return the certificate, which is not stored."""
     place = places(context.environ)
     require_private(place.state)
     with tempfile.TemporaryDirectory(dir=place.state, prefix=b"certify-") as directory:
@@ -122,7 +122,7 @@ def _progress(context: Context) -> Progress:
 
 def certify_first(context: Context, platform: str = sys.platform, tool: bytes = b"") -> None:
     """Certify a platform that has no certificate before a session is opened, if stdin is a terminal; otherwise opening
-    the session says how. ``tool``: another one than the platform's."""
+    the session says how. ``tool`` replaces the platform's own."""
     if platform not in BY_RECORD or not sys.stdin.isatty() or not can_be_tried(platform):
         return
     tool = tool or tool_of(platform)

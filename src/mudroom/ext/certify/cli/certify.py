@@ -1,6 +1,7 @@
-"""``mudroom certify``: try what the sandbox of this platform holds, and open what held.
+"""``mudroom certify``: try whether this platform's sandbox holds, and open the parts that held.
 
-On a platform that needs no record, such as Linux, the rows are tried and told, and nothing is stored."""
+On a platform that needs no record, such as Linux, the rows are tried and told, but not stored.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +68,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 
 
 class CertificateFiles(NamedTuple):
-    """New files that are written; None: none."""
+    """New files to write; None: no file."""
 
     as_json: str | None = None
     to_send: str | None = None
@@ -83,7 +84,7 @@ def certify_here(
 def tell(
     platform: str, certificate: Certificate, to: CertificateFiles, context: Context, *, every: bool = False
 ) -> int:
-    """Print a certificate, ``every`` row of it or a screen, and write it to files. Return the exit code."""
+    """Print a certificate, with ``every`` row or as a screen, and write it to files. Return the exit code."""
     if to.as_json is not None:
         _write(to.as_json, _text(certificate) + "\n")
     elif context.as_json:
@@ -97,8 +98,8 @@ def tell(
 
 
 def letter(certificate: Certificate) -> str:
-    """Return what is sent to us: verdicts for people, and the certificate for a program. No path and no name of a
-    machine or user is in it."""
+    """Return the text that is sent to us: verdicts for people, and the certificate for a program. It contains no path,
+    and no machine or user name."""
     verdicts = Counter(row.verdict for row in certificate.rows)
     head = f"mudroom {__version__} on {certificate.system}, {certificate.machine}: " + ", ".join(
         f"{verdicts[verdict]} {verdict}" for verdict in VERDICTS

@@ -1,4 +1,4 @@
-"""Rows of certification on Linux: how they are tried, and the protections that ``doctor`` reads from them."""
+"""Linux certification rows: how they are tried, and the protections that ``doctor`` reads from them."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def try_rows(
     environ: Mapping[bytes, bytes],
     progress: Progress = lambda _number, _count, _name: None,
 ) -> Certificate:
-    """Try rows in ``directory``, which is empty, and return what held: with namespaces where they are permitted, else
-    by Landlock, as a session does."""
+    """Try rows in ``directory``, which is empty, and return the certificate: with namespaces where they are permitted,
+    else by Landlock, as a session does."""
     search = [entry for entry in environ.get(b"PATH", b"").split(b":") if entry.startswith(b"/")]
     top, kernel, volume = os.path.realpath(os.fsdecode(directory)), os.uname(), volume_here()
     facts = Certificate("linux", f"{kernel.sysname} {kernel.release}", kernel.machine, int(time.time()))
@@ -52,7 +52,7 @@ def try_rows(
 
 
 WITHOUT = " without namespaces"
-"""End of the system in a certificate of a machine that permits none."""
+"""Suffix to the system's name in a certificate from a machine that permits no namespaces."""
 
 
 class RowProtection(NamedTuple):
@@ -62,7 +62,7 @@ class RowProtection(NamedTuple):
     rows: tuple[str, ...]
     strict: str
     degraded: str
-    """Of a machine without namespaces."""
+    """For a machine without namespaces."""
 
 
 PROTECTIONS = (
@@ -109,7 +109,7 @@ def state_of(one: RowProtection, certificate: Certificate) -> tuple[State, str]:
 
 
 def linux_trial(client: Client, *, home: bytes, search: Sequence[bytes], namespaces: bool, volume: Volume) -> Trial:
-    """Return the trial of level 1 by ``client``: with namespaces, or by Landlock and a mediator alone. ``home`` and
+    """Return the level 1 trial by ``client``: with namespaces, or by Landlock and a mediator alone. ``home`` and
     ``search`` are as for ``host.survey``."""
     host = survey(home, search)
     python = os.path.realpath(os.fsencode(sys.base_prefix))

@@ -1,4 +1,4 @@
-"""Protections of containers on this machine. All engines are searched; the engine that commands would use starts two
+"""Examine this machine's container protections. All engines are searched; the engine that commands would use starts two
 containers."""
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _KINDS = ("memory", "processes", "cpus")
 
 
 Gate = Callable[[], tuple[State, str, str]]
-"""Runs a command at level 2 and returns the state of the gate as seen inside."""
+"""Run a command at level 2 and return the gate's state as seen inside."""
 
 
 def examine_engines(
@@ -89,7 +89,7 @@ def _not_probed(why: str) -> list[Finding]:
 
 
 def _engine(engine: Engine, candidates: list[FoundEngine]) -> Finding:
-    """Return the row of the first engine; the others are listed, with their problems."""
+    """Return the row for the first engine; the others are listed, with their problems."""
     by = f" by {' '.join(engine.options)}" if engine.options else ""
     others = [found for found in candidates if found.kind != engine.kind]
     usable = [found.engine.title for found in others if found.engine is not None]
@@ -131,7 +131,7 @@ _PERMITTING = {"kernel/apparmor_restrict_unprivileged_userns": "0", "kernel/unpr
 
 
 def _permit() -> str:
-    """Return a fix for the usual cause: AppArmor's or Debian's restriction of user namespaces."""
+    """Return a fix for the usual cause: AppArmor or Debian restricts user namespaces."""
     for name, permitting in _PERMITTING.items():
         path = f"/proc/sys/{name}"
         if os.path.exists(path):

@@ -1,4 +1,4 @@
-"""``mudroom image``: the images that containers of level 2 are made from."""
+"""``mudroom image``: the images for level 2 containers."""
 
 from __future__ import annotations
 
@@ -144,4 +144,4 @@ _ACTIONS: dict[str, tuple[Callable[[argparse.Namespace, Context], int], int]] = 
     "ls": (_ls, 0),
     "rm": (_rm, 1),
 }
-"""The function of each action, and how many names it takes."""
+"""Each action's function, and how many names it takes."""

@@ -1,13 +1,13 @@
 """Container engines and containers as values, and the engine command lines that start, use and remove them. Pure.
 
-Rules of this file: a mudroom container has no network except its own loopback, no capability and no way to gain one, no
-root user, a read-only root, and no host files except its named mounts. Callers cannot change that.
+Rules of this file: a mudroom container has no network except its own loopback, no capability and no way to gain one,
+no root user, a read-only root, and no host files except its named mounts. Callers cannot change that.
 
 AppArmor's default profile for containers (docker-default) forbids every mount(2), and SELinux's label forbids every
 file that is not labelled for containers. Both are switched off for nested sandboxes. A container is confined by its
 capabilities (none), its system call filter and its mounts; a command in it is confined by its own sandbox.
 
-Sources: docker-run(1), podman-run(1), `container run --help` of Apple's container 1.x and its Parser.swift.
+Sources: docker-run(1), podman-run(1), `container run --help` in Apple's container 1.x and its Parser.swift.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ KINDS: tuple[EngineKind, ...] = ("docker", "podman", "container")
 """In the order in which they are tried if the user names none."""
 NAMES: dict[EngineKind, str] = {"docker": "Docker", "podman": "Podman", "container": "Apple container"}
 LABEL = "mudroom"
-"""Prefix of the labels of every mudroom container."""
+"""Label prefix on every mudroom container."""
 
 
 class Engine(NamedTuple):
@@ -31,17 +31,17 @@ class Engine(NamedTuple):
 
     kind: EngineKind
     program: bytes
-    """The real path of its command line program."""
+    """The real path to its command line program."""
     options: tuple[str, ...] = ()
     """Options before every verb, such as ``--runtime runc``."""
     version: str = ""
     rootless: bool = False
-    """Its containers are in a user namespace of the user."""
+    """Its containers are in the user's own user namespace."""
     remote: bool = False
-    """Its containers run in a virtual machine or on another computer: unix sockets and descriptors do not reach them.
-    """
+    """Its containers run in a virtual machine or on another computer: unix sockets and descriptors do not reach
+    them."""
     open_files: int = 0
-    """The highest hard limit of open files that a container can have; 0: the engine's default. An engine that may not
+    """The highest hard limit on open files that a container can have; 0: the engine's default. An engine that may not
     raise its own limit fails if its configuration asks for more."""
     user_processes: int = 0
     """The same for RLIMIT_NPROC, which Podman sets, too, when it runs as root."""
@@ -51,8 +51,8 @@ class Engine(NamedTuple):
     selinux: bool = False
     """AppArmor or SELinux confines its containers unless an option turns that off."""
     remapped: bool = False
-    """Users in its containers are mapped to other host users unless an option turns that off (dockerd --userns-remap).
-    """
+    """Users in its containers are mapped to other host users unless an option turns that off (dockerd
+    --userns-remap)."""
     nested: bool = True
     """Namespaces can be created in its containers; determined by a trial (``ext/containers/engine/trial.py``)."""
     runtime: str = ""
@@ -60,7 +60,7 @@ class Engine(NamedTuple):
 
     @property
     def mode(self) -> Mode:
-        """The strongest mode of commands in its containers."""
+        """The strongest mode that commands in its containers can have."""
         return "remote" if self.remote else "overlay" if self.nested else "plain"
 
     @property
@@ -80,15 +80,15 @@ class Container(NamedTuple):
     name: str
     image: str
     entry: tuple[bytes, ...]
-    """Program and arguments of its first process."""
+    """Program and arguments for its first process."""
     user: tuple[int, int]
     """uid and gid; neither is 0."""
     mounts: tuple[ContainerMount, ...] = ()
-    """A parent directory before the mounts inside it."""
+    """A parent directory comes before the mounts inside it."""
     private: tuple[bytes, ...] = (b"/tmp", b"/run", b"/var/tmp")
     """Empty tmpfs directories."""
     emptied: tuple[bytes, ...] = ()
-    """Variables of the image that are set to empty for the first process, which is mudroom's."""
+    """Image variables that are set to empty for the first process, which is mudroom's."""
     labels: tuple[tuple[str, str], ...] = ()
     seccomp: bytes = b""
     """File with the system call filter for all processes in the container; empty: the engine's own filter."""
@@ -101,14 +101,14 @@ class Container(NamedTuple):
 
 
 def quoted(field: bytes) -> bytes:
-    """Quote a field of a comma-separated value (RFC 4180), as ``--mount`` of Docker and Podman parses it."""
+    """Quote a field in a comma-separated value (RFC 4180), as Docker and Podman parse ``--mount``."""
     if any(byte in field for byte in (b",", b'"', b"\n", b"\r")):
         return b'"' + field.replace(b'"', b'""') + b'"'
     return field
 
 
 def mount_option(mount: ContainerMount, kind: EngineKind = "docker") -> bytes:
-    """Return the value of ``--mount``. Raise ValueError for a path that cannot be passed to this engine
+    """Return the ``--mount`` value. Raise ValueError for a path that cannot be passed to this engine
     (``path_error``)."""
     for path in (mount.source, mount.target):
         why = path_error(path, kind)
@@ -142,7 +142,7 @@ _IMAGE = regex(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]*")
 
 
 def is_image(name: str) -> bool:
-    """Return whether this can be the name or id of an image."""
+    """Return whether this can be an image's name or id."""
     return _IMAGE.fullmatch(name) is not None
 
 
@@ -170,16 +170,16 @@ def session_argv(engine: Engine, box: Container) -> tuple[bytes, ...]:
 def exec_argv(
     engine: Engine, name: str, argv: Sequence[bytes], cwd: bytes, variables: bytes, *, terminal: bool
 ) -> tuple[bytes, ...]:
-    """Return the command line that runs a command in a container. ``variables`` is a file with ``variable_lines``. The
-    variables are then neither visible in the process list nor set for the engine's command line, which runs unconfined.
-    """
+    """Return the command line that runs a command in a container. ``variables`` is a file with ``variable_lines``: so
+    the variables are neither visible in the process list nor set for the engine's command line, which runs
+    unconfined."""
     words = [b"exec", b"--interactive", *([b"--tty"] if terminal else []), b"--workdir", cwd, b"--env-file", variables]
     return (*engine_words(engine), *words, name.encode(), *argv)
 
 
 def variable_lines(env: Mapping[bytes, bytes]) -> bytes:
-    """Return the lines of an environment file as docker-exec(1), podman-exec(1) and Apple's engine parse them:
-    NAME=VALUE without quoting. Raise ValueError, with a clause, for a variable that does not fit in a line."""
+    """Return an environment file as docker-exec(1), podman-exec(1) and Apple's engine parse it: NAME=VALUE without
+    quoting. Raise ValueError, with a clause, for a variable that does not fit in a line."""
     for key, value in env.items():
         name = key.decode("utf-8", "replace")
         if any(byte in key + value for byte in b"\r\n\0") or b"=" in key:
@@ -192,9 +192,9 @@ def variable_lines(env: Mapping[bytes, bytes]) -> bytes:
 _OF_THE_LOADER = (b"LD_PRELOAD", b"LD_AUDIT", b"LD_LIBRARY_PATH")
 """The image's values would load libraries into the first process, which is mudroom's: ld.so(8)."""
 _LOCALE = b"LC_ALL"
-"""In the C locale no file of the image is loaded. In any other locale the C library reads character set names from the
-image's files, and loads converters, which are code, from its directories (setlocale(3), iconv(3)). An empty value is
-like an unset variable: Python then chooses C.UTF-8, which is such a file."""
+"""In the C locale no image file is loaded. In any other locale the C library reads character set names from the image's
+files, and loads converters, which are code, from its directories (setlocale(3), iconv(3)). An empty value is like an
+unset variable: Python then chooses C.UTF-8, which is such a file."""
 
 
 def _variables(engine: Engine, box: Container) -> Iterator[bytes]:
@@ -207,7 +207,7 @@ def _variables(engine: Engine, box: Container) -> Iterator[bytes]:
 
 
 def _words(engine: Engine, box: Container) -> Iterator[bytes]:
-    """Yield the options of Docker and Podman, which are nearly the same."""
+    """Yield the options for Docker and Podman, which are nearly the same."""
     yield from (b"--rm", b"--pull=never", b"--name=" + box.name.encode())
     yield from _labels(box)
     yield from (b"--network=none", b"--cap-drop=ALL", b"--security-opt=no-new-privileges", b"--read-only")
@@ -239,8 +239,8 @@ def _words(engine: Engine, box: Container) -> Iterator[bytes]:
 
 
 def _apple_words(engine: Engine, box: Container) -> Iterator[bytes]:
-    """Yield the options of Apple's container. Each container has its own virtual machine: there is no system call
-    profile and no limit of processes, and the limits of memory and processors are the machine's."""
+    """Yield the options for Apple's container. Each container has its own virtual machine: there is no system call
+    profile and no process limit, and the memory and processor limits are the machine's."""
     yield from (b"--rm", b"--progress=none", b"--name=" + box.name.encode())
     yield from _labels(box)
     yield from (b"--network=none", b"--no-dns", b"--cap-drop=ALL", b"--read-only")
@@ -292,15 +292,15 @@ _UNMASKED: dict[EngineKind, bytes] = {
 
 
 def variants(engine: Engine, runtimes: Sequence[str]) -> tuple[Engine, ...]:
-    """Return the ways in which an engine can be tried, the usual way first. ``runtimes``: installed OCI runtimes; an
-    option of Podman selects one."""
+    """Return the ways in which an engine can be tried, the usual way first. ``runtimes``: installed OCI runtimes, which
+    a Podman option selects."""
     others = [name for name in runtimes if name != engine.runtime] if engine.kind == "podman" else []
     ways = [engine, *(engine._replace(options=("--runtime", name), runtime=name) for name in others)]
     return (*ways, *(way._replace(nested=False) for way in ways))
 
 
 def engine_words(engine: Engine) -> tuple[bytes, ...]:
-    """Return the first words of every command line of an engine."""
+    """Return the words that begin every command line for an engine."""
     return (engine.program, *(option.encode() for option in engine.options))
 
 

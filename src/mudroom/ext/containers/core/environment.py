@@ -1,4 +1,4 @@
-"""Variables of commands in an image, and of a container engine itself. Pure."""
+"""Variables for commands in an image, and for a container engine itself. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _OF_A_TERMINAL = frozenset(
     b"TERM COLORTERM TERM_PROGRAM COLUMNS LINES NO_COLOR FORCE_COLOR CLICOLOR CLICOLOR_FORCE CI TZ".split()
 )
 _PATH_OF_IMAGES = b"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-"""The default PATH of container engines, for an image without one."""
+"""The default PATH that container engines use for an image without one."""
 
 
 def select_image_variables(
@@ -23,8 +23,8 @@ def select_image_variables(
     proxy: bytes = b"",
     extra: Collection[bytes] = (),
 ) -> dict[bytes, bytes]:
-    """Return the variables for a command in an image: the image's, without proxies, and from the host only those of the
-    terminal. Paths in other variables of the host do not exist in the image."""
+    """Return the variables for a command in an image: the image's, without proxies, and from the host only those about
+    the terminal. Paths in other host variables do not exist in the image."""
     chosen = {name: value for name, value in image.items() if name not in PROXY_NAMES}
     chosen |= {name: value for name, value in environ.items() if name in _OF_A_TERMINAL}
     chosen |= {b"USER": user, b"LOGNAME": user}
@@ -33,9 +33,9 @@ def select_image_variables(
 
 
 def engine_environment(environ: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
-    """Return the variables of a container engine: those of the user, without directories that are named relative to the
-    current one, which is the project. The XDG Base Directory Specification calls such a path invalid; Podman makes it
-    in the current directory, also that of TMPDIR (podman(1))."""
+    """Return a container engine's variables: the user's, without relative directories. A relative path would be below
+    the current directory, which is the project. The XDG Base Directory Specification calls such a path invalid; Podman
+    creates it in the current directory, also for TMPDIR (podman(1))."""
     return {name: value for name, value in environ.items() if not (_is_place(name) and value[:1] != b"/")}
 
 

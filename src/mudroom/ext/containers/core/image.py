@@ -16,13 +16,13 @@ from mudroom.core.tree.path import is_below, show
 from mudroom.typing import Any, NamedTuple
 
 LABEL = "mudroom.image"
-"""Label of images that mudroom built; the value is their source."""
+"""Label on images that mudroom built; the value is their source."""
 _CONTINUED = regex(r"\\[ \t]*\r?\n")
 _OWN = regex(rf"{COMPONENT}(?:/{COMPONENT})*(?::[A-Za-z0-9_][A-Za-z0-9._-]{{0,127}})?")
 _SEPARATORS = dict.fromkeys(map(ord, ":\n\0"), "_")
-"""Characters that a field of passwd(5) and group(5) cannot contain."""
+"""Characters that a field in passwd(5) and group(5) cannot contain."""
 _MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
-"""Machine names of uname(2) to GOARCH, which images use."""
+"""Machine names from uname(2) to GOARCH, which images use."""
 
 
 class Image(NamedTuple):
@@ -31,14 +31,14 @@ class Image(NamedTuple):
     name: str
     """The name that the user gave."""
     identity: str
-    """Digest of the image: ``sha256:…``."""
+    """The image's digest: ``sha256:…``."""
     environment: tuple[tuple[bytes, bytes], ...] = ()
     volumes: tuple[bytes, ...] = ()
     """Paths at which an engine would mount a volume by default."""
 
 
 class User(NamedTuple):
-    """The user of the commands in a container."""
+    """The user that runs the commands in a container."""
 
     name: str
     uid: int
@@ -113,7 +113,7 @@ def volumes_in_memory(image: Image, kept: Iterable[bytes], mounted: Iterable[byt
 
 def passwd(content: bytes, user: User) -> bytes:
     """Return the image's /etc/passwd with the user's line first, so that lookups by uid and name find the user. The
-    shell is that of the image's root."""
+    shell is root's in the image."""
     rows = [line.split(b":") for line in content.splitlines()]
     shell = next((row[6] for row in rows if len(row) == 7 and row[2] == b"0" and row[6]), b"/bin/sh")
     line = b":".join((_field(user.name), b"x", b"%d" % user.uid, b"%d" % user.gid, b"", user.home, shell))
@@ -130,12 +130,12 @@ def group(content: bytes, user: User) -> bytes:
 
 
 def _field(name: str) -> bytes:
-    """Replace the characters that a field of these files cannot contain."""
+    """Replace the characters that a field in these files cannot contain."""
     return name.translate(_SEPARATORS).encode("utf-8", "surrogateescape") or b"user"
 
 
 def bases(text: str) -> tuple[str, ...]:
-    """Return the base images of a Containerfile: the names in FROM lines, without ``scratch`` and its own stages. Raise
+    """Return a Containerfile's base images: the names in FROM lines, without ``scratch`` and its own stages. Raise
     ValueError for a base image named by a variable."""
     stages: set[str] = set()
     names: list[str] = []
@@ -157,7 +157,7 @@ def bases(text: str) -> tuple[str, ...]:
 
 
 def shown_labels(labels: Mapping[str, str]) -> dict[str, str]:
-    """Return the labels of an image built by mudroom without their prefix: ``from``, ``made``, ``suite`` …"""
+    """Return the labels on an image that mudroom built, without their prefix: ``from``, ``made``, ``suite`` …"""
     prefix = LABEL + "."
     own = {key[len(prefix) :]: value for key, value in labels.items() if key.startswith(prefix)}
     return {"from": labels.get(LABEL, ""), **own}

@@ -1,6 +1,6 @@
 """Recipes for container images, and the command lines that build them. Pure.
 
-Rules of this file: a recipe is a value that can be printed. Users of a recipe need not know the engine.
+Rules of this file: a recipe is a value that can be printed. Its users need not know the engine.
 
 Sources: debootstrap(8), mmdebstrap(1), docker-import(1), docker-build(1), podman-import(1), podman-build(1).
 """
@@ -41,7 +41,7 @@ class Recipe(NamedTuple):
 
 
 def recipe_error(recipe: Recipe) -> tuple[str, str]:
-    """Return the error in a recipe, and a hint; both empty if it is valid."""
+    """Return a recipe's error, and a hint; both empty if it is valid."""
     error = own_name_error(recipe.name) if recipe.name else ""
     if error:
         return f"the name {recipe.name!r} {error}", "lower case letters, digits and - _ . / : as in my-tools:1"
@@ -78,14 +78,14 @@ def default_name(recipe: Recipe) -> str:
 
 
 def suite_of(release: str) -> str:
-    """Return the suite of this machine from its os-release(5), or ``stable`` if it is not Debian."""
+    """Return this machine's suite from its os-release(5), or ``stable`` if it is not Debian."""
     settings = dict(re.findall(r'^([A-Z_]+)="?([^"\n]*)"?$', release, re.M))
     name = settings.get("VERSION_CODENAME", "")
     return name if settings.get("ID") == "debian" and _SUITE.fullmatch(name) else FALLBACK
 
 
 def labels(recipe: Recipe, made: str) -> dict[str, str]:
-    """Return the labels of an image. ``made``: creation time in ISO 8601."""
+    """Return an image's labels. ``made``: creation time in ISO 8601."""
     details = {"made": made, "suite": recipe.suite, "packages": " ".join(recipe.include), "mirror": recipe.mirror}
     return {LABEL: recipe.kind, **{f"{LABEL}.{key}": value for key, value in details.items() if value}}
 
@@ -115,7 +115,7 @@ def build_words(recipe: Recipe, name: str, marks: Mapping[str, str], *, pulls: b
 
 
 def bootstrap_words(recipe: Recipe, target: bytes, *, streams: bool) -> tuple[bytes, ...]:
-    """Return the arguments of the bootstrap program: debootstrap fills a directory, mmdebstrap (``streams``) writes an
+    """Return the bootstrap program's arguments: debootstrap fills a directory, mmdebstrap (``streams``) writes an
     archive."""
     packages = ",".join(dict.fromkeys((*USUAL, *recipe.include)))
     mirror = (recipe.mirror.encode(),) if recipe.mirror else ()
@@ -124,7 +124,7 @@ def bootstrap_words(recipe: Recipe, target: bytes, *, streams: bool) -> tuple[by
 
 
 def error_line(output: str) -> str:
-    """Return the last output line of a failed program that reports an error, or else its last line."""
+    """Return a failed program's last output line that reports an error, or else its last line."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith(("E:", "W: Failure")) or "rror:" in line]
     return (errors or lines or ["it failed and said nothing"])[-1]

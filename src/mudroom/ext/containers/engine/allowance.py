@@ -1,7 +1,7 @@
 """Split a command's limits at level 2 into those that its container enforces, substitutes and notes. Pure.
 
-A container's control group is made by its engine, for each container alone. No group surrounds the containers of a
-project, and none of their io limits counts writes through the page cache everywhere.
+An engine makes a control group for each container alone. No group surrounds a project's containers, and no io limit
+counts writes through the page cache everywhere.
 """
 
 from __future__ import annotations

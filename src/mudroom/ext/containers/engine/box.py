@@ -39,23 +39,23 @@ _START = (
     "from mudroom.sandbox.launcher.launcher import serve; serve(door)"
 )
 _UNREADABLE = "from mudroom.sandbox.launcher.kernel import PR_SET_DUMPABLE, prctl; prctl(PR_SET_DUMPABLE, 0); "
-"""Commands without a pid namespace of their own see the launcher, and have the same user: prctl(2)."""
+"""A command without its own pid namespace sees the launcher, and has the same user: prctl(2)."""
 ARRIVAL = 30.0
 """Seconds that a container has to connect, once its engine reports that it has started it."""
 
 
 SLICE = 2.0
-"""Seconds of waiting after which the engine is asked whether the container has ended."""
+"""Seconds to wait before the engine is asked whether the container has ended."""
 TEMPLATES = 1
-"""Templates of one launcher: they count towards the limits of its container."""
+"""A launcher's templates: they count towards its container's limits."""
 PARTING = 5.0
 """Seconds that a launcher has to end, with every process that it has started, before its engine is asked to end it."""
 
 _SLOW = ("podman",)
-"""Engines whose removal of a container waits for the end of its monitor, for 20 s where no process reaps that
-(libpod/oci_conmon.go). An explicit removal does not wait."""
+"""Engines that wait for a container's monitor to end before they remove the container: 20 s if no process reaps the
+monitor (libpod/oci_conmon.go). An explicit removal does not wait."""
 LAST = 0.2
-"""Seconds between the end of a command and that of the launcher, if both have ended with their container."""
+"""Seconds between the command's end and the launcher's, if both have ended with their container."""
 
 
 class ContainedLauncher:
@@ -67,7 +67,7 @@ class ContainedLauncher:
         self._door = door
         self.connection: Connection | None = Connection(door)
         peer = struct.unpack("=iII", door.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12))[0]
-        # 0 if it is not visible in this pid namespace (SO_PEERCRED of unix(7), pid_namespaces(7))
+        # 0 if it is not visible in this pid namespace (unix(7), SO_PEERCRED; pid_namespaces(7))
         self.gauge = Gauge(find(peer) if peer else None)
         self.traits = ClientTraits(gauge=self.gauge, peer=peer)
 
@@ -85,7 +85,8 @@ class ContainedLauncher:
         return None
 
     def has_ended(self) -> bool:
-        """A container does not end in a reliable order: its launcher may seem to live for another moment."""
+        """Return whether the launcher has ended. A container's processes do not end in a reliable order: the launcher
+        may seem to live for another moment."""
         return self.connection is None or self._is_at_end(LAST)
 
     def _is_at_end(self, seconds: float) -> bool:
@@ -94,8 +95,8 @@ class ContainedLauncher:
         return bool(poller.poll(seconds * 1000))
 
     def end(self) -> bool:
-        """Have the launcher end, with all its sandboxes; return whether it has ended. Its socket ends with its process,
-        and with the first process of a pid namespace the kernel kills every other one (pid_namespaces(7))."""
+        """Make the launcher end, with all its sandboxes; return whether it has ended. Its socket ends with its process.
+        When a pid namespace's first process ends, the kernel kills all others (pid_namespaces(7))."""
         with suppress(OSError):  # its end has gone first
             self._door.shutdown(_socket.SHUT_WR)
         return self._is_at_end(PARTING)
@@ -133,7 +134,7 @@ class Box:
 
     def close(self) -> None:
         """End every process in the container, and return when none runs any more. Its engine removes the container a
-        moment later by itself (``--rm``), or when the engine is available again. Harmless when repeated."""
+        moment later (``--rm``), or when the engine is available again. Harmless when repeated."""
         if self.launcher.connection is None:
             return
         has_ended = self.launcher.end()
@@ -148,7 +149,7 @@ class Box:
 
 
 def start(engine: Engine, container: Container, state: bytes, environ: Mapping[bytes, bytes]) -> Box:
-    """Start a container; ``container`` describes all but its first process. ``state`` is the directory of runtimes and
+    """Start a container; ``container`` describes all but its first process. ``state`` is the directory for runtimes and
     doors. Raise MudroomError if that fails; the container is then removed."""
     runtime, held = _held_runtime(state + b"/runtime")
     try:
@@ -174,10 +175,10 @@ def start(engine: Engine, container: Container, state: bytes, environ: Mapping[b
 
 
 def _held_runtime(directory: bytes) -> tuple[bytes, int]:
-    """Return the runtime's directory, held. Another process may remove an old runtime before it is held; it is then
-    made again."""
+    """Return the runtime's directory, held."""
     while True:
         runtime = provide(directory)
+        # Another process may remove an old runtime before it is held; it is then made again.
         with suppress(FileNotFoundError):
             return runtime, hold_below(runtime)
 
@@ -198,8 +199,8 @@ def _start_container(
 
 
 def _wait_for_launcher(listener: _socket.socket, ended: Callable[[], str]) -> _socket.socket:
-    """Wait for the launcher to connect. ``ended`` returns a reason if the engine knows of the container's end. Raise
-    MudroomError if it has ended or does not connect in time."""
+    """Wait for the launcher to connect. ``ended`` returns a reason if the engine knows that the container has ended.
+    Raise MudroomError if it has ended or does not connect in time."""
     poller, until = select.poll(), time.monotonic() + ARRIVAL
     poller.register(listener.fileno(), select.POLLIN)
     while not poller.poll(SLICE * 1000):

@@ -1,7 +1,7 @@
 """Build images on this machine, with its own programs and its engine.
 
-Rules of this file: a program's output goes to a log; when the program fails, its last words are the message. Half-built
-files and images are removed in every case.
+Rules of this file: a program's output goes to a log; when the program fails, its last words are the message.
+Half-built files and images are removed in every case.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _SBIN = b"/usr/local/sbin:/usr/sbin:/sbin"
 _BOOTSTRAP = "apt install mmdebstrap, or mudroom image build --from host"
 _LARGEST = 1 << 20
-"""Bytes of a Containerfile."""
+"""The largest Containerfile, in bytes."""
 
 
 class Workshop(NamedTuple):
     engine: Engine
     variables: Mapping[bytes, bytes]
     place: bytes
-    """A directory of mudroom for logs and half-built files."""
+    """A mudroom directory for logs and half-built files."""
     progress: Progress
 
     @property
@@ -104,7 +104,7 @@ def _report_bytes(shop: Workshop) -> Callable[[int], None]:
 
 
 def _stream(shop: Workshop, argv: Sequence[bytes], name: str, marks: Mapping[str, str]) -> None:
-    """Stream the output of ``argv`` into an import. The imported image is removed if the first program fails."""
+    """Stream ``argv``'s output into an import. The imported image is removed if ``argv`` fails."""
     taking = (*engine_words(shop.engine), *import_words(name, marks, {"PATH": PATH}))
     with ExitStack() as both:
         log = both.enter_context(open(shop.log, "wb"))
@@ -170,8 +170,8 @@ def _read(path: bytes) -> str:
 
 
 def _require_bases(shop: Workshop, path: bytes, text: str) -> None:
-    """Make sure that the base images are on this machine: without the network, the engine could not pull them. Raise
-    UsageError."""
+    """Raise UsageError unless the base images are on this machine: without the network, the engine could not pull
+    them."""
     base = ""
     try:
         for base in bases(text):
@@ -211,7 +211,7 @@ def _start(shop: Workshop, argv: Sequence[bytes], stdin: int | IO[bytes] | None)
 
 
 def _run(shop: Workshop, argv: Sequence[bytes]) -> None:
-    """Run a program, and report its progress by lines of output."""
+    """Run a program, and report its progress by output lines."""
     variables = {**shop.variables, b"PATH": shop.variables.get(b"PATH", os.fsencode(os.defpath)) + b":" + _SBIN}
     with _start(shop._replace(variables=variables), argv, stdin=subprocess.DEVNULL) as running:
         assert running.stdout is not None

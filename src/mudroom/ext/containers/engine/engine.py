@@ -1,8 +1,8 @@
-"""Find the container engines of this machine, and run their command lines.
+"""Find this machine's container engines, and run their command lines.
 
 An engine is used through its command line, which its users have configured. Its output is trusted no more than
-necessary: a name that mudroom chose, a number, a label. The reason why an engine is unusable is found by trying what
-its command line would do, never by parsing its error messages.
+necessary: a name that mudroom chose, a number, a label. The reason why an engine is unusable is found by trying the
+command line's own steps, never by parsing its error messages.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PATIENCE = 60.0
 LOOK = 10.0
 """Seconds that an engine has to describe itself."""
 _MOST = 16 << 20
-"""Bytes of an answer that are read as JSON."""
+"""Bytes that are read from a JSON answer."""
 _DOCKER_SOCKET = "unix:///var/run/docker.sock"
 
 
@@ -59,9 +59,9 @@ class FoundEngine(NamedTuple):
 def ask(
     argv: Sequence[bytes], environ: Mapping[bytes, bytes], timeout: float = PATIENCE, *, stdin: bytes | None = None
 ) -> bytes:
-    """Run a command line of an engine and return its output; ``stdin`` is its input. Raise MudroomError with its
-    message if it fails. If it takes longer than ``timeout`` seconds, kill it with every process that it has started and
-    raise Unusable."""
+    """Run an engine's command line and return its output; ``stdin`` is its input. Raise MudroomError with its message
+    if it fails. If it takes longer than ``timeout`` seconds, kill it with every process that it has started and raise
+    Unusable."""
     try:
         process = subprocess.Popen(
             list(argv),
@@ -88,8 +88,7 @@ def ask(
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """Kill the process and every process that holds its pipes: a program that has started another one is not waited
-    for."""
+    """Kill the process and every process that holds its pipes: a program that has started another is not waited for."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     for stream in (process.stdin, process.stdout, process.stderr):
@@ -111,7 +110,7 @@ def _last_line(text: bytes) -> str:
 
 def current(environ: Mapping[bytes, bytes], wanted: EngineChoice = "auto") -> Engine:
     """Choose an engine as ``choose`` does, remote ones included, with a cache. One thread looks while others wait. A
-    choice stays fresh for a moment, a failure for a shorter one."""
+    choice stays fresh for ``FRESH`` seconds, a failure for ``FRESH_ERROR``."""
     key = (wanted, *(environ.get(name, b"") for name in DECISIVE))
     with _choosing:
         choice, until = _chosen.get(key, (None, 0.0))
@@ -147,9 +146,9 @@ def why_none(environ: Mapping[bytes, bytes], wanted: EngineChoice = "auto") -> s
 
 
 def choose(environ: Mapping[bytes, bytes], wanted: EngineChoice = "auto", *, remote: bool = False) -> Engine:
-    """Return the engine to use: the kind that is wanted, or the first usable of ``KINDS``. With ``remote``, an engine
-    in a virtual machine is taken if this machine has none. Raise Unsupported if there is none, with the problem of
-    each."""
+    """Return the engine to use: the wanted kind, or the first usable in ``KINDS``. With ``remote``, an engine in a
+    virtual machine is taken if this machine has none. Raise Unsupported, with each engine's problem, if there is
+    none."""
     reasons: list[str] = []
     hints: list[str] = []
     remote_engines: list[Engine] = []
@@ -172,8 +171,8 @@ _STATUS = "/proc/self/status"
 
 
 def is_sandboxed() -> bool:
-    """Return whether this process is a command in a mudroom sandbox: it has the host name of every sandbox, no new
-    privileges, and a seccomp filter (proc(5)). A computer may have that name, but then its programs have no filter.
+    """Return whether this process is a command in a mudroom sandbox: it has the host name that every sandbox has, no
+    new privileges, and a seccomp filter (proc(5)). A computer may have that name, but then its programs have no filter.
     Used for messages only: no permission depends on it."""
     if sys.platform != "linux" or os.uname().nodename != SANDBOXED:
         return False
@@ -187,7 +186,7 @@ SANDBOXED = "mudroom"
 
 
 def needed(wanted: EngineChoice) -> str:
-    """Return the requirement of level 2, for a message: where the policy names an engine, only that one is used."""
+    """Return level 2's requirement, for a message: where the policy names an engine, only that one is used."""
     if wanted == "auto":
         return "a container engine: Docker, Podman or Apple container"
     return f"the engine of the policy, {NAMES[wanted]}"
@@ -208,7 +207,7 @@ ANY = "container.engine: auto"
 def survey(
     environ: Mapping[bytes, bytes], kinds: Sequence[EngineKind] = KINDS, platform: str = sys.platform
 ) -> Iterator[FoundEngine]:
-    """Yield each kind of engine in order; each is looked for when it is requested."""
+    """Yield each engine kind in order; each is looked for when it is requested."""
     for kind in kinds:
         if kind == "container" and platform != "darwin":  # another program of that name
             yield FoundEngine(kind, None, "Apple container is for macOS")
@@ -291,13 +290,12 @@ def _look_at_docker(program: bytes, environ: Mapping[bytes, bytes]) -> Engine:
 
 
 def _is_remote(info: Mapping[str, Any], key: str) -> bool:
-    """Return whether the kernel that an engine names differs from this one: its containers are then in a virtual
-    machine."""
+    """Return whether the engine names another kernel than this one: its containers are then in a virtual machine."""
     return sys.platform != "linux" or info.get(key) != os.uname().release
 
 
 def _endpoint(program: bytes, environ: Mapping[bytes, bytes]) -> str:
-    """Return the address of Docker's daemon: DOCKER_HOST, else that of the current context (docker-context(1))."""
+    """Return the address where Docker's daemon listens: DOCKER_HOST, else the current context's (docker-context(1))."""
     named = os.fsdecode(environ.get(b"DOCKER_HOST", b""))
     if named:
         return named
@@ -411,8 +409,8 @@ def _hard_limit(limit: int) -> int:
 
 
 def _hard_limit_of_processes() -> int:
-    """Return the limit of processes that Podman can pass on: it lowers its own limit to pid_max of proc(5), and then
-    cannot raise it."""
+    """Return the process limit that Podman can pass on: it lowers its own limit to pid_max (proc(5)), and then cannot
+    raise it."""
     with open("/proc/sys/kernel/pid_max", encoding="ascii") as stream:
         most = int(stream.read())
     return min(most, _hard_limit(resource.RLIMIT_NPROC) or most)

@@ -1,4 +1,4 @@
-"""Find the reason for the end of a container that mudroom did not end, from its engine's events.
+"""Find out, from the engine's events, why a container ended that mudroom did not end.
 
 The container itself is removed by then, with its state. Sources: docker-events(1), podman-events(1).
 """
@@ -15,13 +15,13 @@ from mudroom.ext.containers.core.container import Engine, events_argv
 from mudroom.ext.containers.engine.engine import ask
 
 PATIENCE = 2.0
-"""Seconds that an engine has to notice the end of a container."""
+"""Seconds that an engine has to notice a container's end."""
 _RECENT = 60.0
 """Seconds. A container's end is asked about as soon as it is noticed."""
 
 
 def explain_end(engine: Engine, name: str, since: float, environ: Mapping[bytes, bytes]) -> str:
-    """Return the reason as one clause for people. ``since`` is in seconds of the wall clock."""
+    """Return the reason as one clause for people. ``since`` is wall-clock time in seconds."""
     until = time.monotonic() + PATIENCE
     while True:
         try:
@@ -43,8 +43,8 @@ def explain_if_ended(engine: Engine, name: str, since: float, environ: Mapping[b
 
 
 def _period(since: float) -> tuple[float, float]:
-    """Return the period to ask about: since then, or the last minute if the clock was set back since. The end is not in
-    the future: an engine would wait for it."""
+    """Return the period to ask about: from ``since``, or the last minute if the clock was set back. It does not end in
+    the future: an engine would wait until then."""
     now = time.time()
     return (since if since <= now else now - _RECENT), now
 

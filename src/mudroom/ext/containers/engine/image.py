@@ -14,12 +14,12 @@ from mudroom.ext.containers.engine.engine import PATIENCE, Unusable, ask
 HOST_IMAGE = "mudroom-host:2"
 """An empty image: its contents are the host's own system directories, mounted read-only."""
 _OPEN = ("tmp", "run")
-"""A tmpfs gets the mode of the directory below it, whatever mode is requested (runc, rootfs_linux.go)."""
+"""A tmpfs gets the mode that the directory below it has, whatever mode is requested (runc, rootfs_linux.go)."""
 _SYSTEM = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 
 
 def provide_host_image(engine: Engine, environ: Mapping[bytes, bytes]) -> str:
-    """Return the name of the empty image, and make it if it does not exist. Raise MudroomError."""
+    """Return the empty image's name, and make the image if it does not exist. Raise MudroomError."""
     prefix = engine_words(engine)
     listed = ask((*prefix, b"images", b"--quiet", HOST_IMAGE.encode()), environ)
     if not listed.strip():
@@ -34,7 +34,7 @@ def provide_host_image(engine: Engine, environ: Mapping[bytes, bytes]) -> str:
 
 
 def _tree() -> bytes:
-    """Return an archive with mount points, and the symlinks of this host's root."""
+    """Return an archive with mount points, and the symlinks in this host's root."""
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w") as archive:
         for name in (".", "usr", "etc", "proc", "sys", "dev", "tmp", "run", "var", "home", "root", *_SYSTEM):

@@ -1,6 +1,6 @@
-"""Inspect a named image of an engine, and prepare the files of it that its containers see changed.
+"""Inspect a named image, and prepare those of its files that its containers see changed.
 
-Rules of this file: no program of an image is run to inspect it. A container is created from it but never started, and
+Rules of this file: no program in an image is run to inspect it. A container is created from it but never started, and
 its files are copied out.
 """
 
@@ -32,9 +32,9 @@ _NAMESERVER = b"nameserver 127.0.0.1\n"
 """The gate's resolver. Without a gate the address has no listener."""
 _MOST_LINKS = 8
 _LARGEST = 4 << 20
-"""Bytes of a passwd or group file."""
+"""The largest passwd or group file, in bytes."""
 _BLOCK = 512
-"""Block size of a tar archive: tar(5)."""
+"""A tar archive's block size: tar(5)."""
 
 
 class ProvidedImage(NamedTuple):
@@ -45,7 +45,7 @@ class ProvidedImage(NamedTuple):
 
 
 def provide(engine: Engine, name: str, user: User, directory: bytes, environ: Mapping[bytes, bytes]) -> ProvidedImage:
-    """Prepare an image for containers of a user. The files are made once for each image and user, and kept in
+    """Prepare an image for a user's containers. The files are made once for each image and user, and kept in
     ``directory``.
 
     Raise UsageError if the name is wrong or no image here has it, Unsupported if the image cannot be used here,
@@ -61,9 +61,9 @@ def provide(engine: Engine, name: str, user: User, directory: bytes, environ: Ma
 
 
 _FILES = (b"group", b"hosts", b"ld.so.preload", b"passwd", b"resolv.conf")
-"""With the image's own ld.so.preload the loader would load programs of the image into the launcher: ld.so(8)."""
+"""With the image's own ld.so.preload the loader would load the image's libraries into the launcher: ld.so(8)."""
 _NO_LINKS = (b"/etc", b"/etc/ld.so.preload", b"/.mudroom", b"/.mudroom-door")
-"""Paths that may not be symlinks of the image: the engine, which mounts there, may resolve them differently from a
+"""Paths that may not be symlinks in the image: the engine, which mounts there, may resolve them differently from a
 program inside."""
 
 
@@ -85,7 +85,7 @@ def inspect_image(engine: Engine, name: str, environ: Mapping[bytes, bytes]) -> 
 
 
 def _parsed(output: bytes) -> object:
-    """Return the value of a JSON text, or None if it is none."""
+    """Return the value that a JSON text holds, or None for any other text."""
     try:
         return json.loads(output)
     except ValueError:
@@ -93,8 +93,8 @@ def _parsed(output: bytes) -> object:
 
 
 def _files(engine: Engine, image: Image, user: User, environ: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
-    """Return the changed files of an image. Raise Unsupported if only root can enter the image, or if a path that has
-    to be mounted upon is a symlink."""
+    """Return an image's changed files. Raise Unsupported if only root can enter the image, or if a path that has to be
+    mounted upon is a symlink."""
     labels = (b"--label", f"{LABEL}=look".encode(), b"--label", f"{OWNER}={this_process()}".encode())
     create = (b"create", b"--network=none", b"--pull=never", *labels, image.identity.encode(), b"/never")
     container = ask((*engine_words(engine), *create), environ).strip().rpartition(b"\n")[2]
@@ -118,7 +118,7 @@ def _files(engine: Engine, image: Image, user: User, environ: Mapping[bytes, byt
 
 
 def _read(engine: Engine, container: bytes, path: bytes, environ: Mapping[bytes, bytes]) -> bytes:
-    """Read a file of a container; empty if it is missing, or too large to be valid."""
+    """Read a container's file; return empty bytes if it is missing, or too large to be valid."""
     for _link in range(_MOST_LINKS):
         entry = _copy_entry(engine, container, path, environ)
         if entry is None:
@@ -133,9 +133,9 @@ def _read(engine: Engine, container: bytes, path: bytes, environ: Mapping[bytes,
 def _copy_entry(
     engine: Engine, container: bytes, path: bytes, environ: Mapping[bytes, bytes]
 ) -> tuple[tarfile.TarInfo, bytes] | None:
-    """Return the entry at a path of a container, with the content of a file that is not too large. None if the path
-    does not exist: the engine has just made the container, so a path that it cannot copy is missing. No more data is
-    read: the entry may be of any size. Raise MudroomError."""
+    """Return the entry at a path in a container, with its content if it is a file that is not too large. Return None if
+    the path does not exist: the engine has just made the container, so a path that it cannot copy is missing. No more
+    data is read: the entry may have any size. Raise MudroomError."""
     argv = [*engine_words(engine), b"cp", container + b":" + path, b"-"]
     with subprocess.Popen(
         argv,
@@ -169,9 +169,9 @@ def _read_entry(stream: IO[bytes]) -> tuple[tarfile.TarInfo, bytes] | None:
 
 
 def _root_mode(engine: Engine, container: bytes, environ: Mapping[bytes, bytes]) -> int:
-    """Return the permission bits of the container's root directory. Only the first header of an archive is read. Where
-    an engine starts the archive with the directory's entries (Podman), return the bits of a directory that every user
-    may enter: a wrong guess shows when the container is started."""
+    """Return the permission bits on the container's root directory. Only an archive's first header is read. Where an
+    engine starts the archive with the directory's entries (Podman), return the bits that let every user enter: a wrong
+    guess shows when the container is started."""
     argv = [*engine_words(engine), b"cp", container + b":/.", b"-"]
     with subprocess.Popen(
         argv,

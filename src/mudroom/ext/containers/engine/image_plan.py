@@ -1,14 +1,14 @@
-"""Level 2 in a named image: compile a ``SandboxSpec`` to a ``Plan`` that is performed in a container of it. Pure.
+"""Level 2 in a named image: compile a ``SandboxSpec`` to a ``Plan`` that is performed in a container from it. Pure.
 
 The root is the image's own, with all mounts that the engine has made in it, read-only through every mount. In it
 
-* writable: the staged project at its own path, a private /tmp, /run, /var/tmp, /dev and home, and caches of the vault;
-* hidden: the launcher's runtime, and the parts of the vault that the container sees;
-* everything else of level 1: namespaces, listeners of the gate, Landlock's scopes, the system call filter, no
+* writable: the staged project at its own path, a private /tmp, /run, /var/tmp, /dev and home, and the vault's caches;
+* hidden: the launcher's runtime, and those parts of the vault that the container sees;
+* everything else from level 1: namespaces, the gate's listeners, Landlock's scopes, the system call filter, no
   capability.
 
-No file can be made in the image. So the engine makes every mount outside of the private directories, with its mount
-point. A mount point that is a symlink of the image is refused: the mount would be somewhere else.
+No file can be made in the image. So the engine makes every mount outside the private directories, with its mount point.
+A mount point that is a symlink in the image is refused: the mount would be somewhere else.
 """
 
 from __future__ import annotations
@@ -49,9 +49,8 @@ _EMPTY = ((b"mode", b"0555"), (b"size", b"4k"))
 
 
 def compile_imaged(spec: SandboxSpec, machine: str, hidden: tuple[bytes, ...] = ()) -> Plan:
-    """Compile a spec to the steps in an image's root, with the mounts for the engine. ``hidden`` are directories of
-    the host that the container sees and the command does not. Raise ValueError for an unknown machine or too many
-    layers."""
+    """Compile a spec to the steps in an image's root, with the mounts for the engine. ``hidden`` are host directories
+    that the container sees and the command does not. Raise ValueError for an unknown machine or too many layers."""
     assert spec.namespaces, "without namespaces the image's root is the command's as it is"
     flags = sum(bit for name, bit in NAMESPACES.items() if name != "net" or spec.network != "open")
     shared, before, last = _shared(spec, hidden), _ahead(spec), confinement(spec, machine)
@@ -74,7 +73,7 @@ def compile_imaged(spec: SandboxSpec, machine: str, hidden: tuple[bytes, ...] = 
 
 
 def _mounts(spec: SandboxSpec) -> tuple[tuple[bytes, bytes, bool], ...]:
-    """Return the engine's mounts. Of two binds at the same path the later counts."""
+    """Return the engine's mounts. If two binds have the same path, the later counts."""
     outside = {bind.path: bind for bind in spec.binds if not _is_inside(bind.path, spec)}
     return tuple((bind.source, bind.path, bind.writable) for bind in outside.values())
 
@@ -87,7 +86,7 @@ def _memory(spec: SandboxSpec) -> list[bytes]:
 
 
 def _is_inside(path: bytes, spec: SandboxSpec) -> bool:
-    """Return whether a path is in a directory of the command's own, where mount points can be made."""
+    """Return whether a path is in one of the command's own directories, where mount points can be made."""
     return any(is_below(path, own) for own in (*private(spec.home), spec.project))
 
 
@@ -132,7 +131,7 @@ def _placed(spec: SandboxSpec, hidden: tuple[bytes, ...]) -> list[tuple[bytes, S
 
 
 def _is_placed(bind: Bind, spec: SandboxSpec) -> bool:
-    """Return whether a step has to bind it. A read-only mount of the engine stays as it is; a writable one was made
+    """Return whether a step has to bind it. The engine's read-only mounts stay as they are; a writable mount was made
     read-only with the rest."""
     if is_below(bind.path, spec.project) or bind in inside_caches(spec):
         return False
@@ -158,7 +157,7 @@ def _hidden(spec: SandboxSpec, hidden: tuple[bytes, ...]) -> list[bytes]:
 
 
 def places(spec: SandboxSpec, hidden: tuple[bytes, ...] = ()) -> list[bytes]:
-    """Return the paths of the image's root that are mounted upon: each has to exist, and may not be a symlink."""
+    """Return the paths in the image's root that are mounted upon: each has to exist, and may not be a symlink."""
     paths = [b"/dev", b"/proc", b"/sys", *private(spec.home), spec.project, *_hidden(spec, hidden)]
     paths += [path for _source, path, _writable in _mounts(spec)]
     return [path for path in sorted(set(paths)) if not _lies_in_private(path, spec.home)]

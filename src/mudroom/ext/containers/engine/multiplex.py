@@ -3,16 +3,16 @@
 One end runs in the container and listens on its loopback; the other runs here and connects to the gate. The pipes are
 the standard streams of a process that the engine's command line has started in the container.
 
-Rules of this file: it imports only modules of the standard library that every Python from 3.6 on has, because the end
-in the container runs the text of this file. Neither end waits for one connection while another could continue, and
-neither holds more than twice ``WINDOW`` bytes for a connection that does not accept them.
+Rules of this file: it imports only standard library modules that every Python from 3.6 on has, because the end in the
+container runs this file's text. Neither end waits for one connection while another could continue, and neither holds
+more than twice ``WINDOW`` bytes for a connection that does not accept them.
 
 The connecting end does not trust the other: it stops reading while its answers are not accepted. The accepting end
 always reads, so the two never wait for each other. Its unsent data is bounded by its own connections, and it accepts no
 connection while much is unsent.
 
-A frame: kind (1 byte), connection (4), length (2), then so many bytes. OPEN, DATA and SHUT (no more data from this
-side) come in order; RESET ends a connection at once; TAKEN acknowledges that many bytes of DATA as passed on.
+A frame: kind (1 byte), connection (4), length (2), then that many payload bytes. OPEN, DATA and SHUT (no more data from
+this side) come in order; RESET ends a connection at once; TAKEN says how many DATA bytes were passed on.
 """
 
 import os
@@ -45,7 +45,7 @@ class MuxStream:
 
 class Mux:
     """One end. ``accept`` is a listener whose connections are opened at the other end; ``port`` is the loopback port to
-    which connections of the other end are connected. Without either, no connection can be opened.
+    which the other end's connections are connected. Without either, no connection can be opened.
 
     Used by the thread that calls ``run``.
     """
@@ -147,7 +147,7 @@ class Mux:
         stream = self._streams.get(number)
         if stream is None:
             if kind == OPEN:
-                self.say(RESET, number)  # DATA of a connection that is over is dropped: its end has been sent
+                self.say(RESET, number)  # DATA for a connection that is over is dropped: its end has been sent
         elif kind == DATA and len(stream.pending) + len(payload) <= 2 * WINDOW and not stream.peer_ended:
             stream.pending += payload
             self._write_socket(number, stream)

@@ -1,11 +1,10 @@
-"""Find and remove the leftovers of crashes: containers without an owner, doors without a container, runtimes of older
-versions.
+"""Find and remove what crashes leave: containers without an owner, doors without a container, older versions' runtimes.
 
 Most crashes leave none: a launcher ends with its owner, and its engine then removes the container. Orphans come from an
 engine that was killed as well, or from an owner that was killed between creating a container and starting it.
 
-A directory of mudroom's own is held by a lock (flock(2)) while it is in use. The lock ends with its holder, in any
-namespace. A directory is made or removed only under the lock of its parent.
+A directory that mudroom owns is held by a lock (flock(2)) while it is in use. The lock ends with its holder, in any
+namespace. A directory is made or removed only under its parent's lock.
 """
 
 from __future__ import annotations
@@ -26,15 +25,15 @@ from mudroom.typing import Any
 
 OWNER = LABEL + ".owner"
 _ENDED = ("exited", "dead", "stopped")
-"""States of containers that have run, in the engines' words."""
+"""States in which a container has run, in the engines' words."""
 _MADE = ("created", "configured", "initialized")
-"""States of containers that have not run yet."""
+"""States in which a container has not run yet."""
 OLD = 24 * 3600.0
-"""Seconds for which a runtime of another version is kept: the user may switch back and forth."""
+"""Seconds for which another version's runtime is kept: the user may switch back and forth."""
 
 
 def rows(listed: bytes) -> Iterator[tuple[str, str, dict[str, str]]]:
-    """Yield name or id, state and labels of the containers in an engine's list; unreadable entries are left out."""
+    """Yield name or id, state and labels for each container in an engine's list; unreadable entries are left out."""
     for entry in _objects(listed.decode("utf-8", "replace")):
         name = entry.get("ID") or entry.get("Id")
         if isinstance(name, str) and name:
@@ -42,7 +41,7 @@ def rows(listed: bytes) -> Iterator[tuple[str, str, dict[str, str]]]:
 
 
 def _objects(text: str) -> Iterator[dict[str, Any]]:
-    """Yield the objects of a list: Docker prints an object per line, Podman one array over many lines."""
+    """Yield the objects in a list: Docker prints an object per line, Podman one array over many lines."""
     for part in (text,) if text.lstrip().startswith("[") else text.splitlines():
         try:
             value = json.loads(part)
@@ -59,10 +58,9 @@ def _labels(listed: object) -> dict[str, str]:
 
 
 def orphans(listed: bytes, current: Owner, *, remote: bool = False) -> list[str]:
-    """Return the containers of an engine's list that have no owner any more. With ``remote``, owners may be on other
-    machines, which have another boot, too, and are alive: a container that has not run yet may be about to. With an
-    engine of this machine, another boot is an earlier one, and a container that was only created then will never be
-    started."""
+    """Return the containers in an engine's list that have no owner any more. With ``remote``, owners may be alive on
+    other machines, which have another boot, too: a container that has not run yet may be about to. With an engine on
+    this machine, another boot is an earlier one, and a container that was only created then will never be started."""
     names, ended = [], _ENDED if remote else (*_ENDED, *_MADE)
     for name, state, labels in rows(listed):
         owner = parse(labels.get(OWNER, ""))
@@ -110,8 +108,8 @@ def hold(place: bytes) -> int:
 
 
 def hold_below(place: bytes) -> int:
-    """The same where other processes remove directories that are not held: under the parent's lock. Raise OSError if it
-    is gone."""
+    """Hold a directory that other processes remove when it is not held: take the parent's lock first. Raise OSError if
+    it is gone."""
     with _locked(os.path.dirname(place)):
         return hold(place)
 
@@ -130,13 +128,13 @@ def sweep_directory(parent: bytes, *, keep: bytes = b"", older: float = 0.0) -> 
 
 
 def _sweep(place: bytes, older: float) -> bool:
-    """Remove a directory if it is not held, under its lock, so no process can hold it half-removed. Return whether it
-    was removed."""
+    """Remove a directory if it is not held. Return whether it was removed."""
     with suppress(FileNotFoundError):
         if time.time() - os.stat(place).st_mtime < older:
             return False
         descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
+            # Under the directory's own lock, so no process can hold it half-removed.
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(place, ignore_errors=True)
             return True

@@ -1,8 +1,8 @@
-"""The owner of a container: stored as a label, and read again by a later process after a crash.
+"""A container's owner: stored as a label, and read again by a later process after a crash.
 
-Rules of this file: an owner counts as gone only if that is certain. A pid is valid in one pid namespace of one boot,
-and a start time in one time namespace; the state of processes elsewhere is unknown. Sources: proc(5), random(4),
-pid_namespaces(7), time_namespaces(7), kill(2).
+Rules of this file: an owner counts as gone only if that is certain. A pid is valid in one pid namespace during
+one boot, and a start time in one time namespace; the state of processes elsewhere is unknown. Sources: proc(5),
+random(4), pid_namespaces(7), time_namespaces(7), kill(2).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Owner(NamedTuple):
     pid: int
     started: int
     boot: str
-    """boot_id of the running kernel."""
+    """The running kernel's boot_id."""
     namespaces: str
     """Inodes of the pid and the time namespace."""
 
@@ -31,7 +31,7 @@ class Owner(NamedTuple):
 
 
 def parse(text: str) -> Owner | None:
-    """Parse the result of ``str``; None for any other text."""
+    """Parse an owner's ``str``; return None for any other text."""
     words = text.split(":")
     if len(words) != 4 or not (words[0].isdecimal() and words[1].isdecimal()):
         return None
@@ -59,7 +59,7 @@ def _inode(name: str) -> int:
 
 
 def started(pid: int) -> int | None:
-    """Return the start of a process, or None if it does not exist or is not visible (hidepid)."""
+    """Return a process's start time, or None if it does not exist or is not visible (hidepid)."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as stream:
             words = stream.read().rpartition(b") ")[2].split()
@@ -70,7 +70,7 @@ def started(pid: int) -> int | None:
 
 def is_gone(owner: Owner, current: Owner, *, ended: bool) -> bool:
     """Return whether a container's owner is certainly gone. ``ended`` says that the container runs no more, or never
-    will. The launcher of another boot or another machine has then seen the end of its owner, or was killed itself."""
+    will: a launcher from another boot or machine has then seen its owner's end, or was killed itself."""
     if owner.boot != current.boot:
         return ended
     if owner.namespaces != current.namespaces:

@@ -1,6 +1,6 @@
-"""Pack directories of this machine into an archive that engines import as an image: tar(5).
+"""Pack this machine's directories into an archive that engines import as an image: tar(5).
 
-Rules of this file: every user of the engine can read an image, so only files of the host that every user can read are
+Rules of this file: everybody who uses the engine can read an image, so only host files that every user can read are
 packed. No file in it is set-user-ID, and none is a device.
 """
 
@@ -17,9 +17,9 @@ from mudroom.typing import IO, NamedTuple
 
 _SYSTEM = (b"usr", b"etc", b"opt", b"bin", b"sbin", b"lib", b"lib32", b"lib64", b"libx32")
 _LEFT_OUT = (b"usr/lib/modules", b"usr/lib/firmware", b"usr/lib/debug")
-"""Directories of the host that belong to its kernel, not to its toolchain."""
+"""Host directories that belong to its kernel, not to its toolchain."""
 _CACHES = (b"var/cache/apt/archives", b"var/lib/apt/lists", b"var/log")
-"""Directories of a bootstrapped root whose contents are not needed."""
+"""Directories in a bootstrapped root whose contents are not needed."""
 _EMPTY = ((b"proc", 0o755), (b"sys", 0o755), (b"dev", 0o755), (b"run", 0o1777), (b"tmp", 0o1777), (b"var", 0o755))
 _MORE = ((b"var/tmp", 0o1777), (b"home", 0o755), (b"root", 0o755))
 _OFTEN = 64
@@ -42,7 +42,7 @@ class _Entry(NamedTuple):
 
 def pack_host(stream: IO[bytes], report: Callable[[int], None], root: bytes = b"/") -> PackedTree:
     """Pack the system directories below ``root``: the files that every user can read, owned by root. ``report`` is
-    called with the number of bytes so far. Raise MudroomError if a file shrinks meanwhile."""
+    called with the bytes packed so far. Raise MudroomError if a file shrinks meanwhile."""
     directories = [(name, mode) for name, mode in (*_EMPTY, *_MORE)]
     entries = (entry for name in _SYSTEM for entry in _walk(root.rstrip(b"/") + b"/" + name, name, _LEFT_OUT))
     return _pack(stream, entries, directories, report, everything=False)

@@ -5,10 +5,10 @@ leftover processes ended with it. A container is closed when it is unfit for ano
 old, or has been idle for long.
 
 Rules of this file:
-1. A container is used by one command at a time, or by the commands of one sandbox: its limits are theirs.
-2. A container used for one fork is never used for another: its mounts are the fork's. Where a command has no namespaces
-   of its own (``nested`` of the container), its leftovers are the container's, which is then used only once.
-3. Containers started ahead are of the kind requested last. A thread of its own starts them, so no caller waits for it.
+1. A container is used by one command at a time, or by one sandbox's commands: its limits are theirs.
+2. A container used for one fork is never used for another: its mounts are the fork's. If commands in it have no
+   namespaces (``Container.nested``), their leftovers are the container's, which is then used only once.
+3. Containers started ahead are of the kind requested last. Separate threads start them, so no caller waits for them.
    After a failure none is started ahead until a caller has received a container.
 """
 
@@ -29,7 +29,7 @@ class Rules(NamedTuple):
     """How long a container is kept."""
 
     most_idle: int = 4
-    """Idle containers that are kept; the one that was used longest ago goes first."""
+    """Idle containers that are kept; the least recently used goes first."""
     uses: int = 500
     """Commands that may run in a container."""
     age: float = 12 * 3600.0
@@ -56,7 +56,7 @@ def covers(have: Iterable[ContainerMount], wanted: Iterable[ContainerMount]) -> 
 
 
 def serves(box: Container, wanted: Container) -> bool:
-    """Return whether a container that was made as ``box`` can be used in place of ``wanted``."""
+    """Return whether a container made as ``box`` can be used in place of ``wanted``."""
     alike = all(getattr(box, name) == getattr(wanted, name) for name in _ALIKE)
     return alike and covers(box.mounts, wanted.mounts)
 
@@ -111,7 +111,7 @@ class Pool:
             self.rules = self.rules._replace(warm=count)
 
     def release(self, box: Box, *, fit: bool = True) -> None:
-        """Give a container back. ``fit`` says whether the user has seen no reason against another command in it."""
+        """Give a container back. With ``fit`` false, no other command may run in it."""
         with self._changed:
             pooled = self._used.pop(box, None)
             if pooled is None:  # the pool was closed, and the container with it
@@ -131,8 +131,8 @@ class Pool:
         box.close()
 
     def tidy(self) -> float | None:
-        """Close the containers that the rules do not keep. Return the seconds until the next one may have to be closed,
-        or None if none is idle."""
+        """Close the containers that the rules do not keep. Return the seconds until the next may have to be closed, or
+        None if none is idle."""
         now = self._clock()
         with self._changed:
             expired = [
@@ -162,7 +162,7 @@ class Pool:
             box.close()
 
     def forget(self, fork: str) -> None:
-        """Close the idle containers of a fork that was discarded: no other fork could use them."""
+        """Close a discarded fork's idle containers: no other fork could use them."""
         with self._changed:
             expired = [pooled for pooled in self._idle if pooled.fork == fork]
             self._idle = [pooled for pooled in self._idle if pooled.fork != fork]
@@ -217,7 +217,7 @@ class Pool:
                 self._changed.notify_all()
 
     def _tend(self) -> None:
-        """Close idle containers in time even without further callers. Ends with the last of them."""
+        """Close idle containers in time even without further callers. End with the last container."""
         while True:
             rest = self.tidy()
             with self._changed:

@@ -1,13 +1,12 @@
-"""The system call filter of a container, as a seccomp profile for engines: the list of ``sandbox/linux/syscall.py``.
-Pure.
+"""A container's system call filter, as a seccomp profile for engines: the list in ``sandbox/linux/syscall.py``. Pure.
 
 The profile applies to every process in the container, including the launcher, which makes namespaces and mounts for
 commands and redirects their connections. The calls needed for that are left out where commands get their own namespaces
 (``nested``); the filter that each command has in addition refuses them to commands.
 
-An engine treats conditions of a rule on the same argument as alternatives (runc, libcontainer/seccomp), so a rule that
-needs two of them at once cannot be expressed. Socket families are therefore listed by number, and the remaining rules
-are left to the commands' own filter.
+An engine treats several conditions on the same argument as alternatives (runc, libcontainer/seccomp), so a rule that
+needs two at once cannot be expressed. Socket families are therefore listed by number, and the remaining rules are left
+to the commands' own filter.
 
 Source: the runtime specification, config-linux.md, Seccomp.
 """
@@ -70,7 +69,7 @@ def _entries(rules: Iterable[SyscallRule]) -> Iterator[dict[str, Any]]:
 
 
 def _is_any_of(condition: Cond) -> bool:
-    """Return whether the condition tests for any of several bits, which takes an entry for each bit."""
+    """Return whether the condition tests for any bit among several: each bit then needs its own entry."""
     return condition.op == "!=" and condition.value == 0 and condition.mask != 0xFFFFFFFF
 
 
@@ -90,7 +89,7 @@ def _argument(condition: Cond) -> dict[str, Any]:
             "valueTwo": condition.value,
             "op": "SCMP_CMP_MASKED_EQ",
         }
-    return {"index": condition.arg, "value": condition.value, "op": "SCMP_CMP_NE"}  # of the whole mask: see _entries
+    return {"index": condition.arg, "value": condition.value, "op": "SCMP_CMP_NE"}  # for the whole mask: see _entries
 
 
 def _is_of_netlink(rule: SyscallRule) -> bool:
@@ -100,7 +99,7 @@ def _is_of_netlink(rule: SyscallRule) -> bool:
 
 
 def _netlinks() -> Iterator[dict[str, Any]]:
-    """Yield entries that permit only routes and netfilter of netlink's protocols (linux/netlink.h). Netfilter redirects
+    """Yield entries that permit only two netlink protocols, routes and netfilter (linux/netlink.h). Netfilter redirects
     a command's connections to the gate, in its own network namespace."""
     family = {"index": 0, "value": AF_NETLINK, "op": "SCMP_CMP_EQ"}
     for number in range(1, _MOST_NETLINK):

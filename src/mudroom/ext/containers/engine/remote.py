@@ -1,7 +1,7 @@
 """Commands in containers in a virtual machine or on another computer (Docker Desktop, Apple container), which are
 reached only through the engine's command line.
 
-The container's first process is the far end of the pipes of ``ext/containers/engine/multiplex.py``, or cat(1) without a
+The container's first process is the far end of the pipes in ``ext/containers/engine/multiplex.py``, or cat(1) without a
 network. When mudroom ends, in any way, that process reads the end of its input and ends, and the engine removes the
 container. A command is one ``exec``; the container is made for it and removed after it, with all leftover processes.
 
@@ -44,13 +44,13 @@ if TYPE_CHECKING:
 ARRIVAL = 60.0
 """Seconds that a container has to come up: a virtual machine may have to be woken."""
 _MOST_WORDS = 1 << 20
-"""Bytes of an engine's error output that are read."""
+"""Bytes that are read from an engine's error output."""
 _LEAVE_OUT = "pass its value in a file, and leave it out: env -u NAME mudroom …"
 _CAT: tuple[bytes, ...] = (b"cat",)
 
 
 def _far_end_words() -> tuple[bytes, ...]:
-    """Return the command line of the far end: an image needs python3 for it."""
+    """Return the command line for the far end: an image needs python3 for it."""
     return (b"python3", b"-I", b"-c", inspect.getsource(multiplex).encode() + b"\nlisten(%d)\n" % PROXY_PORT)
 
 
@@ -66,12 +66,12 @@ class RemoteClient:
     def __init__(
         self, local: Client, engine: Engine, name: str, environ: Mapping[bytes, bytes], variables: bytes
     ) -> None:
-        """``variables`` is a file of mudroom that passes the command's variables."""
+        """``variables`` is a mudroom file that passes the command's variables."""
         self._local, self._engine, self._name, self._environ = local, engine, name, environ
         self._variables = variables
 
     def start(self) -> None:
-        """Do nothing: ``local`` is its owner's to start and to close."""
+        """Do nothing: ``local``'s owner starts and closes it."""
 
     def close(self) -> None:
         """Do nothing, as ``start``."""
@@ -84,7 +84,7 @@ class RemoteClient:
         raise AssertionError("a container's limits are its engine's")
 
     def run(self, plan: Plan, invocation: Invocation, options: RunOptions = NO_OPTIONS) -> Running:
-        """As ``Client.run``; the host waits for ``after`` itself. Raise Unsupported for a held sandbox."""
+        """Run as ``Client.run`` does; the host waits for ``after`` itself. Raise Unsupported for a held sandbox."""
         assert not options.after and options.standing is None
         if options.held:
             raise Unsupported(
@@ -151,8 +151,8 @@ def start_remote(
     gate: int = 0,
 ) -> RemoteBox:
     """Start a container. ``gate`` is the port on this machine's loopback to which connections to its proxy go, 0 for
-    none. ``state`` is the directory for the variables of running commands. Raise MudroomError if that fails; the
-    container is then removed."""
+    none. ``state`` is the directory for running commands' variables. Raise MudroomError if that fails; the container is
+    then removed."""
     place = state + b"/variables"
     os.makedirs(place, mode=0o700, exist_ok=True)
     _remove_stale(place)
@@ -176,8 +176,7 @@ def start_remote(
 
 
 def _remove_stale(place: bytes) -> None:
-    """Remove the files of mudroom processes that were killed: the name of a container contains the pid
-    (``box.name_of``)."""
+    """Remove files that killed mudroom processes left: a container's name contains the pid (``box.name_of``)."""
     for name in os.listdir(place):
         owner = name.split(b"-")[-3:][0]
         try:
@@ -198,7 +197,8 @@ def _relay(read: int, write: int, port: int) -> None:
 
 
 def _read_until(descriptor: int, end: float) -> bytes:
-    """Return what comes until the end of file, at most until ``end``: an engine may go on with its output closed."""
+    """Return the data up to the end of file, or what has come at ``end``: an engine may go on with its output
+    closed."""
     data = b""
     while len(data) < _MOST_WORDS and select.select([descriptor], [], [], max(0.0, end - time.monotonic()))[0]:
         part = os.read(descriptor, 1 << 16)

@@ -1,7 +1,7 @@
-"""The runtime: a directory with the launcher and all files that it needs, for use in containers of any image.
+"""The runtime: a directory with the launcher and all files that it needs, for use in containers from any image.
 
 The files are found by starting an interpreter that imports the launcher's family and lists the files that it has loaded
-and linked. No file of the image is used, so an image needs neither Python nor a shell.
+and linked. No image file is used, so an image needs neither Python nor a shell.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ def each(info, size, data):
     return 0
 ctypes.CDLL(None).dl_iterate_phdr(each, None)
 """
-"""dl_iterate_phdr(3): the second word of its struct is the name under which an object was requested, and under which it
-will be looked up again."""
+"""dl_iterate_phdr(3): the struct's second word is the name under which an object was requested, and under which it will
+be looked up again."""
 _LOADER = re.compile(r"ld[-.].*\.so(\.\d+)*$|ld-musl-.*\.so\.\d+$")
-"""The program interpreter of ld.so(8), by the names that glibc and musl give it."""
+"""The program interpreter, ld.so(8), by the names that glibc and musl give it."""
 
 
 def provide(directory: bytes) -> bytes:
-    """Return the directory of the runtime for this interpreter and this mudroom; make it below ``directory`` if it is
+    """Return the runtime's directory for this interpreter and this mudroom; make it below ``directory`` if it is
     missing.
 
     Raise MudroomError if it cannot be made.
@@ -61,7 +61,7 @@ def provide(directory: bytes) -> bytes:
 
 
 def entry(directory: bytes, script: str) -> tuple[bytes, ...]:
-    """Return the command line that runs ``script`` by the interpreter of a runtime, in a container that has it at
+    """Return the command line that runs ``script`` with a runtime's interpreter, in a container that has it at
     ``PLACE``."""
     loader = [name for name in os.listdir(directory + b"/lib") if _LOADER.search(os.fsdecode(name))]
     python = PLACE + b"/bin/python3"
@@ -71,7 +71,7 @@ def entry(directory: bytes, script: str) -> tuple[bytes, ...]:
 
 
 def key() -> str:
-    """Return a key that changes whenever the interpreter or one of the launcher's files does."""
+    """Return a key that changes whenever the interpreter or a launcher file does."""
     words = [sys.version, _PRELOAD.decode()]
     for path in (os.path.realpath(sys.executable), *(f"{_PACKAGE}/sandbox/launcher/{name}.py" for name in FAMILY)):
         info = os.stat(path)
@@ -117,7 +117,7 @@ there."""
 
 def _disable_preload(loader: str) -> None:
     """Patch the loader's name for ld.so.preload. Otherwise the image's file, which lists objects to load into every
-    program, would apply whatever the loader's options: ld.so(8). The name is a constant of the program, and the new
+    program, would apply whatever the loader's options: ld.so(8). The name is a constant in the program, and the new
     name has the same length."""
     with open(loader, "rb") as stream:
         program = stream.read()
@@ -128,7 +128,7 @@ def _disable_preload(loader: str) -> None:
 
 
 def _loaded_files() -> tuple[list[str], list[str]]:
-    """Return the files of modules, and the linked shared objects."""
+    """Return the module files, and the linked shared objects."""
     modules = ", ".join(f"mudroom.sandbox.launcher.{name}" for name in FAMILY)
     script = _PROBE.format(root=os.path.dirname(_PACKAGE), modules=modules)
     done = subprocess.run([sys.executable, "-I", "-S", "-c", script], capture_output=True, text=True, check=False)

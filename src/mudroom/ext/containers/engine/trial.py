@@ -1,4 +1,4 @@
-"""Find the capabilities of a container engine, by a trial container that is started like every other one.
+"""Find a container engine's capabilities, by a trial container that is started like every other one.
 
 The result is kept beside the runtimes, under a name that changes whenever the engine, the kernel's boot or the launcher
 does: the trial costs half a second, once.
@@ -33,7 +33,7 @@ from mudroom.ext.containers.engine.runtime import key as runtime_key
 from mudroom.typing import Any, NamedTuple
 
 PATIENCE = 30.0
-"""Timeout of the whole trial in seconds."""
+"""Timeout for the whole trial in seconds."""
 RUNTIMES = ("crun", "runc")
 """OCI runtimes for Podman. Podman takes the first that it finds, which may not work on this host: crun before 1.9
 refuses control groups of both versions at once."""
@@ -74,17 +74,17 @@ links = [line.split(":")[0].strip() for line in list(open("/proc/net/dev"))[2:]]
 words = [boot, *(status[name] for name in ("CapEff", "CapBnd", "NoNewPrivs", "Seccomp"))]
 print("mudroom-trial", uid, int(nested), *words, *links)
 """
-"""Makes every namespace of a command, with a /proc in them, and reports its own state."""
+"""Makes every namespace that a command gets, with a /proc in them, and reports its own state."""
 
 
 class ContainerTrial(NamedTuple):
-    """The report of a trial container."""
+    """The report from a trial container."""
 
     user: int
     nested: bool
-    """Every namespace of a command, with its own /proc, could be made in it."""
+    """Every namespace that a command gets, with its own /proc, could be made in it."""
     boot: str
-    """boot_id of random(4), of the kernel that it runs on."""
+    """The boot_id (random(4)) of the kernel that it runs on."""
     capabilities: int
     """Effective and bounding set together."""
     gains_none: bool
@@ -95,7 +95,7 @@ class ContainerTrial(NamedTuple):
 
 def ready(engine: Engine, image: str, environ: Mapping[bytes, bytes], state: bytes, profile: bytes = b"") -> Engine:
     """Return the engine with the options that start its containers here, and their capabilities. ``image`` is an
-    existing image, ``profile`` the file with the filter of nested containers. Raise Unsupported if no container can be
+    existing image, ``profile`` the file with the filter for nested containers. Raise Unsupported if no container can be
     started."""
     if engine.remote:
         return engine  # a remote engine is reached only by its command line
@@ -108,13 +108,13 @@ def ready(engine: Engine, image: str, environ: Mapping[bytes, bytes], state: byt
 
 
 def recall(engine: Engine, environ: Mapping[bytes, bytes], state: bytes) -> Engine | None:
-    """Return the result of an earlier trial, or None. No container is started."""
+    """Return an earlier trial's result, or None. No container is started."""
     stored = _read(_path(engine, environ, state))
     return engine._replace(**stored) if stored is not None else None
 
 
 def keep(engine: Engine, tried: Engine, environ: Mapping[bytes, bytes], state: bytes) -> None:
-    """Store the result of a trial of ``engine``, for ``ready``."""
+    """Store a trial's result for ``engine``, for ``ready``."""
     path = _path(engine, environ, state)
     record = {"options": tried.options, "nested": tried.nested, "runtime": tried.runtime}
     os.makedirs(state + b"/engines", mode=0o700, exist_ok=True)
@@ -131,7 +131,7 @@ def _path(engine: Engine, environ: Mapping[bytes, bytes], state: bytes) -> bytes
 def attempt(
     engine: Engine, image: str, environ: Mapping[bytes, bytes], state: bytes, profile: bytes = b""
 ) -> tuple[Engine, ContainerTrial]:
-    """Try every variant until one works. Raise Unsupported with the error of the usual variant."""
+    """Try every variant until one works. Raise Unsupported with the usual variant's error."""
     runtimes = [name for name in RUNTIMES if shutil.which(name, path=_search(environ))] if engine.runtime else []
     first: MudroomError | None = None
     for variant in variants(engine, runtimes):
@@ -196,7 +196,7 @@ def _search(environ: Mapping[bytes, bytes]) -> str:
 
 
 def _key(engine: Engine, environ: Mapping[bytes, bytes]) -> str:
-    """Return a key that changes with everything that could change the result of a trial."""
+    """Return a key that changes with everything that could change a trial's result."""
     where = [environ.get(name, b"") for name in DECISIVE]
     facts = (engine, where, _boot(), os.geteuid(), runtime_key())
     return hashlib.blake2b(repr(facts).encode(), digest_size=8).hexdigest()

@@ -1,7 +1,7 @@
-"""Level 2: the containers in which plans of commands are performed.
+"""Level 2: the containers in which command plans are performed.
 
 The plan is the same as at level 1; the container is an additional boundary with its own user, limits and file system.
-Of the host, the container sees only the paths that the plan names.
+It sees only those host paths that the plan names.
 """
 
 from __future__ import annotations
@@ -49,17 +49,16 @@ if TYPE_CHECKING:
     from mudroom.sandbox.client.client import Client
 
 _WHOLE = (b"layers", b"bases", b"masks")
-"""Directories of the vault of which a container gets the whole entry, ``layers/<id>``, if a plan names a path in it; of
-a fork it gets ``forks/<name>/caches``. An
-overlay needs its upper and work directory on one mount, and an engine must not follow a path that a process in a
-container could have replaced. The parent directory is never shown: if it were writable, an entry that the next plan
-shows could be replaced by a link to any path."""
+"""Vault directories whose whole entry, ``layers/<id>``, a container gets if a plan names a path in it. From a fork it
+gets ``forks/<name>/caches``. An overlay needs its upper and work directory on one mount, and an engine must not follow
+a path that a process in a container could have replaced. The parent directory is never shown: if it were writable, an
+entry that the next plan shows could be replaced by a link to any path."""
 _RDONLY = 1
 _NETWORK = "mudroom net allow HOST opens what is needed; or --level 1"
 
 
 class Containers:
-    """The containers of one session. To be closed. ``_lock`` guards the engine, its image and the sweeper."""
+    """One session's containers. They have to be closed. ``_lock`` guards the engine, its image and the sweeper."""
 
     def __init__(self, vault: Vault, environ: Mapping[bytes, bytes], wanted: EngineChoice = "auto") -> None:
         self._vault, self._environ, self._wanted = vault, environ, wanted
@@ -96,9 +95,9 @@ class Containers:
 
     @contextmanager
     def lend(self, plan: Plan, settings: Settings, fork: str, local: Callable[[], Client]) -> Iterator[Client]:
-        """Yield the client of a container, for one command or for all commands of one sandbox. ``local``: returns the
-        launcher that runs the command line of a remote engine. Raise ContainerEnded if the container has ended before
-        the command, Unsupported if the policy opens the host's network."""
+        """Yield a container's client, for one command or for all commands in one sandbox. ``local`` returns the
+        launcher that runs a remote engine's command line. Raise ContainerEnded if the container has ended before the
+        command, Unsupported if the policy opens the host's network."""
         if settings.network_at(2) == "open":
             raise Unsupported("the host's network", "level 1", "level 2, whose containers have none", _NETWORK)
         if self.engine.remote:
@@ -182,7 +181,7 @@ class Containers:
         return self._in_its_image(plan, spec, image) if image else plan
 
     def _in_its_image(self, plan: Plan, spec: SandboxSpec, name: str) -> Plan:
-        """Return the plan with the mounts and volumes that a container of the image needs."""
+        """Return the plan with the mounts and volumes that a container from the image needs."""
         provided = self._provided(name, spec.home)
         image, mounts = provided.image, (*provided.mounts, *plan.mounts)
         own = (spec.project, spec.home, self._vault.path)
@@ -219,7 +218,7 @@ class Containers:
         return tuple(places[target] for target in sorted(places))
 
     def _places(self, plan: Plan) -> Iterator[tuple[bytes, bool]]:
-        """Yield every path of the host that the plan names, and whether it is writable."""
+        """Yield every host path that the plan names, and whether it is writable."""
         vault = self._vault.path + b"/"
         for path, writable in places(plan):
             names = path[len(vault) :].split(b"/") if path.startswith(vault) else [b""]
@@ -243,7 +242,7 @@ class Containers:
         return ((LABEL, __version__), (LABEL + ".vault", vault), (OWNER, str(self._owner)))
 
     def _sweep(self, state: bytes) -> None:
-        """Start removing the leftovers of crashes, beside the first command."""
+        """Start removing what crashes have left, beside the first command."""
         with self._lock:
             if self._sweeper is not None:
                 return
@@ -264,7 +263,7 @@ class Containers:
 
 
 def _whole(names: list[bytes]) -> list[bytes]:
-    """Return the entry of the vault that a container gets as a whole for a path in it; empty: the path itself."""
+    """Return the vault entry that a container gets as a whole for a path in it; empty: the path itself."""
     if names[0] in _WHOLE and len(names) > 1:
         return names[:2]
     if names[0] == b"forks" and len(names) > 2 and names[2] == b"caches":
@@ -273,7 +272,7 @@ def _whole(names: list[bytes]) -> list[bytes]:
 
 
 def _require_speakable(paths: Iterable[bytes], engine: Engine) -> None:
-    """Raise Unsupported if a path cannot be shown to a container of this engine."""
+    """Raise Unsupported if a path cannot be shown to this engine's containers."""
     for path in paths:
         why = path_error(path, engine.kind)
         if why:
@@ -284,7 +283,7 @@ def _require_speakable(paths: Iterable[bytes], engine: Engine) -> None:
 
 
 def provide_profile(state: bytes, *, nested: bool) -> bytes:
-    """Return the path of the seccomp profile; rewrite the file if its content differs."""
+    """Return the path to the seccomp profile; rewrite the file if its content differs."""
     machine = os.uname().machine
     path = state + b"/runtime/seccomp-%s-%s.json" % (machine.encode(), b"nested" if nested else b"plain")
     content = profile(machine, nested=nested).encode()

@@ -66,7 +66,7 @@ def make(
     progress: Progress,
     engine: EngineChoice = "auto",
 ) -> MadeImage:
-    """Make an image. It replaces an image of mudroom with the same name. ``made`` is the time in ISO 8601.
+    """Make an image. It replaces a mudroom image with the same name. ``made`` is the time in ISO 8601.
 
     Raise UsageError, Unsupported and MudroomError; a half-built image is removed.
     """

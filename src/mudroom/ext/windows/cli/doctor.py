@@ -28,7 +28,7 @@ class WindowsRow(NamedTuple):
 
 
 class CmdTrial(NamedTuple):
-    """Result of running a line in cmd.exe."""
+    """The result of a line run in cmd.exe."""
 
     code: int | None = None
     """None: the command did not start, or did not end in time."""
@@ -50,8 +50,8 @@ _NO_CONTAINER = "Windows 10 or later, its firewall's services (BFE, mpssvc) runn
 
 
 def diagnose(run: Runner, outside: str) -> list[WindowsRow]:
-    """Run all probes. ``outside``: a file of the user in a directory that no command has access to. It contains
-    ``_SECRET``, and is checked after each probe."""
+    """Run all probes. ``outside``: a user's file in a directory that no command has access to. It contains ``_SECRET``,
+    and is checked after each probe."""
     return [
         _sandbox(run),
         _files(run, outside),
@@ -178,9 +178,9 @@ def examine(directory: bytes, variables: Mapping[str, str]) -> list[WindowsRow]:
 
 
 def examine_here(directory: bytes, variables: Mapping[str, str]) -> tuple[list[WindowsRow], bool]:
-    """Return the rows of ``examine`` with those of the certificate, and whether the platform is open. Raise OSError,
+    """Return the rows from ``examine`` with the certificate's rows, and whether the platform is open. Raise OSError,
     MudroomError."""
-    rows = examine(directory, variables)  # first: it says if this is no Windows, where the session's modules fail
+    rows = examine(directory, variables)  # first: it says if this is not Windows, where the session's modules fail
     from mudroom.cli.doctor.probe import certified
     from mudroom.policy.config import environment, places
 

@@ -1,4 +1,4 @@
-"""The command line on Windows. The verbs of ``PORTED`` run there as elsewhere, once a certificate has opened the
+"""The command line on Windows. The verbs in ``PORTED`` run there as elsewhere, once a certificate has opened the
 platform (``ext/certify/opening.py``); other verbs print one line that says so. docs/WINDOWS.md lists the missing
 parts."""
 
@@ -29,7 +29,7 @@ HINT = "use it in WSL 2; mudroom doctor says what the sandbox could do here"
 
 
 def start(argv: Sequence[str], client: Client | None = None) -> int:
-    """Run a verb and return the exit code. Never ends in a traceback of what is known to be missing."""
+    """Run a verb and return the exit code. A part that is known to be missing never ends in a traceback."""
     terminal = Terminal({})
     if not argv or argv[0] in ("-h", "--help") or list(argv) == ["help"]:
         terminal.out(overview())
@@ -88,7 +88,7 @@ def main() -> int:
     for stream in (
         sys.stdout,
         sys.stderr,
-    ):  # into a pipe Python writes the code page of the system, as no reader expects
+    ):  # into a pipe Python writes the system's code page, which no reader expects
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     return start(sys.argv[1:])

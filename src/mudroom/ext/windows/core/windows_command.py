@@ -1,6 +1,6 @@
-"""Arguments of CreateProcessW: the program, one command line, one environment block. Pure.
+"""Arguments for CreateProcessW: the program, one command line, one environment block. Pure.
 
-A command line is one string, and every program parses it itself. Nearly all use the rules of the C runtime ("Parsing C
+A command line is one string, and every program parses it itself. Nearly all use the C runtime's rules ("Parsing C
 command-line arguments"). cmd.exe, which runs batch files, does not: it finds commands inside text that was quoted for
 the C runtime (CVE-2024-24576). So:
 
@@ -9,8 +9,8 @@ the C runtime (CVE-2024-24576). So:
 2. A batch file is recognised as Windows does, ignoring trailing dots and spaces. It is run by an explicit cmd.exe with
    arguments quoted for cmd.exe, or refused if no quoting is safe. A batch file that removes the quotes itself (%~1)
    executes its arguments as commands on every system; no caller can prevent that.
-3. A line for cmd.exe itself (``cmd /s /c LINE``) is passed as it is, between quotes: with /s it takes the first and the
-   last quote away, and reads the rest as it was typed ("cmd /?").
+3. A line for cmd.exe itself (``cmd /s /c LINE``) is passed as it is, between quotes: with /s it removes the first and
+   the last quote, and reads the rest as it was typed ("cmd /?").
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from collections.abc import Callable, Mapping, Sequence
 from mudroom.core.text.regex import regex
 
 LONGEST = 32_766
-"""Limit of a command line in UTF-16 units, without the NUL: CreateProcessW."""
+"""The longest command line in UTF-16 units, without the NUL: CreateProcessW."""
 LONGEST_BATCH = 8_191
-"""The same limit of cmd.exe."""
+"""The same limit in cmd.exe."""
 _OPERATORS = frozenset("|&<>^()%")
 _INSIDE = frozenset((
     "assoc", "break", "call", "cd", "chdir", "cls", "color", "copy", "date", "del", "dir", "echo", "erase", "exit",
@@ -31,11 +31,11 @@ _INSIDE = frozenset((
     "rem", "ren", "rename", "rmdir", "set", "setlocal", "shift", "start", "time", "title", "type", "ver", "verify",
     "vol",
 ))  # fmt: skip
-"""Commands of cmd.exe itself ("help" lists them): there is no program of these names."""
+"""cmd.exe's built-in commands ("help" lists them): there are no programs with these names."""
 
 _PLAIN = regex(r"[^\s\"\x00]+\Z")
 _PLAIN_FOR_CMD = regex(r"[0-9A-Za-z_./:\\@+~-]+\Z")
-"""Without ``=``, comma and semicolon: they separate the arguments of a batch file, as spaces do."""
+"""Without ``=``, comma and semicolon: they separate a batch file's arguments, as spaces do."""
 _NEVER_FOR_CMD = regex(r'["%\r\n\x00]')
 _OPTION = regex(r"/[a-z](?::[a-z]+)?\Z")
 _BATCH = (".bat", ".cmd")
@@ -69,7 +69,7 @@ def needs_shell(line: str) -> bool:
 
 
 def split(line: str) -> list[str]:
-    """Return the words of a command line as the C runtime splits it: a backslash is itself, but before a quote. Raise
+    """Return a command line's words as the C runtime splits it: a backslash is literal, except before a quote. Raise
     ValueError for a quote that is open at the end."""
     words: list[str] = []
     word: str | None = None
@@ -80,7 +80,7 @@ def split(line: str) -> list[str]:
             end += 1
         slashes, mark = end - at, line[end : end + 1]
         at = end + 1
-        if mark == '"' and words and slashes % 2:  # in the name of the program they escape nothing
+        if mark == '"' and words and slashes % 2:  # in the program's name they escape nothing
             word = (word or "") + "\\" * (slashes // 2) + mark
         elif mark == '"':
             word = (word or "") + "\\" * (slashes // 2 if words else slashes)
@@ -103,7 +103,7 @@ def is_batch(program: str) -> bool:
 
 
 def quote_batch(shell: str, words: Sequence[str]) -> str:
-    """Return the command line of ``shell``, the path of cmd.exe, for a batch file and its arguments. AutoRun commands
+    """Return the command line for ``shell``, the path to cmd.exe, with a batch file and its arguments. AutoRun commands
     (/d) and delayed expansion (/v:off) are disabled. Raise ValueError for an argument that cmd.exe could parse as more
     than a word."""
     for word in words:
@@ -123,8 +123,8 @@ def is_shell_line(program: str, words: Sequence[str]) -> bool:
 
 
 def quote_shell_line(program: str, words: Sequence[str]) -> str:
-    """Return the command line of cmd.exe with a line that it reads as typed. Raise ValueError for a line of which it
-    would read the beginning alone."""
+    """Return cmd.exe's command line with a line that it reads as typed. Raise ValueError for a line that it would read
+    only in part."""
     if re.search(r"[\r\n\x00]", words[-1]):
         raise ValueError("cmd.exe reads one line: join the others to it with &&")
     return _fits(f'"{program}" {" ".join(words[1:-1])} "{words[-1]}"', LONGEST_BATCH)
@@ -143,7 +143,7 @@ def _fits(line: str, most: int) -> str:
 
 
 def find_program(name: str, path: str, extensions: str, is_file: Callable[[str], bool], cwd: str) -> str | None:
-    """Return the full path of a program. A name without a directory is searched in ``path`` only, with each of
+    """Return a program's full path. A name without a directory is searched in ``path`` only, with each of
     ``extensions`` (PATHEXT) unless it already has one. Return None if it is not found, is relative to a drive, or names
     a file's stream."""
     endings = [ending.lower() for ending in extensions.split(";") if ending.startswith(".")] or [".exe"]

@@ -1,8 +1,9 @@
 """A plan for Windows: the exact steps that confine a process, as data that can be printed. Pure.
 
-A step is a tuple ``(op, *arguments)``; ``ext/windows/sandbox/run.py`` performs each op. SIDs are text. Three of them
-are known only when the plan is performed and have placeholders: ``@package`` (the AppContainer's), ``@logon`` (of the
-user's logon session), ``@user``."""
+A step is a tuple ``(op, *arguments)``; ``ext/windows/sandbox/run.py`` performs each op. SIDs are text. Three are known
+only when the plan is performed and have placeholders: ``@package`` (the AppContainer's), ``@logon`` (the user's logon
+session's), ``@user``.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +17,14 @@ JOB = (
     "a job object counts and ends processes; it hides no file, closes no network, and does not hold what others start "
     "for a command (services, Task Scheduler, WMI, COM servers)"
 )
-"""The limits of a job object, in one line."""
+"""A job object's limitations, in one line."""
 
 EVERYONE = "S-1-1-0"
 CAPABILITIES = {"internetClient": "S-1-15-3-1", "internetClientServer": "S-1-15-3-2", "privateNetwork": "S-1-15-3-3"}
 """Well-known capability SIDs: winnt.h, SECURITY_CAPABILITY_*."""
 
 READ = 0x1200A9
-"""FILE_GENERIC_READ | FILE_GENERIC_EXECUTE of winnt.h."""
+"""FILE_GENERIC_READ | FILE_GENERIC_EXECUTE in winnt.h."""
 CHANGE = 0x1301BF
 """FILE_GENERIC_READ, WRITE, EXECUTE and DELETE, without WRITE_DAC: a command must not pass its access on."""
 EVERYTHING = 0x1F01FF
@@ -87,7 +88,7 @@ _DESCRIPTIONS: dict[str, Callable[..., str]] = {
 
 
 def describe(step: Step) -> str:
-    """Return a description of a step in one line. A test checks that every op has one."""
+    """Return a step's description in one line. A test checks that every op has one."""
     return _DESCRIPTIONS[step[0]](*step[1:])
 
 

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     import asyncio
 
 RESERVED = 100
-"""Sockets of the process that are not for connections."""
+"""Sockets that the process needs for other things than connections."""
 MOST_SOCKETS = 500
-"""Of one process: select() of CPython on Windows serves 512 sockets (FD_SETSIZE of Modules/selectmodule.c)."""
+"""For one process: CPython's select() on Windows serves 512 sockets (FD_SETSIZE in Modules/selectmodule.c)."""
 _ROOT = os.path.abspath(__file__).rsplit(os.sep, 5)[0]
 _LIBRARY = os.path.dirname(os.path.dirname(os.path.abspath(msgspec.__file__ or "")))
-"""Where the libraries are: the interpreter is started outside of a virtual environment."""
+"""The directory with the libraries: the interpreter is started outside a virtual environment."""
 PROGRAM = f"import sys; sys.path[:0] = [{_ROOT!r}, {_LIBRARY!r}]; from mudroom.net.process import main; main()"
 
 
@@ -53,11 +53,11 @@ def is_readable(channel: socket.socket | int, timeout: float) -> bool:
 
 
 def take_control() -> tuple[socket.socket, int]:
-    """In the process itself: return the control socket, and how many sockets it may have. Its memory is its job's."""
+    """In the gate's process: return the control socket, and how many sockets it may have. Its job limits its memory."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     return given_socket(), MOST_SOCKETS
 
 
 def watch_host(_loop: asyncio.AbstractEventLoop, _ended: Callable[[], None]) -> object:
-    """Do nothing: its end with the host is its job's."""
+    """Do nothing: its job ends it with the host."""
     return None

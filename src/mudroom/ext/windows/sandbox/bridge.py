@@ -1,15 +1,16 @@
-"""The bridge between a container and the gate: a named pipe whose clients are processes of one command's job, each
-connection relayed to a server of the host. Its other half, inside, is ``relay.py``.
+"""The bridge between a container and the gate: a named pipe whose clients are processes in one command's job, each
+connection relayed to a server on the host. Its other half, inside, is ``relay.py``.
 
 Rules of this file:
-1. An AppContainer cannot reach the host's loopback, and no administrator is asked. So the first process of the
-   container listens on loopback in there, and this pipe is its way out.
-2. The pipe is there before the container's first process, with a name that nobody can guess; if the name is taken, no
-   command starts.
-3. A client that is no process of the job is turned away, whatever the access list has let in. What a client sends is a
-   stream of bytes for the gate, which trusts none of it; a frame that is too long, or cut off, ends its connection.
+1. An AppContainer cannot reach the host's loopback, and no administrator is asked. So the container's first process
+   listens on loopback in there, and this pipe is its way out.
+2. The pipe is there before the container's first process, with a name that no other program can guess; if the name is
+   taken, no command starts.
+3. A client that is no process in the job is turned away, even if the access list has let it in. A client sends a byte
+   stream for the gate, which trusts none of it; a frame that is too long, or cut off, ends its connection.
 4. Nothing is relayed before ``serve``. ``close`` ends all connections and threads, and returns when they are gone: a
-   thread never waits for a socket longer than ``_SLICE`` at a time, since shutdown() ends no send() of another thread.
+   thread never waits for a socket longer than ``_SLICE`` at a time, since shutdown() does not end another thread's
+   send().
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ from mudroom.ext.windows.win32.pipe import Pipe, PipeClosed, PipeServer, PipeSto
 from mudroom.typing import Protocol
 
 PIECE = 1 << 16
-"""The most bytes of a frame."""
+"""The longest frame, in bytes."""
 
 
 class Readable(Protocol):
     def read(self, most: int, /) -> bytes:
-        """Return what has come, at least a byte. Raise PipeClosed."""
+        """Return the data that has come, at least a byte. Raise PipeClosed."""
 
 
 class Writable(Protocol):
@@ -43,8 +44,8 @@ class BrokenFrame(PipeClosed):
 
 
 def read_frame(pipe: Readable) -> bytes:
-    """Return the next frame; empty at the end of the stream. Raise PipeClosed if the client has gone between two
-    frames, BrokenFrame if it sent no frame, PipeStopped."""
+    """Return the next frame; empty at the stream's end. Raise PipeClosed if the client has gone between two frames,
+    BrokenFrame if it sent no frame, PipeStopped."""
     head = pipe.read(4)
     length = int.from_bytes(head + _read_exactly(pipe, 4 - len(head)), "little")
     if length > PIECE:
@@ -65,7 +66,7 @@ def _read_exactly(pipe: Readable, length: int) -> bytes:
 
 
 def write_frame(pipe: Writable, data: bytes) -> None:
-    """Write a frame of at most ``PIECE`` bytes. Raise PipeClosed."""
+    """Write a frame with at most ``PIECE`` bytes. Raise PipeClosed."""
     pipe.write(len(data).to_bytes(4, "little") + data)
 
 
@@ -73,12 +74,12 @@ MOST = 64
 """Connections at the same time, the relay's own included. Others wait for ``relay.py:PATIENCE``, then are closed."""
 READY = b"ready"
 PATIENCE = 20.0
-"""Seconds until the relay has said that it listens."""
+"""Seconds that the relay has to say that it listens."""
 _MOST_NOTES = 8
 _BETWEEN = 0.02
 """Seconds between two looks, in ``close``, at whether the accepting thread has ended."""
 _SLICE = 0.5
-"""Seconds of one wait for a socket."""
+"""Seconds of each wait for a socket."""
 
 
 class GateBridge:
@@ -88,7 +89,7 @@ class GateBridge:
     def __init__(
         self, library: Library, name: str, trustee: str, admits: Callable[[int], bool], most: int = MOST
     ) -> None:
-        """Make the pipe. ``admits``: returns whether a process may use it. Raise CallFailed."""
+        """Make the pipe. ``admits`` returns whether a process may use it. Raise CallFailed."""
         self._library, self._admits = library, admits
         self._server = PipeServer(library, name, trustee, most)
         self._target: tuple[str, int] | None = None
@@ -106,8 +107,7 @@ class GateBridge:
     # --- before the command ---
 
     def await_relay(self, patience: float = PATIENCE) -> None:
-        """Wait until the first process of the container listens. Raise Unsupported if it cannot, or says nothing in
-        time."""
+        """Wait until the container's first process listens. Raise Unsupported if it cannot, or says nothing in time."""
         timer = threading.Timer(patience, lambda: self._library.SetEvent(self._server.stop))
         timer.start()
         try:
@@ -123,7 +123,7 @@ class GateBridge:
             raise Unsupported("the gate", "a relay in the container", found, "--net none, or run it again")
 
     def _accept_ours(self) -> Pipe:
-        """Return the next connection of a process of the job. Raise PipeStopped, CallFailed."""
+        """Return the next connection from a process in the job. Raise PipeStopped, CallFailed."""
         while True:
             if not self._has_room.acquire(blocking=False):
                 self._note(f"more than {self._most} connections through the gate's pipe: further ones have to wait")
@@ -156,11 +156,11 @@ class GateBridge:
         self._accepting = threading.Thread(target=self._accept, name="mudroom-gate-pipe", daemon=True)
         self._accepting.start()
 
-    # --- beside it ---
+    # --- while the command runs ---
 
     @property
     def notes(self) -> list[str]:
-        """Reasons for which connections were turned away or cut, each with its number."""
+        """Reasons why connections were turned away or cut, each with its count."""
         with self._lock:
             return [text if times == 1 else f"{text}, {times} times" for text, times in self._notes.items()]
 
@@ -210,7 +210,7 @@ class GateBridge:
             self._has_room.release()
 
     def _inward(self, pipe: Pipe, channel: socket.socket) -> None:
-        """Pass on what comes from the container. An end in the middle of a frame is not the end of a stream: then the
+        """Pass on data from the container. An end in the middle of a frame is not the end of a stream: then the
         connection is cut."""
         try:
             while piece := read_frame(pipe):
@@ -248,7 +248,8 @@ class GateBridge:
                     raise
 
     def _receive(self, channel: socket.socket) -> bytes:
-        """Return what has come; empty at the end of the stream. Raise OSError, TimeoutError when the bridge ends."""
+        """Return the data that has come; empty at the stream's end. Raise OSError, TimeoutError when the bridge
+        ends."""
         while True:
             try:
                 return channel.recv(PIECE)
@@ -256,7 +257,7 @@ class GateBridge:
                 if self._is_over.is_set():
                     raise
 
-    # --- after it ---
+    # --- after the command ---
 
     def close(self) -> None:
         """End everything. Harmless when repeated."""
@@ -281,7 +282,7 @@ class GateBridge:
 
 
 def relay_text() -> str:
-    """Return the program of the relay. It is passed in a command line: the container need not read mudroom's files."""
+    """Return the relay's program. It is passed in a command line: the container need not read mudroom's files."""
     data = pkgutil.get_data("mudroom.ext.windows.sandbox", "relay.py")
     assert data is not None
     return data.decode().replace("\r\n", "\n")

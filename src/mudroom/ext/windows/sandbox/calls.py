@@ -1,4 +1,4 @@
-"""The calls to Windows, as an interface: ``api.py`` makes them, a test can record them.
+"""The Windows calls as an interface: ``native.py`` makes them, a test can record them.
 
 Handles are numbers, SIDs text. Every call raises ``win32.api.CallFailed`` if Windows reports a failure.
 """
@@ -25,7 +25,7 @@ class Process(NamedTuple):
 
 
 class Accounting(NamedTuple):
-    """JOBOBJECT_BASIC_ACCOUNTING_INFORMATION, and the peak of the extended limits."""
+    """JOBOBJECT_BASIC_ACCOUNTING_INFORMATION, and the peak from the extended limits."""
 
     seconds: float
     """Processor time, user and kernel; not every system includes the kernel's own time."""
@@ -33,11 +33,11 @@ class Accounting(NamedTuple):
     """All processes that were ever in the job."""
     active: int
     peak_memory: int
-    """Committed bytes, of all processes together."""
+    """Committed bytes, for all processes together."""
 
 
 class Creation(NamedTuple):
-    """Arguments of CreateProcessAsUserW."""
+    """Arguments for CreateProcessAsUserW."""
 
     token: int
     job: int
@@ -46,17 +46,17 @@ class Creation(NamedTuple):
     environment: str
     cwd: str
     stdio: tuple[int, int, int] | None = None
-    """None: with a console of its own."""
+    """None: with its own console."""
     console: int = 0
     container: str = ""
-    """SID of the AppContainer."""
+    """The AppContainer's SID."""
     capabilities: tuple[str, ...] = ()
     mitigations: int = 0
     fewer_packages: bool = False
 
 
 class FileCalls(Protocol):
-    """Directories, and the rights of SIDs in files."""
+    """Directories, and the rights that SIDs have in files."""
 
     def make_directory(self, path: str) -> None: ...
     def grant(self, path: str, sid: str, rights: int) -> None: ...
@@ -120,7 +120,7 @@ class ProcessCalls(Protocol):
 
 
 class BridgeCalls(Protocol):
-    """The pipe of a command to the gate (``bridge.py``)."""
+    """A command's pipe to the gate (``bridge.py``)."""
 
     @property
     def notes(self) -> list[str]: ...
@@ -136,6 +136,6 @@ class Calls(NamedTuple):
     consoles: ConsoleCalls
     processes: ProcessCalls
     close: Callable[[int], object]
-    """Closes a handle of any kind."""
+    """Close a handle of any kind."""
     bridge: Callable[[str, str, Callable[[int], bool]], BridgeCalls]
-    """Makes the pipe of this name for a SID, and for processes of which the function is true."""
+    """Make the pipe with this name for a SID, and for processes for which the function is true."""

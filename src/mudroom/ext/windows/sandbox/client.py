@@ -1,8 +1,8 @@
 """Windows: start commands as ``WindowsPlan``s, without a launcher.
 
-A plan of ``platform.py`` holds one step, the spec and the limits; how the command is confined depends on its words and
-environment too, so the ``WindowsPlan`` is compiled here. It is performed in this process: KILL_ON_JOB_CLOSE ends the
-command's processes when this process ends, in any way.
+A plan from ``platform.py`` holds one step, the spec and the limits. How the command is confined depends on its words
+and environment too, so the ``WindowsPlan`` is compiled here. It is performed in this process: KILL_ON_JOB_CLOSE ends
+the command's processes when this process ends, in any way.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ _SIGNALS = {
 
 
 def status_of(code: int, sent: int = 0) -> int:
-    """Return the status of wait(2) for an exit code. ``sent``: the last signal with which mudroom ended the processes,
-    by the exit code 128 + ``sent``. An exit code above 255 is never taken for success: its last byte, or 1."""
+    """Return the wait(2) status for an exit code. ``sent``: the last signal with which mudroom ended the processes, by
+    the exit code 128 + ``sent``. An exit code above 255 is never taken for success: its last byte, or 1."""
     if sent and code == 128 + sent:
         return sent
     if code in _SIGNALS:
@@ -64,9 +64,9 @@ SIGINT, SIGKILL, SIGTERM = 2, 9, 15
 _INTERRUPT = b"\x03"
 """Ctrl-C, as a console in raw mode passes it on."""
 _SLICE = 0.1
-"""Seconds of one wait: Python calls its handlers of Ctrl-C and Ctrl-Break between two of them, in the main thread."""
+"""Seconds of each wait: between two waits Python calls its handlers for Ctrl-C and Ctrl-Break, in the main thread."""
 _BESIDE = 0.02
-"""Seconds of a wait for sockets: the command's end is looked for between two of them."""
+"""Seconds of each wait for sockets: between two waits the command's end is looked for."""
 GRACE = 2.0
 """Seconds between the request to end and the end of the job."""
 _ROUNDS = 50
@@ -88,16 +88,17 @@ class WindowsRunning:
         write: Callable[[int, bytes], object],
         notes: tuple[str, ...] = (),
     ) -> None:
-        """``write``: writes bytes to a handle. ``notes``: of the plan."""
+        """``write``: writes bytes to a handle. ``notes``: the plan's."""
         self.notes = notes
         self._calls, self._confined, self._write = calls, confined, write
         self._sent = 0
-        """The last signal by which the job was ended. Written under no lock: any of two is the right one."""
+        """The last signal by which the job was ended. Written under no lock: of two concurrent values either is
+        right."""
         self._held: tuple[int, ...] = ()
-        """Processes that ``pause`` stopped; the caller of ``pause`` is the only one to change it."""
+        """Processes that ``pause`` stopped; only ``pause``'s caller changes it."""
         self._exit: Exit | None = None
         self.left: tuple[str, ...] = ()
-        """Lines about what could not be undone."""
+        """Lines about undo actions that failed."""
 
     def fileno(self) -> int:
         """Raise Unsupported: a process is waited for by its handle."""
@@ -138,8 +139,8 @@ class WindowsRunning:
         self._confined.terminate(128 + number)
 
     def pause(self) -> None:
-        """Stop every process of the job, with those that start meanwhile. Raise MudroomError if new ones keep
-        coming; then all continue."""
+        """Stop every process in the job, with those that start meanwhile. Raise MudroomError if new ones keep coming;
+        then all continue."""
         held: list[int] = []
         for _round in range(_ROUNDS):
             new = [pid for pid in self._calls.jobs.process_ids(self._confined.job) if pid not in held]
@@ -174,7 +175,7 @@ class WindowsRunning:
         raise Unsupported("a held sandbox", "namespaces that others can join", "a job")
 
     def wait(self) -> Exit:
-        """Wait for the command's own process, then end what is left of the job, as on other systems."""
+        """Wait for the command's own process, then end the rest of the job, as on other systems."""
         if self._exit is not None:
             return self._exit
         while (code := self._confined.wait(_SLICE)) is None:
@@ -199,8 +200,8 @@ class WindowsRunning:
 
 
 class WindowsClient:
-    """``client.Client`` of Windows. ``shape`` changes a plan before it is performed. It is for tests on systems without
-    AppContainers, and the only way to leave a step out: no setting, variable or file does."""
+    """The Windows ``client.Client``. ``shape`` changes a plan before it is performed. It is for tests on systems
+    without AppContainers, and the only way to leave a step out: no setting, variable or file does."""
 
     traits, templates = ClientTraits(), NO_TEMPLATES
 
@@ -213,8 +214,8 @@ class WindowsClient:
         is_file: Callable[[str], bool] = os.path.isfile,
         shape: Callable[[WindowsPlan], WindowsPlan] = lambda plan: plan,
     ) -> None:
-        """``variables``: the host's environment, of which programs get what Windows itself needs. Raise OSError without
-        ``calls`` if this is not Windows."""
+        """``variables``: the host's environment, from which programs get the variables that Windows itself needs. Raise
+        OSError without ``calls`` if this is not Windows."""
         if calls is None:
             calls = native()
         self._calls, self._machine, self._is_file, self._shape = calls, machine, is_file, shape
@@ -231,10 +232,11 @@ class WindowsClient:
         raise Unsupported("a control group", "Linux", "Windows", "a job holds memory, processes and cpus")
 
     def run(self, plan: Plan, invocation: Invocation, options: RunOptions = NO_OPTIONS) -> WindowsRunning:
-        """Start a command. ``stdio`` are descriptors of the C runtime. With ``terminal`` the command gets a
-        console of its own, of which ``WindowsRunning.confined`` has the ends.
+        """Start a command. ``stdio`` are C runtime descriptors. With ``terminal`` the command gets its own console,
+        whose ends ``WindowsRunning.confined`` has.
 
-        Raise Unsupported for requests that need namespaces, CommandNotStarted if the program is not found."""
+        Raise Unsupported for requests that need namespaces, CommandNotStarted if the program is not found.
+        """
         if options.held:
             hint = "run it without --background"
             raise Unsupported("a command in the background", "namespaces that others can join", "a job", hint)
@@ -274,7 +276,7 @@ class WindowsClient:
         return self._machine
 
     def clear(self, works: Sequence[tuple[bytes, bytes]]) -> bool:
-        """Return False: there are no work directories of overlays."""
+        """Return False: there are no overlay work directories."""
         return not works
 
     def close(self) -> None:
@@ -286,8 +288,8 @@ class WindowsClient:
 
 
 def _distinct(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables without the second spelling of a name that has the same value: elsewhere ``http_proxy`` and
-    ``HTTP_PROXY`` are two, and both are set."""
+    """Return the variables, without a name's second spelling if both have the same value: elsewhere ``http_proxy`` and
+    ``HTTP_PROXY`` are two variables, and both are set."""
     values: dict[tuple[str, str], str] = {}
     for name, value in variables.items():
         values.setdefault((name.upper(), value), name)
@@ -328,8 +330,8 @@ def attend(
     watch: Watch | None = None,
     beside: Beside | None = None,
 ) -> tuple[Exit, bool]:
-    """As ``capture.attend``: wait for a command that has received its descriptors, and drain its streams. Return how it
-    ended and whether it ran out of time. An exception here (Ctrl-C) ends the job before it is passed on."""
+    """Wait, as ``capture.attend`` does, for a command that has received its descriptors, and drain its streams. Return
+    how it ended and whether it ran out of time. An exception here (Ctrl-C) ends the job before it is passed on."""
     now = time.monotonic()
     deadline = None if timeout is None else now + timeout
     next_look = None if watch is None else now + watch.every
@@ -360,9 +362,10 @@ def attend(
 
 
 def _attend_beside(beside: Beside, seconds: float) -> float:
-    """Wait for a socket of what is beside a command, at most this long, and attend to it. Return the seconds for which
-    it kept the command waiting. select() of Windows serves sockets alone; without any it fails."""
+    """Wait at most this long for a socket in ``beside``, and attend to it. Return the seconds for which it kept the
+    command waiting."""
     descriptors = beside.descriptors()
+    # select() on Windows serves sockets alone; without any it fails.
     if not descriptors:
         time.sleep(seconds)
         return 0.0
@@ -371,6 +374,6 @@ def _attend_beside(beside: Beside, seconds: float) -> float:
 
 
 def _pause(*times: float | None) -> float:
-    """Return the seconds until the first of the times, at most ``_SLICE``."""
+    """Return the seconds until the first time, at most ``_SLICE``."""
     now = time.monotonic()
     return min([_SLICE, *(max(0.0, when - now) for when in times if when is not None)])

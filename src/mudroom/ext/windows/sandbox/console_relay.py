@@ -1,17 +1,17 @@
-"""Relay between the user's console and the pseudo-console of a command, which has no handle of the user's. The
-counterpart of ``client/terminal.py``.
+"""Relay between the user's console and a command's pseudo-console; the command has no handle of the user's. The
+counterpart to ``client/terminal.py``.
 
 Rules of this file:
 1. A command gets a pseudo-console if stdin, stdout and stderr are consoles, all three: a process has one console.
    Otherwise it gets pipes, so that ``isatty`` inside is never true where it is false outside.
 2. Keys go to the pseudo-console as bytes, Ctrl-C among them, which raises its event in the command alone. Ctrl-Break is
    the user's way to end the command: no console passes it on as a byte.
-3. Every way out restores the modes of the user's console: the end of the command, an exception, Ctrl-Break.
-4. The relay owns the ends of the pseudo-console from ``start`` on. ClosePseudoConsole waits until the rest of the
-   output has been read ("Creating a Pseudoconsole session"), so the thread of the output reads until its pipe ends.
-5. Windows sends no signal for a new size of the window, so it is looked at every ``LOOK`` seconds.
+3. Every way out restores the user's console modes: the command's end, an exception, Ctrl-Break.
+4. The relay owns the pseudo-console's ends from ``start`` on. ClosePseudoConsole waits until the remaining output has
+   been read ("Creating a Pseudoconsole session"), so the output thread reads until its pipe ends.
+5. Windows sends no signal when the window's size changes, so it is looked at every ``LOOK`` seconds.
 
-Questions are asked elsewhere while a command has the console: whether its program reads keys itself is not told.
+Questions are asked elsewhere while a command has the console: it is not known whether its program reads keys itself.
 Type-ahead that the command has not read when it ends is lost with its console.
 """
 
@@ -35,7 +35,7 @@ _ATTEMPTS = 40
 
 
 class RelayedConsole(Protocol):
-    """The console of the user: ``ext/windows/win32/user_console.py``."""
+    """The user's console: ``ext/windows/win32/user_console.py``."""
 
     def enter_raw(self) -> None:
         """Raise CallFailed; then the modes are as before."""
@@ -50,11 +50,11 @@ class RelayedConsole(Protocol):
     def write(self, data: bytes) -> None: ...
 
     def interrupt(self, thread: int) -> None:
-        """Interrupt the read of a thread."""
+        """Interrupt a thread's read."""
 
 
 class PipeCalls(NamedTuple):
-    """Calls on the ends of a pseudo-console. Each raises CallFailed."""
+    """Calls on a pseudo-console's ends. Each raises CallFailed."""
 
     read: Callable[[int], bytes]
     write: Callable[[int, bytes], object]
@@ -62,15 +62,15 @@ class PipeCalls(NamedTuple):
 
 
 class Attached(Protocol):
-    """A command with a console of its own, as ``WindowsRunning`` is."""
+    """A command with its own console, as ``WindowsRunning`` is."""
 
     @property
     def confined(self) -> ConfinedProcess: ...
 
 
 class ConsoleRelay:
-    """The relay of one command, to be closed in every case. ``_over`` is only ever set; the other attributes are
-    written by the caller's thread, but for ``_failure``, which the thread of the output writes."""
+    """One command's relay, to be closed in every case. ``_over`` is only ever set; the other attributes are written by
+    the caller's thread, except ``_failure``, which the output thread writes."""
 
     numbers = (0, 1, 2)
     descriptors = (None, None, None)
@@ -96,7 +96,7 @@ class ConsoleRelay:
             thread.start()
 
     def close(self) -> None:
-        """After the command has ended: wait until its output is on the console, and restore the modes."""
+        """Wait, after the command has ended, until its output is on the console, and restore the modes."""
         console, self._console = self._console, None
         if console is None:
             return
@@ -131,7 +131,7 @@ class ConsoleRelay:
         return True
 
     def sign(self, text: str) -> None:
-        """Show nothing: the position of the command's cursor is not known."""
+        """Show nothing: the command's cursor position is not known."""
 
     # --- threads ---
 
@@ -141,7 +141,7 @@ class ConsoleRelay:
         try:
             while data := self._pipes.read(output):
                 self._user.write(data)
-        except CallFailed as failed:  # the user's console has gone, and the rest of the output with it
+        except CallFailed as failed:  # the user's console has gone, and the remaining output with it
             self._failure = failed
 
     def _type(self) -> None:
@@ -152,7 +152,7 @@ class ConsoleRelay:
                 if keys := self._user.read():
                     self._pipes.write(given, keys)
             except CallFailed:
-                return  # one of the two consoles has gone: no key arrives any more
+                return  # a console has gone: no key arrives any more
 
     def _resize(self, confined: ConfinedProcess) -> None:
         shown = None

@@ -1,4 +1,4 @@
-"""``Calls`` for real: each is a few functions of ``api.py``. Memory that they allocate is freed here."""
+"""The real ``Calls``: each is a few functions from ``api.py``. Memory that they allocate is freed here."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SE_CHANGE_NOTIFY = (23, 0)
 """SeChangeNotifyPrivilege (ntddk.h: SE_CHANGE_NOTIFY_PRIVILEGE): every user has it, to pass through directories without
 the right to list them. DISABLE_MAX_PRIVILEGE keeps it too."""
 _IS_TERMINATING = 0xC000010A
-"""STATUS_PROCESS_IS_TERMINATING of ntstatus.h, which <windows.h> does not include."""
+"""STATUS_PROCESS_IS_TERMINATING in ntstatus.h, which <windows.h> does not include."""
 _FLAGS = w.CREATE_SUSPENDED | w.CREATE_UNICODE_ENVIRONMENT | w.EXTENDED_STARTUPINFO_PRESENT
 _TOKEN = w.TOKEN_QUERY | w.TOKEN_DUPLICATE | w.TOKEN_ASSIGN_PRIMARY | w.TOKEN_ADJUST_DEFAULT
 
@@ -45,8 +45,9 @@ class NativeFiles:
 
     def protect(self, path: str, owners: Sequence[str], sid: str, rights: int) -> None:
         """Restrict a path to ``owners``, with all rights, and ``sid`` with these rights; no entry is inherited from
-        above. The list is a new one: an entry that denies does not apply to an AppContainer's own SID, so no other
-        entry may allow, not even for all packages."""
+        above."""
+        # The list is new: an entry that denies does not apply to an AppContainer's own SID, so no other entry may
+        # allow, not even for all packages.
         first, whole = c_void_p(), c_void_p()
         file = self._open_no_follow(path, w.READ_CONTROL | w.WRITE_DAC)
         try:
@@ -80,8 +81,7 @@ class NativeFiles:
             self._library.CloseHandle(file)
 
     def _open_no_follow(self, path: str, access: int) -> int:
-        """Open a file or directory itself. A junction or a symbolic link is refused: a command that empties its own
-        directory could have replaced it by a link, and the next command would get rights on the link's target."""
+        """Open a file or directory itself. Raise CallFailed for a junction or a symbolic link."""
         share = w.FILE_SHARE_READ | w.FILE_SHARE_WRITE | w.FILE_SHARE_DELETE
         flags = w.FILE_FLAG_BACKUP_SEMANTICS | w.FILE_FLAG_OPEN_REPARSE_POINT
         file = self._library.CreateFileW(path, access, share, None, w.OPEN_EXISTING, flags, None)
@@ -89,6 +89,8 @@ class NativeFiles:
         try:
             kind = w.ENUM["FileAttributeTagInfo"]
             self._library.GetFileInformationByHandleEx(file, kind, byref(info), sizeof(info))
+            # A command that empties its own directory could have replaced it by a link, and the next command would get
+            # rights on the link's target.
             if info.FileAttributes & w.FILE_ATTRIBUTE_REPARSE_POINT:
                 raise CallFailed("CreateFileW", w.ERROR_CANT_RESOLVE_FILENAME)
         except CallFailed:
@@ -141,7 +143,7 @@ class NativeTokens:
         return token.value or 0
 
     def privileges(self, token: int) -> tuple[Luid, ...]:
-        """Return all privileges but SeChangeNotifyPrivilege, which every user keeps."""
+        """Return all privileges except SeChangeNotifyPrivilege, which every user keeps."""
         return tuple(privilege for privilege in self._library.luids(token) if privilege != _SE_CHANGE_NOTIFY)
 
     def restrict(self, token: int, flags: int, privileges: Sequence[Luid], sids: Sequence[str]) -> int:
@@ -265,7 +267,7 @@ class NativeJobs:
         basic, extended = w.JOBOBJECT_BASIC_ACCOUNTING_INFORMATION(), w.JOBOBJECT_EXTENDED_LIMIT_INFORMATION()
         self._query(job, "JobObjectBasicAccountingInformation", basic)
         self._query(job, "JobObjectExtendedLimitInformation", extended)
-        ticks = basic.TotalUserTime + basic.TotalKernelTime  # of 100 ns
+        ticks = basic.TotalUserTime + basic.TotalKernelTime  # in 100 ns
         return Accounting(ticks / 1e7, basic.TotalProcesses, basic.ActiveProcesses, extended.PeakJobMemoryUsed)
 
     def is_in_job(self, process: int, job: int) -> bool:
@@ -280,7 +282,7 @@ class NativeJobs:
         return bool(result.value)
 
     def process_ids(self, job: int) -> tuple[int, ...]:
-        """Return the ids of the processes in the job, with those of jobs within it."""
+        """Return the ids of the processes in the job, with those in nested jobs."""
         room = 64
         while True:
             rows = (c_size_t * (room + 1))()  # JOBOBJECT_BASIC_PROCESS_ID_LIST: two DWORDs, then numbers
@@ -414,7 +416,7 @@ class NativeProcesses:
         return code.value
 
     def hold(self, pid: int) -> None:
-        """Stop all threads of a process. Each call needs one ``release``. A process that has ended is not there."""
+        """Stop all threads in a process. Each call needs one ``release``. A process that has ended is ignored."""
         self._each(pid, self._library.NtSuspendProcess)
 
     def release(self, pid: int) -> None:
@@ -453,8 +455,8 @@ ENVIRONMENTS = (
 
 
 def has_environments(library: Library) -> bool:
-    """Return whether processmodel.dll offers what a process security environment takes. Asked of the system each time:
-    Microsoft's own list of versions has some in which it half works."""
+    """Return whether processmodel.dll offers all functions that a process security environment needs. The system is
+    asked each time: Microsoft's own version list includes some in which it half works."""
     return all(library.has(name) for name in ENVIRONMENTS)
 
 
@@ -463,7 +465,7 @@ def _bridge(library: Library, name: str, sid: str, admits: Callable[[int], bool]
 
 
 def native(library: Library | None = None) -> Calls:
-    """Raise OSError if this is not Windows."""
+    """Return the real calls. Raise OSError if this is not Windows."""
     library = library or Library()
     return Calls(
         NativeFiles(library), NativeTokens(library), NativeJobs(library), NativeConsoles(library),

@@ -2,14 +2,14 @@
 
 There are two shapes, by level:
 
-* 1: an AppContainer. Its processes open only files whose rights name the container (or all packages, as those of the
-  system and most installed programs do), so reading is by allowlist. Without a capability there is no network, the
-  host's loopback included.
+* 1: an AppContainer. Its processes open only files whose rights name the container (or all packages, as in the system
+  and most installed programs), so reading is by allowlist. Without a capability there is no network, the host's
+  loopback included.
 * 0: a write-restricted token. It reads all that the user can; writing needs a right for a SID that only this session
   has.
 
-Only an administrator can mount over the project's own path: commands work in the staged copy, at the copy's path. Paths
-of the spec are bytes as os.fsencode gives them on Windows.
+Only an administrator can mount over the project's own path: commands work in the staged copy, at the copy's path. The
+spec's paths are bytes as os.fsencode gives them on Windows.
 
 Sources: Microsoft, "AppContainer isolation", "Launch an AppContainer", "Restricted Tokens", "Job Objects". Others have
 found that the CLR (PowerShell) does not start with WRITE_RESTRICTED unless the logon SID and Everyone are among the
@@ -76,21 +76,21 @@ class WindowsCommand(NamedTuple):
     """The variables that ``core/confinement/environment.py`` chose, and the host's system variables
     (``system_variables``)."""
     terminal: tuple[int, int] | None = None
-    """Columns and rows of a pseudo-console."""
+    """A pseudo-console's columns and rows."""
 
 
 class WindowsMachine(NamedTuple):
     processors: int = 1
     fewer_packages: bool = False
-    """Use a less privileged AppContainer: it lacks the rights of all packages (programs installed for all users). Most
-    toolchains do not start in it."""
+    """Use a less privileged AppContainer: it lacks the rights that all packages have (programs installed for all
+    users). Most toolchains do not start in it."""
     in_job: bool = False
-    """mudroom itself runs in a job, as under many terminals and runners. A job with restrictions of the desktop cannot
-    be inside another job ("Nested Jobs")."""
+    """mudroom itself runs in a job, as under many terminals and runners. A job with desktop restrictions cannot be
+    inside another job ("Nested Jobs")."""
     python: str = ""
     """The interpreter that runs the relay to the gate."""
     relay: str = ""
-    """The text of the relay's program (``relay.py``)."""
+    """The relay's program text (``relay.py``)."""
     environments: bool = False
     """processmodel.dll offers process security environments, which could hold a container to the gate."""
     appcontainer: bool = True
@@ -156,8 +156,8 @@ def compile_plan(
 def _gate_steps(
     spec: SandboxSpec, command: WindowsCommand, machine: WindowsMachine, trustee: str, nonce: bytes
 ) -> Iterator[Step]:
-    """Yield the steps that lead to the gate. The pipe's name cannot be guessed by other programs; in the container it
-    is no secret."""
+    """Yield the steps that lead to the gate. Other programs cannot guess the pipe's name; in the container it is no
+    secret."""
     if not machine.python or not machine.relay:
         raise Unsupported("the gate", "a Python that runs in the container", "none", "--net none")
     name = "mudroom-" + blake2b(nonce, digest_size=16, person=b"gate's pipe").hexdigest()
@@ -168,7 +168,7 @@ def _gate_steps(
 
 
 def network_tier(*, environments: bool) -> str:
-    """Return how a command is held to the gate, and why so, in a line."""
+    """Return, in one line, how a command is held to the gate, and why in this way."""
     offered = "offers process security environments, which are not used: no row has shown what they hold"
     lacking = "has no process security environments (processmodel.dll)"
     return f"the gate by a named pipe and a relay in the container; this Windows {offered if environments else lacking}"
@@ -200,8 +200,8 @@ def require(spec: SandboxSpec) -> None:
 
 
 def _check_masks(spec: SandboxSpec) -> None:
-    """Refuse masks outside of the project. Denials for an AppContainer's SID are reported to have no effect. A file in
-    a directory that was granted to the container could only be removed from it by changing the rights of the user's own
+    """Refuse masks outside the project. Denials for an AppContainer's SID are reported to have no effect. A file in a
+    directory that was granted to the container could only be removed from it by changing the rights on the user's own
     files, which is untested. (The project's own secrets are empty in the copy.)"""
     if spec.masks:
         found = "an AppContainer, to which denials reportedly do not apply"
@@ -221,7 +221,7 @@ def _note_open_desktop(limits: Limits, contained: bool) -> str:
 
 
 def capabilities(spec: SandboxSpec) -> tuple[str, ...]:
-    """Return the container's network capabilities: none, or all but the host's loopback."""
+    """Return the container's network capabilities: none, or all except the host's loopback."""
     return tuple(CAPABILITIES) if spec.network == "open" else ()
 
 
@@ -246,8 +246,8 @@ def _has_policy(spec: SandboxSpec) -> bool:
 
 
 def _binds(spec: SandboxSpec) -> tuple[Bind, ...]:
-    """Return the binds outside of the project. Raise UsageError for a writable bind of the project itself: rights are
-    granted on the source, so the command would reach it directly."""
+    """Return the binds outside the project. Raise UsageError for a writable bind that contains the project or is in it:
+    rights are granted on the source, so the command would reach the project directly."""
     live = spec.around.live if spec.around else ()
     shown = tuple(bind for bind in (*spec.binds, *live) if not _is_in(text(bind.path), text(spec.project)))
     for bind in shown:
@@ -281,7 +281,7 @@ def _cwd(spec: SandboxSpec, view: Copy) -> str:
 
 
 def _limit(limits: Limits, machine: WindowsMachine) -> tuple[list[Step], list[str]]:
-    """Return the steps of the job, and notes on limits that jobs lack. Raise Unsupported for those, unless the policy
+    """Return the job's steps, and notes on limits that jobs lack. Raise Unsupported for those, unless the policy
     permits running without them."""
     notes: list[str] = []
     flags, processes, memory = JOB_FLAGS, 0, 0
@@ -312,7 +312,7 @@ def _limit(limits: Limits, machine: WindowsMachine) -> tuple[list[Step], list[st
 
 
 def cpu_rate(cpus: float, processors: int) -> int:
-    """Return CpuRate of JOBOBJECT_CPU_RATE_CONTROL_INFORMATION: hundredths of a percent of all processors, 1 to
+    """Return CpuRate in JOBOBJECT_CPU_RATE_CONTROL_INFORMATION: hundredths of a percent over all processors, 1 to
     10,000."""
     return min(10_000, max(1, round(cpus / processors * 10_000)))
 
@@ -325,7 +325,7 @@ def _command_line(command: WindowsCommand) -> str:
 
 
 def _shell(command: WindowsCommand) -> str:
-    """Return the path of cmd.exe by SystemRoot, not by ComSpec, which any program can set."""
+    """Return the path to cmd.exe by SystemRoot, not by ComSpec, which any program can set."""
     roots = [value for name, value in command.variables.items() if name.upper() == "SYSTEMROOT"]
     if not roots:
         why = f"{command.program} is a batch file, and cmd.exe cannot be found: SystemRoot is not set"
@@ -351,7 +351,7 @@ def _without(variables: Mapping[str, str], contained: bool) -> dict[str, str]:
 
 
 def system_variables(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return the host's variables that programs need on Windows, in addition to the allowlist of all platforms."""
+    """Return the host's variables that programs need on Windows, in addition to the allowlist for all platforms."""
     return {name: value for name, value in variables.items() if name.upper() in _SYSTEM}
 
 
@@ -367,15 +367,15 @@ def _notes(spec: SandboxSpec, contained: bool, *, environments: bool) -> Sequenc
 
 
 def session_sid(nonce: bytes) -> str:
-    """Return a SID that no account has: in the form of a domain's, from 16 random bytes."""
+    """Return a SID that no account has: in the form of a domain SID, from 16 random bytes."""
     return "S-1-5-21-" + "-".join(str(number) for number in struct.unpack("<4I", nonce))
 
 
 def container_name(nonce: bytes) -> str:
-    """Return a name of at most 64 characters, the limit of CreateAppContainerProfile."""
+    """Return a name with at most 64 characters, CreateAppContainerProfile's limit."""
     return "mudroom." + nonce.hex()
 
 
 def text(path: bytes) -> str:
-    """Return a path of the spec as programs of Windows have it, with ``\\``: inside, names are divided by ``/``."""
+    """Return a spec's path as Windows programs have it, with ``\\``: inside, names are divided by ``/``."""
     return path.decode("utf-8", "surrogatepass").replace("/", "\\")

@@ -1,4 +1,4 @@
-"""Windows: its row among the platforms (``sandbox/platform.py``), and the functions of the row."""
+"""Windows: its row among the platforms (``sandbox/platform.py``), and the row's functions."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def piped(
     heard: Heard | None = None,
     _own: Collection[int] = (),
 ) -> PipedOutput:
-    """As ``CapturedOutput``."""
+    """Return a ``PipedOutput``, as ``CapturedOutput`` elsewhere."""
     return PipedOutput(Library(), stdin, stdout, stderr, limit, heard)
 
 
@@ -64,13 +64,13 @@ def attended(
     watch: Watch | None = None,
     beside: Beside | None = None,
 ) -> tuple[Exit, bool]:
-    """As ``capture.attend``."""
+    """Do as ``capture.attend``."""
     return attend(running, output, timeout, meanwhile, watch, beside)
 
 
 def console_relay(descriptors: tuple[int | None, ...]) -> Any:
-    """Return a ``ConsoleRelay`` of the user's console, or None if one of the descriptors is no console's: the command
-    gets pipes then."""
+    """Return a ``ConsoleRelay`` for the user's console, or None if a descriptor is not a console's: the command gets
+    pipes then."""
     import functools
 
     library = Library()
@@ -82,15 +82,15 @@ def console_relay(descriptors: tuple[int | None, ...]) -> Any:
 
 
 def survey_windows(*_arguments: Any) -> Host:
-    """Return the host. No directory is named: an AppContainer reads what its system lets all packages read, a
-    restricted token what its user can."""
+    """Return the host. No directory is named: an AppContainer reads files that the system opens to all packages, a
+    restricted token all files that its user can read."""
     return Host((), (), (), (), (), (), b"", b"", False, False, 0, platform.machine())
 
 
 def look_around_windows(
     _home: bytes, opened: NamedStore, *_arguments: Any, **_named: Any
 ) -> tuple[HostView, tuple[tuple[bytes, bytes], ...]]:
-    """As ``around.look_around``. Nothing is hidden at level 0: a restricted token reads all that its user can."""
+    """Do as ``around.look_around``. Nothing is hidden at level 0: a restricted token reads all that its user can."""
     return HostView(live=opened.live), ()
 
 

@@ -1,13 +1,13 @@
 """The program that a container's first process runs: it listens on 127.0.0.1 in there, and passes each connection
-through a named pipe of the host's.
+through a named pipe on the host.
 
 Rules of this file:
-1. Its text is a program of its own (``python -c``): nothing but the standard library, since the container need not be
-   able to read mudroom's files. It is inside of the sandbox, so the host trusts nothing of what it sends.
-2. A connection is an instance of the pipe. Each direction is frames: a length in four bytes, then as many; 0 ends the
-   direction. Its first connection carries one frame, ``ready`` or why it cannot serve. When that connection ends, it
-   ends.
-3. A connection that gets no instance in time is closed: the host says how many there may be.
+1. Its text is a complete program (``python -c``) that uses only the standard library, since the container need not be
+   able to read mudroom's files. It is inside the sandbox, so the host does not trust anything that it sends.
+2. A connection is an instance of the pipe. Each direction is frames: a length in four bytes, then that many bytes; 0
+   ends the direction. The relay's first connection carries one frame, ``ready`` or why it cannot serve. When that
+   connection ends, the relay ends.
+3. A connection that gets no instance in time is closed: the host limits their number.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _winapi = importlib.import_module("_winapi")
 _socket = importlib.import_module("socket")  # a checker on other systems does not know its constants
 
 PIECE = 1 << 16
-"""Bytes of the longest frame."""
+"""The longest frame, in bytes."""
 PATIENCE = 5.0
 """Seconds that a connection waits for an instance."""
 WANTED = 0x12019B
@@ -37,7 +37,7 @@ _OVERLAPPED, _ANONYMOUS = 0x40000000, 0x100000
 
 
 class End:
-    """The client's end of an instance of the pipe."""
+    """The client's end of a pipe instance."""
 
     def __init__(self, name: str) -> None:
         end = time.monotonic() + PATIENCE
@@ -80,13 +80,13 @@ def wait(name: str, seconds: float) -> None:
 
 
 def inward(end: End, channel: socket.socket) -> None:
-    """Pass on what the client sends."""
+    """Pass on the client's data."""
     try:
         while piece := channel.recv(PIECE):
             end.write(struct.pack("<I", len(piece)) + piece)
         end.write(struct.pack("<I", 0))
     except OSError:
-        pass  # one of the two has gone: serve() finds it, too
+        pass  # an end has gone: serve() finds it, too
 
 
 def serve(name: str, channel: socket.socket) -> None:
@@ -103,7 +103,7 @@ def serve(name: str, channel: socket.socket) -> None:
         channel.shutdown(socket.SHUT_WR)
         thread.join()
     except (OSError, ValueError):
-        pass  # one of the two has gone, or a frame is none: both are closed
+        pass  # an end has gone, or a frame is invalid: both are closed
     try:
         channel.shutdown(socket.SHUT_RDWR)
     except OSError:

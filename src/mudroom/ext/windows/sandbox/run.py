@@ -4,9 +4,9 @@ Rules of this file
 1. Every created object is pushed on a stack with its undo action. The stack is emptied from the top when a step fails,
    and when the command is over. An undo action that fails does not keep the others from running.
 2. The process is created suspended and already in its job (PROC_THREAD_ATTRIBUTE_JOB_LIST: there is no moment outside
-   of it, even if mudroom is killed meanwhile). It is resumed only after its confinement has been read back.
+   it, even if mudroom is killed meanwhile). It is resumed only after its confinement has been read back.
 3. Windows is not trusted: a call that succeeds without effect (an emulation, a policy) is found by rule 2.
-4. This process has the only handle of the job. When mudroom ends, in any way, so does the job (KILL_ON_JOB_CLOSE).
+4. This process has the job's only handle. When mudroom ends, in any way, so does the job (KILL_ON_JOB_CLOSE).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mudroom.ext.windows.win32.api import CallFailed
 from mudroom.typing import Any, NamedTuple, NoReturn
 
 KILLED = 137
-"""The exit code of processes killed by mudroom, as on platforms with signals: 128 and 9."""
+"""The exit code for processes killed by mudroom, as on platforms with signals: 128 and 9."""
 _MAX_WAIT = 0x7FFFFFFE
 _EMPTY_TIMEOUT = 5_000
 """Milliseconds to wait until the job is empty, after its processes were terminated."""
@@ -30,8 +30,8 @@ NOT_RUN = "no command was run; mudroom doctor tries the sandbox"
 _NOT_FOUND = (2, 3)
 """ERROR_FILE_NOT_FOUND, ERROR_PATH_NOT_FOUND."""
 _NOT_STARTED = {2: 127, 3: 127, 193: 126, 216: 126, 740: 126}
-"""Exit code by the GetLastError values of CreateProcess that concern the program: not found; no executable, for another
-machine, requires elevation. ERROR_ACCESS_DENIED is left out: it may as well concern the job or the token."""
+"""Exit code by those CreateProcess errors (GetLastError) that concern the program: not found; not executable, for
+another machine, requires elevation. ERROR_ACCESS_DENIED is left out: it may as well concern the job or the token."""
 _LIMIT_MESSAGES = {
     w.JOB_OBJECT_MSG_ACTIVE_PROCESS_LIMIT: "processes",
     w.JOB_OBJECT_MSG_JOB_MEMORY_LIMIT: "memory",
@@ -40,7 +40,7 @@ _LIMIT_MESSAGES = {
 
 
 _CONSOLE_ENDS = ("its input", "its output")
-"""Labels of the pipes of a pseudo-console."""
+"""Labels for a pseudo-console's pipes."""
 
 
 class Undo(NamedTuple):
@@ -70,7 +70,7 @@ class ConfinedProcess:
         return self._calls.processes.exit_code(self._process.process)
 
     def terminate(self, code: int = KILLED) -> None:
-        """Terminate all processes of the job at once, with this exit code."""
+        """Terminate all processes in the job at once, with this exit code."""
         if self.job:
             self._calls.jobs.terminate_job(self.job, code)
 
@@ -115,8 +115,8 @@ class ConfinedProcess:
         return False
 
     def _empty_job(self) -> None:
-        """Terminate all processes before rights are revoked: an open handle keeps the rights that it was opened
-        with."""
+        """Terminate all processes, and wait until the job is empty. Done before rights are revoked: an open handle
+        keeps the rights that it was opened with."""
         self._calls.jobs.terminate_job(self.job, KILLED)
         if self._calls.jobs.accounting(self.job).active:
             self._read_messages(_EMPTY_TIMEOUT)
@@ -136,7 +136,7 @@ class ConfinedProcess:
 
 
 def start(calls: Calls, plan: WindowsPlan, stdio: tuple[int, int, int] | None = None) -> ConfinedProcess:
-    """Perform the plan. ``stdio``: three handles for the command's standard ones; they stay the caller's.
+    """Perform the plan. ``stdio``: three handles for the command's standard streams; they stay the caller's.
 
     Raise Unsupported if a protection is unavailable, CommandNotStarted if the program cannot be executed. Then no
     process runs, and the setup is undone; failed undo actions are in the error's hint.
@@ -169,17 +169,17 @@ _ADMINISTRATION = ("S-1-5-18", "S-1-5-32-544")
 
 
 class _Expected:
-    """The confinement that is read back of a process before it runs (rule 2), as the plan's steps say."""
+    """The confinement that the plan's steps specify, and that is read back from a process before it runs (rule 2)."""
 
     def __init__(self) -> None:
         self.flags = 0
-        """Of the job's limits."""
+        """The job's limit flags."""
         self.restricting: frozenset[str] = frozenset()
         self.integrity: int | None = None
 
     def require(self, calls: Calls, job: int, process: int, container: tuple[str, tuple[str, ...]] | None) -> None:
-        """Raise Unsupported unless the process is confined so. ``container``: the SIDs of its AppContainer and of the
-        capabilities that it has there."""
+        """Raise Unsupported unless the process is confined so. ``container``: its AppContainer's SID, and the SIDs of
+        the capabilities that it has there."""
         if not calls.jobs.is_in_job(process, job):
             raise Unsupported("the job object", "a process that is in it", "one that is not", NOT_RUN)
         if calls.jobs.limit_flags(job) != self.flags:
@@ -209,7 +209,7 @@ class _Expected:
 
 
 class _Performing:
-    """State while a plan is performed; a method for each op of ``ext/windows/core/windows_plan.py``."""
+    """State while a plan is performed; a method for each op in ``ext/windows/core/windows_plan.py``."""
 
     def __init__(self, calls: Calls, running: ConfinedProcess, stdio: tuple[int, int, int] | None) -> None:
         self._calls = calls
@@ -275,7 +275,7 @@ class _Performing:
         how(sid)
 
     def label(self, path: str, integrity: int) -> None:
-        self._calls.files.label(path, integrity)  # of the vault's own directories: the label stays
+        self._calls.files.label(path, integrity)  # on the vault's own directories: the label stays
 
     def token(self, flags: int, restricting: tuple[str, ...]) -> None:
         own = self._calls.tokens.own_token()
@@ -332,7 +332,7 @@ class _Performing:
         self._fewer_packages = True
 
     def bridge(self, name: str, who: str) -> None:
-        """The pipe is for processes of the job alone, whose handle is known by the time one of them connects."""
+        """Make the pipe. It is for processes in the job alone, whose handle is known by the time a process connects."""
         running, jobs = self._running, self._calls.jobs
         made = self._calls.bridge(name, self._sid_of(who), lambda pid: pid in jobs.process_ids(running.job))
         running.bridge = made
@@ -342,7 +342,7 @@ class _Performing:
         """Start the container's first process, confined as the command, and wait until it serves."""
         if self._running.bridge is None:
             raise ValueError("a plan that starts a relay without a bridge")
-        process = self._create((program, line, environment, cwd), None, 0)  # the command's streams are not for it
+        process = self._create((program, line, environment, cwd), None, 0)  # it does not get the command's streams
         self._require_confined(process, contained)
         self._calls.processes.resume(process.thread)
         self._running.bridge.await_relay()

@@ -1,15 +1,15 @@
-"""Streams of a command on Windows: relayed to the caller's descriptors, or captured in memory up to a limit. The
-counterpart of ``client/stream.py`` and ``CapturedOutput``.
+"""A command's streams on Windows: relayed to the caller's descriptors, or captured in memory up to a limit. The
+counterpart to ``client/stream.py`` and ``CapturedOutput``.
 
 Rules of this file:
-1. A command gets pipes, or NUL opened anew; no handle of the caller gets into its process.
-2. Anonymous pipes cannot be waited for, so each has a thread, which reads until the pipe ends. It ends when the last
-   handle of the job is gone: ``attend`` ends the job first.
+1. A command gets pipes, or NUL opened anew; no caller's handle gets into its process.
+2. Anonymous pipes cannot be waited for, so each has a thread, which reads until the pipe ends. It ends when the job's
+   last handle is gone: ``attend`` ends the job first.
 3. A thread that waits for the caller's input is interrupted when the command is over (CancelSynchronousIo), so that a
-   question afterwards gets the whole answer. What it has read of a pipe by then is lost to others: Windows has no
-   tee(2).
-4. If the caller's end fails, the command's pipe is closed. A failure other than a reader that has gone is kept.
-5. stdout and stderr have a pipe each, so their order is that of arrival.
+   question afterwards gets the whole answer. Data that it has read from a pipe by then is lost to others: Windows has
+   no tee(2).
+4. If the caller's end fails, the command's pipe is closed. A failure is kept, unless the reader has gone.
+5. stdout and stderr have a pipe each, so their order is the order of arrival.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mudroom.ext.windows.win32.process import interrupt_call
 
 _CHUNK = 1 << 16
 _GONE = (errno.EPIPE, errno.ECONNRESET, errno.EINVAL)
-"""EINVAL: the C runtime's word for ERROR_NO_DATA, a pipe whose reader has gone."""
+"""EINVAL: the C runtime's error for ERROR_NO_DATA, a pipe whose reader has gone."""
 _PATIENCE = 0.05
 """Seconds between two attempts to interrupt a thread: it may be between two reads."""
 _ATTEMPTS = 40
@@ -33,8 +33,8 @@ Heard = Callable[[str, bytes], None]
 
 
 class OutputPipe:
-    """One pipe of a command's output. ``target``: the caller's descriptor, or None to capture. Its attributes are
-    written by its thread alone; others read them after ``join``."""
+    """One output pipe. ``target``: the caller's descriptor, or None to capture. Only its thread writes its attributes;
+    others read them after ``join``."""
 
     def __init__(self, name: str, target: int | None, limit: int, heard: Heard | None) -> None:
         self.name, self._target, self._heard = name, target, heard
@@ -59,7 +59,7 @@ class OutputPipe:
         self._thread.start()
 
     def join(self) -> None:
-        """Wait for the end of the pipe."""
+        """Wait for the pipe's end."""
         if self._thread.is_alive():
             self._thread.join()
 
@@ -96,7 +96,7 @@ class OutputPipe:
 
 
 class InputPipe:
-    """The pipe of a command's input. As ``OutputPipe``, its attributes are its thread's."""
+    """A command's input pipe. As in ``OutputPipe``, its attributes are its thread's."""
 
     name = "stdin"
 
@@ -143,7 +143,7 @@ class InputPipe:
 
 
 class PipedOutput:
-    """The streams of one attempt to start a command, as ``CapturedOutput``. ``descriptors`` are the command's."""
+    """The streams for one attempt to start a command, as ``CapturedOutput``. ``descriptors`` are the command's."""
 
     def __init__(
         self,
@@ -154,8 +154,8 @@ class PipedOutput:
         limit: int,
         heard: Heard | None = None,
     ) -> None:
-        """Descriptors of the caller; None: nothing to read, or captured. ``heard`` is called by one thread at a time,
-        but not by the caller's."""
+        """The arguments are the caller's descriptors; None: nothing to read, or captured. ``heard`` is called by one
+        thread at a time, but not by the caller's."""
         lock = threading.Lock()
 
         def told(name: str, chunk: bytes) -> None:
@@ -203,12 +203,12 @@ class PipedOutput:
             self._null = -1
 
     def captured(self, name: str) -> bytes:
-        """Return the captured bytes of a stream; empty if it was not captured."""
+        """Return a stream's captured bytes; empty if it was not captured."""
         return b"".join(stream.data for stream in self.streams if stream.name == name)
 
     @property
     def failures(self) -> list[str]:
-        """Failures of the caller's descriptors, as clauses."""
+        """Failures on the caller's descriptors, as clauses."""
         given: list[OutputPipe | InputPipe] = [*self.pipes]
         if self.input is not None:
             given.append(self.input)

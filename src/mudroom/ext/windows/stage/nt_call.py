@@ -1,7 +1,7 @@
-"""Calls of ntdll on one open file or one name in an open directory, for ``nt_disk.py``, whose rules hold here.
+"""ntdll calls on one open file or one name in an open directory, for ``nt_disk.py``, whose rules hold here.
 
-Sources: NtCreateFile, NtSetInformationFile, NtQueryInformationFile, NtQueryDirectoryFile in the documentation of the
-Windows Driver Kit; the numbers are those of ntifs.h and ntstatus.h.
+Sources: NtCreateFile, NtSetInformationFile, NtQueryInformationFile, NtQueryDirectoryFile in the Windows Driver Kit
+documentation; the numbers are from ntifs.h and ntstatus.h.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mudroom.core.tree.entry import FileHeld
 from mudroom.core.tree.windows_name import fold, why_no_name
 
 TABLE = ".mudroom-layer"
-"""File with the whiteouts and marks of a layer's directory."""
+"""The file with the whiteouts and marks for a layer's directory."""
 RESERVED = (fold(TABLE.encode()), fold(TABLE.encode() + b".new"))
 """Names that no other file gets or has, in any case."""
 PATIENCE = 0.25
@@ -33,7 +33,7 @@ SYNCHRONIZE, DELETE, READ_ATTRIBUTES, WRITE_ATTRIBUTES = 0x100000, 0x10000, 0x80
 GENERIC_READ, GENERIC_WRITE = 0x120089, 0x120116  # FILE_GENERIC_READ, FILE_GENERIC_WRITE
 LIST = SYNCHRONIZE | READ_ATTRIBUTES | 0x1 | 0x20  # FILE_LIST_DIRECTORY, FILE_TRAVERSE
 DELETE_CHILD = 0x40
-"""The right that a handle of a layer's directory has, and no other: ``nt_layer.py``."""
+"""A right that only handles to layer directories have: ``nt_layer.py``."""
 OPEN, CREATE, OPEN_IF, OVERWRITE, OVERWRITE_IF = 1, 2, 3, 4, 5
 OPTIONS = 0x20 | 0x4000 | 0x200000  # SYNCHRONOUS_IO_NONALERT, OPEN_FOR_BACKUP_INTENT, OPEN_REPARSE_POINT
 IS_DIRECTORY, IS_FILE = 0x1, 0x40
@@ -43,7 +43,7 @@ DISPOSITION_EX, RENAME_EX = 64, 65
 MISSING, HELD = (0xC0000034, 0xC000003A), (0xC0000043, 0xC0000056)
 DENIED, CANNOT_DELETE, NO_MORE, NO_FILE = 0xC0000022, 0xC0000121, 0x80000006, 0xC000000F
 OLD = (0xC0000002, 0xC0000003, 0xC000000D, 0xC0000010, 0xC00000BB)
-"""Statuses of a system or file system that does not know a class of information."""
+"""Statuses from a system or file system that does not know an information class."""
 ERRNO = {
     **dict.fromkeys((*MISSING, NO_FILE), errno.ENOENT),
     **dict.fromkeys(HELD, errno.EBUSY),
@@ -62,17 +62,17 @@ ERRNO = {
 SINCE_1601 = 116_444_736_000_000_000
 """Units of 100 ns from 1601 to 1970."""
 NAME_SURROGATE = 0x20000000
-"""Bit of a reparse tag that stands for another place: symbolic links, junctions."""
+"""The bit in a reparse tag that stands for another place: symbolic links, junctions."""
 
 _nt = ctypes.WinDLL("ntdll")
 kernel = ctypes.WinDLL("kernel32", use_last_error=True)
 
 
 def disguise_placeholders(ntdll: ctypes.WinDLL) -> None:
-    """Have this process see files that OneDrive or another sync engine keeps in a cloud as what they are, files and
-    directories; a read downloads them. They are reparse points without being links, and most programs see them so
-    ("Build a Cloud Sync Engine that Supports Placeholder Files"), but a Python below %SystemRoot% does not. The call
-    is there since Windows 10 1803."""
+    """Let this process see files that OneDrive or another sync engine keeps in a cloud as plain files and directories;
+    a read downloads them. They are reparse points without being links, and most programs see them so ("Build a Cloud
+    Sync Engine that Supports Placeholder Files"), but a Python below %SystemRoot% does not. The call exists since
+    Windows 10 1803."""
     disguise = getattr(ntdll, "RtlSetProcessPlaceholderCompatibilityMode", None)
     if disguise is not None:
         disguise.restype, disguise.argtypes = ctypes.c_byte, (ctypes.c_byte,)
@@ -130,7 +130,7 @@ def error_of(status: int, name: object = None) -> OSError:
 
 
 def create(root: int, name: str, access: int, disposition: int = OPEN, options: int = 0, share: int = 7) -> int:
-    """NtCreateFile. Return a handle. Raise OSError."""
+    """Call NtCreateFile and return a handle. Raise OSError."""
     for pause in (*PAUSES, None):
         status, handle = try_create(root, name, access, disposition, options, share)
         if not status:
@@ -162,7 +162,7 @@ def try_create(root: int, name: str, access: int, disposition: int, options: int
 
 
 def _string(name: str) -> tuple[_String, object]:
-    """Return a UNICODE_STRING, and what has to live as long as it."""
+    """Return a UNICODE_STRING, and the buffer that has to live as long as it."""
     text = name.encode("utf-16-le", "surrogatepass")
     buffer = ctypes.create_string_buffer(text, len(text) + 2)
     return _String(len(text), len(text), ctypes.addressof(buffer)), buffer
@@ -220,7 +220,7 @@ def checked(name: bytes | str, may_create: bool = False) -> str:
 
 
 def granted(handle: int) -> int:
-    """Return the rights of a handle: NtQueryObject, ObjectBasicInformation."""
+    """Return a handle's rights: NtQueryObject, ObjectBasicInformation."""
     buffer = ctypes.create_string_buffer(56)
     status = _nt.NtQueryObject(wintypes.HANDLE(handle), 0, buffer, 56, None)
     if status:
@@ -235,10 +235,10 @@ def listed(root: int) -> list[str]:
 
 
 def kinds(root: int, only: str = "") -> list[tuple[str, bool]]:
-    """Return the names in a directory, with whether each is one: NtQueryDirectoryFile with FileDirectoryInformation. By
-    a handle of its own, for the position belongs to the handle, and others share that. ``only``: this name, in any
-    case."""
+    """Return the names in a directory, and whether each is a directory: NtQueryDirectoryFile with
+    FileDirectoryInformation. ``only``: this name, in any case."""
     rows: list[tuple[str, bool]] = []
+    # By its own handle: the position belongs to the handle, which others share.
     handle, buffer = create(root, "", LIST, options=IS_DIRECTORY), ctypes.create_string_buffer(1024 if only else 65536)
     try:
         while not (status := _next_names(handle, buffer, only)):
@@ -251,7 +251,7 @@ def kinds(root: int, only: str = "") -> list[tuple[str, bool]]:
 
 
 def is_spelled(root: int, name: str) -> bool:
-    """Return whether the directory has the name in this case, letter by letter. One that cannot be listed has it."""
+    """Return whether the directory has the name in exactly this case. An unlistable directory counts as having it."""
     try:
         return not name or any(found == name for found, _is_directory in kinds(root, name))
     except PermissionError:
@@ -269,7 +269,7 @@ def _next_names(handle: int, buffer: ctypes.Array[ctypes.c_char], only: str) -> 
 
 
 def _names_in(data: bytes) -> Iterator[tuple[str, bool]]:
-    """Yield the names of FILE_DIRECTORY_INFORMATION, without those of the directory and its parent."""
+    """Yield the names in FILE_DIRECTORY_INFORMATION, without ``.`` and ``..``."""
     offset = 0
     while True:
         (following,) = struct.unpack_from("<I", data, offset)
@@ -283,8 +283,8 @@ def _names_in(data: bytes) -> Iterator[tuple[str, bool]]:
 
 
 def delete(handle: int, name: str) -> None:
-    """Delete an open file and close it. POSIX semantics where the file system has them: the name is free at once, also
-    while others hold the file."""
+    """Delete an open file and close it. With POSIX semantics, where the file system has them: the name is free at once,
+    also while others hold the file."""
     try:
         status = change(handle, DISPOSITION_EX, struct.pack("<I", 0x1 | 0x2 | 0x10))  # DELETE, POSIX, IGNORE_READONLY
         if status in OLD:
@@ -303,14 +303,14 @@ def rename_open(handle: int, data: bytes, old: bytes) -> int:
 
 
 def naming(flags: int, root: int, name: str) -> bytes:
-    """FILE_RENAME_INFORMATION and FILE_LINK_INFORMATION of 64-bit Windows."""
+    """Return FILE_RENAME_INFORMATION or FILE_LINK_INFORMATION for 64-bit Windows."""
     text = name.encode("utf-16-le", "surrogatepass")
     return struct.pack("<I4xQI", flags, root, len(text)) + text + b"\0\0"
 
 
 def repeat(act: Callable[[], int], target: int, last: str, name: bytes | str) -> None:
-    """Do it, again while another program holds a file. A name that is to be replaced, and is held, is refused as
-    STATUS_ACCESS_DENIED, as a missing right is."""
+    """Call ``act``, again while another program holds a file. A name that is to be replaced, and is held, is refused
+    with STATUS_ACCESS_DENIED, like a missing right."""
     for pause in (*PAUSES, None):
         status = act()
         if not status:
@@ -323,8 +323,8 @@ def repeat(act: Callable[[], int], target: int, last: str, name: bytes | str) ->
 
 
 def directory_in_the_way(target: int, last: str, attributes: int, name: bytes | str) -> OSError | None:
-    """Return what rename(2) says of a directory that the new name has: NT refuses to replace it as it refuses a missing
-    right. None: there is no such directory. ``attributes``: those of what is renamed."""
+    """Return rename(2)'s error for a directory that has the new name, or None if there is no such directory. NT's
+    refusal to replace it looks like a missing right. ``attributes``: the renamed file's."""
     status, handle = try_create(target, last, READ_ATTRIBUTES, OPEN, IS_DIRECTORY, 7)
     if status:
         return None

@@ -1,25 +1,25 @@
-"""The calls of ``disk.py`` on Windows: by a directory's handle and a name in it, through ntdll.
+"""The calls in ``disk.py`` on Windows: by a directory's handle and a name in it, through ntdll.
 
-A descriptor here is one of the C runtime that holds a handle, so ``os.read``, ``os.dup`` and ``os.close`` work on it.
+A descriptor here is a C runtime descriptor that holds a handle, so ``os.read``, ``os.dup`` and ``os.close`` work on it.
 
 Rules of this file:
-1. Each component of a path is opened relative to the handle before it, with FILE_OPEN_REPARSE_POINT, and refused with
+1. Each component in a path is opened relative to the handle before it, with FILE_OPEN_REPARSE_POINT, and refused with
    ELOOP if it is a reparse point (a symbolic link, a junction). No path is ever resolved by the system.
 2. A name that Windows would take for another (``core/tree/windows_name.py``: streams, devices, trailing dots and
    spaces, separators) never reaches a call: nothing has that name (ENOENT), and nothing can get it (EINVAL). A file
-   that has one all the same, made through ``\\\\?\\``, is listed as a socket: it is told of and never opened. Letters
-   count: a name in another case is not there (ENOENT), although nothing can get it (EEXIST).
+   that has such a name all the same, made through ``\\\\?\\``, is listed as a socket: it is reported and never opened.
+   Case counts: a name in another case is not there (ENOENT), although nothing can get it (EEXIST).
 3. Every handle shares reading, writing and deletion. A file that another program holds open is tried again for
    ``PATIENCE`` seconds, then it is EBUSY: the caller reports a conflict, and the file stays as it was.
 4. Modes are not kept: a file has 0o644, a directory 0o755, as on FAT. Links and pipes are not made (EPERM, ENOTSUP).
-5. A whiteout and the marks of a layer's directory stand in the file ``TABLE`` of that directory, which no listing of
-   the layer shows: NTFS has no devices, and its alternate streams would follow a file out of the layer. A whiteout is
-   listed as the character device that it is elsewhere. ``nt_layer.py`` has the rules.
-6. Identity and times are those of the handle. ``st_ctime_ns`` is the time of the last change (FILE_BASIC_INFO,
-   ChangeTime), which no program that keeps to the documented calls sets, and not the time of creation.
+5. The whiteouts and marks for a layer's directory stand in its file ``TABLE``, which no listing of the layer shows:
+   NTFS has no devices, and its alternate streams would follow a file out of the layer. A whiteout is listed as the
+   character device that it is elsewhere. ``nt_layer.py`` has the rules.
+6. Identity and times are the handle's. ``st_ctime_ns`` is the time of the last change (FILE_BASIC_INFO, ChangeTime),
+   which no program that keeps to the documented calls sets, and not the time of creation.
 
-Sources: NtCreateFile, NtSetInformationFile, NtQueryInformationFile, NtQueryDirectoryFile in the documentation of the
-Windows Driver Kit; the numbers are those of ntifs.h and ntstatus.h.
+Sources: NtCreateFile, NtSetInformationFile, NtQueryInformationFile, NtQueryDirectoryFile in the Windows Driver Kit
+documentation; the numbers are from ntifs.h and ntstatus.h.
 """
 
 from __future__ import annotations
@@ -203,13 +203,13 @@ def _open(root: int, name: str, flags: int, in_layer: bool = False) -> int:
 
 
 def open_root(path: bytes) -> int:
-    """Return a descriptor of a directory whose own path is trusted. Raise OSError (EINVAL) for a path that is not
+    """Return a descriptor for a directory whose own path is trusted. Raise OSError (EINVAL) for a path that is not
     absolute: ``C:x`` means another place in each process, and a server's path sends the user's credentials."""
     return open_path(path, os.O_RDONLY | O_DIRECTORY)
 
 
 def open_layer(path: bytes) -> int:
-    """Return a descriptor of the directory of a layer: in it and below it alone there are whiteouts and marks."""
+    """Return a descriptor for a layer's directory: only in it and below it are there whiteouts and marks."""
     return _open(0, _nt_path(os.fsdecode(path)), os.O_RDONLY | O_DIRECTORY, in_layer=True)
 
 
@@ -233,12 +233,12 @@ def open_beneath(root: int, path: bytes, flags: int, mode: int = 0) -> int:
 
 @contextmanager
 def reach(root: int, path: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield a directory and a path below it: no call here has a limit of length, as names go by one."""
+    """Yield a directory and a path below it. Names go one by one, so no call here has a length limit."""
     yield root, path
 
 
 def mount_of(path: bytes) -> tuple[int, int]:
-    """Return the number of the volume, and 0."""
+    """Return the volume's number, and 0."""
     descriptor = open_root(path)
     try:
         return fstat(descriptor).st_dev, 0
@@ -313,8 +313,8 @@ def names(at: int) -> list[bytes]:
 
 
 def stats(at: int, made: Callable[[StatResult], T]) -> list[tuple[bytes, T]]:
-    """Return names and what ``made`` makes of what ``stat_at`` returns of them, without those that are gone
-    meanwhile. A name that is none here is a socket: rule 2."""
+    """Return each name with ``made``'s result for its ``stat_at`` result, without names that are gone meanwhile. An
+    invalid name is a socket: rule 2."""
     root, found = handle_of(at), []
     in_layer = is_layer(root)
     for name in listed(root):
@@ -335,8 +335,8 @@ def stats(at: int, made: Callable[[StatResult], T]) -> list[tuple[bytes, T]]:
 
 
 def children(at: int) -> list[tuple[bytes, bool]]:
-    """Return the names with whether each is a directory, of a directory that is about to be cleared: an entry with a
-    name that is none here is renamed first, or the directory could never be removed."""
+    """Return the names in a directory that is about to be cleared, and whether each is a directory. An entry with an
+    invalid name is renamed first, or the directory could never be removed."""
     root = handle_of(at)
     rows = kinds(root)
     if is_layer(root):
@@ -392,7 +392,7 @@ def rmdir(at: int, name: bytes | str) -> None:
         if is_layer(root) and not read_table(handle)["gone"] and all(map(is_table, listed(handle))):
             drop_table(handle)
         delete(handle, last)
-        # without POSIX semantics it stays as long as anybody has it open, this process too
+        # without POSIX semantics it stays as long as any process has it open, this process too
         status, left = try_create(root, last, READ_ATTRIBUTES, OPEN, 0, 7)
         if not status:
             close(left)
@@ -401,7 +401,7 @@ def rmdir(at: int, name: bytes | str) -> None:
 
 
 def rename(at: int, name: bytes | str, to: int, new: bytes | str) -> None:
-    """Rename, replacing a file of that name."""
+    """Rename, replacing a file with that name."""
     _rename(at, name, to, new, replace=True)
 
 
@@ -484,7 +484,7 @@ def set_mode_and_times(at: int, name: bytes, mode: int, time: int) -> None:
 
 
 def user() -> int:
-    """Return 0: modes hinder nobody here, so none has to be changed before a call, as for root."""
+    """Return 0, as for root: modes hinder no user here, so no mode has to be changed before a call."""
     return 0
 
 
@@ -494,7 +494,7 @@ def group() -> int:
 
 
 def sync(descriptor: int) -> None:
-    """Flush a file that may be open for reading only. Of a directory NTFS keeps a journal."""
+    """Flush a file that may be open for reading only. For directories NTFS keeps a journal."""
     handle = handle_of(descriptor)
     if attributes_of(handle) & DIRECTORY:
         return
@@ -507,14 +507,14 @@ def sync(descriptor: int) -> None:
 
 
 def sync_filesystem(descriptor: int) -> None:
-    """Do nothing: to flush a volume needs an administrator. Files that count are flushed one by one."""
+    """Do nothing: flushing a volume needs an administrator. Files that count are flushed one by one."""
 
 
-# --- the table of a layer's directory ---
+# --- the table in a layer's directory ---
 
 
 def whiteout(at: int, name: bytes) -> None:
-    """Record the deletion of a name that the directory does not have."""
+    """Record that a name is deleted. Raise FileExistsError if the directory has the name, or a whiteout for it."""
     root = handle_of(at)
     table, last = read_table(root), checked(name, True)
     if last in table["gone"] or is_spelled(root, last):
@@ -523,13 +523,13 @@ def whiteout(at: int, name: bytes) -> None:
 
 
 def marks(descriptor: int) -> dict[str, str]:
-    """Return the marks of a directory, which are extended attributes elsewhere; none of a file."""
+    """Return a directory's marks, which are extended attributes elsewhere; a file has none."""
     handle = handle_of(descriptor)
     return dict(read_table(handle)["marks"]) if attributes_of(handle) & DIRECTORY else {}
 
 
 def set_marks(descriptor: int, marks: dict[str, str]) -> None:
-    """Replace the marks of a directory. Raise OSError (ENOTSUP) for a file, and outside of a layer."""
+    """Replace a directory's marks. Raise OSError (ENOTSUP) for a file, and outside a layer."""
     handle = handle_of(descriptor)
     if not attributes_of(handle) & DIRECTORY:
         raise OSError(errno.ENOTSUP, "only directories have marks here")
@@ -537,7 +537,7 @@ def set_marks(descriptor: int, marks: dict[str, str]) -> None:
 
 
 def leave_layer(at: int, path: bytes) -> None:
-    """Remove the table of a directory that was moved out of a layer, so that it does not follow it."""
+    """Remove the table from a directory that was moved out of a layer, so that it does not follow it."""
     with _opened(at, path, LIST) as handle:
         if attributes_of(handle) & DIRECTORY:
             drop_table(handle)

@@ -20,14 +20,14 @@ from mudroom.errors import UsageError
 from mudroom.ext.windows.stage.nt_call import handle_of, kernel
 
 _HANDLE_EOF, _LOCK_VIOLATION = 38, 33
-"""ERROR_HANDLE_EOF and ERROR_LOCK_VIOLATION of winerror.h."""
+"""ERROR_HANDLE_EOF and ERROR_LOCK_VIOLATION in winerror.h."""
 _CLOUD = (358, *range(362, 367), 374, 375, *range(377, 384), *range(386, 399), 404, 426, 434)
-"""ERROR_CLOUD_FILE_… of winerror.h, as 362, ERROR_CLOUD_FILE_PROVIDER_NOT_RUNNING."""
+"""ERROR_CLOUD_FILE_… in winerror.h, such as 362, ERROR_CLOUD_FILE_PROVIDER_NOT_RUNNING."""
 
 
 class _At(ctypes.Structure):
-    """OVERLAPPED. With one, ReadFile and WriteFile on a synchronous handle begin at its offset ("Synchronous and
-    Asynchronous I/O"); they move the handle's own position; readers at an offset do not use it."""
+    """OVERLAPPED. With it, ReadFile and WriteFile on a synchronous handle begin at its offset ("Synchronous and
+    Asynchronous I/O"); they move the handle's own position, which readers at an offset do not use."""
 
     _fields_ = (
         ("internal", ctypes.c_void_p),
@@ -43,8 +43,8 @@ for _call in (kernel.ReadFile, kernel.WriteFile):
 
 
 def read(descriptor: int, length: int) -> bytes:
-    """As ``os.read``. Raise FileHeld for a part that another process has locked (LockFileEx), which is EACCES of the C
-    runtime."""
+    """Read as ``os.read`` does. Raise FileHeld for a part that another process has locked (LockFileEx), which is the C
+    runtime's EACCES."""
     try:
         return os.read(descriptor, length)
     except PermissionError as error:
@@ -84,7 +84,7 @@ def pwrite(descriptor: int, data: bytes, offset: int) -> int:
 
 def real_path(path: bytes) -> bytes:
     """Return the path with all links followed. Raise UsageError for a path that is not kept: relative to a drive's own
-    directory, of a server or a device, or with a name that Windows takes for another."""
+    directory, on a server or a device, or with a name that Windows takes for another."""
     return _inner(path, os.path.realpath)
 
 
@@ -106,15 +106,14 @@ def _inner(path: bytes, made: Callable[[str], str]) -> bytes:
     text = os.fsdecode(path)
     try:
         if text[:1] in ("/", "\\") or (text[1:2] == ":" and text[2:3] not in ("/", "\\")):
-            return inner_path(text)  # which says what is wrong with it, or takes the prefix of long paths off
+            return inner_path(text)  # which says what is wrong with it, or removes the prefix for long paths
         return inner_path(made(_checked(text)))
     except ValueError as error:
         raise UsageError(str(error)) from None
 
 
 def _checked(text: str) -> str:
-    """Return the path. Raise UsageError for a name that os.path would take for another: NUL, one with a dot at its
-    end."""
+    """Return the path. Raise UsageError for a name that os.path would take for another: a NUL, or a dot at its end."""
     for name in text[2 * (text[1:2] == ":") :].replace("\\", "/").split("/"):
         if name not in ("", ".", "..") and (why := why_no_name(name.encode("utf-8", "surrogatepass"))):
             raise UsageError(f"{text}: {name}: {why}")

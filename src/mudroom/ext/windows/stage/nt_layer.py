@@ -1,14 +1,14 @@
-"""The table of a layer's directory on Windows: the whiteouts and marks that are devices and attributes elsewhere.
+"""The table in a layer's directory on Windows: the whiteouts and marks that are devices and attributes elsewhere.
 
 Rules of this file:
 1. Only below a directory that ``open_layer`` has opened is there a table. Its handle has the right FILE_DELETE_CHILD,
-   which nothing else here asks for, and a directory that is opened relative to such a handle gets it, too. A project,
-   a command's copy and the slots of an apply are opened without: a file of the table's name is an ordinary file there,
+   which no other code here asks for, and a directory that is opened relative to such a handle gets it, too. A project,
+   a command's copy and an apply's slots are opened without: a file with the table's name is an ordinary file there,
    whatever it says.
-2. The table's name is none here, in any case (``why_unnamed``): a file that has it is told of and not staged, so it
+2. The table's name is invalid here, in any case (``why_unnamed``): a file that has it is reported and not staged, so it
    becomes no table. A directory that comes into a layer whole is searched for the name first.
-3. A name is white-out as it is spelled. A layer may have the file ``README`` and the whiteout of ``readme``: that is a
-   file whose name has changed its case.
+3. A name is white-out as it is spelled. A layer may have the file ``README`` and a whiteout for ``readme``: the file's
+   name has changed its case.
 """
 
 from __future__ import annotations
@@ -50,18 +50,18 @@ from mudroom.ext.windows.stage.nt_call import (
 from mudroom.typing import Any
 
 _LARGEST = 1 << 24
-"""Bytes of a table: 100,000 names of 160 letters."""
+"""The largest table, in bytes: 100,000 names with 160 letters."""
 _REMOVAL = DELETE | READ_ATTRIBUTES | WRITE_ATTRIBUTES
 
 
 def is_layer(handle: int) -> bool:
-    """Return whether a directory was opened as one of a layer."""
+    """Return whether a directory was opened as a layer's."""
     return bool(granted(handle) & DELETE_CHILD)
 
 
 def read_table(root: int) -> Any:
-    """Return the table of an open directory; an empty one outside of a layer. Raise OSError (EIO) if it is no table: a
-    layer is not guessed at."""
+    """Return an open directory's table; an empty table outside a layer. Raise OSError (EIO) if it is invalid: a layer
+    is not guessed at."""
     empty: dict[str, list[str] | dict[str, str]] = {"gone": [], "marks": {}}
     if not is_layer(root):
         return empty
@@ -81,7 +81,7 @@ def read_table(root: int) -> Any:
 
 
 def write_table(root: int, table: Any) -> None:
-    """Replace the table whole; remove it if it says nothing. Raise OSError (ENOTSUP) outside of a layer."""
+    """Replace the table whole; remove it if it is empty. Raise OSError (ENOTSUP) outside a layer."""
     if not is_layer(root):
         raise OSError(errno.ENOTSUP, "only a layer has whiteouts and marks here")
     new = TABLE + ".new"
@@ -99,14 +99,14 @@ def write_table(root: int, table: Any) -> None:
 
 
 def drop_table(root: int) -> None:
-    """Remove the table of a directory, if it has one: from a directory of a layer that is about to leave it."""
+    """Remove a directory's table, if it has one: from a layer's directory that is about to leave the layer."""
     for name in (TABLE, TABLE + ".new"):  # the second is left where a process was ended
         with suppress(FileNotFoundError):
             delete(create(root, name, _REMOVAL, options=IS_FILE), name)
 
 
 def drop_whiteout(root: int, name: str) -> bool:
-    """Remove the whiteout of a name. Return whether there was one."""
+    """Remove a name's whiteout. Return whether there was one."""
     table = read_table(root)
     if name not in table["gone"]:
         return False
@@ -119,7 +119,7 @@ def is_gone(root: int, name: str) -> bool:
 
 
 def refuse_tables(root: int, name: str) -> None:
-    """Raise OSError (EINVAL) if a directory that is to come into a layer holds a file of the table's name."""
+    """Raise OSError (EINVAL) if a directory that is to come into a layer holds a file with the table's name."""
     pending = [create(root, name, LIST, OPEN, IS_DIRECTORY)]
     try:
         while pending:

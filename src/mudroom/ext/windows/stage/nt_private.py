@@ -1,8 +1,8 @@
-"""Windows: directories and files of the user's own state, by owner and access list (``ext/windows/win32/owner.py``).
+"""Windows: directories and files in the user's own state, by owner and access list (``ext/windows/win32/owner.py``).
 
 The twin of ``private_directory.py`` and of ``private_file.py``, whose rules hold here: a directory that others may
-enter is closed to them if it holds nothing but mudroom's own names, and is refused otherwise. Below the state directory
-nothing is closed one by one: everything in it inherits its list.
+enter is closed to them if it holds only mudroom's own names, and is refused otherwise. Below the state directory the
+entries are not closed one by one: they all inherit its list.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ _OWN_DIRECTORY = "set MUDROOM_STATE to a directory of your own"
 
 
 def is_private(descriptor: int) -> bool:
-    """Return whether the user, the system and the administrators alone may use an open file or directory."""
+    """Return whether only the user, the system and the administrators may use an open file or directory."""
     return owner.is_private(Library(), disk.handle(descriptor))
 
 
 def is_own(descriptor: int) -> bool:
-    """Return whether the user, the system and the administrators alone may change an open file or directory."""
+    """Return whether only the user, the system and the administrators may change an open file or directory."""
     return owner.is_own(Library(), disk.handle(descriptor))
 
 
 def is_private_directory(path: bytes) -> bool:
-    """As ``is_private``, of a directory that is no link. Raise OSError."""
+    """Do as ``is_private``, for a directory that is no link. Raise OSError."""
     opened = disk.open_root(path)
     try:
         return is_private(opened)
@@ -73,13 +73,13 @@ def require(state: bytes, own: Collection[bytes], prefixes: tuple[bytes, ...]) -
 
 
 def make(path: bytes) -> None:
-    """Make a directory, and each missing one above it. What is made inherits the list of the one above; of the state
-    directory ``require`` looks at it."""
+    """Make a directory, and each missing directory above it. Each inherits the list from above; ``require`` checks the
+    state directory's."""
     os.makedirs(outer_path(path), exist_ok=True)
 
 
 def read(path: bytes, limit: int) -> bytes | None:
-    """Return at most ``limit`` bytes of a file that only the user can access, or None if there is no such file."""
+    """Return at most ``limit`` bytes from a file that only the user can access, or None if there is no such file."""
     try:
         descriptor = disk.open_path(path, os.O_RDONLY)
     except OSError:

@@ -1,12 +1,12 @@
-"""Packets with sockets between two processes of Windows, over a pair of connected sockets of 127.0.0.1: the twin of
+"""Packets with sockets between two Windows processes, over a pair of connected sockets on 127.0.0.1: the twin of
 ``packet.py``.
 
 Windows passes no descriptor with a message. A socket is described for one process by WSADuplicateSocket
 (``socket.share``), and made anew from the description there ("WSADuplicateSocketW"); the sender keeps its own. A packet
-is a frame of a stream: the number of sockets, a description of each, the packet's length, itself; numbers in four
-bytes.
+is a frame in a stream: the number of sockets, a description for each, the packet's length, the packet itself; numbers
+in four bytes.
 
-Rules of the frames: as in ``packet.py``, 2 and 3. A frame with more sockets than agreed is one that was cut off.
+Rules for the frames: as in ``packet.py``, 2 and 3. A frame with more sockets than agreed counts as cut off.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from mudroom.typing import Any
 
 _NUMBER = 4
 DESCRIPTION = 628
-"""Bytes of a WSAPROTOCOL_INFOW (winsock2.h)."""
+"""Bytes in a WSAPROTOCOL_INFOW (winsock2.h)."""
 _NONE = bytes(_NUMBER)
 
 Received = tuple[bytes, list[int], bool]
-"""As in ``packet.py``; the descriptors are handles of sockets."""
+"""As in ``packet.py``; the descriptors are socket handles."""
 
 
 class PacketSocket(socket.socket):
-    """A socket that knows which process reads from its other end. Without one it passes no sockets.
+    """A socket that knows which process reads from its other end. Without a known process it passes no sockets.
 
     Owner: the caller.
     """
@@ -57,12 +57,12 @@ def packet_pair() -> tuple[PacketSocket, PacketSocket]:
 
 
 def framed(packet: bytes) -> bytes:
-    """As in ``packet.py``: a frame without sockets."""
+    """Return a frame without sockets, as in ``packet.py``."""
     return _NONE + len(packet).to_bytes(_NUMBER, "little") + packet
 
 
 def send_framed(channel: socket.socket, data: bytes, descriptors: Sequence[int] = ()) -> None:
-    """Send what ``framed`` has returned, whole, and sockets with it. Raise OSError."""
+    """Send the whole result of ``framed``, and sockets with it. Raise OSError."""
     if descriptors:
         process = getattr(channel, "process", 0)
         if not process:
@@ -82,13 +82,13 @@ def _describe(descriptor: int, process: int) -> bytes:
 
 
 class SocketPacketReader:
-    """Reads the packets of one socket.
+    """Reads packets from one socket.
 
-    Owner: the reader of the socket.
+    Owner: the socket's reader.
     """
 
     def __init__(self, longest: int, most_descriptors: int) -> None:
-        """``longest``: bytes of a packet."""
+        """``longest``: a packet's largest size in bytes."""
         self._longest, self._most = longest, most_descriptors
         self._data = bytearray()
         """The incomplete frame."""
@@ -113,7 +113,7 @@ class SocketPacketReader:
         return packet, descriptors, False
 
     def _missing(self) -> int:
-        """Return how many bytes to read next, 0 if the frame is whole, -1 if it can be none."""
+        """Return how many bytes to read next, 0 if the frame is whole, -1 if it is invalid."""
         have = len(self._data)
         if have < _NUMBER:
             return _NUMBER - have

@@ -3,9 +3,9 @@
 Importable on any machine; the libraries are opened when a ``Library`` is made, which only Windows can. Function names
 are Microsoft's, so its documentation applies; the structures are in ``types.py``.
 
-The way in which a function reports failure is part of its declaration: BOOL (0, then GetLastError), CODE (an error
-number itself, winerror.h), RESULT (a negative HRESULT), HANDLED (a null handle), FILE (INVALID_HANDLE_VALUE), COUNT
-(0xFFFFFFFF), NOTHING.
+How a function reports failure is part of its declaration: BOOL (0, then GetLastError), CODE (an error number itself,
+winerror.h), RESULT (a negative HRESULT), HANDLED (a null handle), FILE (INVALID_HANDLE_VALUE), COUNT (0xFFFFFFFF),
+NOTHING.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Luid = tuple[int, int]
 
 
 class CallFailed(Exception):
-    """``code`` is GetLastError's, or the lower half of an HRESULT of Win32."""
+    """``code`` is GetLastError's, or the lower half of a Win32 HRESULT."""
 
     def __init__(self, function: str, code: int) -> None:
         super().__init__(f"{function}: error {code}")
@@ -170,7 +170,7 @@ class Library:
         return number
 
     def has(self, name: str) -> bool:
-        """Return whether this Windows has a function, and the library that it is in."""
+        """Return whether this Windows has a function and its library."""
         try:
             getattr(self, name)
         except (CallFailed, OSError):
@@ -209,7 +209,7 @@ class Library:
         return data
 
     def token_sids(self, token: int, kind: str) -> list[tuple[str, int]]:
-        """Return (SID, attributes) of each entry of a TOKEN_GROUPS."""
+        """Return (SID, attributes) for each entry in a TOKEN_GROUPS."""
         buffer, start, size = self._token_buffer(token, kind)
         count = int.from_bytes(buffer[:4], "little") if size >= 8 else 0
         rows = (w.SID_AND_ATTRIBUTES * count).from_address(start + 8)  # TOKEN_GROUPS: a DWORD, then aligned
@@ -218,7 +218,7 @@ class Library:
         return sids
 
     def token_sid(self, token: int, kind: str) -> tuple[str, int]:
-        """Return the SID and attributes at the start of a structure: TOKEN_USER, TOKEN_MANDATORY_LABEL,
+        """Return the SID and attributes at a structure's start: TOKEN_USER, TOKEN_MANDATORY_LABEL,
         TOKEN_APPCONTAINER_INFORMATION. The SID is empty if there is none."""
         buffer, start, _size = self._token_buffer(token, kind)
         row = w.SID_AND_ATTRIBUTES.from_address(start)

@@ -1,9 +1,10 @@
-"""A process of mudroom's own beside it, in a job: the gate's. The counterpart of posix_spawn(3), rlimits and pidfd.
+"""A child process in a job, which runs mudroom's own code: the gate's. The counterpart to posix_spawn(3), rlimits and
+pidfd.
 
 Rules of this file:
-1. The job's only handle is this process's (KILL_ON_JOB_CLOSE): the child ends when this process ends, in any way.
+1. This process has the job's only handle (KILL_ON_JOB_CLOSE): the child ends when this process ends, in any way.
 2. The child does nothing until it is given a socket, which is after it is in the job.
-3. It is the interpreter itself and not a launcher of a virtual environment, which would start a second process.
+3. It is the interpreter itself and not a virtual environment's launcher, which would start a second process.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _LONGEST = 260
 class Child:
     """A child of this process. ``pid`` is its number as long as it is not closed.
 
-    Owner: the caller, or the lock of its holder.
+    Owner: the caller, or its holder's lock.
     """
 
     def __init__(self, program: str, memory: int, library: Library | None = None) -> None:
@@ -91,7 +92,7 @@ class Child:
         self._process.wait()
 
     def close(self) -> None:
-        """Close the handles: what is left of the job ends."""
+        """Close the handles: the rest of the job ends."""
         if self._process.stdin is not None:
             self._process.stdin.close()
         job, self._job = self._job, 0

@@ -1,8 +1,8 @@
-"""The user's console: its modes, its size, and what was typed ahead. The counterpart of termios.
+"""The user's console: its modes, its size, and text that was typed ahead. The counterpart to termios.
 
-A console in raw mode passes on each key as the bytes of a terminal (ENABLE_VIRTUAL_TERMINAL_INPUT), Ctrl-C too, and
-shows a program's escape sequences (ENABLE_VIRTUAL_TERMINAL_PROCESSING): "High-Level Console Modes". The modes belong to
-the console, not to the process, so they are restored on every way out.
+A console in raw mode passes on each key as a terminal's bytes (ENABLE_VIRTUAL_TERMINAL_INPUT), Ctrl-C too, and shows a
+program's escape sequences (ENABLE_VIRTUAL_TERMINAL_PROCESSING): "High-Level Console Modes". The modes belong to the
+console, not to the process, so they are restored on every way out.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Modes(NamedTuple):
 
 
 def mode(library: Library, handle: int) -> int | None:
-    """Return the mode of a console's handle, or None if the handle is not one of a console."""
+    """Return the mode for a console's handle, or None if the handle is not a console's."""
     value = w.DWORD()
     try:
         library.GetConsoleMode(handle, byref(value))
@@ -32,8 +32,8 @@ def mode(library: Library, handle: int) -> int | None:
 
 
 def enter_raw(library: Library, input_handle: int, output_handle: int) -> Modes | None:
-    """Put the console into raw mode. Return its modes as they were, for ``restore``, or None if one of the handles is
-    no console's; then nothing was changed. Raise CallFailed, with the modes restored."""
+    """Put the console into raw mode. Return its modes as they were, for ``restore``, or None if a handle is not a
+    console's; then nothing was changed. Raise CallFailed, with the modes restored."""
     before = mode(library, input_handle), mode(library, output_handle)
     if before[0] is None or before[1] is None:
         return None
@@ -60,7 +60,7 @@ def restore(library: Library, input_handle: int, output_handle: int, modes: Mode
 
 
 def size(library: Library, output_handle: int) -> tuple[int, int] | None:
-    """Return columns and rows of the console's window, or None if the handle is no console's."""
+    """Return columns and rows in the console's window, or None if the handle is not a console's."""
     info = w.CONSOLE_SCREEN_BUFFER_INFO()
     try:
         library.GetConsoleScreenBufferInfo(output_handle, byref(info))
@@ -71,13 +71,13 @@ def size(library: Library, output_handle: int) -> tuple[int, int] | None:
 
 
 def forget_typed(descriptor: int) -> None:
-    """As ``discard_typed``, by this machine's library."""
+    """Do as ``discard_typed``, with this machine's library."""
     import msvcrt
 
     discard_typed(Library(), msvcrt.get_osfhandle(descriptor))  # type: ignore[attr-defined,unused-ignore]
 
 
 def discard_typed(library: Library, input_handle: int) -> None:
-    """Discard what was typed before a question, as tcflush(3) does. Other handles keep what is in them."""
+    """Discard text typed before a question, as tcflush(3) does. Other handles keep their data."""
     if mode(library, input_handle) is not None:
         library.FlushConsoleInputBuffer(input_handle)

@@ -1,15 +1,14 @@
 """flock(2) on Windows, by LockFileEx.
 
 Rules of this file:
-1. Windows locks bytes, and a locked byte cannot be read by other processes. The byte that stands for a file lies at
-   2**62, far behind any content, so the holder's text can be read by those who wait ("LockFileEx": a region behind the
-   end of the file can be locked).
-2. A lock dies with its open file, as flock(2)'s does. It belongs to the handle: two ``open`` of one process exclude
-   each other, which flock(2) does, too.
-3. LockFileEx cannot be interrupted by Ctrl-C, so a wait is a sequence of attempts; a signal handler that raises ends
-   it.
-4. flock(2) changes a lock that is held; LockFileEx adds a second one. So a lock that is asked for is taken after the
-   one that the descriptor has was given up. Between the two, another process may take it: flock(2) permits that.
+1. Windows locks bytes, and other processes cannot read a locked byte. The byte that stands for a file lies at 2**62,
+   far behind any content, so waiting processes can read the holder's text ("LockFileEx": a region behind the file's
+   end can be locked).
+2. A lock dies with its open file, as flock(2)'s does. It belongs to the handle: two ``open`` in one process exclude
+   each other, as with flock(2).
+3. Ctrl-C cannot interrupt LockFileEx, so a wait is a sequence of attempts; a signal handler that raises ends it.
+4. flock(2) changes a lock that is held; LockFileEx adds a second one. So the descriptor's lock is given up before the
+   requested lock is taken. Between the two, another process may take it: flock(2) permits that.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ LOCK_SH, LOCK_EX, LOCK_NB, LOCK_UN = 1, 2, 4, 8
 """As in Linux's <sys/file.h>."""
 _BYTE = 1 << 62
 _PAUSE = 0.005
-"""Seconds between two attempts of a wait."""
+"""Seconds between two attempts in a wait."""
 
 _LIBRARY: list[Library] = []
 
 
 def flock(descriptor: int, operation: int) -> None:
-    """Lock or unlock an open file. Raise BlockingIOError with LOCK_NB if another open file has it."""
+    """Lock or unlock an open file. Raise BlockingIOError with LOCK_NB if another open file has the lock."""
     import msvcrt
 
     handle: int = msvcrt.get_osfhandle(descriptor)  # type: ignore[attr-defined,unused-ignore]
@@ -40,7 +39,7 @@ def flock(descriptor: int, operation: int) -> None:
 
 
 def flock_handle(library: Library, handle: int, operation: int) -> None:
-    """As ``flock``, for a handle."""
+    """Do as ``flock``, for a handle."""
     _unlock(library, handle)
     if operation & LOCK_UN:
         return
@@ -63,7 +62,7 @@ def _unlock(library: Library, handle: int) -> None:
     try:
         library.UnlockFileEx(handle, 0, 1, 0, byref(place))
     except CallFailed as failed:
-        if failed.code not in (w.ERROR_NOT_LOCKED, w.ERROR_LOCK_VIOLATION):  # the second is Wine's word
+        if failed.code not in (w.ERROR_NOT_LOCKED, w.ERROR_LOCK_VIOLATION):  # Wine returns the second
             raise OSError(errno.EIO, str(failed)) from failed
 
 
@@ -81,12 +80,12 @@ def _library() -> Library:
 
 
 def pread(descriptor: int, size: int, offset: int) -> bytes:
-    """As pread(2), but the descriptor's position moves: only for files that are read in no other way."""
+    """Read as pread(2) does, but the descriptor's position moves: only for files that are read in no other way."""
     os.lseek(descriptor, offset, os.SEEK_SET)
     return os.read(descriptor, size)
 
 
 def pwrite(descriptor: int, data: bytes, offset: int) -> int:
-    """As pwrite(2), but the descriptor's position moves."""
+    """Write as pwrite(2) does, but the descriptor's position moves."""
     os.lseek(descriptor, offset, os.SEEK_SET)
     return os.write(descriptor, data)

@@ -1,8 +1,8 @@
 """Files that only their user may read and write, by owner and access list: Windows has neither uid nor mode.
 
-The system and the administrators are trusted, as root is elsewhere: they can take any file. Every other entry that
-allows something makes a file one that others may read; so does an entry of a kind that is not known here, and a file
-without any list, which everybody may do everything with ("Null DACLs and Empty DACLs").
+The system and the administrators are trusted, as root is elsewhere: they can take any file. Any other entry that allows
+something opens the file to others; so does an entry of an unknown kind. A file without any list is open to everybody
+("Null DACLs and Empty DACLs").
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ _CHANGES = (
     | w.GENERIC_WRITE
     | w.GENERIC_ALL
 )
-"""Rights by which a file can become another one ("File Access Rights Constants")."""
+"""Rights by which a file can be changed or replaced ("File Access Rights Constants")."""
 
 
 def own_sid(library: Library) -> str:
-    """Return the SID of the user of this process."""
-    return sid_of(library, -1)  # the pseudo-handle of GetCurrentProcess
+    """Return the SID of this process's user."""
+    return sid_of(library, -1)  # GetCurrentProcess's pseudo-handle
 
 
 def sid_of(library: Library, process: int) -> str:
-    """Return the SID of the user of a process, by its handle. Raise CallFailed."""
+    """Return the SID of a process's user, by the process's handle. Raise CallFailed."""
     token = c_void_p()
     library.OpenProcessToken(c_void_p(process), w.TOKEN_QUERY, byref(token))
     try:
@@ -68,13 +68,13 @@ def is_private(library: Library, handle: int) -> bool:
 
 
 def is_own(library: Library, handle: int) -> bool:
-    """Return whether only the user, the system and the administrators may change an open file or its access list.
-    Raise CallFailed."""
+    """Return whether only the user, the system and the administrators may change an open file or its access list. Raise
+    CallFailed."""
     return _is_closed(library, handle, _CHANGES)
 
 
 def _is_closed(library: Library, handle: int, rights: int) -> bool:
-    """Return whether the file is one of the trusted, and its list gives none of the rights to others."""
+    """Return whether a trusted SID owns the file, and its list gives none of the rights to others."""
     trusted = (own_sid(library), *ADMINISTRATION)
     owner, dacl, descriptor = c_void_p(), c_void_p(), c_void_p()
     kind = w.OWNER_SECURITY_INFORMATION | w.DACL_SECURITY_INFORMATION
@@ -90,8 +90,8 @@ def _is_closed(library: Library, handle: int, rights: int) -> bool:
 
 
 def _allowed(library: Library, dacl: int) -> list[tuple[str, int]]:
-    """Return the SIDs to which a list allows something, and what; "" and all rights for an entry of an unknown
-    kind."""
+    """Return the SIDs to which a list allows something, each with its rights; "" and all rights for an entry of an
+    unknown kind."""
     sids = []
     place = dacl + sizeof(w.ACL)
     for _entry in range(w.ACL.from_address(dacl).AceCount):

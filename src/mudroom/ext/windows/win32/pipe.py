@@ -1,12 +1,12 @@
-r"""Named pipes that carry streams of bytes in both directions: a server that admits few, and its connections.
+r"""Named pipes that carry byte streams in both directions: a server that admits few clients, and its connections.
 
 Rules of this file:
 1. The name is this server's alone: its first instance is made with FILE_FLAG_FIRST_PIPE_INSTANCE, which fails if any
    process has made the name before ("CreateNamedPipeW"); the number of instances is read back, as Wine ignores the
-   flag. Nobody but the user may make another instance.
-2. The access list names the user, the system and the trustee. Everybody else is left out, and clients of another
-   machine are refused (PIPE_REJECT_REMOTE_CLIENTS, and a denial for NETWORK).
-3. The label is low: a process of low integrity may write ("Mandatory Integrity Control").
+   flag. Only the user may make another instance.
+2. The access list names the user, the system and the trustee. All others are left out, and clients on another machine
+   are refused (PIPE_REJECT_REMOTE_CLIENTS, and a denial for NETWORK).
+3. The label is low: a process with low integrity may write ("Mandatory Integrity Control").
 4. Each call can be waited for together with an event that ends it (overlapped): a thread never hangs in a pipe.
 """
 
@@ -25,8 +25,7 @@ PREFIX = "\\\\.\\pipe\\"
 _SYSTEM, _NETWORK = "S-1-5-18", "S-1-5-2"
 """ "Well-known SIDs"."""
 CLIENT = (w.FILE_GENERIC_READ | w.FILE_GENERIC_WRITE) & ~w.FILE_CREATE_PIPE_INSTANCE
-"""The rights of the trustee: to read and write, and not to make an instance ("Named Pipe Security and Access
-Rights")."""
+"""The trustee's rights: to read and write, and not to make an instance ("Named Pipe Security and Access Rights")."""
 _ROOM = 1 << 16
 _GONE = (w.ERROR_BROKEN_PIPE, w.ERROR_NO_DATA, w.ERROR_PIPE_NOT_CONNECTED, w.ERROR_OPERATION_ABORTED)
 
@@ -40,8 +39,8 @@ class PipeStopped(PipeClosed):
 
 
 def access_list(user: str, trustee: str) -> str:
-    """Return the security descriptor of a server's pipe, in SDDL. ``trustee``: the SID of a container, or of a
-    session; the user's own adds nothing."""
+    """Return the security descriptor for a server's pipe, in SDDL. ``trustee``: a container's or a session's SID; the
+    user's own adds nothing."""
     rows = [f"(D;;GA;;;{_NETWORK})", f"(A;;FA;;;{user})", f"(A;;FA;;;{_SYSTEM})"]
     if trustee != user:
         rows.append(f"(A;;{CLIENT:#x};;;{trustee})")
@@ -49,7 +48,7 @@ def access_list(user: str, trustee: str) -> str:
 
 
 class Pipe:
-    """A connected end. One thread may read while another one writes.
+    """A connected end. One thread may read while another writes.
 
     Owner: the caller; ``close`` is called when no thread uses it any more.
     """
@@ -61,7 +60,7 @@ class Pipe:
         self._buffer = ctypes.create_string_buffer(_ROOM)
 
     def read(self, most: int) -> bytes:
-        """Return what has come, at least a byte. Raise PipeClosed."""
+        """Return the data that has come, at least a byte. Raise PipeClosed."""
         length = min(most, _ROOM)
         count = self._perform(0, lambda place: self._library.ReadFile(self.handle, self._buffer, length, None, place))
         if not count:
@@ -77,7 +76,7 @@ class Pipe:
         return self._perform(1, lambda place: self._library.WriteFile(self.handle, data, len(data), None, place))
 
     def connect(self) -> bool:
-        """As a server: wait for a client. Return False if the client has gone again. Raise PipeStopped."""
+        """Wait, as a server, for a client. Return False if the client has gone again. Raise PipeStopped."""
         try:
             self._perform(
                 0, lambda place: self._library.ConnectNamedPipe(self.handle, place), (w.ERROR_PIPE_CONNECTED,)
@@ -95,13 +94,13 @@ class Pipe:
         return number.value
 
     def instances(self) -> int:
-        """Return how many instances of the name there are. Raise CallFailed."""
+        """Return how many instances the name has. Raise CallFailed."""
         number = w.DWORD()
         self._library.GetNamedPipeHandleStateW(self.handle, None, byref(number), None, None, None, 0)
         return number.value
 
     def _perform(self, direction: int, call: Callable[[Any], int], done: Collection[int] = ()) -> int:
-        """Make a call and wait until it is done. Return the number of its bytes. ``done``: codes of success."""
+        """Make a call, wait until it is done, and return its byte count. ``done``: codes that mean success."""
         overlapped = w.OVERLAPPED()
         overlapped.hEvent = self._events[direction]
         try:
@@ -142,7 +141,7 @@ class Pipe:
         return count.value
 
     def cut(self) -> None:
-        """End the connection for the client and for every call on it. What was not read is lost."""
+        """End the connection for the client and for every call on it. Unread data is lost."""
         try:
             self._library.DisconnectNamedPipe(self.handle)
         except CallFailed as failed:
@@ -201,7 +200,7 @@ class PipeServer:
             pipe.close()
 
     def close(self) -> None:
-        """Close the instance that waits. Connections are their callers'. No thread may be in ``accept``."""
+        """Close the waiting instance. Connections are their callers'. No thread may be in ``accept``."""
         if self._waiting is not None:
             self._waiting.close()
             self._waiting = None

@@ -1,7 +1,7 @@
-"""The ends of a pipe: whether the reader has gone, and whether there is something to read. The twins of poll(2).
+"""A pipe's ends: whether the reader has gone, and whether there is something to read. The twins for poll(2).
 
-A write of no bytes is a write: it fails if the reader has gone, and otherwise passes nothing into a pipe of bytes
-("WriteFile"). Other handles (files, consoles) have a reader always.
+A write with no bytes is a write: it fails if the reader has gone, and otherwise passes nothing into a byte pipe
+("WriteFile"). Other handles (files, consoles) always have a reader.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _GONE = (w.ERROR_BROKEN_PIPE, w.ERROR_NO_DATA)
 
 
 def is_read(descriptor: int, library: Library | None = None) -> bool:
-    """Return whether the reader of a descriptor of the C runtime is still there."""
+    """Return whether a descriptor's reader is still there. ``descriptor`` is a C runtime descriptor."""
     written = w.DWORD()
     try:
         (library or Library()).WriteFile(_handle(descriptor), b"", 0, byref(written), None)
@@ -25,7 +25,7 @@ def is_read(descriptor: int, library: Library | None = None) -> bool:
 
 
 def is_readable(descriptor: int, library: Library | None = None) -> bool:
-    """Return whether a read of a pipe would return at once: with bytes, or because its writers have gone."""
+    """Return whether a read from a pipe would return at once: with bytes, or because its writers have gone."""
     filled = w.DWORD()
     try:
         (library or Library()).PeekNamedPipe(_handle(descriptor), None, 0, None, byref(filled), None)

@@ -1,8 +1,7 @@
-"""Processes and the boot, as /proc tells them on Linux: which process is meant by a number, and since when the machine
-runs.
+"""Processes and the boot, as /proc tells them on Linux: which process a number means, and since when the machine runs.
 
-A number is used again as soon as its process is gone and no handle is left, so a process is its number with the time at
-which it was created ("GetProcessTimes").
+A number is used again as soon as its process is gone and no handle is left, so a process is identified by its number
+and its creation time ("GetProcessTimes").
 """
 
 from __future__ import annotations
@@ -14,18 +13,18 @@ from mudroom.ext.windows.win32 import types as w
 from mudroom.ext.windows.win32.api import CallFailed, Library
 
 _TICK = 100
-"""Nanoseconds of a FILETIME's unit."""
+"""Nanoseconds in a FILETIME's unit."""
 _UNIX = 116_444_736_000_000_000
-"""The FILETIME of 1970-01-01 ("FILETIME": since 1601-01-01)."""
+"""The FILETIME for 1970-01-01 ("FILETIME": since 1601-01-01)."""
 STILL_ACTIVE = 259
-"""Of GetExitCodeProcess: the process runs, or has ended with this very code."""
+"""From GetExitCodeProcess: the process runs, or has ended with this very code."""
 _TIME_OF_DAY = 3
-"""SystemTimeOfDayInformation of SYSTEM_INFORMATION_CLASS."""
+"""SystemTimeOfDayInformation in SYSTEM_INFORMATION_CLASS."""
 
 
 def started(library: Library, pid: int) -> int:
-    """Return the time at which a process was created, in nanoseconds since 1970, or 0 if there is none, or one of
-    another user that may not be asked."""
+    """Return a process's creation time, in nanoseconds since 1970, or 0 if it does not exist, or is another user's and
+    may not be queried."""
     try:
         process = library.OpenProcess(w.PROCESS_QUERY_LIMITED_INFORMATION, 0, pid)
     except CallFailed:
@@ -39,15 +38,14 @@ def started(library: Library, pid: int) -> int:
 
 
 def has_ended(library: Library, process: int) -> bool:
-    """Return whether the process of a handle has ended: its object stays while anybody has a handle."""
+    """Return whether a handle's process has ended: its object stays while any process has a handle."""
     code = w.DWORD()
     library.GetExitCodeProcess(process, byref(code))
     return code.value != STILL_ACTIVE
 
 
 def interrupt_call(library: Library, thread: int) -> None:
-    """End the blocking call of a thread of this process ("CancelSynchronousIo"), if it is in one. ``thread``: its
-    number."""
+    """End the blocking call, if any, of a thread in this process ("CancelSynchronousIo"). ``thread``: its number."""
     try:
         handle = library.OpenThread(w.THREAD_TERMINATE, 0, thread)
     except CallFailed:
@@ -62,7 +60,7 @@ def interrupt_call(library: Library, thread: int) -> None:
 
 
 def _times(library: Library, process: int) -> tuple[int, int, int]:
-    """Return the time of the creation since 1970, and the times in user and kernel mode, in nanoseconds."""
+    """Return the creation time since 1970, and the times in user and kernel mode, in nanoseconds."""
     rows = [w.FILETIME() for _row in range(4)]  # created, exited, kernel, user
     library.GetProcessTimes(process, *(byref(row) for row in rows))
     created, _exited, kernel, user = ((row.dwHighDateTime << 32 | row.dwLowDateTime) for row in rows)
@@ -70,9 +68,9 @@ def _times(library: Library, process: int) -> tuple[int, int, int]:
 
 
 def boot_id(library: Library) -> str:
-    """Return a text that is another one after each boot, as boot_id of random(4): the time of the boot, as the system
-    keeps it (SYSTEM_TIMEOFDAY_INFORMATION of ntexapi.h: BootTime, CurrentTime, TimeZoneBias, TimeZoneId, a DWORD,
-    BootTimeBias). The bias is what the clock was set by since."""
+    """Return a text that differs after each boot, like boot_id in random(4): the boot time, as the system keeps it
+    (SYSTEM_TIMEOFDAY_INFORMATION in ntexapi.h: BootTime, CurrentTime, TimeZoneBias, TimeZoneId, a DWORD, BootTimeBias).
+    The bias is the amount by which the clock was set since."""
     place = (c_uint64 * 6)()
     library.NtQuerySystemInformation(_TIME_OF_DAY, byref(place), sizeof(place), None)
     return f"windows-{place[0] - place[4]:x}"
@@ -89,7 +87,7 @@ def start_time(pid: int) -> int:
 
 
 def boot_name() -> str:
-    """Return ``boot_id`` of this machine, or "" if the system does not tell it."""
+    """Return this machine's ``boot_id``, or "" if the system does not tell it."""
     try:
         return boot_id(library_here())
     except CallFailed:
@@ -100,7 +98,7 @@ _LIBRARIES: list[Library] = []
 
 
 def library_here() -> Library:
-    """Return the calls of this machine, loaded once."""
+    """Return this machine's calls, loaded once."""
     if not _LIBRARIES:
         _LIBRARIES.append(Library())
     return _LIBRARIES[0]

@@ -1,14 +1,13 @@
-"""The user at the other end of a loopback connection, as Windows tells: GetExtendedTcpTable names the process that made
-a socket and the time at which it did, and the token of that process has the user. The twin of
-``net/listeners/peer_user.py`` for the page.
+"""The user at the other end of a loopback connection: GetExtendedTcpTable names the process that made a socket and the
+time at which it did, and that process's token has the user. The twin of ``net/listeners/peer_user.py`` for the page.
 
 Rules of this file:
-1. An owner that is not known is another user: a process that has gone, that may not be asked, or that the table does
-   not name. Linux tells the user of every socket; here there is no such fact to fall back on.
+1. An unknown owner counts as another user: a process that has gone, that may not be queried, or that the table does not
+   name. Linux tells every socket's user; here there is no such fact to fall back on.
 2. A process number is used again. So the process is opened first, which keeps its number from others, and the table is
    read once more: the same row has to stand there. The process must be older than its socket: a program may give its
-   socket to another one and end, and the table goes on naming the number ("MIB_TCPROW_OWNER_MODULE").
-3. Our own end is looked at last: while that is connected, no other socket has the addresses of the other end.
+   socket to another process and end, and the table goes on naming the number ("MIB_TCPROW_OWNER_MODULE").
+3. Our own end is looked at last: while it is connected, no other socket has the other end's addresses.
 """
 
 from __future__ import annotations
@@ -27,22 +26,22 @@ from mudroom.typing import NamedTuple
 Address = tuple[str, int]
 
 _ESTABLISHED, _CLOSE_WAIT = 5, 8
-"""MIB_TCP_STATE of tcpmib.h."""
+"""MIB_TCP_STATE in tcpmib.h."""
 _WITH_MODULE = 7
-"""TCP_TABLE_OWNER_MODULE_CONNECTIONS of iprtrmib.h."""
+"""TCP_TABLE_OWNER_MODULE_CONNECTIONS in iprtrmib.h."""
 _ROWS = 8
 """Offset of the rows in a table: a DWORD, then aligned as the time in a row."""
 _SIZES = {socket.AF_INET: 160, socket.AF_INET6: 192}
-"""Bytes of MIB_TCPROW_OWNER_MODULE and MIB_TCP6ROW_OWNER_MODULE of tcpmib.h: 16 numbers of the module at the end."""
+"""Bytes in MIB_TCPROW_OWNER_MODULE and MIB_TCP6ROW_OWNER_MODULE in tcpmib.h: the module's 16 numbers at the end."""
 _IN_HEADERS = {socket.AF_INET: 2, socket.AF_INET6: 23}
 """The families as winsock2.h has them."""
 _TICK = 100
 _UNIX = 116_444_736_000_000_000
-"""The unit of a FILETIME in nanoseconds, and the FILETIME of 1970-01-01."""
+"""A FILETIME's unit in nanoseconds, and the FILETIME for 1970-01-01."""
 _SLACK = 50_000_000
-"""Nanoseconds by which the time of a socket may be behind: the clock of the network's stack ticks every 16 ms."""
+"""Nanoseconds by which a socket's time may be behind: the network stack's clock ticks every 16 ms."""
 _ATTEMPTS = 5
-"""Times that the table is asked for: it may grow between the question for its size and that for its rows."""
+"""Times that the table is asked for: it may grow between the question for its size and the question for its rows."""
 
 
 class TcpRow(NamedTuple):
@@ -55,7 +54,7 @@ class TcpRow(NamedTuple):
 
 
 def stranger(library: Library, ours: Address, theirs: Address) -> str | None:
-    """Return whose the other end of a connection is, for a message; None if it is this user's."""
+    """Return, for a message, who has the other end of a connection; None if it is this user."""
     try:
         return _stranger(library, ours, theirs)
     except CallFailed as failed:
@@ -86,7 +85,7 @@ def find(table: list[TcpRow], local: Address, remote: Address) -> TcpRow | None:
 
 
 def read_table(library: Library, address: Address) -> list[TcpRow]:
-    """Return all connections of the family of an address. Raise CallFailed."""
+    """Return all connections with an address's family. Raise CallFailed."""
     family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
     size = w.DWORD(1 << 14)
     for attempt in range(_ATTEMPTS):
@@ -101,7 +100,7 @@ def read_table(library: Library, address: Address) -> list[TcpRow]:
 
 
 def parse(data: bytes, family: int) -> list[TcpRow]:
-    """Return the rows of a table as GetExtendedTcpTable writes it."""
+    """Return the rows in a table as GetExtendedTcpTable writes it."""
     size = _SIZES[socket.AddressFamily(family)]
     count = int.from_bytes(data[:4], "little")
     make = _row if family == socket.AF_INET else _row6
@@ -109,14 +108,14 @@ def parse(data: bytes, family: int) -> list[TcpRow]:
 
 
 def _row(data: bytes) -> TcpRow:
-    """State, local address and port, remote address and port, process, time."""
+    """Parse state, local address and port, remote address and port, process, time."""
     state, local, local_port, remote, remote_port, pid, made = struct.unpack_from("<I4sI4sIIQ", data)
     ends = (socket.inet_ntoa(local), _port(local_port)), (socket.inet_ntoa(remote), _port(remote_port))
     return TcpRow(state, *ends, pid, _since_1970(made))
 
 
 def _row6(data: bytes) -> TcpRow:
-    """Local address, scope and port, remote address, scope and port, state, process, time."""
+    """Parse local address, scope and port, remote address, scope and port, state, process, time."""
     local, _scope, local_port, remote, _zone, remote_port, state, pid, made = struct.unpack_from("<16sII16sIIIIQ", data)
     hosts = [socket.inet_ntop(socket.AF_INET6, host) for host in (local, remote)]
     return TcpRow(state, (hosts[0], _port(local_port)), (hosts[1], _port(remote_port)), pid, _since_1970(made))

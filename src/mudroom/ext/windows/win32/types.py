@@ -1,9 +1,9 @@
 """Structures and constants of the Windows API, as in its headers, for 64-bit Windows.
 
 Rules of this file
-1. Names are those of the headers, fields too: Microsoft's documentation applies.
+1. Names are the headers', fields too: Microsoft's documentation applies.
 2. No size depends on the importing machine: a DWORD is 32 bits here also on Linux, where ctypes' own c_ulong is not.
-3. ``dev/windows-layout`` compiles every size, offset and constant from the headers of mingw-w64 into
+3. ``dev/windows-layout`` compiles every size, offset and constant from mingw-w64's headers into
    ``tests/ext/windows/windows_layout.txt``; a test compares. Items missing from those headers are named there.
 """
 

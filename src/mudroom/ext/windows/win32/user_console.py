@@ -1,5 +1,5 @@
-"""The user's console while a command has one of its own: keys and output as UTF-8, whatever the code page, and the
-modes of ``console.py``. ReadConsoleW and WriteConsoleW have UTF-16, of which a character may be split between calls."""
+"""The user's console while a command has its own: keys and output as UTF-8, whatever the code page, and the modes from
+``console.py``. ReadConsoleW and WriteConsoleW use UTF-16, in which a character may be split between calls."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from mudroom.ext.windows.win32.api import CallFailed, Library
 from mudroom.ext.windows.win32.process import interrupt_call
 
 _UNITS = 4096
-"""UTF-16 units of one call: older consoles take 64 KiB at most ("WriteConsole")."""
+"""UTF-16 units in one call: older consoles take 64 KiB at most ("WriteConsole")."""
 
 
 class UserConsole:
-    """Owner of the decoders: the thread that reads, and the one that writes."""
+    """Owners of the decoders: the reading and the writing thread."""
 
     def __init__(self, library: Library, input_handle: int, output_handle: int) -> None:
         self._library, self._input, self._output = library, input_handle, output_handle
@@ -53,7 +53,7 @@ class UserConsole:
             units = units[2 * max(1, count.value) :]
 
     def interrupt(self, thread: int) -> None:
-        """Interrupt the read of a thread, by its number."""
+        """Interrupt a thread's read, by the thread's number."""
         interrupt_call(self._library, thread)
 
 
@@ -71,7 +71,7 @@ def user_console(library: Library, descriptors: tuple[int | None, ...]) -> UserC
 
 
 def read_pipe(library: Library, handle: int) -> bytes:
-    """Return bytes of a pipe; empty at its end."""
+    """Return bytes from a pipe; empty at its end."""
     buffer, count = ctypes.create_string_buffer(1 << 16), w.DWORD()
     try:
         library.ReadFile(handle, buffer, len(buffer), byref(count), None)
