@@ -18,7 +18,7 @@ from mudroom.typing import NamedTuple
 SECOND = 10**9
 STEADY = 60 * SECOND
 """Nanoseconds. A smaller difference between the two clocks is an adjustment (ntpd, RTC), and does not matter for ages
-of ten minutes or more."""
+above ten minutes."""
 LONGEST = 7 * 86400 * SECOND
 """Nanoseconds: the most that counts between two boots, whatever the wall clock says."""
 SPANS = 64

@@ -62,7 +62,8 @@ class AgentCards(Protocol):
         """Return the settings without network if the card needs none, unless the user has given a mode."""
 
     def trusted_hosts(self, card: AgentCard, project: bytes, environ: Mapping[bytes, bytes]) -> tuple[HostRule, ...]:
-        """Return the card's hosts, if the policy trusts its agent to name them without asking the user; otherwise none."""
+        """Return the card's hosts if the policy trusts its agent to name them without asking the user; otherwise
+        none."""
 
     def opened_by(self, card: AgentCard, home: bytes, environ: Mapping[bytes, bytes]) -> OpenedCredentials:
         """Return the credentials that a card names, as found on this machine."""

@@ -1,6 +1,6 @@
-"""The optional parts of mudroom: one folder of ``mudroom/ext`` each, with the modules that it adds.
+"""The optional parts of mudroom: one folder in ``mudroom/ext`` each, with the modules that it adds.
 
-The kernel imports no module of ``mudroom.ext`` by name. It looks up a row here, and loads the module at first use. An
+The kernel never imports from ``mudroom.ext`` by name. It looks up a row here, and loads the module at first use. An
 installation may lack a folder: its features are then absent, the rest works, and a request for them fails with a
 one-line message.
 """
@@ -123,7 +123,7 @@ def part_or_none(kind: str, name: str) -> Any:
     if not is_installed(satellite_of(kind, name)):
         return None
     module = f"mudroom.ext.{ROWS[kind][name]}"
-    __import__(module)  # importlib has modules of its own
+    __import__(module)  # importlib would import more modules
     return sys.modules[module]
 
 
@@ -133,12 +133,12 @@ def twin(name: str) -> Any:
 
 
 def satellite_of(kind: str, name: str) -> str:
-    """Return the folder of ``mudroom/ext`` that holds a row's module."""
+    """Return the folder in ``mudroom/ext`` that holds a row's module."""
     return ROWS[kind][name].partition(".")[0]
 
 
 def is_installed(satellite: str) -> bool:
-    """Return whether a folder of ``mudroom/ext`` and all that it needs are present."""
+    """Return whether a folder in ``mudroom/ext`` and all that it needs are present."""
     return not absent(satellite)
 
 

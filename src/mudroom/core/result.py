@@ -63,7 +63,7 @@ class Result(NamedTuple):
     notes: tuple[str, ...] = ()
     """Notes about weaker protection, other differences from the request, and failures."""
     checkpoint: str | None = None
-    """The checkpoint of the fork's contents before the command."""
+    """The checkpoint that holds the fork's contents before the command."""
     approval: CommandAnswer | None = None
     """The approver's answer, if the command needed approval."""
     credentials: tuple[str, ...] = ()

@@ -52,7 +52,7 @@ class Requirements(NamedTuple):
     and gets none; None: the card does not say."""
     gpu: bool = False
     forks: tuple[tuple[str, str], ...] = ()
-    """Ports that it would show to other forks, or reach in them, as pairs of the side and the rule
+    """Ports that the agent wants to show to other forks or reach in them, as pairs (side, rule)
     (``ext/agents/core/fork_consent.py``)."""
 
 

@@ -120,7 +120,8 @@ def offer_of(question: CommandQuestion | HostQuestion) -> Offer | None:
 
 
 def rule_of(question: CommandQuestion | HostQuestion, allow: bool) -> str:
-    """Return the rule that the answer "always" writes, in one line; only the action for a question without a pattern."""
+    """Return the rule that the answer "always" writes, in one line; only the action for a question without a
+    pattern."""
     pattern = question.pattern if isinstance(question, CommandQuestion) else question.fingerprint
     return f"{'allow' if allow else 'deny'} {pattern}"
 

@@ -15,7 +15,8 @@ from mudroom.core.text.redaction import redact, redact_argv, redact_reason
 
 
 def shown_question(question: CommandQuestion, known: Collection[str] = ()) -> CommandQuestion:
-    """Return the question without secrets. ``known``: secret values. A question that was shown before stays as it is."""
+    """Return the question without secrets. ``known``: secret values. A question that was shown before stays as it
+    is."""
     verdict, pattern = question.verdict, question.pattern
     holds_secret = holds_secrets(question.command, known) or redact(pattern, known) != pattern
     return question._replace(
