@@ -29,7 +29,7 @@ class KnownAgents(Protocol):
 
 
 def known_agents(user: bytes) -> KnownAgents:
-    """Return the known agents. ``user``: the directory of the user's policy, which can have profiles, too."""
+    """Return the known agents. ``user``: the user's policy directory, which can have profiles, too."""
     module = part_or_none("agents", "catalog")
     agents: KnownAgents = module.Catalog(user) if module is not None else _NoAgents()
     return agents

@@ -59,7 +59,7 @@ class Result(NamedTuple):
     reached: tuple[LimitReached, ...] = ()
     """Limits that affected the command."""
     use: Reading | None = None
-    """Counters of the command's control group, if it had one."""
+    """The command's control group counters, if it had one."""
     notes: tuple[str, ...] = ()
     """Notes about weaker protection, other differences from the request, and failures."""
     checkpoint: str | None = None
@@ -132,7 +132,7 @@ def _use(use: Reading | None) -> dict[str, Any] | None:
 
 
 def changes_to_json(changeset: Changeset, moves: Iterable[Move] = ()) -> dict[str, Any]:
-    """Return changes as JSON. ``moves``: pairs of changes that make up a renamed and modified file."""
+    """Return changes as JSON. ``moves``: pairs of changes that together are a renamed and modified file."""
     from mudroom.core.tree.rollup import roll_up
 
     ends = {path: move for move in moves for path in (move.old, move.new)}
@@ -211,7 +211,7 @@ def path_fields(path: bytes, key: str = "path", suffix: bytes = b"") -> dict[str
 
 
 def text(raw: bytes) -> str:
-    """Decode bytes for JSON. Invalid UTF-8 becomes U+FFFD; ``path_base64`` holds the bytes of such a name."""
+    """Decode bytes for JSON. Invalid UTF-8 becomes U+FFFD; ``path_base64`` keeps such a name's bytes."""
     return raw.decode("utf-8", "replace")
 
 

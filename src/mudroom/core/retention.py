@@ -88,20 +88,20 @@ def expired_applies(applies: Sequence[ApplyFact], kept: RetentionLimits, before:
 
 def expired_checkpoints(state: ForkState, kept: RetentionLimits, before: int) -> tuple[str, ...]:
     """Return the names of automatic checkpoints that are too old or too many. Named checkpoints are kept. ``before``:
-    the horizon of ``kept.age``."""
+    the horizon for ``kept.age``."""
     many = surplus_checkpoints(state, kept.number)
     own = (point for point in state.checkpoints if point.automatic)
     return tuple(point.name for point in own if point.name in many or point.time < before)
 
 
 ALIKE = 4
-"""Automatic checkpoints that are kept for each one that the limit allows, when many have the same layers."""
+"""Factor: if many checkpoints have equal layers, at most this many times the limit are kept."""
 
 
 def surplus_checkpoints(state: ForkState, number: int) -> tuple[str, ...]:
     """Return the names of automatic checkpoints beyond the latest ``number``. Checkpoints with equal layers count as
-    one, up to ``ALIKE`` times ``number`` in all: commands without changes must not displace checkpoints of commands
-    with changes."""
+    one, up to ``ALIKE * number`` in all: commands without changes must not displace checkpoints from before a change.
+    """
     own = [point for point in state.checkpoints if point.automatic]
     seen: set[tuple[str, ...]] = set()
     for kept, point in enumerate(reversed(own)):
@@ -112,10 +112,10 @@ def surplus_checkpoints(state: ForkState, number: int) -> tuple[str, ...]:
 
 
 def deletion_horizon(clock: VaultClock, held: Iterable[int]) -> int:
-    """Return a time in nanoseconds. Unreferenced data older than this was not created by a process that still runs.
+    """Return a time in nanoseconds. Unreferenced data older than this was not created by a running process.
 
-    ``held``: when the held locks were taken. Data created by a lock holder has a stamp that the clock showed since its
-    lock was taken. The margin of a day allows for a clock that was set back before this was noted.
+    ``held``: when the held locks were taken. A lock holder's data has a stamp that the clock showed since its lock was
+    taken. The margin of a day allows for a clock that was set back before this was noted.
     """
     return min([horizon(clock, YOUNG), *(min(taken - DAY, lowest_since(clock, taken)) for taken in held)])
 

@@ -28,7 +28,7 @@ class Settings(NamedTuple):
     """Level for a command without a card: 0, the staged view only; 1, sandboxed."""
     levels: LevelPolicy = LevelPolicy()
     network: Network | Literal["auto"] = "auto"
-    """``auto``: through the gate; at level 0, which isolates no network, the host's."""
+    """``auto``: through the gate; at level 0, which isolates nothing, the host's network."""
     hosts: tuple[HostRule, ...] = ()
     """The gate's host rules: the policy's rules and presets. This machine's answers are added to them
     (``policy/host_answers.py``)."""
@@ -58,7 +58,7 @@ class Settings(NamedTuple):
     """File names, or names with ``*`` at either end, that appear empty to commands, in addition to the built-in names.
     """
     secrets_show: tuple[bytes, ...] = ()
-    """Paths and names of secrets that commands may read."""
+    """Secrets that commands may read, by path or name."""
     credentials: tuple[bytes, ...] = ()
     """Files in the home directory that commands may read, as ``~/NAME``."""
     read: tuple[bytes, ...] = ()
@@ -82,7 +82,7 @@ class Settings(NamedTuple):
     keep_age: float = 30 * 86400.0
     """Seconds. Older applies and automatic checkpoints are deleted."""
     keep_applies: int = 50
-    """Number of applies that are kept for undo, and of automatic checkpoints in each fork."""
+    """Applies that are kept for undo, and automatic checkpoints in each fork."""
     keep_journal: int = 64 * 10**6
     """Bytes in the journal's database. Beyond that, older events move to an archive; no event is deleted."""
     keep_journal_age: float = 90 * 86400.0
@@ -112,7 +112,7 @@ class Settings(NamedTuple):
     trusted: tuple[Pattern, ...] = ()
     """Commands, by their first words."""
     mcp_apply: bool = False
-    """Clients of ``mudroom mcp`` may apply their forks."""
+    """Whether clients of ``mudroom mcp`` may apply their forks."""
     show_diff_threshold: int = 0
     """Lines: a diff up to this length is shown immediately."""
 

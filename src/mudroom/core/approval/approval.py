@@ -136,6 +136,7 @@ def ask_approver(approver: CommandApprover | None, question: CommandQuestion) ->
     except Exception as error:  # noqa: BLE001 - a failure of the caller's code must not allow the command
         detail = f": {error}" if str(error) else ""
         return CommandAnswer(False, by="nobody", reason=f"the approver failed: {type(error).__name__}{detail}")
+    # Only a real bool: a truthy value, such as the text "no", must not allow.
     if not isinstance(answer, CommandAnswer) or type(answer.allow) is not bool or type(answer.keep) is not bool:
         returned = type(answer).__name__ if not isinstance(answer, CommandAnswer) else f"allow={answer.allow!r}"
         reason = f"the approver returned {returned}, where a CommandAnswer with True or False is needed"

@@ -30,7 +30,7 @@ _HINT = regex(
     rb"\.(?:ssh|aws|gnupg|azure|kube|docker|netrc|pgpass|git-cred|npmrc|pypirc|password|config)"
     rb"|shadow|sudoers|ssh/|id_|proc/|run/"
 )
-"""Matches at least a part of every path that ``_CREDENTIAL`` matches. A quick first test."""
+"""A quick first test: it matches every path that ``_CREDENTIAL`` matches."""
 _EMBEDDED = regex(rb"(?:\A-\w+|[=@<,\"']|\A(?i:file)://[\w.-]*)(/[^,;\"'}]*)")
 """Absolute paths inside a word: ``-fPATH``, ``f=@"PATH"``, ``file://localhost/PATH``."""
 _HIDDEN_NAMES = (

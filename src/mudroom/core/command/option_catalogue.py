@@ -1,4 +1,4 @@
-"""The grammars of known programs, on shelves. A shelf is loaded when one of its programs is looked up."""
+"""Grammars for known programs, on shelves. A shelf is loaded when one of its programs is looked up."""
 
 from __future__ import annotations
 

@@ -37,14 +37,14 @@ class ParsedCommand(NamedTuple):
     is_open: bool = False
     """Whether a word that is unknown before the command runs may be an option."""
     rest: int = 0
-    """Index of the first operand, or of the end."""
+    """Index of the first operand; the number of words if there is none."""
 
     def has(self, *names: bytes) -> bool:
-        """Return whether any of these options is given."""
+        """Return whether one of these options is given."""
         return any(not given.negated and not set(given.option.names).isdisjoint(names) for given in self.given)
 
     def proves(self, *names: bytes) -> bool:
-        """Return whether any of these options is certainly given, and none is cancelled."""
+        """Return whether one of these options is certainly given, and none is cancelled."""
         last = [given for given in self.given if not set(given.option.names).isdisjoint(names)]
         return any(given.sure for given in last) and not any(given.negated for given in last)
 

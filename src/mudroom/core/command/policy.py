@@ -1,7 +1,7 @@
 """The rules about commands, and the decision that follows from them. Pure. ``core/command/program/classification.py``
 finds a command's classes.
 
-Each part of a command is decided by itself, and the strictest decision holds for the whole command. For one part:
+Each part of a command is decided by itself, and the strictest decision counts for the whole. For one part:
 
 1. A deny rule that matches always wins.
 2. Otherwise, among the matching rules: the longest pattern; at equal length, the rule whose source is nearest to the

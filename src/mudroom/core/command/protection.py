@@ -1,8 +1,8 @@
-"""A sandbox's protections, and the aims of a command that they hold. Pure.
+"""A sandbox's protections, and which of a command's aims they hold. Pure.
 
 Rules of this file:
 1. ``Protections`` has a protection only if it is in force for this command: at its level, in its mode, with its grant
-   (``session/confinement/protections.py`` makes the value). ``NO_PROTECTIONS`` is for level 0, and for every doubt.
+   (``session/confinement/protections.py`` makes the value). At level 0, and in every doubt, it is ``NO_PROTECTIONS``.
 2. An aim that is held needs no question: the command fails, or reaches only what belongs to it.
 """
 
@@ -22,7 +22,7 @@ class Protections(NamedTuple):
     shown: tuple[bytes, ...] = ()
     """Places inside them that the command shares: with the host, with the fork, or with later commands (caches)."""
     own_processes: bool = False
-    """The pid namespace contains no process of the host or of another command."""
+    """The pid namespace contains no process from the host or another command."""
     no_sockets: bool = False
     """No socket of a host server can be reached: by path, by abstract name, or by an address from settings."""
     no_accounts: bool = False

@@ -119,7 +119,7 @@ def parsed_words(words: Sequence[Word], rule: ProgramRule, context: CommandConte
 
 
 class OptionEffect(NamedTuple):
-    """The effect of the given options."""
+    """The given options' effect."""
 
     classes: frozenset[CommandClass]
     reason: str
@@ -178,7 +178,7 @@ def _has_marks(program: bytes) -> bool:
 
 
 def operands(words: Sequence[Word]) -> list[Word]:
-    """Return the words that are not options. Values of options are included."""
+    """Return the words that are not options, including option values."""
     for at, word in enumerate(words):
         if word.literal and word.text == b"--":
             return [*operands(words[:at]), *words[at + 1 :]]
@@ -197,7 +197,7 @@ def _targets(parsed: ParsedCommand, rule: ProgramRule, effect: OptionEffect) -> 
 
 
 def judge_words(words: Sequence[Word], rule: ProgramRule, context: CommandContext) -> CommandFinding:
-    """Return the effect of calling a program with these words; the first is its name."""
+    """Judge a program that is called with these words; the first is its name."""
     if rule.judge is not None:
         return rule.judge(words, context)
     if rule.subcommands is not None:

@@ -70,7 +70,7 @@ def places_apart(
 
 
 def pools_read(agent: str | None, share: CacheShare) -> tuple[bytes, ...]:
-    """Return the names of the pools that a command sees, topmost first. ``agent``: None for the user."""
+    """Return the pools that a command sees, topmost first. ``agent``: None for the user."""
     return (USER,) if agent is None or share == "project" else (_pool_of(agent), USER)
 
 

@@ -16,8 +16,8 @@ NAMES = frozenset(
 _PROXIED = regex(rb"://[^/\s:@]+:[^/\s@]+@")
 _SECRET = regex(rb"(?i)://(?!git@)[^/\s\"]+@|extraheader|token|passw|smtppass|secret|api[-_]?key")
 _NEEDED = (b"://", b"extraheader", b"token", b"pass", b"secret", b"api")
-"""Everything that ``_SECRET`` matches contains one of these. If none occurs, ``re`` is not loaded, which saves a tenth
-of a cold command."""
+"""Everything that ``_SECRET`` matches contains one of these. If none occurs, ``re`` is not loaded, which saves a cold
+command a tenth of its time."""
 _SECTION = regex(rb"\s*\[\s*([A-Za-z0-9.-]+)(?:\s+\"[^\"]*\")?\s*\]")
 _USER = regex(rb"(?i)\s*(name|email)\s*=\s*(.*?)\s*$")
 

@@ -31,7 +31,7 @@ _KERNEL_SIZE = b"50%"
 
 
 class TmpfsSize(NamedTuple):
-    """Sizes of in-memory file systems, in the form that tmpfs(5) takes."""
+    """In-memory file system sizes, as tmpfs(5) takes them."""
 
     tmp: bytes = b"25%"
     other: bytes = b"12%"

@@ -1,4 +1,4 @@
-"""Selection of a command's environment variables by an allowlist: a denylist would leak every variable that it misses.
+"""Selection of a command's environment variables. It is an allowlist: a denylist would leak every variable it misses.
 
 A listed variable is dropped if its value contains a URL with a password; proxy variables with a network are the
 exception. CARGO_HOME and GOPATH are not listed: they name caches, and the sandbox has the vault's caches at the default

@@ -56,13 +56,13 @@ class Limits(NamedTuple):
     cpus: float | None = None
     """Processor time: 1.5 is one and a half processors."""
     io: int | None = None
-    """Bytes per second, for reads and writes separately, on the disks of project and vault."""
+    """Bytes per second, for reads and writes separately, on the disks that hold project and vault."""
     open_files: int | None = None
     """For each process."""
     file_size: int | None = None
     """Largest file, in bytes."""
     total_memory: int | None = None
-    """For all sandboxes of the vault together, like the next two."""
+    """For all the vault's sandboxes together, like the next two."""
     total_processes: int | None = None
     total_cpus: float | None = None
     missing: Missing = "refuse"
@@ -349,7 +349,7 @@ class LimitReached(NamedTuple):
     whose: str = "command"
     """``command``; ``project``: all the vault's sandboxes together; ``machine``."""
     amount: float = 0.0
-    """Number of killed processes or refusals; seconds for ``slowed``."""
+    """Killed processes, or refusals; seconds for ``slowed``."""
 
     def __str__(self) -> str:
         """Return a line such as "killed: memory, 512 MB"."""

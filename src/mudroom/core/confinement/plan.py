@@ -29,7 +29,7 @@ are shared: no command can change them (CAP_SYS_ADMIN; sethostname(2), user_name
 
 
 def of_each(namespaces: int) -> int:
-    """Return the flags in ``namespaces`` that each of a template's commands gets for itself."""
+    """Return the flags in ``namespaces`` that each command from a template gets for itself."""
     return namespaces & ~(OF_A_TEMPLATE & ~NAMESPACES["mount"])
 
 
@@ -58,7 +58,7 @@ class Plan(NamedTuple):
     gate: int = 0
     """Port on this machine's loopback to which such a container's proxy connections are forwarded; 0: none."""
     image: str = ""
-    """Identity of the container's image; empty: the image with the host's own toolchain."""
+    """The container image's identity; empty: the image with the host's own toolchain."""
     emptied: tuple[bytes, ...] = ()
     """Variables from that image that are set to empty for the container's first process."""
 
@@ -92,7 +92,7 @@ class StandingPlan(NamedTuple):
     late: tuple[Step, ...]
     """Performed when the command is known."""
     mounts: tuple[bytes, ...]
-    """Those directories on the host: the parents of the overlays' work directories."""
+    """Those host directories: the parents of the overlays' work directories."""
     namespaces: int
     maps: tuple[bytes, bytes, bool]
 

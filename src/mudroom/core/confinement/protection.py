@@ -227,7 +227,7 @@ Made from `core/confinement/protection.py`; a test compares the two. Which threa
 
 
 def document() -> str:
-    """Return the contents of docs/PROTECTIONS.md."""
+    """Return the text for docs/PROTECTIONS.md."""
     lines = [_HEAD, "## Ways", "", "| level | platform | needs | tested where |", "| --- | --- | --- | --- |"]
     lines += [f"| {way.level} | {way.platform} | {way.needs} | {way.tested} |" for way in WAYS.values()]
     for protection in PROTECTIONS:

@@ -63,7 +63,7 @@ class SandboxSpec(NamedTuple):
     view: Overlay | Copy
     cwd: bytes
     home: bytes
-    """Path of the private home directory: the same as the user's real one."""
+    """Where the private home directory is seen: at the user's real home path."""
     scratch: bytes
     """An empty directory in the vault. The new root is mounted over it; without mounts it contains home and /tmp."""
     namespaces: bool = True
@@ -112,4 +112,4 @@ class SandboxSpec(NamedTuple):
     sockets: tuple[bytes, ...] = ()
     """Paths that the user named: the host's sockets, and directories with sockets."""
     stores: tuple[str, ...] = ()
-    """Names of the available credential stores. On macOS some are services, not files."""
+    """The available credential stores, by name. On macOS some are services, not files."""

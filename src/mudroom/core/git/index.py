@@ -46,7 +46,7 @@ class Index(NamedTuple):
     entries: tuple[IndexEntry, ...]
     """In git's order: by path, then by stage."""
     required: frozenset[bytes] = frozenset()
-    """Signatures of extensions that a reader must understand: ``link`` (split index), ``sdir`` (sparse index)."""
+    """Extensions that a reader must understand: ``link`` (split index), ``sdir`` (sparse index)."""
 
     @property
     def is_plain(self) -> bool:

@@ -34,7 +34,7 @@ class TransferResult(NamedTuple):
     """The result for a single repository."""
 
     label: bytes
-    """Path of the git directory in the project."""
+    """The git directory's path in the project."""
     refs: tuple[RefOutcome, ...]
     commits: tuple[Commit, ...]
     """New commits, oldest first."""

@@ -68,8 +68,8 @@ class ChainCheck(NamedTuple):
     gaps: tuple[BrokenChain, ...] = ()
     """Gaps that mudroom itself recorded: the end was missing when it wrote the next event."""
     unanchored: int = 0
-    """Number of events after the stored head: either mudroom was killed immediately after writing them, or they were
-    appended by a program that knows the chain format."""
+    """Events after the stored head: either mudroom was killed immediately after writing them, or they were appended by
+    a program that knows the chain format."""
 
     @property
     def intact(self) -> bool:
@@ -174,7 +174,7 @@ def _diagnose(
     after: Sequence[Event],
     kept: ChainHead | None,
 ) -> BrokenChain:
-    """Return the kind of damage at the break, as far as it can be determined."""
+    """Diagnose the damage at the break, as far as it can be determined."""
     expected, number = head.number + 1, event.number
     if number != expected:
         if number < expected or any(later.number == expected for later in after):

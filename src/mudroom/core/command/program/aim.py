@@ -170,7 +170,7 @@ _ROWS: dict[bytes, _Row] = {
 
 
 def add_aims(part: CommandPart, words: Sequence[Word], context: CommandContext, judge: Judge) -> CommandPart:
-    """Return the part with its aims. ``judge`` finds the classes of given words."""
+    """Return the part with its aims. ``judge`` classifies words."""
     row = _ROWS.get(program_name(words[0].text)) if words and words[0].literal else None
     if row is not None and (aims := _aims_of_row(words, row, context)):
         return part._replace(aims=aims, otherwise=_otherwise(words, row))
@@ -234,7 +234,7 @@ def _leads(word: bytes, name: bytes) -> bool:
 
 
 def _otherwise(words: Sequence[Word], row: _Row) -> Classes:
-    """Return the classes of the words if the aims are held."""
+    """Return the words' classes if the aims are held."""
     verb, second, both = _verbs(words, row)
     if row is _AWS:
         return FETCH if second.startswith(b"get") else REACH  # ``s3api get-object … FILE`` writes the file

@@ -40,7 +40,7 @@ def classify_words(argv: Sequence[bytes], project: bytes | None = None, cwd: byt
 
 
 def classify_line(line: bytes, project: bytes | None = None, cwd: bytes | None = None) -> Classification:
-    """Return the classes of a shell line, as bash parses it."""
+    """Classify a shell line, as bash parses it."""
     try:
         return join_parts(_line(line, _context(project, cwd)))
     except RecursionError:

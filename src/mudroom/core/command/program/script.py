@@ -49,7 +49,7 @@ _DIRECTORY_LETTERS = {
     **dict.fromkeys((b"sudo",), b"D"),
     **dict.fromkeys((b"just", b"task", b"composer"), b"d"),
 }
-"""Program → letter of the option that sets its directory."""
+"""Program → option letter that sets its directory."""
 _DIRECTORY_OPTIONS = (
     b"--chdir", b"--directory", b"--prefix", b"--cwd", b"--dir", b"--working-directory", b"--working-dir", b"--project",
 )  # fmt: skip
@@ -116,7 +116,7 @@ def require_known(parts: Sequence[CommandPart]) -> None:
 
 
 def working_directories(lines: Iterable[Sequence[bytes]], cwd: bytes) -> list[bytes]:
-    """Return the directories in which the command may run; each change of directory applies to all earlier ones. Raise
+    """Return the directories in which the command may run. Each ``cd`` applies to all directories before it. Raise
     Uncovered if there are too many."""
     paths = {cwd: None}
     for line in lines:
@@ -270,7 +270,7 @@ def _implied(program: bytes, words: Sequence[bytes]) -> Iterator[tuple[bytes, bo
 
 
 def _inputs(words: Iterable[bytes]) -> Iterator[Word]:
-    """Yield the targets of ``<`` in shell lines."""
+    """Yield the targets after ``<`` in shell lines."""
     for line in words:
         if b"<" not in line or b"\0" in line or len(line) > _LONGEST:
             continue

@@ -169,7 +169,7 @@ class TreeReader:
         return after in (_AFTER_BRACE if node.type == "}" else _AFTER_SIGN)
 
     def value(self, node: Node, depth: int) -> None:
-        """Visit a piece of a word. The text between its children must not run a command."""
+        """Visit a piece in a word. The text between its children must not run a command."""
         at = node.start_byte
         self.tokens(node)
         if node.type == "simple_expansion" and any(
