@@ -102,9 +102,8 @@ class QueueRow(NamedTuple):
 
 
 def storable(question: CommandQuestion | HostQuestion, known: Collection[str] = ()) -> CommandQuestion | HostQuestion:
-    """Return the question in the form in which it is stored: without secrets (``core/approval/shown_question.py``), and
-    with texts that can be encoded as UTF-8, because names can come from any source. Words and paths are bytes.
-    ``known``: secret values."""
+    """Return the question as stored: without secrets (``core/approval/shown_question.py``), and with texts that UTF-8
+    can encode, because names can come from any source. Words and paths are bytes. ``known``: secret values."""
     if isinstance(question, HostQuestion):
         return question._replace(fork=storable_text(question.fork), agent=storable_text(question.agent))
     from mudroom.core.approval.shown_question import shown_question
@@ -151,8 +150,7 @@ def is_old(row: QueueRow, now: Moment, room: QueueRoom) -> bool:
 
 def questions_to_delete(rows: Sequence[QueueRow], now: Moment, room: QueueRoom) -> set[str]:
     """Return the names of the questions to delete so that another fits: expired ones, then decided ones, then those
-    without a waiter, each group in the order of ``rows`` (oldest first). Raise ValueError if that does not make enough
-    room."""
+    without a waiter, oldest first as in ``rows``. Raise ValueError if that does not make enough room."""
     decided = [row for row in rows if row.decision is not None]
     waiting = [row for row in rows if row.decision is None]
     deleted = {row.name for row in decided[: max(0, len(decided) - room.decided)]}

@@ -2,9 +2,8 @@
 Pure.
 
 Rules of this file:
-1. The time that passes in a vault is counted by the vault's own clock (``VaultClock``): within one boot by the clock
-   that counts from boot, from one boot to the next by the wall clock, but never less than zero and never more than
-   ``LONGEST``.
+1. A vault has its own clock (``VaultClock``). Within a boot it follows the clock that counts from boot. From one boot
+   to the next it follows the wall clock, but never backwards and never more than ``LONGEST``.
 2. A file is older than an age only if its stamp is before every time that the wall clock showed during that part of the
    vault's life (``horizon``). So setting the clock makes data stay longer, never shorter.
 3. An edit during a command has a ctime within the command's time (``EditWindow``), even if the clock is set back

@@ -24,7 +24,7 @@ TIMED_OUT = 124
 
 
 class Denial(NamedTuple):
-    """An operation that the sandbox refused. The refusing mechanism reports it; it is never guessed from output."""
+    """An operation that the sandbox refused, as the refusing mechanism reports it; never guessed from output."""
 
     kind: str
     """``metadata``: chmod, chown, times or xattrs on a file outside the project. ``system call``: refused by the

@@ -65,8 +65,8 @@ def retention_limits(settings: Settings) -> RetentionLimits:
 
 
 def expired_applies(applies: Sequence[ApplyFact], kept: RetentionLimits, before: int) -> list[Expired]:
-    """Return the expired applies. ``applies`` are sorted oldest first. The last one and unfinished ones never expire.
-    ``before``: the horizon of ``kept.age``."""
+    """Return the expired applies. ``applies`` are sorted oldest first. The last and unfinished ones never expire.
+    ``before``: the horizon for ``kept.age``."""
     expired: list[Expired] = []
     remaining, total = len(applies), sum(apply.size for apply in applies)
     for apply in applies[:-1]:
@@ -100,8 +100,8 @@ ALIKE = 4
 
 def surplus_checkpoints(state: ForkState, number: int) -> tuple[str, ...]:
     """Return the names of automatic checkpoints beyond the latest ``number``. Checkpoints with equal layers count as
-    one, up to ``ALIKE * number`` in all: commands without changes must not displace checkpoints from before a change.
-    """
+    one, up to ``ALIKE * number`` in all: commands without changes must not displace the checkpoints of commands with
+    changes."""
     own = [point for point in state.checkpoints if point.automatic]
     seen: set[tuple[str, ...]] = set()
     for kept, point in enumerate(reversed(own)):
@@ -124,8 +124,8 @@ def unreferenced(
     layers: Mapping[str, int], bases: Mapping[str, int], states: Sequence[ForkState], before: int
 ) -> tuple[list[str], list[str]]:
     """Return the layers and snapshots that no fork or checkpoint references and that were last modified before
-    ``before``. ``layers`` and ``bases`` map names to modification times. Callers list them first and read the states
-    afterwards: in the other order, a layer that a new state references would look unreferenced."""
+    ``before``. ``layers`` and ``bases`` map names to modification times. List them before reading the states: in the
+    other order, a layer that a new state references would look unreferenced."""
     needed = {layer for state in states for layer in state.references}
     used_bases = {state.base for state in states} - {LIVE}
     return (

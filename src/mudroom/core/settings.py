@@ -55,8 +55,7 @@ class Settings(NamedTuple):
     warm: int = 0
     """Containers that a session keeps ready in addition to those in use."""
     secrets_mask: tuple[bytes, ...] = ()
-    """File names, or names with ``*`` at either end, that appear empty to commands, in addition to the built-in names.
-    """
+    """File names, or names with ``*`` at either end, that appear empty to commands; the built-in names are added."""
     secrets_show: tuple[bytes, ...] = ()
     """Secrets that commands may read, by path or name."""
     credentials: tuple[bytes, ...] = ()
@@ -72,7 +71,7 @@ class Settings(NamedTuple):
     copy_exclude: tuple[bytes, ...] = ()
     """gitignore(5) patterns for files that a staged copy omits."""
     copy_gitignore: bool = False
-    """Whether a staged copy omits files that the project's .gitignore ignores, even if there is room for them."""
+    """Whether a staged copy omits files ignored by the project's .gitignore, even if there is room for them."""
     verify: tuple[bytes, ...] = ()
     """Command that must succeed on an apply's result before it is written; empty: none."""
     verify_when: VerifyWhen = "merged"

@@ -54,8 +54,8 @@ def decide_level(
     asked: int | None = None,
     default: int = 0,
 ) -> LevelDecision:
-    """Return the level for an agent with this card, or for a command without a card. ``asked``: the level given on the
-    command line. ``default``: the level if no source sets one."""
+    """Return the level for an agent with this card, or for a command without a card. ``asked``: from the command line.
+    ``default``: used if no source sets a level."""
     level, rule, reason = _requested(card, policy, asked, default)
     requested = level
     for minimum, name, reason_for_minimum in _minima(card, policy):

@@ -59,7 +59,7 @@ def question_about(
     terms: Sequence[str] = (),
 ) -> CommandQuestion:
     """Return the question about a command in the present state. A second question, made before the command runs, shows
-    by ``still_applies`` whether the answer still holds. Raise Uncovered, and the errors that ``read`` raises."""
+    by ``still_applies`` whether the answer still holds. Raise Uncovered, and what ``read`` raises."""
     files = digests(parts, command, cwd, read)
     mark = fingerprint(command, cwd, fork, agent, verdict, level, files, terms)
     return CommandQuestion(tuple(command), cwd, fork, agent, verdict, pattern, mark, files, tuple(terms))
@@ -73,7 +73,7 @@ def digests(
     parts: Sequence[CommandPart], words: Sequence[bytes], cwd: bytes, read: Read, strays: Strays = nowhere
 ) -> tuple[tuple[bytes, str], ...]:
     """Return path and digest for each file in the view that the command runs or names, sorted by path. ``words``: the
-    command's own words; ``parts``: the parts found in it. Raise Uncovered, and the errors that ``read`` raises."""
+    command's own words; ``parts``: the parts found in it. Raise Uncovered, and what ``read`` raises."""
     require_known(parts)
     skip = bool(parts) and parts[0].words[1:] == tuple(words[1:])
     lines = [tuple(words), *(part.words for part in parts[skip:])]

@@ -29,6 +29,6 @@ def shown_question(question: CommandQuestion, known: Collection[str] = ()) -> Co
 
 
 def holds_secrets(words: Sequence[bytes], known: Collection[str]) -> bool:
-    """Return whether a command contains a secret. No rule about it is then written, since the policy file would contain
-    the secret."""
+    """Return whether a command contains a secret. If so, no rule is written, since it would put the secret in the
+    policy."""
     return redact_argv(words, known) != tuple(words)

@@ -17,8 +17,8 @@ _SHELLS = ("sh", "bash", "dash", "zsh", "ksh")
 
 
 def checkpoint_stem(argv: Sequence[bytes], known: Collection[str] = ()) -> str:
-    """Return the name, without its number, for a checkpoint before this command: ``before-rm-rf-build``. Names are
-    shown in more places than commands, so secrets are removed; ``known``: secret values."""
+    """Return a checkpoint's name before this command, without its number: ``before-rm-rf-build``. Names are shown in
+    more places than commands, so secrets are removed; ``known``: secret values."""
     words = [show(word[:_READ]) for word in argv]
     if len(words) > 2 and words[0].rpartition("/")[2] in _SHELLS and words[1] in ("-c", "-lc"):
         words = redact(words[2].strip().partition("\\n")[0], known).split(" ")

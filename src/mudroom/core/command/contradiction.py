@@ -48,8 +48,7 @@ def unreachable_rules(rules: Sequence[CommandRule]) -> Iterator[RuleProblem]:
 
 
 def covers(wide: CommandRule, narrow: CommandRule) -> bool:
-    """Return whether ``wide`` matches all commands that ``narrow`` matches, for every agent that ``narrow`` applies
-    to."""
+    """Return whether ``wide`` matches all commands that ``narrow`` matches, for all of ``narrow``'s agents."""
     if wide.agents and not (narrow.agents and set(narrow.agents) <= set(wide.agents)):
         return False
     if len(wide.pattern) > len(narrow.pattern):

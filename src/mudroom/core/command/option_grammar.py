@@ -40,7 +40,8 @@ class Style(NamedTuple):
     joins: bool = True
     """Whether ``-oVALUE`` is ``-o VALUE``."""
     is_word: bool = False
-    """Whether every option is a single word, whatever its dashes, and ``--`` does not end the options: a compiler."""
+    """Whether every option is a single word, whatever its dashes, and ``--`` does not end the options: for
+    compilers."""
     mixes: bool = False
     """Whether a word with a dash is a value for some options only (nopt)."""
 

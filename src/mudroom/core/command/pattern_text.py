@@ -15,8 +15,8 @@ SEPARATOR = ";"
 
 
 def quote_words(words: tuple[bytes, ...]) -> str | None:
-    """Return the text that ``split_words`` parses to these words. Return None if a word is not UTF-8 or holds a control
-    character, since a line in a rule file cannot hold it."""
+    """Return the text that ``split_words`` parses to these words; None if a word is not UTF-8 or holds a control
+    character, which a rule file's line cannot hold."""
     try:
         texts = [word.decode() for word in words]
     except UnicodeDecodeError:
@@ -37,8 +37,8 @@ def as_words(line: str) -> tuple[bytes, ...]:
 
 
 def split_words(text: str) -> tuple[bytes, ...]:
-    """Return the text's words. Raise ValueError for text that a shell would expand or act on, since a pattern cannot
-    mean that."""
+    """Return the text's words. Raise ValueError if a shell would expand or act on the text: a pattern cannot mean
+    that."""
     commands = split_all(text)
     if len(commands) != 1:
         raise ValueError(

@@ -114,13 +114,11 @@ def grammar_of_rule(rule: ProgramRule, context: CommandContext) -> Grammar:
 
 
 def parsed_words(words: Sequence[Word], rule: ProgramRule, context: CommandContext) -> ParsedCommand:
-    """Return the options and operands in these words; the first word is the program's name or the subcommand."""
+    """Return the options and operands in these words. The first word is the program or the subcommand."""
     return parse(words[1:], grammar_of_rule(rule, context))
 
 
 class OptionEffect(NamedTuple):
-    """The given options' effect."""
-
     classes: frozenset[CommandClass]
     reason: str
     written: tuple[Word, ...]

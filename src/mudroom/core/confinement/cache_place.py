@@ -16,8 +16,8 @@ from mudroom.core.tree.path import is_below
 from mudroom.typing import Literal, NamedTuple
 
 CacheShare = Literal["fork", "agent", "project"]
-"""Where new entries in a fork's caches go: nowhere; to the pool of the agent or user whose commands ran in the fork; to
-a single pool for the user and all agents."""
+"""Where new cache entries in a fork go: nowhere; to the pool of the agent or user whose commands ran in the fork; to a
+single pool for the user and all agents."""
 
 CACHES = (
     (b".cache", b"cache"),  # pip, uv, go build, yarn, ccache, deno, composer and other tools that follow XDG

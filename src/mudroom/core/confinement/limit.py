@@ -46,8 +46,8 @@ milder than every number."""
 
 
 class Limits(NamedTuple):
-    """Limits; None: not set, so the default holds if there is one. Limits without ``total`` apply to a single command
-    and all its descendants."""
+    """A field is None if it is not set: then its default holds, if there is one. Limits without ``total`` apply to a
+    single command and all its descendants."""
 
     memory: int | None = None
     """Bytes, including page cache for its files and its data in /tmp."""

@@ -219,13 +219,13 @@ def describe(step: Step) -> str:
 
 
 _PLACES = {"cover": 1, "bind": 2, "mounted": 2, "tmpfs": 1, "proc": 1, "devpts": 1, "overlay": 1}
-"""Steps that mount something, with the index of the argument that is the path relative to the new root."""
+"""Steps that mount something, each with the index of its path argument, which is relative to the new root."""
 
 
 def deciding_step(plan: Plan, path: bytes) -> Step | None:
     """Return the step that determines what a command sees at an absolute path: the last one that covers the path or a
-    directory above it. Return None if only the empty root is there. Without namespaces no step covers a path, so the
-    result is always None."""
+    directory above it. Return None if only the empty root is there, or without namespaces, where no step covers a path.
+    """
     deciding: Step | None = None
     for step in plan.steps:
         if step[0] in ("host", "image"):

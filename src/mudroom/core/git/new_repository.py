@@ -154,7 +154,7 @@ def _is_harmless(setting: GitSetting, directory: bytes, top: bytes) -> bool:
 
 
 def _is_module_work_tree(value: bytes, directory: bytes, top: bytes) -> bool:
-    """Return whether the work tree for a submodule's repository (``x/.git/modules/lib``) is beside ``x/.git``."""
+    """Return whether a submodule repository (``x/.git/modules/lib``) has its work tree beside ``x/.git``."""
     if not is_below(directory, top + b"/modules") or value.startswith(b"/"):
         return False
     place = _resolved(directory, value)

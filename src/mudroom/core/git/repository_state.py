@@ -1,7 +1,7 @@
 """Files in a git directory: which hold the repository's state, and which are caches. Pure.
 
 A command that only looks (``git status``) refreshes the index, and ``git gc`` rewrites objects and refs without
-changing a value. A fork's changes do not include such differences. Source of the names: gitrepository-layout(5).
+changing a value. A fork's changes do not include such differences. The names are from gitrepository-layout(5).
 """
 
 from __future__ import annotations

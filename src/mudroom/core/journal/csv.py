@@ -1,7 +1,7 @@
 """Events as CSV for spreadsheets (RFC 4180), with formulas disabled. Pure.
 
-Spreadsheet programs treat a cell as a formula, even if quoted, if it begins with one of ``= + - @``, a tab, a carriage
-return, or a full-width form of the four characters. A command's author controls its text. So such a cell gets a leading
+Spreadsheet programs treat a cell as a formula, even if quoted, if it begins with ``=``, ``+``, ``-``, ``@``, one of
+their full-width forms, a tab or a carriage return. A command's author controls its text. So such a cell gets a leading
 apostrophe, which marks it as text.
 """
 

@@ -16,7 +16,7 @@ from mudroom.typing import Any, Literal, NamedTuple
 
 GENESIS = "0" * 64
 NEAR = 50
-"""Events on either side of a broken one that are examined to find the kind of damage."""
+"""Events examined on either side of a broken one to diagnose the damage."""
 TOLERATED = 10**9
 """Nanoseconds. Two processes can read the clock and append in the opposite order; a larger difference means that the
 clock was set back."""
@@ -95,8 +95,8 @@ def _encoded(field: str) -> bytes:
 
 def chained(previous: Event | None, after: ChainHead, time: int, kind: str, fork: str, data: dict[str, Any]) -> Event:
     """Return the next event. ``previous``: the last event, if known. If ``time`` is before the previous event's time
-    (the clock was set back, or the event describes something that began earlier), the event gets the previous time, and
-    ``time`` is stored in the data as ``clock``."""
+    (the clock was set back, or the event describes something that began earlier), the event gets the previous time. If
+    the difference exceeds ``TOLERATED``, the data has ``time`` as ``clock``."""
     last = previous.time if previous is not None else 0
     if time + TOLERATED < last:
         data = {**data, "clock": time}
@@ -105,7 +105,7 @@ def chained(previous: Event | None, after: ChainHead, time: int, kind: str, fork
 
 
 _FURTHEST = 1 << 63
-"""Nanoseconds: the limit of a journal row's integer."""
+"""Nanoseconds: the bound for 64-bit integers in a journal row."""
 
 
 def wall(event: Event) -> int:
@@ -174,7 +174,6 @@ def _diagnose(
     after: Sequence[Event],
     kept: ChainHead | None,
 ) -> BrokenChain:
-    """Diagnose the damage at the break, as far as it can be determined."""
     expected, number = head.number + 1, event.number
     if number != expected:
         if number < expected or any(later.number == expected for later in after):

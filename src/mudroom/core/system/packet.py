@@ -49,7 +49,7 @@ def send_framed(channel: socket.socket, data: bytes, descriptors: Sequence[int] 
 class PacketReader:
     """Reads a socket's packets.
 
-    Owner: the reader of the socket.
+    Owner: the socket's reader.
     """
 
     def __init__(self, longest: int, most_descriptors: int) -> None:

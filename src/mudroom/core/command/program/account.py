@@ -27,8 +27,6 @@ _REASON = "acts with an account of a remote service"
 
 
 class _Local(NamedTuple):
-    """A subcommand that works on local files."""
-
     classes: Classes
     reason: str
     takes: frozenset[bytes] = frozenset()

@@ -180,8 +180,8 @@ def add_aims(part: CommandPart, words: Sequence[Word], context: CommandContext, 
 
 
 def at_level(classified: Classification, protections: Protections) -> tuple[Classification, bool]:
-    """Return the classification in which parts whose aims are all held have their milder classes, and whether there is
-    any such part. The reasons of these parts name the protections."""
+    """Return the classification with milder classes for parts whose aims are all held, and whether there are such
+    parts. Their reasons name the protections."""
     is_shifting = any(_is_shifting(part) for part in classified.parts)
     parts = [_held(part, protections, is_shifting) for part in classified.parts]
     changed = any(new is not old for new, old in zip(parts, classified.parts, strict=True))
@@ -199,8 +199,7 @@ def _held(part: CommandPart, protections: Protections, is_shifting: bool) -> Com
 
 
 def _is_shifting(part: CommandPart) -> bool:
-    """Return whether the part may change shell variables or functions, or the environment of a command that it starts,
-    in an unknown way."""
+    """Return whether the part may change shell variables, functions or its command's environment in an unknown way."""
     if "unknown" not in part.classes or part.aims:
         return False
 
@@ -298,8 +297,8 @@ def _judged_again(part: CommandPart, words: Sequence[Word], context: CommandCont
 
 
 def _outside(word: Word, context: CommandContext) -> list[Word]:
-    """Return the ends of the word that are paths outside the project (``--file=PATH``, ``@PATH``), or the word itself
-    if it is such a path."""
+    """Return the word's ends that are paths outside the project (``--file=PATH``, ``@PATH``), or the word itself if it
+    is such a path."""
     ends = []
     for sign in (b"=", b"@"):
         head, separator, tail = word.text.partition(sign)

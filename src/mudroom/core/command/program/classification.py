@@ -29,8 +29,8 @@ UNKNOWN_PROGRAM = "a program that is not known before it runs"
 
 
 def classify_words(argv: Sequence[bytes], project: bytes | None = None, cwd: bytes | None = None) -> Classification:
-    """Return the classes of a program started with exactly these words. ``project`` and ``cwd`` are absolute paths.
-    Without them, every absolute path counts as outside the project, and the command runs in the project's root."""
+    """Classify a program started with exactly these words. ``project`` and ``cwd`` are absolute paths. Without them,
+    every absolute path counts as outside the project, and the command runs in the project's root."""
     if not argv or any(b"\0" in word for word in argv):
         return join_parts((CommandPart((), False, UNSURE, "not a command"),))
     try:

@@ -67,8 +67,8 @@ def _roots(words: Sequence[Word]) -> list[Word]:
 
 
 def _each(word: Word, roots: Sequence[Word], context: CommandContext) -> Word:
-    """Return a word after -exec with ``{}`` replaced, as find(1) does anywhere in a word. ``{}`` alone is a path below
-    a root."""
+    """Return a word after -exec with ``{}`` replaced anywhere in it, as in find(1). ``{}`` alone is a path below a
+    root."""
     if word.text != b"{}":
         return replace_mark(word, b"{}")
     root = max(roots, key=lambda root: ("inside", "unknown", "outside").index(locate(root, context)))

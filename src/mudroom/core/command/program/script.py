@@ -116,8 +116,8 @@ def require_known(parts: Sequence[CommandPart]) -> None:
 
 
 def working_directories(lines: Iterable[Sequence[bytes]], cwd: bytes) -> list[bytes]:
-    """Return the directories in which the command may run. Each ``cd`` applies to all directories before it. Raise
-    Uncovered if there are too many."""
+    """Return the directories in which the command may run. Each change of directory applies to all earlier directories.
+    Raise Uncovered if there are too many."""
     paths = {cwd: None}
     for line in lines:
         for target in _directory_changes(line):
@@ -176,7 +176,6 @@ def _has_code(words: Sequence[bytes]) -> bool:
 
 
 def _runs_stdin(line: Sequence[bytes]) -> bool:
-    """Return whether an interpreter runs its standard input."""
     informs = len(line) == 2 and line[1] in INFORMS
     return bool(line) and _interprets(_base(line[0])) and not informs and all(word[:1] == b"-" for word in line[1:])
 
@@ -221,8 +220,7 @@ def _option_values(words: Sequence[bytes], letter: bytes) -> Iterator[tuple[byte
 
 
 def _scripts(program: bytes, words: Sequence[bytes]) -> Iterator[tuple[bytes, bool]]:
-    """Yield the scripts that an interpreter may be given. An option may take a value, so not only the first word
-    counts."""
+    """Yield an interpreter's possible scripts: an option may take a value, so not only the first word counts."""
     free, valued = 0, False
     for at, word in enumerate(words):
         if word.startswith(b"-") and word != b"-":

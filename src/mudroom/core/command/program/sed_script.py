@@ -82,8 +82,8 @@ def _after_addresses(script: bytes, at: int) -> int | None:
 
 
 def _closing(script: bytes, at: int, mark: bytes) -> int | None:
-    """Return the index after the next ``mark`` without a backslash. Return None if ``mark`` stands inside brackets,
-    where it would not close."""
+    """Return the index after the next unescaped ``mark``; None if it stands inside brackets, where it would not
+    close."""
     if not mark or mark in b"\\\n":
         return None
     while at < len(script):

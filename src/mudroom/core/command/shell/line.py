@@ -141,8 +141,7 @@ class CommandReader:
         self.keys_among(values)
 
     def keys_among(self, values: Sequence[Node]) -> None:
-        """Add a part if a value assigned to a variable names a credential file: a command may use it through the
-        variable."""
+        """Add a part if an assigned value names a credential file: a command may use it through the variable."""
         if any(names_credentials(word_of(value), self.context) for value in values):
             self.tree.parts.append(CommandPart((), False, ("host_escape_risk",), "names a credential file"))
 

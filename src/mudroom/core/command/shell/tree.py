@@ -78,7 +78,7 @@ class TreeReader:
         self.doubts = False
         self.numbers = Numbers()
         self.quoted = False
-        """Whether the walk is inside double quotes, where a single quote is an ordinary character, in spite of the
+        """Whether the walk is inside double quotes. There a single quote is an ordinary character, in spite of the
         grammar."""
 
     def unread(self, reason: str = "cannot be parsed") -> None:
