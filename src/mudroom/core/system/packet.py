@@ -1,12 +1,12 @@
 """Packets with descriptors between two processes, over a pair of unix sockets.
 
 Linux has SOCK_SEQPACKET for them (unix(7)). On macOS unix sockets are SOCK_STREAM or SOCK_DGRAM only (unix(4);
-socketpair(2) fails with EPROTONOSUPPORT), and a datagram socket has no end of file. There a packet is a frame in a
+socketpair(2) fails with EPROTONOSUPPORT), and a datagram socket has no end-of-file. There a packet is a frame in a
 stream: its length in four bytes, then its content.
 
 Rules for the frames:
-1. A reader never reads past the end of a frame, so the descriptors that arrive belong to the frame being read: they
-   travel with the first byte of the ``sendmsg`` that carried them.
+1. A reader never reads past a frame's end, so the descriptors that arrive belong to the frame being read: they travel
+   with the first byte that their ``sendmsg`` carried.
 2. A length that is zero, or above the agreed one, is reported as a truncated packet (MSG_TRUNC), as a packet socket
    reports it. Nothing after it is read.
 3. An incomplete frame is kept until the rest arrives: a stream may end a read anywhere.
@@ -26,7 +26,7 @@ CMSG_CLOEXEC: int = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 _LENGTH = 4
 
 Received = tuple[bytes, list[int], bool]
-"""A packet, empty at the end; its descriptors, which the caller owns; whether some of it is missing."""
+"""A packet, empty at the end; its descriptors, which the caller owns; whether a part is missing."""
 
 
 def packet_pair() -> tuple[socket.socket, socket.socket]:

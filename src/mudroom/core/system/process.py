@@ -64,8 +64,7 @@ def boot() -> str:
 
 
 def started(pid: int) -> int:
-    """Return a process's start time, in any unit that distinguishes processes within a boot; 0 if there is no such
-    process."""
+    """Return a process's start time, in any unit that distinguishes processes within a boot; 0 if it does not exist."""
     return _started(pid)
 
 

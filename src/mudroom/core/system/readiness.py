@@ -1,13 +1,12 @@
-"""Readiness of descriptors where epoll(7) and poll(2) do not serve: on macOS.
+"""Readiness of descriptors on macOS, where epoll(7) and poll(2) do not serve.
 
 | wait | Linux | macOS | why not poll(2) there |
 | --- | --- | --- | --- |
 | in the gate, thousands of sockets | epoll(7) | kqueue(2) | it registers each descriptor at each call (poll_nocancel) |
 | beside a command, on terminals | poll(2) | select(2) | "currently does not support devices" (poll(2), BUGS) |
 
-Both are standard library selectors (https://docs.python.org/3/library/selectors.html), behind the methods of
-``select.epoll``. They do not report a hang-up separately: a descriptor that has ended is readable, and one without a
-reader is writable.
+Both are standard library selectors (https://docs.python.org/3/library/selectors.html) with ``select.epoll``'s methods.
+They do not report a hang-up separately: a descriptor that has ended is readable, and one without a reader is writable.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _READABLE, _WRITABLE = getattr(select, "POLLIN", 1), getattr(select, "POLLOUT", 
 
 
 class SelectorPoll:
-    """A selector with the methods of ``select.epoll``.
+    """A selector with ``select.epoll``'s methods.
 
     Owner: the caller: an object is used within one thread.
     """
@@ -61,8 +60,8 @@ class SelectorPoll:
 
 def wait_for_devices(wanted: Mapping[int, int], deadline: float | None) -> dict[int, int]:
     """Do the same as ``wait_ready`` in sandbox/client/connection.py with select(2), which serves terminals. A
-    descriptor is not waited for if no event is wanted. Descriptors from 1024 on (FD_SETSIZE), which no terminal on a
-    command line has, are left to poll(2)."""
+    descriptor without a wanted event is not waited for. Descriptors from 1024 on (FD_SETSIZE), which no command line's
+    terminal has, are left to poll(2)."""
     timeout = None if deadline is None else max(0.0, deadline - time.monotonic())
     few = max(wanted, default=0) < _FD_SETSIZE
     with selectors.SelectSelector() if few else selectors.PollSelector() as selector:

@@ -48,7 +48,7 @@ else:
         return True
 
     def is_read_locked(descriptor: int) -> bool:
-        """Return whether a read lock is in the way of a write lock. Raise OSError."""
+        """Return whether a read lock prevents a write lock. Raise OSError."""
         reply = fcntl.fcntl(descriptor, _GET, _request())
         kind: int = struct.unpack("qqihh", reply)[3] if _IS_MAC else struct.unpack("hhqqi4x", reply)[0]
         return kind == fcntl.F_RDLCK
