@@ -137,6 +137,6 @@ class Loaded(NamedTuple):
     why: str = ""
     """Reason for ``left_out``, as a clause."""
     given: tuple[Any, ...] = ()
-    """The effective items (``policyfile.Given``), if they were requested."""
+    """The effective items (``GivenSetting``), if they were requested."""
     files: tuple[bytes, ...] = ()
     """Files, including missing ones, that the settings depend on."""

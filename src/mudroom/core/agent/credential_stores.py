@@ -106,7 +106,8 @@ AGENTS = (
     "aider", "claude", "cline", "codex", "copilot", "cursor", "gemini", "goose", "mini-swe-agent", "opencode",
     "openhands", "qwen",
 )  # fmt: skip
-"""Agents' stores. These also hold settings that run later, so only their logins are opened: ``agent_store.py``."""
+"""Agents' stores. These also hold settings that run later, so only their logins are opened
+(``ext/agents/home/login.py``)."""
 
 
 def store_places() -> tuple[bytes, ...]:

@@ -151,8 +151,9 @@ def may_match(rule: CommandRule, part: CommandPart) -> bool:
 def exact_pattern(
     classified: Classification, policy: CommandPolicy | None = None, agent: str | None = None
 ) -> str | None:
-    """Return the pattern that the answer "always" writes (an argument for ``rulebook.remember``): each part's exact
-    words, with `` ; `` between parts. Return None if a part that needs a rule is not fully known before it runs.
+    """Return the pattern that the answer "always" writes (an argument for ``policy/command_answers.py:remember``): each
+    part's exact words, with `` ; `` between parts. Return None if a part that needs a rule is not fully known before it
+    runs.
 
     With a policy, a part needs a rule if the policy asks about it; without a policy, if it does more than read.
     """
