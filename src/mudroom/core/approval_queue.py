@@ -1,7 +1,7 @@
-"""Questions in the approval queue and their decisions, as values with pure functions.
+"""Values and pure functions for the approval queue: questions and their decisions.
 
-An answer that arrives after its waiter has gone counts once, for a limited time. No setting of the clock extends that
-time (``elapsed``), and none deletes a question or an answer early (``age``).
+An answer that arrives after its waiter has gone counts once, for a limited time. Setting the clock cannot extend that
+time (``elapsed``) or delete a question or answer early (``age``).
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class QueuedQuestionRecord(NamedTuple):
     name: str
     when: Moment
     patience: float
-    """Seconds for which a waiter would wait; 0: there is no waiter."""
+    """Seconds for which the waiter would wait; 0: no waiter."""
     note: str
-    """Changes since the same question was asked before; empty: no changes, or a new question."""
+    """Changes since the same question was last asked; empty: no changes, or a new question."""
     command: CommandQuestion | None = None
     host: HostQuestion | None = None
 
@@ -60,7 +60,7 @@ class QueueDecision(NamedTuple):
 
 
 def elapsed(since: Moment, now: Moment) -> float:
-    """Return the elapsed seconds, by the clock that shows more. Return infinity if the system clock was set back and no
+    """Return the elapsed seconds by the clock that shows more. Return infinity if the wall clock was set back and no
     other clock is available."""
     by_clock = (now.time - since.time) / 1e9
     if since.boot and since.boot == now.boot:
@@ -69,8 +69,8 @@ def elapsed(since: Moment, now: Moment) -> float:
 
 
 def age(since: Moment, now: Moment) -> float:
-    """Return the seconds after which something is deleted. A wall clock that was set makes nothing older: within one
-    boot it does not count, and from one boot to the next it counts at most ``LONGEST``."""
+    """Return the age in seconds, as used for deletion. Setting the wall clock makes no data older: within one boot the
+    clock is ignored, and from one boot to the next at most ``LONGEST`` counts."""
     if since.boot and since.boot == now.boot:
         return (now.running - since.running) / SECOND
     return max(0, min(now.time - since.time, LONGEST)) / SECOND
@@ -81,12 +81,12 @@ def answer_of(decision: QueueDecision) -> CommandAnswer:
 
 
 class QueueRow(NamedTuple):
-    """The present state of a question."""
+    """A question's present state."""
 
     asked: QueuedQuestionRecord
     decision: QueueDecision | None
     waiter: int
-    """Pid of the waiter; 0: there is none."""
+    """The waiter's pid; 0: no waiter."""
     used: bool
     """Whether the decision was used."""
     size: int = 0
@@ -102,9 +102,8 @@ class QueueRow(NamedTuple):
 
 
 def storable(question: CommandQuestion | HostQuestion, known: Collection[str] = ()) -> CommandQuestion | HostQuestion:
-    """Return the question as it is stored: without secrets (``core/approval/shown_question.py``), and with texts that
-    can be encoded as UTF-8, because names can come from any source. Words and paths are bytes. ``known``: values that
-    are secret."""
+    """Return the question as stored: without secrets (``core/approval/shown_question.py``), and with texts that UTF-8
+    can encode, because names can come from any source. Words and paths are bytes. ``known``: secret values."""
     if isinstance(question, HostQuestion):
         return question._replace(fork=storable_text(question.fork), agent=storable_text(question.agent))
     from mudroom.core.approval.shown_question import shown_question
@@ -128,19 +127,19 @@ def storable_text(text: str) -> str:
 
 
 class QueueRoom(NamedTuple):
-    """Limits of the queue's size and age."""
+    """Size and age limits for the queue."""
 
     waiting: int = 200
     decided: int = 200
     size: int = 64 << 20
-    """Bytes of all questions together."""
+    """Total bytes of all questions."""
     largest: int = 4 << 20
-    """Bytes of one question."""
+    """Bytes in a single question."""
     unanswered: float = 24 * 3600.0
     """Seconds for which a question without a waiter is kept."""
     kept: float = 24 * 3600.0
-    """Seconds for which decisions are kept, for other approvers to see. Limited because commands can contain secrets.
-    """
+    """Seconds for which decisions are kept so that other approvers can see them. Limited because commands can contain
+    secrets."""
 
 
 def is_old(row: QueueRow, now: Moment, room: QueueRoom) -> bool:
@@ -150,9 +149,8 @@ def is_old(row: QueueRow, now: Moment, room: QueueRoom) -> bool:
 
 
 def questions_to_delete(rows: Sequence[QueueRow], now: Moment, room: QueueRoom) -> set[str]:
-    """Return the names of the questions to delete so that one more fits: expired ones, then decided ones, then those
-    without a waiter, each in the order of ``rows``, oldest first. Raise ValueError if that does not make enough room.
-    """
+    """Return the names of the questions to delete so that another fits: expired ones, then decided ones, then those
+    without a waiter, oldest first as in ``rows``. Raise ValueError if that does not make enough room."""
     decided = [row for row in rows if row.decision is not None]
     waiting = [row for row in rows if row.decision is None]
     deleted = {row.name for row in decided[: max(0, len(decided) - room.decided)]}

@@ -1,4 +1,4 @@
-"""A background command of a fork as a value: its start, its end, and both as JSON."""
+"""A fork's background command as a value: start, end, and the JSON form."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ class BackgroundStart(NamedTuple):
     fork: str
     command: tuple[bytes, ...]
     cwd: bytes
-    """As seen by the command."""
+    """As the command sees it."""
     time: int
     """Nanoseconds since 1970."""
     keeper: int
-    """Pid of the process that holds the command; the command ends with it."""
+    """Pid of the process that holds the command. The command ends with it."""
     level: int = 1
     agent: str = ""
     timeout: float | None = None

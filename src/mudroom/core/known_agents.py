@@ -1,4 +1,4 @@
-"""The agents that mudroom knows, and their cards, as the kernel asks for them: the satellite ``agents`` has them."""
+"""The kernel's interface to the known agents and their cards, which the satellite ``agents`` implements."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
 
 class KnownAgents(Protocol):
     def names(self) -> list[str]:
-        """Return the names of all agents, in alphabetical order."""
+        """Return all agents' names in alphabetical order."""
 
     def has(self, name: str) -> bool:
         """Return whether an agent has this name."""
 
     def installed(self, is_there: Callable[[str], bool], /) -> list[str]:
-        """Return the names of the agents of which ``is_there`` finds a program."""
+        """Return the names of the agents for which ``is_there`` finds a program."""
 
     def inner_sandbox(self, program: str, level: int, /) -> str:
-        """Return a clause about the sandbox that a program makes for itself: how it is switched off. Empty if that is
-        not known."""
+        """Return a clause that says how to switch off the sandbox that a program makes for itself; empty if that is
+        unknown."""
 
 
 def known_agents(user: bytes) -> KnownAgents:
-    """Return the known agents. ``user``: the directory of the user's policy, which may have profiles, too."""
+    """Return the known agents. ``user``: the user's policy directory, which can have profiles, too."""
     module = part_or_none("agents", "catalog")
     agents: KnownAgents = module.Catalog(user) if module is not None else _NoAgents()
     return agents
@@ -56,19 +56,20 @@ class _NoAgents:
 
 class AgentCards(Protocol):
     def load_card(self, path: bytes) -> AgentCard:
-        """Return the card of a file. Raise UsageError, one line that names the file."""
+        """Return the card in a file. Raise UsageError, with one line that names the file."""
 
     def with_card_network(self, card: AgentCard, settings: Settings, mode: str | None) -> Settings:
         """Return the settings without network if the card needs none, unless the user has given a mode."""
 
     def trusted_hosts(self, card: AgentCard, project: bytes, environ: Mapping[bytes, bytes]) -> tuple[HostRule, ...]:
-        """Return the hosts of a card whose agent the policy trusts to name them; the user is not asked."""
+        """Return the card's hosts if the policy trusts its agent to name them without asking the user; otherwise
+        none."""
 
     def opened_by(self, card: AgentCard, home: bytes, environ: Mapping[bytes, bytes]) -> OpenedCredentials:
         """Return the credentials that a card names, as found on this machine."""
 
 
 def agent_cards(what: str) -> AgentCards:
-    """Return what reads cards. Raise NotInstalled without it; ``what`` the user asked for."""
+    """Return the module that reads cards. Raise NotInstalled if it is absent. ``what``: what the user asked for."""
     cards: AgentCards = part("agents", "card", what)
     return cards

@@ -1,7 +1,8 @@
-"""Parts of mudroom that lie beside its kernel, one folder of ``mudroom/ext`` each: what each adds, and its module.
+"""The optional parts of mudroom: one folder in ``mudroom/ext`` each, with the modules that it adds.
 
-The kernel imports no module of ``mudroom.ext`` by name. It asks for a row here, and loads the module at first use. An
-installation may lack a folder: then what it adds is absent, the rest works, and whoever asks is told in one line.
+The kernel never imports from ``mudroom.ext`` by name. It looks up a row here, and loads the module at first use. An
+installation may lack a folder: its features are then absent, the rest works, and a request for them fails with a
+one-line message.
 """
 
 from __future__ import annotations
@@ -91,22 +92,22 @@ ROWS: Mapping[str, Mapping[str, str]] = {
         "process": "windows.win32.process",
     },
 }
-"""By kind of what is added, then by its name: a module below ``mudroom.ext``, of the folder that it begins with."""
+"""By kind, then by name: a module below ``mudroom.ext``. Its first component is the satellite's folder."""
 
 NEEDS: Mapping[str, tuple[str, ...]] = {
     "fleet": ("inspection", "transfer"),
     "tui": ("attempts", "review"),
     "web": ("attempts", "review"),
 }
-"""Satellites without which another cannot be loaded: where one is absent, that one is, too."""
+"""Satellites that another one needs. If a needed satellite is absent, the one that needs it counts as absent, too."""
 
 
 class NotInstalled(MudroomError):
-    """What was asked for belongs to a part that this installation lacks."""
+    """The request needs a part that this installation lacks."""
 
 
 def part(kind: str, name: str, what: str) -> Any:
-    """Return the module of a row. Raise NotInstalled if its folder is absent; ``what`` is what the user asked for."""
+    """Return a row's module. Raise NotInstalled if its folder is absent. ``what``: what the user asked for."""
     module = part_or_none(kind, name)
     if module is None:
         satellite = satellite_of(kind, name)
@@ -118,32 +119,32 @@ def part(kind: str, name: str, what: str) -> Any:
 
 
 def part_or_none(kind: str, name: str) -> Any:
-    """Return the module of a row; None if its folder is absent."""
+    """Return a row's module, or None if its folder is absent."""
     if not is_installed(satellite_of(kind, name)):
         return None
     module = f"mudroom.ext.{ROWS[kind][name]}"
-    __import__(module)  # importlib has modules of its own
+    __import__(module)  # importlib would import more modules
     return sys.modules[module]
 
 
 def twin(name: str) -> Any:
-    """Return the module that does on Windows what a module or library of POSIX does elsewhere. Raise NotInstalled."""
+    """Return the Windows counterpart of a POSIX module or library. Raise NotInstalled if it is absent."""
     return part("windows", name, "mudroom on Windows")
 
 
 def satellite_of(kind: str, name: str) -> str:
-    """Return the folder of ``mudroom/ext`` that holds a row's module."""
+    """Return the folder in ``mudroom/ext`` that holds a row's module."""
     return ROWS[kind][name].partition(".")[0]
 
 
 def is_installed(satellite: str) -> bool:
-    """Return whether a folder of ``mudroom/ext`` is there, and those that it needs."""
+    """Return whether a folder in ``mudroom/ext`` and all that it needs are present."""
     return not absent(satellite)
 
 
 def absent(satellite: str) -> str:
-    """Return the folder that is absent: this one, or one that it needs; empty if all are there. A fault within one is
-    raised, not taken for its absence."""
+    """Return the absent folder: this one or one that it needs; empty if all are present. An import error inside a
+    folder is raised, and does not count as its absence."""
     name = f"mudroom.ext.{satellite}"
     try:
         __import__(name)
@@ -152,5 +153,5 @@ def absent(satellite: str) -> str:
             raise
         return satellite
     if getattr(sys.modules[name], "__file__", None) is None:
-        return satellite  # a folder that holds only caches, which Python takes for a namespace package
+        return satellite  # only caches are left in the folder: Python takes it for a namespace package
     return next(filter(None, map(absent, NEEDS.get(satellite, ()))), "")

@@ -1,4 +1,4 @@
-"""The result of a command and its JSON form (``mudroom.result/1``, docs/FORMAT.md)."""
+"""A command's result and its JSON form (``mudroom.result/1``, docs/FORMAT.md)."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 
 SCHEMA = "mudroom.result/1"
 REFUSED = 126
-"""Exit code of a command that the policy or an approver refused; the command has not run."""
+"""Exit code if the policy or an approver refused the command, which has not run."""
 TIMED_OUT = 124
-"""Exit code of a command that was ended because its time ran out, as of timeout(1)."""
+"""Exit code if the command ran out of time, as in timeout(1)."""
 
 
 class Denial(NamedTuple):
-    """An operation that the sandbox refused, as reported by the refusing mechanism; never guessed from output."""
+    """An operation that the sandbox refused, as the refusing mechanism reports it; never guessed from output."""
 
     kind: str
-    """``metadata``: chmod, chown, times or xattrs of a file outside. ``system call``: refused by the filter.
-    ``network``: refused by the gate."""
+    """``metadata``: chmod, chown, times or xattrs on a file outside the project. ``system call``: refused by the
+    filter. ``network``: refused by the gate."""
     target: bytes
-    """A path, the name of the call, or a host and port."""
+    """A path, a system call's name, or a host and port."""
     reason: str
     times: int = 1
     """Number of refusals."""
@@ -52,18 +52,18 @@ class Result(NamedTuple):
     stderr: bytes = b""
     truncated: bool = False
     cpu: float = 0.0
-    """Seconds of processor time, of the command and the children it waited for."""
+    """Seconds of processor time used by the command and the children it waited for."""
     max_rss: int = 0
     """KiB."""
     denials: tuple[Denial, ...] = ()
     reached: tuple[LimitReached, ...] = ()
     """Limits that affected the command."""
     use: Reading | None = None
-    """Counters of the command's control group, if it had one."""
+    """The command's control group counters, if it had one."""
     notes: tuple[str, ...] = ()
     """Notes about weaker protection, other differences from the request, and failures."""
     checkpoint: str | None = None
-    """Checkpoint of the fork's contents before the command."""
+    """The checkpoint that holds the fork's contents before the command."""
     approval: CommandAnswer | None = None
     """The approver's answer, if the command needed approval."""
     credentials: tuple[str, ...] = ()
@@ -73,8 +73,8 @@ class Result(NamedTuple):
 
 
 def exit_code_of(status: int, *, timed_out: bool = False) -> int:
-    """Return the exit code, as a shell has it, of a status of wait(2). ``timed_out``: time ran out, which counts,
-    however the command ended then."""
+    """Return the exit code that a shell gives for a wait(2) status. ``timed_out`` has priority over the status: a
+    command that ran out of time may have ended in any way."""
     if timed_out:
         return TIMED_OUT
     return 128 + (status & 0x7F) if status & 0x7F else status >> 8
@@ -132,7 +132,7 @@ def _use(use: Reading | None) -> dict[str, Any] | None:
 
 
 def changes_to_json(changeset: Changeset, moves: Iterable[Move] = ()) -> dict[str, Any]:
-    """Return changes as JSON. ``moves``: pairs of changes that are a renamed and modified file."""
+    """Return changes as JSON. ``moves``: pairs of changes that together are a renamed and modified file."""
     from mudroom.core.tree.rollup import roll_up
 
     ends = {path: move for move in moves for path in (move.old, move.new)}
@@ -211,7 +211,7 @@ def path_fields(path: bytes, key: str = "path", suffix: bytes = b"") -> dict[str
 
 
 def text(raw: bytes) -> str:
-    """Decode bytes for JSON. Invalid UTF-8 becomes U+FFFD; ``path_base64`` holds the bytes of such a name."""
+    """Decode bytes for JSON. Invalid UTF-8 becomes U+FFFD; ``path_base64`` keeps such a name's bytes."""
     return raw.decode("utf-8", "replace")
 
 

@@ -1,5 +1,6 @@
-"""Settings of a project, with defaults. ``policy/parse.py`` reads one file of settings, ``policy/combine.py`` all
-files."""
+"""A project's settings, with defaults. ``policy/parse.py`` reads a single file; ``policy/combine.py`` combines all
+files.
+"""
 
 from __future__ import annotations
 
@@ -24,15 +25,15 @@ EngineChoice = Literal["auto", "docker", "podman", "container"]
 
 class Settings(NamedTuple):
     level: int = 1
-    """For a command without a card: 0, the staged view only; 1, sandboxed."""
+    """Level for a command without a card: 0, the staged view only; 1, sandboxed."""
     levels: LevelPolicy = LevelPolicy()
     network: Network | Literal["auto"] = "auto"
-    """``auto``: through the gate; at level 0, which is no isolation, the host's network."""
+    """``auto``: through the gate; at level 0, which isolates nothing, the host's network."""
     hosts: tuple[HostRule, ...] = ()
-    """Host rules of the gate: the policy's rules and presets. This machine's answers are added to them
+    """The gate's host rules: the policy's rules and presets. This machine's answers are added to them
     (``policy/host_answers.py``)."""
     agent_links: tuple[AgentLink, ...] = ()
-    """Which fork may reach a server in which other (``core/network/fork_host.py``)."""
+    """Pairs of forks: one may reach a server in the other (``core/network/fork_host.py``)."""
     fork_rules: tuple[ForkRule, ...] = ()
     """Ports that forks show to each other, and that they may reach (``core/network/fork_rule.py``)."""
     network_cards: tuple[str, ...] = ()
@@ -47,33 +48,32 @@ class Settings(NamedTuple):
     engine: EngineChoice = "auto"
     """Container engine at level 2; ``auto``: the first that is available."""
     image: str | None = None
-    """Image of containers: a name, or ``host`` (``core/confinement/container.py``). None: not set; a card may then
-    choose an image, and the default is the host's own toolchain."""
+    """Container image: a name, or ``host`` (``core/confinement/container.py``). None: not set; a card may then choose
+    an image, and the default is the host's own toolchain."""
     image_cards: tuple[str, ...] = ()
     """Agents (by agentId) whose cards may choose their image."""
     warm: int = 0
     """Containers that a session keeps ready in addition to those in use."""
     secrets_mask: tuple[bytes, ...] = ()
-    """Names, or names with ``*`` at either end, of files that appear empty to commands, in addition to the built-in
-    names."""
+    """File names, or names with ``*`` at either end, that appear empty to commands; the built-in names are added."""
     secrets_show: tuple[bytes, ...] = ()
-    """Paths and names of secrets that commands may read."""
+    """Secrets that commands may read, by path or name."""
     credentials: tuple[bytes, ...] = ()
-    """Files of the home that commands may read, as ``~/NAME``."""
+    """Files in the home directory that commands may read, as ``~/NAME``."""
     read: tuple[bytes, ...] = ()
     """Absolute paths that are visible read-only, in addition to system directories and toolchains."""
     output_limit: int = 8 * 1024 * 1024
     """Bytes of captured stdout, and of stderr. Further output is dropped and reported as truncated."""
     limits: Limits = Limits()
-    """Resource limits of a command, and of the vault's sandboxes together."""
+    """Resource limits for a command, and for all of the vault's sandboxes together."""
     copy_limit: int = 500 * 1024 * 1024
-    """Largest size of a staged copy in bytes."""
+    """Largest staged copy, in bytes."""
     copy_exclude: tuple[bytes, ...] = ()
-    """Patterns as in gitignore(5) of files that a staged copy omits."""
+    """gitignore(5) patterns for files that a staged copy omits."""
     copy_gitignore: bool = False
-    """A staged copy omits the files ignored by the project's .gitignore, even if there is room for them."""
+    """Whether a staged copy omits files ignored by the project's .gitignore, even if there is room for them."""
     verify: tuple[bytes, ...] = ()
-    """Command that must succeed on the result of an apply before it is written; empty: none."""
+    """Command that must succeed on an apply's result before it is written; empty: none."""
     verify_when: VerifyWhen = "merged"
     """``merged``: if a file was merged or a conflict decided; ``always``; ``never``."""
     verify_timeout: float | None = None
@@ -81,39 +81,39 @@ class Settings(NamedTuple):
     keep_age: float = 30 * 86400.0
     """Seconds. Older applies and automatic checkpoints are deleted."""
     keep_applies: int = 50
-    """Number of applies that are kept for undo, and of automatic checkpoints of each fork."""
+    """Applies that are kept for undo, and automatic checkpoints in each fork."""
     keep_journal: int = 64 * 10**6
-    """Bytes of the journal's database. Older events beyond that move to an archive; no event is deleted."""
+    """Bytes in the journal's database. Beyond that, older events move to an archive; no event is deleted."""
     keep_journal_age: float = 90 * 86400.0
     """Seconds. Older events move to an archive."""
     cache_share: CacheShare = "agent"
-    """The pool to which new entries of the package managers' caches go (``core/confinement/cache_place.py``)."""
+    """The pool for new package manager cache entries (``core/confinement/cache_place.py``)."""
     cache_limit: int = 5 * 10**9
-    """Bytes of one pool."""
+    """Bytes in each pool."""
     keep_bytes: int = 5 * 10**9
-    """Bytes on disk of all applies together; the oldest are deleted first."""
+    """Bytes on disk used by all applies together; the oldest are deleted first."""
 
     commands: CommandPolicy = CommandPolicy()
     """Rules for agents' commands. They do not apply to the user's own commands."""
     background: Action = "allow"
-    """Action for an agent's command that is to run in the background."""
+    """Action for an agent's command that asks to run in the background."""
     approval_timeout: float = 300.0
     """Seconds after which a pending question about a command is denied."""
     user_level: int | None = None
-    """Level of the user's own commands; None: as ``level``. This and the following settings apply to ``mudroom run``.
-    """
+    """Level for the user's own commands; None: the same as ``level``. This and the following settings apply to
+    ``mudroom run``."""
     auto_apply: AutoApply = "never"
-    """Changes that are applied without a question; ``trusted``: changes of commands in ``trusted``."""
+    """Which changes are applied without a question; ``trusted``: those of commands in ``trusted``."""
     auto_apply_trusted: bool = False
-    """The same as ``auto_apply: trusted``, in addition to it."""
+    """Has the same effect as ``auto_apply: trusted``, and can be set beside it."""
     auto_apply_flagged: bool = False
     """Apply changes flagged ``executes-later`` without a question, too."""
     trusted: tuple[Pattern, ...] = ()
-    """First words of commands."""
+    """Commands, by their first words."""
     mcp_apply: bool = False
-    """Clients of ``mudroom mcp`` may apply their forks."""
+    """Whether clients of ``mudroom mcp`` may apply their forks."""
     show_diff_threshold: int = 0
-    """Lines: a diff of at most this length is shown immediately."""
+    """Lines: a diff up to this length is shown immediately."""
 
     def network_at(self, level: int) -> Network:
         if self.network == "auto":
@@ -122,7 +122,7 @@ class Settings(NamedTuple):
 
 
 class LeftOut(NamedTuple):
-    """An item of the project's policy that the user has not trusted."""
+    """An item in the project's policy that the user has not trusted."""
 
     text: str
     at: str
@@ -130,13 +130,13 @@ class LeftOut(NamedTuple):
 
 
 class Loaded(NamedTuple):
-    """The settings and their origin."""
+    """The settings and where they come from."""
 
     settings: Settings = Settings()
     left_out: tuple[LeftOut, ...] = ()
     why: str = ""
     """Reason for ``left_out``, as a clause."""
     given: tuple[Any, ...] = ()
-    """The effective items (``policyfile.Given``), if they were requested."""
+    """The effective items (``GivenSetting``), if they were requested."""
     files: tuple[bytes, ...] = ()
-    """Files, including missing ones, whose changes can change the settings."""
+    """Files, including missing ones, that the settings depend on."""

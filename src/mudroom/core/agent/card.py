@@ -1,7 +1,7 @@
-"""An agent card: the requirements that an agent states. The decisions are made elsewhere
-(``core/agent/level_decision.py``). The satellite ``agents`` reads cards, and finds the credentials that they name.
+"""An agent card: an agent's stated requirements. ``core/agent/level_decision.py`` decides about them; the satellite
+``agents`` reads cards and finds the credentials that they name.
 
-The agent's author writes the card: no key of it grants anything by itself.
+The agent's author writes the card, so no key in it grants anything by itself.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from mudroom.typing import NamedTuple
 class AgentStore(NamedTuple):
     name: str
     directories: tuple[bytes, ...] = ()
-    """Relative to the home, like all paths here."""
+    """Relative to the home directory, like all paths in this class."""
     files: tuple[bytes, ...] = ()
     tokens: tuple[bytes, ...] = ()
     state: tuple[str, ...] = ()
     """Patterns."""
     keys: tuple[tuple[bytes, tuple[str, ...]], ...] = ()
-    """By file: parts of its JSON, as ``projects.*.mcpServers``."""
+    """By file: parts of its JSON, such as ``projects.*.mcpServers``."""
 
     @property
     def places(self) -> tuple[bytes, ...]:
@@ -28,11 +28,11 @@ class AgentStore(NamedTuple):
 
 
 class StorePlace(NamedTuple):
-    """A directory or file of a store, as found on a host."""
+    """A store's directory or file, as found on a host."""
 
     path: bytes
     source: bytes
-    """Its real path on the host; empty if it is not there, or must not be read."""
+    """The real path on the host; empty if it does not exist, or must not be read."""
     is_directory: bool
 
 
@@ -52,7 +52,7 @@ class Requirements(NamedTuple):
     and gets none; None: the card does not say."""
     gpu: bool = False
     forks: tuple[tuple[str, str], ...] = ()
-    """Ports that it would show to other forks, or reach in them, as pairs of the side and the rule
+    """Ports that the agent wants to show to other forks or reach in them, as pairs (side, rule)
     (``ext/agents/core/fork_consent.py``)."""
 
 
@@ -62,23 +62,23 @@ class AgentCard(NamedTuple):
     """None: the card does not say."""
     needs: Requirements = Requirements()
     name: str = ""
-    """Shown to people, like the next two."""
+    """Shown to people, like the next two fields."""
     description: str = ""
     version: str = ""
     artifacts: tuple[str, ...] = ()
-    """Patterns (``ext/agents/core/artifact.py``) of files that are collected after the agent has ended."""
+    """Patterns (``ext/agents/core/artifact.py``) for files that are collected after the agent has ended."""
     branch: bool | str = False
-    """Whether its commits are wanted as a branch of the real repository, or the branch's name."""
+    """Whether the agent's commits become a branch in the real repository, or the branch's name."""
     environment: tuple[str, ...] = ()
     """Names of variables that the agent uses."""
     image: str = ""
     """Container image at level 2; empty: the card does not say."""
     digest: str = ""
-    """SHA-256 of the card file, hexadecimal; ``profile:NAME`` for a card that was made of a profile."""
+    """SHA-256 of the card file in hexadecimal; ``profile:NAME`` for a card made from a profile."""
     endpoint: EndpointAddress | None = None
-    """Where its server for other agents listens, inside."""
+    """The address, inside the sandbox, at which its server for other agents listens."""
     store: AgentStore | None = None
-    """The agent's own store, if its profile names one; no key of a card."""
+    """The agent's own store, if its profile names one. No key in a card sets it."""
 
 
 class OpenedCredentials(NamedTuple):
@@ -88,9 +88,9 @@ class OpenedCredentials(NamedTuple):
     """Open stores, as a card names them."""
     live: tuple[Bind, ...] = ()
     named: tuple[bytes, ...] = ()
-    """Their paths, and the targets of symlinks in the home."""
+    """Their paths, and the targets of symlinks in the home directory."""
     variables: tuple[bytes, ...] = ()
     abstract: bool = False
     staged: tuple[StagedStore, ...] = ()
-    """Stores of agents: what is copied into the fork."""
+    """Agents' stores, which are copied into the fork."""
     notes: tuple[str, ...] = ()

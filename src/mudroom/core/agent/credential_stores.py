@@ -1,13 +1,13 @@
-"""The credential stores that an agent card or a policy can name: the files of each store, and the parts of a session
-that it needs.
+"""The credential stores that an agent card or a policy can name: each store's files, and the parts of the user's
+session that it needs.
 
-The file is a table only. A store in the table is hidden from a command at level 0 unless it is named; any other file
-can be named by its path in the home (``~/.config/tool``). Rules:
+This file holds only the table. At level 0 a store in the table is hidden from a command unless it is named; any other
+file can be named by its path in the home directory (``~/.config/tool``). Rules:
 
-1. A store is a directory where a tool has a directory of its own. A program that replaces a file by a rename (as most
-   do for tokens) then works inside the directory, and both sides see the same file. A store of the kind ``file`` lies
-   among other files and can only be written in place. Logins of agents are copies (``ext/agents/home/login.py``).
-2. A socket lets a command act through a program of the host: a command that reaches the session bus or the ssh-agent
+1. If a tool has a directory of its own, the store is that directory. A program that replaces a file by a rename (as
+   most do for tokens) then works inside the directory, and both sides see the same file. A store in ``files`` lies
+   among other files and can only be written in place. Agents' logins are copies (``ext/agents/home/login.py``).
+2. A socket lets a command act through a program on the host: a command that reaches the session bus or the ssh-agent
    can do everything that these do for the user. Sockets are named one by one, like files.
 """
 
@@ -21,10 +21,11 @@ from mudroom.typing import NamedTuple
 class CredentialStore(NamedTuple):
     about: str
     directories: tuple[bytes, ...] = ()
-    """Relative to the home."""
+    """Relative to the home directory."""
     files: tuple[bytes, ...] = ()
     sockets: tuple[bytes, ...] = ()
-    """``$NAME``: the path in this variable; otherwise a path relative to the user's runtime directory, or absolute."""
+    """``$NAME``: the path in this variable; otherwise an absolute path, or one relative to the user's runtime
+    directory."""
     variables: tuple[bytes, ...] = ()
     """Environment variables without which the store is not found."""
 
@@ -33,7 +34,7 @@ _RUNTIME = b"XDG_RUNTIME_DIR"
 _BUS = b"DBUS_SESSION_BUS_ADDRESS"
 
 STORES: Mapping[str, CredentialStore] = {
-    # agents: ext/agents/profiles says which of their files are logins
+    # agents: ext/agents/profiles lists which of their files are logins
     "aider": CredentialStore("aider", (b".aider",), (b".aider.conf.yml", b".aider.model.settings.yml")),
     "claude": CredentialStore("Claude Code", (b".claude",), (b".claude.json",)),
     "cline": CredentialStore("Cline", (b".cline",)),
@@ -105,9 +106,10 @@ AGENTS = (
     "aider", "claude", "cline", "codex", "copilot", "cursor", "gemini", "goose", "mini-swe-agent", "opencode",
     "openhands", "qwen",
 )  # fmt: skip
-"""Stores of agents. A store also holds settings that run later, so only its logins are opened: ``agent_store.py``."""
+"""Agents' stores. These also hold settings that run later, so only their logins are opened
+(``ext/agents/home/login.py``)."""
 
 
 def store_places() -> tuple[bytes, ...]:
-    """Return every path in the home that is hidden unless its store is named."""
+    """Return every path in the home directory that is hidden unless its store is named."""
     return tuple(place for store in STORES.values() for place in (*store.directories, *store.files))

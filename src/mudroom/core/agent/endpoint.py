@@ -1,4 +1,4 @@
-"""The endpoint of an agent: the address at which its server listens, inside its own sandbox. Pure."""
+"""An agent's endpoint: the address, inside its own sandbox, at which its server listens. Pure."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ class AgentEndpoint(NamedTuple):
     level: int
     port: int
     path: str = "/"
-    """Of the URL: ``/a2a``."""
+    """The URL's path, such as ``/a2a``."""
     name: str = ""
-    """Of its card, as the next two."""
+    """From the agent's card, like the next two fields."""
     description: str = ""
     version: str = ""
 
 
 class EndpointAddress(NamedTuple):
-    """The key ``endpoint`` of a card."""
+    """A card's key ``endpoint``."""
 
     port: int
     path: str = "/"

@@ -1,13 +1,13 @@
-"""The level at which an agent or a command runs: decided by the runtime, never by the agent. Pure.
+"""The level at which an agent or a command runs. The runtime decides it, never the agent. Pure.
 
 In this order:
 
 1. The requested level: ``--level``, else the card's ``sandboxLevel``, else the policy's ``levels.default`` (for an
    agent) or ``run.level`` (for a command without a card).
-2. The policy raises it: ``levels.minimum`` for all, ``levels.agents`` for a single agent. The highest counts.
-3. The policy refuses it: a level that is not in ``levels.allow``, or an agent that is refused. A level is never
+2. The policy may raise it: ``levels.minimum`` for all, ``levels.agents`` for a single agent. The highest counts.
+3. The policy may refuse it: a level that is not in ``levels.allow``, or an agent that is refused. A level is never
    lowered, and never raised to reach an allowed level.
-4. The machine does not support it: refused with the reason. An unsupported level is never replaced by another.
+4. The machine may not support it: refused with the reason. An unsupported level is never replaced by another.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ class LevelSupport(NamedTuple):
     """The levels that the machine supports."""
 
     lacking: Mapping[int, str] = {}
-    """Level → why it is not supported; every other level is supported. Only the decided level is looked up, so the
-    mapping may compute the answer then."""
+    """Level → reason why it is not supported; every other level is supported. Only the decided level is looked up, so
+    the mapping may compute its answer then."""
 
 
 NOW = LevelSupport()
-"""Support of this version on any machine that can confine a command at all."""
+"""This version's support on any machine that can confine commands at all."""
 
 
 class LevelDecision(NamedTuple):
@@ -38,7 +38,7 @@ class LevelDecision(NamedTuple):
     """None: refused."""
     asked: int
     rule: str
-    """The deciding rule: ``--level``, ``sandboxLevel``, ``default``, a setting of the policy, or ``machine``."""
+    """The deciding rule: ``--level``, ``sandboxLevel``, ``default``, a policy setting, or ``machine``."""
     reason: str
 
     @property
@@ -54,8 +54,8 @@ def decide_level(
     asked: int | None = None,
     default: int = 0,
 ) -> LevelDecision:
-    """Return the level of an agent with this card, or of a command without a card. ``asked``: the level of the command
-    line. ``default``: the level if no source sets one."""
+    """Return the level for an agent with this card, or for a command without a card. ``asked``: from the command line.
+    ``default``: used if no source sets a level."""
     level, rule, reason = _requested(card, policy, asked, default)
     requested = level
     for minimum, name, reason_for_minimum in _minima(card, policy):

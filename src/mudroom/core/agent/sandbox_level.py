@@ -1,4 +1,4 @@
-"""The sandbox levels, and the settings of a policy about them. Pure; ``core/agent/level_decision.py`` decides."""
+"""The sandbox levels and a policy's settings about them. Pure; ``core/agent/level_decision.py`` decides."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from mudroom.typing import NamedTuple
 
 LEVELS = (0, 1, 2)
 REFUSE = -1
-"""In ``levels.agents``: this agent does not run here."""
+"""In ``levels.agents``: this agent may not run here."""
 
 BARE = (
     "level 0: no isolation (staged view only): the command has your network, can read nearly all that you can, and can "
@@ -19,4 +19,4 @@ class LevelPolicy(NamedTuple):
     minimum: int = 0
     allow: tuple[int, ...] = LEVELS
     agents: tuple[tuple[str, int], ...] = ()
-    """Pairs (agentId, its least level or REFUSE)."""
+    """Pairs (agentId, its lowest level or REFUSE)."""

@@ -1,12 +1,13 @@
-"""The question whether a command or a connection may proceed, and the answer. Values, and functions of these values
+"""The question whether a command or a connection may proceed, and its answer: values, and functions on these values
 alone.
 
 Rules of this file:
 
 1. Only a ``CommandAnswer`` whose ``allow`` is ``True`` allows: an approver that raises or returns anything else
    refuses.
-2. An answer belongs to a fingerprint: of the command, its directory, its verdict, the terms on which it runs, and the
-   files that it names (``core/approval/fingerprint.py``). It does not answer a question with another fingerprint.
+2. An answer belongs to a fingerprint, which covers the command, its directory, its verdict, the terms on which it runs,
+   and the files that it names (``core/approval/fingerprint.py``). It does not answer a question with another
+   fingerprint.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ class CommandQuestion(NamedTuple):
     """Empty: no agent is named."""
     verdict: Verdict
     pattern: str
-    """The rule that an answer of "always" writes, as in the file; empty: no rule can be written."""
+    """The rule that the answer "always" writes, as in the file; empty: no rule can be written."""
     fingerprint: str
-    """Covers everything that was examined; an answer to another fingerprint does not count."""
+    """Covers everything that was examined. An answer to another fingerprint does not count."""
     files: tuple[tuple[bytes, str], ...] = ()
     """Path and digest of each file that the fingerprint covers."""
     terms: tuple[str, ...] = ()
-    """The terms on which the command would run, a few words each (``terms_of``), for people; the fingerprint covers
+    """The terms on which the command would run, a few words each (``terms_of``). For people; the fingerprint covers
     them."""
 
 
@@ -52,8 +53,8 @@ def terms_of(
     background: bool = False,
     image: str = "",
 ) -> tuple[str, ...]:
-    """Return the terms as texts: ``level 1``, ``network: gate``, ``variables: BASH_ENV`` …; a term that is not
-    requested is left out."""
+    """Return the terms as texts: ``level 1``, ``network: gate``, ``variables: BASH_ENV`` …. Terms that are not
+    requested are left out."""
     values_by_name = {"credentials": credentials, "variables": variables, "shown": shown, "read": read}
     lists = [f"{name}: {' '.join(sorted(set(values)))}" for name, values in values_by_name.items() if values]
     flags = {"abstract sockets": sockets, "graphics cards": graphics, "in the background": background}
@@ -64,9 +65,9 @@ def terms_of(
 class CommandAnswer(NamedTuple):
     allow: bool
     keep: bool = False
-    """Whether to write the rule; it may have been written already."""
+    """Whether to write the rule. It may have been written already."""
     by: str = ""
-    """Source of the answer, for the journal: ``terminal``, ``queue``, ``nobody`` …"""
+    """Where the answer comes from, for the journal: ``terminal``, ``queue``, ``nobody`` …"""
     reason: str = ""
     preset: str = ""
     """As in ``FlowAnswer``; only about a host."""
@@ -74,12 +75,12 @@ class CommandAnswer(NamedTuple):
 
 CommandApprover = Callable[[CommandQuestion], CommandAnswer]
 Remember = Callable[[str, bool], None]
-"""Write the rule of a question's ``pattern``: allow (True) or deny. An existing rule is not written again. Raises
+"""Write the rule in a question's ``pattern``: allow (True) or deny. An existing rule is not written again. Raise
 MudroomError."""
 
 
 class HostQuestion(NamedTuple):
-    """A question of the gate in the queue."""
+    """A gate's question in the queue."""
 
     host: str
     port: int
@@ -93,24 +94,24 @@ class HostQuestion(NamedTuple):
 
     @property
     def is_far(self) -> bool:
-        """Whether a worker asks (``ext/fleet/origin/question.py``): "always" holds for its run then, and writes no
-        rule, since the question is a claim. No name of a fork here has a space."""
+        """Return whether a worker asks (``ext/fleet/origin/question.py``). "Always" then holds for the worker's run and
+        writes no rule, since the question is a claim. Local fork names contain no space."""
         return " " in self.fork
 
 
 LONGEST_RULE = 300
-"""Characters: a longer rule is not written by one key press, since it is not read to its end."""
+"""Characters. A longer rule is not written on a single key press, since people do not read it to its end."""
 
 
 def can_be_kept(question: CommandQuestion | HostQuestion) -> bool:
-    """Return whether "always" is offered: there is a rule, short enough to be read before it is written."""
+    """Return whether "always" is offered: a rule exists, and is short enough to be read before it is written."""
     if isinstance(question, HostQuestion):
         return True
     return 0 < len(question.pattern) <= LONGEST_RULE and question.pattern.isprintable()
 
 
 def offer_of(question: CommandQuestion | HostQuestion) -> Offer | None:
-    """Return the preset that a question about a host offers; None for any other question."""
+    """Return the preset that a host question offers, or None for any other question."""
     if not isinstance(question, HostQuestion):
         return None
     from mudroom.core.network.preset import offer_for
@@ -119,14 +120,14 @@ def offer_of(question: CommandQuestion | HostQuestion) -> Offer | None:
 
 
 def rule_of(question: CommandQuestion | HostQuestion, allow: bool) -> str:
-    """Return the rule that an answer of "always" writes, in one line. For a question without a pattern the line is only
-    the action."""
+    """Return the rule that the answer "always" writes, in one line; only the action for a question without a
+    pattern."""
     pattern = question.pattern if isinstance(question, CommandQuestion) else question.fingerprint
     return f"{'allow' if allow else 'deny'} {pattern}"
 
 
 def ask_approver(approver: CommandApprover | None, question: CommandQuestion) -> CommandAnswer:
-    """Return the approver's answer. An approver that fails refuses, and the reason names the failure; only exceptions
+    """Return the approver's answer. An approver that fails refuses, and the reason names the failure. Only exceptions
     that are not an ``Exception`` (Ctrl-C) pass through."""
     if approver is None:
         return CommandAnswer(False, by="nobody", reason="it needs an approval, and nobody is there to be asked")
@@ -135,6 +136,7 @@ def ask_approver(approver: CommandApprover | None, question: CommandQuestion) ->
     except Exception as error:  # noqa: BLE001 - a failure of the caller's code must not allow the command
         detail = f": {error}" if str(error) else ""
         return CommandAnswer(False, by="nobody", reason=f"the approver failed: {type(error).__name__}{detail}")
+    # Only a real bool: a truthy value, such as the text "no", must not allow.
     if not isinstance(answer, CommandAnswer) or type(answer.allow) is not bool or type(answer.keep) is not bool:
         returned = type(answer).__name__ if not isinstance(answer, CommandAnswer) else f"allow={answer.allow!r}"
         reason = f"the approver returned {returned}, where a CommandAnswer with True or False is needed"

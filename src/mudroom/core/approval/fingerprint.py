@@ -3,12 +3,12 @@ and the files that it names.
 
 An approval of ``bash build.sh`` must not hold for another content of ``build.sh``. Two kinds of files are covered:
 
-* Files that are *run* (``core/command/program/script.py``): a program of the project, the script of an interpreter,
-  files that a build tool reads by default. Each is covered, or there is no fingerprint (``Uncovered``): the file is not
-  known before the command runs, is too large, or lies outside the project where commands may write.
-* Other files that a word names, up to limits of number and size.
+* Files that are *run* (``core/command/program/script.py``): a project's program, an interpreter's script, files that a
+  build tool reads by default. Each is covered, or there is no fingerprint (``Uncovered``) because the file is unknown
+  before the command runs, is too large, or lies outside the project where commands may write.
+* Other files that a word names, up to limits on number and size.
 
-Files that such a file reads in turn are not covered: modules, included files, hooks. The sandbox is the boundary, not
+Files that such a file reads in turn (modules, included files, hooks) are not covered. The sandbox is the boundary, not
 the fingerprint.
 """
 
@@ -32,18 +32,18 @@ from mudroom.core.tree.path import show
 __all__ = ["IMPLIED", "Uncovered", "digests", "fingerprint", "question_about", "still_applies"]
 
 Read = Callable[[bytes, int], bytes | None]
-"""Return the content of a regular file at an absolute path of the view, resolved as open(2) does; None if there is
-none. Of a file larger than the second argument in bytes, return at least one byte more than that.
+"""Return a regular file's content. The path is absolute in the view and resolved as open(2) does. Return None if there
+is no such file. For a file larger than the second argument (bytes), return at least one byte more than that.
 ``stage/views/lookup.py`` has an implementation."""
 Strays = Callable[[bytes], bool]
 """Return whether an absolute path leads out of the project to a place where commands may write; ``read`` finds no file
 there."""
 LARGEST = 64 << 20
-"""Bytes of a file that is run, at most."""
+"""Most bytes in a file that is run."""
 LARGEST_NAMED = 4 << 20
-"""Bytes of any other file, at most."""
+"""Most bytes in any other file."""
 MOST_RUN, MOST_NAMED = 1024, 256
-"""Paths that are examined, at most."""
+"""Most paths that are examined."""
 
 
 def question_about(
@@ -59,7 +59,7 @@ def question_about(
     terms: Sequence[str] = (),
 ) -> CommandQuestion:
     """Return the question about a command in the present state. A second question, made before the command runs, shows
-    by ``holds`` whether the answer still applies. Raise Uncovered, and the errors of ``read``."""
+    by ``still_applies`` whether the answer still holds. Raise Uncovered, and what ``read`` raises."""
     files = digests(parts, command, cwd, read)
     mark = fingerprint(command, cwd, fork, agent, verdict, level, files, terms)
     return CommandQuestion(tuple(command), cwd, fork, agent, verdict, pattern, mark, files, tuple(terms))
@@ -72,8 +72,8 @@ def nowhere(_path: bytes) -> bool:
 def digests(
     parts: Sequence[CommandPart], words: Sequence[bytes], cwd: bytes, read: Read, strays: Strays = nowhere
 ) -> tuple[tuple[bytes, str], ...]:
-    """Return path and digest of each file of the view that the command runs or names, sorted by path. ``words``: the
-    words of the command itself; ``parts``: the parts found in it. Raise Uncovered, and the errors of ``read``."""
+    """Return path and digest for each file in the view that the command runs or names, sorted by path. ``words``: the
+    command's own words; ``parts``: the parts found in it. Raise Uncovered, and what ``read`` raises."""
     require_known(parts)
     skip = bool(parts) and parts[0].words[1:] == tuple(words[1:])
     lines = [tuple(words), *(part.words for part in parts[skip:])]
@@ -113,9 +113,9 @@ def fingerprint(
     terms: Sequence[str] = (),
     variables: Iterable[bytes] = (),
 ) -> str:
-    """Return a BLAKE2b digest over all arguments, each field with its length, so that different questions have
-    different inputs. ``variables``: NAME=VALUE of the variables that decide what is run; ``terms`` show only their
-    names."""
+    """Return a BLAKE2b digest over all arguments. Each field has its length, so that different questions have different
+    inputs. ``variables``: NAME=VALUE for the variables that decide which program runs; ``terms`` show only their names.
+    """
     hasher = blake2b(digest_size=16)
 
     def add(*fields: bytes) -> None:
@@ -133,7 +133,7 @@ def fingerprint(
 
 
 def still_applies(question: CommandQuestion, now: str) -> bool:
-    """Return whether an answer to ``question`` applies to the fingerprint ``now``. To be checked after the answer has
+    """Return whether an answer to ``question`` applies to the fingerprint ``now``. Check it after the answer has
     arrived, when no other process can change the fork any more."""
     return bool(now) and question.fingerprint == now
 
@@ -154,7 +154,7 @@ def _paths(bases: Sequence[bytes], names: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _limited(paths: Iterable[bytes], most: int) -> list[bytes]:
-    """Return each path once, and at most one more than ``most``."""
+    """Return each path once, and at most ``most`` + 1 paths."""
     unique: dict[bytes, None] = {}
     for path in paths:
         unique[path] = None

@@ -1,9 +1,9 @@
-"""A question about a command as people see it: without secrets, but with everything that may act. Pure.
+"""A command question as people see it: without secrets, but with everything that may act. Pure.
 
-The answer is bound to the fingerprint, which is of the whole command; so hiding a value changes no decision. An agent
-could hide a command in the place of a secret, ``A_TOKEN=$(…)`` or ``PASS=reboot; $PASS``: a value is hidden only if
-it has no character of a shell's grammar, is no path and reads as no name (``redaction.is_inert``), or if it is a value
-that mudroom knows. Where a value is hidden no rule is offered, since it would have to hold it.
+The answer is bound to the fingerprint, which covers the whole command, so hiding a value changes no decision. But an
+agent could hide a command where a secret is expected: ``A_TOKEN=$(…)`` or ``PASS=reboot; $PASS``. So a value is hidden
+only if it has no shell metacharacter, is no path and does not read as a name (``redaction.is_inert``), or if mudroom
+knows it as a secret. If a value is hidden, no rule is offered, since the rule would have to contain it.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from mudroom.core.text.redaction import redact, redact_argv, redact_reason
 
 
 def shown_question(question: CommandQuestion, known: Collection[str] = ()) -> CommandQuestion:
-    """Return the question without secrets. ``known``: values that are secret. A question that was shown before stays as
-    it is."""
+    """Return the question without secrets. ``known``: secret values. A question that was shown before stays as it
+    is."""
     verdict, pattern = question.verdict, question.pattern
     holds_secret = holds_secrets(question.command, known) or redact(pattern, known) != pattern
     return question._replace(
@@ -29,5 +29,6 @@ def shown_question(question: CommandQuestion, known: Collection[str] = ()) -> Co
 
 
 def holds_secrets(words: Sequence[bytes], known: Collection[str]) -> bool:
-    """Return whether a command has a secret: then no rule about it is written, since the policy file would hold it."""
+    """Return whether a command contains a secret. If so, no rule is written, since it would put the secret in the
+    policy."""
     return redact_argv(words, known) != tuple(words)

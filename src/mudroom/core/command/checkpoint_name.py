@@ -1,4 +1,4 @@
-"""The name of a checkpoint that is made before a command."""
+"""The name for a checkpoint that is made before a command."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import show
 
 _STEM = 40
-"""Maximum length of the part of a checkpoint's name that is made of the command."""
+"""Longest stem, without ``before-``."""
 _READ = 4096
-"""Bytes of each word that are read for that."""
+"""Bytes read from each word."""
 _UNUSUAL = regex(r"[^A-Za-z0-9_.]+")
 _SHELLS = ("sh", "bash", "dash", "zsh", "ksh")
 
 
 def checkpoint_stem(argv: Sequence[bytes], known: Collection[str] = ()) -> str:
-    """Return the name, without its number, of a checkpoint before this command: ``before-rm-rf-build``. Names are shown
-    in more places than commands, so secrets are removed; ``known``: values of secrets."""
+    """Return a checkpoint's name before this command, without its number: ``before-rm-rf-build``. Names are shown in
+    more places than commands, so secrets are removed; ``known``: secret values."""
     words = [show(word[:_READ]) for word in argv]
     if len(words) > 2 and words[0].rpartition("/")[2] in _SHELLS and words[1] in ("-c", "-lc"):
         words = redact(words[2].strip().partition("\\n")[0], known).split(" ")

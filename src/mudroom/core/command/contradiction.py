@@ -1,4 +1,4 @@
-"""Problems of rules that parse: rules that contradict each other, never apply, or deny everything. Pure."""
+"""Problems with rules that parse: rules that contradict each other, never apply, or deny everything. Pure."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from mudroom.typing import Literal, NamedTuple
 class RuleProblem(NamedTuple):
     severity: Literal["error", "warning"]
     where: str
-    """File and line, such as ``policy.yaml:12``; empty: the problem is in all files together."""
+    """File and line, such as ``policy.yaml:12``; empty: the problem lies in all files together."""
     text: str
     hint: str = ""
 
 
 def contradictions(rules: Sequence[CommandRule]) -> Iterator[RuleProblem]:
-    """Yield rules of one file that give the same commands different actions, or repeat each other."""
+    """Yield rules in a single file that give the same commands different actions, or repeat each other."""
     seen: dict[tuple[object, ...], CommandRule] = {}
     for rule in rules:
         key = (rule.pattern, rule.exact, rule.agents)
@@ -36,7 +36,7 @@ def contradictions(rules: Sequence[CommandRule]) -> Iterator[RuleProblem]:
 
 
 def unreachable_rules(rules: Sequence[CommandRule]) -> Iterator[RuleProblem]:
-    """Yield the rules that never apply because a deny rule covers them. ``rules``: of all files."""
+    """Yield the rules that never apply because a deny rule covers them. ``rules``: from all files."""
     denials = [rule for rule in rules if rule.action == "deny"]
     for rule in rules:
         cover = next((deny for deny in denials if rule.action != "deny" and covers(deny, rule)), None)
@@ -48,8 +48,7 @@ def unreachable_rules(rules: Sequence[CommandRule]) -> Iterator[RuleProblem]:
 
 
 def covers(wide: CommandRule, narrow: CommandRule) -> bool:
-    """Return whether ``wide`` matches all commands that ``narrow`` matches, for every agent that ``narrow`` applies
-    to."""
+    """Return whether ``wide`` matches all commands that ``narrow`` matches, for all of ``narrow``'s agents."""
     if wide.agents and not (narrow.agents and set(narrow.agents) <= set(wide.agents)):
         return False
     if len(wide.pattern) > len(narrow.pattern):

@@ -1,4 +1,4 @@
-"""Where a path of a command leads: into the project (or a shared place such as /tmp or the null device), or outside.
+"""Where a command's path leads: into the project (or a shared place such as /tmp or the null device), or outside.
 
 Paths are only parsed here and never looked up, so a symlink in the project may lead elsewhere unnoticed. The sandbox is
 the boundary, not this check.
@@ -16,7 +16,7 @@ from mudroom.typing import Literal, NamedTuple
 Where = Literal["inside", "unknown", "outside"]
 _RANK: tuple[Where, ...] = ("inside", "unknown", "outside")
 SOMEWHERE = b"/\0project"
-"""Project path that is used when none is given: no absolute path of a command leads into it."""
+"""Project path if none is given: no absolute path leads into it."""
 _SHARED = (b"/tmp", b"/var/tmp", b"/dev/shm", b"/dev/fd")
 _PLAIN = b"null zero full stdin stdout stderr tty random urandom".split()
 _PLAIN_DEVICES = frozenset({b"/dev/" + name for name in _PLAIN})
@@ -30,9 +30,9 @@ _HINT = regex(
     rb"\.(?:ssh|aws|gnupg|azure|kube|docker|netrc|pgpass|git-cred|npmrc|pypirc|password|config)"
     rb"|shadow|sudoers|ssh/|id_|proc/|run/"
 )
-"""A part of each path of ``_CREDENTIAL``."""
+"""A quick first test: it matches every path that ``_CREDENTIAL`` matches."""
 _EMBEDDED = regex(rb"(?:\A-\w+|[=@<,\"']|\A(?i:file)://[\w.-]*)(/[^,;\"'}]*)")
-"""Absolute paths in a word: ``-fPATH``, ``f=@"PATH"``, ``file://localhost/PATH``."""
+"""Absolute paths inside a word: ``-fPATH``, ``f=@"PATH"``, ``file://localhost/PATH``."""
 _HIDDEN_NAMES = (
     b".ssh", b".aws", b".gnupg", b".azure", b".kube", b".docker", b".netrc", b".pgpass", b".git-credentials", b".npmrc",
     b".pypirc", b".password-store",
@@ -44,26 +44,26 @@ _MOST_ALTERNATIVES, _MOST_STARS = 64, 4
 
 
 class CommandContext(NamedTuple):
-    """The surroundings of a command, and the functions that classify a command inside it."""
+    """Where a command runs, and the functions that classify a command inside it."""
 
     line: Callable[[bytes, CommandContext], Sequence[CommandPart]]
     words: Callable[[Sequence[Word], CommandContext], Sequence[CommandPart]]
     project: bytes = SOMEWHERE
     places: tuple[bytes | None, ...] = (SOMEWHERE,)
-    """Directories in which the command may run; None for one that is not known."""
+    """Directories in which the command may run; None for an unknown one."""
     depth: int = 0
     program: bytes = b""
     """The program that is judged, with its subcommands: ``git stash list``."""
 
 
 class CommandFinding(NamedTuple):
-    """The classes of a command; ``parts`` are the commands that it starts."""
+    """A command's classes; ``parts`` are the commands that it starts."""
 
     classes: tuple[CommandClass, ...]
     reason: str
     parts: tuple[CommandPart, ...] = ()
     aims: tuple[Aim, ...] = ()
-    """All targets that make it a ``host_escape_risk``; empty: ``add_aims`` looks for them."""
+    """All targets that make the command a ``host_escape_risk``; empty: ``add_aims`` looks for them."""
 
 
 def normal(path: bytes) -> bytes:
@@ -100,7 +100,7 @@ def is_shared(word: Word) -> bool:
 
 
 def is_of_git(word: Word) -> bool:
-    """Return whether the word names a path in a repository's own directory, with hooks and configuration."""
+    """Return whether the word names a path in a ``.git`` directory, which holds hooks and configuration."""
     return any(piece.lower() == b".git" for piece in word.text.split(b"/"))
 
 
@@ -128,13 +128,13 @@ def locate(word: Word, context: CommandContext) -> Where:
 
 
 def _of_pattern(text: bytes, context: CommandContext) -> Where:
-    """Return the location of a path in which each piece with a wildcard is one directory, and ``**`` none."""
+    """Return where a path leads if each piece with a wildcard is a single directory, and ``**`` none."""
     path = b"/".join(b"." if piece == b"**" else piece for piece in text.split(b"/"))
     return max((_of_path(path, context.project, place) for place in context.places), key=_RANK.index)
 
 
 def change_directory(word: Word, context: CommandContext) -> tuple[bytes | None, ...]:
-    """Return the directories after a change of directory to this word."""
+    """Return the possible directories after a change to the directory that this word names."""
     if word.at_home:
         return (b"/home",)
     if not word.literal or word.text.startswith(b"-"):
@@ -146,8 +146,8 @@ def change_directory(word: Word, context: CommandContext) -> tuple[bytes | None,
 
 
 def names_credentials(word: Word, context: CommandContext) -> bool:
-    """Return whether the word names a credential file of a home directory or of the system, also as the value of an
-    option (``--file=PATH``, ``-fPATH``, ``@PATH``, ``file://PATH``); files of the project do not count."""
+    """Return whether the word names a credential file in a home directory or in the system, also as an option's value
+    (``--file=PATH``, ``-fPATH``, ``@PATH``, ``file://PATH``). Files in the project do not count."""
     if word.literal:
         if not _HINT.search(word.text) and all(
             place is not None and _below(place, context.project) for place in context.places
@@ -194,7 +194,7 @@ def _may_be_credential(path: bytes) -> bool:
 
 
 def _matches(name: bytes, pattern: bytes) -> bool:
-    """Return whether a pattern of the shell may match the name. A bracket matches any character."""
+    """Return whether a shell pattern may match the name. A bracket matches any character."""
     if pattern.count(b"*") > _MOST_STARS:
         return True
     if not pattern or not name:
@@ -207,7 +207,7 @@ def _matches(name: bytes, pattern: bytes) -> bool:
 
 
 def alternatives(text: bytes) -> Sequence[bytes]:
-    """Return the words that bash makes of braces with commas; the text itself if there are too many."""
+    """Return the words that bash makes from braces with commas; the text itself if there are too many."""
     finished: list[bytes] = []
     todo = [text]
     while todo:
@@ -223,7 +223,7 @@ def alternatives(text: bytes) -> Sequence[bytes]:
 
 
 def after_equals(word: Word) -> Word:
-    """Return the path in ``--output=PATH`` or ``of=PATH``; any other word is returned unchanged."""
+    """Return the path in ``--output=PATH`` or ``of=PATH``, and any other word unchanged."""
     head, sign, _value = word.text.partition(b"=")
     cut = len(head) + len(sign)
     return word if not sign or (not word.literal and word.fixed < cut) else _behind(word, cut)

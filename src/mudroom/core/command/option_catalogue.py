@@ -1,4 +1,4 @@
-"""The grammars of known programs. A shelf of them is loaded when one of its programs is looked up."""
+"""Grammars for known programs, on shelves. A shelf is loaded when one of its programs is looked up."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from mudroom.core.command.option_grammar import Grammar, unpack
 
 
 def grammar_of(program: bytes) -> Grammar | None:
-    """Return the grammar of a program, or of a subcommand such as ``git log``. Return None if there is none.
+    """Return the grammar for a program, or for a subcommand such as ``git log``. Return None if there is none.
 
-    A program whose subcommands all take the same options has one grammar: ``npm *``.
+    A program whose subcommands all take the same options has a single grammar: ``npm *``.
     """
     name, blank, verbs = program.partition(b" ")
     name = _aliases().get(name, name)

@@ -1,17 +1,17 @@
-"""The options of a program as a value: names, whether they take a value, and how the program reads its words.
+"""A program's options as a value: their names, whether they take a value, and how the program reads its words.
 
-A packed grammar is a text of tokens that blanks separate. The first token is the style (``STYLES``), with ``@`` behind
-it if the program replaces a word ``@FILE`` by the words in that file. Every other token is an option: its names with
-commas between them, and a mark for its value:
+A packed grammar is a text: tokens separated by blanks. The first token is the style (``STYLES``), followed by ``@`` if
+the program replaces a word ``@FILE`` by the words in that file. Every other token is an option: its names, separated by
+commas, and a mark for its value:
 
-* nothing: takes no value; ``=``: takes one, attached or as the next word; ``?``: takes one only if it is attached;
-  ``:``: takes the next two words; ``+``: takes the words that follow, up to one that begins with ``-``; ``*``: takes
-  all words that follow.
-* ``!`` at the end: by its name or its description the option may write, run or load something, so that it counts as
-  unknown unless a rule of the program says otherwise.
+* no mark: takes no value; ``=``: takes one, attached or as the next word; ``?``: takes one only if it is attached;
+  ``:``: takes the next two words; ``+``: takes the following words up to one that begins with ``-``; ``*``: takes all
+  following words.
+* ``!`` at the end: judging by its name or description, the option may write, run or load something. It counts as
+  unknown unless the program's rule says otherwise.
 
-``-NUM`` stands for a number with a dash in front: ``head -5``. ``&PROGRAM`` stands for the options of another packed
-grammar. Of two options with one name, the first counts. A comma in a name is written ``;``.
+``-NUM`` stands for a number with a dash in front: ``head -5``. ``&PROGRAM`` stands for the options in another packed
+grammar. If two options share a name, the first counts. A comma in a name is written ``;``.
 """
 
 from __future__ import annotations
@@ -26,21 +26,22 @@ _MARKS: dict[bytes, Value] = {b"=": "required", b"?": "optional", b":": "pair", 
 
 class Style(NamedTuple):
     abbreviates: bool = False
-    """Whether a long option may be given by its beginning, if no other option begins likewise (getopt_long(3))."""
+    """Whether a long option may be abbreviated, if the abbreviation is unambiguous (getopt_long(3))."""
     clusters: bool = True
     """Whether ``-ab`` is ``-a -b``."""
     permutes: bool = True
     """Whether options may follow operands."""
     negates: bool = False
-    """Whether ``--no-NAME`` takes an option back, and ``--NAME`` an option that is called ``--no-NAME``."""
+    """Whether ``--no-NAME`` cancels an option, and ``--NAME`` an option named ``--no-NAME``."""
     one_dash: bool = False
-    """Whether ``-name`` and ``--name`` are the same option (the package flag of Go, LLVM)."""
+    """Whether ``-name`` and ``--name`` are the same option (Go's package flag, LLVM)."""
     joined_equals: bool = False
     """Whether ``-o=VALUE`` is ``-o VALUE``."""
     joins: bool = True
     """Whether ``-oVALUE`` is ``-o VALUE``."""
     is_word: bool = False
-    """Whether every option is one word, whatever its dashes, and ``--`` ends nothing: a compiler."""
+    """Whether every option is a single word, whatever its dashes, and ``--`` does not end the options: for
+    compilers."""
     mixes: bool = False
     """Whether a word with a dash is a value for some options only (nopt)."""
 
@@ -72,12 +73,12 @@ class Option(NamedTuple):
 class Grammar(NamedTuple):
     style: Style
     options: Mapping[bytes, Option]
-    """By every name."""
+    """By each of its names."""
     response: bool = False
 
 
 def unpack(text: bytes, others: Mapping[bytes, bytes] | None = None) -> Grammar:
-    """Return the grammar of a packed text. ``others``: packed grammars that it may name."""
+    """Return the grammar that a packed text describes. ``others``: packed grammars that it may refer to."""
     first, *tokens = text.split()
     options: dict[bytes, Option] = {}
     for token in tokens:

@@ -1,15 +1,15 @@
-"""Words of a command and a grammar, parsed into options with their values, and operands.
+"""Parser for a command's words: options with their values, and operands, according to a grammar.
 
 Rules of this file:
 
-1. A word is an option, a value or an operand only if the grammar proves it. Whether all words before it are proven is
-   kept for every option (``sure``): an option with which a program only reads counts only then.
-2. An option that the grammar does not list, or an abbreviation of several, ends the proof: it may take the next word.
-   The words behind it are read as if it took none, so that an option that matters is still found.
-3. A word that is not known before the command runs may be an option, or several words: it ends the proof where it may
-   begin with a dash.
+1. A word is an option, a value or an operand only if the grammar proves it. For every option, ``sure`` tells whether
+   all words before it are proven: an option that makes a program only read counts only then.
+2. An option that the grammar does not list, or an ambiguous abbreviation, ends the proof: it may take the next word.
+   The words after it are read as if it took none, so that an option that matters is still found.
+3. A word that is unknown before the command runs may be an option, or several words. It ends the proof if it may begin
+   with a dash.
 
-Sources: getopt_long(3); the documents of argparse, click, clap, pflag, nopt and of Go's package flag.
+Sources: getopt_long(3); the documents of argparse, click, clap, pflag, nopt and Go's package flag.
 """
 
 from __future__ import annotations
@@ -26,36 +26,36 @@ class GivenOption(NamedTuple):
     value: Word | None = None
     sure: bool = True
     negated: bool = False
-    """Whether it is taken back: ``--no-NAME``, ``-name=false``."""
+    """Whether it is cancelled: ``--no-NAME``, ``-name=false``."""
 
 
 class ParsedCommand(NamedTuple):
     given: tuple[GivenOption, ...] = ()
     operands: tuple[Word, ...] = ()
     unlisted: bytes = b""
-    """The first word that is an option in no list, or an abbreviation of several options."""
+    """The first word that is an unlisted option, or an ambiguous abbreviation."""
     is_open: bool = False
-    """Whether a word that is not known before the command runs may be an option."""
+    """Whether a word that is unknown before the command runs may be an option."""
     rest: int = 0
-    """Index of the first operand, or of the end."""
+    """Index of the first operand; the number of words if there is none."""
 
     def has(self, *names: bytes) -> bool:
         """Return whether one of these options is given."""
         return any(not given.negated and not set(given.option.names).isdisjoint(names) for given in self.given)
 
     def proves(self, *names: bytes) -> bool:
-        """Return whether one of these options is certainly given, and not taken back."""
+        """Return whether one of these options is certainly given, and none is cancelled."""
         last = [given for given in self.given if not set(given.option.names).isdisjoint(names)]
         return any(given.sure for given in last) and not any(given.negated for given in last)
 
     def values(self, *names: bytes) -> list[Word]:
-        """Return the values of these options, in order."""
+        """Return these options' values, in order."""
         named = (given for given in self.given if not set(given.option.names).isdisjoint(names))
         return [given.value for given in named if given.value is not None]
 
 
 def parse(words: Sequence[Word], grammar: Grammar) -> ParsedCommand:
-    """Return the options and operands of the words behind a program's name."""
+    """Return the options and operands among the words after a program's name."""
     reader = _WordReader(words, grammar)
     reader.run()
     operands = (*reader.operands, *words[reader.at :])
@@ -107,7 +107,7 @@ class _WordReader:
             self.letters(word, sure)
 
     def whole(self, word: Word, sure: bool) -> None:
-        """Read a word that is one option: ``--name``, ``--name=value``."""
+        """Read a word that is a single option: ``--name``, ``--name=value``."""
         text = word.start
         head, sign, value = text.partition(b"=")
         found, negated = self.look_up(head)
@@ -147,7 +147,7 @@ class _WordReader:
         self.is_open = self.is_open or not word.literal
 
     def add(self, found: Option, word: Word, end: int, sure: bool) -> None:
-        """Add an option whose name ends at ``end`` of its word, with its value."""
+        """Add an option, whose name ends at index ``end`` of its word, and its value."""
         if end < len(word.start) or not word.literal:
             end += self.style.joined_equals and word.start[end : end + 1] == b"="
             self.given.append(GivenOption(found, _behind(word, end), sure))
@@ -166,7 +166,7 @@ class _WordReader:
         self.at += len(values)
 
     def taken(self, found: Option) -> Sequence[Word]:
-        """Return the next words that are values of this option."""
+        """Return the next words, as far as they are this option's values."""
         if found.value in ("required", "pair"):
             return self.words[self.at : self.at + (1 if found.value == "required" else 2)]
         end = self.at
@@ -175,7 +175,7 @@ class _WordReader:
         return self.words[self.at : end]
 
     def look_up(self, name: bytes) -> tuple[Option | None, bool]:
-        """Return the option of this name or of this unambiguous abbreviation, and whether it is taken back."""
+        """Return the option with this name or unambiguous abbreviation, and whether it is cancelled."""
         options = self.grammar.options
         if self.style.one_dash and name not in options:
             name = name[1:] if name.startswith(b"--") else b"-" + name
@@ -193,7 +193,7 @@ class _WordReader:
         return meant.pop() if len(meant) == 1 else (None, False)
 
     def longest(self, text: bytes) -> Option | None:
-        """Return the option with the longest name that the word begins with and that takes an attached value."""
+        """Return the option with the longest name that begins the word and takes an attached value."""
         for end in range(len(text) - 1, 1, -1):
             found = self.grammar.options.get(text[:end])
             attached = found is not None and (

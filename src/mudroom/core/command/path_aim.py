@@ -1,9 +1,10 @@
-"""Paths outside the project as aims of a command.
+"""Paths outside the project as a command's aims.
 
 Rules of this file:
-1. A path that is relative, or not fully known, is no aim. Links are not followed, and need not be: what a link leads to
-   can be read and written under its own name, too.
-2. A write that is held still gets a checkpoint: ``mv src ~/old`` loses the files with the sandbox's home.
+1. A path that is relative, or not fully known, is no aim. Links are not followed, and need not be: a link's target can
+   be read and written under its own name, too.
+2. A write that the sandbox holds still gets a checkpoint: ``mv src ~/old`` loses the files when the sandbox's home
+   disappears.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _WILDCARD = regex(rb"/[^/]*[*?\[].*\Z")
 
 
 def add_path_aims(part: CommandPart, words: Sequence[Word], context: CommandContext) -> CommandPart:
-    """Return a part that is a risk only by these paths (a redirection, an assignment) with its aims."""
+    """Return the part with its aims, if these paths (in a redirection or assignment) alone make it a risk."""
     aims = [aim_of(word) for word in words if is_outside(word, context)]
     if None in aims:
         return part

@@ -1,4 +1,4 @@
-"""The words of a pattern as text with shell quoting, and the parser for it. Nothing is expanded. Pure."""
+"""A pattern's words as text with shell quoting, and the parser for it. Nothing is expanded. Pure."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ SEPARATOR = ";"
 
 
 def quote_words(words: tuple[bytes, ...]) -> str | None:
-    """Return the text that ``split_words`` parses to these words. Return None if a word is not UTF-8 or holds a control
-    character: a line of a rule file cannot hold it."""
+    """Return the text that ``split_words`` parses to these words; None if a word is not UTF-8 or holds a control
+    character, which a rule file's line cannot hold."""
     try:
         texts = [word.decode() for word in words]
     except UnicodeDecodeError:
@@ -27,7 +27,7 @@ def quote_words(words: tuple[bytes, ...]) -> str | None:
 
 
 def as_words(line: str) -> tuple[bytes, ...]:
-    """Return the words of a command that was given as one word: its own, or those of a shell if it is a line of one."""
+    """Return the words of a command given as a single word: its own words, or ``sh -c`` with it if it needs a shell."""
     try:
         words = split_words(line)
     except ValueError:
@@ -37,7 +37,7 @@ def as_words(line: str) -> tuple[bytes, ...]:
 
 
 def split_words(text: str) -> tuple[bytes, ...]:
-    """Return the words of a text. Raise ValueError for text that a shell would expand or act on: a pattern cannot mean
+    """Return the text's words. Raise ValueError if a shell would expand or act on the text: a pattern cannot mean
     that."""
     commands = split_all(text)
     if len(commands) != 1:
@@ -72,7 +72,7 @@ def split_all(text: str) -> list[tuple[bytes, ...]]:
 
 
 def _piece(text: str, index: int) -> tuple[str, int]:
-    """Return one character or one quoted text, and the index after it."""
+    """Return a single character or quoted text, and the index after it."""
     character = text[index]
     if character == "'":
         end = text.find("'", index + 1)

@@ -1,18 +1,18 @@
-"""The rules about commands, and the decision that they lead to. Pure. ``core/command/program/classification.py`` finds
-the classes of a command.
+"""The rules about commands, and the decision that follows from them. Pure. ``core/command/program/classification.py``
+finds a command's classes.
 
-Each part of a command is decided by itself, and the strictest decision holds for the whole command. For one part:
+Each part of a command is decided by itself, and the strictest decision counts for the whole. For one part:
 
 1. A deny rule that matches always wins.
-2. Otherwise, of the rules that match: the longest pattern; of equal length, the rule whose source is nearest to the
-   user (``RANKS``); of equal rank, the stricter action.
-3. Without a matching rule: the strictest action of the part's classes.
+2. Otherwise, among the matching rules: the longest pattern; at equal length, the rule whose source is nearest to the
+   user (``RANKS``); at equal rank, the stricter action.
+3. Without a matching rule: the strictest action that the part's classes have.
 
-A rule with ``floor`` (from a policy that the user of this machine has not trusted) does not take part in this; it can
-only make the outcome stricter afterwards. A pattern is a prefix of words, with several alternatives for each word. A
-word that is not known before the command runs matches no pattern: where a stricter rule might match it, a milder rule
-counts only if the classes are no stricter. The rules are guidance above a sandbox, not the boundary: a program can be
-started in more ways than any pattern names.
+A rule with ``floor`` (from a policy that this machine's user has not trusted) does not take part in this; it can only
+make the outcome stricter afterwards. A pattern is a prefix of words, with several alternatives for each word. A word
+that is unknown before the command runs matches no pattern: where a stricter rule might match it, a milder rule counts
+only if the classes are no stricter. The rules are guidance above a sandbox, not the boundary: there are more ways to
+start a program than any pattern can name.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from mudroom.typing import NamedTuple
 Pattern = tuple[tuple[bytes, ...], ...]
 """For each position, the words that match there."""
 RANKS = ("built-in", "project", "user", "local")
-"""Sources of rules, the nearest to the user last. ``local``: answers given on this machine for this project."""
+"""Where rules come from, the nearest to the user last. ``local``: answers given on this machine for this project."""
 STRICTNESS = {action: number for number, action in enumerate(ACTIONS)}
 BY_CLASS: dict[CommandClass, Action] = {
     "read_only": "allow",
@@ -36,9 +36,9 @@ BY_CLASS: dict[CommandClass, Action] = {
     "unknown": "allow_with_checkpoint",
     "host_escape_risk": "require_approval",
 }
-"""The action of each class unless a policy sets another."""
+"""Each class's action unless a policy sets another."""
 _SYSTEM = (b"/bin/", b"/sbin/", b"/usr/bin/", b"/usr/sbin/", b"/usr/local/bin/", b"/usr/local/sbin/")
-"""System directories: a program in one of these is the program that its name says."""
+"""System directories: a program here is the program that its name says."""
 
 
 class CommandRule(NamedTuple):
@@ -49,12 +49,12 @@ class CommandRule(NamedTuple):
     reason: str = ""
     instead: str = ""
     agents: tuple[str, ...] = ()
-    """Roles and agent ids that the rule applies to; empty: all."""
+    """Roles and agent ids to which the rule applies; empty: all."""
     match: tuple[str, ...] = ()
-    """Command lines that the rule must match; checked when the rule is loaded."""
+    """Command lines that the rule must match. Checked when the rule is loaded."""
     not_match: tuple[str, ...] = ()
     exact: bool = False
-    """Whether the pattern must equal all words of the command instead of its first ones."""
+    """Whether the pattern must equal all words in the command, not only the first ones."""
     rank: int = 1
     """Index in ``RANKS``."""
     floor: bool = False
@@ -92,13 +92,13 @@ class _Outcome(NamedTuple):
     rule: str
     reason: str
     instead: str = ""
-    """The ``instead`` text of the rule."""
+    """The rule's own ``instead`` text."""
     fallback: str = ""
     """Generated text for a rule without ``instead``."""
 
 
 def decide(classified: Classification, policy: CommandPolicy, agent: str | None = None) -> Verdict:
-    """Return the verdict on a command. ``agent``: the agentId of the agent that runs it. Never raises."""
+    """Return the verdict on a command. ``agent``: agentId of the agent that runs it. Never raises."""
     names, by_class = _rules_of_agent(policy, agent)
     rules = [rule for rule in policy.rules if not rule.agents or names.intersection(rule.agents)]
     parts = classified.parts or (
@@ -106,7 +106,7 @@ def decide(classified: Classification, policy: CommandPolicy, agent: str | None 
     )
     outcomes = [_decide_part(part, rules, by_class) for part in parts]
     ranks = [max(map(CLASSES.index, part.classes), default=0) for part in parts]
-    # The last of equal ones: a shell or wrapper comes before the command that it starts.
+    # The last among equals: a shell or wrapper comes before the command that it starts.
     worst = outcomes[
         max(range(len(outcomes)), key=lambda index: (STRICTNESS[outcomes[index].action], ranks[index], index))
     ]
@@ -117,18 +117,17 @@ def decide(classified: Classification, policy: CommandPolicy, agent: str | None 
 
 
 def class_actions(policy: CommandPolicy, agent: str | None = None) -> dict[CommandClass, ClassRule]:
-    """Return the rule of each class, for parts that no command rule matches."""
+    """Return the rule for each class. They hold for parts that no command rule matches."""
     return _rules_of_agent(policy, agent)[1]
 
 
 def has_rule(policy: CommandPolicy, name: CommandClass, agent: str | None = None) -> bool:
-    """Return whether a policy file sets the action of this class. It holds for the class at every level then."""
+    """Return whether a policy file sets this class's action. It then holds for the class at every level."""
     return class_actions(policy, agent)[name].rank > 0
 
 
 def matches(rule: CommandRule, part: CommandPart) -> bool:
-    """Return whether the rule's pattern is a prefix of the part's known words (for an exact rule: equals all of
-    them)."""
+    """Return whether the rule's pattern is a prefix of the part's known words. An exact rule must equal all of them."""
     pattern, words = rule.pattern, part.words
     if not pattern or len(pattern) > len(words):
         return False
@@ -138,7 +137,7 @@ def matches(rule: CommandRule, part: CommandPart) -> bool:
 
 
 def may_match(rule: CommandRule, part: CommandPart) -> bool:
-    """Return whether the rule would match for some values of the words that are not known."""
+    """Return whether some values for the unknown words would make the rule match."""
     words = part.words
     if part.complete or not rule.pattern:
         return False
@@ -152,8 +151,9 @@ def may_match(rule: CommandRule, part: CommandPart) -> bool:
 def exact_pattern(
     classified: Classification, policy: CommandPolicy | None = None, agent: str | None = None
 ) -> str | None:
-    """Return the pattern that an answer of "always" writes (an argument for ``rulebook.remember``): the exact words of
-    each part, with `` ; `` between parts. Return None if a part that needs a rule is not fully known before it runs.
+    """Return the pattern that the answer "always" writes (an argument for ``policy/command_answers.py:remember``): each
+    part's exact words, with `` ; `` between parts. Return None if a part that needs a rule is not fully known before it
+    runs.
 
     With a policy, a part needs a rule if the policy asks about it; without a policy, if it does more than read.
     """
@@ -177,7 +177,7 @@ def exact_pattern(
 
 
 def rules_of_pattern(pattern: str, action: Action) -> tuple[CommandRule, ...]:
-    """Return the rules for an answer of "always" (or "never") to a pattern of ``exact_pattern``."""
+    """Return the rules for the answer "always" (or "never") to a pattern from ``exact_pattern``."""
     from mudroom.core.command.pattern_text import split_all
 
     return tuple(
@@ -199,7 +199,7 @@ def show_words(rule: CommandRule) -> str:
 
 
 def _rules_of_agent(policy: CommandPolicy, agent: str | None) -> tuple[frozenset[str], dict[CommandClass, ClassRule]]:
-    """Return the agent's names in rules (its id and its role), and the rule of each class. A class rule of the role
+    """Return the agent's names in rules (its id and its role), and the rule for each class. The role's class rule
     replaces the general one, unless its source is farther from the user and its action is milder."""
     role = policy.role_of(agent)
     names = frozenset(name for name in (agent, role.name if role else None) if name)
@@ -281,7 +281,7 @@ def _same_program(rule: CommandRule, word: bytes) -> bool:
 
 
 def _allowed_patterns(classified: Classification, rules: Iterable[CommandRule]) -> str:
-    """Return a text with patterns that the rules allow for the same programs; empty if there are none."""
+    """Return a text that lists patterns allowed by rules for the same programs; empty if there are none."""
     programs = {part.words[0].rpartition(b"/")[2] for part in classified.parts if part.words}
     milder = [rule for rule in rules if STRICTNESS[rule.action] < STRICTNESS["require_approval"] and not rule.floor]
     near = [show_pattern(rule) for rule in milder if programs.intersection(rule.pattern[0])]

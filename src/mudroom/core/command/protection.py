@@ -1,9 +1,9 @@
-"""Protections of a sandbox, and the aims of a command that they hold. Pure.
+"""A sandbox's protections, and which of a command's aims they hold. Pure.
 
 Rules of this file:
-1. A protection is in the value only if it is in force for this command: at its level, in its mode, with its grant
-   (``session/confinement/protections.py`` makes the value). ``NO_PROTECTIONS`` is level 0, and every doubt.
-2. An aim that is held needs no question: the command fails, or meets only what is its own.
+1. ``Protections`` has a protection only if it is in force for this command: at its level, in its mode, with its grant
+   (``session/confinement/protections.py`` makes the value). At level 0, and in every doubt, it is ``NO_PROTECTIONS``.
+2. An aim that is held needs no question: the command fails, or reaches only what belongs to it.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ class Protections(NamedTuple):
     """The project's path, where the view is staged; empty: paths are not held."""
     home: bytes = b""
     private: tuple[bytes, ...] = ()
-    """Directories that the command has for itself, such as the home and /tmp."""
+    """Directories private to the command, such as the home directory and /tmp."""
     shown: tuple[bytes, ...] = ()
-    """Places in them that are not the command's own: of the host, of the fork, caches that later commands use."""
+    """Places inside them that the command shares: with the host, with the fork, or with later commands (caches)."""
     own_processes: bool = False
-    """No process of the host or of another command is in the pid namespace."""
+    """The pid namespace contains no process from the host or another command."""
     no_sockets: bool = False
-    """No socket of a server of the host can be reached, by path, by abstract name or by an address from settings."""
+    """No socket of a host server can be reached: by path, by abstract name, or by an address from settings."""
     no_accounts: bool = False
-    """No credential of the user is in a file or variable of the command, and the gate inserts none."""
+    """No file or variable that the command sees holds the user's credentials, and the gate inserts none."""
     no_hosts: bool = False
-    """No rule of the gate opens a host."""
+    """No gate rule opens a host."""
 
 
 NO_PROTECTIONS = Protections()
@@ -66,5 +66,6 @@ def _hold_path(path: bytes, protections: Protections) -> str:
 
 
 def run_path(path: bytes) -> bytes:
-    """Return the path with /run for /var/run, which is a link to it (hier(7); ``sandbox/linux/plan.py`` makes it)."""
+    """Return the path with /run in place of /var/run, which is a link to it (hier(7); ``sandbox/linux/plan.py`` makes
+    it)."""
     return _RUN + path[len(_VAR_RUN) :] if is_below(path, _VAR_RUN) else path

@@ -1,9 +1,9 @@
-"""Rules of the program tables: the effect of a program, and the effects that its options and subcommands add.
+"""Rules in the program tables: a program's effect, and the effects that its options and subcommands add.
 
 The words are parsed with the program's grammar (``option_catalogue.py``), and the rule says what the options mean. A
-program without a grammar has the options that its rule names, and no others. An option in no list makes the command
-unknown, and so does a marked one of the grammar that the rule does not name. A word that is not known before the
-command runs may be an option: it makes the command unknown if the program has an option that matters.
+program without a grammar has only the options that its rule names. An unlisted option makes the command unknown, and so
+does an option that the grammar marks and the rule does not name. A word that is unknown before the command runs may be
+an option: it makes the command unknown if the program has an option that matters.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ UNSURE: Classes = ("unknown",)
 ESCAPE: Classes = ("host_escape_risk",)
 _CHANGES = frozenset({"mutating", "destructive"})
 _CHECKED = frozenset({"destructive", "unknown", "host_escape_risk"})
-"""Classes to which a doubt about an option adds nothing."""
+"""Classes to which doubt about an option adds nothing."""
 INFORMS = frozenset({b"--version", b"--help", b"-V", b"-h", b"-v"})
 """Options that, alone after a program's name, print its version or help."""
 
@@ -49,7 +49,7 @@ class ProgramOption(NamedTuple):
     classes: Classes
     reason: str
     when: tuple[bytes, ...] = ()
-    """The option counts only if its value contains one of these, or is not known before the command runs."""
+    """The option counts only if its value contains one of these texts, or is unknown before the command runs."""
 
 
 class ProgramRule(NamedTuple):
@@ -57,21 +57,21 @@ class ProgramRule(NamedTuple):
     reason: str
     options: tuple[ProgramOption, ...] = ()
     targets: Literal["none", "all", "last"] = "none"
-    """The operands that are written to and therefore must be in the project."""
+    """The operands that are written to and therefore must lie in the project."""
     subcommands: Mapping[bytes, ProgramRule] | None = None
     flags: frozenset[bytes] = frozenset()
-    """Options that take no value and do not matter, beside those of the grammar."""
+    """Options that take no value and do not matter, in addition to the grammar's."""
     takes: frozenset[bytes] = frozenset()
-    """Options that take a value, beside those of the grammar."""
+    """Options that take a value, in addition to the grammar's."""
     safe: frozenset[bytes] = frozenset()
-    """Marked options of the grammar that do not matter."""
+    """Options that the grammar marks but that do not matter."""
     softened: frozenset[bytes] = frozenset()
     """Options with which the program only reads."""
     style: Style = "gnu"
-    """For a program without a grammar. ``single``: options have one dash, and are never combined. ``any``: no option of
-    the program matters, and each is taken."""
+    """For a program without a grammar. ``single``: options have a single dash, and are never combined. ``any``: the
+    program takes every option, and none matters."""
     judge: Callable[[Sequence[Word], CommandContext], CommandFinding] | None = None
-    """Function that judges all words instead of the other fields of the rule."""
+    """Function that judges all words instead of the rule's other fields."""
 
 
 def option(names: str, classes: Classes, reason: str, when: str = "") -> ProgramOption:
@@ -100,7 +100,7 @@ def could_be(word: bytes, name: bytes, style: Style = "gnu") -> bool:
 
 
 def grammar_of_rule(rule: ProgramRule, context: CommandContext) -> Grammar:
-    """Return the grammar of the program that is judged; without one, the options that its rule names."""
+    """Return the grammar of the judged program; without one, the options that its rule names."""
     grammar = grammar_of(context.program) or _GRAMMAR_OF_STYLE[rule.style]
     own: dict[bytes, Option] = {}
     for option in rule.options:
@@ -114,23 +114,21 @@ def grammar_of_rule(rule: ProgramRule, context: CommandContext) -> Grammar:
 
 
 def parsed_words(words: Sequence[Word], rule: ProgramRule, context: CommandContext) -> ParsedCommand:
-    """Return the options and operands of these words; the first is the program's name or the subcommand."""
+    """Return the options and operands in these words. The first word is the program or the subcommand."""
     return parse(words[1:], grammar_of_rule(rule, context))
 
 
 class OptionEffect(NamedTuple):
-    """The effect of the options that are given."""
-
     classes: frozenset[CommandClass]
     reason: str
     written: tuple[Word, ...]
-    """Values of options that name a file to write."""
+    """Option values that name a file to write."""
     in_place: bool
     """Whether an option without a value makes the program change something."""
 
 
 def effect_of_options(parsed: ParsedCommand, rule: ProgramRule, context: CommandContext) -> OptionEffect:
-    """Return the classes that the options add, the reason of the first that matters, and the files they write."""
+    """Return the classes that the options add, the first reason that matters, and the files they write."""
     classes: set[CommandClass] = set()
     reason, in_place = "", False
     written: list[Word] = []
@@ -178,7 +176,7 @@ def _has_marks(program: bytes) -> bool:
 
 
 def operands(words: Sequence[Word]) -> list[Word]:
-    """Return the words that are not options, values of options included."""
+    """Return the words that are not options, including option values."""
     for at, word in enumerate(words):
         if word.literal and word.text == b"--":
             return [*operands(words[:at]), *words[at + 1 :]]
@@ -197,7 +195,7 @@ def _targets(parsed: ParsedCommand, rule: ProgramRule, effect: OptionEffect) -> 
 
 
 def judge_words(words: Sequence[Word], rule: ProgramRule, context: CommandContext) -> CommandFinding:
-    """Return the effect of a program that is called with these words; the first is its name."""
+    """Judge a program that is called with these words; the first is its name."""
     if rule.judge is not None:
         return rule.judge(words, context)
     if rule.subcommands is not None:
@@ -215,7 +213,7 @@ def judge_paths(words: Sequence[Word], rule: ProgramRule, context: CommandContex
 def judge_parsed(
     parsed: ParsedCommand, words: Sequence[Word], rule: ProgramRule, context: CommandContext
 ) -> CommandFinding:
-    """Judge words that are parsed already."""
+    """Judge words that are already parsed."""
     classes: set[CommandClass] = set(rule.classes)
     reason = rule.reason
     if rule.softened and parsed.proves(*rule.softened):
@@ -237,7 +235,7 @@ _STRICT: Classes = ("mutating", "networked", "destructive", "unknown", "host_esc
 
 
 def tidy(classes: Iterable[CommandClass]) -> Classes:
-    """Return the classes in order, without ``read_only`` beside any other class."""
+    """Return the classes in order. ``read_only`` is left out beside any other class."""
     remaining = set(classes)
     return tuple(name for name in _STRICT if name in remaining) or READ
 
@@ -260,5 +258,4 @@ def _by_subcommand(words: Sequence[Word], rule: ProgramRule, context: CommandCon
 
 
 def within(context: CommandContext, verb: bytes) -> CommandContext:
-    """Return the context of a subcommand."""
     return context._replace(program=context.program + b" " + verb)

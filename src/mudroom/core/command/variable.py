@@ -1,4 +1,4 @@
-"""Variables of the environment and of the shell that decide which code runs, not only what a program prints."""
+"""Environment and shell variables that decide which code runs, not only what a program prints."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ _HARMLESS_PAGERS = frozenset({b"cat", b""})
 
 
 def runs_code(name: bytes) -> bool:
-    """Return whether setting this variable may make a program run something other than its words say, or take options
-    from it."""
+    """Return whether setting this variable may make a program run something that its words do not say, or take options
+    from the variable."""
     return name in _NAMES or bool(_BEGINNINGS.match(name)) or bool(_ENDINGS.match(name))
 
 
 def is_harmless_value(name: bytes, value: bytes) -> bool:
-    """Return whether a variable that decides what is run is set to something that does nothing: ``PAGER=cat``."""
+    """Return whether a variable that can name a program has a value that does nothing: ``PAGER=cat``."""
     return name.endswith(b"PAGER") and value in _HARMLESS_PAGERS

@@ -1,7 +1,7 @@
-"""Values: the classes of a command and the verdict on it. ``core/command/program/classification.py`` finds the classes,
+"""A command's classes and the verdict on it, as values. ``core/command/program/classification.py`` finds the classes,
 ``core/command/policy.py`` decides.
 
-Both lists are in order from mild to strict. The strictest part of a command counts.
+Both lists are ordered from mild to strict. A command's strictest part counts.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ CLASSES: tuple[CommandClass, ...] = (
 )
 _RANK = {name: rank for rank, name in enumerate(CLASSES)}
 AimKind = Literal["processes", "path", "server", "account", "host"]
-"""processes: sends signals. path: reads or writes outside the project. server: asks a server of this machine. account:
-reads with an account of a remote service. host: changes a server of the network."""
+"""processes: sends signals. path: reads or writes outside the project. server: asks a server on this machine. account:
+reads with an account at a remote service. host: changes a server on the network."""
 
 
 class Aim(NamedTuple):
-    """The target of a command outside the project. A sandbox may hold it (``core/command/protection.py``)."""
+    """A command's target outside the project. A sandbox may hold it (``core/command/protection.py``)."""
 
     kind: AimKind
     path: bytes = b""
-    """Of ``path``: absolute and normal, or ``~`` and the rest for a path in the home."""
+    """For ``path``: absolute and normal, or ``~`` and the rest for a path in the home directory."""
 
 
 class CommandPart(NamedTuple):
-    """One simple command of a command line; or a redirection, an assignment, or a piece that cannot be parsed."""
+    """A simple command in a command line; or a redirection, an assignment, or a piece that cannot be parsed."""
 
     words: tuple[bytes, ...]
     """The leading words that are known without running anything, as the program would get them."""
     complete: bool
-    """Whether ``words`` are all words of the part."""
+    """Whether ``words`` are all the part's words."""
     classes: tuple[CommandClass, ...]
     reason: str
     """A clause for people, such as ``removes files``."""
@@ -53,7 +53,7 @@ class CommandPart(NamedTuple):
 
 class Classification(NamedTuple):
     classes: tuple[CommandClass, ...]
-    """Classes of all parts, each once, in the order of ``CLASSES``."""
+    """All parts' classes, each once, in the order of ``CLASSES``."""
     parts: tuple[CommandPart, ...]
 
     @property
@@ -65,7 +65,7 @@ class Verdict(NamedTuple):
     action: Action = "allow"
     classes: tuple[CommandClass, ...] = ()
     rule: str = "default"
-    """The source of the decision: ``default``, ``class destructive``, ``policy.yaml:12`` …"""
+    """Where the decision comes from: ``default``, ``class destructive``, ``policy.yaml:12`` …"""
     reason: str = "a command of the user's own"
     instead: str = ""
     """For a denial: commands that would be allowed."""
@@ -77,7 +77,7 @@ def sort_classes(classes: Iterable[CommandClass]) -> tuple[CommandClass, ...]:
 
 
 def join_parts(parts: Iterable[CommandPart]) -> Classification:
-    """Return the classification of a command with these parts; a command without parts is unknown."""
+    """Return the classification for a command with these parts; a command without parts is unknown."""
     all_parts = tuple(parts)
     classes = sort_classes(name for part in all_parts for name in part.classes)
     return Classification(classes or ("unknown",), all_parts)

@@ -1,9 +1,9 @@
-"""A word of a command, as far as it is known before anything runs.
+"""A word in a command, as far as it is known before anything runs.
 
 * ``literal``: the program gets exactly this text.
 * ``pattern``: the shell replaces the word by file names (``*.py``), and by nothing else.
-* ``computed``: the shell replaces a part of the word by something else: a variable, the output of a command, braces, a
-  home directory.
+* ``computed``: the shell replaces a part of the word by something else: a variable, a command's output, braces, a home
+  directory.
 
 For ``pattern`` and ``computed``, ``text`` is the word as written, without its quotes.
 """
@@ -23,9 +23,9 @@ class Word(NamedTuple):
     text: bytes
     kind: Kind = "literal"
     fixed: int = 0
-    """How many leading bytes of a word that is not literal are known."""
+    """Number of known leading bytes, in a word that is not literal."""
     is_several: bool = False
-    """Whether the shell may make several words of it, or none: ``$x`` without quotes, ``"$@"``."""
+    """Whether the shell may turn it into several words, or none: ``$x`` without quotes, ``"$@"``."""
 
     @property
     def literal(self) -> bool:
@@ -33,7 +33,7 @@ class Word(NamedTuple):
 
     @property
     def start(self) -> bytes:
-        """The known beginning of the word."""
+        """The word's known beginning."""
         return self.text if self.kind == "literal" else self.text[: self.fixed]
 
     @property
@@ -65,7 +65,7 @@ def literal_words(argv: Sequence[bytes]) -> tuple[Word, ...]:
 
 
 def known_words(words: Sequence[Word]) -> tuple[bytes, ...]:
-    """Return the leading literal words, with the base name of a system program as the first."""
+    """Return the leading literal words. The first is a base name if it names a system program."""
     texts: list[bytes] = []
     for word in words:
         if not word.literal:
@@ -77,6 +77,6 @@ def known_words(words: Sequence[Word]) -> tuple[bytes, ...]:
 
 
 def program_name(text: bytes) -> bytes:
-    """Return ``rm`` for ``/usr/bin/rm``; a path outside the system's directories stays as written."""
+    """Return ``rm`` for ``/usr/bin/rm``. A path outside the system directories stays as written."""
     head, slash, tail = text.rpartition(b"/")
     return tail if tail and head + slash in STANDARD else text

@@ -1,4 +1,4 @@
-"""Explanations for the user why a command is refused access to a path, or that it is allowed."""
+"""Explanations for the user: why a command is refused access to a path, or why it is allowed."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""The caches of package managers: where commands see them, and whose entries a command sees. Pure.
+"""Package manager caches: where commands see them, and whose entries a command sees. Pure.
 
 Rules of this file:
-1. No two forks write to the same cache. A command sees an overlay of its fork's own writable layer over read-only
-   pools, which are shared.
-2. A pool belongs to one agent, or to the user. New entries of a fork come back to the pool of the agent whose commands
-   ran in it, and to no other. An agent sees the user's pool below its own; the user never sees an agent's.
+1. No two forks write to the same cache. A command sees an overlay: its fork's own writable layer over read-only pools,
+   which are shared.
+2. A pool belongs to a single agent, or to the user. A fork's new entries come back to the pool of the agent whose
+   commands ran in it, and to no other. An agent sees the user's pool below its own; the user never sees an agent's.
 3. Where no overlay can be mounted, a fork's caches are its own directories, and start empty.
 """
 
@@ -16,8 +16,8 @@ from mudroom.core.tree.path import is_below
 from mudroom.typing import Literal, NamedTuple
 
 CacheShare = Literal["fork", "agent", "project"]
-"""Where the new entries of a fork's caches go: nowhere; to the pool of the agent or user whose commands ran in it; to
-one pool for the user and all agents."""
+"""Where new cache entries in a fork go: nowhere; to the pool of the agent or user whose commands ran in the fork; to a
+single pool for the user and all agents."""
 
 CACHES = (
     (b".cache", b"cache"),  # pip, uv, go build, yarn, ccache, deno, composer and other tools that follow XDG
@@ -31,20 +31,20 @@ CACHES = (
     (b".yarn/berry", b"yarn"),
     (b".local/share/pnpm/store", b"pnpm"),
 )
-"""(path below the home, name in a pool). The tools' default paths, so no variable is needed."""
+"""(path below the home directory, name in a pool). These are the tools' default paths, so no variable is needed."""
 
 NAMES = tuple(name for _place, name in CACHES)
 USER = b"user"
-"""Name of the user's pool."""
+"""The user's pool."""
 
 
 class CacheView(NamedTuple):
-    """The caches of one command, as a plan mounts them."""
+    """The caches that a plan mounts for a command."""
 
     places: tuple[tuple[bytes, bytes], ...]
-    """(name in the pools, absolute path inside). The first place is where the overlay is mounted at first."""
+    """(name in the pools, absolute path inside). The overlay is first mounted at the first place."""
     lowers: tuple[bytes, ...] = ()
-    """Directories of the pools, topmost first. Empty: ``upper`` holds the caches, and there is no overlay."""
+    """Directories in the pools, topmost first. Empty: ``upper`` holds the caches, and there is no overlay."""
     upper: bytes = b""
     work: bytes = b""
 
@@ -60,8 +60,8 @@ NOWHERE = b"-"
 def places_apart(
     places: tuple[tuple[bytes, bytes], ...], project: bytes, shown: tuple[bytes, ...]
 ) -> tuple[tuple[bytes, bytes], ...]:
-    """Return the (name, path) of the caches that neither hold the project nor lie in a directory that is shown. Cached
-    for the session: each is compared with each."""
+    """Return (name, path) for the caches that neither contain the project nor lie in a shown directory. Cached for the
+    session, because every pair is compared."""
     return tuple(
         (name, path)
         for name, path in places
@@ -70,14 +70,14 @@ def places_apart(
 
 
 def pools_read(agent: str | None, share: CacheShare) -> tuple[bytes, ...]:
-    """Return the names of the pools that a command sees, topmost first. ``agent``: None for the user."""
+    """Return the pools that a command sees, topmost first. ``agent``: None for the user."""
     return (USER,) if agent is None or share == "project" else (_pool_of(agent), USER)
 
 
 def pool_written(agent: str | None, share: CacheShare, recorded: bytes = b"") -> bytes:
-    """Return the pool to which a fork's new entries go after a command. ``recorded`` is the pool of the commands before
-    it, empty if there were none. After commands of different pools it is NOWHERE: an entry of one would go to the pool
-    of another."""
+    """Return the pool for a fork's new entries after a command. ``recorded``: the pool that earlier commands wrote to;
+    empty if there were none. Return NOWHERE if the pools differ: otherwise an entry from one pool would go to the
+    other."""
     pool = NOWHERE if share == "fork" else pools_read(agent, share)[0]
     return pool if recorded in (b"", pool) else NOWHERE
 

@@ -1,6 +1,6 @@
-"""Containers as policies, cards and views know them: names of images, and the user inside. Pure.
+"""Containers as policies, cards and views know them: image names, and the user inside. Pure.
 
-Sources: the grammar of references (distribution/reference of the OCI distribution project).
+Source: the reference grammar (distribution/reference in the OCI distribution project).
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _NAME = regex(
 _LONGEST = 255
 
 NOBODY = (65532, 65532)
-"""User of containers started by root: no container runs as root. The number is the customary one of images that have no
-root user."""
+"""User and group for containers that root starts: no container runs as root. The number is customary in images without
+a root user."""
 
 
 def name_error(name: str) -> str:
-    """Return why this cannot be the name of an image, or an empty string if it can."""
+    """Return why this cannot be an image name; empty if it can."""
     if not name:
         return "is empty"
     if len(name) > _LONGEST:

@@ -1,21 +1,21 @@
-"""Limits of a command whose policy names none: values, and what holds each. Pure.
+"""Default limits, for commands whose policy names none: their values, and what enforces each. Pure.
 
 | limit | default | held by |
 | --- | --- | --- |
 | tmp | /tmp: 25 % of the machine's memory; home, /var/tmp and /dev/shm: 12 % each; a million files each | tmpfs(5) |
 | inotify | 64 instances, at most half of the user's own number | user namespace |
 | inotify_watches | 65,536, at most half of the user's own number | user namespace |
-| processes | 4,096 | RLIMIT_NPROC in the user namespace of an ordinary user; the control group, if there is one |
+| processes | 4,096 | RLIMIT_NPROC in an ordinary user's user namespace; the control group, if there is one |
 | memory | 75 % of the machine's | the control group, if there is one |
 
-A default is never a reason to refuse a command: where it cannot be held, it is not. Memory has no replacement that is
-harmless. RLIMIT_AS and RLIMIT_DATA count what is reserved: a JVM, a sanitizer and a thousand threads reserve more than
-a machine has. So the launcher, and with it every command, is the kernel's first choice when memory runs out
+A default is never a reason to refuse a command: where it cannot be enforced, it is dropped. Memory has no harmless
+replacement: RLIMIT_AS and RLIMIT_DATA count reserved memory, and a JVM, a sanitizer or a thousand threads reserve more
+than a machine has. So the launcher, and with it every command, is the kernel's first choice when memory runs out
 (``sandbox/client/launcher_client.py``).
 
-The counters of a user namespace (/proc/sys/user, namespaces(7)) count for all commands of a session together. The
-kernel charges an instance of inotify to the user in the sandbox's namespace and in every namespace above it, and
-refuses it at the first limit that is reached (inc_ucount in kernel/ucount.c).
+A user namespace's counters (/proc/sys/user, namespaces(7)) count for all commands in a session together. The kernel
+charges an inotify instance to the user in the sandbox's namespace and in every namespace above it, and refuses it at
+the first limit that is reached (inc_ucount in kernel/ucount.c).
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ _KERNEL_SIZE = b"50%"
 
 
 class TmpfsSize(NamedTuple):
-    """Sizes of file systems in memory, as tmpfs(5) takes them."""
+    """In-memory file system sizes, as tmpfs(5) takes them."""
 
     tmp: bytes = b"25%"
     other: bytes = b"12%"
-    """Of the home, /var/tmp and /dev/shm, each."""
+    """For each of the home directory, /var/tmp and /dev/shm."""
 
 
 Counter = tuple[bytes, int, bool]
-"""A file of /proc/sys/user, the number to write, and whether a command may run without it."""
+"""A file in /proc/sys/user, the number to write, and whether a command may run without it."""
 NO_NAMESPACES: Counter = (b"max_user_namespaces", 0, True)
-"""At level 1, where the filter refuses them as well: no capability can be had in a namespace below."""
+"""For level 1, where the filter refuses namespaces as well: no capability can be gained in a nested namespace."""
 
 
 def tmpfs_size(limits: Limits) -> TmpfsSize:
@@ -53,8 +53,8 @@ def tmpfs_size(limits: Limits) -> TmpfsSize:
 
 
 def counters(limits: Limits, users_own: tuple[int, int]) -> tuple[Counter, ...]:
-    """Return the counters of the sandbox's user namespace. ``users_own``: the user's own limits of inotify, instances
-    and watches; 0: unknown."""
+    """Return the counters for the sandbox's user namespace. ``users_own``: the user's own inotify limits, (instances,
+    watches); 0: unknown."""
     rows = (
         (b"max_inotify_instances", limits.inotify, INOTIFY, users_own[0]),
         (b"max_inotify_watches", limits.inotify_watches, INOTIFY_WATCHES, users_own[1]),
@@ -69,7 +69,7 @@ def counters(limits: Limits, users_own: tuple[int, int]) -> tuple[Counter, ...]:
 
 
 def session_rlimits(limits: Limits, *, counts_processes: bool) -> tuple[tuple[int, int, int], ...]:
-    """Return the rlimits of all commands of a session together: (resource, soft, hard). ``counts_processes``: as in
+    """Return the rlimits that all commands in a session share: (resource, soft, hard). ``counts_processes``: as in
     ``limit.stand_in``."""
     if limits.processes is not None or not counts_processes:
         return ()
@@ -78,8 +78,8 @@ def session_rlimits(limits: Limits, *, counts_processes: bool) -> tuple[tuple[in
 
 
 def group_defaults(limits: Limits, memory: int) -> Limits:
-    """Return the limits that a command's control group holds in addition to the requested ones. ``memory``: of the
-    machine, in bytes."""
+    """Return the limits that a command's control group holds in addition to the requested ones. ``memory``: the
+    machine's, in bytes."""
     return Limits(
         memory=int(memory * MEMORY_SHARE) if limits.memory is None and memory else None,
         processes=PROCESSES if limits.processes is None else None,

@@ -1,5 +1,4 @@
-"""Selection of the environment variables for a command, by an allowlist: a denylist leaks every variable that was
-forgotten.
+"""Selection of a command's environment variables. It is an allowlist: a denylist would leak every variable it misses.
 
 A listed variable is dropped if its value contains a URL with a password; proxy variables with a network are the
 exception. CARGO_HOME and GOPATH are not listed: they name caches, and the sandbox has the vault's caches at the default
@@ -27,13 +26,13 @@ _USELESS = {
     b"NODE_OPTIONS": (b"--require", b"-r ", b"--import", b"--loader", b"--experimental-loader", b"--inspect"),
     b"MAKEFLAGS": (b"--jobserver",),
 }
-"""Values that drop a variable: they name files or descriptors that are missing in the sandbox (an editor's debugger,
-the parent make), and every such command would fail."""
+"""Values for which a variable is dropped: they name files or descriptors that are missing in the sandbox (an editor's
+debugger, the parent make), and would make every command fail."""
 PROXY_NAMES = frozenset(
     b"http_proxy https_proxy ftp_proxy all_proxy no_proxy HTTP_PROXY HTTPS_PROXY FTP_PROXY ALL_PROXY NO_PROXY".split()
 )
 _PROXIES = b"http_proxy https_proxy all_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY".split()
-"""All have the same ``http://`` URL: for ``socks5h://`` some clients need a library that may be missing, and fail."""
+"""All get the same ``http://`` URL: for ``socks5h://`` some clients need a library that may be missing, and fail."""
 _OWN = b"localhost,127.0.0.1,::1"
 """Only local servers inside the sandbox are reached without the gate."""
 
@@ -50,7 +49,7 @@ def select_variables(
     """Return the variables for a command.
 
     ``extra`` contains NAME (taken over from ``environ``) or NAME=VALUE. The host's proxy variables pass only with
-    ``network``, the host's network. ``proxy`` is the URL of the gate inside the sandbox.
+    ``network``, the host's network. ``proxy`` is the gate's URL inside the sandbox.
     """
     chosen = {name: value for name, value in environ.items() if _is_allowed(name, value, network)}
     return completed(chosen, environ, home, cwd, proxy, extra)
@@ -64,7 +63,7 @@ def completed(
     proxy: bytes,
     extra: Collection[bytes],
 ) -> dict[bytes, bytes]:
-    """Return the chosen variables with those of the gate, the policy and the sandbox; ``chosen`` is changed."""
+    """Return the chosen variables with those from the gate, the policy and the sandbox. ``chosen`` is changed."""
     if proxy:
         chosen |= dict.fromkeys(_PROXIES, proxy) | dict.fromkeys((b"no_proxy", b"NO_PROXY"), _OWN)
     for item in extra:
@@ -79,8 +78,8 @@ def completed(
 
 
 def is_inside(environ: Mapping[bytes, bytes]) -> bool:
-    """Return whether this process is a command of mudroom, by its environment. A project's settings can set the
-    variable, so it may only make refusals."""
+    """Return whether this process is a mudroom command, according to its environment. A project's settings can set the
+    variable, so it may only cause refusals, never permissions."""
     return environ.get(b"MUDROOM") == b"1"
 
 

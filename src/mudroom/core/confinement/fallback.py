@@ -1,8 +1,8 @@
-"""Fallbacks for a sandbox that cannot be set up as planned, as a table. Each row has a text for the user about the lost
-protection.
+"""Table of fallbacks for a sandbox that cannot be set up as planned. Each row has a text that tells the user which
+protection is lost.
 
-A step of the setup fails before the command runs, so another attempt is safe. Each row gives up only what no later row
-could keep.
+A setup step fails before the command runs, so another attempt is safe. Each row gives up only what no later row could
+keep.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from mudroom.typing import Literal, NamedTuple
 
 Mode = Literal["overlay", "copy", "landlock", "plain", "remote", "seatbelt", "job"]
 """overlay: namespaces and a kernel overlay. copy: namespaces and a staged copy, at the project's own path. landlock: no
-namespaces; a staged copy at another path, confined by Landlock and seccomp. plain: only the namespaces of a container,
-with the staged copy at the project's own path. remote: as plain, in a container that is reached only by its engine's
-command line. seatbelt: as landlock, but on macOS, and confined by Seatbelt; no weaker mode follows. job: likewise on
-Windows, by an AppContainer, at level 0 by a restricted token, in a job."""
+namespaces; a staged copy at another path, confined by Landlock and seccomp. plain: only a container's namespaces, with
+the staged copy at the project's own path. remote: like plain, in a container that is reached only through its engine's
+command line. seatbelt: like landlock, but on macOS and confined by Seatbelt; no weaker mode follows. job: likewise on
+Windows, confined by an AppContainer, at level 0 by a restricted token, in a job."""
 
 ELSEWHERE: tuple[Mode, ...] = ("landlock", "seatbelt", "job")
 """Modes without a mount namespace: the copy is at another path, and the host's files are visible."""
 
 
 CONTAINERS: tuple[Mode, ...] = ("plain", "remote")
-"""Modes in which the container is created with the mounts of the command."""
+"""Modes in which the container is created with the command's mounts."""
 
 
 class Next(NamedTuple):
@@ -55,7 +55,7 @@ AFTER: dict[tuple[Mode, str], Next] = {
     ("copy", "host"): Next("landlock", _NO_NAMESPACES),
     ("copy", "proc"): Next("landlock", _NO_NAMESPACES),
 }
-"""The next mode, by mode and the op of the step that failed."""
+"""The next mode, by mode and by the op of the step that failed."""
 
 _ONLY_THE_CONTAINERS = (
     "the container engine permits no user namespaces in its containers: the command works in a copy of the project and "

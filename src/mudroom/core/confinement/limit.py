@@ -1,16 +1,16 @@
-"""Resource limits of commands: values, the mechanism that enforces each, and messages when a limit is reached. Pure.
+"""Resource limits for commands: values, the mechanism that enforces each, and messages when a limit is reached. Pure.
 
 Mechanisms, in order of preference (``sandbox/limits/limiter.py`` determines which are available):
 
 | limit | control group, version 2 | version 1 | without any, if the policy permits it |
 | --- | --- | --- | --- |
-| memory | memory.max, no swap | memory.limit_in_bytes | RLIMIT_DATA: of each process, not of all together |
-| processes | pids.max | pids.max | RLIMIT_NPROC, in a user namespace of an ordinary user |
+| memory | memory.max, no swap | memory.limit_in_bytes | RLIMIT_DATA: for each process, not for all together |
+| processes | pids.max | pids.max | RLIMIT_NPROC, in an ordinary user's user namespace |
 | cpus | cpu.max | cpu.cfs_quota_us | none |
 | io | io.max | none: blkio.throttle does not see buffered writes | none |
-| open_files, file_size | RLIMIT_NOFILE and RLIMIT_FSIZE, always: of each process | | |
+| open_files, file_size | RLIMIT_NOFILE and RLIMIT_FSIZE, always: for each process | | |
 
-Sources: Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/ of the kernel, setrlimit(2).
+Sources: Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/ in the kernel source, setrlimit(2).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ OWN_PROCESSES = 1
 PREPARED_PROCESSES = 3
 """A template, a spare and an init count towards a session's user namespace."""
 PERIOD = 100_000
-"""Microseconds: the kernel's default period of cpu.max."""
+"""Microseconds: the kernel's default period for cpu.max."""
 
 _UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 UNITS = (
@@ -36,40 +36,41 @@ UNITS = (
     | _UNITS
     | {"b": 1}
 )
-"""kB, MB … are powers of 1000, KiB, MiB … of 1024; K, M, G alone are powers of 1024, as in systemd and Docker."""
+"""kB, MB … are powers of 1000, KiB, MiB … powers of 1024; K, M, G alone are powers of 1024, as in systemd and
+Docker."""
 
 
 OFF = float("inf")
-"""The value of a limit that the policy switches off ("none"), where there is a default (``default_limit.py``). It is
+"""The value for a limit that the policy switches off ("none") although it has a default (``default_limit.py``). It is
 milder than every number."""
 
 
 class Limits(NamedTuple):
-    """None: not set, so the default holds if there is one. Limits without ``total`` apply to one command and all its
-    descendants."""
+    """A field is None if it is not set: then its default holds, if there is one. Limits without ``total`` apply to a
+    single command and all its descendants."""
 
     memory: int | None = None
-    """Bytes, including the page cache of its files and its data in /tmp."""
+    """Bytes, including page cache for its files and its data in /tmp."""
     processes: int | None = None
-    """At one time; threads count, as in the kernel."""
+    """At the same time. Threads count, as in the kernel."""
     cpus: float | None = None
-    """Processors' worth of time: 1.5 is one and a half."""
+    """Processor time: 1.5 is one and a half processors."""
     io: int | None = None
-    """Bytes per second, for reads and writes separately, on the disks of project and vault."""
+    """Bytes per second, for reads and writes separately, on the disks that hold project and vault."""
     open_files: int | None = None
     """For each process."""
     file_size: int | None = None
-    """Largest size of a file in bytes."""
+    """Largest file, in bytes."""
     total_memory: int | None = None
-    """For all sandboxes of the vault together, like the next two."""
+    """For all the vault's sandboxes together, like the next two."""
     total_processes: int | None = None
     total_cpus: float | None = None
     missing: Missing = "refuse"
     """If a limit cannot be enforced here: refuse the command, or run it and report that."""
     tmp: float | None = None
-    """Bytes of the command's own /tmp, where that is in memory; half as much for each other directory in memory."""
+    """Bytes in the command's own /tmp, if that is in memory; half as much for each other in-memory directory."""
     inotify: float | None = None
-    """Instances of inotify(7), of all commands of a session together, like the next."""
+    """inotify(7) instances, for all commands in a session together, like the next."""
     inotify_watches: float | None = None
 
 
@@ -83,13 +84,13 @@ NO_LIMITS = Limits()
 
 
 class Write(NamedTuple):
-    """A line to be written to a file of a control group."""
+    """A line to write to a control group's file."""
 
     controller: str
     file: str
     content: str
     optional: bool = False
-    """Only some kernels have the file; without it the limit is somewhat weaker (swap)."""
+    """Only some kernels have the file. Without it the limit is somewhat weaker (swap)."""
 
 
 DEFAULTED = ("memory", "processes", "tmp", "inotify", "inotify_watches")
@@ -115,7 +116,7 @@ NAMES = {
 
 
 def parse_size(text: str) -> int | None:
-    """Parse a size such as "512 MB", "2GiB", "1.5G" or "4096" into bytes; return None if it is not a size."""
+    """Parse a size such as "512 MB", "2GiB", "1.5G" or "4096" into bytes. Return None if it is not a size."""
     word = text.strip().lower()
     unit = next((unit for unit in sorted(UNITS, key=len, reverse=True) if word.endswith(unit)), "")
     number = word[: len(word) - len(unit)].strip()
@@ -148,7 +149,7 @@ def show_limit(kind: str, limit: float) -> str:
 
 
 def command_limits(limits: Limits) -> Iterator[tuple[str, float]]:
-    """Yield (kind, limit) of the limits that need a control group for each command."""
+    """Yield (kind, limit) for the limits that need a control group for each command."""
     for kind in KINDS:
         limit = getattr(limits, kind)
         if limit is not None:
@@ -163,7 +164,7 @@ def total_limits(limits: Limits) -> Iterator[tuple[str, float]]:
 
 
 def explain_limits(limits: Limits) -> Iterator[str]:
-    """Yield lines for the user, to be shown with those of a plan."""
+    """Yield lines for the user, to be shown with a plan's lines."""
     for where, pairs in (
         ("a control group of its own", command_limits(limits)),
         ("the project's group", total_limits(limits)),
@@ -179,8 +180,8 @@ def needed_controllers(limits: Limits) -> frozenset[str]:
 
 
 def writes_v2(limits: Iterable[tuple[str, float]], devices: Iterable[str], own: int = 0) -> Iterator[Write]:
-    """Yield the writes for control groups of version 2. ``devices``: whole disks, such as "8:0". ``own``: processes to
-    add to the limit."""
+    """Yield the writes for version 2 control groups. ``devices``: whole disks, such as "8:0". ``own``: processes to add
+    to the limit."""
     for kind, limit in limits:
         if kind == "memory":
             yield Write("memory", "memory.max", str(int(limit)))
@@ -219,9 +220,10 @@ def rlimits(limits: Limits) -> tuple[tuple[int, int, int], ...]:
     A core limit of 1 is the kernel's value for "no core dump, not even through a pipe". In fs/coredump.c, coredump_pipe
     (do_coredump before Linux 6.17) returns if the limit is 1, before any handler is started, and coredump_file returns
     if it is below min_coredump, a page (fs/binfmt_elf.c). With 0, the host's unconfined crash handler still receives
-    the memory of the crashed process; that is so where our own hard limit is 0. Only coredump_socket (Linux 6.16, a
+    the crashed process's memory; that is so if our own hard limit is 0. Only coredump_socket (Linux 6.16, a
     core_pattern that begins with "@") checks no limit. mudroom doctor reports both cases.
     """
+    # 1, not 0: with 0 the host's crash handler still gets the memory.
     resources = [(RLIMIT_CORE, 1, 1)]
     if limits.open_files is not None:
         resources.append((RLIMIT_NOFILE, limits.open_files, limits.open_files))
@@ -231,7 +233,7 @@ def rlimits(limits: Limits) -> tuple[tuple[int, int, int], ...]:
 
 
 def stand_in(kind: str, limit: float, *, counts_processes: bool) -> tuple[tuple[int, int, int] | None, str]:
-    """Return the replacement of a limit where there is no control group: an rlimit or None, and a note.
+    """Return a limit's replacement where there is no control group: an rlimit or None, and a note.
 
     ``counts_processes``: RLIMIT_NPROC counts only processes in the sandbox. That holds in a user namespace since Linux
     5.14 (kernel/ucount.c), but not for root, to whom the limit does not apply.
@@ -249,13 +251,13 @@ class UnenforcedLimits(NamedTuple):
     rlimits: tuple[tuple[int, int, int], ...]
     notes: tuple[str, ...]
     missing: str = ""
-    """Name of a requested limit that cannot be enforced although the policy requires it; otherwise empty."""
+    """A requested limit that cannot be enforced although the policy requires it; empty if there is none."""
 
 
 def without_groups(limits: Limits) -> UnenforcedLimits:
-    """Return the limits that can be enforced without control groups (macOS). There is no replacement: on macOS,
-    RLIMIT_DATA applies to memory from brk(2), which no allocator uses, and RLIMIT_NPROC counts all processes of the
-    user."""
+    """Return the limits that can be enforced without control groups (macOS): none. There is no replacement: on macOS,
+    RLIMIT_DATA applies to memory from brk(2), which no allocator uses, and RLIMIT_NPROC counts all the user's
+    processes."""
     notes = []
     for where, pairs in (("limit", command_limits(limits)), ("limit of all commands together:", total_limits(limits))):
         for kind, limit in pairs:
@@ -266,11 +268,11 @@ def without_groups(limits: Limits) -> UnenforcedLimits:
 
 
 class Reading(NamedTuple):
-    """Counters of a control group. None: not reported by this kernel."""
+    """A control group's counters. None: not reported by this kernel."""
 
     memory_kills: int = 0
     memory_full: int = 0
-    """Number of allocations that reached the group's own limit when no memory could be freed."""
+    """Allocations that reached the group's own limit when no memory could be freed."""
     processes_refused: int = 0
     throttled: float = 0.0
     """Seconds in which a runnable task was held back."""
@@ -283,7 +285,7 @@ class Reading(NamedTuple):
 
 
 def fields(text: str) -> dict[str, int]:
-    """Parse lines of "key value"."""
+    """Parse lines with "key value"."""
     rows = (line.split() for line in text.splitlines())
     return {row[0]: int(row[1]) for row in rows if len(row) == 2 and row[1].isdecimal()}
 
@@ -300,7 +302,7 @@ READ_V1 = (
 
 
 def reading_v2(texts: Mapping[str, str]) -> Reading:
-    """Parse the files of version 2. ``texts``: contents by file name, for those files of ``READ_V2`` that exist."""
+    """Parse the version 2 files. ``texts``: contents by file name, for the files in ``READ_V2`` that exist."""
     memory, cpu = fields(texts.get("memory.events", "")), fields(texts.get("cpu.stat", ""))
     disks = [
         dict(pair.split("=", 1) for pair in line.split()[1:] if "=" in pair)
@@ -343,14 +345,14 @@ class LimitReached(NamedTuple):
     action: str
     """``killed``, ``refused``, ``slowed`` or ``cut``."""
     limit: float | None
-    """In the unit of the setting: bytes, seconds, or a number. None: the machine itself ran out of memory."""
+    """In the setting's unit: bytes, seconds, or a number. None: the machine itself ran out of memory."""
     whose: str = "command"
-    """``command``; ``project``: all sandboxes of the vault together; ``machine``."""
+    """``command``; ``project``: all the vault's sandboxes together; ``machine``."""
     amount: float = 0.0
-    """Number of killed processes or refusals; seconds for ``slowed``."""
+    """Killed processes, or refusals; seconds for ``slowed``."""
 
     def __str__(self) -> str:
-        """Return one line, such as "killed: memory, 512 MB"."""
+        """Return a line such as "killed: memory, 512 MB"."""
         if self.limit is None:
             return f"{self.action}: {NAMES[self.kind]}, the machine had no more"
         line = f"{self.action}: {NAMES[self.kind]}, {show_limit(self.kind, self.limit)}"
@@ -364,7 +366,7 @@ class LimitReached(NamedTuple):
 
 
 def reached_limits(limits: Limits, now: Reading, total: Reading) -> tuple[LimitReached, ...]:
-    """Return the limits that control groups enforced. ``total``: counters of the whole vault's group during the
+    """Return the limits that control groups enforced. ``total``: the counters of the whole vault's group during the
     command; other commands may have caused them."""
     events = []
     if now.memory_kills:

@@ -1,7 +1,7 @@
 """A plan: the exact steps with which a launcher confines a process, as data that can be printed.
 
-A step is a tuple ``(op, *arguments)``; ops are defined by ``STEPS`` in ``sandbox/launcher/step.py``. It is a plain
-tuple because the launcher does not import ``core``.
+A step is a tuple ``(op, *arguments)``; ``STEPS`` in ``sandbox/launcher/step.py`` defines the ops. It is a plain tuple
+because the launcher does not import ``core``.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ NAMESPACES = {
 }
 """clone(2) flags, from include/uapi/linux/sched.h."""
 OF_A_TEMPLATE = NAMESPACES["user"] | NAMESPACES["mount"] | NAMESPACES["uts"]
-"""Those that a template has. Each command gets a copy of its mount namespace. The user namespace and the names of the
-machine are shared: no command can change them (CAP_SYS_ADMIN; sethostname(2), user_namespaces(7))."""
+"""A template's namespaces. Each command gets a copy of its mount namespace. The user namespace and the machine's names
+are shared: no command can change them (CAP_SYS_ADMIN; sethostname(2), user_namespaces(7))."""
 
 
 def of_each(namespaces: int) -> int:
-    """Return those of ``namespaces`` that a command of a template gets for itself."""
+    """Return the flags in ``namespaces`` that each command from a template gets for itself."""
     return namespaces & ~(OF_A_TEMPLATE & ~NAMESPACES["mount"])
 
 
@@ -40,31 +40,31 @@ class Plan(NamedTuple):
     """uid_map, gid_map, and whether setgroups is denied first: user_namespaces(7)."""
     steps: tuple[Step, ...]
     shared: int = 0
-    """Number of leading steps that are equal for all commands of a session, and are performed once for all of them."""
+    """Number of leading steps that are equal for all commands in a session, and are performed once for all of them."""
     ahead: int = 0
-    """Number of steps after those that can be performed before the command is known."""
+    """Number of following steps that can be performed before the command is known."""
     last: int = 0
-    """Number of final steps that are equal for all commands of a session, but are performed for each."""
+    """Number of final steps that are equal for all commands in a session, but are performed for each."""
     mediation: tuple[bytes, dict[int, tuple[Any, ...]], tuple[bytes, ...]] | None = None
-    """Without a mount namespace: the filter that routes metadata calls, the meaning of each call, and the directories
-    in which they are allowed (``sandbox/linux/metadata.py``)."""
+    """For use without a mount namespace: the filter that routes metadata calls, the meaning of each call, and the
+    directories in which they are allowed (``sandbox/linux/metadata.py``)."""
     mounts: tuple[tuple[bytes, bytes, bool], ...] = ()
-    """Mounts that the container must be created with, because the steps do not mount: source, path, writable. Later
+    """Mounts with which the container must be created, because the steps do not mount: source, path, writable. Later
     mounts cover earlier ones."""
     memory: tuple[bytes, ...] = ()
-    """tmpfs directories that the container must be created with, below those mounts."""
+    """tmpfs directories with which the container must be created, below those mounts."""
     cwd: bytes = b""
-    """Working directory of a command that the engine starts itself, in a container without a launcher."""
+    """Working directory for a command that the engine starts itself, in a container without a launcher."""
     gate: int = 0
-    """Port of this machine's loopback to which such a container's proxy connections are forwarded; 0: none."""
+    """Port on this machine's loopback to which such a container's proxy connections are forwarded; 0: none."""
     image: str = ""
-    """Identity of the container's image; empty: the image of the host's own toolchain."""
+    """The container image's identity; empty: the image with the host's own toolchain."""
     emptied: tuple[bytes, ...] = ()
-    """Variables of that image that are set to empty for the container's first process."""
+    """Variables from that image that are set to empty for the container's first process."""
 
 
 class TemplatePlan(NamedTuple):
-    """The steps of a plan that all commands of a session share, for a process that performs them ahead."""
+    """The steps that all commands in a session share, for a process that performs them ahead."""
 
     namespaces: int
     maps: tuple[bytes, bytes, bool]
@@ -83,16 +83,16 @@ def template_plan(plan: Plan) -> TemplatePlan:
 
 
 class StandingPlan(NamedTuple):
-    """The steps of a plan whose overlays stay mounted from one command of a fork to the next."""
+    """A plan's steps, for a sandbox whose overlays stay mounted from one command in a fork to the next."""
 
     template: tuple[Step, ...]
-    """Performed once. Each overlay is mounted over a directory of the host."""
+    """Performed once. Each overlay is mounted over a directory on the host."""
     ahead: tuple[Step, ...]
     """Performed for each command before it is known, up to the loss of all privileges."""
     late: tuple[Step, ...]
     """Performed when the command is known."""
     mounts: tuple[bytes, ...]
-    """Those directories of the host: the parents of the overlays' work directories."""
+    """Those host directories: the parents of the overlays' work directories."""
     namespaces: int
     maps: tuple[bytes, bytes, bool]
 
@@ -107,7 +107,7 @@ _LATE = ("view", "terminal", "hand_over", "cwd")
 
 
 def standing_plan(plan: Plan) -> StandingPlan | None:
-    """Return the plan of a standing sandbox that runs the same command, or None if there is none: without overlays or
+    """Return the plan for a standing sandbox that runs the same command, or None if there is none: without overlays or
     shared steps."""
     end = len(plan.steps) - plan.last
     own, mounts = plan.steps[plan.shared + plan.ahead : end], list[bytes]()
@@ -134,7 +134,7 @@ def _attributes(bits: int) -> str:
 
 
 _RLIMITS = {1: "bytes of a file", 2: "bytes of data", 4: "core dump", 6: "processes", 7: "open files"}
-"""Names of the resource numbers of setrlimit(2)."""
+"""Names for setrlimit(2) resource numbers."""
 
 
 def _at(path: bytes) -> str:
@@ -214,18 +214,18 @@ _DESCRIPTIONS: dict[str, Callable[..., str]] = {
 
 
 def describe(step: Step) -> str:
-    """Return a description of a step in one line. A test checks that every op has one."""
+    """Return a one-line description. A test checks that every op has one."""
     return _DESCRIPTIONS[step[0]](*step[1:])
 
 
 _PLACES = {"cover": 1, "bind": 2, "mounted": 2, "tmpfs": 1, "proc": 1, "devpts": 1, "overlay": 1}
-"""Steps that mount something, with the index of the argument that is the path relative to the new root."""
+"""Steps that mount something, each with the index of its path argument, which is relative to the new root."""
 
 
 def deciding_step(plan: Plan, path: bytes) -> Step | None:
-    """Return the step that determines what a command sees at an absolute path: the last step that covers the path or a
-    directory above it. Return None if only the empty root is there, and always without namespaces, where no step covers
-    a path."""
+    """Return the step that determines what a command sees at an absolute path: the last one that covers the path or a
+    directory above it. Return None if only the empty root is there, or without namespaces, where no step covers a path.
+    """
     deciding: Step | None = None
     for step in plan.steps:
         if step[0] in ("host", "image"):

@@ -1,8 +1,8 @@
-"""Table of protections: for each platform, the mechanism and where it was tested; source of docs/PROTECTIONS.md. Pure.
+"""Table of protections: each platform's mechanism and where it was tested; source of docs/PROTECTIONS.md. Pure.
 
 Rules of this file: a row describes what is implemented, and ``tested`` says where it has run, never where it should. A
 missing protection has a row that says so. ``document`` generates the document, and a test compares it with the file.
-``mudroom doctor`` tests on one machine what the table claims for all.
+``mudroom doctor`` tests on a single machine what the table claims for all.
 """
 
 from __future__ import annotations
@@ -54,12 +54,11 @@ WAYS: dict[str, Way] = {
 class Protection(NamedTuple):
     name: str
     row: str
-    """The row of ``mudroom doctor`` on Linux that tests it at level 1, or at level 2 for protections of the container.
-    """
+    """The row in ``mudroom doctor`` on Linux that tests it at level 1, or at level 2 for container protections."""
     by: dict[str, str]
     """Mechanism by way. "none …": the way does not provide this protection."""
     tested: Mapping[str, str] = MappingProxyType({})
-    """Exceptions, by way, to ``Way.tested``."""
+    """Exceptions to ``Way.tested``, by way."""
 
 
 _WINE = "never on Windows; under Wine (dev/wine)"
@@ -228,7 +227,7 @@ Made from `core/confinement/protection.py`; a test compares the two. Which threa
 
 
 def document() -> str:
-    """Return the contents of docs/PROTECTIONS.md."""
+    """Return the text for docs/PROTECTIONS.md."""
     lines = [_HEAD, "## Ways", "", "| level | platform | needs | tested where |", "| --- | --- | --- | --- |"]
     lines += [f"| {way.level} | {way.platform} | {way.needs} | {way.tested} |" for way in WAYS.values()]
     for protection in PROTECTIONS:

@@ -1,4 +1,4 @@
-"""Specification of the files, network and rights of a command, independent of the platform.
+"""Specification of a command's files, network and rights, independent of the platform.
 
 A spec is complete: the compilers (``sandbox/linux/plan.py`` and its siblings) read nothing else. Its paths are absolute
 and contain no symbolic links.
@@ -41,13 +41,13 @@ class HostView(NamedTuple):
     """Level 0: the host's file system, read-only, with these exceptions."""
 
     directories: tuple[tuple[bytes, int], ...] = ()
-    """(path, mode) of directories that replace those of the home; hidden entries are left out of them."""
+    """(path, mode) for directories that replace those in the home directory. Hidden entries are left out of them."""
     links: tuple[tuple[bytes, bytes], ...] = ()
-    """(target, path) of symbolic links in the replaced directories."""
+    """(target, path) for symbolic links in the replaced directories."""
     shown: tuple[Bind, ...] = ()
-    """Other contents of the replaced directories, and visible parts of private directories."""
+    """The replaced directories' other contents, and visible parts of private directories."""
     private: tuple[bytes, ...] = ()
-    """Host directories that are replaced by empty directories of the command."""
+    """Host directories that are replaced by empty directories private to the command."""
     hidden: tuple[bytes, ...] = ()
     """Directories that appear empty."""
     covered: tuple[bytes, ...] = ()
@@ -63,33 +63,34 @@ class SandboxSpec(NamedTuple):
     view: Overlay | Copy
     cwd: bytes
     home: bytes
-    """Path of the private home: the path of the user's real home."""
+    """Where the private home directory is seen: at the user's real home path."""
     scratch: bytes
-    """An empty directory of the vault. The new root is mounted over it; without mounts it contains home and /tmp."""
+    """An empty directory in the vault. The new root is mounted over it; without mounts it contains home and /tmp."""
     namespaces: bool = True
     """False if the kernel or a container forbids user namespaces: only Landlock and seccomp confine the command then.
     """
     network: Network = "none"
     proxy: int = 0
-    """Port of the host's loopback on which the gate listens if there are no namespaces."""
+    """Port on the host's loopback where the gate listens if there are no namespaces."""
     ports: tuple[int, ...] = ()
     """Ports that lead to the gate on a kernel that cannot redirect all ports."""
     loopback: tuple[tuple[str, int, int], ...] = ()
-    """Places of the host's loopback that are reached inside: (address, port, port of the gate's listener for it on the
+    """Places on the host's loopback that are reached inside: (address, port, port of the gate's listener for it on the
     host's loopback). The last is 0 if the listener is made in the command's network namespace."""
     links: tuple[tuple[bytes, bytes], ...] = ()
-    """Symbolic links of the host's root directory, as (target, path), such as /bin → usr/bin."""
+    """Symbolic links in the host's root directory, as (target, path), such as /bin → usr/bin."""
     binds: tuple[Bind, ...] = ()
     """System directories, toolchains, and mounts that the user added."""
     caches: CacheView = NO_CACHES
     masks: tuple[bytes, ...] = ()
     """Files that appear empty."""
     has_slots: bool = False
-    """The project's ``.mudroom/apply`` exists: it holds earlier versions of files, also of secrets, by numbers."""
+    """Whether the project's ``.mudroom/apply`` exists: it holds earlier versions of files, secrets included, by
+    numbers."""
     files: tuple[tuple[bytes, bytes], ...] = ()
-    """(path, content) of files created in the private home."""
+    """(path, content) for files created in the private home directory."""
     home_links: tuple[tuple[bytes, bytes], ...] = ()
-    """(target, path) of links created in it. There is no bind or file at these paths."""
+    """(target, path) for links created in it. There is no bind or file at these paths."""
     devices: tuple[bytes, ...] = ()
     landlock_abi: int = 0
     """0: the kernel has no Landlock."""
@@ -100,15 +101,15 @@ class SandboxSpec(NamedTuple):
     deny_setgroups: bool = True
     umask: int = 0o022
     rlimits: tuple[tuple[int, int, int], ...] = ()
-    """(resource, soft, hard) with resource numbers of setrlimit(2)."""
+    """(resource, soft, hard) with setrlimit(2) resource numbers."""
     session_rlimits: tuple[tuple[int, int, int], ...] = ()
-    """The same, set once for all commands of a session."""
+    """The same, set once for all commands in a session."""
     tmpfs: TmpfsSize = TmpfsSize()
     counters: tuple[Counter, ...] = ()
-    """Limits of the sandbox's user namespace."""
+    """Limits on the sandbox's user namespace."""
     around: HostView | None = None
     """None: level 1."""
     sockets: tuple[bytes, ...] = ()
-    """Paths of the host's sockets, and of directories of them, that the user named."""
+    """Paths that the user named: the host's sockets, and directories with sockets."""
     stores: tuple[str, ...] = ()
-    """Names of the credential stores that are available. On macOS some are services, not files."""
+    """The available credential stores, by name. On macOS some are services, not files."""

@@ -1,1 +1,1 @@
-"""Formats of git, as values."""
+"""git's formats, as values."""

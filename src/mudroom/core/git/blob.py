@@ -1,4 +1,4 @@
-"""Ids of blobs, and the length of ids in a repository. Pure."""
+"""Blob ids, and how long ids are in a repository. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _FORMAT = regex(rb"(?i)\s*objectformat\s*=\s*\"?([a-z0-9]*)\"?\s*(?:[#;].*)?")
 
 
 def id_length_of(config: bytes) -> int:
-    """Return the length of object ids in bytes, 20 or 32, by a repository's ``config`` file: git-config(1),
+    """Return the length of object ids in bytes, 20 or 32, according to a repository's ``config`` file: git-config(1),
     extensions.objectFormat. Raise ValueError if mudroom does not know the format."""
     section, length = b"", 20
     for line in config.splitlines():
@@ -33,7 +33,7 @@ def blob_id(data: bytes, id_length: int = 20) -> bytes:
 
 
 def object_id(kind: bytes, data: bytes, id_length: int = 20) -> bytes:
-    """Return the binary id of an object: gitformat-pack(5)."""
+    """Return an object's binary id: gitformat-pack(5)."""
     name = "sha1" if id_length == 20 else "sha256"
     hasher = hashlib.new(name, b"%s %d\0" % (kind, len(data)), usedforsecurity=False)
     hasher.update(data)
@@ -41,7 +41,7 @@ def object_id(kind: bytes, data: bytes, id_length: int = 20) -> bytes:
 
 
 def blob_ids(data: bytes, id_length: int = 20) -> tuple[bytes, ...]:
-    """Return the ids under which git may have this content: as it is, and with the line ends that git stores where it
+    """Return the ids under which git may have this content: as it is, and with the line ends that git stores if it
     converts them (gitattributes(5), ``text``)."""
     own = blob_id(data, id_length)
     return (own, blob_id(data.replace(b"\r\n", b"\n"), id_length)) if b"\r\n" in data else (own,)

@@ -1,4 +1,4 @@
-"""Lines for ``info/exclude``: files of which git takes no notice. Pure; format: gitignore(5)."""
+"""Lines for ``info/exclude``: files that git ignores. Pure; format: gitignore(5)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _LINE_ENDS = b"\r\n"
 
 
 def pattern_of(path: bytes) -> bytes:
-    """Return the pattern that matches this path of a repository only, anchored at its top.
+    """Return the pattern that matches only this path in a repository, anchored at its top.
 
     A line end cannot be escaped: ``?`` stands for it, which matches any other character, too.
     """
@@ -24,7 +24,7 @@ def pattern_of(path: bytes) -> bytes:
 
 
 def with_excluded(content: bytes, paths: Iterable[bytes]) -> bytes:
-    """Return the content of an exclude file with these paths added. Later lines win, so they come last."""
+    """Return an exclude file's content with these paths added. Later lines win, so they come last."""
     lines = sorted({pattern_of(path) for path in paths})
     if content and not content.endswith(b"\n"):
         content += b"\n"

@@ -1,9 +1,9 @@
 """git's index: parse, compare, encode. Pure; format: gitformat-index(5), versions 2 to 4.
 
-An index is read to know which files are tracked, and written only for two reasons: flags of masked files in a fork's
-own index, and entries of the user's index when the checked-out branch moves. Optional extensions are caches and are
-dropped when an index is written; an index with an extension that must be understood (a split or sparse index) is never
-written.
+An index is read to learn which files are tracked. It is written for two reasons only: to flag masked files in a fork's
+own index, and to move entries in the user's index when the checked-out branch moves. Optional extensions are caches and
+are dropped when an index is written; an index with an extension that must be understood (a split or sparse index) is
+never written.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ALIGNMENT = 8
 
 
 class TreeItem(NamedTuple):
-    """A file of a tree: mode as a number (0o100644) and binary object id."""
+    """A file in a tree: mode as a number (0o100644) and binary object id."""
 
     mode: int
     id: bytes
@@ -39,23 +39,23 @@ class IndexEntry(NamedTuple):
     intent_to_add: bool = False
     assume_valid: bool = False
     stat: bytes = _NO_STAT
-    """The 40 bytes of stat data, of which the mode is not used. Zeros: git compares the content."""
+    """40 bytes of stat data, in which the mode is not used. Zeros: git compares the content."""
 
 
 class Index(NamedTuple):
     entries: tuple[IndexEntry, ...]
     """In git's order: by path, then by stage."""
     required: frozenset[bytes] = frozenset()
-    """Signatures of the extensions that a reader must understand: ``link`` (split index), ``sdir`` (sparse index)."""
+    """Extensions that a reader must understand: ``link`` (split index), ``sdir`` (sparse index)."""
 
     @property
     def is_plain(self) -> bool:
-        """Whether mudroom may write this index anew: it is complete in itself and holds no file in conflict."""
+        """Whether mudroom may rewrite this index: it is complete in itself and holds no file in conflict."""
         return not self.required and not any(entry.stage for entry in self.entries)
 
 
 def parse_index(data: bytes, id_length: int = 20) -> Index:
-    """Return the entries of an index. Raise ValueError if it is damaged. ``id_length``: in bytes, 20 or 32."""
+    """Return an index's entries. Raise ValueError if it is damaged. ``id_length``: bytes, 20 or 32."""
     try:
         return _parse(memoryview(data), id_length)
     except (struct.error, IndexError) as error:
@@ -129,7 +129,7 @@ def _digest(data: bytes | memoryview, id_length: int) -> bytes:
 
 
 def _variable_length(data: memoryview, position: int) -> tuple[int, int]:
-    """Return a number and the position after it, in the encoding of an OFS_DELTA: gitformat-pack(5)."""
+    """Return a number and the position after it, in the OFS_DELTA encoding: gitformat-pack(5)."""
     byte = data[position]
     value = byte & 0x7F
     while byte & 0x80:
@@ -167,9 +167,10 @@ def encode_index(entries: Iterable[IndexEntry], id_length: int = 20) -> bytes:
 
 
 def is_same_staging(first: bytes, second: bytes, id_length: int = 20) -> bool:
-    """Return whether two indexes stage the same files. Stat data, caches and the flags of masked files do not count.
+    """Return whether two indexes stage the same files. Stat data, caches and masked files' flags do not count.
 
-    False if one of them cannot be parsed."""
+    Return False if either cannot be parsed.
+    """
     if first == second or _differ_in_stat_data(first, second, id_length):
         return True
     try:
@@ -180,8 +181,8 @@ def is_same_staging(first: bytes, second: bytes, id_length: int = 20) -> bool:
 
 
 def _differ_in_stat_data(first: bytes, second: bytes, id_length: int) -> bool:
-    """Return whether two indexes of version 2 or 3 are equal but for stat data and optional extensions: a fast answer
-    for an index that was only refreshed. False: not known."""
+    """Return whether two indexes in version 2 or 3 are equal except for stat data and optional extensions: a fast
+    answer for an index that was only refreshed. False: unknown."""
     if first[: _HEADER.size] != second[: _HEADER.size] or first[:8] not in (b"DIRC\0\0\0\2", b"DIRC\0\0\0\3"):
         return False
     fixed = _STAT_LENGTH + id_length + 2

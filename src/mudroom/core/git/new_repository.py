@@ -1,12 +1,12 @@
-"""Repositories and linked directories that a fork made: which of them may be applied like other files. Pure.
+"""Repositories and linked directories made in a fork: which of them may be applied like other files. Pure.
 
-A repository made by ``git init`` or ``git clone`` is applied as a whole if it is harmless: its settings are all in the
+A repository made by ``git init`` or ``git clone`` is applied as a whole if it is harmless: all its settings are in the
 table below, it has no active hook, and it does not lead elsewhere. Otherwise all of it is protected; half a repository
 would be a broken one.
 
-A linked directory (``git worktree add``, ``git submodule add``) has a file ``.git`` that leads into a repository of the
-project, which is never applied as files. Without it the directory is a copy that no repository knows, so it is
-protected as well; git makes it again from its branch or its URL.
+A linked directory (``git worktree add``, ``git submodule add``) has a file ``.git`` that leads into one of the
+project's repositories, which are never applied as files. Without that, the directory is a copy that no repository
+knows, so it is protected as well; git makes it again from its branch or its URL.
 """
 
 from __future__ import annotations
@@ -56,29 +56,30 @@ _LONGEST_LINK = 100  # components
 _LINK = regex(rb"gitdir: ([^\0\n]+?)[\r\n]*")
 
 Read = Callable[[bytes], bytes | None]
-"""Return the content of a file of the fork; None if it cannot be read or is too large."""
+"""Return a file's content in the fork; None if it cannot be read or is too large."""
 
 
 class NewRepository(NamedTuple):
     top: bytes
-    """``x/.git``, or ``x`` of a bare repository."""
+    """``x/.git``, or ``x`` for a bare repository."""
     reason: str
-    """The reason why it is protected; "" if it is harmless."""
+    """Why it is protected; "" if it is harmless."""
 
 
 class LinkedDirectory(NamedTuple):
     path: bytes
     kind: Literal["work-tree", "submodule"]
     target: bytes
-    """The directory in a repository that its ``.git`` leads to."""
+    """The directory in a repository to which its ``.git`` leads."""
 
 
 # --- repositories ---
 
 
 def new_tops(changes: Iterable[Change]) -> list[bytes]:
-    """Return the directories of new repositories: each ``.git`` directory, and each bare repository, that the project
-    does not have. ``changes`` are in walking order. A directory inside of another repository belongs to that one."""
+    """Return the directories of new repositories: each ``.git`` directory and each bare repository that the project
+    does not have. ``changes`` are in walking order. A directory inside another repository belongs to that repository.
+    """
     added = {change.path: change for change in changes if change.base is None and change.staged is not None}
     hallmarks = {parent(path) + b"/" + found for path in added if (found := hallmark(name(path))) is not None}
     tops: list[bytes] = []
@@ -120,7 +121,7 @@ def _reason_against(change: Change, top: bytes, exists: Callable[[bytes], bool],
 
 
 def is_git_setting(change: Change, within: bytes, exists: Callable[[bytes], bool]) -> bool:
-    """Return whether git would follow the file: a setting of the repository, or of another one inside it."""
+    """Return whether git would follow the file: a setting in this repository, or in another one inside it."""
     parts = within.split(b"/")
     return is_setting(parts) or is_protected(change.path) or git_runs(change, exists, lambda _path: False)
 
@@ -153,7 +154,7 @@ def _is_harmless(setting: GitSetting, directory: bytes, top: bytes) -> bool:
 
 
 def _is_module_work_tree(value: bytes, directory: bytes, top: bytes) -> bool:
-    """Return whether the work tree of a submodule's repository (``x/.git/modules/lib``) is beside ``x/.git``."""
+    """Return whether a submodule repository (``x/.git/modules/lib``) has its work tree beside ``x/.git``."""
     if not is_below(directory, top + b"/modules") or value.startswith(b"/"):
         return False
     place = _resolved(directory, value)
@@ -161,7 +162,7 @@ def _is_module_work_tree(value: bytes, directory: bytes, top: bytes) -> bool:
 
 
 def _resolved(directory: bytes, path: bytes) -> bytes:
-    """Return a path relative to ``directory`` as one of the project; b"" if it is the project or outside of it."""
+    """Return a path relative to ``directory`` as a path in the project; b"" if it is the project or outside it."""
     parts: list[bytes] = []
     for part in (directory + b"/" + path).split(b"/"):
         if part == b".." and not parts:
@@ -174,8 +175,8 @@ def _resolved(directory: bytes, path: bytes) -> bytes:
 
 
 def is_harmless_url(url: bytes) -> bool:
-    """Return whether git reads from this URL or path without a command in it, and without a helper that the scheme
-    names: gitremote-helpers(7)."""
+    """Return whether git can read this URL or path without running a command that it contains or a helper that the
+    scheme names: gitremote-helpers(7)."""
     if url.startswith(b"-") or re.search(rb"[\0-\x1f\x7f]", url) or re.match(rb"[A-Za-z0-9]*::", url):
         return False
     scheme = _SCHEME.match(url)
@@ -189,9 +190,9 @@ def is_harmless_url(url: bytes) -> bool:
 
 
 def link_target(path: bytes, content: bytes, exists: Callable[[bytes], bool]) -> bytes | None:
-    """Return the path in the project that a ``.git`` file leads to; None if it leads to no repository there. ``path``:
-    of the file; ``content``: its text. Of an absolute path the end is compared: a fork can see the project at another
-    place."""
+    """Return the path in the project to which a ``.git`` file leads; None if it leads to no repository there. ``path``:
+    the file's path; ``content``: its text. For an absolute path the end is compared, since a fork can see the project
+    at another place."""
     match = _LINK.fullmatch(content)
     if match is None:
         return None
@@ -205,7 +206,7 @@ def link_target(path: bytes, content: bytes, exists: Callable[[bytes], bool]) ->
 
 
 def linked_directory(path: bytes, target: bytes) -> LinkedDirectory | None:
-    """Return the linked directory of a ``.git`` file at ``path`` that leads to ``target``; None for another kind."""
+    """Return the linked directory whose ``.git`` file, at ``path``, leads to ``target``; None for another kind."""
     git = git_directory(target)
     within = target[len(git) + 1 :].split(b"/") if git is not None and git != target else [b""]
     if within[0] == b"worktrees" and len(within) == 2:
@@ -229,7 +230,7 @@ def repository_remark(repository: NewRepository) -> str:
 
 
 def linked_remark(linked: LinkedDirectory, head: bytes | None) -> str:
-    """Return what is left out, and the command that makes it. ``head``: the HEAD file in the target."""
+    """Return a remark: what is left out, and the command that makes it. ``head``: the HEAD file in the target."""
     path = b"./" + linked.path if linked.path.startswith(b"-") else linked.path
     if linked.kind == "work-tree":
         command, needed = [b"git", b"worktree", b"add", path, branch_of(head)], "its branch"

@@ -1,4 +1,6 @@
-"""What has come of a fork's commits in a repository of the project, as values. ``ext/commits`` makes them."""
+"""Results of bringing a fork's commits into one of the project's repositories, as values. ``ext/commits`` makes
+them.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,8 @@ class RefOutcome(NamedTuple):
     """Full name in the fork."""
     result: RefResult
     target: bytes = b""
-    """Full name in the project, for ``moved`` and ``beside``. Of a HEAD that is ``kept``: the branch with the commits
-    that the project's HEAD lacks."""
+    """Full name in the project, for ``moved`` and ``beside``. For a HEAD that is ``kept``: the branch that has the
+    commits missing in the project's HEAD."""
     reason: str = ""
     """Continues a sentence that begins with the ref."""
 
@@ -29,10 +31,10 @@ class Commit(NamedTuple):
 
 
 class TransferResult(NamedTuple):
-    """What has come of one repository."""
+    """The result for a single repository."""
 
     label: bytes
-    """Path of the git directory in the project."""
+    """The git directory's path in the project."""
     refs: tuple[RefOutcome, ...]
     commits: tuple[Commit, ...]
     """New commits, oldest first."""
@@ -45,18 +47,18 @@ class TransferResult(NamedTuple):
 
     @property
     def is_complete(self) -> bool:
-        """Whether each branch, tag and note has come over, so that the fork need not keep its repository."""
+        """Whether every branch, tag and note was brought over, so that the fork need not keep its repository."""
         return not any(outcome.result == "left" and outcome.ref.startswith(_BROUGHT) for outcome in self.refs)
 
 
 class MadeCommit(NamedTuple):
-    """The commit of the files that an apply has written."""
+    """The commit that holds the files written by an apply."""
 
     id: str
     branch: str
-    """Short name of the branch; empty: HEAD is detached."""
+    """The branch's short name; empty: HEAD is detached."""
     files: int
     with_changes: tuple[bytes, ...]
-    """Committed files that differed from HEAD before the apply: changes of the user's own are in the commit."""
+    """Committed files that differed from HEAD before the apply: the user's own changes are in the commit."""
     left_out: tuple[bytes, ...]
     """Applied files that are not committed: ignored by git, or in a repository of their own."""

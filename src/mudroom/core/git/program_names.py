@@ -1,7 +1,7 @@
-"""Files that the commands in a repository's settings and hooks name. Pure.
+"""Files that commands in a repository's settings and hooks name. Pure.
 
-Which keys hold a command: git-config(1), gitattributes(5). A word of a command or hook is taken for a path if it has a
-slash or a dot; it is compared with the paths of changed files, so other words do no harm.
+The keys that hold a command: git-config(1), gitattributes(5). A word in a command or hook is taken for a path if it has
+a slash or a dot. It is compared with the paths of changed files, so other words do no harm.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ _COMMAND_KEYS = frozenset(
     smudge process external command textconv driver cmd difffilter uploadpack receivepack packobjectshook tunnel
     sendmailcmd tocmd cccmd headercmd""".split()
 )
-"""Keys of any section whose value git runs: core.fsmonitor, filter.*.clean, diff.*.textconv, merge.*.driver."""
+"""Keys in any section whose value git runs: core.fsmonitor, filter.*.clean, diff.*.textconv, merge.*.driver."""
 _PATHS_OF_PROGRAMS = frozenset((b"mergetool", b"difftool", b"man", b"browser"))
-"""Sections in which ``path`` is the path of a program."""
+"""Sections in which ``path`` is a program's path."""
 _NAMING = (b"hookspath", b"include", b"path", b"alias", b"pager", b"update", *sorted(_COMMAND_KEYS))
 _BETWEEN = regex(rb"[\s\0'\"`;&|<>(){}$=,!]+")
-"""NUL: no path holds one, and a hook may be a compiled program."""
+"""NUL is a separator: no path holds one, and a hook may be a compiled program."""
 _MOST = 1_000
-"""Words of one text that are looked at."""
+"""Most words that are examined in a text."""
 
 
 def may_name(data: bytes) -> bool:
-    """Return whether a file of settings may name a program or place in the project. Those of most repositories do not,
-    and are not parsed."""
+    """Return whether a settings file may name a program or place in the project. In most repositories it does not, and
+    is not parsed."""
     lower = data.lower()
     return any(word in lower for word in _NAMING)
 
@@ -44,7 +44,7 @@ def commands(settings: Iterable[GitSetting]) -> Iterator[bytes]:
 
 
 def path_words(text: bytes) -> Iterator[bytes]:
-    """Yield the words of a command or script that may be paths. A leading slash is left out: it may follow the work
+    """Yield the words in a command or script that may be paths. A leading slash is left out: it may follow the work
     tree's path (``$top/tools/check``)."""
     words = (word.lstrip(b"/") for word in _BETWEEN.split(text, _MOST)[:_MOST])
     return (word for word in words if b"/" in word or b"." in word.strip(b"."))

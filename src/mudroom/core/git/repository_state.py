@@ -1,7 +1,7 @@
-"""Files of a git directory: which hold state of the repository, and which are caches. Pure.
+"""Files in a git directory: which hold the repository's state, and which are caches. Pure.
 
 A command that only looks (``git status``) refreshes the index, and ``git gc`` rewrites objects and refs without
-changing a value. Such differences are no changes of a fork. Source of the names: gitrepository-layout(5).
+changing a value. A fork's changes do not include such differences. The names are from gitrepository-layout(5).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from mudroom.core.git.index import is_same_staging
 from mudroom.core.tree.change import Change
 
 _CACHES = frozenset((b"objects", b"logs", b"fsmonitor--daemon", b"rr-cache", b"lost-found"))
-"""Directories: contents that no ref reaches are dangling, and logs only tell how refs moved."""
+"""Directories. Contents that no ref reaches are dangling, and logs only tell how refs moved."""
 _CACHE_FILES = frozenset(
     b"ORIG_HEAD FETCH_HEAD COMMIT_EDITMSG MERGE_RR AUTO_MERGE gc.log gc.pid TAG_EDITMSG NOTES_EDITMSG".split()
 )
@@ -22,7 +22,7 @@ _FOR_DUMB_CLIENTS = b"info/refs"
 _ALTERNATES = (b"objects/info/alternates", b"objects/info/http-alternates")
 
 Read = Callable[[bytes], bytes | None]
-"""Return the content of a file of the fork or of its base, None if there is none or it is not known."""
+"""Return a file's content in the fork or in its base; None if there is none or it is unknown."""
 
 
 def parse_packed_refs(data: bytes) -> dict[bytes, bytes]:
@@ -32,9 +32,10 @@ def parse_packed_refs(data: bytes) -> dict[bytes, bytes]:
 
 
 def is_ref_name(name: bytes) -> bool:
-    """Return whether a ref may have this full name, by the rules of git-check-ref-format(1), and can be a file.
+    """Return whether a ref may have this full name according to git-check-ref-format(1), and can be a file.
 
-    dulwich has such a check, but its import is too slow for each collection."""
+    dulwich has such a check, but importing it is too slow for each collection.
+    """
     parts = name.split(b"/")
     is_word = all(0 < len(part) <= 250 and part[:1] != b"." and not part.endswith(b".lock") for part in parts)
     is_clean = all(byte > 32 and byte != 127 and byte not in b"~^:?*[\\" for byte in name)
@@ -43,9 +44,10 @@ def is_ref_name(name: bytes) -> bool:
 
 
 def is_unchanged(unit: bytes, changes: Iterable[Change], base: Read, staged: Read) -> bool:
-    """Return whether the repository ``unit`` (the path of its ``.git``) is as before but for caches.
+    """Return whether the repository ``unit`` (the path of its ``.git``) is as before except for caches.
 
-    ``changes``: those below the unit. ``base``, ``staged``: read a path of the project as it was, and of the fork."""
+    ``changes``: those below the unit. ``base``, ``staged``: read a path in the project as it was, and in the fork.
+    """
     refs: dict[bytes, set[bytes]] = {}
     for change in changes:
         directory, within = _split(unit, change.path)
@@ -62,8 +64,8 @@ def is_unchanged(unit: bytes, changes: Iterable[Change], base: Read, staged: Rea
 
 
 def _split(unit: bytes, path: bytes) -> tuple[bytes, bytes]:
-    """Return the git directory of a path, and the path in it. The directory of a submodule or linked work tree is one
-    of its own; its name may hold slashes, so it ends before the first name that a git directory has."""
+    """Return a path's git directory, and the path inside it. A submodule or linked work tree has a git directory of its
+    own. Its name may hold slashes, so it ends before the first name that belongs to a git directory."""
     within = path[len(unit) + 1 :]
     parts = within.split(b"/")
     if parts[0] not in _NESTED:
@@ -109,7 +111,7 @@ def _are_same_refs(directory: bytes, changed: set[bytes], base: Read, staged: Re
 
 
 def _refs_of(directory: bytes, changed: set[bytes], read: Read) -> Mapping[bytes, bytes]:
-    """Return the values of the changed refs; of all packed refs if these have changed."""
+    """Return the changed refs' values; those of all packed refs if the packed-refs file changed."""
     packed = parse_packed_refs(read(directory + b"/packed-refs") or b"")
     names = changed - {b"packed-refs"}
     values = {name: packed.get(name, b"") for name in names}

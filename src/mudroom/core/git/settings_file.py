@@ -1,8 +1,8 @@
 """git's settings files: parse and encode. Pure; syntax: git-config(1), "Syntax", and git's config.c.
 
-Included files are not read; ``included`` names them. A file that git refuses is refused, with ValueError and never a
-guess; so are NUL, a single carriage return and a setting before the first section, which versions of git read
-differently.
+Included files are not read; ``included`` names them. A file that git refuses is refused with ValueError, and never
+guessed at. The same holds for NUL, a single carriage return and a setting before the first section, which versions of
+git read differently.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class GitSetting(NamedTuple):
 
 
 def parse_settings(data: bytes) -> tuple[GitSetting, ...]:
-    """Return the settings in the order of the file. Raise ValueError with the reason if it cannot be parsed."""
+    """Return the settings in file order. Raise ValueError with the reason if the file cannot be parsed."""
     text = data.removeprefix(_BYTE_ORDER_MARK).replace(b"\r\n", b"\n")
     if b"\r" in text or b"\0" in text:
         raise ValueError("it holds a NUL or a single carriage return")
@@ -74,7 +74,7 @@ class _Parser:
         return ValueError(f"line {line} is not valid")
 
     def _section(self) -> tuple[bytes, bytes | None]:
-        """Return section and subsection of a header: ``[a]``, ``[a "b"]``, or the old form ``[a.b]``, in lower case."""
+        """Return a header's section and subsection: ``[a]``, ``[a "b"]``, or the old form ``[a.b]``, in lower case."""
         start = self._position
         while (byte := self._next()) in _KEY or byte == ord("."):
             pass
@@ -179,11 +179,11 @@ def _quote(value: bytes) -> bytes:
 
 
 def hook_directories(settings: Iterable[GitSetting]) -> list[bytes]:
-    """Return the values of core.hooksPath, as they are written."""
+    """Return the values of core.hooksPath, as written."""
     return [setting.value for setting in settings if setting[:3] == (b"core", None, b"hookspath") and setting.value]
 
 
 def included(settings: Iterable[GitSetting]) -> list[bytes]:
-    """Return the files that the settings include, as they are written: include.path and includeIf.*.path."""
+    """Return the files that the settings include, as written: include.path and includeIf.*.path."""
     sections = (b"include", b"includeif")
     return [s.value for s in settings if s.section in sections and s.key == b"path" and s.value]

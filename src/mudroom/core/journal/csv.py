@@ -1,8 +1,8 @@
 """Events as CSV for spreadsheets (RFC 4180), with formulas disabled. Pure.
 
-Spreadsheet programs treat a cell as a formula if it begins with one of ``= + - @``, a tab, a carriage return, or a
-full-width form of the four characters, even if quoted. The text of a command is under the control of its author. Such a
-cell gets a leading apostrophe, which marks it as text.
+Spreadsheet programs treat a cell as a formula, even if quoted, if it begins with ``=``, ``+``, ``-``, ``@``, one of
+their full-width forms, a tab or a carriage return. A command's author controls its text. So such a cell gets a leading
+apostrophe, which marks it as text.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Events of the journal, and the hash chain that links each event to the previous one.
+"""The journal's events, and the hash chain that links each event to the previous one.
 
-The hash of an event covers the previous event's hash and all its own fields. An edit, a removal or a re-ordering
-therefore breaks every later hash. A truncated end breaks no hash; to detect that, the number and digest of the last
-event (``ChainHead``) are also stored elsewhere.
+An event's hash covers the previous event's hash and all its own fields. An edit, a removal or a re-ordering therefore
+breaks every later hash. A truncated end breaks no hash; to detect that, the last event's number and digest
+(``ChainHead``) are also stored elsewhere.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mudroom.typing import Any, Literal, NamedTuple
 
 GENESIS = "0" * 64
 NEAR = 50
-"""Events on either side of a broken one that are examined to find the kind of damage."""
+"""Events examined on either side of a broken one to diagnose the damage."""
 TOLERATED = 10**9
 """Nanoseconds. Two processes can read the clock and append in the opposite order; a larger difference means that the
 clock was set back."""
@@ -37,7 +37,7 @@ class Event(NamedTuple):
 
 
 class ChainHead(NamedTuple):
-    """The last event of a chain."""
+    """A chain's last event."""
 
     number: int = 0
     digest: str = GENESIS
@@ -63,13 +63,13 @@ class ChainCheck(NamedTuple):
     """The result of verifying a journal."""
 
     head: ChainHead
-    """The last event of the intact part."""
+    """The intact part's last event."""
     broken: BrokenChain | None = None
     gaps: tuple[BrokenChain, ...] = ()
-    """Gaps that mudroom recorded itself: the end was missing when it wrote the next event."""
+    """Gaps that mudroom itself recorded: the end was missing when it wrote the next event."""
     unanchored: int = 0
-    """Number of events after the stored head: either mudroom was killed immediately after writing them, or they were
-    appended by a program that knows the chain format."""
+    """Events after the stored head: either mudroom was killed immediately after writing them, or they were appended by
+    a program that knows the chain format."""
 
     @property
     def intact(self) -> bool:
@@ -77,7 +77,7 @@ class ChainCheck(NamedTuple):
 
 
 def digest_of(previous: str, number: int, time: int, kind: str, fork: str, data: str) -> str:
-    """Return the SHA-256 of the fields, each prefixed with its length, so that different lists of fields never have
+    """Return a SHA-256 over the fields, each prefixed with its length, so that different lists of fields never have
     equal input."""
     parts = []
     for field in (previous, str(number), str(time), kind, fork, data):
@@ -94,9 +94,9 @@ def _encoded(field: str) -> bytes:
 
 
 def chained(previous: Event | None, after: ChainHead, time: int, kind: str, fork: str, data: dict[str, Any]) -> Event:
-    """Return the next event. ``previous``: the last event, if it is known. If ``time`` is before the previous event's
-    time (the clock was set back, or the event describes something that began earlier), the event has the previous time,
-    and ``time`` is stored in the data as ``clock``."""
+    """Return the next event. ``previous``: the last event, if known. If ``time`` is before the previous event's time
+    (the clock was set back, or the event describes something that began earlier), the event gets the previous time. If
+    the difference exceeds ``TOLERATED``, the data has ``time`` as ``clock``."""
     last = previous.time if previous is not None else 0
     if time + TOLERATED < last:
         data = {**data, "clock": time}
@@ -105,7 +105,7 @@ def chained(previous: Event | None, after: ChainHead, time: int, kind: str, fork
 
 
 _FURTHEST = 1 << 63
-"""Nanoseconds: the largest value of a journal row."""
+"""Nanoseconds: the bound for 64-bit integers in a journal row."""
 
 
 def wall(event: Event) -> int:
@@ -119,7 +119,7 @@ def wall(event: Event) -> int:
 
 
 def data_of(event: Event) -> dict[str, Any]:
-    """Return the event's data, or an empty dictionary if it is not valid: the event was edited."""
+    """Return the event's data; an empty dictionary if it is invalid, because the event was edited."""
     import json
 
     try:
@@ -174,7 +174,6 @@ def _diagnose(
     after: Sequence[Event],
     kept: ChainHead | None,
 ) -> BrokenChain:
-    """Return the kind of damage at the break, as far as it can be determined."""
     expected, number = head.number + 1, event.number
     if number != expected:
         if number < expected or any(later.number == expected for later in after):
@@ -199,7 +198,7 @@ def _diagnose(
 def _origin(
     head: ChainHead, before: Sequence[Event] | deque[Event], event: Event, after: Sequence[Event]
 ) -> int | None:
-    """Return the original number of a re-ordered event, if that is a number nearby."""
+    """Return a re-ordered event's original number, if it is a nearby number."""
     for number in _nearby(event.number):
         for digest in (head.digest, *(neighbour.digest for neighbour in (*before, *after))):
             if event.digest == digest_of(digest, number, *event[1:5]):

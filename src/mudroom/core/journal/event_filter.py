@@ -1,4 +1,4 @@
-"""Filter for events of a journal. Pure."""
+"""Filter for journal events. Pure."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class EventFilter(NamedTuple):
     forks: tuple[str, ...] = ()
     agent: str | None = None
     since: int | None = None
-    """Nanoseconds since 1970, compared with the system clock's time of the event, like ``until``."""
+    """Nanoseconds since 1970, compared with the wall clock's time in the event, like ``until``."""
     until: int | None = None
     verdict: str | None = None
-    """An action such as ``deny`` or ``require_approval``, of a command or of the gate."""
+    """An action such as ``deny`` or ``require_approval``, by a command's or host's verdict."""
     grep: str | None = None
     """A text that occurs in the event, ignoring case."""
 
@@ -47,7 +47,7 @@ EVERYTHING = EventFilter()
 
 
 def action_of(data: dict[str, Any]) -> str | None:
-    """Return the action of an event that records a decision about a command or a host, or None."""
+    """Return the action in an event that records a decision about a command or a host, or None."""
     verdict = data.get("verdict", data)
     action = verdict.get("action") if isinstance(verdict, dict) else verdict
     return action if isinstance(action, str) else None

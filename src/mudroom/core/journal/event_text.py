@@ -1,7 +1,7 @@
-"""Events of the journal as text for display. Every kind that mudroom writes has a row in the table; a test checks that.
+"""Journal events as text for display. Every kind that mudroom writes has a row in the table; a test checks that.
 
-Fields that a row does not know are left out, and missing fields are not an error: the journal can be from an older or
-newer mudroom. Control characters in names and commands are escaped.
+Unknown fields are left out, and missing fields are not an error: the journal can come from an older or newer mudroom.
+Control characters in names and commands are escaped.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def event_words(event: Event) -> list[str]:
 
 
 _LONGEST = 300
-"""Most characters of a command; ``log --json`` has the whole command."""
+"""Most characters shown of a command; ``log --json`` has the whole command."""
 
 
 def gravity(event: Event) -> int:
@@ -49,7 +49,7 @@ def _command(data: Data) -> str:
 
 
 def _count(data: Data, key: str, text: str) -> str:
-    """Format ``text`` with the length of the value under ``key``, or the value itself if it is a number; return an
+    """Format ``text`` with the length of the value under ``key``, or with the value itself if it is a number. Return an
     empty string for zero."""
     number = _length(data, key)
     return text.format(number) if number else ""
@@ -237,8 +237,8 @@ def flow_text(flow: Flow) -> str:
 
 
 def printable(value: Any) -> str:
-    """Return a value as one printable line. An unpaired surrogate, which JSON allows, is not an escaped byte of a file
-    name."""
+    """Return a value as a printable line. An unpaired surrogate, which JSON allows, is not taken for an escaped byte in
+    a file name."""
     text = str(value)
     try:
         return show(text.encode("utf-8", "surrogateescape"))

@@ -1,7 +1,7 @@
 """Events as OpenTelemetry log records in OTLP/JSON. Pure.
 
 Format: opentelemetry.io/docs/specs/otlp (JSON protobuf encoding: lowerCamelCase keys, 64-bit numbers as strings, enums
-as numbers) and the file format of its collectors: one ``LogsData`` a line. ``timeUnixNano`` is the system clock's time;
+as numbers) and its collectors' file format: one ``LogsData`` a line. ``timeUnixNano`` is the wall clock's time;
 ``observedTimeUnixNano`` is the event's time in the chain, which never decreases.
 """
 
@@ -13,7 +13,7 @@ from mudroom.core.journal.event import Event, data_of, wall
 from mudroom.typing import Any
 
 _SEVERITY = ((9, "INFO"), (13, "WARN"), (17, "ERROR"))
-"""SeverityNumber of opentelemetry/proto/logs/v1/logs.proto."""
+"""SeverityNumber in opentelemetry/proto/logs/v1/logs.proto."""
 _INT64 = 1 << 63
 
 Record = tuple[Event, str, int]
@@ -21,7 +21,7 @@ Record = tuple[Event, str, int]
 
 
 def logs_data(records: Iterable[Record], project: str, version: str) -> dict[str, Any]:
-    """Return one ``LogsData``. ``version``: mudroom's version."""
+    """Return a ``LogsData``. ``version``: mudroom's version."""
     resource = {"service.name": "mudroom", "service.version": version, "mudroom.project": project}
     scope = {
         "scope": {"name": "mudroom.journal", "version": version},

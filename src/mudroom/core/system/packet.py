@@ -1,15 +1,15 @@
 """Packets with descriptors between two processes, over a pair of unix sockets.
 
-Linux has SOCK_SEQPACKET for them (unix(7)). Unix sockets of macOS have SOCK_STREAM and SOCK_DGRAM only (unix(4);
-socketpair(2) ends with EPROTONOSUPPORT), and a datagram socket has no end of file. There a packet is a frame of a
-stream: its length in four bytes, then itself.
+Linux has SOCK_SEQPACKET for them (unix(7)). On macOS unix sockets are SOCK_STREAM or SOCK_DGRAM only (unix(4);
+socketpair(2) fails with EPROTONOSUPPORT), and a datagram socket has no end-of-file. There a packet is a frame in a
+stream: its length in four bytes, then its content.
 
-Rules of the frames:
-1. A reader never reads past the end of a frame, so the descriptors that arrive are those of the frame being read: they
-   travel with the first byte of the ``sendmsg`` that carried them.
-2. A length of zero, or above the agreed one, is reported as a packet that was cut off (MSG_TRUNC), as a socket of
-   packets reports it. Nothing after it is read.
-3. What has arrived of a frame is kept until the rest is there: a stream may end a read anywhere.
+Rules for the frames:
+1. A reader never reads past a frame's end, so the descriptors that arrive belong to the frame being read: they travel
+   with the first byte that their ``sendmsg`` carried.
+2. A length that is zero, or above the agreed one, is reported as a truncated packet (MSG_TRUNC), as a packet socket
+   reports it. Nothing after it is read.
+3. An incomplete frame is kept until the rest arrives: a stream may end a read anywhere.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from collections.abc import Sequence
 HAS_PACKETS = sys.platform == "linux"
 """Whether unix sockets keep packets apart."""
 CMSG_CLOEXEC: int = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
-"""Of recvmsg(2). macOS has no such flag; there close-on-exec is set after the descriptor has arrived."""
+"""A recvmsg(2) flag. macOS lacks it; there close-on-exec is set after the descriptor has arrived."""
 _LENGTH = 4
 
 Received = tuple[bytes, list[int], bool]
-"""A packet, empty at the end; its descriptors, which the caller owns; whether some of it is missing."""
+"""A packet, empty at the end; its descriptors, which the caller owns; whether a part is missing."""
 
 
 def packet_pair() -> tuple[socket.socket, socket.socket]:
@@ -35,32 +35,31 @@ def packet_pair() -> tuple[socket.socket, socket.socket]:
 
 
 def framed(packet: bytes) -> bytes:
-    """Return the bytes to send for a packet that is not empty. They may be sent in parts where ``HAS_PACKETS`` is
-    false."""
+    """Return the bytes to send for a non-empty packet. They may be sent in parts if ``HAS_PACKETS`` is false."""
     return packet if HAS_PACKETS else len(packet).to_bytes(_LENGTH, "little") + packet
 
 
 def send_framed(channel: socket.socket, data: bytes, descriptors: Sequence[int] = ()) -> None:
-    """Send what ``framed`` has returned, whole. Block as the socket does. Raise OSError."""
+    """Send all bytes that ``framed`` returned. Block as the socket does. Raise OSError."""
     sent = socket.send_fds(channel, [data], list(descriptors)) if descriptors else channel.send(data)
     while sent < len(data):
         sent += channel.send(data[sent:])
 
 
 class PacketReader:
-    """Reads the packets of one socket.
+    """Reads a socket's packets.
 
-    Owner: the reader of the socket.
+    Owner: the socket's reader.
     """
 
     def __init__(self, longest: int, most_descriptors: int) -> None:
-        """``longest``: bytes of a packet."""
+        """``longest``: most bytes in a packet."""
         self._longest, self._room = longest, socket.CMSG_SPACE(4 * most_descriptors)
         self._head = b""
         self._length = 0
         self._parts: list[bytes] = []
         self._descriptors: list[int] = []
-        """Of the incomplete frame."""
+        """Descriptors that belong to the incomplete frame."""
 
     def receive(self, channel: socket.socket) -> Received:
         """Return the next packet. Raise BlockingIOError if a non-blocking socket has no complete one."""
@@ -72,6 +71,7 @@ class PacketReader:
 
     def _frame(self, channel: socket.socket) -> Received:
         while not self._length:
+            # Never past the frame: a longer read could return the next frame's descriptors, too.
             data, descriptors, is_cut = self._take(channel, _LENGTH - len(self._head))
             self._head += data
             self._descriptors += descriptors

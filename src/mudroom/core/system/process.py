@@ -1,12 +1,12 @@
-"""Processes and boots as this system tells them apart: a handle of a process, its start time, the present boot.
+"""Processes and boots, as this system identifies them: a process handle, its start time, the present boot.
 
-On Windows there is the start time and the boot (``ext/windows/win32/process.py``); a process's end is its handle there
-(``ext/windows/win32/child.py``).
+On Windows this file has only the start time and the boot (``ext/windows/win32/process.py``); there a handle tells a
+process's end (``ext/windows/win32/child.py``).
 
 | fact | Linux | macOS |
 | --- | --- | --- |
-| the end of a process, as a descriptor | pidfd_open(2) | kqueue(2), EVFILT_PROC with NOTE_EXIT |
-| a signal to that process and no later one of its number | pidfd_send_signal(2) | kill(2) of a child not waited for |
+| a process's end, as a descriptor | pidfd_open(2) | kqueue(2), EVFILT_PROC with NOTE_EXIT |
+| a signal to that process, not to a later one with its pid | pidfd_send_signal(2) | kill(2) to a child not waited for |
 | start time | proc_pid_stat(5), field 22 | proc_pidinfo, pbi_start_tvsec (bsd/sys/proc_info.h) |
 | boot | /proc/sys/kernel/random/boot_id (random(4)) | sysctl kern.bootsessionuuid |
 """
@@ -56,7 +56,7 @@ class ProcessHandle:
 
 
 def boot() -> str:
-    """Return a name of the present boot; empty if the system has none."""
+    """Return a name for the present boot; empty if the system has none."""
     try:
         return _boot()
     except OSError:
@@ -64,7 +64,7 @@ def boot() -> str:
 
 
 def started(pid: int) -> int:
-    """Return the start time of a process, in any unit that tells processes of one boot apart; 0 if it is absent."""
+    """Return a process's start time, in any unit that distinguishes processes within a boot; 0 if it does not exist."""
     return _started(pid)
 
 
@@ -85,9 +85,9 @@ if sys.platform == "darwin":
     from mudroom.core.system.libproc import bsd_info, kernel_text, start_in
 
     def _end_of(pid: int) -> tuple[int, Callable[[], None]]:
-        """As below. The descriptor of a kqueue(2) is readable while it has an event that nobody has taken. A process
-        that is ending already cannot be watched (ESRCH: filt_procattach in bsd/kern/kern_event.c finds none): then the
-        descriptor is readable at once."""
+        """Return a descriptor that is readable once a process has ended, and its close. A kqueue(2) descriptor is
+        readable while it has an event that has not been taken. A process that is already ending cannot be watched
+        (ESRCH: filt_procattach in bsd/kern/kern_event.c finds none): then the descriptor is readable at once."""
         queue = select.kqueue()
         try:
             queue.control([select.kevent(pid, select.KQ_FILTER_PROC, select.KQ_EV_ADD, select.KQ_NOTE_EXIT)], 0, 0)
@@ -99,7 +99,7 @@ if sys.platform == "darwin":
         return queue.fileno(), queue.close
 
     def _kill(_descriptor: int, pid: int) -> None:
-        """A child keeps its number until it is waited for."""
+        """Kill a child. It keeps its pid until it is waited for."""
         from signal import SIGKILL
 
         if os.waitpid(pid, os.WNOHANG)[0] == 0:
@@ -127,7 +127,7 @@ else:
     _boot, _started = _linux_boot, _linux_started
 
     def _end_of(pid: int) -> tuple[int, Callable[[], None]]:
-        """Return a descriptor that is readable at the end of a process, and its close."""
+        """Return a descriptor that is readable once a process has ended, and its close."""
         descriptor = os.pidfd_open(pid)
         return descriptor, functools.partial(os.close, descriptor)
 

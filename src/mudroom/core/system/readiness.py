@@ -1,13 +1,12 @@
-"""Readiness of descriptors where epoll(7) and poll(2) do not serve: macOS.
+"""Readiness of descriptors on macOS, where epoll(7) and poll(2) do not serve.
 
 | wait | Linux | macOS | why not poll(2) there |
 | --- | --- | --- | --- |
-| of the gate, thousands of sockets | epoll(7) | kqueue(2) | it registers each descriptor at each call (poll_nocancel) |
+| in the gate, thousands of sockets | epoll(7) | kqueue(2) | it registers each descriptor at each call (poll_nocancel) |
 | beside a command, on terminals | poll(2) | select(2) | "currently does not support devices" (poll(2), BUGS) |
 
-Both are the selectors of the standard library (https://docs.python.org/3/library/selectors.html), behind the methods of
-``select.epoll``. They report no hang-up of its own: a descriptor that has ended is readable, one without a reader is
-writable.
+Both are standard library selectors (https://docs.python.org/3/library/selectors.html) with ``select.epoll``'s methods.
+They do not report a hang-up separately: a descriptor that has ended is readable, and one without a reader is writable.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ _READABLE, _WRITABLE = getattr(select, "POLLIN", 1), getattr(select, "POLLOUT", 
 
 
 class SelectorPoll:
-    """A selector with the methods of ``select.epoll``.
+    """A selector with ``select.epoll``'s methods.
 
     Owner: the caller: an object is used within one thread.
     """
 
     def __init__(self, selector: selectors.BaseSelector | None = None) -> None:
-        """``selector``: that of the system, if None, which on macOS is kqueue(2)."""
+        """``selector``: None for the system's default, which on macOS is kqueue(2)."""
         self._selector = selector or selectors.DefaultSelector()
 
     def register(self, descriptor: int, events: int) -> None:
@@ -60,9 +59,9 @@ class SelectorPoll:
 
 
 def wait_for_devices(wanted: Mapping[int, int], deadline: float | None) -> dict[int, int]:
-    """As ``wait_ready`` of sandbox/client/connection.py, by select(2), which serves terminals. A descriptor of which no
-    event is wanted is not waited for. Descriptors from 1024 on (FD_SETSIZE), which no terminal of a command line has,
-    are left to poll(2)."""
+    """Do the same as ``wait_ready`` in sandbox/client/connection.py with select(2), which serves terminals. A
+    descriptor without a wanted event is not waited for. Descriptors from 1024 on (FD_SETSIZE), which no command line's
+    terminal has, are left to poll(2)."""
     timeout = None if deadline is None else max(0.0, deadline - time.monotonic())
     few = max(wanted, default=0) < _FD_SETSIZE
     with selectors.SelectSelector() if few else selectors.PollSelector() as selector:
@@ -73,9 +72,9 @@ def wait_for_devices(wanted: Mapping[int, int], deadline: float | None) -> dict[
 
 
 def is_abandoned(descriptor: int, seconds: float) -> bool:
-    """Wait. Return whether a pipe or socket has lost its reader meanwhile; Linux ends the wait at once then. macOS
-    reports a hang-up only with an event that is asked for, and no terminal at all (poll(2); poll_callback in
-    bsd/kern/sys_generic.c). Windows tells at the next write alone."""
+    """Wait, and return whether a pipe or socket has lost its reader meanwhile. Linux ends the wait at once then. macOS
+    reports a hang-up only with an event that is asked for, and never for a terminal (poll(2); poll_callback in
+    bsd/kern/sys_generic.c). Windows tells only at the next write."""
     if sys.platform == "win32":
         time.sleep(seconds)
         return False

@@ -1,8 +1,8 @@
-"""The shell of this system: the words before a line of text that it reads as typed.
+"""This system's shell: the words before a line of text that it reads as typed.
 
-On Windows it is cmd.exe, without AutoRun commands (/d); with /s it takes the first and the last quote away, and reads
-the rest as it was typed ("cmd /?", ``ext/windows/core/windows_command.py``). ``bash.exe`` of System32 is the door to a
-virtual machine (WSL).
+On Windows it is cmd.exe, without AutoRun commands (/d); with /s it removes the first and the last quote, and reads the
+rest as typed ("cmd /?", ``ext/windows/core/windows_command.py``). ``bash.exe`` in System32 is no shell for this system:
+it starts a virtual machine (WSL).
 """
 
 from __future__ import annotations
@@ -13,5 +13,5 @@ CMD = (b"cmd", b"/d", b"/s", b"/c")
 
 
 def shell_words(shell: bytes = b"sh", platform: str = sys.platform) -> tuple[bytes, ...]:
-    """Return the words before a line. ``shell``: the program where shells are POSIX's."""
+    """Return the words before a line. ``shell``: the program on systems with POSIX shells."""
     return CMD if platform == "win32" else (shell, b"-c")

@@ -1,9 +1,9 @@
-"""Write locks of open file descriptions: a process that may only read a file cannot take one, and threads of one
-process exclude each other.
+"""Write locks on open file descriptions: a process that may only read a file cannot take one, and threads in a process
+exclude each other.
 
-| | Linux: fcntl(2), "Open file description locks" | macOS: bsd/sys/fcntl.h of xnu |
+| | Linux: fcntl(2), "Open file description locks" | macOS: bsd/sys/fcntl.h in xnu |
 | --- | --- | --- |
-| F_OFD_SETLK, F_OFD_GETLK | of Python's ``fcntl`` | 90, 92; Python has no names for them |
+| F_OFD_SETLK, F_OFD_GETLK | from Python's ``fcntl`` | 90, 92; Python has no names for them |
 | struct flock | type, whence, start, length, pid | start, length, pid, type, whence |
 """
 
@@ -19,7 +19,7 @@ if sys.platform == "win32":
     _locks = twin("lock")
 
     def try_write_lock(descriptor: int) -> bool:
-        """Try to lock the whole of a file that is open for writing. Return whether that was possible. Raise OSError."""
+        """Try to lock a whole file that is open for writing. Return whether that was possible. Raise OSError."""
         try:
             _locks.flock(descriptor, _locks.LOCK_EX | _locks.LOCK_NB)
         except BlockingIOError:
@@ -27,7 +27,7 @@ if sys.platform == "win32":
         return True
 
     def is_read_locked(_descriptor: int) -> bool:
-        """Return False: nobody can tell a reader's lock from a writer's, and the access list lets no other user in."""
+        """Return False: a reader's lock cannot be told from a writer's, and the access list lets no other user in."""
         return False
 
 else:
@@ -38,7 +38,7 @@ else:
     _GET: int = getattr(fcntl, "F_OFD_GETLK", 92)
 
     def try_write_lock(descriptor: int) -> bool:
-        """Try to lock the whole of a file that is open for writing. Return whether that was possible. Raise OSError."""
+        """Try to lock a whole file that is open for writing. Return whether that was possible. Raise OSError."""
         try:
             fcntl.fcntl(descriptor, _SET, _request())
         except BlockingIOError:
@@ -48,7 +48,7 @@ else:
         return True
 
     def is_read_locked(descriptor: int) -> bool:
-        """Return whether a read lock is in the way of a write lock. Raise OSError."""
+        """Return whether a read lock prevents a write lock. Raise OSError."""
         reply = fcntl.fcntl(descriptor, _GET, _request())
         kind: int = struct.unpack("qqihh", reply)[3] if _IS_MAC else struct.unpack("hhqqi4x", reply)[0]
         return kind == fcntl.F_RDLCK

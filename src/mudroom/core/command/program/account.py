@@ -1,4 +1,4 @@
-"""Programs that act with an account of a remote service, and their subcommands that only work on local files.
+"""Programs that act with an account at a remote service, and their subcommands that only work on local files.
 
 Only the listed subcommands with the listed options are local. Everything else acts with an account.
 """
@@ -27,15 +27,13 @@ _REASON = "acts with an account of a remote service"
 
 
 class _Local(NamedTuple):
-    """A subcommand that works on local files."""
-
     classes: Classes
     reason: str
     takes: frozenset[bytes] = frozenset()
     """Options with a value."""
     flags: frozenset[bytes] = frozenset()
     required: bytes = b""
-    """A flag without which it asks a server."""
+    """A flag without which the subcommand asks a server."""
 
 
 _VALUES = names(
@@ -68,7 +66,7 @@ _SUBCOMMANDS: dict[bytes, dict[bytes, _Local]] = {
 
 
 def judge(words: Sequence[Word], context: CommandContext) -> CommandFinding:
-    """Judge a program of ``_SUBCOMMANDS``."""
+    """Judge a program in ``_SUBCOMMANDS``."""
     if len(words) > 1 and all(word.literal and word.text in INFORMS for word in words[1:]):
         return CommandFinding(READ, "prints its version or help")
     subcommands = _SUBCOMMANDS[program_name(words[0].text)]
@@ -84,7 +82,7 @@ def judge(words: Sequence[Word], context: CommandContext) -> CommandFinding:
 
 
 def _is_local(words: Sequence[Word], local: _Local) -> bool:
-    """Return whether all options are listed, and no address with a scheme of a plugin is among the words."""
+    """Return whether all options are listed, and no word is an address with a plugin's scheme."""
     is_value, is_required = False, not local.required
     for word in words:
         if b"://" in word.text and not word.text.startswith((b"https://", b"oci://")):

@@ -1,12 +1,12 @@
-"""The aims of a command that is a ``host_escape_risk``: its targets outside the project, as far as its words name them.
+"""The aims of a ``host_escape_risk`` command: its targets outside the project, as far as its words name them.
 
 Rules of this file:
-1. Aims explain a part completely, or there are none. A program of ``_ROWS`` has the aim of its row. Any other is judged
-   again with a plain file name in place of each path outside the project: if it still is a risk, it has another reason,
-   and no aims.
-2. Words that lead a program to a server, an account or a machine that they name (``docker -H``, ``kubectl
-   --kubeconfig``) leave it without aims. So does a line that changes the variables or functions of its shell in a way
-   that is not known, except for signals: ``HOME`` and ``DOCKER_HOST`` may be among them.
+1. Aims explain a part completely, or there are none. A program in ``_ROWS`` has its row's aim. Any other program is
+   judged again with a plain file name in place of each path outside the project: if it is still a risk, the risk has
+   another reason, and the part has no aims.
+2. Words that direct a program to a named server, account or machine (``docker -H``, ``kubectl --kubeconfig``) leave it
+   without aims. A line that changes its shell's variables or functions in an unknown way has no aims except signals:
+   ``HOME`` and ``DOCKER_HOST`` may be among them.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ class _Row(NamedTuple):
     otherwise: Classes
     """The classes if the aims are held."""
     verbs: frozenset[bytes] = frozenset()
-    """Subcommands with these aims, of one word or of two joined by ``-``; empty: all but ``never``."""
+    """Subcommands with these aims: a single word, or two joined by ``-``; empty: all but ``never``."""
     never: frozenset[bytes] = frozenset()
     """Subcommands that have other aims, too."""
     reads: frozenset[bytes] = frozenset()
     """Subcommands that only read."""
     writes: tuple[bytes, ...] = ()
-    """Options with which they write a file."""
+    """Options that make these subcommands write a file."""
     alone: bool = False
-    """Whether they only read without any further option."""
+    """Whether these subcommands only read if there is no further option."""
     reading: Classes = READ
-    """The classes of those if the aims are held."""
+    """The classes of ``reads`` if the aims are held."""
     leads: tuple[bytes, ...] = ()
-    """Options that lead to a server or an account that the words name, even if a variable may hold one."""
+    """Options that direct the program to a named server or account, even if a variable may hold one."""
     sends: tuple[bytes, ...] = ()
-    """Options of some subcommands that do so."""
+    """Options with this effect in some subcommands only."""
     takes: frozenset[bytes] = frozenset()
-    """Options before the subcommand, which take a value and do not matter. Any other leaves the part without aims."""
+    """Options before the subcommand that take a value and do not matter. Any other leaves the part without aims."""
     has_verbs: bool = True
 
 
@@ -170,7 +170,7 @@ _ROWS: dict[bytes, _Row] = {
 
 
 def add_aims(part: CommandPart, words: Sequence[Word], context: CommandContext, judge: Judge) -> CommandPart:
-    """Return the part with its aims. ``judge`` finds the classes of words."""
+    """Return the part with its aims. ``judge`` classifies words."""
     row = _ROWS.get(program_name(words[0].text)) if words and words[0].literal else None
     if row is not None and (aims := _aims_of_row(words, row, context)):
         return part._replace(aims=aims, otherwise=_otherwise(words, row))
@@ -180,8 +180,8 @@ def add_aims(part: CommandPart, words: Sequence[Word], context: CommandContext, 
 
 
 def at_level(classified: Classification, protections: Protections) -> tuple[Classification, bool]:
-    """Return the classification with the milder classes of the parts whose aims are all held, and whether there are
-    any. Their reasons name the protections."""
+    """Return the classification with milder classes for parts whose aims are all held, and whether there are such
+    parts. Their reasons name the protections."""
     is_shifting = any(_is_shifting(part) for part in classified.parts)
     parts = [_held(part, protections, is_shifting) for part in classified.parts]
     changed = any(new is not old for new, old in zip(parts, classified.parts, strict=True))
@@ -194,20 +194,19 @@ def _held(part: CommandPart, protections: Protections, is_shifting: bool) -> Com
     reasons = [hold(aim, protections) for aim in part.aims]
     if not all(reasons):
         return part
-    reason = "; ".join(dict.fromkeys(reasons))  # that of the risk would read like a refusal
+    reason = "; ".join(dict.fromkeys(reasons))  # the risk's own reason would read like a refusal
     return part._replace(classes=part.otherwise, reason=reason, aims=(), otherwise=())
 
 
 def _is_shifting(part: CommandPart) -> bool:
-    """Return whether the part may change variables or functions of the shell, or the environment of a command that it
-    starts, in a way that is not known."""
+    """Return whether the part may change shell variables, functions or its command's environment in an unknown way."""
     if "unknown" not in part.classes or part.aims:
         return False
 
     return not part.words or part.words[0] in BUILTINS or part.words[0] in WRAPPERS
 
 
-# --- programs of the table ---
+# --- programs in the table ---
 
 
 def _aims_of_row(words: Sequence[Word], row: _Row, context: CommandContext) -> tuple[Aim, ...]:
@@ -228,13 +227,13 @@ def _aims_of_row(words: Sequence[Word], row: _Row, context: CommandContext) -> t
 
 
 def _leads(word: bytes, name: bytes) -> bool:
-    """Return whether the word may be this option; terraform takes its options with two dashes, too."""
+    """Return whether the word may be this option. terraform accepts its options with two dashes, too."""
     is_long = len(name) > 2 and not name.startswith(b"--")
     return could_be(word[1:] if is_long and word.startswith(b"--") else word, name)
 
 
 def _otherwise(words: Sequence[Word], row: _Row) -> Classes:
-    """Return the classes of the words if the aims are held."""
+    """Return the words' classes if the aims are held."""
     verb, second, both = _verbs(words, row)
     if row is _AWS:
         return FETCH if second.startswith(b"get") else REACH  # ``s3api get-object … FILE`` writes the file
@@ -249,7 +248,7 @@ def _otherwise(words: Sequence[Word], row: _Row) -> Classes:
 
 
 def _is_listed(words: Sequence[Word], row: _Row) -> bool:
-    """Return whether the row holds for this subcommand."""
+    """Return whether the row covers this subcommand."""
     verb, second, both = _verbs(words, row)
     if row is _AWS:
         return verb == b"help" or (bool(verb) and _AWS_READS.match(second) is not None)
@@ -261,8 +260,8 @@ def _is_listed(words: Sequence[Word], row: _Row) -> bool:
 
 
 def _verbs(words: Sequence[Word], row: _Row) -> tuple[bytes, bytes, bytes]:
-    """Return the subcommand, the word behind it, and both joined by ``-``; empty if they are not known, or if options
-    before the subcommand matter."""
+    """Return the subcommand, the word after it, and both joined by ``-``. All are empty if they are unknown, or if
+    options before the subcommand matter."""
     at = 1
     while at + 1 < len(words) and words[at].literal and words[at].text in row.takes and words[at + 1].literal:
         at += 2
@@ -298,8 +297,8 @@ def _judged_again(part: CommandPart, words: Sequence[Word], context: CommandCont
 
 
 def _outside(word: Word, context: CommandContext) -> list[Word]:
-    """Return the ends of the word that are paths outside the project (``--file=PATH``, ``@PATH``), or the word itself
-    if it is one."""
+    """Return the word's ends that are paths outside the project (``--file=PATH``, ``@PATH``), or the word itself if it
+    is such a path."""
     ends = []
     for sign in (b"=", b"@"):
         head, separator, tail = word.text.partition(sign)

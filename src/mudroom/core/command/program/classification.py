@@ -1,7 +1,7 @@
 """Classify a command by its words: classes and parts (``core/command/verdict.py``). Nothing is run or looked up.
 
-Neither function raises, whatever the bytes. A command that cannot be classified is ``unknown``; a command of several
-parts is as strict as its strictest part. Classes are guidance above the sandbox, not the boundary: see
+Neither public function raises, whatever the bytes. A command that cannot be classified is ``unknown``; a command with
+several parts is as strict as its strictest part. Classes are guidance above the sandbox, not the boundary: see
 docs/COMMANDS.md.
 """
 
@@ -22,16 +22,15 @@ from mudroom.core.command.verdict import Classification, CommandPart, join_parts
 from mudroom.core.command.word import Word, known_words, literal_words, program_name
 
 TABLES: tuple[dict[bytes, ProgramRule], ...] = (BUILTINS, WRAPPERS, GIT, PROGRAMS, FINDERS, INTERPRETERS, TOOLS)
-"""In lookup order; no name is in two tables."""
+"""In lookup order. No name is in two tables."""
 _DEEPEST = 8
 UNKNOWN_PROGRAM = "a program that is not known before it runs"
-"""Reason of a part whose program is not known before it runs."""
+"""A part's reason if its program is unknown before it runs."""
 
 
 def classify_words(argv: Sequence[bytes], project: bytes | None = None, cwd: bytes | None = None) -> Classification:
-    """Return the classes of a program that is started with exactly these words. ``project`` and ``cwd`` are absolute
-    paths. Without them, every absolute path counts as outside the project, and the command runs at the project's root.
-    """
+    """Classify a program started with exactly these words. ``project`` and ``cwd`` are absolute paths. Without them,
+    every absolute path counts as outside the project, and the command runs in the project's root."""
     if not argv or any(b"\0" in word for word in argv):
         return join_parts((CommandPart((), False, UNSURE, "not a command"),))
     try:
@@ -41,7 +40,7 @@ def classify_words(argv: Sequence[bytes], project: bytes | None = None, cwd: byt
 
 
 def classify_line(line: bytes, project: bytes | None = None, cwd: bytes | None = None) -> Classification:
-    """Return the classes of a line of shell, as bash parses it."""
+    """Classify a shell line, as bash parses it."""
     try:
         return join_parts(_line(line, _context(project, cwd)))
     except RecursionError:

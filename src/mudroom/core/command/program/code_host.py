@@ -1,7 +1,7 @@
-"""Calls of a code host's API with the user's account: ``gh api``, ``glab api``, ``hub api``.
+"""Calls to a code host's API with the user's account: ``gh api``, ``glab api``, ``hub api``.
 
-A call is a GET without fields, and a POST with fields, unless an option names the method (gh-api(1)). Only GET and HEAD
-read; any other method acts with the account.
+A call without fields is a GET and a call with fields is a POST, unless an option names the method (gh-api(1)). Only GET
+and HEAD read; any other method acts with the account.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ def judge_api(words: Sequence[Word], _context: CommandContext) -> CommandFinding
 
 
 def _option(word: Word) -> tuple[bytes, bytes]:
-    """Return the option that takes a value, or the last one, and its value in the word. Empty: one is not known."""
+    """Return the option that takes a value, or else the last one, and its attached value. Both are empty if any option
+    is unknown."""
     text = word.text
     if text.startswith(b"--"):
         name, _sign, value = text.partition(b"=")

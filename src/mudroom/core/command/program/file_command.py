@@ -1,4 +1,4 @@
-"""Programs that copy, pack or link files or print the time, and whose words need more than a table."""
+"""Programs that copy, pack or link files or print the time, where a table does not suffice to judge the words."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def tar(words: Sequence[Word], context: CommandContext) -> CommandFinding:
 
 
 def _with_dashes(words: Sequence[Word], grammar: Grammar) -> Sequence[Word]:
-    """Return the words with the letters of ``tar xzf FILE`` as options, each with its value: ``-x -z -f FILE``."""
+    """Return the words with the letters in ``tar xzf FILE`` as options, each with its value: ``-x -z -f FILE``."""
     if len(words) < 2 or not words[1].literal or words[1].text.startswith(b"-"):
         return words
     letters: list[Word] = []

@@ -55,7 +55,7 @@ def find(words: Sequence[Word], context: CommandContext) -> CommandFinding:
 
 
 def _roots(words: Sequence[Word]) -> list[Word]:
-    """Return the directories that are searched: the words before the expression, or the current directory."""
+    """Return the directories to search: the words before the expression, or the current directory."""
     roots: list[Word] = []
     for word in words:
         if word.text in (b"-L", b"-P", b"-H"):
@@ -67,7 +67,7 @@ def _roots(words: Sequence[Word]) -> list[Word]:
 
 
 def _each(word: Word, roots: Sequence[Word], context: CommandContext) -> Word:
-    """Return a word of -exec with ``{}`` replaced, as find(1) does anywhere in a word; ``{}`` alone is a path below a
+    """Return a word after -exec with ``{}`` replaced anywhere in it, as in find(1). ``{}`` alone is a path below a
     root."""
     if word.text != b"{}":
         return replace_mark(word, b"{}")

@@ -1,7 +1,7 @@
-"""git: its global options, and the classes of its subcommands (git(1) and the pages of the subcommands).
+"""git: its global options, and its subcommands' classes (git(1) and the subcommands' man pages).
 
 git runs commands from a repository's own configuration (hooks, filters, core.fsmonitor). The words do not show them, so
-they are not judged here; configuration in the words themselves is judged.
+they are not judged here. Configuration in the words themselves is judged.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The subcommands of git whose words need more than a table (the pages of git(1))."""
+"""git subcommands whose words a table does not suffice to judge (the man pages listed in git(1))."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _LISTS_BRANCHES = names("--list -l -a --all -r --remotes --contains --no-contain
 
 
 def _parsed(words: Sequence[Word], context: CommandContext) -> tuple[ParsedCommand, set[CommandClass]]:
-    """Return the parsed words, and ``unknown`` if an option is in no list or not known before it runs."""
+    """Return the parsed words, and ``unknown`` if an option is unlisted or unknown before it runs."""
     parsed = parsed_words(words, _PLAIN, context)
     return parsed, {"unknown"} if parsed.unlisted or parsed.is_open else set()
 
@@ -94,7 +94,7 @@ def tag(words: Sequence[Word], context: CommandContext) -> CommandFinding:
 
 
 def _is_of_project(word: Word, context: CommandContext) -> bool:
-    """Return whether a repository is named by a path in the project. ``x/y`` may be the name of a remote
+    """Return whether the word names a repository by a path in the project. ``x/y`` may be a remote's name
     (git-remote(1)), and ``x:y`` is on another machine (git-push(1), "GIT URLS")."""
     if not word.literal or not (word.text + b"/").startswith((b"./", b"../", b"/")) or b":" in word.text:
         return False
@@ -129,7 +129,7 @@ _FETCH = ProgramRule(
 
 
 def fetch(words: Sequence[Word], context: CommandContext) -> CommandFinding:
-    """Judge ``fetch`` and ``pull``: a refspec with force overwrites references, and one with prune removes them."""
+    """Judge ``fetch`` and ``pull``: a forced refspec overwrites references, and pruning with a refspec removes them."""
     parsed = parsed_words(words, _FETCH, context)
     finding = judge_parsed(parsed, words, _FETCH, context)
     if words[0].text == b"pull" and finding.reason == _FETCH.reason:
@@ -184,7 +184,7 @@ def config(words: Sequence[Word], context: CommandContext) -> CommandFinding:
 
 
 def by_first(default: ProgramRule, **verbs: ProgramRule) -> ProgramRule:
-    """Return a rule for a subcommand with verbs of its own: ``git stash drop``."""
+    """Return a rule for a subcommand that has verbs of its own: ``git stash drop``."""
     table = {name.replace("_", "-").encode(): rule for name, rule in verbs.items()}
 
     def judge(words: Sequence[Word], context: CommandContext) -> CommandFinding:

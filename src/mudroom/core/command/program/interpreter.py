@@ -1,6 +1,6 @@
-"""Interpreters, and programs with a small language in their words: sed, awk, databases.
+"""Interpreters, and programs that take a small language in their words: sed, awk, databases.
 
-Code is not analysed here: a program that gets code is unknown, except for scripts of sed and awk that certainly only
+Code is not analysed here: a program that is given code is unknown, except for sed and awk scripts that certainly only
 edit text.
 """
 
@@ -41,7 +41,7 @@ _LOSES = regex(
 
 
 _OF_SERVERS = (Aim("server"), Aim("host"))
-"""A client without a host's name asks this machine's server by its socket (psql(1), mysql(1))."""
+"""Without a host's name, a client connects to this machine's server through its socket (psql(1), mysql(1))."""
 
 
 def python(words: Sequence[Word], context: CommandContext) -> CommandFinding:
@@ -115,8 +115,8 @@ def awk(words: Sequence[Word], context: CommandContext) -> CommandFinding:
 
 
 def database(base: Classes, losing: str = "") -> ProgramRule:
-    """Return the rule of a database's client. ``base``: networked for that of a server, whose data no checkpoint holds.
-    ``losing``: words that lose data, as programs or subcommands."""
+    """Return the rule for a database client. ``base``: networked if it talks to a server, whose data no checkpoint
+    holds. ``losing``: words that lose data, as programs or subcommands."""
     losers = names(losing)
 
     def judge(words: Sequence[Word], context: CommandContext) -> CommandFinding:

@@ -1,6 +1,6 @@
-"""Programs that print or change the network, mounts or kernel settings of the machine.
+"""Programs that print or change the machine's network, mounts or kernel settings.
 
-Only the forms of ``_FORMS`` print. Everything else changes, words that are not known included: these programs take
+Only the forms in ``_FORMS`` print. Everything else changes settings, unknown words included: these programs take
 abbreviations (``ip a a`` adds an address), and a second operand often sets a value.
 """
 
@@ -34,7 +34,7 @@ _FORMS = {
     b"sysctl": _SYSCTL,
     b"mount": _MOUNT,
 }
-"""By program: the words of the forms that only print, joined by blanks."""
+"""By program: the words that only print, joined by blanks."""
 
 
 def judge(words: Sequence[Word], _context: CommandContext) -> CommandFinding:

@@ -1,12 +1,12 @@
-"""The files that a command runs, by its words: its directories, the argument of an interpreter, the files of a build
-tool.
+"""The files that a command runs, judging by its words: its directories, an interpreter's argument, a build tool's
+files.
 
 Rules of this file:
 
-1. A file that may be run is listed rather than left out: a name of no existing file only costs a lookup.
+1. A file that may be run is listed rather than left out: a name that does not exist only costs a lookup.
 2. A file that is *certainly* run, as far as the words show, is marked: if it cannot be read, no approval covers the
    command.
-3. If a word that decides the file is not known before the command runs, ``Uncovered`` is raised.
+3. If a word that decides the file is unknown before the command runs, ``Uncovered`` is raised.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from mudroom.core.command.word import Word
 
 MOST_PLACES = 64
-"""Directories in which a command may run, at most."""
+"""Most directories in which a command may run."""
 _LONGEST = 128 << 10
 _SHELLS = (
     b"sh", b"bash", b"dash", b"zsh", b"ksh", b"mksh", b"ash", b"rbash", b"csh", b"tcsh", b"fish", b"source", b".",
 )  # fmt: skip
 _LINE_RUNNERS = (*_SHELLS, b"eval", b"watch", b"trap", b"su", b"flock")
-"""Programs that take a line of shell in one word."""
+"""Programs that take a shell line in a single word."""
 _LANGUAGES = (
     b"python", b"pypy", b"node", b"nodejs", b"deno", b"bun", b"ruby", b"perl", b"php", b"lua", b"luajit", b"Rscript",
     b"awk", b"gawk", b"mawk", b"nawk", b"tsx", b"ts-node", b"tclsh", b"wish", b"julia", b"osascript",
@@ -42,14 +42,14 @@ _WRAPPERS = (
 )  # fmt: skip
 """Programs that run another program."""
 _SHELL_FLAGS, _PYTHON_FLAGS = frozenset(b"euxvlnfa"), frozenset(b"uBEsSOqbvPI")
-"""Letters of options that take no value."""
+"""Option letters that take no value."""
 _DIRECTORY_LETTERS = {
     **dict.fromkeys((b"env", b"make", b"gmake", b"ninja", b"git", b"cargo", b"go", b"meson", b"poetry"), b"C"),
     **dict.fromkeys((b"pnpm", b"npm", b"yarn", b"bun", b"uv", b"hatch", b"composer"), b"C"),
     **dict.fromkeys((b"sudo",), b"D"),
     **dict.fromkeys((b"just", b"task", b"composer"), b"d"),
 }
-"""Program → letter of the option that sets its directory."""
+"""Program → option letter that sets its directory."""
 _DIRECTORY_OPTIONS = (
     b"--chdir", b"--directory", b"--prefix", b"--cwd", b"--dir", b"--working-directory", b"--working-dir", b"--project",
 )  # fmt: skip
@@ -96,11 +96,11 @@ IMPLIED: dict[bytes, tuple[bytes, ...]] = {
 
 
 class Uncovered(ValueError):
-    """Raised for a file that an approval cannot cover: too large, too many, or not known before the command runs."""
+    """An approval cannot cover a file: too large, too many, or unknown before the command runs."""
 
 
 def require_known(parts: Sequence[CommandPart]) -> None:
-    """Raise Uncovered if the program, its code or its directory is not known for one of these parts."""
+    """Raise Uncovered if any part's program, code or directory is unknown."""
     for part in parts:
         if part.complete:
             continue
@@ -116,8 +116,8 @@ def require_known(parts: Sequence[CommandPart]) -> None:
 
 
 def working_directories(lines: Iterable[Sequence[bytes]], cwd: bytes) -> list[bytes]:
-    """Return the directories in which the command may run; each change of directory applies to all earlier ones. Raise
-    Uncovered if there are too many."""
+    """Return the directories in which the command may run. Each change of directory applies to all earlier directories.
+    Raise Uncovered if there are too many."""
     paths = {cwd: None}
     for line in lines:
         for target in _directory_changes(line):
@@ -128,8 +128,8 @@ def working_directories(lines: Iterable[Sequence[bytes]], cwd: bytes) -> list[by
 
 
 def executed_files(lines: Sequence[Sequence[bytes]]) -> Iterator[tuple[bytes, bool]]:
-    """Yield the names of files that may be run, as written in the command, and whether each is certainly run. Raise
-    Uncovered if an input is not known before the command runs."""
+    """Yield the names, as written, of files that may be run, and whether each is certainly run. Raise Uncovered if an
+    input is unknown before the command runs."""
     bare = any(line and _interprets(_base(line[0])) and not _has_code(line[1:]) for line in lines)
     fed = any(_runs_stdin(line) for line in lines)
     for line in lines:
@@ -176,7 +176,6 @@ def _has_code(words: Sequence[bytes]) -> bool:
 
 
 def _runs_stdin(line: Sequence[bytes]) -> bool:
-    """Return whether an interpreter runs its standard input."""
     informs = len(line) == 2 and line[1] in INFORMS
     return bool(line) and _interprets(_base(line[0])) and not informs and all(word[:1] == b"-" for word in line[1:])
 
@@ -188,7 +187,7 @@ def _takes_code(option: bytes) -> bool:
 
 
 def _directory_is_settled(program: bytes, words: Sequence[bytes]) -> bool:
-    """Return whether the unknown words of a build tool can no longer change its directory."""
+    """Return whether a build tool's unknown words can no longer change its directory."""
     verb = program in (b"git", b"docker", b"docker-compose") and words[:1] != () and not words[0].startswith(b"-")
     return verb or b"--" in words
 
@@ -209,8 +208,8 @@ def _directory_changes(line: Sequence[bytes]) -> Iterator[bytes]:
 
 
 def _option_values(words: Sequence[bytes], letter: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Yield options by their full names with their values, attached or not. ``letter``: the short option equal to
-    ``_DIRECTORY_OPTIONS``."""
+    """Yield options by their full names with their values, attached or not. ``letter``: the short option that sets the
+    directory."""
     for word, following in zip(words, (*words[1:], b""), strict=False):
         if word.startswith(b"--") and len(word) > 3:
             head, equals, value = word.partition(b"=")
@@ -221,8 +220,7 @@ def _option_values(words: Sequence[bytes], letter: bytes) -> Iterator[tuple[byte
 
 
 def _scripts(program: bytes, words: Sequence[bytes]) -> Iterator[tuple[bytes, bool]]:
-    """Yield the scripts that an interpreter may be given; an option may have a value, so not only the first word
-    counts."""
+    """Yield an interpreter's possible scripts: an option may take a value, so not only the first word counts."""
     free, valued = 0, False
     for at, word in enumerate(words):
         if word.startswith(b"-") and word != b"-":
@@ -254,7 +252,7 @@ def _attached(option: bytes) -> Iterator[bytes]:
 
 def _implied(program: bytes, words: Sequence[bytes]) -> Iterator[tuple[bytes, bool]]:
     """Yield the files that a build tool reads by default, in the current directory and in directories that it is given,
-    and a file that is named instead. Operands of git are not directories to run in."""
+    and a file named instead. git's operands are not directories to run in."""
     operands = [word for word in words if not word.startswith(b"-")][:4]
     attached = [value for word in words if word.startswith(b"-") for value in _attached(word)]
     for name in IMPLIED[program]:
@@ -270,7 +268,7 @@ def _implied(program: bytes, words: Sequence[bytes]) -> Iterator[tuple[bytes, bo
 
 
 def _inputs(words: Iterable[bytes]) -> Iterator[Word]:
-    """Yield the targets of ``<`` in lines of shell."""
+    """Yield the targets after ``<`` in shell lines."""
     for line in words:
         if b"<" not in line or b"\0" in line or len(line) > _LONGEST:
             continue

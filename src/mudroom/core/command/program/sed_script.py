@@ -1,7 +1,6 @@
-"""The effect of a sed script: it only edits its text, writes files, or runs commands (the manual of GNU sed, 3.2 and
-3.8).
+"""A sed script's effect: it only edits its text, writes files, or runs commands (GNU sed manual, 3.2 and 3.8).
 
-Conservative: a script with anything unrecognised counts as running commands.
+Conservative: a script that contains anything unrecognised counts as running commands.
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ _COMMENT = regex(rb"#[^\n]*")
 
 
 def sed_does(script: bytes) -> Does:
-    """Return the effect of a script."""
     at, end = 0, len(script)
     while at < end:
         blank = _BLANK.match(script, at)
@@ -56,7 +54,7 @@ def sed_does(script: bytes) -> Does:
 
 
 def _after_addresses(script: bytes, at: int) -> int | None:
-    """Return the index after the addresses of a command and its ``!``, or None if they cannot be parsed."""
+    """Return the index after a command's addresses and its ``!``, or None if they cannot be parsed."""
     for _which in range(2):
         if script[at : at + 1] == b"/" or script[at : at + 1] == b"\\":
             start = at + (2 if script[at : at + 1] == b"\\" else 1)
@@ -84,8 +82,8 @@ def _after_addresses(script: bytes, at: int) -> int | None:
 
 
 def _closing(script: bytes, at: int, mark: bytes) -> int | None:
-    """Return the index after the next ``mark`` without a backslash. Return None if ``mark`` stands inside brackets,
-    where it would not close."""
+    """Return the index after the next unescaped ``mark``; None if it stands inside brackets, where it would not
+    close."""
     if not mark or mark in b"\\\n":
         return None
     while at < len(script):

@@ -1,4 +1,4 @@
-"""Classes of system programs by name. A program that is in no table is unknown."""
+"""The classes of system programs, by name. A program that is in no table is unknown."""
 
 from __future__ import annotations
 
@@ -106,9 +106,8 @@ _OPENSSL: dict[bytes, ProgramRule] = {
     b"req": _OPENSSL_READS._replace(classes=CHANGE, reason="makes a request or a key"),
     **entries("s_client s_server s_time ocsp cmp", ProgramRule(("networked", "unknown"), "talks over the network")),
 }
-"""Only the last row talks over the network (openssl(1)); ``ca``, ``srp``, ``ts`` and others are not known. ``req``
-writes a key without an option, too. ``-sign`` and ``-verify``
-are not known: they take a value in some subcommands only."""
+"""Only the last row talks over the network (openssl(1)); ``ca``, ``srp``, ``ts`` and others are unknown. ``req`` writes
+a key even without an option. ``-sign`` and ``-verify`` are unknown: they take a value in some subcommands only."""
 
 _PACKER = ProgramRule(
     CHANGE,

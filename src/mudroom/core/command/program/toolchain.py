@@ -1,7 +1,7 @@
 """Package managers, build tools, test runners, formatters.
 
-A command that runs code of the project (scripts of package.json, targets, tests, build scripts) is unknown: its words
-do not say what the code does. Installing is ``mutating`` and ``networked``, although packages may run code.
+A command that runs the project's code (package.json scripts, targets, tests, build scripts) is unknown: its words do
+not say what the code does. Installing is ``mutating`` and ``networked``, although packages may run code.
 """
 
 from __future__ import annotations

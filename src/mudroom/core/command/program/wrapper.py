@@ -1,7 +1,7 @@
 """Programs that run another command: their own classes, and which of their words are the inner command.
 
-The inner command is a part of its own. After an option that is not in the table, the beginning of the inner command is
-not certain, so the whole is unknown.
+The inner command is a part by itself. After an option that is not in the table, it is uncertain where the inner command
+begins, so the whole is unknown.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SHELL_LETTERS = frozenset(b"celuxnvfao")
 def parsed_prefix(
     words: Sequence[Word], context: CommandContext, takes: frozenset[bytes], flags: frozenset[bytes]
 ) -> ParsedCommand:
-    """Return the options before an inner command. ``takes`` and ``flags``: options of a program without a grammar."""
+    """Return the options before an inner command. ``takes`` and ``flags``: options if the program has no grammar."""
     grammar = grammar_of(context.program)
     if grammar is None:
         options = {**{name: Option((name,)) for name in flags}, **{name: Option((name,), "required") for name in takes}}
@@ -75,7 +75,7 @@ def _started(words: Sequence[Word], context: CommandContext, classes: Classes, r
 
 
 def shell(words: Sequence[Word], context: CommandContext) -> CommandFinding:
-    """Judge ``bash -c LINE`` by the line; a shell that reads a file or its input is unknown."""
+    """Judge ``bash -c LINE`` by the line. A shell that reads a file or its input is unknown."""
     line = doubt = False
     for word in words[1:]:
         text = word.text
@@ -145,7 +145,7 @@ def looked_up(words: Sequence[Word], context: CommandContext) -> CommandFinding:
 
 
 def joined_line(words: Sequence[Word], context: CommandContext) -> CommandFinding:
-    """Judge ``watch``: its words are joined with spaces and passed to a shell."""
+    """Judge ``watch``, which joins its words with spaces and passes them to a shell."""
     at, sure = inner_start(
         words, context, names("-n --interval"), names("-d -t -b -e -g -c -p --no-title --differences")
     )
@@ -157,7 +157,7 @@ def joined_line(words: Sequence[Word], context: CommandContext) -> CommandFindin
 
 
 def xargs(words: Sequence[Word], context: CommandContext) -> CommandFinding:
-    """Judge ``xargs``: the inner command gets words that are not known before it runs."""
+    """Judge ``xargs``: its inner command gets words that are unknown before it runs."""
     parsed = parsed_prefix(words, context, frozenset(), frozenset())
     at, sure = 1 + parsed.rest, not parsed.unlisted and not parsed.is_open
     marks = [value.text for value in parsed.values(b"-I", b"-i", b"--replace")]
@@ -169,7 +169,7 @@ def xargs(words: Sequence[Word], context: CommandContext) -> CommandFinding:
 
 
 def replace_mark(word: Word, mark: bytes) -> Word:
-    """Return a word in which ``mark`` is replaced by something unknown."""
+    """Return the word as known only up to ``mark``, which the program replaces by something unknown."""
     at = word.text.find(mark)
     return word if at < 0 else Word(word.text, "computed", min(at, len(word.start)))
 

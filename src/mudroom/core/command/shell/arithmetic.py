@@ -1,7 +1,7 @@
 """Which variables in arithmetic are certainly numbers.
 
-bash evaluates the content of a variable in an arithmetic expression as an expression again, down to ``a[$(command)]``
-(bash(1), ARITHMETIC EVALUATION). So an expression with a variable of unknown content may run any command.
+In an arithmetic expression bash evaluates a variable's content as another expression, down to ``a[$(command)]``
+(bash(1), ARITHMETIC EVALUATION). So an expression that uses a variable with unknown content may run any command.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 _NUMBER = regex(rb"[-+]?[0-9]*\Z")
-_NUMBER_PRINTED = regex(  # by the last command of one pipeline
+_NUMBER_PRINTED = regex(  # by the last command in a single pipeline
     rb"\$\((?:(?:'[^'|]*'|\"[^\"|\\`$]*\"|[^;&|\n()`\\'\"])*\|(?!\|))*\s*"
     rb"(?:(?:wc -[lcmw]|grep -c [\w./'\"-]+)(?: < [\w./-]+| [\w./-]+)?|nproc|id -[ug]"
     rb"|date \+%s(?:%N)?|seq [0-9 ]+)\s*\)\Z"
@@ -37,7 +37,7 @@ class Numbers:
         self._doubt = False
 
     def doubtful(self) -> bool:
-        """Return whether something is evaluated that is not certainly a number."""
+        """Return whether the line evaluates something that is not certainly a number."""
         return self._doubt or any(not self._sure.get(name, False) for name in self._used - _ALWAYS)
 
     def assigned(self, name: bytes, value: Node | None) -> None:
@@ -55,7 +55,7 @@ class Numbers:
         self._sure[name] = sure and self._sure.get(name, True)
 
     def evaluated(self, node: Node) -> None:
-        """Note a node of an arithmetic expression; child expressions are passed to this function separately."""
+        """Note a node in an arithmetic expression. Child expressions are passed to this function separately."""
         kind = node.type
         children = node.children
         if kind == "subscript":
@@ -69,7 +69,7 @@ class Numbers:
             self.leaf(child)
 
     def leaf(self, node: Node) -> None:
-        """Note another node in arithmetic, or beside ``-eq``, that bash evaluates."""
+        """Note another node that bash evaluates, in arithmetic or beside ``-eq``."""
         kind, text = node.type, node.text or b""
         if kind in ("variable_name", "word") and _NAME.match(text):
             self._used.add(text)

@@ -1,4 +1,4 @@
-"""The builtins of bash that change the meaning of later commands (bash(1), SHELL BUILTIN COMMANDS)."""
+"""bash builtins that change the meaning of later commands (bash(1), SHELL BUILTIN COMMANDS)."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _SIGNAL = regex(rb"-([A-Z]+[0-9]*|[0-9]+|s|n)\Z")
 
 
 def evaluates(word: Word) -> bool:
-    """Return whether bash may run a command from this word when it takes the word for the name of a variable."""
+    """Return whether bash may run a command from this word when it takes the word for a variable's name."""
     return bool(_RUNS_INSIDE.search(word.text))
 
 
 def naming(words: Sequence[Word], _context: CommandContext) -> CommandFinding:
-    """Judge a builtin that takes names of variables: a name may hold a subscript, and a subscript may run commands."""
+    """Judge a builtin that takes variable names: a name may hold a subscript, and a subscript may run commands."""
     if words[0].text in _WITH_KINDS and any(
         word.text.startswith(b"-") and {*b"ni"} & {*word.text} for word in words[1:]
     ):

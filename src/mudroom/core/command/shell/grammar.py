@@ -1,5 +1,6 @@
-"""The bash grammar, loaded only when a line has to be parsed: loading takes longer than the rest of the
-classification."""
+"""The bash grammar. It is loaded only when a line has to be parsed: loading takes longer than the rest of the
+classification.
+"""
 
 from __future__ import annotations
 

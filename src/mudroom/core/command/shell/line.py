@@ -1,14 +1,14 @@
-"""Parse a line of shell into its parts.
+"""Parse a shell line into its parts.
 
-The syntax tree comes from tree-sitter's grammar of bash, which differs from bash in places. Rules of this file:
+The syntax tree comes from tree-sitter's bash grammar, which differs from bash in places. Rules of this file:
 
 * Every node type has a handler. A node without one, an ERROR node, a MISSING node, and text that no node covers become
   an unknown part; parts that are understood inside such a node count as well.
-* Where bash and the grammar are known to differ (control characters, a line continuation in the middle of a word, words
-  that touch, operators inside ``[ … ]``), the part is unknown.
-* Recursion is at most ``DEEPEST`` deep, whatever the line; lines longer than ``LONGEST`` bytes are not parsed.
-* A line with any unknown part also gets the fallback scan (``core/command/shell/line.py``), so that a command hidden
-  by an error of the grammar is judged no more mildly than a visible one.
+* Where bash and the grammar are known to differ (control characters, a line continuation inside a word, words that
+  touch, operators inside ``[ … ]``), the part is unknown.
+* Recursion is at most ``DEEPEST`` deep, whatever the line. Lines longer than ``LONGEST`` bytes are not parsed.
+* A line with any unknown part also gets the fallback scan (``scan_line``), so that a command hidden by a grammar error
+  is judged no more mildly than a visible one.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 LONGEST = 128 << 10
 _MOST_PLACES = 8
 _ODD_BYTES = regex(rb"[\x00-\x08\x0b-\x1f\x7f]")
-_ODD_TEXT = regex(  # blank or invisible: spaces, joiners, marks of direction, tags
+_ODD_TEXT = regex(  # blank or invisible: spaces, joiners, direction marks, tags
     "[^\\S \t\n]|[\u00ad\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
     "\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e007f]"
 )
@@ -45,7 +45,7 @@ _NAME = regex(rb"[A-Za-z_]\w*\Z")
 _BEYOND_A_WORD = regex(rb"[\s;&|<>()`]")
 _SPECIAL_IN_BACKTICKS = regex(rb"\\[`$\\\"]")
 _APART = names_of("subshell command_substitution process_substitution")
-"""Nodes that run in a process of their own: a change of directory inside has no effect outside."""
+"""Nodes that run in their own process: a change of directory inside has no effect outside."""
 _PERHAPS = names_of("list pipeline if_statement while_statement case_statement for_statement function_definition")
 _REDIRECTS = names_of("< > >> &> &>> <& >& >| <&- >&-")
 _IN_THIS_SHELL = frozenset({b"time", b"-p", b"command", b"builtin", b"!", b"{", b"then", b"do", b"--"})
@@ -54,7 +54,7 @@ _DOES_NOTHING = regex(rb"\s*(?::|true|time|exec|!|\s)+\Z")
 
 
 def parts_of(line: bytes, context: CommandContext) -> tuple[CommandPart, ...]:
-    """Return the parts of a line of shell. Never raises; a line that cannot be parsed has an unknown part."""
+    """Return the parts of a shell line. Never raises; a line that cannot be parsed has an unknown part."""
     if len(line) > LONGEST or b"\0" in line:
         reason = "holds a NUL" if len(line) <= LONGEST else f"longer than {LONGEST >> 10} KiB"
         return (unread(reason), *scan_line(line, context))
@@ -86,14 +86,14 @@ def _oddity(line: bytes) -> str:
 
 
 def _for_read(node: Node) -> bool:
-    """Return whether the assignment is for a single ``read`` only: ``IFS= read -r line``."""
+    """Return whether the assignment holds for a single ``read`` only: ``IFS= read -r line``."""
     name = node.parent.child_by_field_name("name") if node.parent is not None else None
     return name is not None and name.text in (b"read", b"mapfile", b"readarray")
 
 
 class CommandReader:
-    """Handlers of the nodes that are commands, or that change the shell. ``tree`` walks the syntax tree, calls
-    them, and has the parts."""
+    """Handlers for the nodes that are commands, or that change the shell. ``tree`` walks the syntax tree, calls them,
+    and collects the parts."""
 
     def __init__(self, source: bytes, context: CommandContext) -> None:
         self.tree = TreeReader(source, self)
@@ -120,8 +120,7 @@ class CommandReader:
         self.leave(kind, before)
 
     def leave(self, kind: str, before: CommandContext) -> None:
-        """Set the directories in which the next command may run, after a command that may have changed its
-        directory."""
+        """Set the directories in which the next command may run, after one that may have changed its directory."""
         if kind in _APART:
             self.context = before
         elif kind in _PERHAPS and self.context.places != before.places:
@@ -142,8 +141,7 @@ class CommandReader:
         self.keys_among(values)
 
     def keys_among(self, values: Sequence[Node]) -> None:
-        """Add a part if a value assigned to a variable names a credential file: a command may use it through the
-        variable."""
+        """Add a part if an assigned value names a credential file: a command may use it through the variable."""
         if any(names_credentials(word_of(value), self.context) for value in values):
             self.tree.parts.append(CommandPart((), False, ("host_escape_risk",), "names a credential file"))
 
@@ -225,8 +223,8 @@ class CommandReader:
             self.simple(extra)
 
     def lone_dash(self, node: Node, body: Node | None) -> list[Word]:
-        """Return the word ``-`` if it is the last of the command before a here-document: the grammar has no node for it
-        then (``python3 - <<END``)."""
+        """Return the word ``-`` if it is the command's last word before a here-document, for which the grammar has no
+        node (``python3 - <<END``)."""
         after = node.children[1] if len(node.children) > 1 else None
         if body is None or after is None or body.type != "command" or node.children[0].id != body.id:
             return []
@@ -248,7 +246,7 @@ class CommandReader:
         self.tree.value(node, depth)
 
     def redirect(self, node: Node, depth: int, bare: bool) -> list[Word]:
-        """Add the part of the redirection, and return the words after its target, which belong to the command."""
+        """Add the part for the redirection, and return the words after its target, which belong to the command."""
         operator, words = "", list[Word]()
         self.tree.gaps(node, apart=True)
         for child in node.children:
@@ -366,7 +364,7 @@ class CommandReader:
         self.leave("for_statement", before)
 
 
-# --- fallback scan of a command line that the parser could not fully read ---
+# --- fallback scan for a command line that the parser could not fully read ---
 
 
 _START = regex(

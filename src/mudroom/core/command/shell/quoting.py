@@ -1,4 +1,4 @@
-"""Words from nodes of the syntax tree, with quotes removed as bash does.
+"""Words from syntax tree nodes, with quotes removed as bash does.
 
 Source: bash(1), QUOTING and EXPANSION.
 """
@@ -21,15 +21,15 @@ _ODD_IN_BRACES = regex(rb"[{,][-/~]")
 _NOT_EXPANDED = regex(rb"\{(?![^{}]*\.\.)[^{},$`]*\}")
 """Braces without a comma or two dots are literal: ``{}``, ``@{u}``."""
 _HOME_ASSIGNED = regex(rb"[A-Za-z_]\w*\+?=(?:[^'\"\\]*:)?(?=~)")
-"""Also a word that is only like an assignment gets a home directory: ``dd of=~/x`` (bash(1), Tilde Expansion)."""
+"""A word that only looks like an assignment gets a home directory, too: ``dd of=~/x`` (bash(1), Tilde Expansion)."""
 _ALL_OF = regex(rb"\$@|\$\{[^}]*@")
-"""Parameters that become several words in double quotes, too."""
+"""Parameters that become several words even in double quotes."""
 _ANSI = regex(rb"(?s)\\(?:x([0-9a-fA-F]{1,2})|([0-7]{1,3})|u([0-9a-fA-F]{1,4})|U([0-9a-fA-F]{1,8})|c(.)|(.))")
 _LETTERS = dict(zip(b"abeEfnrtv\\'\"?", b"\a\b\x1b\x1b\f\n\r\t\v\\'\"?", strict=True))
 
 
 def _bare(text: bytes) -> Word:
-    """Return the word of a piece without quotes: backslashes are removed, wildcards and braces are found."""
+    """Return the word for a piece without quotes: backslashes are removed, wildcards and braces are found."""
     plain, wild, special, at = b"", False, -1, 0
     while at < len(text):
         byte = text[at : at + 1]
@@ -83,7 +83,7 @@ def _in_double(text: bytes) -> Word:
 
 
 def _braced(text: bytes) -> Word:
-    """Return the word of ``src/{a,b}``: a pattern if it certainly expands to file names only, otherwise computed."""
+    """Return the word for ``src/{a,b}``: a pattern if it certainly expands to file names only, otherwise computed."""
     counted = re.sub(rb"\{\w+\.\.\w+\}", b"{1}", text)
     if _NAMES_IN_BRACES.match(counted) and b".." not in counted and not _ODD_IN_BRACES.search(counted):
         return Word(text, "pattern", text.index(b"{"))

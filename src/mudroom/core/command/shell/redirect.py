@@ -25,7 +25,7 @@ def redirection(operator: str, target: Word, bare: bool, context: CommandContext
     there is no command, so ``>`` empties the file."""
     text = target.text
     if text == b"/dev/fd/":
-        return  # a process substitution, whose commands are parts of their own
+        return  # a process substitution: its commands are parts by themselves
     if operator in (">&", "<&") and target.literal and (text.isdigit() or text == b"-" or text[:-1].isdigit()):
         return
     if text.startswith((b"/dev/tcp/", b"/dev/udp/")) or (not target.literal and text.startswith(b"/dev/")):

@@ -1,8 +1,8 @@
-"""Walk of a line's syntax tree: the handler of each node type, and the commands that run inside words, arithmetic and
+"""The walk over a line's syntax tree: each node type's handler, and the commands that run inside words, arithmetic and
 tests.
 
 Every node type has a handler. A node without one, or one that does not look as the grammar says, is unknown:
-tree-sitter's grammar of bash is not bash itself.
+tree-sitter's bash grammar is not bash itself.
 """
 
 from __future__ import annotations
@@ -61,14 +61,14 @@ def unread(reason: str) -> CommandPart:
 
 
 class CommandHandlers(Protocol):
-    """Handlers of the node types that ``TreeReader`` has none for: a method ``on_`` and the type for each."""
+    """Handlers for the node types for which ``TreeReader`` has none: a method named ``on_`` and the type for each."""
 
     def structure(self, node: Node, depth: int) -> None:
         """Visit a node that only groups others."""
 
 
 class TreeReader:
-    """Collects the parts of a line: the commands that run inside words by itself, the commands themselves by
+    """Collects a line's parts: the commands that run inside words by itself, the commands themselves through
     ``commands``."""
 
     def __init__(self, source: bytes, commands: CommandHandlers) -> None:
@@ -78,7 +78,8 @@ class TreeReader:
         self.doubts = False
         self.numbers = Numbers()
         self.quoted = False
-        """Inside double quotes a single quote is an ordinary character, in spite of the grammar."""
+        """Whether the walk is inside double quotes. There a single quote is an ordinary character, in spite of the
+        grammar."""
 
     def unread(self, reason: str = "cannot be parsed") -> None:
         self.doubts = True
@@ -139,7 +140,7 @@ class TreeReader:
 
     def gaps(self, node: Node, apart: bool = False, lines: bool = False, known: int = -1) -> None:
         """Check that only blanks stand between children. ``apart``: words may not touch. ``lines``: newlines count as
-        blanks. ``known``: the start of a gap whose text the caller has read."""
+        blanks. ``known``: where a gap begins whose text the caller has read."""
         blank = BLANK if lines else BLANK_IN_LINE
         at, last = node.start_byte, ""
         self.tokens(node)
@@ -153,7 +154,7 @@ class TreeReader:
             self.unread()
 
     def tokens(self, node: Node) -> None:
-        """Check that the text of each token equals its type: the grammar lets ``<<`` include the end of a word."""
+        """Check that each token's text equals its type: the grammar lets ``<<`` include the end of a word."""
         for child in node.children:
             if not child.is_named and not child.is_missing:
                 text = _LEADING.sub(b"", child.text or b"").decode(errors="replace")
@@ -163,13 +164,12 @@ class TreeReader:
                     self.unread()
 
     def stands_alone(self, node: Node) -> bool:
-        """Return whether a word ends after the node: ``{``, ``!`` and ``}`` are reserved words of the shell only
-        there."""
+        """Return whether a word ends after the node: only then are ``{``, ``!`` and ``}`` reserved words."""
         after = self.source[node.end_byte : node.end_byte + 1]
         return after in (_AFTER_BRACE if node.type == "}" else _AFTER_SIGN)
 
     def value(self, node: Node, depth: int) -> None:
-        """Visit a piece of a word. The text between its children must not run a command."""
+        """Visit a piece in a word. The text between its children must not run a command."""
         at = node.start_byte
         self.tokens(node)
         if node.type == "simple_expansion" and any(
@@ -188,7 +188,7 @@ class TreeReader:
             self.unread("runs a command inside its text")
 
     def sum_of(self, node: Node, depth: int) -> None:
-        """Visit an arithmetic expression: bash evaluates the variables in it, and their content, and runs commands in
+        """Visit an arithmetic expression. bash evaluates the variables in it, and their content, and runs commands in
         subscripts."""
         if depth > DEEPEST:
             self.unread("nested too deeply")
@@ -216,7 +216,7 @@ class TreeReader:
     def on_expansion(self, node: Node, depth: int) -> None:
         self.tokens(node)
         if (node.text or b"").lstrip()[2:3] in (b" ", b"\t", b"\n", b"|", b"("):
-            self.unread("runs commands in place of a variable")  # ${ command; } of bash 5.3
+            self.unread("runs commands in place of a variable")  # ${ command; } in bash 5.3
         tokens = [child.type for child in node.children if not child.is_named]
         named = [child for child in node.children if child.is_named]
         kinds = [child.type for child in named]
