@@ -1,6 +1,6 @@
-"""The endpoint of the agent that works in a fork: where its server for other agents listens inside.
+"""Endpoint of the agent that works in a fork: where its server for other agents listens inside the sandbox.
 
-It is registered when the agent starts and removed when it ends. After a kill it stays until the next agent; nothing
+It is registered when the agent starts and removed when it ends. After a kill it stays until the next agent; no server
 listens there then, and a connection to it is refused.
 """
 
@@ -37,7 +37,7 @@ def withdraw(fork: Fork) -> None:
 
 
 def endpoint_of(fork: Fork) -> AgentEndpoint | None:
-    """Return the registered endpoint, or None if there is none, or it cannot be read."""
+    """Return the registered endpoint, or None if it is missing or unreadable."""
     try:
         return msgspec.json.decode(safe_open.read(fork.path + _NAME), type=AgentEndpoint)
     except (FileNotFoundError, msgspec.DecodeError):
