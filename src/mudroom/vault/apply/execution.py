@@ -126,6 +126,7 @@ class Executor:
                 refused.add(op.path)
         if progress:
             progress(len(ops), len(ops))
+        # a process may have written to a file that it had open when the file was taken
         self._check_taken_files()
         self._sync()
 

@@ -58,6 +58,7 @@ def _move_without_flags(old: At, new: At) -> None:
     entry = look(*old)
     if entry is not None and entry.kind != "directory":
         try:
+            # linkat(2) fails if the name exists, so no file created meanwhile is replaced
             disk.link(old[0], old[1], new[0], new[1])
         except OSError as error:
             if error.errno not in _NO_LINKS:

@@ -73,6 +73,7 @@ def _make_in_project(record: ApplyRecord, names: list[bytes], *, new: bool) -> N
                 if new and is_last:
                     raise
                 is_made = False
+            # follows no link: a clone may have any entry here
             opened.append(disk.open_beneath(opened[-1], name, os.O_RDONLY | disk.O_DIRECTORY))
             if is_last:
                 _require_own(opened[-1], record.slots)

@@ -46,6 +46,7 @@ class Bell:
         except OSError:
             return
         try:
+            # for writing, too, so that a read never finds an end of file
             self._descriptor = disk.open_path(new, os.O_RDWR | disk.O_NONBLOCK | disk.O_NOFOLLOW | disk.O_CLOEXEC)
             disk.rename_path(new, path)
             self._path = path

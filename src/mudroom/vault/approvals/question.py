@@ -98,6 +98,7 @@ def decide(place: bytes, decision: QueueDecision) -> bool:
     aside = _aside(place + b"/decided")
     try:
         _write(aside, msgspec.msgpack.encode(decision))
+        # link(2) fails if the name exists, so only one process decides
         os.link(aside, place + b"/decided")
     except FileExistsError:
         return False

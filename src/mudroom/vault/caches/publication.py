@@ -170,6 +170,7 @@ def _is_same(there: Entry | None, entry: Entry) -> bool:
 def _copy(source: int, beside: int, name: bytes, entry: Entry) -> bool:
     read = disk.open_at(source, name, os.O_RDONLY | disk.O_NOFOLLOW | disk.O_NONBLOCK | disk.O_CLOEXEC)
     try:
+        # a new inode: a sandbox may still hold a descriptor of the fork's file
         write = disk.open_at(beside, b"new", os.O_WRONLY | os.O_CREAT | os.O_EXCL | disk.O_CLOEXEC, 0o600)
         try:
             copy_content(read, write, entry.size)

@@ -157,6 +157,7 @@ def _replace(vault: Vault, name: str) -> None:
         if os.path.isdir(copy):
             remove_tree(copy)  # an earlier attempt was interrupted
         os.mkdir(copy, 0o700)
+        # copies, not links: a process may hold the old inodes
         flatten([each], copy, copying=True)
         vault.throw_away(each)
         disk.rename_path(copy, each)

@@ -170,6 +170,7 @@ class _Sweep:
 
     def _sweep_layers(self) -> tuple[list[str], list[str]]:
         vault = self._vault
+        # before any lock is tried: a layer made from now on is not on the list
         layers = dict(_listed(vault.path + b"/layers"))
         bases = {name: time for name, time in _listed(vault.path + b"/bases") if self._is_whole(name, time)}
         self._held += begun(vault.path)

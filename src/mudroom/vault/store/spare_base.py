@@ -51,6 +51,7 @@ def throw_away_base(vault: BaseStore, name: str, *, spares: bool = False) -> Non
         disk.rename_path(vault.base(name), aside)
     except FileNotFoundError:
         return
+    # read after the move, so that a fork which has arrived meanwhile is among them
     states = [fork.state_or_none for fork in vault.forks()]
     if any(state is None or state.base == name for state in states):
         disk.rename_path(aside, vault.base(name))
