@@ -1,4 +1,4 @@
-"""Locks of processes that unpack forks, so that retention leaves their layers alone.
+"""Locks held by processes that unpack forks, so that retention leaves their layers alone.
 
    arriving/<16 hexadecimal digits>    flock(2), from before the first layer until the forks have their names
 

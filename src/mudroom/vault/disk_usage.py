@@ -1,4 +1,4 @@
-"""Disk usage of a tree in bytes: allocated blocks, as du(1) counts them.
+"""A tree's disk usage in bytes: allocated blocks, as du(1) counts them.
 
 Holes cost nothing. A file with several names is counted once, at the first. Extents that reflinks share are counted
 with each file, because no file system reports sharing cheaply.
@@ -21,11 +21,11 @@ _OVERLAYS_OWN = regex(rb"/forks/[^/]+/(?:caches/)?work/[0-9a-f]+/work\Z")
 """The kernel makes this directory with mode 0 at each mount (fs/overlayfs/super.c, ovl_workdir_create). It is empty."""
 
 Seen = set[tuple[int, int]]
-"""Device and inode of each file with several names that was already counted."""
+"""Device and inode for each file with several names that was already counted."""
 
 
 def measure(path: bytes, seen: Seen | None = None, remarks: list[str] | None = None) -> int:
-    """Return the disk usage of a file or a whole tree in bytes; 0 if it is absent.
+    """Return a file's or a whole tree's disk usage in bytes; 0 if it is absent.
 
     Links are not followed, and no mode is changed. An unreadable directory's contents are not counted; ``remarks``
     names the directory.

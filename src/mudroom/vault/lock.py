@@ -1,4 +1,4 @@
-"""Locks: flock(2) on files of the vault.
+"""Locks: flock(2) on the vault's files.
 
 The kernel releases a lock when its process ends for any reason, so no lock is ever stale. The lock file names its
 holder for waiters.
@@ -85,7 +85,7 @@ def _sign(descriptor: int, holder: str) -> None:
 
 
 def holder_of(descriptor: int) -> str:
-    """Return the text of the process that holds a lock, from the open lock file."""
+    """Return the lock holder's text, from the open lock file."""
     return pread(descriptor, _LONGEST, 0).decode("utf-8", "replace").strip() or "another mudroom"
 
 

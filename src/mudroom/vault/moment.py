@@ -4,7 +4,7 @@
    AGE WALL LAST_AGE LAST_WALL     one line for each span, oldest first
 
 All numbers are nanoseconds. The file is replaced by a rename. Two processes that write at the same time have read the
-same clock, so either file is right. A damaged file is treated like that of a new vault, in which nothing is old.
+same clock, so either file is right. A damaged file is treated like a new vault's, in which no data is old.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ def note(vault: bytes, wall: int | None = None) -> VaultClock:
 
 
 def earliest_since(vault: bytes, stamp: int) -> int:
-    """Return a lower bound for all stamps written after ``stamp``. It is ``stamp`` itself unless the
-    clock was set back since."""
+    """Return a lower bound for all stamps written after ``stamp``. It is ``stamp`` itself unless the clock was set back
+    since."""
     lowest = lowest_since(clock_of(vault), stamp)
     return min(stamp, lowest) if lowest != NEVER else stamp
 
@@ -124,11 +124,11 @@ def command_start(vault: bytes, called: int) -> CommandStart:
     """Return the present time by the file systems' clock, later than ``called`` and than the last apply.
 
     ``called``: when the caller asked for the command (``time.time_ns``). Anything written earlier must not count as an
-    edit during the command. Wait for the next tick of that clock if necessary, at most ``PATIENCE``. If the clock was
-    set back since, do not wait: see ``EditWindow``.
+    edit during the command. Wait for that clock's next tick if necessary, at most ``PATIENCE``. If the clock was set
+    back since, do not wait: see ``EditWindow``.
 
-    A file's ctime may be later than the coarse clock when it is written: since Linux 6.13 a file that was examined
-    is stamped with the fine clock (Documentation/filesystems/multigrain-ts.rst).
+    A file's ctime may be later than the coarse clock when it is written: since Linux 6.13 a file that was examined is
+    stamped with the fine clock (Documentation/filesystems/multigrain-ts.rst).
     """
     earlier = _earlier(vault, called)
     until = time.monotonic_ns() + PATIENCE
@@ -145,8 +145,8 @@ def _earlier(vault: bytes, called: int) -> tuple[int, int]:
 
 
 class StartBound(NamedTuple):
-    """Earliest start of a command, for a launcher that waits itself. Nanoseconds by CLOCK_MONOTONIC_COARSE, which ticks
-    together with the file systems' clock."""
+    """Earliest start for a command, for a launcher that waits itself. Nanoseconds by CLOCK_MONOTONIC_COARSE, which
+    ticks together with the file systems' clock."""
 
     after: int
     after_apply: int

@@ -25,7 +25,7 @@ from mudroom.vault.sync import sync_directory
 FORMAT = 2
 """Format of ``ApplyRecord``."""
 FORK_FORMAT = 3
-"""Format of ``ForkRecord``. Up to format 2 its exit code was the status of wait(2); ``load`` converts it."""
+"""Format of ``ForkRecord``. Up to format 2 its exit code was wait(2)'s status; ``load`` converts it."""
 
 
 class ForkRecord(NamedTuple):
@@ -77,7 +77,7 @@ _Record = TypeVar("_Record", ForkRecord, ApplyRecord)
 def save(path: bytes, record: ForkRecord | ApplyRecord, *, durable: bool) -> None:
     """Write a record atomically: a reader finds the old record or the new one.
 
-    An unchanged record is not written, so that watchers of the file are not woken without need.
+    An unchanged record is not written, so that its watchers are not woken without need.
     """
     data = msgspec.msgpack.encode(record)
     if not durable and _holds(path, data):
@@ -103,7 +103,7 @@ def _holds(path: bytes, data: bytes) -> bool:
 
 
 def load(path: bytes, kind: type[_Record]) -> _Record:
-    """Read a record. Raise FileNotFoundError, or MudroomError if the record is damaged or of a newer format."""
+    """Read a record. Raise FileNotFoundError, or MudroomError if the record is damaged or has a newer format."""
     data = safe_open.read(path)
     try:
         record = msgspec.msgpack.decode(data, type=kind)

@@ -29,8 +29,8 @@ PATIENCE = 10.0
 
 
 def open_door(door: bytes) -> _socket.socket:
-    """Return the listening socket at a fork's door, for its sandbox. Hold the fork's lock; no other door
-    may exist. Raise OSError."""
+    """Return the listening socket at a fork's door, for its sandbox. Hold the fork's lock; no other door may exist.
+    Raise OSError."""
     listening = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     try:
         with short_path(door) as path:
@@ -43,7 +43,7 @@ def open_door(door: bytes) -> _socket.socket:
 
 
 def end_sandbox(name: str, door: bytes, uppers: Sequence[bytes], scratch: bytes) -> None:
-    """End the standing sandbox of a fork that has a door. Hold the fork's lock.
+    """End a fork's standing sandbox. The fork has a door. Hold the fork's lock.
 
     ``uppers``: its overlays' writable directories. ``scratch``: as for ``released``. Raise SandboxAlive if the overlays
     stay mounted, MudroomError if the sandbox does not answer.

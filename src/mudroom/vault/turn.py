@@ -30,7 +30,7 @@ class Turn:
         self._wanted_path, self._agents_path = vault + b"/wanted", vault + b"/agents"
         self._wanted = self._agents = -1
         self._lock = _thread.allocate_lock()
-        """Guards the command count and the opening of the files.
+        """Guards the command count and opening the files.
 
         Never held while waiting: the exclusive holder waits until the last agent has released its lock.
         """

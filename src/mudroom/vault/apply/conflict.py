@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 
 class ConflictVersion(NamedTuple):
-    """One side of a conflict."""
+    """A version in a conflict."""
 
     path: bytes
     entry: Entry | None

@@ -2,10 +2,10 @@
 
 On disk (``core/confinement/cache_place.py`` has the rules):
 
-   cache/<variant>/<pool>/<name>/   entries of a pool; read-only for commands
+   cache/<variant>/<pool>/<name>/   a pool's entries; read-only for commands
    forks/<fork>/caches/pool         the pool that receives the fork's new entries
    forks/<fork>/caches/upper/       its writable layer over the pools
-   forks/<fork>/caches/work/<hex>/  work directories of its overlay mounts
+   forks/<fork>/caches/work/<hex>/  work directories for its overlay mounts
    forks/<fork>/caches/plain/       its caches where no overlay is mounted
 
 A container may write to all of ``forks/<fork>/caches``, so it is opened as ``stage/safe_open.py`` says.
@@ -30,7 +30,7 @@ class CacheUse(NamedTuple):
     """The caches that a command uses."""
 
     variant: bytes
-    """Kind of system that fills the caches: ``host``, or a variant for each container image."""
+    """The system that fills the caches: ``host``, or a variant for each container image."""
     agent: str | None
     """None: the user."""
     share: CacheShare
@@ -87,7 +87,7 @@ class ForkCache:
 
     @property
     def stamps(self) -> tuple[tuple[int, int] | None, ...]:
-        """Stamps of the pools; each publication changes them."""
+        """The pools' stamps; each publication changes them."""
         pools = (self._pools + b"/" + name for name in pools_read(self._use.agent, self._use.share))
         return tuple(_stamp(pool + b".size") for pool in pools)
 
@@ -102,7 +102,7 @@ class ForkCache:
             remove_old_work_directories(self._place + b"/work", self._work)
 
     def give_back(self, limit: int, *, cleared: bool = False) -> list[str]:
-        """Publish new entries to the fork's pool, and return notes. No process of the fork may be alive. ``cleared``:
+        """Publish new entries to the fork's pool, and return notes. No process may be alive in the fork. ``cleared``:
         the caller removes the work directory."""
         if not cleared:
             open_work_directories(self._place + b"/work")
@@ -118,8 +118,8 @@ class ForkCache:
         return publish(layer, SharedCache(self._pools, pool), limit, keep=self._is_plain)
 
     def _plain(self, lowers: tuple[bytes, ...], seed: int) -> bytes:
-        """Return the directory of the fork's own caches. A new directory starts as a copy of the pools, if they are
-        small enough and belong to this user."""
+        """Return the fork's own cache directory. A new directory starts as a copy of the pools, if they are small
+        enough and belong to this user."""
         is_new = not os.path.lexists(self._place + b"/plain")
         plain = safe_open.make_directory(self._place + b"/plain")
         try:
@@ -175,7 +175,7 @@ def _stamp(path: bytes) -> tuple[int, int] | None:
     try:
         info = os.stat(path)
     except FileNotFoundError:
-        return None  # nothing was published yet
+        return None  # no publication yet
     return info.st_ino, info.st_mtime_ns
 
 

@@ -1,12 +1,12 @@
-"""A pool of cache entries, and its size limit.
+"""A cache pool, and its size limit.
 
 Beside the pool's directory lies ``<pool>.size``: the bytes at the last measurement plus the bytes published since. This
 sum is an upper bound, since a published file may replace another; the pool is measured before anything is removed. The
 cache names follow, least recently published first.
 
 A cache is removed as a whole, starting with the least recently published: some tools take a directory for complete if
-it exists (Go's module cache, Cargo's sources), so single files cannot be removed. The order is kept as a list of names,
-not as times, since the clock can be set.
+it exists (Go's module cache, Cargo's sources), so single files cannot be removed. The file keeps names in order, not as
+times, since the clock can be set.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class SharedCache:
         return sum(sizes.values()), removed
 
     def _filled(self) -> list[bytes]:
-        """Return the names of the caches that have entries."""
+        """Return the names of non-empty caches."""
         return [name for name in NAMES if os.listdir(self.path + b"/" + name)]
 
     def _last(self, name: bytes) -> int:

@@ -197,7 +197,7 @@ def _link(beside: int, at: bytes, entry: Entry) -> bool:
 
 
 def _databases(listed: Iterable[bytes]) -> set[bytes]:
-    """Return the names of databases with a journal beside them, and of the journals."""
+    """Return the names of journals, and of the databases beside them."""
     journals = {name for name in listed if name.endswith(_DATABASE)}
     return journals | {name.rpartition(b"-")[0] for name in journals}
 

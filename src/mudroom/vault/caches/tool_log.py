@@ -21,7 +21,7 @@ _SLACK = 2.0
 
 
 def newest_log(cache: bytes, since: float, argv: Sequence[bytes]) -> bytes | None:
-    """Return the path of the newest log that the command ``argv`` wrote into a vault's pools, or None.
+    """Return the path to the newest log that the command ``argv`` wrote into a vault's pools, or None.
 
     ``since``: when the command began, in seconds since 1970. ``cache``: the pools' directory. A command that does not
     name the tool may still run it (make): then the log must not be older than the command, without tolerance.
@@ -53,4 +53,4 @@ def _entries(path: bytes) -> list[os.DirEntry[bytes]]:
         with os.scandir(path) as entries:
             return list(entries)
     except OSError:
-        return []  # no pool has logs of that tool
+        return []  # no pool has that tool's logs

@@ -30,7 +30,7 @@ LIMIT = 32 * 1024 * 1024
 _GIT_HEADS = (b"HEAD", b"index", b"packed-refs", b"logs/HEAD")
 _MODES = "its permissions were changed in the project, too"
 BACKUP = b".bak"
-"""Suffix of a backup made by an apply (``vault/apply/backup.py``)."""
+"""Suffix for a backup made by an apply (``vault/apply/backup.py``)."""
 _LINK = "its target was also changed in the project"
 _UNKNOWN = "also changed in the project, and its original was not kept"
 
@@ -40,7 +40,7 @@ class Reconciler:
 
     ``partial``: files that are applied only in part. ``answer``: returns the decision about a conflict. ``markers``:
     write conflict markers where texts cannot be merged (``marked`` has the paths). ``since``: when the changes were
-    collected, in nanoseconds since 1970. ``place``: parent of the directory for merged content.
+    collected, in nanoseconds since 1970. ``place``: parent for the directory with merged content.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Reconciler:
 
     @property
     def merged(self) -> bytes:
-        """Directory of merged content; empty if there is none."""
+        """Directory with merged content; empty if there is none."""
         return self._merged
 
     def live(self) -> LiveProject:
@@ -117,7 +117,7 @@ class Reconciler:
             _moves_directories(self._project),
         )
 
-    # --- what is where ---
+    # --- the project's entries ---
 
     def project_paths(self) -> set[bytes]:
         """Return the same paths as ``Ground.project_paths``."""
@@ -294,7 +294,7 @@ class Reconciler:
         return self._written(name)
 
     def keep_copy(self, path: bytes, source: Source, at: bytes, entry: Entry) -> Combined:
-        """Keep a copy of a file of any size, as ``keep`` does."""
+        """Keep a copy of a file, whatever its size, as ``keep`` does."""
         name = self._new_name(path)
         opened, root = source.open(at), open_root(self._merged)
         try:

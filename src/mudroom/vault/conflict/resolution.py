@@ -1,7 +1,7 @@
 """Decisions about conflicts, kept with a fork until the next apply.
 
 A decision is valid for the two versions it was made about: the project's and the fork's, each identified by a hash over
-content, kind and mode. If either has changed by the time of the apply, the path is a conflict again.
+content, kind and mode. If either has changed before the apply, the path is a conflict again.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class Resolution(NamedTuple):
     """``fingerprint`` of the project's version."""
     theirs: bytes
     ours_at: bytes = b""
-    """Path of the project's version, if it differs."""
+    """Path to the project's version, if it differs."""
     content: str = ""
-    """File name of the decided content."""
+    """File name for the decided content."""
     mode: int = 0
     """Permission bits for the decided content."""
 

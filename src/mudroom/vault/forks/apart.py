@@ -8,8 +8,8 @@ them.
 1. ``released/<layer>`` says that at some time the layer's mounts were gone, with everything that led into them
    (``stage/views/released.py``). A command that begins removes it (``Fork.begin``).
 2. The files in a layer with such a mark stay as they are until the next command: stamps can be trusted.
-3. While a process of the fork's sandbox is alive, the fork is refused, and the error names the process.
-4. If no process of the sandbox is alive but something still leads into a layer, or that cannot be found out, the
+3. While a process in the fork's sandbox is alive, the fork is refused, and the error names the process.
+4. If no process in the sandbox is alive but something still leads into a layer, or that cannot be found out, the
    layer's files are replaced by copies, which no sandbox has seen. Directories are new as well.
 5. A copy view is not a mount. Its changed files that are open or mapped anywhere are replaced by copies
    (``stage/lease.py``); a later write through a path changes the times, and the apply is refused. A copy lands.
@@ -42,7 +42,7 @@ from mudroom.vault.store.store import Vault
 
 
 def set_apart(vault: Vault, fork: Fork) -> bool | None:
-    """Make sure that only mudroom can change the fork's files. Raise SandboxAlive if a process of its sandbox is alive.
+    """Make sure that only mudroom can change the fork's files. Raise SandboxAlive if a process in its sandbox is alive.
 
     Return None if that was already known, else whether files were replaced by copies: then the fork's record must be
     collected again.
@@ -95,7 +95,7 @@ def _replace_if_open(root: int, place: int, path: bytes) -> bool:
     try:
         opened = open_staged(root, path)
     except OSError:
-        return False  # gone since, or of another kind: the apply compares and refuses
+        return False  # gone since, or another kind: the apply compares and refuses
     try:
         entry, name = look_through(root, path), APART[1:]
         if entry is None or not is_open_elsewhere(opened):
@@ -169,7 +169,7 @@ def _replace(vault: Vault, name: str) -> None:
 
 
 def _records(vault: Vault, name: str) -> Sequence[bytes]:
-    """Return the records with entries from a layer: those of the forks that stand on it, and of the layers above it."""
+    """Return the records with entries from a layer: from forks that stand on it, and from layers above it."""
     paths = set[bytes]()
     for fork in vault.forks():
         state = fork.state_or_none

@@ -1,12 +1,12 @@
 """State files for a fork's background commands.
 
 forks/<name>/background/
-   socket          of the process that holds the commands (session/shared_sandbox/), while there is one
+   socket          the process that holds the commands listens here (session/shared_sandbox/), while there is one
    sandbox         settings that the commands share, for commands that join them
    <id>/command    the command and how it ended, as JSON (core/background.py)
-   <id>/stdout     the end of its output (Ring); also <id>/stderr
+   <id>/stdout     its last output (Ring); also <id>/stderr
    <id>/stdout.1   the output before that; earlier output is not kept
-   <id>/stdout.n   number of bytes before those in stdout
+   <id>/stdout.n   bytes before those in stdout
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _TRIES = 20
 class Ring:
     """The end of a stream, in two files: one that grows to ``limit``, and the one before it (``.1``).
 
-    ``.n`` has the number of bytes before the growing file, so that a repeated reader can tell which bytes are new.
+    ``.n`` has the byte count before the growing file, so that a repeated reader can tell which bytes are new.
 
     Owner: the thread that writes the output.
     """
@@ -82,7 +82,7 @@ def read_ring(path: bytes) -> bytes:
 
 
 class StreamPart(NamedTuple):
-    """The new part of a stream, or its end."""
+    """A stream's new part, or its end."""
 
     data: bytes
     mark: str

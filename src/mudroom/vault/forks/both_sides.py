@@ -1,4 +1,4 @@
-"""Both versions of single changed paths, for reading: in a fork's changes, or in two compared states.
+"""Reads both versions at single changed paths: in a fork's changes, or in two compared states.
 
 Open it for one reading. A change is described as it was collected; if the file has changed since, reading it raises
 ``ForkMoved``.
@@ -36,7 +36,7 @@ class SidePair(NamedTuple):
 
 
 class BothSides(ABC):
-    """Access to both versions of a path."""
+    """Access to both versions at a path."""
 
     @abstractmethod
     def find(self, path: bytes) -> SidePair | None:
@@ -99,7 +99,7 @@ class SideReader(BothSides):
         if which == "old" and not two.source:
             return self._ground.open_original(two.change.path, entry)
         assert two.new is not None
-        return open_recorded(self._places, two.change.path, two.new)  # both sides of a rename are the same file
+        return open_recorded(self._places, two.change.path, two.new)  # both sides are the same file in a rename
 
     def move(self, path: bytes, hides: Callable[[bytes], bool]) -> Move | None:
         with self._view.moves(hides) as moves:

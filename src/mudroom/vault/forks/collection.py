@@ -1,4 +1,4 @@
-"""A fork's view, and the collection of its changes after a command."""
+"""A fork's view, and collecting its changes after a command."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from mudroom.vault.store.mount_note import MountNote
 
 MOST_TRIES = 20
-"""Number of attempts to read a mounted fork's files while they are being changed."""
+"""Attempts to read a mounted fork's files while they are being changed."""
 CLOSED = "the project's directory was closed to its owner (mode {mode:04o}): it is staged with mode {kept:04o}"
 Progress = Callable[[str, int, int], None]
-"""Name of the activity, units done, units in total."""
+"""Activity, units done, units in total."""
 
 
 class CollectedCommand(NamedTuple):
@@ -74,7 +74,7 @@ def shown_view(
     ``stand_on_copy`` first.
 
     At level 2 an overlay's work directory is beside its upper layer: the kernel requires both on one mount, and the
-    container sees no other directory of the fork. A copy belongs to the container's user.
+    container sees no other fork directory. A copy belongs to the container's user.
     """
     if note is not None and note.writable:
         return mounted_view(fork, opened, note)

@@ -1,4 +1,4 @@
-"""Comparison between two states of a project: the base, the project now, a fork, a fork at a checkpoint.
+"""Comparison between two project states: the base, the project now, a fork, a fork at a checkpoint.
 
 base             the fork's base
 now              the project now
@@ -30,7 +30,7 @@ from mudroom.vault.store.store import Vault
 
 
 class ComparedSide:
-    """One of the two states: ``changes`` against its base, and the sources for changed and unchanged content."""
+    """A compared state: ``changes`` against its base, and the sources for changed and unchanged content."""
 
     def __init__(self, changes: Mapping[bytes, Change], staged: Source | None, ground: Ground | None) -> None:
         self.changes, self._staged, self._ground = changes, staged, ground

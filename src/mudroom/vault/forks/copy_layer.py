@@ -1,6 +1,6 @@
 """Forks that work in a copy: the copy's changes, written into a layer.
 
-From then on checkpoints, forks of the fork and applies treat it like an overlay's layer.
+From then on checkpoints, child forks and applies treat it like an overlay's layer.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _TRIES = 5
 
 
 def copy_view(fork: Fork, lower: Source) -> CopyView:
-    """Return the view of a fork's copy, which is in the vault, or where the fork is mounted."""
+    """Return the view on a fork's copy, which is in the vault, or where the fork is mounted."""
     note = mount_note(fork)
     if note is None or not note.is_content:
         return CopyView(fork.copy_place, lower)
@@ -70,7 +70,7 @@ def leave_copy(vault: Vault, fork: Fork) -> None:
 
 
 def _are_same(before: Sequence[RawDifference], after: Sequence[RawDifference]) -> bool:
-    """Return whether a copy is unchanged between two sets of differences."""
+    """Return whether two lists of differences show an unchanged copy."""
     return len(before) == len(after) and all(
         one.path == other.path and (one.staged is other.staged or is_as_copied(one.staged, other.staged))
         for one, other in zip(before, after, strict=True)

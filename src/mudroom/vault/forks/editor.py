@@ -83,7 +83,7 @@ class _Pins:
         self._identities = [_identity(path) for path in paths] if sys.platform == "win32" else []
 
     def is_outdated(self) -> bool:
-        """Return whether one of them was replaced, made or deleted."""
+        """Return whether any was replaced, made or deleted."""
         before = self._identities or map(_opened_identity, self._descriptors)
         return any(_identity(path) != identity for path, identity in zip(self._paths, before, strict=True))
 
@@ -117,7 +117,7 @@ def _identity(path: bytes) -> tuple[int, int] | None:
 
 
 class Editor:
-    """File tools on one fork. Raise OSError if the fork cannot be opened. Close it; unflushed changes are lost then.
+    """File tools on a fork. Raise OSError if the fork cannot be opened. Close it; unflushed changes are lost then.
 
     ``refresh`` reopens the fork with the buffer's lock held, ``flush`` with the fork's.
     """

@@ -19,7 +19,7 @@ from mudroom.vault.store.store import Vault
 DEEP = 24
 """With more sealed layers than this, the lower ones are merged."""
 KEPT = 8
-"""Number of sealed layers that are not merged: rollbacks go to the most recent ones."""
+"""Sealed layers that are not merged: rollbacks go to the most recent ones."""
 
 
 def is_deep(fork: Fork) -> bool:

@@ -4,7 +4,7 @@ Forks are locked only briefly and never written. An interrupted command is repor
 
 A record's summary is cached until the record's file changes, because lists are requested often and a record may hold
 tens of thousands of changes. It is not cached with the record (``FileReader.derive``): the record cache is bounded by
-bytes, and a list with more records than fit would read each of them again, every time. The short summaries fit for many
+bytes, and a list with more records than fit would read each record again, every time. The short summaries fit for many
 more forks.
 """
 
@@ -33,7 +33,7 @@ _KEPT = 2_000
 
 
 class RecordSummary(NamedTuple):
-    """Summary of a record."""
+    """A record's summary."""
 
     command: tuple[bytes, ...]
     exit_code: int
@@ -59,7 +59,7 @@ class ForkSummary(NamedTuple):
     brief: RecordSummary | None = None
     """None if no command has ended in it yet."""
     endpoint: str = ""
-    """URL of the agent that runs in it, for forks that may reach it; empty: none is registered."""
+    """URL for the agent that runs in it, for forks that may reach it; empty: none is registered."""
     level: int | None = None
     """Level at which that agent runs."""
 
@@ -81,7 +81,7 @@ class ForkSummaries:
         self._cache: OrderedDict[bytes, tuple[Stamp, RecordSummary]] = OrderedDict()
 
     def all(self, vault: Vault) -> list[ForkSummary]:
-        """Return the summaries of all forks, oldest first."""
+        """Return all forks' summaries, oldest first."""
         try:
             names = os.listdir(vault.path + b"/forks")
         except FileNotFoundError:

@@ -112,7 +112,7 @@ def not_in_snapshot(vault: Vault, fork: Fork) -> list[str]:
 
 def hide(vault: Vault, fork: Fork, more: Collection[bytes] = ()) -> MaskedSecrets:
     """Make sure that no command with the mask of ``vault`` reads a secret from the fork's layers or its copy. Return
-    the fork's present record of masked secrets.
+    the fork's present ``MaskedSecrets``.
 
     ``more``: paths of secrets that the project no longer has. Hold the fork's lock; no command may be running in it,
     and it must not be mounted.
@@ -221,8 +221,8 @@ def _keep_copy(fork: Fork, upper: bytes, layer: bytes, path: bytes, lower: Sourc
 
 
 def keep_apart(fork: Fork, opened: OpenFork) -> bool:
-    """Move the secrets that the last command was shown out of the fork's writable layer. Return whether there were any.
-    Hold the fork's lock; it must not be mounted anywhere."""
+    """Move secrets that the last command was shown from the fork's writable layer to the shown secrets. Return whether
+    there were any. Hold the fork's lock; it must not be mounted anywhere."""
     paths, state = touched(fork, opened), fork.state
     if not (paths and take(fork.layer(state.upper), paths, fork.shown, opened.visible)):
         return False

@@ -1,11 +1,11 @@
-"""Checkpoint of a fork whose upper layer is mounted.
+"""Checkpoints while the fork's upper layer is mounted.
 
 A mounted layer cannot be sealed, so its contents are copied. A staged copy's changes are written into a layer, as when
 it is sealed, but the copy does not stand on that layer.
 
 The caller stops every process that could write to the layer. The fork itself stays unchanged: its upper layer remains
-in use, and the checkpoint has a layer of its own. If that layer equals the last automatic checkpoint's layer, it is
-shared: then commands that change nothing, or never start, use no disk space and push out no other checkpoint.
+in use, and the checkpoint has its own layer. If that layer equals the last automatic checkpoint's layer, it is shared:
+then commands that change nothing, or never start, use no disk space and push out no other checkpoint.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from mudroom.vault.store.store import Vault
 
 
 def checkpoint_copy(vault: Vault, fork: Fork, name: str, time: int, keep: int | None) -> Checkpoint:
-    """Make a checkpoint of a running fork. Raise UsageError if the name is taken or not allowed.
+    """Make a checkpoint in a running fork. Raise UsageError if the name is taken or not allowed.
 
-    ``keep``: number of automatic checkpoints to keep; None for a checkpoint that the user named.
+    ``keep``: how many automatic checkpoints to keep; None for a checkpoint that the user named.
     """
     require_free(fork, name)
     layers = fork.state.layers

@@ -16,7 +16,7 @@ def has_logins(fork_path: bytes) -> bool:
 def settle_logins(fork_path: bytes, *, is_discarded: bool = False) -> list[str]:
     """Bring a fork's logins to the host if a killed mudroom has left any. Return notes.
 
-    Hold the fork's lock; no process of the fork may be alive. ``is_discarded``: the fork will be removed; raise
+    Hold the fork's lock; no process may be alive in the fork. ``is_discarded``: the fork will be removed; raise
     NotInstalled if its logins cannot be examined.
     """
     logins = part_or_none("agents", "logins")

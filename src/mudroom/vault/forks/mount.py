@@ -1,7 +1,7 @@
 """Forks that are mounted for the user's own tools, and used by commands at the same time.
 
 While the mount's note exists (``vault/store/mount_note.py``), the mounted directory is the truth about the fork: its
-commands, file tools and background servers work in it, and its layers are read like those of a live mount.
+commands, file tools and background servers work in it, and its layers are read as under a live mount.
 
    kind      truth                                        the fork's files are read
    overlay   a kernel overlay in the host's namespace     in the layers
@@ -10,8 +10,8 @@ commands, file tools and background servers work in it, and its layers are read 
    (any, read-only)                                       in the layers; no command runs
 
 Order, so that a crash at any point loses nothing: the note, the mount, the note with its identity; and at the end the
-unmount, the marks of fuse-overlayfs converted, the changes recorded, the directory removed, the note removed. Each step
-can be repeated.
+unmount, fuse-overlayfs's marks converted, the changes recorded, the directory removed, the note removed. Each step can
+be repeated.
 
 A mount that has ended without mudroom (reboot, ``umount``, fuse-overlayfs was killed) is recognised by its identity,
 and settled by the next holder of the fork's lock. It has ended only if that is proven: fuse-overlayfs holds a lock as
@@ -167,7 +167,7 @@ def _readable_note(fork: Fork) -> MountNote | None:
     try:
         return mount_note(fork)
     except UNREADABLE:
-        return None  # lists of forks say why
+        return None  # fork lists say why
 
 
 def _make_place(place: bytes) -> bool:
@@ -241,7 +241,7 @@ def _show_copy(vault: Vault, fork: Fork, note: MountNote, settings: Settings, pr
 
 
 def _shown_copy(fork: Fork, opened: OpenFork, note: MountNote) -> CopyView:
-    """Return a view of a read-only copy; its manifest is kept in the fork."""
+    """Return the view for a read-only copy; its manifest is kept in the fork."""
     return CopyView(fork.path + b"/mounted", opened.merged(), work=note.place)
 
 
@@ -361,7 +361,7 @@ def _unclear(fork: Fork, note: MountNote, state: State) -> MudroomError:
 
 
 def require_masked(fork: Fork, paths: frozenset[bytes]) -> frozenset[bytes]:
-    """Return the secrets that are shown empty in a fork's mount. Raise UsageError if one of ``paths`` is not."""
+    """Return the secrets that are shown empty in a fork's mount. Raise UsageError if any in ``paths`` is not."""
     masked = read_masked(fork.path)
     new = sorted(paths - masked)
     if new:
@@ -429,7 +429,7 @@ def _finish(vault: Vault, fork: Fork, note: MountNote, now: int) -> Changeset:
 
 
 def _end_server(fork: Fork, note: MountNote) -> None:
-    """End the fuse-overlayfs of an unused mount. It continues as long as a launcher has a copy of the mount. Raise
+    """End an unused mount's fuse-overlayfs. It continues as long as a launcher has a copy of the mount. Raise
     MudroomError if it does not end."""
     if _has_ended(fork):
         return

@@ -30,7 +30,7 @@ from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
 
 _TRIES = 3
-"""Number of attempts to read the repository if it changes meanwhile."""
+"""Attempts to read the repository if it changes meanwhile."""
 _UNSETTLED = "0"
 _INDEX_LIMIT = 256 << 20
 

@@ -1,7 +1,7 @@
 """A record prepared for display: rows, tags and fingerprint, each computed once.
 
 The view is cached together with its record (``stage/file_cache.py``). Results that also depend on the project are
-checked on each use: the rows matched by the project's ``.gitignore`` files are reused only while each of these files is
+checked on each use: the rows matched by the project's ``.gitignore`` files are reused only while all these files are
 unchanged.
 """
 
@@ -60,7 +60,7 @@ class _TaggedCache(NamedTuple):
 
 
 class RecordView:
-    """Displayable form of a fork's record. ``_moving`` guards ``_moves``. ``_tagged`` is replaced as a whole."""
+    """A fork's record for display. ``_moving`` guards ``_moves``. ``_tagged`` is replaced as a whole."""
 
     def __init__(self, record: ForkRecord | None) -> None:
         """``record``: None if the fork has no record yet."""

@@ -1,8 +1,8 @@
 """HEAD and its branch are pinned in a fork that has changed its repository.
 
-A fork sees the live project. Once it has an index or refs of its own, a commit by the user would move HEAD under them:
-the fork's next commit would be made from the old index on the new HEAD, and revert the user's commit. So the present
-HEAD and its branch are copied into the fork's layer, as originals that are not changes.
+A fork sees the live project. Once it has its own index or refs, a commit by the user would move HEAD under them: the
+fork's next commit would be made from the old index on the new HEAD, and revert the user's commit. So the present HEAD
+and its branch are copied into the fork's layer, as originals that are not changes.
 
 A ref that the fork has packed (``git gc``) is no longer a file in its layer, and a commit by the user would show
 through in its place. So packed refs that the fork has changed become files in its layer again.

@@ -1,4 +1,4 @@
-"""Digest of a fork's result: equal for two forks whose changes have the same paths and results."""
+"""A digest for a fork's result: equal for two forks whose changes have the same paths and results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A fork's directory for contents that do not fit into the memory of one write buffer.
+"""A fork's directory for contents that do not fit into one write buffer's memory.
 
    forks/<name>/spill/<random>/    locked (flock(2)) while its buffer exists, in whichever process
 

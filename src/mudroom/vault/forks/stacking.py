@@ -1,4 +1,4 @@
-"""Checkpoints, rollbacks and forks of forks, as new lists of layers. No project file is read.
+"""Checkpoints, rollbacks and child forks, as new lists of layers. No project file is read.
 
 The caller holds the fork's lock.
 """

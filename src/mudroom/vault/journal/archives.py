@@ -4,8 +4,8 @@
    journal/new                         an archive that is being written
    journal/lock                        flock(2): the writer
 
-The first line is ``{"format": 1, "previous": DIGEST}``. Each further line is one event, as a list of its fields. An
-archive is valid only when the database says that it starts after the archive's last event (table ``origin``).
+The first line is ``{"format": 1, "previous": DIGEST}``. Each further line is one event, as a list. An archive is valid
+only when the database says that it starts after the archive's last event (table ``origin``).
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class KeptHead:
         return _newest(self._both())
 
     def _read_only(self) -> ChainHead | None:
-        """Return the kept head of a read-only journal, such as a backup. The file is not kept open."""
+        """Return a read-only journal's kept head, such as a backup. The file is not kept open."""
         descriptor = disk.open_path(self._path, os.O_RDONLY | disk.O_CLOEXEC | disk.O_NOFOLLOW)
         try:
             return _newest(_lines(disk.pread(descriptor, 2 * _LENGTH, 0)))

@@ -1,7 +1,7 @@
-"""The journal of a vault: an insert-only SQLite table, each row chained to the one before (``core/journal/event.py``).
+"""A vault's journal: an insert-only SQLite table, each row chained to the one before (``core/journal/event.py``).
 
    journal.db          the newest events (WAL); table origin: after which event it starts
-   journal.db-wal      the last of them, even while no process has it open (``leave``)
+   journal.db-wal      the last ones, even while no process has it open (``leave``)
    journal.head        the last event's number and digest (vault/journal/head.py)
    journal/            archives of older events (vault/journal/archives.py)
 
@@ -59,7 +59,7 @@ _PAGE = 1000
 _PORTION = 64
 """Events filtered before the searching caller is asked whether to continue."""
 _LOG = 128 * 1024
-"""Bytes of write-ahead log that may be left to the next process. That process reads them again, at 3 µs per 4 KiB."""
+"""Bytes in a write-ahead log that may be left to the next process. That process reads them again, at 3 µs per 4 KiB."""
 _LEFT: list[sqlite3.Connection] = []
 """The database that stays open until this process ends; at most one, however many a process opens."""
 _LEAST = 100
@@ -97,16 +97,16 @@ Entry = tuple[str, str, Mapping[str, Any]]
 
 
 class EventPage(NamedTuple):
-    """Result of searching one part of a journal."""
+    """Search result for one part of a journal."""
 
     events: tuple[Event, ...]
     """Matching events, newest first."""
     down_to: int
-    """Number of the oldest event examined."""
+    """The oldest examined event's number."""
 
 
 class Journal:
-    """The journal of a vault. Threads may share it: a lock admits one at a time. Any number of processes may use the
+    """A vault's journal. Threads may share it: a lock admits one at a time. Any number of processes may use the
     file."""
 
     def __init__(self, path: bytes) -> None:
@@ -166,7 +166,7 @@ class Journal:
     # --- reading ---
 
     def events(self, *, last: int | None = None, where: EventFilter = EVERYTHING) -> Iterator[Event]:
-        """Yield the matching events, oldest first, or only the ``last`` of them. Archives are read as far as needed."""
+        """Yield the matching events, oldest first, or only the ``last`` newest. Archives are read as far as needed."""
         if last is not None:
             yield from reversed([event for event, _wanted in zip(self.newest(where), range(last), strict=False)])
             return
@@ -211,7 +211,7 @@ class Journal:
         """Yield the matching events before that number, newest first.
 
         Stop when no earlier event can match: times never decrease along the chain. ``archived``: also search archives,
-        of which there may be any number.
+        however many there are.
         """
         for portion in self.search(where, before, archived=archived):
             yield from portion.events
@@ -304,7 +304,7 @@ class Journal:
 
     def keep_within(self, size: int, age: float, clock: VaultClock) -> JournalArchive | None:
         """Move older events to an archive if the database is larger than ``size`` bytes, or has events older than
-        ``age`` seconds by the vault's own clock. Otherwise this costs a few lookups of single rows and pages.
+        ``age`` seconds by the vault's own clock. Otherwise this costs a few row and page lookups.
 
         Raise OSError or MudroomError on a disk error; then no event is lost.
         """

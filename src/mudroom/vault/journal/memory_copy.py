@@ -14,7 +14,7 @@ import tempfile
 
 
 def copy_in_memory(path: bytes) -> sqlite3.Connection | None:
-    """Return a copy of a database, or None if that is impossible. If a -wal file exists, both files are first copied to
+    """Return the copied database, or None if that is impossible. If a -wal file exists, both files are first copied to
     a temporary directory."""
     try:
         if not _size(path + b"-wal"):

@@ -110,7 +110,7 @@ def _is_old(fork: Fork, state: ForkState | None, before: int) -> bool:
 
 
 class _Sweep:
-    """One run of retention."""
+    """A retention run."""
 
     def __init__(
         self,

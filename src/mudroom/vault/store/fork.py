@@ -1,4 +1,4 @@
-"""One fork on disk.
+"""A fork on disk.
 
 forks/<name>/
    state           its stack of layers, its checkpoints (core/tree/stack.py)
@@ -8,12 +8,12 @@ forks/<name>/
    standing        door of its standing sandbox (vault/standing.py)
    lock            flock(2): one command, apply or mount in this fork at a time
    running         start time of the running command, or of the one that ran when mudroom was killed
-   work/<hex>/     work directories of the overlay mounts
-   caches/         its part of the package managers' caches (vault/caches/fork_cache.py)
-   copy/           files of the copy view (stage/views/copy_view.py)
+   work/<hex>/     work directories for the overlay mounts
+   caches/         its package managers' caches (vault/caches/fork_cache.py)
+   copy/           the copy view's files (stage/views/copy_view.py)
    artifacts/<n>/  output from commands in a copy view; an agent's collected files (ext/agents/session/artifact.py)
    home/           copies of agents' stores, with logins among them (vault/forks/logins.py)
-   agent           flock(2): id of the agent that uses this fork as its workspace, during and after its run
+   agent           flock(2): the agent that uses this fork as its workspace, during and after its run
    credentials     names of the credential stores that were open to its commands, one a line
    refused/<n>/    file tools' contents that lost against another writer (vault/forks/editor.py)
    private/        without namespaces: home and /tmp of the last command
@@ -103,8 +103,7 @@ _LOOK = 0.005
 
 
 def read_small(path: bytes) -> bytes:
-    """Return the content of one of mudroom's own files. For a few bytes this takes half the system calls of
-    ``open``."""
+    """Return the content of a file written by mudroom. For a few bytes this takes half the system calls of ``open``."""
     descriptor = disk.open_path(path, os.O_RDONLY | disk.O_CLOEXEC)
     try:
         parts = [os.read(descriptor, _SMALL)]
@@ -116,7 +115,7 @@ def read_small(path: bytes) -> bytes:
 
 
 def write_small(path: bytes, content: bytes, flags: int) -> None:
-    """Create one of mudroom's own files, or overwrite it. ``flags``: O_EXCL or O_TRUNC."""
+    """Create or overwrite a file written by mudroom. ``flags``: O_EXCL or O_TRUNC."""
     descriptor = disk.open_path(path, os.O_WRONLY | os.O_CREAT | disk.O_CLOEXEC | disk.O_NOFOLLOW | flags, 0o666)
     try:
         while content:
@@ -144,7 +143,7 @@ def last_holder(fork: Fork) -> str:
 
 
 class Fork:
-    """One fork. ``_lock`` and ``_state`` are written by the thread that holds the fork's lock."""
+    """A fork. ``_lock`` and ``_state`` are written by the thread that holds the fork's lock."""
 
     def __init__(self, name: str, path: bytes, vault: bytes, reading: FileReader = ANEW) -> None:
         self.name = name
@@ -218,7 +217,7 @@ class Fork:
         state = self.state_or_none
         return state.created if state is not None and state.created else os.stat(self.path).st_ctime_ns
 
-    # --- one thing at a time ---
+    # --- lock ---
 
     @contextmanager
     def lock(
@@ -290,12 +289,12 @@ class Fork:
 
     @property
     def upper(self) -> bytes:
-        """Directory of the writable layer."""
+        """The writable layer's directory."""
         return self.layer(self.state.upper) + b"/tree"
 
     @property
     def sealed(self) -> tuple[bytes, ...]:
-        """Directories of the sealed layers, topmost first."""
+        """The sealed layers' directories, topmost first."""
         return tuple(self.layer(name) + b"/tree" for name in reversed(self.state.layers))
 
     @property
@@ -318,7 +317,7 @@ class Fork:
 
     @property
     def layered(self) -> tuple[bytes, ...]:
-        """Directories of the layers, ignoring a copy, with the secrets that some commands were shown."""
+        """The layers' directories, ignoring a copy, with the secrets that some commands were shown."""
         layers = tuple(path for path in (self.upper, *self.sealed) if os.path.isdir(path))
         shown = self.shown
         if not shown:
@@ -342,7 +341,7 @@ class Fork:
 
     @property
     def namespace_listener(self) -> bytes:
-        """Socket of a running command that may use the network."""
+        """Socket for a running command that may use the network."""
         return self.path + b"/entrance"
 
     @property
@@ -365,14 +364,14 @@ class Fork:
             return ""
 
     def agent_lock(self, agent: str) -> Lock:
-        """Return the lock that is held from an agent's start to its end, through all of its commands."""
+        """Return the lock that is held from an agent's start to its end, through all its commands."""
         return Lock(self.path + b"/agent", agent)
 
     # --- its records ---
 
     @property
     def credentials(self) -> tuple[str, ...]:
-        """Names, as in agent cards, of the credential stores that were open to any of its commands."""
+        """Names, as in agent cards, of the credential stores that were open to its commands."""
         try:
             with open(self.path + CREDENTIALS, encoding="utf-8") as stream:
                 return tuple(stream.read().splitlines())
@@ -463,7 +462,7 @@ def load_record(path: bytes) -> ForkRecord | None:
 
 
 def fork_directory(name: str) -> bytes:
-    """Return the name of a fork's directory, which is the fork's name. Raise UsageError if the name is not allowed."""
+    """Return a fork's directory name, which is the fork's name. Raise UsageError if the name is not allowed."""
     if not is_plain(name):
         raise UsageError(
             f"{show(os.fsencode(name))!r} cannot be the name of a fork",

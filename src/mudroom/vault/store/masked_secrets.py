@@ -13,7 +13,7 @@ class MaskedSecrets(NamedTuple):
     """The file ``masked``: names, an empty name, the layer, the paths, separated by NUL bytes."""
 
     names: frozenset[bytes] = frozenset()
-    """Last components of the paths that were masked when one of its commands began."""
+    """Last path components that were masked when one of its commands began."""
     top: bytes | None = None
     """The top sealed layer when the layers were searched for these paths; empty: there was none. None: never
     searched."""

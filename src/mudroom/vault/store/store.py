@@ -25,7 +25,7 @@
        merged/         merged content on its way into the project (vault/conflict/reconciliation.py)
        trash/          removed directories, deleted when there is time
 
-docs/FORMAT.md says which of these a reader may rely on.
+docs/FORMAT.md says which files a reader may rely on.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
 FORMAT = b"2"
 CREDENTIALS = b"/credentials.json"
-"""In a vault: names and places of credentials (``ext/inspection/credentials.py``)."""
+"""In a vault: credentials' names and places (``ext/inspection/credentials.py``)."""
 _DIRECTORIES = (b"scratch", b"cache", b"forks", b"layers", b"bases", b"applies", b"trash")
 HELD = (errno.ENOTEMPTY, errno.EBUSY)
 """rmdir(2) errors where a file system renames a removed file that is still open, until it is closed: ``.nfs…``
@@ -76,7 +76,7 @@ def at_once(_place: bytes, action: Callable[[], None]) -> None:
 
 
 class Vault:
-    """The vault of a project."""
+    """A project's vault."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class Vault:
         means that this process is about to end by _exit(2)."""
         self._journal: Journal | None = None
         self._opening = _thread.allocate_lock()
-        """Guards the opening of the journal, and ``_told``."""
+        """Guards opening the journal, and ``_told``."""
         self._told: Mask | None = None
         """The mask whose values the journal knows."""
         self._whole: Vault | None = None
@@ -136,7 +136,7 @@ class Vault:
 
     def masking(self, state: ForkState) -> tuple[bytes, ...]:
         """Return the layers between a fork's own layers and its base, topmost first: the mask, the git layer, and a
-        private repository. Every reader and mount of a fork gets them here."""
+        private repository. Every reader and mount gets them here."""
         layers = (self.mask.layer, self.git_mask(state), self.private_layer(state))
         return tuple(layer for layer in layers if layer)
 
@@ -359,7 +359,7 @@ class Vault:
     # --- applies ---
 
     def applies(self) -> list[bytes]:
-        """Return the directories of all applies, oldest first."""
+        """Return all applies' directories, oldest first."""
         names = [name for name in os.listdir(self.path + b"/applies") if name[:1] == b"u" and name[1:].isdigit()]
         return [self.path + b"/applies/" + name for name in sorted(names, key=lambda name: int(name[1:]))]
 
@@ -424,7 +424,7 @@ def require_private_state(state: bytes) -> None:
 
 
 def vault_path(state: bytes, project: bytes, source: bytes = b"") -> bytes:
-    """Return a vault's path: a readable name with a hash of the project's path, and of the source directory if that
+    """Return a vault's path: a readable name with a hash of the project's path, and the source directory if that
     differs."""
     key = project if source in (b"", project) else project + b"\0" + source  # no path holds a NUL
     digest = blake2b(key, digest_size=6).hexdigest().encode()
