@@ -1,6 +1,6 @@
 """Locks held by processes that unpack forks, so that retention leaves their layers alone.
 
-   arriving/<16 hexadecimal digits>    flock(2), from before the first layer until the forks have their names
+    arriving/<16 hexadecimal digits>    flock(2), from before the first layer until the forks have their names
 
 A layer is made first and named in a fork's state afterwards (``vault/retention/prune.py``). An archive may arrive
 slowly, so the time between the two is not bounded, and no fork's lock is held meanwhile. When the process has ended,

@@ -1,7 +1,7 @@
 """This machine's clocks, as values of ``core/clock.py``, and a vault's clock, kept in its file ``clock``.
 
-   TIME RUNNING BOOT SWEPT         the last noted moment; the vault's age at the last full run of retention
-   AGE WALL LAST_AGE LAST_WALL     one line for each span, oldest first
+    TIME RUNNING BOOT SWEPT         the last noted moment; the vault's age at the last full run of retention
+    AGE WALL LAST_AGE LAST_WALL     one line for each span, oldest first
 
 All numbers are nanoseconds. The file is replaced by a rename. Two processes that write at the same time have read the
 same clock, so either file is right. A damaged file is treated like a new vault's, in which no data is old.

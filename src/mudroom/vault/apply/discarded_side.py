@@ -3,7 +3,7 @@
 The fork has the only copy. So before such an apply the fork gets a checkpoint, and its records are kept beside the
 plan. They are hard links: a record is replaced when it changes, never written in place.
 
-   applies/<uN>/fork/      record, landed, kept/, resolutions
+    applies/<uN>/fork/      record, landed, kept/, resolutions
 
 Undo rolls the fork back to the checkpoint and restores these records. The caller holds the vault's lock and the fork's
 lock.

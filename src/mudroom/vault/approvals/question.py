@@ -1,9 +1,9 @@
 """One question on disk, and its one decision.
 
-   approvals/<id>/question     MessagePack of core/approval_queue.py:QueuedQuestionRecord; never changed
-                  waiter       flock(2): held by the process that waits, with its "PID START"
-                  decided      MessagePack of QueueDecision; never changed once it exists
-                  used         hard link to ``decided``: the decision has been used
+    approvals/<id>/question     MessagePack of core/approval_queue.py:QueuedQuestionRecord; never changed
+                   waiter       flock(2): held by the process that waits, with its "PID START"
+                   decided      MessagePack of QueueDecision; never changed once it exists
+                   used         hard link to ``decided``: the decision has been used
 
 Rules of this file:
 

@@ -2,11 +2,11 @@
 
 On disk (``core/confinement/cache_place.py`` has the rules):
 
-   cache/<variant>/<pool>/<name>/   a pool's entries; read-only for commands
-   forks/<fork>/caches/pool         the pool that receives the fork's new entries
-   forks/<fork>/caches/upper/       its writable layer over the pools
-   forks/<fork>/caches/work/<hex>/  work directories for its overlay mounts
-   forks/<fork>/caches/plain/       its caches where no overlay is mounted
+    cache/<variant>/<pool>/<name>/   a pool's entries; read-only for commands
+    forks/<fork>/caches/pool         the pool that receives the fork's new entries
+    forks/<fork>/caches/upper/       its writable layer over the pools
+    forks/<fork>/caches/work/<hex>/  work directories for its overlay mounts
+    forks/<fork>/caches/plain/       its caches where no overlay is mounted
 
 A container may write to all of ``forks/<fork>/caches``, so it is opened as ``stage/safe_open.py`` says.
 """

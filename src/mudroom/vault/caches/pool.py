@@ -5,8 +5,8 @@ sum is an upper bound, since a published file may replace another; the pool is m
 cache names follow, least recently published first.
 
 A cache is removed as a whole, starting with the least recently published: some tools take a directory for complete if
-it exists (Go's module cache, Cargo's sources), so single files cannot be removed. The file keeps names in order, not as
-times, since the clock can be set.
+it exists (Go's module cache, Cargo's sources), so single files cannot be removed. The order is that of
+publications, not of times, since the clock can be set.
 """
 
 from __future__ import annotations

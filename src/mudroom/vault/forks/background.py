@@ -1,12 +1,12 @@
 """State files for a fork's background commands.
 
 forks/<name>/background/
-   socket          the process that holds the commands listens here (session/shared_sandbox/), while there is one
-   sandbox         settings that the commands share, for commands that join them
-   <id>/command    the command and how it ended, as JSON (core/background.py)
-   <id>/stdout     its last output (Ring); also <id>/stderr
-   <id>/stdout.1   the output before that; earlier output is not kept
-   <id>/stdout.n   bytes before those in stdout
+    socket          the process that holds the commands listens here (session/shared_sandbox/), while there is one
+    sandbox         settings that the commands share, for commands that join them
+    <id>/command    the command and how it ended, as JSON (core/background.py)
+    <id>/stdout     its last output (Ring); also <id>/stderr
+    <id>/stdout.1   the output before that; earlier output is not kept
+    <id>/stdout.n   bytes before those in stdout
 """
 
 from __future__ import annotations

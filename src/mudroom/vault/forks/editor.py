@@ -1,6 +1,6 @@
 """File tools on a fork: a write buffer over the fork's files, flushed into the fork's layers.
 
-   files of the fork  =  buffer (memory)  over  upper layer  over  sealed layers  over  base
+    files of the fork  =  buffer (memory)  over  upper layer  over  sealed layers  over  base
 
 A path's original is kept at its first change, with the content that the change started from. ``flush`` writes the
 buffer into the upper layer (or the staged copy), where processes see it.

@@ -1,7 +1,7 @@
 """A foreground command's output, for watchers in other processes.
 
 forks/<name>/printed/
-   stdout, stderr  the last output, as for a background command (Ring), until the fork's next command begins
+    stdout, stderr  the last output, as for a background command (Ring), until the fork's next command begins
 
 Only captured output is kept, not output to a terminal. A write error never disturbs the command. A command without
 output costs one directory listing.

@@ -3,11 +3,11 @@
 While the mount's note exists (``vault/store/mount_note.py``), the mounted directory is the truth about the fork: its
 commands, file tools and background servers work in it, and its layers are read as under a live mount.
 
-   kind      truth                                        the fork's files are read
-   overlay   a kernel overlay in the host's namespace     in the layers
-   fuse      fuse-overlayfs                               in the mount; the upper layer tells which have changed
-   copy      the fork's staged copy, at that place        in the copy
-   (any, read-only)                                       in the layers; no command runs
+    kind      truth                                        the fork's files are read
+    overlay   a kernel overlay in the host's namespace     in the layers
+    fuse      fuse-overlayfs                               in the mount; the upper layer tells which have changed
+    copy      the fork's staged copy, at that place        in the copy
+    (any, read-only)                                       in the layers; no command runs
 
 Order, so that a crash at any point loses nothing: the note, the mount, the note with its identity; and at the end the
 unmount, fuse-overlayfs's marks converted, the changes recorded, the directory removed, the note removed. Each step can

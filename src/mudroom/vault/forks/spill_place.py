@@ -1,6 +1,6 @@
 """A fork's directory for contents that do not fit into one write buffer's memory.
 
-   forks/<name>/spill/<random>/    locked (flock(2)) while its buffer exists, in whichever process
+    forks/<name>/spill/<random>/    locked (flock(2)) while its buffer exists, in whichever process
 
 Several sessions write to one fork, each with a buffer. The kernel releases a killed process's lock; the next buffer
 that is closed removes the directory. Windows cannot lock directories: there a file in the directory is locked, and

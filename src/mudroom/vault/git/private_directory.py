@@ -237,8 +237,6 @@ def write_private(
 
 
 class _PrivateWriter:
-    """Writes one private directory."""
-
     def __init__(self, writer: LayerWriter, path: bytes, place: RepositoryPlace) -> None:
         self._writer, self._path, self._place = writer, path, place
         self._directories: set[bytes] = set()

@@ -1,8 +1,8 @@
 """Journal archives: older events that were moved out of the database.
 
-   journal/<first>-<last>.jsonl.gz     by their event numbers, nine digits or more
-   journal/new                         an archive that is being written
-   journal/lock                        flock(2): the writer
+    journal/<first>-<last>.jsonl.gz     by their event numbers, nine digits or more
+    journal/new                         an archive that is being written
+    journal/lock                        flock(2): the writer
 
 The first line is ``{"format": 1, "previous": DIGEST}``. Each further line is one event, as a list. An archive is valid
 only when the database says that it starts after the archive's last event (table ``origin``).

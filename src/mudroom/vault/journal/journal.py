@@ -1,9 +1,9 @@
 """A vault's journal: an insert-only SQLite table, each row chained to the one before (``core/journal/event.py``).
 
-   journal.db          the newest events (WAL); table origin: after which event it starts
-   journal.db-wal      the last ones, even while no process has it open (``leave``)
-   journal.head        the last event's number and digest (vault/journal/head.py)
-   journal/            archives of older events (vault/journal/archives.py)
+    journal.db          the newest events (WAL); table origin: after which event it starts
+    journal.db-wal      the last ones, even while no process has it open (``leave``)
+    journal.head        the last event's number and digest (vault/journal/head.py)
+    journal/            archives of older events (vault/journal/archives.py)
 
 Every appended event is redacted here (``core/text/redaction.py``), so that no caller can forget it. An event is
 appended in one transaction that also reads the last event: so all processes and threads write one chain, and times

@@ -110,8 +110,6 @@ def _is_old(fork: Fork, state: ForkState | None, before: int) -> bool:
 
 
 class _Sweep:
-    """A retention run."""
-
     def __init__(
         self,
         vault: Vault,

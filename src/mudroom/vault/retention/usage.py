@@ -1,7 +1,6 @@
 """Disk usage of a vault: for each kind, the number of items and their bytes on disk.
 
-Bytes are allocated blocks, as du(1) counts them: holes cost nothing, and a file with several names is counted once, at
-the first. Extents that reflinks share are counted with each file, because no file system reports sharing cheaply.
+Bytes are allocated blocks, counted as ``vault/disk_usage.py`` says.
 """
 
 from __future__ import annotations

@@ -1,23 +1,23 @@
 """A fork on disk.
 
 forks/<name>/
-   state           its stack of layers, its checkpoints (core/tree/stack.py)
-   record          its last command's changes (vault/record.py); absent while the first command runs
-   masked          names of the secrets that its commands saw empty; which of them its layers do not hold
-   landed          paths that applies have landed while its layers still hold them (stage/originals/original.py)
-   standing        door of its standing sandbox (vault/standing.py)
-   lock            flock(2): one command, apply or mount in this fork at a time
-   running         start time of the running command, or of the one that ran when mudroom was killed
-   work/<hex>/     work directories for the overlay mounts
-   caches/         its package managers' caches (vault/caches/fork_cache.py)
-   copy/           the copy view's files (stage/views/copy_view.py)
-   artifacts/<n>/  output from commands in a copy view; an agent's collected files (ext/agents/session/artifact.py)
-   home/           copies of agents' stores, with logins among them (vault/forks/logins.py)
-   agent           flock(2): the agent that uses this fork as its workspace, during and after its run
-   credentials     names of the credential stores that were open to its commands, one a line
-   refused/<n>/    file tools' contents that lost against another writer (vault/forks/editor.py)
-   private/        without namespaces: home and /tmp of the last command
-   mount           where it is mounted for the user's own tools (vault/store/mount_note.py)
+    state           its stack of layers, its checkpoints (core/tree/stack.py)
+    record          its last command's changes (vault/record.py); absent while the first command runs
+    masked          names of the secrets that its commands saw empty; which of them its layers do not hold
+    landed          paths that applies have landed while its layers still hold them (stage/originals/original.py)
+    standing        door of its standing sandbox (vault/standing.py)
+    lock            flock(2): one command, apply or mount in this fork at a time
+    running         start time of the running command, or of the one that ran when mudroom was killed
+    work/<hex>/     work directories for the overlay mounts
+    caches/         its package managers' caches (vault/caches/fork_cache.py)
+    copy/           the copy view's files (stage/views/copy_view.py)
+    artifacts/<n>/  output from commands in a copy view; an agent's collected files (ext/agents/session/artifact.py)
+    home/           copies of agents' stores, with logins among them (vault/forks/logins.py)
+    agent           flock(2): the agent that uses this fork as its workspace, during and after its run
+    credentials     names of the credential stores that were open to its commands, one a line
+    refused/<n>/    file tools' contents that lost against another writer (vault/forks/editor.py)
+    private/        without namespaces: home and /tmp of the last command
+    mount           where it is mounted for the user's own tools (vault/store/mount_note.py)
 """
 
 from __future__ import annotations

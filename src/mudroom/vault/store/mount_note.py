@@ -1,9 +1,9 @@
 """The note about a fork that is mounted for the user's own tools.
 
-   forks/<name>/mount           kind, "rw" or "ro", when it was mounted (nanoseconds) and the time of that boot, device
-                                and inode of the mounted directory (0 until it is mounted), the directory
-   forks/<name>/mount-masked    the paths that are shown empty in it
-   forks/<name>/mount-alive     locked by fuse-overlayfs as long as it runs
+    forks/<name>/mount           kind, "rw" or "ro", when it was mounted (nanoseconds) and the time of that boot, device
+                                 and inode of the mounted directory (0 until it is mounted), the directory
+    forks/<name>/mount-masked    the paths that are shown empty in it
+    forks/<name>/mount-alive     locked by fuse-overlayfs as long as it runs
 
 The note is written before the mount and removed after it, so every mount has a note.
 """

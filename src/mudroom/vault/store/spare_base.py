@@ -1,6 +1,6 @@
 """Snapshots that no fork needs. They go to the trash, or the last is kept for the next fork that takes a snapshot.
 
-   bases/.spare    a complete project snapshot from some time, which no fork's state can name
+    bases/.spare    a complete project snapshot from some time, which no fork's state can name
 
 Where every command works in a copy of the project (a mount inside it, no user namespaces), its fork is discarded with
 its changes, and the next command needs nearly the same copy again. Garbage collection removes the spare: once a day by

@@ -1,29 +1,29 @@
 """The vault: everything mudroom keeps about a project, outside the project.
 
-   <state>/vaults/<name>-<hash of the path>/
-       project         the project's path, as bytes
-       source          the directory with its files, if it differs (``Vault.source``)
-       format          "2"
-       lock            flock(2), with the holder's text (vault/lock.py)
-       wanted, agents  flock(2): whose turn it is (vault/turn.py)
-       journal.db      the journal (SQLite); journal.head, journal/: its last event, its archives
-       (vault/journal/journal.py)
-       approvals/<id>/ one question about a command or a host, with its answer (vault/approvals/question.py)
-       scratch/        stays empty: sandboxes mount their root over it
-       credentials.json, inspection/  for TLS inspection (ext/inspection)
-       cache/          package managers' caches: pools that commands read (vault/caches/fork_cache.py)
-       forks/<name>/   one fork: its state and its last command's changes (vault/store/fork.py)
-       layers/<id>/    one layer: tree/, originals/, and once it is sealed the record of the stack up to it
-                       or a private repository (vault/forks/private_repository.py): tree/ only
-       masks/<hash>/   a layer that shows secrets empty; secrets: their paths (stage/views/secret.py)
-       masks/git-<hash>/ a layer that keeps them from git; secrets.git: its cache (stage/views/git_mask.py)
-       released/<id>   empty: no sandbox can reach the layer any more (vault/forks/apart.py)
-       bases/<id>/     a project snapshot (stage/originals/snapshot.py)
-       bases/.spare/   the last snapshot that no fork needs (vault/store/spare_base.py)
-       applies/<uN>/   one apply: its plan and its slots (vault/apply/transaction.py)
-       applies/pending name of the apply that is running, or ran when mudroom was killed
-       merged/         merged content on its way into the project (vault/conflict/reconciliation.py)
-       trash/          removed directories, deleted when there is time
+    <state>/vaults/<name>-<hash of the path>/
+        project         the project's path, as bytes
+        source          the directory with its files, if it differs (``Vault.source``)
+        format          "2"
+        lock            flock(2), with the holder's text (vault/lock.py)
+        wanted, agents  flock(2): whose turn it is (vault/turn.py)
+        journal.db      the journal (SQLite); journal.head, journal/: its last event, its archives
+        (vault/journal/journal.py)
+        approvals/<id>/ one question about a command or a host, with its answer (vault/approvals/question.py)
+        scratch/        stays empty: sandboxes mount their root over it
+        credentials.json, inspection/  for TLS inspection (ext/inspection)
+        cache/          package managers' caches: pools that commands read (vault/caches/fork_cache.py)
+        forks/<name>/   one fork: its state and its last command's changes (vault/store/fork.py)
+        layers/<id>/    one layer: tree/, originals/, and once it is sealed the record of the stack up to it
+                        or a private repository (vault/forks/private_repository.py): tree/ only
+        masks/<hash>/   a layer that shows secrets empty; secrets: their paths (stage/views/secret.py)
+        masks/git-<hash>/ a layer that keeps them from git; secrets.git: its cache (stage/views/git_mask.py)
+        released/<id>   empty: no sandbox can reach the layer any more (vault/forks/apart.py)
+        bases/<id>/     a project snapshot (stage/originals/snapshot.py)
+        bases/.spare/   the last snapshot that no fork needs (vault/store/spare_base.py)
+        applies/<uN>/   one apply: its plan and its slots (vault/apply/transaction.py)
+        applies/pending name of the apply that is running, or ran when mudroom was killed
+        merged/         merged content on its way into the project (vault/conflict/reconciliation.py)
+        trash/          removed directories, deleted when there is time
 
 docs/FORMAT.md says which files a reader may rely on.
 """
