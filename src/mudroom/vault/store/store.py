@@ -76,7 +76,7 @@ def at_once(_place: bytes, action: Callable[[], None]) -> None:
 
 
 class Vault:
-    """A project's vault."""
+    """A project's vault. ``_opening`` is the lock for opening the journal."""
 
     def __init__(
         self,
