@@ -1,10 +1,10 @@
-"""Locks of processes that unpack forks, so that retention leaves their layers alone.
+"""Locks held by processes that unpack forks, so that retention leaves their layers alone.
 
     arriving/<16 hexadecimal digits>    flock(2), from before the first layer until the forks have their names
 
-A layer is made first and named in a fork's state afterwards (``vault/retention/prune.py``). An archive may come slowly,
-so the time between is not bounded, and no fork's lock is held. The file of a process that has ended is free, and is
-removed by the next sweep.
+A layer is made first and named in a fork's state afterwards (``vault/retention/prune.py``). An archive may arrive
+slowly, so the time between the two is not bounded, and no fork's lock is held meanwhile. When the process has ended,
+its file is no longer locked, and the next sweep removes it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ARRIVING = b"/arriving"
 
 @contextmanager
 def unpacking(vault: bytes) -> Iterator[None]:
-    """Keep layers that are made during the block, whatever their age. ``vault``: its path."""
+    """Keep layers that are made during the block, however old they are. ``vault``: its path."""
     os.makedirs(vault + ARRIVING, mode=0o700, exist_ok=True)
     lock = _taken(vault)
     try:
@@ -40,8 +40,8 @@ def _taken(vault: bytes) -> Lock:
 
 
 def begun(vault: bytes) -> list[int]:
-    """Return the times at which the running processes of ``unpacking`` took their locks, in nanoseconds since 1970.
-    Remove the files of those that have ended."""
+    """Return the times at which the running processes in ``unpacking`` took their locks, in nanoseconds since 1970.
+    Remove the files whose processes have ended."""
     try:
         names = os.listdir(vault + ARRIVING)
     except FileNotFoundError:

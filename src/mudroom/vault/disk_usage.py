@@ -1,7 +1,7 @@
-"""Bytes on disk of a tree: allocated blocks, as du(1) counts them.
+"""A tree's disk usage in bytes: allocated blocks, as du(1) counts them.
 
-A hole costs nothing, and a file with several names is counted at the first. (Extents shared by reflinks are counted
-with each file; no file system tells cheaply.)
+Holes cost nothing. A file with several names is counted once, at the first. Extents that reflinks share are counted
+with each file, because no file system reports sharing cheaply.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _OVERLAYS_OWN = regex(rb"/forks/[^/]+/(?:caches/)?work/[0-9a-f]+/work\Z")
 """The kernel makes this directory with mode 0 at each mount (fs/overlayfs/super.c, ovl_workdir_create). It is empty."""
 
 Seen = set[tuple[int, int]]
-"""Device and inode of files with several names that were counted already."""
+"""Device and inode for each file with several names that was already counted."""
 
 
 def measure(path: bytes, seen: Seen | None = None, remarks: list[str] | None = None) -> int:
-    """Return the bytes on disk of a file or a whole tree; 0 if it is absent.
+    """Return a file's or a whole tree's disk usage in bytes; 0 if it is absent.
 
-    Links are not followed, and no mode is changed. The contents of an unreadable directory are not counted, and the
-    directory is named in ``remarks``.
+    Links are not followed, and no mode is changed. An unreadable directory's contents are not counted; ``remarks``
+    names the directory.
     """
     seen = set() if seen is None else seen
     above, _slash, name = path.rpartition(b"/")

@@ -1,7 +1,7 @@
-"""Locks: flock(2) on files of the vault.
+"""Locks: flock(2) on the vault's files.
 
-The kernel releases a lock when its process ends, however it ends, so there are no stale locks to recognise. The lock
-file names its holder, for waiters.
+The kernel releases a lock when its process ends for any reason, so no lock is ever stale. The lock file names its
+holder for waiters.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ __all__ = [
     "LOCK_EX", "LOCK_NB", "LOCK_SH", "LOCK_UN", "PATIENCE", "Lock", "flock", "holder_of", "sign_again",
     "wait_for",
 ]  # fmt: skip
-"""With flock(2) itself, which files of this room take from here."""
+"""Includes flock(2) itself: the other files of this room import it from here."""
 
 PATIENCE = 1.0
-"""Seconds of waiting for a fork, or for a turn, before the user is told about it."""
+"""Seconds to wait for a fork or a turn before the user is told."""
 
 _LOOK = 0.005
-"""Seconds between two attempts while nothing has been told yet."""
+"""Seconds between two attempts before the user is told."""
 
 
 _LONGEST = 4096
-"""Bytes of a holder's text."""
+"""Maximum bytes of a holder's text."""
 
 
 def _ignore(_holder: str) -> None:
@@ -71,8 +71,11 @@ def sign_again(path: bytes, holder: str) -> None:
 
 
 def _sign(descriptor: int, holder: str) -> None:
-    """Spaces cover the text of the previous holder. A file that is cut to nothing and written again is flushed to the
-    disk when it is closed, and the next cut waits for that: ext4(5), auto_da_alloc."""
+    """Pad with spaces to cover the previous holder's text.
+
+    The file is not truncated: ext4 flushes a truncated and rewritten file when it is closed, and the next truncation
+    waits for that (ext4(5), auto_da_alloc).
+    """
     try:
         text = holder.encode("utf-8", "replace")[:_LONGEST]
         pwrite(descriptor, text.ljust(os.fstat(descriptor).st_size), 0)
@@ -82,14 +85,12 @@ def _sign(descriptor: int, holder: str) -> None:
 
 
 def holder_of(descriptor: int) -> str:
-    """Return the text of the process that holds a lock, from the open lock file."""
+    """Return the lock holder's text, from the open lock file."""
     return pread(descriptor, _LONGEST, 0).decode("utf-8", "replace").strip() or "another mudroom"
 
 
 class Lock:
-    """Exclusive lock. Use ``with Lock(path, holder): …``, or ``acquire`` and ``release``. ``holder``: text for
-    waiters.
-    """
+    """Exclusive lock: ``with Lock(path, holder): …``, or ``acquire`` and ``release``. ``holder``: text for waiters."""
 
     def __init__(self, path: bytes, holder: str = "", waiting: Callable[[str], None] = _ignore) -> None:
         self._path, self._holder, self._waiting = path, holder, waiting
@@ -137,20 +138,19 @@ class Lock:
 
     @property
     def is_at_its_path(self) -> bool:
-        """Whether the file that is locked is still the one with this name: not moved away while the lock was waited
-        for."""
+        """Whether the locked file still has this name: it was not moved away while this process waited for the lock."""
         try:
             return os.path.samestat(os.fstat(self._descriptor), os.stat(self._path))
         except FileNotFoundError:
             return False
 
     def unlink(self) -> None:
-        """Remove the file before the release, unless it is another one by now."""
+        """Remove the file before the release, unless another file has the name now."""
         if self.is_at_its_path:
             os.unlink(self._path)
 
     def forget(self) -> None:
-        """Cover the holder's text before the release."""
+        """Erase the holder's text before the release."""
         if self._descriptor >= 0:
             _sign(self._descriptor, "")
 

@@ -1,10 +1,10 @@
-"""Clocks of this machine, as values of ``core/clock.py``, and the clock of a vault, kept in its file ``clock``.
+"""This machine's clocks, as values of ``core/clock.py``, and a vault's clock, kept in its file ``clock``.
 
-    TIME RUNNING BOOT SWEPT         the last moment that was noted; the vault's age at the last full run of retention
+    TIME RUNNING BOOT SWEPT         the last noted moment; the vault's age at the last full run of retention
     AGE WALL LAST_AGE LAST_WALL     one line for each span, oldest first
 
 All numbers are nanoseconds. The file is replaced by a rename. Two processes that write at the same time have read the
-same clock, so either file is right. A damaged file is taken for that of a new vault, in which nothing is old.
+same clock, so either file is right. A damaged file is treated like a new vault's, in which no data is old.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from mudroom.typing import NamedTuple
 
 NAME = b"/clock"
 PATIENCE = 20_000_000
-"""Nanoseconds to wait for the next tick of the clock of file systems: two ticks of the slowest kernel (CONFIG_HZ)."""
+"""Nanoseconds to wait for the next tick of the file systems' clock: two ticks of the slowest kernel (CONFIG_HZ)."""
 _BOOTTIME = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", 0))
-"""Runs on while the machine sleeps. So does CLOCK_MONOTONIC on macOS (clock_gettime(3)), not on Linux."""
+"""Advances while the machine sleeps. So does CLOCK_MONOTONIC on macOS (clock_gettime(3)), but not on Linux."""
 _CLOCK_MONOTONIC_COARSE = 6
 """linux/time.h; Python has no name for it."""
 _READINGS = 3
@@ -38,22 +38,22 @@ if sys.platform == "win32":
 else:
 
     def running() -> int:
-        """Return nanoseconds since the boot, sleep included."""
+        """Return nanoseconds since boot, sleep included."""
         return time.clock_gettime_ns(_BOOTTIME)
 
 
 def now(wall: int | None = None) -> Moment:
-    """Return the present moment. ``wall``: the time of the wall clock, if the caller has another one."""
-    from mudroom.core.system.process import boot  # seldom asked: once after each boot
+    """Return the present moment. ``wall``: another wall clock time to use instead."""
+    from mudroom.core.system.process import boot  # seldom needed: once after each boot
 
     return Moment(time.time_ns() if wall is None else wall, running(), boot())
 
 
-# --- the clock of a vault ---
+# --- the vault's clock ---
 
 
 def clock_of(vault: bytes, wall: int | None = None) -> VaultClock:
-    """Return the vault's clock now, without noting it. Costs the reading of one file. ``wall``: as for ``now``."""
+    """Return the vault's clock now, without noting it. Costs one file read. ``wall``: as for ``now``."""
     return _advanced(_read(vault + NAME), wall)
 
 
@@ -73,7 +73,9 @@ def clock_at(vault: bytes, at: Moment) -> VaultClock:
 
 def note(vault: bytes, wall: int | None = None) -> VaultClock:
     """Return the vault's clock. Note it if the machine was started or the wall clock was set since the last note.
-    Every command that writes data of which the age matters calls this. Raise OSError."""
+
+    Every command that writes data whose age matters calls this. Raise OSError.
+    """
     kept = _read(vault + NAME)
     clock = _advanced(kept, wall)
     if kept is None or kept.last.boot != clock.last.boot or kept.spans[-1][:2] != clock.spans[-1][:2]:
@@ -82,8 +84,8 @@ def note(vault: bytes, wall: int | None = None) -> VaultClock:
 
 
 def earliest_since(vault: bytes, stamp: int) -> int:
-    """Return a time: nothing that was written after ``stamp`` has an earlier stamp. It is ``stamp`` itself unless the
-    clock was set back since."""
+    """Return a lower bound for all stamps written after ``stamp``. It is ``stamp`` itself unless the clock was set back
+    since."""
     lowest = lowest_since(clock_of(vault), stamp)
     return min(stamp, lowest) if lowest != NEVER else stamp
 
@@ -91,10 +93,10 @@ def earliest_since(vault: bytes, stamp: int) -> int:
 def save(vault: bytes, clock: VaultClock) -> None:
     head = f"{clock.last.time} {clock.last.running} {clock.last.boot or '-'} {clock.swept}\n"
     text = head + "".join(" ".join(map(str, span)) + "\n" for span in clock.spans)
-    beside = vault + NAME + b"." + os.urandom(4).hex().encode()  # of this thread alone
+    beside = vault + NAME + b"." + os.urandom(4).hex().encode()  # unique: other threads write their own
     with open(beside, "w", encoding="ascii") as stream:
         stream.write(text)
-    os.replace(beside, vault + NAME)  # rename(2); on Windows os.rename replaces no file
+    os.replace(beside, vault + NAME)  # rename(2); on Windows os.rename does not replace a file
 
 
 def _read(path: bytes) -> VaultClock | None:
@@ -119,13 +121,15 @@ def _read(path: bytes) -> VaultClock | None:
 
 
 def command_start(vault: bytes, called: int) -> CommandStart:
-    """Return the present time by the clock of the file systems, later than ``called``, when the caller asked for the
-    command (``time.time_ns``), and than the last apply: what was written before must not count as an edit during the
-    command. Wait for the next tick of that clock if need be, at most ``PATIENCE``. If the clock was set back since, do
-    not wait for it: see ``EditWindow``.
+    """Return the present time by the file systems' clock, later than ``called`` and than the last apply.
 
-    A file may have a later ctime than the coarse clock shows when it is written: since Linux 6.13 a file that was
-    examined is stamped with the fine clock (Documentation/filesystems/multigrain-ts.rst)."""
+    ``called``: when the caller asked for the command (``time.time_ns``). Anything written earlier must not count as an
+    edit during the command. Wait for that clock's next tick if necessary, at most ``PATIENCE``. If the clock was set
+    back since, do not wait: see ``EditWindow``.
+
+    A file's ctime may be later than the coarse clock when it is written: since Linux 6.13 a file that was examined is
+    stamped with the fine clock (Documentation/filesystems/multigrain-ts.rst).
+    """
     earlier = _earlier(vault, called)
     until = time.monotonic_ns() + PATIENCE
     while True:
@@ -141,20 +145,20 @@ def _earlier(vault: bytes, called: int) -> tuple[int, int]:
 
 
 class StartBound(NamedTuple):
-    """When a command may start, for a launcher that waits itself, by CLOCK_MONOTONIC_COARSE in nanoseconds: it ticks
-    together with the clock of the file systems."""
+    """Earliest start for a command, for a launcher that waits itself. Nanoseconds by CLOCK_MONOTONIC_COARSE, which
+    ticks together with the file systems' clock."""
 
     after: int
     after_apply: int
-    """The bound for a command in a project that is known to be unchanged since an earlier command began: only what an
-    apply has written can have the present stamp."""
+    """Bound for a command in a project that is known to be unchanged since an earlier command began: only files that an
+    apply wrote can have the present stamp."""
     offset: int
-    """What that clock is behind the clock of the file systems."""
+    """Nanoseconds to add to that clock for the time by the file systems' clock."""
     now: CommandStart
     """The present time; the command starts later."""
 
     def start(self, running: int) -> CommandStart:
-        """Return the start of a command, from its time by CLOCK_MONOTONIC_COARSE."""
+        """Return a command's start, from its time by CLOCK_MONOTONIC_COARSE."""
         return self.now._replace(time=running + self.offset)
 
 
@@ -165,8 +169,8 @@ def start_bound(vault: bytes, called: int) -> StartBound:
     for _reading in range(_READINGS):
         if (again := file_clock()) == now.time:
             break
-        # A tick came between the two readings. A clock that does not tick, as those of other systems than Linux, never
-        # reads the same twice: the start is told too early by the time between two readings, which is the safe side.
+        # A tick came between the two readings. On systems other than Linux the clock does not tick, and never reads the
+        # same twice: the start is then too early by the time between two readings, which is the safe side.
         now, running = now._replace(time=again), _ticks()
     offset = now.time - running
     called_at, applied_at = (max(before - offset, 1) if before <= now.time + PATIENCE else 1 for before in earlier)
@@ -178,7 +182,7 @@ def _ticks() -> int:
 
 
 def present() -> CommandStart:
-    """Return the time by the clock of the file systems, with the time of the boot."""
-    # the wall clock is read first, so that an interruption between the two readings makes the result lower
+    """Return the time by the file systems' clock, with the boot time."""
+    # The wall clock is read first, so that an interruption between the two readings makes the result lower.
     boot = max(time.time_ns() - running() for _reading in range(_READINGS))
     return CommandStart(file_clock(), boot)

@@ -1,7 +1,7 @@
-"""Records of forks and applies, and how they are written atomically.
+"""Records of forks and applies, written atomically.
 
-A record is one of the named tuples below as MessagePack, in a file that is written under another name, fsynced and
-renamed. ``format`` is the first field; a file of a newer format is refused with both format numbers.
+A record is a named tuple below, encoded as MessagePack. The file is written under another name, fsynced and renamed.
+``format`` is the first field; a file with a newer format is refused with both format numbers.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from mudroom.vault.sync import sync_directory
 FORMAT = 2
 """Format of ``ApplyRecord``."""
 FORK_FORMAT = 3
-"""Format of ``ForkRecord``. Up to format 2 its exit code was the status of wait(2); ``load`` converts it."""
+"""Format of ``ForkRecord``. Up to format 2 its exit code was wait(2)'s status; ``load`` converts it."""
 
 
 class ForkRecord(NamedTuple):
-    """A fork after its last command. A fork without a record was left in the middle of its first command."""
+    """A fork after its last command. A fork without a record was cut off during its first command."""
 
     format: int
     name: str
@@ -46,7 +46,7 @@ class ForkRecord(NamedTuple):
 
 
 class ApplyRecord(NamedTuple):
-    """One apply. The file's name tells its state: see vault/apply/transaction.py."""
+    """An apply. The file's name tells its state: see vault/apply/transaction.py."""
 
     format: int
     name: str
@@ -54,20 +54,19 @@ class ApplyRecord(NamedTuple):
     started: int
     project: bytes
     slots: bytes
-    """The directory of the slots, on the project's file system."""
+    """Slot directory, on the project's file system."""
     contents: tuple[bytes, ...]
     """The fork's directories from which the slots are filled; the first that has a path counts. Files are moved from a
-    single directory, and copied from several, because sealed layers are never changed.
-    """
+    single directory, but copied from several, because sealed layers are never changed."""
     ops: tuple[Op, ...]
     trees: dict[int, dict[bytes, Entry]]
-    """By slot of a whole directory: every entry below, by its path in the project."""
+    """For each slot with a whole directory: every entry below it, by its path in the project."""
     differing: tuple[bytes, ...] = ()
-    """Paths that land with content other than the fork's (``Landing.differing``)."""
+    """Paths whose landed content differs from the fork's (``Landing.differing``)."""
     parts: tuple[tuple[bytes, PartialChoice], ...] = ()
-    """Files of which only this part lands."""
+    """Files that land only in this part."""
     dropped: tuple[bytes, ...] = ()
-    """Paths of the fork where the project's version was decided for (``Landing.dropped``)."""
+    """Paths in the fork where the project's version was chosen (``Landing.dropped``)."""
     checkpoint: Checkpoint | None = None
     """The fork before the apply, if changes were dropped (vault/apply/discarded_side.py)."""
 
@@ -78,14 +77,14 @@ _Record = TypeVar("_Record", ForkRecord, ApplyRecord)
 def save(path: bytes, record: ForkRecord | ApplyRecord, *, durable: bool) -> None:
     """Write a record atomically: a reader finds the old record or the new one.
 
-    An unchanged record is not written, so that watchers of the file are not woken for nothing.
+    An unchanged record is not written, so that its watchers are not woken without need.
     """
     data = msgspec.msgpack.encode(record)
     if not durable and _holds(path, data):
         return
     beside = path + b".new"
     with suppress(FileNotFoundError):
-        os.unlink(beside)  # left by a crash, or a link made by a container's user: it is never written through
+        os.unlink(beside)  # left by a crash, or a link made by a container's user: never write through it
     with os.fdopen(safe_open.open_regular(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as stream:
         stream.write(data)
         if durable:
@@ -104,7 +103,7 @@ def _holds(path: bytes, data: bytes) -> bool:
 
 
 def load(path: bytes, kind: type[_Record]) -> _Record:
-    """Read a record. Raise FileNotFoundError, or MudroomError if the record is damaged or of a newer format."""
+    """Read a record. Raise FileNotFoundError, or MudroomError if the record is damaged or has a newer format."""
     data = safe_open.read(path)
     try:
         record = msgspec.msgpack.decode(data, type=kind)
@@ -116,7 +115,7 @@ def load(path: bytes, kind: type[_Record]) -> _Record:
 
 
 def current(record: ForkRecord) -> ForkRecord:
-    """Return the record of an earlier format in the present one."""
+    """Convert a record from an earlier format to the present format."""
     if record.format >= FORK_FORMAT:
         return record
 
@@ -124,7 +123,7 @@ def current(record: ForkRecord) -> ForkRecord:
 
 
 def format_of(data: bytes) -> int:
-    """Return the format number of a record that cannot be decoded; 0 if there is none."""
+    """Return the format number of a record that cannot be decoded; 0 if it has none."""
     try:
         fields = msgspec.msgpack.decode(data)
     except msgspec.DecodeError:

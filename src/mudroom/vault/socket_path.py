@@ -1,5 +1,4 @@
-"""Paths of unix sockets in a vault: the path of a unix socket has at most 108 bytes (unix(7)), 104 on macOS
-(sys/un.h)."""
+"""Unix sockets in a vault whose paths may be too long: at most 108 bytes (unix(7)), 104 on macOS (sys/un.h)."""
 
 from __future__ import annotations
 
@@ -11,12 +10,12 @@ from contextlib import contextmanager
 from mudroom.stage import disk
 
 _LONGEST = 103
-"""Bytes of sun_path on macOS but for the NUL at its end."""
+"""Bytes of sun_path on macOS without its final NUL."""
 
 
 @contextmanager
 def short_path(path: bytes) -> Iterator[bytes]:
-    """Yield a short path to the same file. Its directory exists."""
+    """Yield a short path to the same file. Its directory must exist."""
     if sys.platform != "linux":
         with linked_path(path) as short:
             yield short
@@ -31,8 +30,8 @@ def short_path(path: bytes) -> Iterator[bytes]:
 
 @contextmanager
 def linked_path(path: bytes) -> Iterator[bytes]:
-    """As ``short_path``, by a symbolic link in a new directory of this user alone where the path is long: macOS has no
-    paths of descriptors below which names are looked up (fd(4))."""
+    """Yield a short path as ``short_path`` does, through a symbolic link in a new private directory if the path is
+    long. For macOS, which cannot look up names below a descriptor's path (fd(4))."""
     if len(path) <= _LONGEST:
         yield path
         return

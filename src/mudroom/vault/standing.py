@@ -1,16 +1,16 @@
-"""A fork's standing sandbox, seen from the fork: whoever takes the fork's lock ends it first.
+"""A fork's standing sandbox, as the fork sees it: the holder of the fork's lock ends it first.
 
-A session may keep the overlays of a fork mounted from one command to the next
-(``session/confinement/standing.py``). Two mounts of one upper layer are forbidden, nobody else may change a layer that
-is mounted, and what is reviewed has to be out of reach. So:
+A session may keep a fork's overlays mounted from one command to the next (``session/confinement/standing.py``). Two
+mounts with one upper layer are forbidden, no other process may change a mounted layer, and files under review must be
+out of reach. So:
 
-1. A socket at ``forks/<name>/standing``, the door, exists before the mount does, and is removed after it has gone. Both
-   are done by the holder of the fork's lock.
-2. The holder of the fork's lock dissolves the sandbox before anything else: it connects, and one byte comes when no
-   process and no mount is left. The session that owns the sandbox is not asked: a process of the sandbox answers
-   (``sandbox/launcher/template.py``), also while its session waits, or is stopped by its terminal.
-3. Only a command that is about to run in the sandbox, and a look at who holds the lock, leave it.
-4. If nobody answers, its processes were killed, and may still be dying. Then the kernel is asked until the overlays are
+1. A socket at ``forks/<name>/standing``, the door, exists before the mount does, and is removed after it has gone. The
+   holder of the fork's lock does both.
+2. The holder of the fork's lock dissolves the sandbox before anything else: it connects, and one byte arrives when no
+   process and no mount is left. A process in the sandbox answers (``sandbox/launcher/template.py``), not the session
+   that owns it; so the answer comes even while the session waits or is stopped by its terminal.
+3. Only a command that is about to run in the sandbox, and a query for the lock's holder, leave it standing.
+4. Without an answer, its processes were killed and may still be dying. Then the kernel is asked until the overlays are
    gone (``stage/views/released.py``).
 """
 
@@ -25,12 +25,12 @@ from mudroom.stage.views.released import released
 from mudroom.vault.socket_path import short_path
 
 PATIENCE = 10.0
-"""Seconds for an answer: a sandbox without a command has nothing else to do."""
+"""Seconds to wait for an answer: a sandbox without a command has nothing else to do."""
 
 
 def open_door(door: bytes) -> _socket.socket:
-    """Return the listening socket at the path of a fork's door, to be handed to its sandbox. Hold the fork's lock;
-    there is no other door. Raise OSError."""
+    """Return the listening socket at a fork's door, for its sandbox. Hold the fork's lock; no other door may exist.
+    Raise OSError."""
     listening = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     try:
         with short_path(door) as path:
@@ -43,9 +43,11 @@ def open_door(door: bytes) -> _socket.socket:
 
 
 def end_sandbox(name: str, door: bytes, uppers: Sequence[bytes], scratch: bytes) -> None:
-    """End the standing sandbox of a fork that has a door. Hold the fork's lock. ``uppers``: the writable directories of
-    its overlays. ``scratch``: as for ``released``. Raise SandboxAlive if the overlays stay mounted, MudroomError if the
-    sandbox does not answer."""
+    """End a fork's standing sandbox. The fork has a door. Hold the fork's lock.
+
+    ``uppers``: its overlays' writable directories. ``scratch``: as for ``released``. Raise SandboxAlive if the overlays
+    stay mounted, MudroomError if the sandbox does not answer.
+    """
     if not _is_gone(name, door):
         present = [upper for upper in uppers if os.path.isdir(upper)]
         if not all(released(present, scratch)):
@@ -57,7 +59,7 @@ def end_sandbox(name: str, door: bytes, uppers: Sequence[bytes], scratch: bytes)
 
 
 def _is_gone(name: str, door: bytes) -> bool:
-    """Ask a sandbox to end. Return whether it has answered that nothing is left."""
+    """Ask a sandbox to end. Return whether it answered that no process and no mount is left."""
     asking = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     asking.settimeout(PATIENCE)
     try:

@@ -1,4 +1,4 @@
-"""Names made durable: fsync(2) of a file syncs its content, not the directory that names it."""
+"""Durable names: fsync(2) on a file syncs its content, not the directory entry that names it."""
 
 from __future__ import annotations
 

@@ -5,8 +5,8 @@ vault alone. It takes ``wanted``, which makes every agent pause its processes an
 ``agents`` exclusively until it is done. The agents then resume.
 
 All locks are flock(2): a lock dies with its process, so a killed process leaves no agent paused and no stale lock. A
-lock belongs to the open file, which all threads of a process share. Threads are counted here: the first takes the lock
-for all, the last releases it.
+lock belongs to the open file, which all threads of a process share. Therefore threads are counted here: the first takes
+the lock for all, the last releases it.
 """
 
 from __future__ import annotations
@@ -20,18 +20,20 @@ from mudroom.stage import disk
 from mudroom.vault.lock import LOCK_EX, LOCK_NB, LOCK_SH, LOCK_UN, PATIENCE, flock, wait_for
 
 LOOK = 0.1
-"""Seconds between two checks whether an agent has to pause."""
+"""Seconds between two checks whether an agent must pause."""
 
 
 class Turn:
-    """``_lock`` guards the number of commands and the opening of the files. ``close`` it when no thread uses it any
-    more."""
+    """A process's access to the turns. Close it when no thread uses it any more."""
 
     def __init__(self, vault: bytes) -> None:
         self._wanted_path, self._agents_path = vault + b"/wanted", vault + b"/agents"
         self._wanted = self._agents = -1
         self._lock = _thread.allocate_lock()
-        """Never held while waiting: the exclusive holder waits until the last agent has released its lock."""
+        """Guards the command count and opening the files.
+
+        Never held while waiting: the exclusive holder waits until the last agent has released its lock.
+        """
         self._commands = 0
 
     def _open(self) -> None:
@@ -50,16 +52,16 @@ class Turn:
     # --- an agent's side ---
 
     def begin(self, waiting: Callable[[], None] = lambda: None) -> None:
-        """Begin a command of an agent. Wait while the vault is held exclusively; call ``waiting`` once if that takes
+        """Begin an agent's command. Wait while the vault is held exclusively; call ``waiting`` once if that takes
         longer than ``PATIENCE``."""
         self._open()
-        # its own open file: other threads release the lock of theirs
+        # an open file of its own, because other threads release the lock on theirs
         descriptor = disk.open_path(self._wanted_path, os.O_RDWR | disk.O_CLOEXEC)
         try:
             wait_for(descriptor, LOCK_SH, waiting, PATIENCE)
             with self._lock:
                 if not self._commands:
-                    flock(self._agents, LOCK_SH)  # free: the exclusive holder holds ``wanted``, too
+                    flock(self._agents, LOCK_SH)  # free: the exclusive holder also holds ``wanted``
                 self._commands += 1
         finally:
             os.close(descriptor)
@@ -73,7 +75,7 @@ class Turn:
     def stand_aside(self, pause: Callable[[], None], resume: Callable[[], None]) -> float:
         """If a process wants the vault alone, call ``pause``, wait until the vault is free, and call ``resume``.
 
-        Return the seconds that took. Call it every ``LOOK`` seconds while a command of an agent runs.
+        Return the seconds this took. Call it every ``LOOK`` seconds while an agent's command runs.
         """
         with self._lock:
             try:
@@ -95,7 +97,7 @@ class Turn:
     # --- the user's side ---
 
     def take(self, waiting: Callable[[], None]) -> None:
-        """Take the vault exclusively. ``waiting`` is called if agents have to pause. Hold the vault's lock.
+        """Take the vault exclusively. Hold the vault's lock. ``waiting`` is called if agents must pause.
 
         A signal handler that raises (Ctrl-C) ends the wait, and the agents resume.
         """

@@ -1,6 +1,5 @@
-"""A list of applies: the fork, the time and the size of each. Read from the journal where it is not archived, because
-that is cheaper than reading the plans.
-"""
+"""List of applies, each with its fork, time and size. Read from the journal unless archived, because that is cheaper
+than reading the plans."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from mudroom.vault.apply.transaction import ApplyDirectory
 from mudroom.vault.store.store import Vault
 
 LARGE = 8 << 20
-"""Plans larger than this, in bytes, are not read for a list."""
+"""Bytes. Larger plans are not read for a list."""
 
 
 class ApplyDetail(NamedTuple):
@@ -40,9 +39,8 @@ def details(vault: Vault, applies: Sequence[tuple[str, str]]) -> list[ApplyDetai
 
 
 def _read_events(vault: Vault, names: Sequence[str]) -> dict[str, Event]:
-    """Return the journal's newest event of each apply. Empty if the journal is missing or cannot be read; other readers
-    of the journal report that.
-    """
+    """Return the journal's newest event for each apply. Empty if the journal is missing or cannot be read; other
+    readers of the journal report that."""
     events: dict[str, Event] = {}
     if not names or not os.path.exists(vault.path + b"/journal.db"):
         return events
@@ -57,7 +55,7 @@ def _read_events(vault: Vault, names: Sequence[str]) -> dict[str, Event]:
                 if not missing:
                     break
     except (MudroomError, OSError, ValueError):
-        pass  # show what is known without the journal
+        pass  # show the details known without the journal
     return events
 
 

@@ -1,6 +1,6 @@
 """``NAME.bak`` beside each file that an apply replaces or removes, on request.
 
-Backups are operations of the same landing: made in the same transaction, reported with it, and removed by undo. Files
+Backups are operations in the same landing: made in the same transaction, reported with it, and removed by undo. Files
 in a directory that is removed as a whole are not copied, because undo has them.
 """
 
@@ -13,13 +13,12 @@ from mudroom.core.tree.change import Remark
 from mudroom.core.tree.path import name
 from mudroom.vault.conflict.reconciliation import BACKUP, Reconciler
 
-_LONGEST = 255  # NAME_MAX of linux/limits.h, which every common file system has
+_LONGEST = 255  # NAME_MAX in linux/limits.h, which every common file system has
 
 
 def with_backups(landing: Landing, reconciler: Reconciler) -> Landing:
-    """Return the landing with a backup operation before each file that leaves. Raise OSError if a file cannot be
-    read.
-    """
+    """Return the landing with a backup operation before each operation that replaces or removes a file. Raise OSError
+    if a file cannot be read."""
     remarks: list[Remark] = []
     ops = list(_ops(landing, reconciler, remarks))
     return landing._replace(ops=tuple(ops), remarks=(*landing.remarks, *remarks))

@@ -1,6 +1,6 @@
-"""The conflicts of a fork with the project as it is now: the three versions of each, and the decisions about them.
+"""A fork's conflicts with the present project: the three versions of each, and the decisions about them.
 
-This module never writes to the project. Each call works conflicts out again, from the original kept in the fork, the
+This module never writes to the project. Each call computes the conflicts again, from the original kept in the fork, the
 project's file and the fork's file, so a conflict is never older than these files.
 """
 
@@ -39,30 +39,29 @@ T = TypeVar("T")
 
 
 class ConflictVersion(NamedTuple):
-    """One side of a conflict."""
+    """A version in a conflict."""
 
     path: bytes
     entry: Entry | None
     """None if the path is absent or its entry is not known."""
     content: bytes | None
-    """Content of a file; None if the path is not a file, the file is too large to be merged, or the content is unknown
-    or cannot be read.
-    """
+    """A file's content; None if the path is not a file, the file is too large to be merged, or the content is unknown
+    or cannot be read."""
 
 
 class _ConflictFields(NamedTuple):
     path: bytes
-    """In the fork."""
+    """Path in the fork."""
     reason: str
     base: ConflictVersion
     ours: ConflictVersion
     theirs: ConflictVersion
     decided: bool
-    """Whether a decision about these very versions is recorded."""
+    """Whether a decision about exactly these versions is recorded."""
     take: Take | Literal[""] = ""
     """The decision, if ``decided``."""
     decision: bytes = b""
-    """Identifies the recorded decision, even an outdated one. Another decision has another value."""
+    """Identifies the recorded decision, even an outdated decision. Another decision has another value."""
     written: bytes | None = None
     """The decided content, if ``take`` is ``content``."""
 
@@ -71,7 +70,8 @@ class ForkConflict(_ConflictFields):
     # a subclass, because a NamedTuple has no place for cached properties
     @property
     def result(self) -> bytes | None:
-        """The decided content; None if nothing is decided, the path is to be deleted, or the content is not known."""
+        """The decided content; None if the conflict is undecided, the path is to be deleted, or the content is
+        unknown."""
         side = {"ours": self.ours, "theirs": self.theirs}.get(self.take)
         return self.written if side is None else side.content
 
@@ -83,8 +83,7 @@ class ForkConflict(_ConflictFields):
     @cached_property
     def places(self) -> int | None:
         """Number of places where the texts conflict; None as for ``merged``. Does not keep the merge, for long
-        lists.
-        """
+        lists."""
         merged = vars(self).get("merged") or self._merge()
         return merged.conflicts if merged is not None else None
 
@@ -117,9 +116,9 @@ def find_conflicts(vault: Vault, fork: Fork, paths: Collection[bytes] = ()) -> l
 def each_conflict(
     vault: Vault, fork: Fork, make: Callable[[ForkConflict], T], paths: Collection[bytes] = (), *, contents: bool = True
 ) -> list[T]:
-    """Return ``make(conflict)`` for each conflict of ``find_conflicts``.
+    """Return ``make(conflict)`` for each conflict in ``find_conflicts``.
 
-    The contents of only one conflict are in memory at a time: a fork may have any number of conflicts, each as large as
+    Only one conflict's contents are in memory at a time: a fork may have any number of conflicts, each as large as
     ``LIMIT``. Without ``contents`` no content is read and kept.
     """
     return _map_conflicts(vault, fork, make, read_record(fork), LandingRequest(tuple(paths)), contents=contents)
@@ -152,9 +151,7 @@ def find_conflict(vault: Vault, fork: Fork, path: bytes) -> ForkConflict | None:
 
 
 def _is_plain_edit(path: bytes, changes: Collection[Change]) -> bool:
-    """Whether the path is a file that was only edited, in unchanged directories, and that does not need to be named to
-    land.
-    """
+    """Whether the path is a file that was only edited, in unchanged directories, and lands without being named."""
     near = {path, *ancestors(path)}
     about = [change for change in changes if change.path in near]
     if len(about) != 1 or about[0].path != path or b".git" in path or b".mudroom" in path:
@@ -214,7 +211,7 @@ def _make_conflict(
             fingerprint(reconciler, ours_at, ours),
             fingerprint(staged, theirs_at, theirs),
         )
-    except (PermissionError, FileHeld):  # a decision is about versions that can be read
+    except (PermissionError, FileHeld):  # a decision needs versions that can be read
         decided = False
     return ForkConflict(
         conflict.path,
@@ -234,7 +231,7 @@ def _content(source: SourceContent, path: bytes) -> bytes | None:
     try:
         return read_all(source, path, LIMIT)
     except (PermissionError, FileHeld):
-        return None  # the reason of the conflict tells
+        return None  # the conflict's reason says so
 
 
 def _is_file(entry: Entry | None) -> bool:
@@ -249,8 +246,8 @@ def decide(
     ``take``: ours (the project's version), theirs (the fork's), content (the given content), delete (remove the path).
     ``edited``: the content is an edited version of the decided content (``conflict.result``) and keeps its permissions.
 
-    Raise UsageError if a side cannot be taken or the project's cannot be read, SideMoved if a side has changed since
-    ``conflict`` was read, and DecidedMeanwhile if the decision has: an editor may have been open for long.
+    Raise UsageError if a side cannot be taken or the project's version cannot be read. Raise SideMoved if a side, and
+    DecidedMeanwhile if the decision has changed since ``conflict`` was read: an editor may have been open for long.
     """
     if take == "theirs" and conflict.ours.entry is not None and conflict.theirs.entry is not None:
         directories = {entry.kind == "directory" for entry in (conflict.ours.entry, conflict.theirs.entry)}
@@ -308,7 +305,7 @@ def forget(fork: Fork, path: bytes, decision: bytes | None = None) -> bool:
     """Remove a decision. Return whether there was one.
 
     ``decision``: the expected decision (``ForkConflict.decision``); None removes any. Raise DecidedMeanwhile if the
-    recorded decision is another.
+    recorded decision differs.
     """
     resolutions = load_resolutions(fork)
     if decision is not None:
@@ -320,9 +317,8 @@ def forget(fork: Fork, path: bytes, decision: bytes | None = None) -> bool:
 
 
 def _mode(conflict: ForkConflict, edited: Resolution | None) -> int:
-    """Return the permission bits for decided content: those of the decision that was ``edited``, else the merged ones,
-    else the project's. Set-id and sticky bits are only taken from the project.
-    """
+    """Return the permission bits for decided content: from the decision that was ``edited``, else merged, else the
+    project's. Set-id and sticky bits are only taken from the project."""
     modes = [side.entry.mode if _is_file(side.entry) and side.entry is not None else None for side in conflict[2:5]]
     base, ours, theirs = modes
     if edited is not None and edited.take != "delete":

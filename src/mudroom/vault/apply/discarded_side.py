@@ -1,11 +1,12 @@
-"""Changes that an apply discards from a fork without landing them, because the project's version was decided for.
+"""Changes that an apply discards from a fork without landing them, because the project's version was chosen.
 
-The fork has the only copy of them. So before such an apply the fork gets a checkpoint, and its records are kept beside
-the plan. They are hard links: a record is replaced when it changes, and never written to.
+The fork has the only copy. So before such an apply the fork gets a checkpoint, and its records are kept beside the
+plan. They are hard links: a record is replaced when it changes, never written in place.
 
     applies/<uN>/fork/      record, landed, kept/, resolutions
 
-Undo rolls the fork back to the checkpoint and restores these records. The caller holds the vault's lock and the fork's.
+Undo rolls the fork back to the checkpoint and restores these records. The caller holds the vault's lock and the fork's
+lock.
 """
 
 from __future__ import annotations
@@ -64,13 +65,13 @@ def find_holder(vault: Vault, record: ApplyRecord) -> Fork | None:
 
 
 def restore_dropped(vault: Vault, fork: Fork | None, record: ApplyRecord, place: bytes) -> tuple[Remark, ...]:
-    """Restore in the fork the state before the apply, including its decisions. Repeatable."""
+    """Restore the fork's state from before the apply, including its decisions. Repeatable."""
     point = record.checkpoint
     if fork is None or point is None:
         return tuple(Remark(path, GONE) for path in record.dropped)
     books = place + _BOOKS
     kept_record = load_record(books + _RECORD)
-    if kept_record is None:  # removed by hand: an error would stop every later apply, whose first step is this one
+    if kept_record is None:  # removed by hand: an error would stop every later apply, whose first step is this function
         return tuple(Remark(path, _UNRECORDED) for path in record.dropped)
     current, resolutions = load_landed(fork.path + LANDED), load_resolutions(fork)
     before = _roll_back(vault, fork, point, record.started)
@@ -95,7 +96,7 @@ def is_reset(fork: Fork) -> bool:
 
 
 def _roll_back(vault: Vault, fork: Fork, point: Checkpoint, time: int) -> Checkpoint | None:
-    """Roll back to the checkpoint. A fork that was reset and is empty needs no checkpoint of its present state."""
+    """Roll back to the checkpoint. A fork that was reset and is empty needs no checkpoint for its present state."""
     state = fork.state
     if not is_reset(fork):
         return stacking.rollback(vault, fork, point.name, time)
@@ -111,5 +112,5 @@ def _restore_file(source: bytes, target: bytes) -> None:
         os.unlink(beside)  # left by a crash
     os.link(source, beside)
     disk.rename_path(beside, target)
-    if os.path.lexists(beside):  # rename(2) of two names of one file does nothing
+    if os.path.lexists(beside):  # rename(2) does nothing if both names are the same file
         os.unlink(beside)

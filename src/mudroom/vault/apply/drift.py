@@ -1,4 +1,4 @@
-"""Paths that both the fork and the project have changed, to report before an apply merges them or cannot.
+"""Paths that both the fork and the project have changed, reported before an apply merges them or finds a conflict.
 
 Cheap enough to be called every few seconds: a changed path costs one lstat(2), paths in a directory that only the fork
 has cost nothing, and contents are compared only where the entries differ. No lock is needed, because the result is only
@@ -51,10 +51,9 @@ def find_drift(vault: Vault, fork: Fork) -> list[Remark]:
 
 
 def _suspects(root: int, changes: Sequence[Change], reasons: dict[bytes, str]) -> Iterator[tuple[Change, Entry | None]]:
-    """Yield the changes whose base differs from the project's entry. Add a reason to ``reasons`` for a path that cannot
-    be examined.
-    """
-    places: dict[bytes, list[Change]] = {}  # a directory's own change is in the group of its parent, which comes first
+    """Yield the changes whose base differs from the project's entry. For a path that cannot be examined, add a reason
+    to ``reasons``."""
+    places: dict[bytes, list[Change]] = {}  # A directory's own change is in its parent's group, which comes first.
     for change in changes:
         places.setdefault(parent(change.path), []).append(change)
     absent: set[bytes] = set()
@@ -76,9 +75,8 @@ def _suspects(root: int, changes: Sequence[Change], reasons: dict[bytes, str]) -
 
 
 def _is_nowhere_yet(change: Change, ours: Entry | None) -> bool:
-    """Whether the fork has made a directory, of nothing or of a non-directory, and the project has no directory
-    there.
-    """
+    """Whether the fork has made a directory, in place of nothing or a non-directory, and the project has no directory
+    there."""
     if change.entry.kind != "directory":
         return False
     if change.base is None:
@@ -115,7 +113,7 @@ def _equals_staged(change: Change, ours: Entry | None, staged: SourceContent, li
 
 
 def _same_content(opened: int, path: bytes, live: SourceContent) -> bool:
-    """Whether the content equals that of ``path`` in ``live``. Closes ``opened``."""
+    """Whether the content equals the content at ``path`` in ``live``. Closes ``opened``."""
     try:
         mine = live.open(path)
     except OSError:

@@ -1,12 +1,12 @@
-"""Perform the operations of a landing on a project, one by one. Every operation may be repeated.
+"""Perform a landing's operations on a project, one by one. Every operation may be repeated.
 
 This module never deletes the user's data: a file that leaves the project goes to a slot. If the project is not as
 expected, the operation changes nothing and returns the reason. If that is found too late, because a file was written in
 between, the operation puts back what it took. At the end every taken file is checked once more, in case a process still
 writes to a file that it had open.
 
-Inodes tell whether an operation was done before a crash: the project holds the new inode, or the slot holds the old
-one.
+Inodes tell whether an operation was done before a crash: then the project holds the new inode, or the slot holds the
+old inode.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ FEW = 32
 
 Progress = Callable[[int, int], None]
 Trees = Mapping[int, dict[bytes, Entry]]
-"""By slot: every entry of a whole directory, by its path relative to the directory."""
+"""For each slot: every entry in a whole directory, by its path relative to the directory."""
 
 EDITED = "changed in the project while it was being applied"
 ENDLESS = "was not removed: what it was renamed to could not be placed"
@@ -51,14 +51,14 @@ WRITTEN = "was written to after it had been replaced; mudroom undo restores the 
 ASIDE = "was created again while it was being replaced; its earlier version is in mudroom's slots, as {}"
 
 NOTHING = "\0"
-"""Not a reason: there was nothing to do, so there is nothing to undo."""
+"""Not a reason: the operation had no effect, so undo must not reverse it."""
 
 _FAILURES = (errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 """Errors that concern more than one path. The apply stops, and continues when the cause is gone."""
 
 
 _NO_DIRECTORY = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
-"""Errors of entering a directory that is gone, or has become a file or a link: by an earlier run, or by the user."""
+"""Errors on entering a directory that an earlier run or the user has removed or replaced by a file or link."""
 _WORDS = {
     errno.EXDEV: "is on another mount than the project, so it cannot be replaced in one step",
     errno.EROFS: "the file system is read-only",
@@ -72,9 +72,9 @@ _WORDS = {
 class Executor:
     """Performs operations. Close it.
 
-    ``slots``: the open directory of the slots, which this object closes. ``again``: an earlier run was interrupted, so
-    some operations may be done already. ``has_kept``: whether the fork still has the file that an operation was
-    to place, so that the file has not been placed.
+    ``slots``: descriptor of the slot directory, which this object closes. ``again``: an earlier run was interrupted, so
+    some operations may already be done. ``has_kept``: whether the fork still has the file that an operation places,
+    which proves that it was not placed.
     """
 
     def __init__(
@@ -95,11 +95,11 @@ class Executor:
         self._trees, self._again, self._has_kept = trees, again, has_kept
         self._touched: set[bytes] = set()
         self.done: list[Op] = []
-        """Operations that were done. ``old`` is the entry in the slot now."""
+        """Operations that were done. ``old`` is now the entry in the slot."""
         self.undone: list[Op] = []
         """Operations that were not done: conflicts, and removals of files that were already gone."""
         self.held: list[Op] = []
-        """The operations of ``undone`` whose file another program holds open."""
+        """Operations in ``undone`` whose file another program holds open."""
         self.conflicts: list[Conflict] = []
         self.remarks: list[Remark] = []
 
@@ -126,6 +126,7 @@ class Executor:
                 refused.add(op.path)
         if progress:
             progress(len(ops), len(ops))
+        # a process may have written to a file that it had open when the file was taken
         self._check_taken_files()
         self._sync()
 
@@ -167,12 +168,12 @@ class Executor:
         return (self._slots, b"%d" % op.slot)
 
     def leave_imprint(self, place: bytes, state: str, began: int, digests: Mapping[bytes, bytes]) -> None:
-        """Write the imprint of what was done (``imprint.py``) into the directory of the apply. ``state``: the one that
-        it has then. ``digests``: by path, those that are known."""
+        """Write the imprint of the performed operations (``imprint.py``) into the apply's directory. ``state``: the
+        apply's next state. ``digests``: known digests, by path."""
         take_imprint(place, state, self._root, self.done, self._trees, began, digests)
 
     def holds_new(self, op: Op) -> bool:
-        """Whether the slot holds the new file, so that it holds no file of the project."""
+        """Whether the slot holds the new file, so that it holds no file from the project."""
         entry = look(*self._slot(op)) if op.slot else None
         return entry is not None and op.new is not None and _same_inode(entry, op.new)
 
@@ -184,7 +185,7 @@ class Executor:
                 move_tree(slot, at, op.new)
                 return ""
             except (FileExistsError, FileNotFoundError):
-                pass  # below it is examined which of the two is not as it should be
+                pass  # examined below: either the slot or the project is not as expected
         current = look(*at)
         if current is not None and _same_inode(current, op.new):
             if self._again and is_same_file(slot, at):  # interrupted in the middle of a move by link
@@ -229,9 +230,8 @@ class Executor:
         return "" if self._holds_old(op, look(*slot), slot) else self._undo_swap(op, slot, at)
 
     def _keep_aside(self, op: Op, slot: At) -> None:
-        """Note the file that is left at ``aside_of(slot)``: without an atomic exchange, the user may create a new file
-        between the two halves of a swap.
-        """
+        """Add a remark about the file left at ``aside_of(slot)``: without an atomic exchange, the user may create a new
+        file between the two halves of a swap."""
         if look(*aside_of(slot)) is not None:
             self.remarks.append(Remark(op.path, ASIDE.format(os.fsdecode(aside_of(slot)[1]))))
 
@@ -243,14 +243,14 @@ class Executor:
         back = look(*slot)
         if back is not None and _same_inode(back, op.new):
             return EDITED
-        # the user has replaced our file meanwhile: that version is the latest
+        # The user has replaced our file meanwhile: that version is the latest.
         exchange_trees(slot, back, at, slot_entry)
         return ""
 
     def _remove(self, op: Op, at: At) -> str:
         current, slot = look(*at), self._slot(op)
         if self._again and look(*slot) is not None:
-            return ""  # removed by us before; a file at the path is a new one of the user's
+            return ""  # already removed by an earlier run; a file at the path is a new file from the user
         if current is None:
             return NOTHING
         if op.old is None or not self._is_expected(op.old, current):
@@ -262,10 +262,10 @@ class Executor:
         return "" if self._holds_old(op, look(*slot), slot) else self._bring_back(slot, at)
 
     def _is_expected(self, expected: Entry | None, current: Entry | None) -> bool:
-        """Whether the project holds what was planned.
+        """Whether the project holds the planned entry.
 
-        The ctime does not count after an interruption, because the move has changed it, not for a file with several
-        names, of which an earlier operation may have moved one, and not if it was not known (0).
+        The ctime does not count after an interruption, because the move has changed it; for a file with several names,
+        because an earlier operation may have moved one of them; or if it was unknown (0).
         """
         if current is None or expected is None or current.kind == "directory" or current.links > 1 or self._again:
             return is_unchanged(expected, current)
@@ -283,7 +283,7 @@ class Executor:
         return EDITED
 
     def _holds_old(self, op: Op, entry: Entry | None, slot: At) -> bool:
-        """Whether the slot, with this entry, holds the expected old one, including every file of a directory."""
+        """Whether the slot, with this entry, holds the expected old entry, including every file in a directory."""
         try:
             if not is_unchanged(op.old, entry):
                 return False
@@ -310,7 +310,7 @@ class Executor:
                 self.remarks.append(Remark(op.path, WRITTEN))
 
     def _give_back(self, op: Op, slot: At) -> bool:
-        """Put back the written file, and the new file, if any, into its slot. Return whether that was possible."""
+        """Put back the written file; the new file, if any, goes back to its slot. Return whether that was possible."""
         above, _slash, name = op.path.rpartition(b"/")
         try:
             descriptor = open_beneath(self._root, above, os.O_RDONLY | disk.O_DIRECTORY)
@@ -343,7 +343,7 @@ class Executor:
         try:
             disk.rmdir(at[0], at[1])
         except (FileNotFoundError, NotADirectoryError):
-            pass  # gone, or already something else: an operation that places that notices whose it is
+            pass  # gone, or already replaced: a later operation that places a file there notices if it is the user's
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
@@ -374,7 +374,7 @@ class Executor:
             except OSError as error:
                 if error.errno in _FAILURES:
                     raise
-                disk.sync_filesystem(self._root)  # the directory was removed or may not be opened; sync everything
+                disk.sync_filesystem(self._root)  # the directory was removed or may not be opened: sync everything
                 return
 
 

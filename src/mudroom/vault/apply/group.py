@@ -1,9 +1,9 @@
-"""The group of what lands in a project that several users share by a group.
+"""The group of files that land in a project which several users share through a group.
 
-A file made in a directory with set-group-ID has the directory's group (inode(7)); what is moved there out of a slot
-keeps its own, which the other users are not in. So a file that replaces one gets that one's group, and what is new
-in a directory with set-group-ID gets the directory's: in its slot, before it lands. A user may give a file to a group
-that the user is in (chown(2)); elsewhere it stays as it is, as with an editor.
+A file made in a set-group-ID directory gets the directory's group (inode(7)), but a file moved there from a slot keeps
+its own group, which the other users are not in. So before it lands, in its slot, a file that replaces another gets that
+file's group, and a new file in a set-group-ID directory gets the directory's group. A user may give a file to a group
+that the user is in (chown(2)); otherwise the group stays, as with an editor.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from mudroom.stage.layers.closed_directory import entered
 
 
 class LandingGroup:
-    """Gives entries in slots the groups that they have in the project. Owner: the caller, in one thread."""
+    """Gives entries in slots their groups in the project. Owner: the caller, in one thread."""
 
     def __init__(self, root: int) -> None:
-        """``root``: a descriptor of the project."""
+        """``root``: descriptor of the project."""
         self._root = root
         self._made: dict[bytes, int | None] = {}
 
     def give(self, slots: int, op: Op, entry: Entry, below: Mapping[bytes, Entry]) -> Entry:
-        """Return the entry of the operation's slot, with the group that it has now. ``below``: the entries of a whole
-        directory, by path."""
+        """Give the operation's slot its group, and return its entry. ``below``: the entries in a whole directory, by
+        path."""
         group = self._of(op, entry)
         if group is None:
             return entry
@@ -54,8 +54,11 @@ class LandingGroup:
         return self._made[above]
 
     def _of_new(self, above: bytes) -> int | None:
-        """Return the group that the kernel would give to what is made in this directory of the project, None for the
-        user's own. A project that is shared is shared from its own directory on: others cost one call."""
+        """Return the group that the kernel would give to a new file in this project directory; None for the user's own
+        group.
+
+        A shared project has set-group-ID on its top directory: for other projects this costs one call.
+        """
         if ROOT not in self._made:
             info = disk.fstat(self._root)
             self._made[ROOT] = info.st_gid if info.st_mode & stat.S_ISGID else None
@@ -68,7 +71,7 @@ class LandingGroup:
 
 
 def give_group(at: int, name: bytes, group: int) -> bool:
-    """Return whether the entry has the group now."""
+    """Set the group. Return whether the entry has it now."""
     try:
         disk.set_owner(at, name, -1, group)
     except OSError:  # not in the group, or a file system without owners

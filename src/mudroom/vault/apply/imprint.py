@@ -1,16 +1,16 @@
-"""The imprint of an apply: by what undo and redo know a file of the project again.
+"""The imprint of an apply, by which undo and redo recognise the files that it put into the project.
 
-``applies/uN/imprint`` has, for each file that the last operation has put into the project, its ctime there and the
-digest of its content. It is written when the operations are done. The rules:
+``applies/uN/imprint`` has, for each file that the last operation put into the project, its ctime there and its content
+digest. It is written when the operations are done. The rules:
 
-1. Stamp and ctime as they were: the file is untouched. No content is read. A ctime in whole seconds that an edit just
-   after the apply could have, too, does not count.
-2. Otherwise the digest decides: a file that was only touched is the same, and one that was edited by a tool that keeps
-   size and time is not.
-3. No digest, and only the ctime is another: it is in doubt, and stays. Of many files not all are read, so that an apply
-   of a whole ``node_modules`` costs no reading.
-4. Without an imprint (an older mudroom, or a power loss: it is not synced) the stamp alone decides. One of another
-   state of the apply is none.
+1. Stamp and ctime are unchanged: the file is untouched. No content is read. A ctime in whole seconds does not count if
+   an edit just after the apply could have it, too.
+2. Otherwise the digest decides: a file that was only touched is the same, and a file edited by a tool that keeps size
+   and time is not.
+3. Without a digest, a file with only another ctime is in doubt, and stays. For a large apply not all files are read, so
+   that applying a whole ``node_modules`` costs no reading.
+4. Without an imprint (an older mudroom, or a power loss: it is not synced) the stamp alone decides. An imprint for
+   another state of the apply is ignored.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ from mudroom.typing import NamedTuple
 
 NAME = b"/imprint"
 FILES, BYTES = 1024, 32 * 1024 * 1024
-"""Number and size together of the files of one apply of which a digest is kept."""
+"""Maximum number and total bytes of the files in one apply that get a digest."""
 
 
 _BLOCK = 1 << 20
 _IN_DOUBT = -1
-"""Instead of a ctime that a later edit can have, too. No file has it."""
+"""Stands for a ctime that a later edit can also have. No file has it."""
 
 
 class FileImprint(NamedTuple):
     ctime: int
-    """Nanoseconds; 0 if it is not known, -1 if it is in doubt."""
+    """Nanoseconds; 0 if unknown, -1 if in doubt."""
     digest: bytes = b""
-    """BLAKE2b of 16 bytes; empty if the content was not read."""
+    """16-byte BLAKE2b; empty if the content was not read."""
 
 
 class Imprint(NamedTuple):
     state: str
-    """Of the apply, afterwards: ``done`` or ``undone``."""
+    """State that the apply gets: ``done`` or ``undone``."""
     began: int
-    """Nanoseconds by the clock of the project's file system: the files of whole directories that landed have the ctime
-    that they had in the fork, or one from here to ``ended``."""
+    """Nanoseconds by the clock of the project's file system. Files in whole directories that landed keep their ctime
+    from the fork, or have a ctime from here to ``ended``."""
     ended: int
     files: dict[bytes, FileImprint]
 
@@ -66,8 +66,8 @@ def take(
     began: int,
     digests: Mapping[bytes, bytes],
 ) -> None:
-    """Write the imprint of the entries that ``ops`` have just put into the project. ``digests``: by path, those of new
-    content that was read on its way."""
+    """Write the imprint of the entries that ``ops`` have just put into the project. ``digests``: by path, for new
+    content that was already read."""
     with LastDirectory(project) as reader:
         imprint = _imprint(state, reader, ops, trees, began, digests)
     import msgspec
@@ -107,7 +107,7 @@ def _imprint(
 
 
 def _look(project: LastDirectory, path: bytes) -> Entry | None:
-    """Return the entry; None if what has landed has closed its directory."""
+    """Return the entry; None if the apply itself has closed its directory."""
     try:
         return project.look(path)
     except PermissionError:
@@ -115,7 +115,7 @@ def _look(project: LastDirectory, path: bytes) -> Entry | None:
 
 
 def load(place: bytes, state: str) -> Imprint | None:
-    """Return the imprint of this state, or None if there is none that can be read."""
+    """Return the imprint for this state, or None if it is missing or unreadable."""
     import msgspec
 
     try:
@@ -130,8 +130,8 @@ def digest_of(content: bytes) -> bytes:
 
 
 def digest_at(project: LastDirectory, path: bytes, size: int) -> bytes:
-    """Return the digest of a file; empty if it cannot be read. ``size``: the one that it should have, so that its end
-    is known without another read(2)."""
+    """Return the digest of a file; empty if it cannot be read. ``size``: its expected size, which saves a read(2) to
+    detect the end."""
     hasher = blake2b(digest_size=16)
     try:
         descriptor = project.open_file(path)
@@ -153,13 +153,13 @@ def digest_at(project: LastDirectory, path: bytes, size: int) -> bytes:
 
 
 class Recognition:
-    """Compares entries of the project with what was put there."""
+    """Compares the project's entries with those that the apply put there."""
 
     def __init__(self, imprint: Imprint | None, project: LastDirectory) -> None:
         self._imprint, self._project = imprint, project
 
     def is_same(self, path: bytes, expected: Entry | None, current: Entry | None) -> bool:
-        """Return whether ``current``, at ``path`` now, is what the apply left there."""
+        """Return whether the entry ``current``, now at ``path``, is the entry that the apply left there."""
         if expected is None or current is None or expected.kind != "file" or self._imprint is None:
             return same_stamp(expected, current)
         if (expected.kind, expected.mode, expected.size) != (current.kind, current.mode, current.size):

@@ -1,4 +1,4 @@
-"""Land a fork's changes in the project: plan against the project as it is now, apply, update the fork's records.
+"""Land a fork's changes in the project: plan against the present project, apply, update the fork's records.
 
 ``land`` expects the caller to hold the vault's lock. Undo, redo and recovery are in ``turn.py``.
 """
@@ -66,7 +66,7 @@ class LandingResult(NamedTuple):
     withheld: tuple[bytes, ...]
     """Protected paths that stay in the fork because they were not named."""
     remaining: int
-    """Number of changes still in the fork. With 0, the fork was removed or stands on the project as it is now."""
+    """Number of changes still in the fork. With 0, the fork was removed or stands on the present project."""
     verified: Verification | None = None
     """Result of the policy's ``verify`` command, or None if it did not run. If it failed, no change was applied."""
     merged: tuple[bytes, ...] = ()
@@ -74,17 +74,17 @@ class LandingResult(NamedTuple):
     kept: tuple[bytes, ...] = ()
     """Paths where the project's version was kept, as decided. The fork no longer has its version; undo returns it."""
     repositories: tuple[TransferResult, ...] = ()
-    """What has come of the branches, tags and stashes of the fork's repositories, if they were to be brought."""
+    """Results for the branches, tags and stashes in the fork's repositories, if they were requested."""
     told: frozenset[bytes] = frozenset()
-    """Withheld paths about whose directory a remark tells."""
+    """Withheld paths whose directory has a remark."""
     commit: MadeCommit | None = None
-    """The commit of the files that were applied, if one was asked for."""
+    """The commit with the applied files, if requested."""
     commit_problem: str = ""
-    """Why there is no such commit; the files that were applied stay."""
+    """Why the commit was not made; the applied files stay."""
 
     @property
     def untold(self) -> list[bytes]:
-        """The withheld paths about which no remark tells."""
+        """The withheld paths without a remark."""
         return [path for path in self.withheld if path not in self.told]
 
     @property
@@ -93,12 +93,12 @@ class LandingResult(NamedTuple):
 
     @property
     def refs_moved(self) -> int:
-        """Number of refs of git that moved or are new."""
+        """Number of git refs that moved or are new."""
         return sum(result.moved for result in self.repositories)
 
 
 class Verification(NamedTuple):
-    """Result of the policy's ``verify`` command, run on the result of an apply before the project is written."""
+    """Result of the policy's ``verify`` command, which tests the result of an apply before the project is written."""
 
     command: tuple[bytes, ...]
     exit_code: int
@@ -111,11 +111,14 @@ class Verification(NamedTuple):
 
 
 Check = Callable[[Landing, Source, bytes], Verification | None]
-"""Try a landing. Arguments: the landing, the fork's staged files, the directory of merged content."""
+"""Test a landing. Arguments: the landing, the fork's staged files, the directory of merged content."""
 
 
 class LandingOptions(NamedTuple):
-    """``verify_fork``: compare the fork with the reviewed changes. ``time``: nanoseconds since 1970, for the record."""
+    """Options for ``perform``.
+
+    ``verify_fork``: compare the fork with the reviewed changes. ``time``: nanoseconds since 1970, for the record.
+    """
 
     time: int
     verify_fork: bool
@@ -123,15 +126,15 @@ class LandingOptions(NamedTuple):
 
 
 class LandingRequest(NamedTuple):
-    """Which changes of a fork to apply, and how."""
+    """The changes to apply from a fork, and how."""
 
     paths: tuple[bytes, ...] = ()
     """Select changes at and below these paths. Empty selects all changes."""
     parts: Mapping[bytes, PartialChoice] = MappingProxyType({})
-    """Files of which only a part is to be applied."""
+    """Files that are applied only in part."""
     git: bool = False
-    """Bring the commits of git repositories, too (``repositories.py``), and repositories that the fork made. Otherwise
-    a repository is left out unless its ``.git`` is among ``paths``."""
+    """Also land the commits in git repositories (``repositories.py``), and repositories that the fork made. Otherwise a
+    repository is left out unless its ``.git`` is among ``paths``."""
     backups: bool = False
     """Keep each replaced or removed file beside its path as ``NAME.bak``."""
     markers: bool = False
@@ -151,28 +154,28 @@ class LandingPlan(NamedTuple):
 
 
 def prepare(fork: Fork, request: LandingRequest, reconciler: Reconciler, record: ForkRecord) -> LandingPlan:
-    """Return the plan of the landing without performing it. Raise UsageError for a path that has no change."""
+    """Plan the landing without performing it. Raise UsageError for a path without a change."""
     changes = record.changeset.changes
     chosen = _select(changes, request)
     blocked = {remark.path for remark in record.changeset.remarks}
     masked = {remark.path for remark in record.changeset.remarks if remark.text == MASKED}
     # unselected changes must not land with a directory
     blocked |= {change.path for change in changes} - {change.path for change in chosen}
-    # nor files that are as the project had them, and that the user has removed since with their directory
+    # nor unchanged files that the user has since removed together with their directory
     blocked |= reconciler.project_paths() - {change.path for change in chosen}
     live = reconciler.live()
     named = {*request.paths, *(repositories(chosen) if request.git else ())}
     removed = {change.path for change in chosen if change.staged is None} & {*request.paths}
     named -= existing_units(live.look, chosen) - removed
     landing = plan_landing(chosen, live, named, blocked, masked)
-    # the original of a merged file is the fork's own, so it must stay in the fork (remainder.py)
+    # a merged file's original is the fork's own file, so it must stay in the fork (remainder.py)
     staying = landing.differing.union(above for path in landing.differing for above in ancestors(path))
     ops = (
         op._replace(copy=not op.merged) if _must_copy(fork, op, request.parts) or _stays(op, staying) else op
         for op in landing.ops
     )
     landing = landing._replace(ops=tuple(ops))
-    if sys.platform == "win32":  # names that differ in case are the same
+    if sys.platform == "win32":  # names that differ only in case are the same
         from mudroom.core.merge.case_rename import removed_first
 
         landing = landing._replace(ops=removed_first(landing.ops))
@@ -182,24 +185,26 @@ def prepare(fork: Fork, request: LandingRequest, reconciler: Reconciler, record:
 
 
 def _stays(op: Op, staying: Collection[bytes]) -> bool:
-    """Whether the operation takes a file of ``staying`` or a directory that holds one."""
+    """Whether the operation takes a file in ``staying`` or a directory that holds such a file."""
     return op.path in staying or op.origin in staying
 
 
 def _must_copy(fork: Fork, op: Op, parts: Collection[bytes]) -> bool:
     """Whether the slot must be filled by copying, so that the fork keeps the file. Sealed layers are never changed, and
-    the rest of a partly applied file stays in the fork.
-    """
+    the rest of a partly applied file stays in the fork."""
     return bool(fork.state.layers) or any(
         part in (op.path, op.origin) or (op.whole and is_below(part, op.path)) for part in parts
     )
 
 
 class ReviewedContents:
-    """The staged files of a fork that works in a copy. An apply seals the copy into layers; until then a reviewed file
-    may be in either. It is in the layers if the entry there is the recorded one, else in the copy.
+    """The staged files in a fork that works in a copy.
 
-    Owner: the caller, in one thread."""
+    An apply seals the copy into layers; until then a reviewed file may be in either. It is in the layers if the entry
+    there is the recorded entry, else in the copy.
+
+    Owner: the caller, in one thread.
+    """
 
     def __init__(self, layers: Source, copy: Source, record: ForkRecord) -> None:
         self._layers, self._copy = layers, copy
@@ -236,9 +241,9 @@ def reviewed_contents(fork: Fork, record: ForkRecord) -> Iterator[Source]:
 def reconciling(
     vault: Vault, fork: Fork, request: LandingRequest, record: ForkRecord, *, answered: bool = True
 ) -> Iterator[Reconciler]:
-    """Yield a reconciler of the fork with the project as it is now. Hold the fork's lock.
+    """Yield a reconciler between the fork and the present project. Hold the fork's lock.
 
-    ``answered``: use the decisions that were recorded about conflicts.
+    ``answered``: use the recorded decisions about conflicts.
     """
     with OpenFork(vault, fork) as opened, reviewed_contents(fork, record) as staged:
         reconciler = Reconciler(
@@ -266,14 +271,14 @@ def land(
     check: Check | None = None,
     progress: Progress | None = None,
 ) -> LandingResult:
-    """Apply a fork's changes, or the requested part of them. Changes that cannot be applied stay in the fork.
+    """Apply a fork's changes, or the requested part. Changes that cannot be applied stay in the fork.
 
     ``record``: the collected changes, if the fork has been locked since they were collected; otherwise the record is
     read and the fork is compared with it. ``check``: called before the project is written; if it fails, no change is
     applied.
 
-    Raise ForkMoved if the fork is not what was reviewed (no change was made), OSError if the disk fails (``recover``
-    continues), and UsageError for a path that has no change.
+    Raise ForkMoved if the fork differs from the review (no change was made), OSError if the disk fails (``recover``
+    continues), and UsageError for a path without a change.
     """
     require_files(fork)
     verify_fork = record is None
@@ -309,14 +314,14 @@ def land(
 
 
 def _is_whole(plan: LandingPlan, request: LandingRequest) -> bool:
-    """Return whether all files of the fork were selected."""
+    """Return whether all the fork's files were selected."""
     chosen = {change.path for change in plan.chosen}
     files = (change.path for change in plan.record.changeset.changes if git_directory(change.path) is None)
     return not request.parts and chosen.issuperset(files)
 
 
 def _without_files_if_held_back(plan: LandingPlan, git: RefLanding) -> LandingPlan:
-    """Return a plan without files if the fork's branch cannot move with them."""
+    """Return the plan; without files if the fork's branch cannot move with them."""
     landing = plan.landing
     not_whole = _NOT_WHOLE if landing.conflicts else ""
     lands = {change.path for change in plan.chosen} - landing.differing - landing.dropped
@@ -329,7 +334,7 @@ def _without_files_if_held_back(plan: LandingPlan, git: RefLanding) -> LandingPl
 
 
 def _units(request: LandingRequest, chosen: Sequence[Change]) -> set[bytes]:
-    """Return the ``.git`` directories whose commits are to be brought."""
+    """Return the ``.git`` directories whose commits will land."""
     units = {unit for change in chosen if (unit := git_directory(change.path)) is not None}
     return units if request.git else units & {*request.paths}
 
@@ -413,7 +418,7 @@ def perform(
 
 
 def _is_of(change: Change, units: Collection[bytes]) -> bool:
-    """Whether a change is in one of these repositories, and not left out for being a hook or a setting of it."""
+    """Whether a change is in one of these repositories, and is not a hook or setting, which is left out anyway."""
     return git_directory(change.path) in units and not is_protected(change.path)
 
 
@@ -423,7 +428,7 @@ def _reduced_modes(landing: Landing) -> dict[bytes, int]:
 
 
 def _transferred(plan: LandingPlan, results: Sequence[TransferResult]) -> set[bytes]:
-    """Return the changes in repositories that the fork need not keep, because all its commits have come over."""
+    """Return the changes in repositories that the fork need not keep, because all its commits have landed."""
     if not all(result.is_complete for result in results):
         return set()
     done = {unit for result in results if (unit := git_directory(result.label)) is not None}

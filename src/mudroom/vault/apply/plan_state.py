@@ -1,4 +1,4 @@
-"""The state of an apply: which plan its directory holds. A list of applies reads no plan."""
+"""The state of an apply, told by which plan its directory holds. Listing applies reads no plan."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mudroom.vault.store.store import Vault
 
 State = Literal["prepare", "ready", "done", "undoing", "undone", "redoing"]
 ORDER: tuple[State, ...] = ("redoing", "undone", "undoing", "done", "ready", "prepare")
-"""Where a crash left two plans, the first one of these holds."""
+"""If a crash left two plans, the first in this order holds."""
 _WORDS: dict[State, str] = {
     "prepare": "deferred",
     "ready": "interrupted",
@@ -29,6 +29,6 @@ def state_of(directory: bytes) -> State | None:
 
 
 def list_applies(vault: Vault) -> list[dict[str, str]]:
-    """Return every apply of a project, oldest first, with its state in words."""
+    """Return every apply in a project, oldest first, with its state in words."""
     states = ((os.fsdecode(os.path.basename(path)), state_of(path)) for path in vault.applies())
     return [{"apply": name, "state": _WORDS.get(state, state)} for name, state in states if state is not None]

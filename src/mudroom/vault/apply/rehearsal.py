@@ -16,10 +16,10 @@ _CHUNK = 1 << 20
 def rehearse(
     tree: Tree, landing: Landing, staged: Source, merged: bytes, masked: Collection[bytes] = frozenset()
 ) -> None:
-    """Apply the landing to ``tree``, which shows the project as it is now. ``masked``: secrets that are empty
-    there, and stay so.
+    """Apply the landing to ``tree``, which shows the present project. Raise OSError.
 
-    ``merged``: the directory of content that is not the fork's own (``Op.merged``). FIFOs are left out. Raise OSError.
+    ``masked``: secrets that are empty there, and stay so. ``merged``: directory with content that is not the fork's own
+    (``Op.merged``). FIFOs are left out.
     """
     names = {op.path: op.merged for op in landing.ops if op.merged}
     modes = {op.path for op in landing.ops if op.kind == "chmod"}

@@ -1,9 +1,9 @@
 """The fork after its changes have landed: it is discarded, starts anew, or keeps the remaining changes.
 
 Landed changes may still lie in the fork's layers: sealed layers are never written to, and a whiteout stays a whiteout.
-So the fork records the project's new entry (``landed``), and from then on that is the original of the path. Where the
-project's new content differs from the fork's, the original is the version that both have in common now: the fork's own
-after a merge, the selected content after a part of a change was applied.
+So the fork records the project's new entry (``landed``), which is the path's original from then on. If the project's
+new content differs from the fork's, the original is the version that both now have in common: the fork's own after a
+merge, the selected content after a partial apply.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ def keep_remainder(
     merged: Collection[bytes] = (),
     parts: Mapping[bytes, PartialChoice] = _NO_PARTS,
 ) -> int:
-    """Remove the ``landed`` paths from the fork's record. Return how many changes are left. With none left, a fork that
-    has no name or checkpoints is discarded, unless a note has named a login in it.
+    """Remove the ``landed`` paths from the fork's record. Return how many changes are left.
 
+    With no change left, a fork without a name or checkpoints is discarded, unless a note has named a login in it.
     ``merged``: landed paths whose content in the project differs from the fork's. ``parts``: landed paths of which only
     this part has landed; the rest of the change stays.
     """
@@ -98,9 +98,8 @@ def restart(vault: Vault, fork: Fork) -> None:
 
 
 def _look(live: LastDirectory, path: bytes) -> Entry | None:
-    """Return the entry, or None if its directory has just been closed; a later change of the fork there is a
-    conflict.
-    """
+    """Return the entry, or None if its directory has just been closed; a later change there by the fork is then a
+    conflict."""
     try:
         return live.look(path)
     except PermissionError:
@@ -145,7 +144,7 @@ def _part(fork: bytes, change: Change, part: PartialChoice) -> LandedPaths:
 
 
 def _remaining(change: Change, part: PartialChoice, staged: Source) -> Change:
-    """Return the change that is left after a part of it has landed."""
+    """Return the rest of a change after a part has landed."""
     assert change.staged is not None
     base = elsewhere(change.staged._replace(size=len(part.content), mode=part.mode))
     left = read_all(staged, change.path, TEXT_LIMIT)

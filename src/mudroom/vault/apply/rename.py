@@ -1,4 +1,4 @@
-"""Renames that replace nothing, and exchanges, with fallbacks for file systems that have only rename(2)."""
+"""Renames that never replace a file, and exchanges, with fallbacks for file systems that have only rename(2)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ At = tuple[int, bytes]
 SWAP = b".swap"
 _UNSUPPORTED = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP)
 _NO_EXCHANGE = (*_UNSUPPORTED, errno.EXDEV)
-"""fuse-overlayfs exchanges no file of a lower layer with a directory. Of two mounts the first rename fails, too."""
+"""fuse-overlayfs cannot exchange a file from a lower layer with a directory. Between two mounts even the first rename
+fails."""
 _NO_LINKS = (errno.EPERM, errno.EACCES, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EMLINK)
 """On macOS ENOTSUP and EOPNOTSUPP differ, and renameatx_np(2) and linkat(2) give ENOTSUP."""
 
@@ -23,9 +24,11 @@ def move(old: At, new: At) -> None:
     """Rename without replacing an existing name. Raise FileExistsError, or OSError as rename(2) does.
 
     Without RENAME_NOREPLACE (NFS, some FUSE) the check precedes the rename, and a file created in between would be
-    replaced; where hard links exist, linkat(2) closes that gap. (rename(2) of a directory replaces only an empty one.)
-    If interrupted between the link and the unlink, the file has both names. ``old`` must be mudroom's: a file that
-    another process puts there in between would be unlinked. Use ``take`` for the user's files.
+    replaced; where hard links exist, linkat(2) closes that gap. (rename(2) on a directory replaces only an empty one.)
+    If interrupted between the link and the unlink, the file has both names.
+
+    ``old`` must be mudroom's: a file that another process puts there in between would be unlinked. Use ``take`` for the
+    user's files.
     """
     try:
         disk.rename_new(*old, *new)
@@ -36,7 +39,7 @@ def move(old: At, new: At) -> None:
 
 
 def take(old: At, new: At) -> None:
-    """Like ``move``, for a directory ``new`` in which only mudroom creates names."""
+    """Rename as ``move`` does, into a directory in which only mudroom creates names."""
     try:
         disk.rename_new(*old, *new)
     except OSError as error:
@@ -55,6 +58,7 @@ def _move_without_flags(old: At, new: At) -> None:
     entry = look(*old)
     if entry is not None and entry.kind != "directory":
         try:
+            # linkat(2) fails if the name exists, so no file created meanwhile is replaced
             disk.link(old[0], old[1], new[0], new[1])
         except OSError as error:
             if error.errno not in _NO_LINKS:
@@ -77,9 +81,9 @@ def _unlink_old(old: At, new: At) -> None:
 def exchange(one: At, other: At) -> None:
     """Swap two names atomically.
 
-    Without RENAME_EXCHANGE, three moves through ``one`` + ``.swap``, in an order that keeps both contents on disk at
-    every moment; ``mend`` finishes them after an interruption. Raise FileExistsError if another process creates a file
-    at ``other`` in between: that file stays, and the earlier one is at ``one`` + ``.swap``.
+    Without RENAME_EXCHANGE, use three moves through ``one`` + ``.swap``, in an order that keeps both contents on disk
+    at every moment; ``mend`` finishes them after an interruption. Raise FileExistsError if another process creates a
+    file at ``other`` in between: that file stays, and the earlier file is at ``one`` + ``.swap``.
     """
     try:
         disk.exchange(*one, *other)
@@ -98,14 +102,15 @@ def exchange(one: At, other: At) -> None:
 
 
 def aside_of(one: At) -> At:
-    """Temporary name of the other file during ``exchange``."""
+    """Return the temporary name of the other file during ``exchange``."""
     return (one[0], one[1] + SWAP)
 
 
 def mend(one: At, other: At) -> bool:
-    """After an interrupted ``exchange``, finish it or take it back, so that each file has one of the two names.
+    """Finish an interrupted ``exchange`` or take it back, so that each file has one of the two names.
 
-    Return False if a third file was created at ``other`` meanwhile: that file stays, and so does the one set aside.
+    Return False if a third file was created at ``other`` meanwhile: then that file stays, and so does the file set
+    aside.
     """
     aside = aside_of(one)
     if look(*aside) is None:

@@ -1,8 +1,9 @@
-"""Repositories in an apply: the ``.git`` directories whose files never land, and the part of mudroom that lands refs.
+"""Repositories in an apply: the ``.git`` directories whose files never land, and the interface to the part that lands
+refs.
 
-The commits of a fork come over as objects and refs (``ext/commits/landing.py``). Without that part they stay in the
-fork, a repository that may hold masked files does not land, and an apply that has moved refs is neither undone nor
-redone nor recovered.
+A fork's commits land as objects and refs (``ext/commits/landing.py``). Without that part they stay in the fork, a
+repository that may hold masked files does not land, and an apply that has moved refs cannot be undone, redone or
+recovered.
 """
 
 from __future__ import annotations
@@ -24,21 +25,21 @@ from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
 
 REFS = b"/refs"
-"""The file of an apply with the refs that it moves; written before the first of them moves."""
+"""File in an apply's directory with the refs that it moves; written before the first ref moves."""
 
 
 class RefLanding(Protocol):
-    """The refs of a fork's repositories in an apply: objects before the files, refs after them."""
+    """The refs in a fork's repositories during an apply: objects land before the files, refs after them."""
 
     def add_objects(self) -> None:
         """Add the new objects. Objects that no ref names are harmless."""
 
     def left_behind(self, lands: Collection[bytes]) -> str:
-        """Return why the files would not be those of the commits, as the end of a sentence; empty if they would.
-        ``lands``: paths of the project which become as in the fork."""
+        """Return why the landed files would differ from the commits, as the end of a sentence; empty if they would not.
+        ``lands``: project paths that become as in the fork."""
 
     def held_back(self, not_whole: str, left_behind: str) -> list[Conflict]:
-        """Return the checked-out branches of the fork that cannot arrive under their own names, as conflicts."""
+        """Return the fork's checked-out branches that cannot land under their own names, as conflicts."""
 
     def bring(
         self, place: ApplyDirectory | None, applied: ApplyResult, not_whole: str, time: int
@@ -48,7 +49,7 @@ class RefLanding(Protocol):
 
 
 class RefTurn(Protocol):
-    """The refs of an apply that is undone or redone."""
+    """The refs in an apply that is undone or redone."""
 
     def settle(self, applied: ApplyResult) -> tuple[Remark, ...]:
         """Move the refs. Called before the undo or redo counts as finished."""
@@ -69,9 +70,11 @@ class _NoRefs:
 
 
 def existing_units(look: Callable[[bytes], Entry | None], changes: Iterable[Change]) -> set[bytes]:
-    """Return the ``.git`` directories with changes that are repositories of the project: their files never land.
-    ``look``: of the project. A ``.git`` that is a file there has changes below it if the fork has a private repository
-    (``vault/git/private_directory.py``)."""
+    """Return the changed ``.git`` directories that are repositories in the project: their files never land.
+
+    ``look``: reads the project. If the fork has a private repository (``vault/git/private_directory.py``), a ``.git``
+    that is a file in the project has changes below it.
+    """
     units: dict[bytes, bool] = {}
     for change in changes:
         unit = git_directory(change.path)
@@ -88,7 +91,7 @@ def _is_repository(look: Callable[[bytes], Entry | None], unit: bytes, *, has_fi
 
 
 def git_directories(project: bytes, changes: Iterable[Change]) -> list[bytes]:
-    """Return the git directories of the project whose HEAD or refs the fork changed, those of submodules included."""
+    """Return the project's git directories whose HEAD or refs the fork changed, including submodules'."""
     directories: set[bytes] = set()
     for change in changes:
         unit = git_directory(change.path)
@@ -106,8 +109,8 @@ def _leads_to_repository(path: bytes) -> bool:
 
 
 def _module(project: bytes, unit: bytes, path: bytes) -> bytes:
-    """Return the git directory that a path below ``unit`` belongs to: a submodule's, or ``unit`` itself.
-    gitrepository-layout(5), modules."""
+    """Return the git directory that holds a path below ``unit``: a submodule's, or ``unit`` itself
+    (gitrepository-layout(5), modules)."""
     found, parts = unit, path[len(unit) + 1 :].split(b"/")
     if parts[0] != b"modules":
         return found
@@ -119,8 +122,8 @@ def _module(project: bytes, unit: bytes, path: bytes) -> bytes:
 
 
 def staying_commits(project: bytes, left_out: Iterable[Change]) -> tuple[Remark, ...]:
-    """Return a remark for each repository whose refs are among the changes that an apply leaves out, if no part of this
-    installation brings commits."""
+    """Return a remark for each repository whose refs are left out by an apply, if this installation cannot land
+    commits."""
     units = {git_directory(path) or path for path in git_directories(project, left_out)}
     return tuple(Remark(unit, STAYING) for unit in sorted(units)) if units and not is_installed("commits") else ()
 
@@ -131,11 +134,12 @@ def staying_commits(project: bytes, left_out: Iterable[Change]) -> tuple[Remark,
 def open_refs(
     vault: Vault, fork: Fork, record: ForkRecord, units: Collection[bytes]
 ) -> AbstractContextManager[RefLanding | None]:
-    """Open the refs of the fork in these ``.git`` directories, with all objects checked; None if it has changed none.
-    Hold the fork's lock.
+    """Open the fork's refs in these ``.git`` directories, with all objects checked; None if it has changed none. Hold
+    the fork's lock.
 
-    Raise UsageError if a repository is refused, NotInstalled if no part of this installation brings commits; nothing
-    has been written then."""
+    Raise UsageError if a repository is refused, NotInstalled if this installation cannot land commits; then nothing has
+    been written.
+    """
     directories = git_directories(vault.source, record.changeset.changes) if units else []
     directories = [path for path in directories if git_directory(path) in units]
     if not directories:
@@ -147,17 +151,19 @@ def open_refs(
 
 
 def require_unemptied_repositories(vault: Vault, fork: Fork, taken: Sequence[Change]) -> None:
-    """Raise UsageError with the path if a repository among the changes to apply, which the fork made, holds a masked
-    file as an empty one; NotInstalled if that cannot be checked. ``taken``: in walking order."""
+    """Raise UsageError with the path if a repository that the fork made holds a masked file as an empty file;
+    NotInstalled if that cannot be checked. ``taken``: the changes to apply, in walking order."""
     tops = {change.path for change in taken if change.entry.kind == "directory"} & {*repository_of_each(taken).values()}
     if tops and vault.mask.paths:
         _commits("checking a new repository for masked files").require_unemptied_repositories(vault, fork, tops)
 
 
 def require_unemptied_commits(vault: Vault, fork: Fork) -> None:
-    """Raise UsageError with the path if a commit of a fork that leaves this machine holds a masked file as an empty
-    one; NotInstalled if that cannot be checked. Hold the fork's lock. A repository that cannot be read is no reason to
-    refuse: where it is brought, that is checked."""
+    """Raise UsageError with the path if a commit holds a masked file as an empty file, in a fork that leaves this
+    machine; NotInstalled if that cannot be checked. Hold the fork's lock.
+
+    An unreadable repository is no reason to refuse: it is checked again where it lands.
+    """
     record = fork.record
     directories = git_directories(vault.source, record.changeset.changes) if record is not None else []
     if directories:
@@ -166,8 +172,8 @@ def require_unemptied_commits(vault: Vault, fork: Fork) -> None:
 
 
 def turned_refs(place: ApplyDirectory, *, back: bool) -> RefTurn:
-    """Return the refs of an apply, to be moved back or forward. Raise UsageError if another git command is at work in
-    a repository, NotInstalled if no part of this installation moves refs; nothing has been changed then."""
+    """Return the refs that an undo (``back``) or redo moves. Raise UsageError if another git command is at work in a
+    repository, NotInstalled if this installation cannot move refs; then nothing has been changed."""
     if not moves_refs(place):
         return _NoRefs()
     commits = _commits(f"{'undo' if back else 'redo'} of {place.name}, which has moved refs of git,")
@@ -176,13 +182,13 @@ def turned_refs(place: ApplyDirectory, *, back: bool) -> RefTurn:
 
 
 def require_recoverable(place: ApplyDirectory) -> None:
-    """Raise NotInstalled if the apply has planned moves of refs, and no part of this installation moves refs."""
+    """Raise NotInstalled if the apply has planned to move refs, and this installation cannot."""
     if place.state() is not None and moves_refs(place):
         _commits(f"recovery of {place.name}, which was cut off and moves refs of git,")
 
 
 def moved_again(place: ApplyDirectory, *, back: bool = False) -> tuple[Remark, ...]:
-    """Move the refs of an apply that was cut off. Return a remark for each that could not be moved."""
+    """Move the refs in an apply that was cut off. Return a remark for each ref that could not be moved."""
     if not moves_refs(place):
         return ()
     remarks: tuple[Remark, ...] = _commits("recovery of refs of git").moved_again(place.path, back=back)

@@ -1,7 +1,8 @@
-"""The way back: the operations of an undo or a redo, from the record of the apply and the project as it is now.
+"""The operations for an undo or a redo, computed from the apply's record and the present project.
 
-Files are known by the imprint of the apply (``imprint.py``): an operation expects the present entry of a file that is
-still the applied one, and an entry that no file has for one that was edited, so that it becomes a conflict or a merge.
+Files are recognised by the apply's imprint (``imprint.py``). If a file is still the applied file, its operation expects
+the present entry; if it was edited, the operation expects an entry that no file has, so that it becomes a conflict or a
+merge.
 """
 
 from __future__ import annotations
@@ -32,14 +33,15 @@ class Reversal(NamedTuple):
     staying: set[bytes]
     """Repositories that stay."""
     held: list[Op]
-    """Inverse operations that are not in the record: another program holds the file open, which has to be read."""
+    """Inverse operations that are not in the record: another program holds open the file that must be read."""
 
 
 def reverse(record: ApplyRecord, place: bytes, state: str) -> Reversal:
-    """Return what takes the apply back. ``place``: the directory of the apply, which is ``done`` or ``undone``.
+    """Return the operations that take the apply back. ``place``: the apply's directory; its state is ``done`` or
+    ``undone``.
 
-    A directory that has gained or changed files is taken back file by file. In an undo, a text that was edited
-    since is merged.
+    A directory that has gained or changed files is taken back file by file. In an undo, a text that was edited since is
+    merged.
     """
     record, staying = _with_repositories(record)
     slots = open_slots(record)
@@ -81,8 +83,8 @@ def reverse(record: ApplyRecord, place: bytes, state: str) -> Reversal:
 
 
 def _present_tree(root: int, op: Op, recognition: Recognition, tree: dict[bytes, Entry]) -> dict[bytes, Entry] | None:
-    """Return the present entries of a directory, as the operation that removes it expects them; None if they are not
-    those that were applied."""
+    """Return a directory's present entries, as the operation that removes it expects them; None if they differ from the
+    applied entries."""
     above, _slash, name = op.path.rpartition(b"/")
     present: dict[bytes, Entry] = {}
     try:
@@ -92,13 +94,16 @@ def _present_tree(root: int, op: Op, recognition: Recognition, tree: dict[bytes,
                     return None
                 present[path] = entry
     except (FileNotFoundError, NotADirectoryError, PermissionError):
-        return tree  # the operation itself reports what is in its way
+        return tree  # the operation itself reports the obstacle
     return present if present.keys() == tree.keys() else None
 
 
 def _recognised(reader: LastDirectory, op: Op, recognition: Recognition) -> tuple[Op, Entry | None]:
-    """Return the operation with the present entry of a file or link that is the applied one, or with an entry that no
-    file has if it is another one; and the present entry, if it was read."""
+    """Return the operation with the entry that it must expect, and the present entry if it was read.
+
+    The expected entry is the present entry if that is the applied file or link; otherwise it is an entry that no file
+    has.
+    """
     if op.old is None or op.old.kind == "directory":
         return op, None
     try:
@@ -108,14 +113,15 @@ def _recognised(reader: LastDirectory, op: Op, recognition: Recognition) -> tupl
     if current is None or current.kind != op.old.kind:
         return op, current
     if op.new is not None and (current.device, current.inode) == (op.new.device, op.new.inode):
-        return op, None  # it was held open when the apply went the other way, and is what it is to become
+        # It was held open when the apply went the other way, so it already is the file that the operation would place.
+        return op, None
     same = recognition.is_same(op.path, op.old, current)
     return op._replace(old=current if same else elsewhere(op.old)), current
 
 
 def _with_repositories(record: ApplyRecord) -> tuple[ApplyRecord, set[bytes]]:
-    """Return the record with refreshed indexes of the repositories that the apply brought, and the repositories that
-    stay because there was work in them since."""
+    """Return the record with refreshed indexes for the repositories that the apply brought, and the repositories that
+    stay because the user has worked in them since."""
     trees, staying = dict(record.trees), set[bytes]()
     root = open_root(record.project)
     try:
@@ -129,7 +135,7 @@ def _with_repositories(record: ApplyRecord) -> tuple[ApplyRecord, set[bytes]]:
                 with directory(root, above) as opened:
                     live = dict(walk((opened, name)))
             except OSError:
-                continue  # the operation itself reports what is in its way
+                continue  # the operation itself reports the obstacle
             undo = undo_of_repositories(tops, tree, live)
             trees[op.slot] = undo.tree
             staying |= {op.path + b"/" + top if top else op.path for top in undo.staying}

@@ -1,7 +1,7 @@
-"""The content of the slots: it is put there from the fork, durably, and goes back if nothing was done with it.
+"""Slot content: brought from the fork, durably, and returned if it was not used.
 
-A file is moved where that is possible, else copied; so the fork is not whole while its slots are filled, and
-``plan.prepare`` tells what is in them.
+A file is moved where that is possible, else copied. Therefore the fork is not whole while its slots are filled, and
+``plan.prepare`` lists the content of the slots.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from mudroom.vault.record import ApplyRecord
 
 
 def fill_slots(record: ApplyRecord, merged: bytes, modes: Mapping[bytes, int], *, verify_fork: bool) -> ApplyRecord:
-    """Put the new files into the slots, durably. Return the record with the entries as they are in the slots."""
+    """Put the new files into the slots, durably. Return the record with the entries that are now in the slots."""
     trees, ops = dict(record.trees), list[Op]()
     with slots_of(record) as slots, _fork_of(record) as fork, _project_of(record) as root:
         groups = LandingGroup(root)
@@ -59,12 +59,12 @@ def fill_slots(record: ApplyRecord, merged: bytes, modes: Mapping[bytes, int], *
             strip_overlay_xattrs(slots, slot, entry, trees.get(op.slot, {}))
             if op.whole and modes and entry.kind == "directory":
                 set_modes_below(slots, op, modes)
-            # inode numbers alone can be equal by chance
+            # equal inode numbers alone can be a coincidence
             moved = (entry.device, entry.inode) == (op.new.device, op.new.inode)
             if op.whole and entry.kind == "directory" and not moved:
                 trees[op.slot] = dict(walk((slots, slot), ours=True))  # a copy has other inodes
             ops.append(op._replace(new=groups.give(slots, op, entry, trees.get(op.slot, {}))))
-        fork.leave()  # before what was done to the fork is made durable
+        fork.leave()  # before the changes to the fork are made durable
         _make_durable(slots, ops)
     return record._replace(ops=tuple(ops), trees=trees)
 
@@ -89,7 +89,7 @@ def _project_of(record: ApplyRecord) -> Iterator[int]:
 
 @contextmanager
 def _fork_of(record: ApplyRecord) -> Iterator[LastEntered]:
-    """Yield the directories of the layer from which files are moved into the slots. A fork of several layers has
+    """Yield the directories in the layer from which files are moved into the slots. A fork with several layers has
     none: its files are copied."""
     moves = len(record.contents) == 1 and any(
         op.slot and op.new is not None and not op.merged and not op.copy for op in record.ops
@@ -104,7 +104,8 @@ def _fork_of(record: ApplyRecord) -> Iterator[LastEntered]:
 
 
 def _verify_tree(contents: Sequence[bytes], op: Op, tree: dict[bytes, Entry]) -> None:
-    with staged_source(contents) as staged:  # a Union lists every directory above: that is quadratic in their names
+    # A Union would list every directory above, which is quadratic in their names.
+    with staged_source(contents) as staged:
         below = ((name[len(op.path) + 1 :], entry) for name, entry in walk_source(staged, op.path))
         path = first_difference(below, tree, is_reviewed)
         if path is not None:
@@ -132,7 +133,7 @@ def _make_durable(slots: int, ops: list[Op]) -> None:
 def return_slots(record: ApplyRecord) -> None:
     """Move files from the slots back to the fork; remove copies, complete or partial.
 
-    Only for operations that were not done: their slots hold no file of the project.
+    Only for operations that were not done: their slots hold no file from the project.
     """
     if not os.path.isdir(record.slots):  # interrupted before they were made, or after they were removed
         remove_empty_slots(record)
@@ -140,7 +141,7 @@ def return_slots(record: ApplyRecord) -> None:
     if not record.contents:  # the fork had lost its files, so none was moved into a slot
         remove_empty_slots(record)
         return
-    os.makedirs(record.contents[0], 0o700, exist_ok=True)  # lost meanwhile: what is in the slots is kept
+    os.makedirs(record.contents[0], 0o700, exist_ok=True)  # lost meanwhile: keep the files in the slots
     slots = open_slots(record)
     try:
         content = open_layer(record.contents[0])
@@ -165,7 +166,7 @@ def return_slots(record: ApplyRecord) -> None:
                     move_tree((slots, name), (opened, last), op.new)
                 moved = True
         if moved:
-            disk.sync_filesystem(slots)  # before the plan goes, which tells what is in the slots
+            disk.sync_filesystem(slots)  # before the plan goes, which lists the content of the slots
     finally:
         os.close(content)
         os.close(slots)

@@ -1,15 +1,17 @@
-"""The directory of an apply's slots: in the vault, or in ``.mudroom/apply`` of a project on another file system.
+"""Slot directory of an apply: in the vault, or in ``.mudroom/apply`` for a project on another file system.
 
 Rules of this file, for a project:
+
 1. Each directory is opened below the one above it, and no link is followed: a clone may have any entry in ``.mudroom``.
-2. Users of one project have slots beside each other. All who may write to the directory above may write to ``.mudroom``
-   and to ``apply``, whatever the umask; ``apply`` is sticky, so that one user renames none of another's (chmod(2)).
-   An access control list tells more than the mode: its mask is shown as the group's permissions (acl(5)), so with one
-   the group gets nothing.
-3. Slots are read, written and removed only if they are the user's alone. All who may write to ``.mudroom`` can put
-   another directory, or a link to one, in their place: also one of the user's, as far as others may move it.
-4. Slots hold a file whose name tells the apply. A directory of the user's that others have moved with the one above it
-   has none, and slots of another apply have another. It counts where others may write to a directory above.
+2. Users who share a project have slots beside each other. All users who may write to the directory above may write to
+   ``.mudroom`` and to ``apply``, whatever the umask; ``apply`` is sticky, so that no user can rename another's slots
+   (chmod(2)). With an access control list the group gets nothing: the mode's group permissions then show the list's
+   mask (acl(5)), not the group's rights.
+3. Slots are read, written and removed only if they belong to this user alone. All users who may write to ``.mudroom``
+   can put another directory, or a link to one, in their place; even one of this user's, if they may move it.
+4. Slots hold a file whose name identifies the apply. If others have moved one of the user's directories there, by
+   moving its parent, it has no such file, and slots for another apply have another. The check matters where others may
+   write to a directory above.
 """
 
 from __future__ import annotations
@@ -32,12 +34,12 @@ _MARK = b".of-"
 _NOT_A_DIRECTORY = (errno.ELOOP, errno.ENOTDIR)
 _ACL = ("system.posix_acl_access", "system.posix_acl_default")
 _SHARED = {stat.S_IWGRP: stat.S_IRWXG, stat.S_IWOTH: stat.S_IRWXO}
-"""The permission to write of a group, or of all others → their permissions in a directory that is made there."""
+"""Write permission for a group, or for all others → their permissions in a directory that is made there."""
 
 
 def make_slots(record: ApplyRecord, *, new: bool = False) -> None:
-    """Make it. ``new``: raise FileExistsError if it is there: in a project it may be another vault's, whose files would
-    land in the place of the reviewed ones."""
+    """Make the slot directory. ``new``: raise FileExistsError if it exists. In a project it may belong to another
+    vault, whose files would land instead of the reviewed files."""
     within = _within_project(record)
     if within:
         _make_in_project(record, within, new=new)
@@ -71,6 +73,7 @@ def _make_in_project(record: ApplyRecord, names: list[bytes], *, new: bool) -> N
                 if new and is_last:
                     raise
                 is_made = False
+            # follows no link: a clone may have any entry here
             opened.append(disk.open_beneath(opened[-1], name, os.O_RDONLY | disk.O_DIRECTORY))
             if is_last:
                 _require_own(opened[-1], record.slots)
@@ -94,8 +97,11 @@ def _make_in_project(record: ApplyRecord, names: list[bytes], *, new: bool) -> N
 
 
 def _share(above: int, made: int, *, is_sticky: bool) -> None:
-    """Let all who may write to the directory ``above`` write to one that was made in it, if it is the user's own.
-    Another one may have been put there meanwhile, so it has to be empty but for slots."""
+    """Let all users who may write to the directory ``above`` also write to a directory made in it, if it is this user's
+    own.
+
+    Another directory may have been put there meanwhile, so it must be empty except for slots.
+    """
     outer, inner = os.fstat(above), os.fstat(made)
     is_group = outer.st_gid == inner.st_gid and not (_has_list(above) or _has_list(made))
     writers = outer.st_mode if is_group else outer.st_mode & ~stat.S_IWGRP
@@ -112,8 +118,8 @@ def _share(above: int, made: int, *, is_sticky: bool) -> None:
 
 
 def open_slots(record: ApplyRecord) -> int:
-    """Return a descriptor of the slots, for the caller to close. Raise OSError; MudroomError if they are not the user's
-    alone, or a link leads there."""
+    """Return a descriptor for the slots, to be closed by the caller. Raise OSError; MudroomError if they do not belong
+    to this user alone, or a link leads there."""
     names = _within_project(record)
     if not names:
         return open_root(record.slots)
@@ -141,16 +147,19 @@ def _planted(path: bytes) -> str:
 
 
 def _require_own(slots: int, path: bytes) -> None:
-    """Raise MudroomError if others than this user own the slots or may write to them."""
+    """Raise MudroomError if others own the slots or may write to them."""
     made = _access(os.fstat(slots))
     if made != (disk.user(), 0) and made != _access_of_new(slots):
         raise MudroomError(f"{show(path)} is not yours alone: it may hold other files than yours", _planted(path))
 
 
 def _require_of(record: ApplyRecord, opened: list[int]) -> None:
-    """Raise MudroomError if the last of these directories holds other files than those of this apply. ``opened``: from
-    the project to the slots. Without the mark there is nothing to mistake in an empty one, and no doubt if nobody else
-    may rename a directory on the way: an earlier version made none."""
+    """Raise MudroomError if the last of these directories holds files that do not belong to this apply. ``opened``:
+    from the project to the slots.
+
+    An empty directory needs no mark. Without a mark (an earlier version wrote none) the directory is accepted if no
+    other user may rename a directory on the way.
+    """
     names = disk.names(opened[-1])
     if not names or _mark_of(record) in names:
         return
@@ -165,7 +174,7 @@ def _mark_of(record: ApplyRecord) -> bytes:
 
 
 def is_mark(name: bytes) -> bool:
-    """Return whether a name in a directory of slots is the file that tells the apply."""
+    """Return whether a name in a slot directory is the file that identifies the apply."""
     return name.startswith(_MARK)
 
 
@@ -178,27 +187,27 @@ def _mark(slots: int, record: ApplyRecord) -> None:
 
 
 def _has_list(descriptor: int) -> bool:
-    """Return whether a directory has an access control list, also for what is made in it."""
+    """Return whether a directory has an access control list, including a default list for new entries."""
     if sys.platform != "linux":
         return False
     for name in _ACL:
         try:
             xattr.get(descriptor, name)
         except OSError as error:
-            if error.errno in (errno.ENODATA, errno.EOPNOTSUPP):  # there is none, or the file system has none
+            if error.errno in (errno.ENODATA, errno.EOPNOTSUPP):  # no list, or a file system without lists
                 continue
         return True
     return False
 
 
 def _access(info: os.stat_result) -> tuple[int, int]:
-    """Return the owner of a directory, and who else may write to it."""
+    """Return a directory's owner, and which others may write to it."""
     return info.st_uid, info.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 def _access_of_new(at: int) -> tuple[int, int] | None:
-    """Return that of a new directory in this one: some file systems have one owner and mode for all (mount(8), vfat).
-    None: none can be made."""
+    """Return the access of a new directory made here, or None if none can be made: some file systems have one owner and
+    mode for all entries (mount(8), vfat)."""
     name = b".owner-" + os.urandom(8).hex().encode()
     try:
         disk.mkdir(at, name, 0o700)
@@ -211,7 +220,7 @@ def _access_of_new(at: int) -> tuple[int, int] | None:
 
 
 def _ignore(at: int) -> None:
-    """Write the file that hides this directory from git. A file or link of its name stays as it is."""
+    """Write the file that hides this directory from git. An existing file or link with that name stays."""
     try:
         descriptor = disk.open_at(at, _IGNORE, os.O_WRONLY | os.O_CREAT | os.O_EXCL | disk.O_CLOEXEC, 0o666)
     except FileExistsError:
@@ -221,7 +230,7 @@ def _ignore(at: int) -> None:
 
 
 def sync_above(record: ApplyRecord) -> None:
-    """Make the name of the slots in the project durable, before a file of the project is moved there."""
+    """Make the slots' name in the project durable, before a project file is moved there."""
     path = record.slots
     while path != record.project:
         path = os.path.dirname(path)
@@ -235,7 +244,7 @@ def remove_empty_slots(record: ApplyRecord) -> None:
         try:
             os.rmdir(record.slots)
         except OSError:
-            return  # it is gone: interrupted in between; or not empty
+            return  # gone after an interruption, or not empty
         return
     root = open_root(record.project)
     hiding = {names[-1]: _mark_of(record), names[-2]: _IGNORE}
@@ -247,7 +256,7 @@ def remove_empty_slots(record: ApplyRecord) -> None:
 
 
 def _remove_empty(root: int, above: bytes, name: bytes, own: bytes | None) -> bool:
-    """Remove an empty directory. ``own``: also one with this file of mudroom's alone. Return whether it is gone."""
+    """Remove an empty directory. ``own``: mudroom's file that may be its only entry. Return whether it is gone."""
     try:
         with directory(root, above) as at:
             if own is not None:
@@ -256,7 +265,7 @@ def _remove_empty(root: int, above: bytes, name: bytes, own: bytes | None) -> bo
                         disk.unlink(opened, own)
             disk.rmdir(at, name)
     except FileNotFoundError:
-        pass  # interrupted in between
+        pass  # gone after an interruption
     except OSError:
-        return False  # it is not empty, or no directory
+        return False  # not empty, or not a directory
     return True

@@ -1,6 +1,6 @@
 """Apply, undo and recover: perform a landing so that a crash at any moment loses no data.
 
-The order on disk, per apply ``uN`` in ``applies/uN/``:
+The order on disk, for each apply ``uN`` in ``applies/uN/``:
 
 1. ``plan.prepare`` is written and fsynced: the operations to perform. The project is untouched.
 2. The slots are filled from the fork and made durable.
@@ -10,7 +10,7 @@ The order on disk, per apply ``uN`` in ``applies/uN/``:
    ``plan.undoing``, then ``plan.undone``.
 
 After a crash before step 3 the apply is *deferred*: the slots go back to the fork, and the project was never touched.
-After a crash later it is *interrupted*: every operation is checked again, the remaining ones are performed, and a file
+After a later crash it is *interrupted*: every operation is checked again, the remaining ones are performed, and a file
 that the user has changed meanwhile is a conflict like any other.
 """
 
@@ -47,8 +47,8 @@ AGAIN = {
     "done": "stays as it is; once it is closed: mudroom redo {name}, then mudroom undo {name}",
     "undone": "stays as it is; once it is closed: mudroom undo {name}, then mudroom redo {name}",
 }
-"""Remarks on a file that was held open during an undo, and during a redo: its operation stays in the record, and is
-already done for the other way."""
+"""Remarks about a file that was held open during an undo or a redo: its operation stays in the record, and is already
+done for the other way."""
 _NO_MODES: Mapping[bytes, int] = MappingProxyType({})
 _NO_DIGESTS: Mapping[bytes, bytes] = MappingProxyType({})
 _UNDER_WAY: dict[str, tuple[State, State]] = {"done": ("undoing", "undone"), "undone": ("redoing", "done")}
@@ -64,9 +64,8 @@ class ApplyResult(NamedTuple):
     conflicts: tuple[Conflict, ...] = ()
     remarks: tuple[Remark, ...] = ()
     again: tuple[bytes, ...] = ()
-    """Paths where the project's version had been decided for. After an undo the fork has its own version there again;
-    after a redo it has not.
-    """
+    """Paths where the project's version had been chosen. After an undo the fork has its own version there again; after
+    a redo it does not."""
     holder: str = ""
     """The current name of that fork."""
     refs: tuple[str, ...] = ()
@@ -121,8 +120,8 @@ class ApplyDirectory:
     def begin(self, operation: Literal["apply", "turn"]) -> None:
         """Write the mark ``applies/pending``, durably, so that checking for an unfinished operation is cheap.
 
-        The mark of an ``apply`` stays until the fork's records are settled, that of an undo or redo (``turn``) until
-        the operation is over.
+        The mark for an ``apply`` stays until the fork's records are settled, the mark for an undo or redo (``turn``)
+        until the operation is over.
         """
         with open(os.path.dirname(self.path) + b"/pending", "wb") as stream:
             stream.write(f"{self.name} {operation}".encode())
@@ -159,20 +158,20 @@ class ApplyDirectory:
         self.end()
 
     def drop(self, state: State) -> None:
-        """Remove the plan of an earlier state. Durable with the next state: until then that one is ignored."""
+        """Remove the plan of an earlier state. Durable with the next state: until then the earlier plan is ignored."""
         os.unlink(self._plan(state))
 
     def drop_before(self, state: State) -> None:
-        """As ``drop``. ``undone`` is not ignored beside ``done`` (``plan_state.ORDER``): its
-        removal is durable before a redo."""
+        """Remove a plan as ``drop`` does. Before a redo the removal is made durable, because ``undone`` is not ignored
+        beside ``done`` (``plan_state.ORDER``)."""
         self.drop(state)
         if state == "undone":
             sync_directory(self.path)
 
 
 def trees_of(landing: Landing) -> dict[int, dict[bytes, Entry]]:
-    """Return, by slot, the entries below each whole directory of the landing: the staged entries if it is placed, the
-    old ones if it is removed.
+    """Return, by slot, the entries below each whole directory in the landing: the staged entries if it is placed, the
+    old entries if it is removed.
 
     If a directory is replaced by a directory (never in one operation), the old side wins.
     """
@@ -205,14 +204,14 @@ def apply(
     verify_fork: bool = True,
     progress: Progress | None = None,
 ) -> ApplyResult:
-    """Perform the operations of ``record``. ``place`` is a new apply directory.
+    """Perform the operations in ``record``. ``place`` is a new apply directory.
 
-    The mark (``begin``) stays: the caller ends it when the fork's records are settled. ``merged``: the directory of
-    content that is not the fork's own (``Op.merged``); such content is taken from there. ``modes``: by path, the modes
-    that land with fewer bits than the fork has. ``verify_fork``: compare whole directories of
-    the fork with the reviewed ones; False if the fork has been locked since.
+    The mark (``begin``) stays: the caller ends it when the fork's records are settled. ``merged``: directory with the
+    content that is not the fork's own (``Op.merged``). ``modes``: by path, the modes that land with fewer bits than in
+    the fork. ``verify_fork``: compare the fork's whole directories with the reviewed ones; False if the fork has been
+    locked since.
 
-    Raise ForkMoved if the fork is not what was reviewed (no change was made), OSError if the disk fails; after an
+    Raise ForkMoved if the fork differs from the review (no change was made), OSError if the disk fails; after an
     OSError call ``recover``.
     """
     if not record.ops and not record.dropped:
@@ -228,10 +227,11 @@ def apply(
     try:
         if not in_vault:
             try:
-                make_slots(record, new=True)  # after the plan: recovery must find what is in the project
+                make_slots(record, new=True)  # after the plan: recovery must find the slots in the project
             except FileExistsError:
                 taken = show(record.slots)
-                record = record._replace(slots=place.path + b"/slots")  # so that taking back leaves those alone
+                # so that ``cancel`` leaves the other slots alone
+                record = record._replace(slots=place.path + b"/slots")
                 raise MudroomError(f"{taken} was made meanwhile", "another mudroom applies here: try again") from None
             sync_above(record)
         record = fill_slots(record, merged, modes, verify_fork=verify_fork)
@@ -263,9 +263,8 @@ def undo(place: ApplyDirectory, progress: Progress | None = None, settle: Settle
 
 
 def redo(place: ApplyDirectory, progress: Progress | None = None, settle: Settle = _settled) -> ApplyResult:
-    """Apply again what was undone. Files that changed since are kept as conflicts. ``settle``: as for ``undo``. Raise
-    UsageError if the apply is not in the state ``undone``.
-    """
+    """Apply again after an undo. Files that changed since are kept as conflicts. ``settle``: as for ``undo``. Raise
+    UsageError if the apply is not in the state ``undone``."""
     state = place.state()
     if state != "undone":
         raise UsageError(f"{place.name} cannot be redone", "it has not been undone" if state == "done" else "")
@@ -331,8 +330,11 @@ def _finish(
     digests: Mapping[bytes, bytes] = _NO_DIGESTS,
     held: Sequence[Op] = (),
 ) -> ApplyResult:
-    """Perform the operations and advance the state. ``again``: some operations may have been done before. ``digests``:
-    by path, those of new files that are known. ``held``: operations that are not to be tried (``reverse``)."""
+    """Perform the operations and advance the state.
+
+    ``again``: some operations may have been done before. ``digests``: by path, known digests of new files. ``held``:
+    operations that must not be tried (``reverse``).
+    """
     has_kept = functools.partial(_has_kept, record) if old == "ready" else lambda _op: False
     executor = Executor(record.project, open_slots(record), record.trees, again=again, has_kept=has_kept)
     try:
@@ -344,7 +346,8 @@ def _finish(
         executor.close()
     if old == "ready" and executor.undone:  # a conflict keeps both versions: theirs stays in the fork
         return_slots(record._replace(ops=tuple(unplaced)))
-    if old == "ready" and not executor.done and not record.dropped:  # nothing was done, so nothing is to be undone
+    # no operation was done, so undo has nothing to reverse
+    if old == "ready" and not executor.done and not record.dropped:
         place.drop(old)
         sync_directory(place.path)
         return ApplyResult("", conflicts=tuple(executor.conflicts), remarks=tuple(executor.remarks))
@@ -360,13 +363,13 @@ def _finish(
 
 
 def _ordered(ops: Sequence[Op], order: Sequence[Op]) -> list[Op]:
-    """Return operations in the order in which they were to be performed; those that were not are the first."""
+    """Sort operations into the order in which they had to be performed; others come first."""
     places = {(op.kind, op.path): number for number, op in enumerate(order)}
     return sorted(ops, key=lambda op: places.get((op.kind, op.path), -1))
 
 
 def _has_kept(record: ApplyRecord, op: Op) -> bool:
-    """Whether the fork still has the file that ``op`` was to place: it was returned after a move, or was copied."""
+    """Whether the fork still has the file that ``op`` places: it was returned after a move, or was copied."""
     if op.merged or op.copy or len(record.contents) > 1:
         return True
     try:
@@ -394,9 +397,8 @@ def new_record(
     landing: Landing,
     trees: dict[int, dict[bytes, Entry]],
 ) -> ApplyRecord:
-    """Return a new record. The slots are in the vault if it is on the project's mount, else in ``.mudroom`` of the
-    project.
-    """
+    """Return a new record. The slots are in the vault if it is on the project's mount, else in the project's
+    ``.mudroom``."""
     slots = place.path + b"/slots"
     if mount_of(place.path) != mount_of(project):
         slots = project + b"/.mudroom/apply/" + os.fsencode(place.name)

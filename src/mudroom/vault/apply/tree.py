@@ -1,4 +1,4 @@
-"""Move, copy and compare whole trees by descriptor: the directory operations of an apply."""
+"""Move, copy and compare whole trees by descriptor: an apply's operations on directories."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def first_difference(
     expected: Mapping[bytes, Entry],
     is_same: Callable[[Entry | None, Entry | None], bool] = same_stamp,
 ) -> bytes | None:
-    """Return the first path of a walk that differs from the expected entries, or None."""
+    """Return the first path in a walk that differs from the expected entries, or None."""
     missing = set(expected)
     for path, entry in entries:
         if not is_same(expected.get(path), entry):
@@ -75,7 +75,8 @@ def _needs_lending(entry: Entry | None) -> bool:
 
 
 def is_unchanged(expected: Entry | None, current: Entry | None) -> bool:
-    """Like ``same_stamp``, but accept the temporary write permission that an interrupted move left on a directory."""
+    """Compare as ``same_stamp`` does, but accept the temporary write permission that an interrupted move left on a
+    directory."""
     if same_stamp(expected, current):
         return True
     if expected is None or current is None or expected.kind != "directory":
@@ -84,15 +85,15 @@ def is_unchanged(expected: Entry | None, current: Entry | None) -> bool:
 
 
 def _is_as_reviewed(reviewed: Entry, current: Entry | None) -> bool:
-    """Like ``is_unchanged``, for an entry of the fork: it may have bits of a mode that do not land."""
+    """Compare as ``is_unchanged`` does, for an entry in the fork: its mode may have bits that do not land."""
     if is_unchanged(reviewed, current) or is_reviewed(reviewed, current):
         return True
     return reviewed.kind == "directory" and is_reviewed(reviewed._replace(mode=reviewed.mode | 0o200), current)
 
 
 def settle(at: At, entry: Entry) -> Entry | None:
-    """Remove the temporary write permission of a directory, in case the move was interrupted before that. Return the
-    entry that is there now."""
+    """Remove a directory's temporary write permission, in case the move was interrupted before that. Return the entry
+    that is now there."""
     current = look(*at)
     if current is None or current.kind != "directory" or current.mode == entry.mode:
         return current
@@ -161,7 +162,8 @@ def put_back(slot: At, at: At, entry: Entry) -> None:
 
 
 def set_mode(at: At, mode: int) -> None:
-    """chmod without following a link, through an O_PATH descriptor: fchmodat(2) cannot refuse to follow one."""
+    """Change a mode without following a link, through an O_PATH descriptor: fchmodat(2) cannot refuse to follow
+    links."""
     descriptor = disk.open_at(at[0], at[1], O_PATH | disk.O_NOFOLLOW | disk.O_CLOEXEC)
     try:
         disk.set_mode_by(handle(descriptor), mode)
@@ -170,12 +172,11 @@ def set_mode(at: At, mode: int) -> None:
 
 
 def fill_slot(contents: Sequence[bytes], fork: LastEntered, slots: int, filled: Collection[bytes], op: Op) -> Entry:
-    """Bring the staged entry of ``op`` into its slot, by rename on one file system, else by copy. Repeatable.
+    """Bring the staged entry of ``op`` into its slot: by rename on the same file system, else by copy. Repeatable.
 
-    ``fork``: the directories of ``contents[0]``. ``filled``: the names of slots that hold something already.
-
-    Return the entry as it is in the slot, with its reviewed mode, if the file system keeps modes (FAT does not). Raise
-    ForkMoved if the fork does not hold the reviewed entry.
+    ``fork``: the directories in ``contents[0]``. ``filled``: names of the slots that already have content. Return the
+    slot's entry, with its reviewed mode if the file system keeps modes (FAT does not). Raise ForkMoved if the fork does
+    not hold the reviewed entry.
     """
     slot = (slots, b"%d" % op.slot)
     assert op.new is not None
@@ -191,7 +192,7 @@ def fill_slot(contents: Sequence[bytes], fork: LastEntered, slots: int, filled: 
 
 
 def set_modes_below(slots: int, op: Op, modes: Mapping[bytes, int]) -> None:
-    """Give the entries of a whole directory in its slot their reviewed modes. ``modes``: by path in the fork."""
+    """Give the entries in a slot's whole directory their reviewed modes. ``modes``: by path in the fork."""
     for path in (path for path in modes if path.startswith(op.path + b"/")):
         above, _slash, name = (b"%d" % op.slot + path[len(op.path) :]).rpartition(b"/")
         with entered(slots, above) as opened:
@@ -199,7 +200,7 @@ def set_modes_below(slots: int, op: Op, modes: Mapping[bytes, int]) -> None:
 
 
 def fill_merged(merged: bytes, slots: int, op: Op) -> Entry:
-    """Bring merged content into its slot: the file ``op.merged`` of the directory ``merged``. Return its entry."""
+    """Bring merged content into its slot: the file ``op.merged`` in the directory ``merged``. Return its entry."""
     slot, name = (slots, b"%d" % op.slot), op.merged.encode()
     root = open_root(merged)
     try:
@@ -248,7 +249,7 @@ def _rename(old: At, new: At, entry: Entry) -> bool:
 
 
 def _copy_in(staged: Source, new: At, path: bytes, entry: Entry) -> None:
-    """Copy with modes, times, links and xattrs. A partial copy of an earlier try has the suffix ``.part``."""
+    """Copy with modes, times, links and xattrs. A partial copy from an earlier attempt has the suffix ``.part``."""
     beside = (new[0], new[1] + b".part")
     discard(beside)
     if entry.kind == "file":
@@ -266,12 +267,12 @@ def _copy_in(staged: Source, new: At, path: bytes, entry: Entry) -> None:
     elif entry.kind == "symlink":
         disk.symlink(beside[0], beside[1], entry.target)
     else:
-        raise ForkMoved(path, show(path))  # no such entry is in a changeset: core/tree/landing_form.py
+        raise ForkMoved(path, show(path))  # a changeset has no such entry: core/tree/landing_form.py
     move(beside, new)
 
 
 class _Below:
-    """The part of a source below a directory, as a source."""
+    """The subtree of a source below a directory, as a source."""
 
     def __init__(self, source: Source, path: bytes) -> None:
         self._source, self._path = source, path
@@ -287,7 +288,7 @@ class _Below:
 
 
 def discard(at: At) -> None:
-    """Remove a copy made by mudroom, complete or partial, if it exists. Never call it for a file of the user's."""
+    """Remove a copy made by mudroom, complete or partial, if it exists. Never call it for a user's file."""
     entry = look(*at)
     if entry is None:
         return
@@ -358,7 +359,7 @@ def _strip_open(root: int, path: bytes) -> bool:
 
 
 def _remove_xattr(root: int, path: bytes, full: bytes, name: str) -> None:
-    """Remove an xattr. xattr(7): changing ``user.`` attributes needs write permission, even for the owner."""
+    """Remove an xattr. Changing ``user.`` attributes needs write permission, even for the owner (xattr(7))."""
     try:
         os.removexattr(full, name, follow_symlinks=False)
         return

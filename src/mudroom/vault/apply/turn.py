@@ -1,9 +1,9 @@
-"""Undo, redo and recovery of applies, with the fork's records and the refs of git.
+"""Undo, redo and recovery of applies, with the fork's records and git refs.
 
 ``undo_apply``, ``redo_apply`` and ``recover_all`` expect the caller to hold the vault's lock.
 
-Undos and redos are counted: ``applies/uN/turn`` has the number of the last one of this apply. The apply that was undone
-last is the one with the highest number, whatever the clock showed.
+Undos and redos are counted: ``applies/uN/turn`` has the number of the apply's last undo or redo. The apply with the
+highest number was undone last, whatever the clock showed.
 """
 
 from __future__ import annotations
@@ -54,9 +54,8 @@ def undo_apply(
 def redo_apply(
     vault: Vault, name: str | None, progress: Progress | None = None, resting: Resting | None = None
 ) -> ApplyResult:
-    """Redo the named apply, or the one undone last. Changes it discarded from the fork are discarded again, unless the
-    fork has changed since.
-    """
+    """Redo the named apply, or the last that was undone. Changes it discarded from the fork are discarded again, unless
+    the fork has changed since."""
     place = _find_apply(vault, name, "undone", "redo")
     record = place.load() if place.state() == "undone" else None
     refs = turned_refs(place, back=False)
@@ -106,7 +105,7 @@ def _has_changed_since(fork: Fork, record: ApplyRecord) -> bool:
 
 
 def _instead(vault: Vault, verb: str) -> str:
-    """Return what to do where nothing can be undone or redone: changes may have been kept in a fork instead."""
+    """Return a hint for when no apply can be undone or redone: changes may have been kept in a fork instead."""
     forks = vault.forks() if verb == "undo" and not vault.applies() else []
     if not forks:
         return "mudroom log shows what has happened"
@@ -115,7 +114,7 @@ def _instead(vault: Vault, verb: str) -> str:
 
 
 def _find_apply(vault: Vault, name: str | None, state: str, verb: str) -> ApplyDirectory:
-    """Return the named apply, or the last in this state. Raise UsageError if there is none."""
+    """Return the named apply, or the last in this state. Raise UsageError if it does not exist."""
     places = [ApplyDirectory(path) for path in vault.applies()]
     if name is None:
         candidates = [place for place in places if place.state() == state]
@@ -131,7 +130,7 @@ def _find_apply(vault: Vault, name: str | None, state: str, verb: str) -> ApplyD
 
 
 def _count_turn(vault: Vault, place: ApplyDirectory) -> None:
-    """Give an apply the next number. It serves only the order, so it need not survive a power cut."""
+    """Give an apply the next number. The number only orders applies, so it need not survive a power cut."""
     number = 1 + max(_turn_of(ApplyDirectory(path)) for path in vault.applies())
     with open(place.path + b"/turn.new", "wb") as stream:
         stream.write(b"%d" % number)
@@ -139,7 +138,7 @@ def _count_turn(vault: Vault, place: ApplyDirectory) -> None:
 
 
 def _turn_of(place: ApplyDirectory) -> int:
-    """Return the number of the last undo or redo of an apply; 0 if there is none or it cannot be read."""
+    """Return the number of an apply's last undo or redo; 0 without one or if it cannot be read."""
     try:
         with open(place.path + b"/turn", "rb") as stream:
             return int(stream.read(32))
@@ -148,8 +147,8 @@ def _turn_of(place: ApplyDirectory) -> int:
 
 
 def recover_all(vault: Vault) -> list[Recovery]:
-    """Finish or take back the applies that a killed mudroom left unfinished. Return what was done. Raise NotInstalled
-    if an apply moves refs and no part of this installation does; that apply is as it was then."""
+    """Finish or take back the applies that a killed mudroom left unfinished. Return the recoveries. Raise NotInstalled
+    if an apply moves refs and this installation cannot; that apply is then left as it was."""
     recoveries = []
     for path in vault.applies():
         place = ApplyDirectory(path)
@@ -195,7 +194,7 @@ def _settle_fork(vault: Vault, done: ApplyRecord, kept: Collection[bytes]) -> tu
     """After a finished apply, keep in the fork only the changes that did not land. Repeatable.
 
     Return a remark for each file that should stay in the fork but is missing from it. Such a file cannot be kept, and
-    other forks of the vault must not wait for it.
+    must not delay recovery for other forks in the vault.
     """
     try:
         fork = vault.fork(done.fork)

@@ -1,7 +1,7 @@
-"""Undo an apply where files have been edited since: merge the applied, the current and the earlier version.
+"""Undo an apply after later edits: merge the applied, the current and the earlier version.
 
-For that, texts that an apply puts in the place of others are kept beside its slots (``originals``); the earlier version
-is in the slot. Where both edits can be merged, undo removes the apply's edit and keeps the user's.
+For that, an apply keeps the texts that replace others beside its slots (``originals``); the earlier version is in the
+slot. Where both edits can be merged, undo removes the apply's edit and keeps the user's.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from mudroom.vault.sync import sync_directory
 
 def keep_applied(place: bytes, slots: int, ops: Iterable[Op]) -> dict[bytes, bytes]:
     """Keep the texts that are about to replace others. Durable when the next plan is written beside them. Return the
-    digests of the files that were read (``imprint.py``), by path."""
+    digests of the files read (``imprint.py``), by path."""
     digests: dict[bytes, bytes] = {}
     kept = Originals([place])
     source = DirectorySource(slots)
@@ -55,7 +55,7 @@ def keep_applied(place: bytes, slots: int, ops: Iterable[Op]) -> dict[bytes, byt
 
 
 class Unmerge:
-    """Undo operations of one apply that keep later edits.
+    """Undo operations that keep later edits, for one apply.
 
     ``root``: the project. ``slots``: the earlier versions. ``free``: the first unused slot number.
     """
@@ -65,12 +65,14 @@ class Unmerge:
         self._originals = Originals([place])
         self.merged: list[bytes] = []
         self.held: list[bytes] = []
-        """Paths of edited files that another program holds open: neither edit can be told from the other."""
+        """Paths of edited files that another program holds open: the edits cannot be told apart."""
 
     def op(self, op: Op, current: Entry | None) -> Op:
-        """Return the operation that undoes the apply: ``op`` (already inverted), or one that places merged content over
-        the user's edit. Return ``op`` unchanged, to be a conflict, if the edits cannot be merged. ``current``: the
-        project's present entry; None if there is none or its directory may not be entered.
+        """Return the operation that undoes the apply: ``op`` (already inverted), or an operation that places merged
+        content over the user's edit.
+
+        Return ``op`` unchanged, to be a conflict, if the edits cannot be merged. ``current``: the project's present
+        entry; None if there is none or its directory may not be entered.
         """
         if op.kind != "swap" or op.whole or op.old is None or op.new is None or op.new.kind != "file":
             return op
@@ -110,7 +112,7 @@ class Unmerge:
             stream.write(content)
             stream.flush()
             if os.fstat(descriptor).st_gid != group:
-                give_group(self._slots, name, group)  # before the mode: chown(2) clears bits of it
+                give_group(self._slots, name, group)  # before the mode: chown(2) clears mode bits
             disk.set_mode_of(descriptor, mode)
             disk.sync(descriptor)
         disk.sync(self._slots)

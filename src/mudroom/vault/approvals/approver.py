@@ -1,6 +1,6 @@
-"""Approvers that ask by the queue (``vault/approvals/queue.py``), for commands and for hosts.
+"""Approvers that ask through the queue (``vault/approvals/queue.py``), for commands and for hosts.
 
-A failure of the queue raises an exception, which the caller treats as a refusal
+If the queue fails, the exception reaches the caller, which treats it as a refusal
 (``core/approval/approval.py:ask_approver``). ``HostApprover`` returns a refusal itself.
 """
 
@@ -26,7 +26,7 @@ class QueueApprover:
     """Asks about a command, and refuses after ``patience`` seconds without an answer.
 
     With a patience of 0 it does not wait: the question stays in the queue, and a later call with the same question gets
-    the answer given meanwhile.
+    an answer given meanwhile.
     """
 
     def __init__(
@@ -36,9 +36,8 @@ class QueueApprover:
         over: int = -1,
         waiting: Callable[[str], None] = lambda _name: None,
     ) -> None:
-        """``over``: a descriptor that is readable as soon as no caller waits for the answer any more. ``waiting``:
-        called with the question's name before waiting.
-        """
+        """``over``: a descriptor that becomes readable when no caller waits for the answer any more. ``waiting``:
+        called with the question's name before waiting."""
         self._queue, self._patience, self._over, self._waiting = queue, patience, over, waiting
 
     def __call__(self, question: CommandQuestion) -> CommandAnswer:
@@ -49,7 +48,7 @@ class QueueApprover:
             return CommandAnswer(False, by="nobody", reason=f"nobody could be asked: {error}")
 
     def _asked(self, question: CommandQuestion) -> CommandAnswer:
-        """Raise MudroomError."""
+        """Return the answer. Raise MudroomError if the queue cannot be used."""
         with self._queue.put(question, self._patience) as ticket:
             decision = ticket.look()
             if decision is not None:
@@ -65,8 +64,9 @@ def pending(name: str) -> CommandAnswer:
 
 
 class HostApprover:
-    """Asks the gate's questions of one session by the queue (``session/confinement/host_approver.py:RemoteApprover``).
-    The owner of the gate writes the rule of an answer that is to be kept. Any failure is a refusal.
+    """Asks one session's gate questions through the queue (``session/confinement/host_approver.py:RemoteApprover``).
+
+    If an answer is to be kept, the gate's owner writes the rule. Any failure is a refusal.
     """
 
     def __init__(self, queue: Queue, agent: str, patience: float = OF_A_HOST, *, anyway: bool = True) -> None:
@@ -104,7 +104,7 @@ class HostWaiting:
     """
 
     def __init__(self, ticket: Ticket | None, patience: float, answer: FlowAnswer | None = None) -> None:
-        """``answer``: for a question that could not be put."""
+        """``answer``: given if the question could not be put."""
         self._ticket, self._patience, self._until = ticket, patience, time.monotonic() + patience
         self._answer = answer
 

@@ -1,14 +1,14 @@
-"""Notification of processes that wait for a change in a directory of the vault: one FIFO for each waiter, into which a
-writer writes one byte.
+"""Wake processes that wait for a change in a vault directory: each waiter has a FIFO, into which a writer writes one
+byte.
 
 A bell only says "look again": the change itself is stored elsewhere. If a ring is lost because the writer was killed
 before it rang, the waiter is only late, because waiters also look from time to time.
 
-The waiter has the FIFO open for reading and writing, so that it never reads an end of file. After the waiter has died
-no process has the FIFO open; the next ring finds that (ENXIO, fifo(7)) and removes the FIFO.
+The waiter opens the FIFO for reading and writing, so that it never reads an end of file. After the waiter has died no
+process has the FIFO open; the next ring finds that (ENXIO, fifo(7)) and removes the FIFO.
 
-The name of a bell may begin with a word that tells its owner's role (``page.1f…``): an owner that may answer. Processes
-that only wait for an answer have no such word.
+A bell's name may begin with a word for its owner's role (``page.1f…``): an owner that may answer. Processes that only
+wait for an answer have no such word.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from collections.abc import Collection
 from mudroom.stage import disk
 
 _NEW = b"."
-"""Prefix of a bell that is not open yet."""
+"""Name prefix of a bell that is not open yet."""
 
 
 class Bell:
@@ -33,12 +33,12 @@ class Bell:
     """
 
     def __init__(self, directory: bytes, role: str = "") -> None:
-        """``role``: a word of letters for an owner that may answer; empty for one that only waits."""
+        """``role``: a word in letters for an owner that may answer; empty for an owner that only waits."""
         self._descriptor = -1
         self._path = b""
         name = (f"{role}." if role else "").encode() + os.urandom(8).hex().encode()
         new, path = directory + b"/" + _NEW + name, directory + b"/" + name
-        if sys.platform == "win32":  # it has pipes, but not as files
+        if sys.platform == "win32":  # Windows has pipes, but not as files
             return
         try:
             os.makedirs(directory, mode=0o700, exist_ok=True)
@@ -46,6 +46,7 @@ class Bell:
         except OSError:
             return
         try:
+            # for writing, too, so that a read never finds an end of file
             self._descriptor = disk.open_path(new, os.O_RDWR | disk.O_NONBLOCK | disk.O_NOFOLLOW | disk.O_CLOEXEC)
             disk.rename_path(new, path)
             self._path = path
@@ -57,7 +58,7 @@ class Bell:
         return self._descriptor
 
     def clear(self) -> None:
-        """Discard the rings so far."""
+        """Discard the rings received so far."""
         if self._descriptor < 0:
             return
         try:
@@ -75,8 +76,8 @@ class Bell:
 
 
 def wait(descriptors: Collection[int], seconds: float) -> Collection[int]:
-    """Wait until a descriptor is readable, at most ``seconds``. Return those that are. Windows cannot ask a descriptor:
-    there the time passes."""
+    """Wait until a descriptor is readable, at most ``seconds``. Return the readable descriptors. On Windows, which
+    cannot poll a descriptor, let the time pass."""
     if sys.platform == "win32":
         time.sleep(seconds)
         return ()
@@ -100,7 +101,7 @@ def ring(directory: bytes) -> None:
 
 
 def listeners(directory: bytes) -> frozenset[str]:
-    """Return the roles of all open bells whose owners may answer. No bell is rung."""
+    """Return the roles of all open bells whose owners may answer. Ring no bell."""
     try:
         names = os.listdir(directory)
     except OSError:
@@ -130,7 +131,7 @@ def _ring(path: bytes) -> None:
     try:
         os.write(descriptor, b"!")
     except OSError:
-        pass  # full of rings, so the waiter will look; or the waiter has just gone
+        pass  # the pipe is full of rings, so the waiter will look; or the waiter has just gone
     finally:
         os.close(descriptor)
 

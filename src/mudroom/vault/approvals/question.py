@@ -6,9 +6,10 @@
                    used         hard link to ``decided``: the decision has been used
 
 Rules of this file:
-1. A question has one decision. A process that decides writes a file aside and gives it its name by link(2), which only
-   one process can do: the second one is told the first one's decision.
-2. A decision is used once: it is marked as used, again by link(2), by the process that holds ``waiter``.
+
+1. A question has one decision. A process that decides writes a file aside and names it by link(2), which only one
+   process can do. A second process is told the first decision.
+2. A decision is used once: the process that holds ``waiter`` marks it as used, again by link(2).
 3. A question exists completely or not at all: its directory is filled under another name, then renamed.
 """
 
@@ -31,11 +32,11 @@ from mudroom.vault.sync import sync_directory
 FORMAT = 2
 """Format 1 lacked the terms on which the command would run. Such a question cannot be answered and is put again."""
 ASIDE = b"aside-"
-"""Prefix of the names of incomplete or removed files."""
+"""Name prefix of incomplete or removed files."""
 
 
 class WaiterLock:
-    """The lock of the process that waits for a question; released when the process ends."""
+    """The lock held by the process that waits for a question; released when the process ends."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -54,7 +55,7 @@ def become_waiter(place: bytes) -> WaiterLock | None:
     descriptor = disk.open_path(place + b"/waiter", os.O_RDWR | os.O_CREAT | disk.O_NOFOLLOW | disk.O_CLOEXEC, 0o600)
     try:
         flock(descriptor, LOCK_EX | LOCK_NB)
-        if os.fstat(descriptor).st_nlink == 0:  # removed meanwhile
+        if os.fstat(descriptor).st_nlink == 0:  # removed between the open and the lock
             raise FileNotFoundError(place)
         os.ftruncate(descriptor, 0)
         disk.pwrite(descriptor, b"%d %d" % (os.getpid(), started(os.getpid())), 0)
@@ -68,7 +69,7 @@ def become_waiter(place: bytes) -> WaiterLock | None:
 
 
 def create(place: bytes, asked: QueuedQuestionRecord) -> WaiterLock | None:
-    """Put a question at ``place``, and wait for it. Return None if the place is taken.
+    """Put a question at ``place`` and wait for it. Return None if the place is taken.
 
     Raise OSError; then no question was put.
     """
@@ -90,13 +91,14 @@ def create(place: bytes, asked: QueuedQuestionRecord) -> WaiterLock | None:
 
 
 def decide(place: bytes, decision: QueueDecision) -> bool:
-    """Decide a question, durably. Return False if it was decided before.
+    """Decide a question, durably. Return False if it was already decided.
 
-    Raise OSError, then it was not decided; FileNotFoundError if there is no such question.
+    Raise OSError if it was not decided; FileNotFoundError if the question does not exist.
     """
     aside = _aside(place + b"/decided")
     try:
         _write(aside, msgspec.msgpack.encode(decision))
+        # link(2) fails if the name exists, so only one process decides
         os.link(aside, place + b"/decided")
     except FileExistsError:
         return False
@@ -107,9 +109,8 @@ def decide(place: bytes, decision: QueueDecision) -> bool:
 
 
 def use(place: bytes) -> bool:
-    """Mark the decision as used, durably. Return False if it was used before. Only for the process that waits. Raise
-    OSError.
-    """
+    """Mark the decision as used, durably. Return False if it was already used. Only for the process that waits. Raise
+    OSError."""
     try:
         os.link(place + b"/decided", place + b"/used")
     except FileExistsError:
@@ -123,7 +124,7 @@ def is_used(place: bytes) -> bool:
 
 
 def decision_at(place: bytes) -> QueueDecision | None:
-    """Return the decision, or None. Raise MudroomError if it cannot be read: then it is no answer."""
+    """Return the decision, or None. Raise MudroomError if it cannot be read: then it does not count as an answer."""
     path = place + b"/decided"
     try:
         with open(path, "rb") as stream:
@@ -137,8 +138,7 @@ def decision_at(place: bytes) -> QueueDecision | None:
 
 def row_at(place: bytes) -> QueueRow | None:
     """Return a question with its state, or None if it is missing or unreadable: then it can be neither answered nor
-    used.
-    """
+    used."""
     try:
         with open(place + b"/question", "rb") as stream:
             data = stream.read()
@@ -153,9 +153,9 @@ def row_at(place: bytes) -> QueueRow | None:
 
 
 def remove(place: bytes) -> None:
-    """Remove a question. It is renamed first, so that no process finds it without its mark of being used.
+    """Remove a question. It is renamed first, so that no process finds it without its mark ``used``.
 
-    Raises no exception: remaining files are removed the next time.
+    Raises no exception: the next removal takes files that remain.
     """
     aside = _aside(place)
     try:
@@ -198,7 +198,7 @@ def _unlink(path: bytes) -> None:
 
 
 def _waiter(place: bytes) -> int:
-    """Return the id of the process that waits, or 0."""
+    """Return the process id of the waiter, or 0."""
     try:
         with open(place + b"/waiter", "rb") as stream:
             pid, since = map(int, stream.read(64).split())

@@ -1,10 +1,11 @@
 """The queue of questions about commands and hosts, with their answers (``vault/approvals/question.py``).
 
 Rules of this file:
-1. No lock of the vault is needed and no process is waited for, so a user command may hold the vault alone meanwhile.
-2. An answer given while no process waited is used only for a question with the same fingerprint, of the same fork and
-   agent, and only once.
-3. A question is stored without the secrets of its command; its fingerprint is of the whole command.
+
+1. No vault lock is needed and no process is waited for, so a user command may hold the vault alone meanwhile.
+2. An answer given while no process waited is used only once, and only for a question with the same fingerprint from the
+   same fork and agent.
+3. A question is stored without its command's secrets; its fingerprint covers the whole command.
 4. The queue is bounded (``core/approval_queue.py:QueueRoom``), and its questions expire.
 """
 
@@ -41,9 +42,9 @@ from mudroom.vault.sync import sync_directory
 
 ROOM = QueueRoom()
 LARGEST = ROOM.largest
-"""Maximum bytes of the words of one command."""
+"""Maximum bytes in one command's words."""
 LOOK = 2.0
-"""Seconds after which a waiter looks without being rung for."""
+"""Seconds after which a waiter looks without a ring."""
 _ASIDE = 3600.0
 """Seconds for which an incomplete question is kept."""
 _GONE = "no process waited for it any more"
@@ -60,17 +61,17 @@ class Queue:
         new_id: Callable[[], str] = lambda: os.urandom(3).hex(),
         secrets: Callable[[], Collection[str]] = tuple,
     ) -> None:
-        """``secrets``: returns the values that are not stored, called for each question."""
+        """``secrets``: returns the values that must not be stored; called for each question."""
         self._secrets = secrets
         self._path, self._clock, self._new_id = vault + b"/approvals", clock, new_id
         self._bells = self._path + b"/bells"
 
-    # --- those who ask ---
+    # --- for processes that ask ---
 
     def put(self, question: CommandQuestion | HostQuestion, patience: float, validity: float = VALIDITY) -> Ticket:
-        """Put a question into the queue and return its ticket, to be closed.
+        """Put a question into the queue and return its ticket. Close the ticket.
 
-        If the same question is in the queue without a waiter, or has an unused answer given in the last ``validity``
+        If the same question is in the queue without a waiter, or has an unused answer from the last ``validity``
         seconds, the ticket is for that question. Raise MudroomError; then no question was put.
         """
         moment, question = self._clock(), storable(question, self._secrets())
@@ -113,9 +114,8 @@ class Queue:
         return not disk.is_used(self._place(row.name))
 
     def _superseded(self, rows: list[QueueRow], question: CommandQuestion | HostQuestion) -> str:
-        """Withdraw the last question about the same command if its circumstances have changed. Return a note of the
-        change.
-        """
+        """Withdraw the last question about the same command if its circumstances have changed. Return a note about the
+        change."""
         if not isinstance(question, CommandQuestion):
             return ""
         for row in reversed(rows):
@@ -129,7 +129,7 @@ class Queue:
         return ""
 
     def withdraw(self, forks: Collection[str], reason: str) -> None:
-        """End the questions of commands in these forks that no process waits for. Raise MudroomError."""
+        """Withdraw the questions about commands in these forks for which no process waits. Raise MudroomError."""
         for row in self._rows(self._clock()):
             if row.asked.question.fork in forks:
                 self._withdraw(row, reason)
@@ -164,21 +164,22 @@ class Queue:
         raise MudroomError("no name was found for the question")
 
     def _become_waiter(self, name: str) -> WaiterLock | None:
-        """Become the process that waits for a question. Return None if another process waits, or it is not possible."""
+        """Become the process that waits for a question. Return None if another process waits or on an error."""
         try:
             return disk.become_waiter(self._place(name))
         except OSError:  # just removed, or the directory cannot be written: no answer could be used
             return None
 
-    # --- those who answer ---
+    # --- for processes that answer ---
 
     def rows(self) -> list[QueueRow]:
-        """Return all questions, oldest first, without unreadable ones. Raise MudroomError."""
+        """Return all readable questions, oldest first. Raise MudroomError."""
         self._require_own()
         return self._rows(self._clock())
 
     def row(self, name: str) -> QueueRow:
-        """Return a question by its name. Raise UsageError if there is none, MudroomError."""
+        """Return a question by its name. Raise UsageError if it does not exist, MudroomError if the queue cannot be
+        used."""
         self._require_own()
         row = disk.row_at(self._place(name)) if _is_name(name) else None
         if row is None:
@@ -188,10 +189,10 @@ class Queue:
     def decide(
         self, name: str, *, allow: bool, by: str, reason: str = "", keep: bool = False, preset: str = ""
     ) -> tuple[QueueDecision, bool]:
-        """Answer a question. ``preset``: as in ``FlowAnswer``. Return its decision, and whether it is this one:
-        another process may have answered before.
+        """Answer a question. ``preset``: as in ``FlowAnswer``.
 
-        Raise UsageError if there is no such question; MudroomError if the answer cannot be written, and then the
+        Return its decision, and whether this answer became the decision: another process may have answered before.
+        Raise UsageError if the question does not exist; MudroomError if the answer cannot be written, and then the
         question still waits.
         """
         row = self.row(name)
@@ -202,24 +203,22 @@ class Queue:
         return self.end(name, "allowed" if allow else "denied", reason, by, keep, preset)
 
     def tidy(self) -> None:
-        """Remove old questions. Putting a question does that, too."""
+        """Remove old questions. ``put`` does that, too."""
         moment = self._clock()
         self._forget(row.name for row in self.rows() if is_old(row, moment, ROOM))
 
     def listen(self, role: str = "") -> Bell:
-        """Return a bell that is rung at each new question and each answer, to be closed. ``role``: a word for listeners
-        that may answer.
-        """
+        """Return a bell that rings at each new question and each answer. Close it. ``role``: a word for listeners that
+        may answer."""
         try:
             os.makedirs(self._path, mode=0o700, exist_ok=True)
         except OSError:
-            pass  # then no question can be put there either; a bell that cannot be made has no descriptor
+            pass  # no question can be put there either; a bell that cannot be made has no descriptor
         return Bell(self._bells, role)
 
     def listeners(self) -> frozenset[str]:
         """Return the roles of the listeners that may answer. If empty, no listener would see a question before it
-        expires.
-        """
+        expires."""
         return listeners(self._bells)
 
     def moment(self) -> Moment:
@@ -230,7 +229,7 @@ class Queue:
     def end(
         self, name: str, state: State, reason: str, by: str = "nobody", keep: bool = False, preset: str = ""
     ) -> tuple[QueueDecision, bool]:
-        """As ``decide``, with any state."""
+        """Decide a question as ``decide`` does, with any state."""
         by, reason = storable_text(by), storable_text(reason[:2000])
         decision = QueueDecision(FORMAT, state, self._clock(), by, reason, keep, preset)
         try:
@@ -274,7 +273,7 @@ class Queue:
             raise MudroomError(f"the questions in {show(self._path)} cannot be read: {error.strerror}") from error
 
     def _require_own(self) -> None:
-        """Raise MudroomError if the queue belongs to another user, whose commands are not ours to allow."""
+        """Raise MudroomError if the queue belongs to another user, whose commands this user must not allow."""
         try:
             owner = os.stat(self._path).st_uid
         except FileNotFoundError:
@@ -303,7 +302,7 @@ class Queue:
                 waiter_lock.end()
 
     def _sweep(self, moment: Moment, known: set[str]) -> None:
-        """Remove unreadable questions, and files left by a process that was killed while it put a question."""
+        """Remove unreadable questions, and files left by a process that was killed while putting a question."""
         if not os.path.isdir(self._path):
             return
         with os.scandir(self._path) as scan:
@@ -349,7 +348,7 @@ class Ticket:
         return self._bell.fileno()
 
     def look(self) -> QueueDecision | None:
-        """Return the decision, and use it up; None if there is none yet.
+        """Return the decision and use it up; None if there is none yet.
 
         Raise MudroomError if it cannot be read or used: then nothing is allowed.
         """
@@ -363,16 +362,15 @@ class Ticket:
     def end(
         self, state: State, reason: str = "", by: str = "nobody", keep: bool = False, preset: str = ""
     ) -> tuple[QueueDecision, bool]:
-        """End the question and use up the decision. Return the decision, and whether it is this one: another process
-        may have decided before.
-        """
+        """End the question and use up the decision. Return the decision, and whether this call made it: another process
+        may have decided before."""
         decision, ours = self._queue.end(self.asked.name, state, reason, by, keep, preset)
         self._queue.use(self.asked.name)
         return decision, ours
 
     def pause(self, seconds: float, over: int) -> bool:
-        """Wait for a change of the queue, at most ``seconds``. Return whether the descriptor ``over`` is readable; -1:
-        there is none."""
+        """Wait for a change in the queue, at most ``seconds``. Return whether the descriptor ``over`` is readable; -1:
+        no descriptor."""
         watched = [descriptor for descriptor in (self.fileno(), over) if descriptor >= 0]
         return over in wait(watched, seconds)
 
@@ -380,7 +378,7 @@ class Ticket:
         """Wait for the decision, at most ``patience`` seconds. Return it and use it up.
 
         The question expires after that time, and is withdrawn as soon as ``over`` is readable. Raise MudroomError as
-        ``look``.
+        ``look`` does.
         """
         until = time.monotonic() + patience
         try:

@@ -1,1 +1,1 @@
-"""Caches of package managers: the shared pools, and the part of each fork."""
+"""Package managers' caches: the shared pools, and each fork's part."""

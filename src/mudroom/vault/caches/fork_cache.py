@@ -1,11 +1,11 @@
-"""A fork's part of the package managers' caches: its writable layer, and the pool that its new entries go to.
+"""A fork's part of the package managers' caches: its writable layer, and the pool that receives its new entries.
 
 On disk (``core/confinement/cache_place.py`` has the rules):
 
-    cache/<variant>/<pool>/<name>/   entries of a pool; read-only for commands
-    forks/<fork>/caches/pool         the pool that the fork's new entries go to
+    cache/<variant>/<pool>/<name>/   a pool's entries; read-only for commands
+    forks/<fork>/caches/pool         the pool that receives the fork's new entries
     forks/<fork>/caches/upper/       its writable layer over the pools
-    forks/<fork>/caches/work/<hex>/  of its overlay mounts
+    forks/<fork>/caches/work/<hex>/  work directories for its overlay mounts
     forks/<fork>/caches/plain/       its caches where no overlay is mounted
 
 A container may write to all of ``forks/<fork>/caches``, so it is opened as ``stage/safe_open.py`` says.
@@ -30,16 +30,16 @@ class CacheUse(NamedTuple):
     """The caches that a command uses."""
 
     variant: bytes
-    """Kind of system that fills the caches: ``host``, or one for each image of containers."""
+    """The system that fills the caches: ``host``, or a variant for each container image."""
     agent: str | None
     """None: the user."""
     share: CacheShare
     owner: tuple[int, int] | None = None
-    """User and group of the commands, if they are not this process's."""
+    """User and group that run the commands, if they differ from this process's."""
 
 
 class ForkCache:
-    """Used by the holder of the fork's lock. ``view`` comes first."""
+    """Caches for one command in a fork. Only for the holder of the fork's lock. Call ``view`` first."""
 
     def __init__(self, vault: Vault, fork: Fork, use: CacheUse) -> None:
         self._use, self._fork = use, fork
@@ -47,14 +47,17 @@ class ForkCache:
         self._pools = vault.cache + b"/" + use.variant
         self._work = b""
         self._is_plain = self._is_first = False
-        """Whether the caches are mounted without an overlay, and whether they were never mounted before."""
+        """Whether the caches are mounted without an overlay, and whether this is their first mount."""
 
     def view(
         self, places: tuple[tuple[bytes, bytes], ...], *, overlay: bool, seed: int, work: bytes = b""
     ) -> CacheView:
-        """Create what is missing, and return the caches as a plan mounts them. Raise MudroomError if a container has
-        replaced a directory. ``seed``: bytes that are copied from the pools at most where no overlay is mounted.
-        ``work``: the name of the work directory of an overlay that stands already; then nothing is to be created."""
+        """Create missing directories, and return the caches as a plan mounts them.
+
+        ``seed``: maximum bytes copied from the pools where no overlay is mounted. ``work``: the work directory's name
+        if the overlay is already mounted; then nothing is created. Raise MudroomError if a container has replaced a
+        directory.
+        """
         if not places:
             return CacheView(())
         if work:
@@ -79,12 +82,12 @@ class ForkCache:
 
     @property
     def works(self) -> tuple[tuple[bytes, bytes], ...]:
-        """The work directory of the mount, as its parent and its name; empty if there is none."""
+        """The mount's work directory as (parent, name); empty if there is none."""
         return ((self._place + b"/work", self._work),) if self._work else ()
 
     @property
     def stamps(self) -> tuple[tuple[int, int] | None, ...]:
-        """Stamps of the pools, which change with each publication."""
+        """The pools' stamps; each publication changes them."""
         pools = (self._pools + b"/" + name for name in pools_read(self._use.agent, self._use.share))
         return tuple(_stamp(pool + b".size") for pool in pools)
 
@@ -94,13 +97,13 @@ class ForkCache:
         return bool(self._work) and not is_empty(self._place + b"/upper")
 
     def tidy(self) -> None:
-        """Remove the work directories of earlier mounts."""
+        """Remove the work directories left by earlier mounts."""
         if self._work and not self._is_first:
             remove_old_work_directories(self._place + b"/work", self._work)
 
     def give_back(self, limit: int, *, cleared: bool = False) -> list[str]:
-        """Move new entries to the fork's pool, and return notes. No process of the fork may live. ``cleared``: somebody
-        else removes the work directory."""
+        """Publish new entries to the fork's pool, and return notes. No process may be alive in the fork. ``cleared``:
+        the caller removes the work directory."""
         if not cleared:
             open_work_directories(self._place + b"/work")
         pool = recorded_pool(self._fork)
@@ -115,7 +118,7 @@ class ForkCache:
         return publish(layer, SharedCache(self._pools, pool), limit, keep=self._is_plain)
 
     def _plain(self, lowers: tuple[bytes, ...], seed: int) -> bytes:
-        """Return the directory of the fork's own caches. A new one starts as a copy of the pools, if they are small
+        """Return the fork's own cache directory. A new directory starts as a copy of the pools, if they are small
         enough and belong to this user."""
         is_new = not os.path.lexists(self._place + b"/plain")
         plain = safe_open.make_directory(self._place + b"/plain")
@@ -130,14 +133,14 @@ class ForkCache:
                     if self._use.owner is not None:
                         disk.set_owner(plain, name, *self._use.owner)
                 except FileExistsError:
-                    os.close(safe_open.open_directory(self._place + b"/plain/" + name))  # it is no link
+                    os.close(safe_open.open_directory(self._place + b"/plain/" + name))  # check that it is not a link
             _open_up(plain)
         finally:
             os.close(plain)
         return self._place + b"/plain"
 
     def _pool(self, name: bytes) -> bytes:
-        """Return the directory of a pool, with a directory for each cache: the layers of an overlay have to exist."""
+        """Return a pool's directory, with a subdirectory for each cache: an overlay's layers must exist."""
         pool = self._pools + b"/" + name
         if not os.path.isdir(pool + b"/" + NAMES[-1]):
             for cache in NAMES:
@@ -146,8 +149,8 @@ class ForkCache:
 
 
 def note_pool(fork: Fork, use: CacheUse) -> None:
-    """Record a command of ``use`` before it starts: what it writes into the fork's caches goes to no other pool. The
-    fork has caches, or this does nothing."""
+    """Record a command with ``use`` before it starts, so that its new cache entries go to no other pool. Do nothing if
+    the fork has no caches."""
     recorded = recorded_pool(fork)
     pool = pool_written(use.agent, use.share, recorded)
     if pool == recorded or not os.path.isdir(fork.path + b"/caches"):
@@ -161,7 +164,7 @@ def note_pool(fork: Fork, use: CacheUse) -> None:
 
 
 def recorded_pool(fork: Fork) -> bytes:
-    """Return the name of the pool that the fork's new entries go to; empty if no command has used its caches."""
+    """Return the name of the pool that receives the fork's new entries; empty if no command has used its caches."""
     try:
         return safe_open.read(fork.path + b"/caches/pool")
     except FileNotFoundError:
@@ -172,7 +175,7 @@ def _stamp(path: bytes) -> tuple[int, int] | None:
     try:
         info = os.stat(path)
     except FileNotFoundError:
-        return None  # nothing was published yet
+        return None  # no publication yet
     return info.st_ino, info.st_mtime_ns
 
 
@@ -182,7 +185,7 @@ def is_empty(path: bytes) -> bool:
 
 
 def _open_up(directory: int) -> None:
-    """Give the owner access to each cache again: a command may have closed one for all later commands of the fork."""
+    """Give the owner access to each cache again: a command may have closed it for the fork's later commands."""
     for name in os.listdir(directory):
         status = disk.stat_at(directory, name)
         if stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_IRWXU != stat.S_IRWXU:

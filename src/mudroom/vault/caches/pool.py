@@ -1,12 +1,12 @@
-"""A pool of cache entries, and its bounds.
+"""A cache pool, and its size limit.
 
-Beside the pool's directory lies ``<pool>.size``: the bytes that were published since the pool was last measured, and
-the bytes that it had then. The sum is an upper bound, since a published file may replace another; before anything is
-removed, the pool is measured. The names of the caches follow, in the order in which they were last published to.
+Beside the pool's directory lies ``<pool>.size``: the bytes at the last measurement plus the bytes published since. This
+sum is an upper bound, since a published file may replace another; the pool is measured before anything is removed. The
+cache names follow, least recently published first.
 
-A cache is removed as a whole, the one first that nothing was published to for longest: some tools take a directory for
-complete if it exists (Go's module cache, Cargo's sources), so single files cannot be removed. That order is the order
-of publications, not of times, since the clock can be set.
+A cache is removed as a whole, starting with the least recently published: some tools take a directory for complete if
+it exists (Go's module cache, Cargo's sources), so single files cannot be removed. The order is that of
+publications, not of times, since the clock can be set.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mudroom.vault.disk_usage import measure
 
 
 class SharedCache:
-    """The holder of its lock may change it."""
+    """A pool on disk. Only the holder of its lock may change it."""
 
     def __init__(self, pools: bytes, name: bytes) -> None:
         self.path = pools + b"/" + name
@@ -32,7 +32,7 @@ class SharedCache:
         return self._noted()[0]
 
     def _noted(self) -> tuple[int, list[bytes]]:
-        """Return the bytes, and the caches in the order of their last publications."""
+        """Return the pool's bytes, and its caches, least recently published first."""
         try:
             with open(self.path + b".size", "rb") as stream:
                 size, *names = stream.read().split(b" ")
@@ -41,7 +41,7 @@ class SharedCache:
             return 0, []
 
     def add(self, published: Mapping[bytes, int], limit: int) -> list[str]:
-        """Count what was published, and keep the pool within ``limit`` bytes. Return notes."""
+        """Count published bytes (by cache), and keep the pool within ``limit`` bytes. Return notes."""
         if not published:
             return []
         for cache in published:
@@ -58,8 +58,8 @@ class SharedCache:
         return notes
 
     def expire(self, before: int) -> int:
-        """Remove caches to which nothing was published since ``before``, a time of ``core/clock.py:horizon``. Return
-        the bytes freed."""
+        """Remove caches without a publication since ``before``, a time from ``core/clock.py:horizon``. Return the bytes
+        freed."""
         old = [name for name in self._filled() if self._last(name) < before]
         freed = sum(self._remove(name) for name in old)
         if freed:
@@ -79,14 +79,14 @@ class SharedCache:
         return sum(sizes.values()), removed
 
     def _filled(self) -> list[bytes]:
-        """Return the names of the caches that have entries."""
+        """Return the names of non-empty caches."""
         return [name for name in NAMES if os.listdir(self.path + b"/" + name)]
 
     def _last(self, name: bytes) -> int:
         return os.stat(self.path + b"/" + name).st_mtime_ns
 
     def _remove(self, name: bytes) -> int:
-        """Remove the entries of a cache. Return their bytes on disk."""
+        """Remove a cache's entries. Return their bytes on disk."""
         place = self.path + b"/" + name
         size = measure(place)
         gone = self.path + b".old"
@@ -104,7 +104,7 @@ class SharedCache:
 
 
 def shared_caches(cache: bytes) -> Iterator[SharedCache]:
-    """Yield all pools of a vault's cache directory."""
+    """Yield all pools in a vault's cache directory."""
     for variant in sorted(os.listdir(cache)):
         place = cache + b"/" + variant
         for name in sorted(os.listdir(place)) if os.path.isdir(place) else ():

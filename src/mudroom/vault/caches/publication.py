@@ -1,15 +1,16 @@
-"""Publication: new cache entries of a fork are copied to its pool, and removed from the fork.
+"""Publication: a fork's new cache entries are copied to its pool and removed from the fork.
 
 Rules of this file:
-1. It runs when no process of the fork lives. Every file of a pool is a new inode that no sandbox has had open: a
-   descriptor that a process has passed on leads to a file that nobody reads any more.
-2. Plain files and directories are published, and links that stay in their cache. Sockets, fifos, devices, files
-   without read permission and everything in a directory that the fork has replaced stay in the fork.
-3. A file keeps its execute and read bits for its owner. It is writable by no other user, and never set-id.
-4. A file of a pool is replaced by rename(2): a command that has it open keeps what it had.
-5. A database with a journal beside it (SQLite's ``-wal``, ``-shm``, ``-journal``) stays in the fork: file by file it
-   would be torn.
-6. Publication is bounded in files, depth and bytes. What is beyond the bounds stays in the fork.
+
+1. It runs when no process is alive in the fork. Every pool file is a new inode that no sandbox has had open: a
+   descriptor that a process has passed on leads to a file that is no longer read.
+2. Regular files and directories are published, and links that stay in their cache. Sockets, FIFOs, devices, unreadable
+   files and everything in a directory that the fork has replaced stay in the fork.
+3. A file keeps its owner's execute and read bits. It is writable by no other user, and never set-id.
+4. A pool file is replaced by rename(2): a command that has it open keeps the old content.
+5. A database with a journal beside it (SQLite's ``-wal``, ``-shm``, ``-journal``) stays in the fork: copied file by
+   file it would be torn.
+6. Publication is bounded in files, depth and bytes. Entries beyond the bounds stay in the fork.
 """
 
 from __future__ import annotations
@@ -34,9 +35,11 @@ _DATABASE = (b"-wal", b"-shm", b"-journal")
 
 
 def publish(layer: bytes, pool: SharedCache, limit: int, *, keep: bool = False) -> list[str]:
-    """Publish the new entries of a fork's ``layer`` to a pool, which is then kept within ``limit`` bytes. Return notes.
-    A failure is a note, too: the entries stay in the fork. ``keep``: they stay in any case, and an entry that the pool
-    has with the same size and time is not new."""
+    """Publish the new entries in a fork's ``layer`` to a pool, and keep the pool within ``limit`` bytes. Return notes.
+
+    A failure is a note, too: the entries stay in the fork. ``keep``: the fork keeps its entries in any case, and an
+    entry is not new if the pool has it with the same size and time.
+    """
     try:
         with Lock(pool.path + b".lock", "publishing cache entries"):
             source = safe_open.open_directory(layer)
@@ -51,14 +54,14 @@ def publish(layer: bytes, pool: SharedCache, limit: int, *, keep: bool = False) 
 
 
 class _Publication:
-    """Used by one thread, which has the pool's lock."""
+    """Publishes a layer, on the thread that holds the pool's lock."""
 
     def __init__(self, upper: int, pool: bytes, limit: int, *, keep: bool) -> None:
         self._upper, self._pool, self._limit, self._keep = upper, pool, limit, keep
         self._beside = pool + b".new"
         self._files = 0
         self.published: dict[bytes, int] = {}
-        """Bytes that were published, by the cache's name."""
+        """Bytes published, by cache name."""
         self.notes: list[str] = []
 
     def run(self) -> None:
@@ -74,7 +77,7 @@ class _Publication:
             os.rmdir(self._beside)
 
     def _walk(self, target: int, beside: int) -> None:
-        """Depth first; a directory of the fork is removed after its entries if nothing is left in it."""
+        """Publish depth first; a fork's directory is removed after its entries if it is empty by then."""
         pending = [(b"", False)]
         while pending and not self.notes:
             path, done = pending.pop()
@@ -86,7 +89,7 @@ class _Publication:
             pending += [(below, False) for below in self._directory(path, target, beside)]
 
     def _directory(self, path: bytes, target: int, beside: int) -> list[bytes]:
-        """Publish the files of a directory. Return the directories below it that are published, too."""
+        """Publish the files in a directory. Return its subdirectories that must be published, too."""
         below = []
         with directory(self._upper, path) as source, directory(target, path) as place:
             listed = entries(source)
@@ -102,7 +105,8 @@ class _Publication:
         return below
 
     def _enter(self, source: int, place: int, name: bytes, entry: Entry, at: bytes) -> bool:
-        """Make the directory in the pool, and open the fork's to this process. Return whether it is published."""
+        """Make the directory in the pool, and give this process access to the fork's directory. Return whether it is
+        published."""
         if at.count(b"/") >= MOST_LEVELS or len(at) > LONGEST_PATH:
             return False
         descriptor = open_beneath(source, name, O_PATH | disk.O_DIRECTORY)
@@ -155,7 +159,7 @@ class _Publication:
 
 
 def _is_same(there: Entry | None, entry: Entry) -> bool:
-    """Whether a pool has an entry already, by the facts that a copy keeps."""
+    """Whether the pool already has an entry, by the metadata that a copy keeps."""
     if there is None or there.kind != entry.kind:
         return False
     if entry.kind == "symlink":
@@ -166,6 +170,7 @@ def _is_same(there: Entry | None, entry: Entry) -> bool:
 def _copy(source: int, beside: int, name: bytes, entry: Entry) -> bool:
     read = disk.open_at(source, name, os.O_RDONLY | disk.O_NOFOLLOW | disk.O_NONBLOCK | disk.O_CLOEXEC)
     try:
+        # a new inode: a sandbox may still hold a descriptor of the fork's file
         write = disk.open_at(beside, b"new", os.O_WRONLY | os.O_CREAT | os.O_EXCL | disk.O_CLOEXEC, 0o600)
         try:
             copy_content(read, write, entry.size)
@@ -179,7 +184,7 @@ def _copy(source: int, beside: int, name: bytes, entry: Entry) -> bool:
 
 
 def _link(beside: int, at: bytes, entry: Entry) -> bool:
-    """Make the link if its target is in the same cache, by the words of the path."""
+    """Make the link if its target, resolved lexically, is in the same cache."""
     if entry.target.startswith(b"/"):
         return False
     depth = at.count(b"/") - 1
@@ -192,7 +197,7 @@ def _link(beside: int, at: bytes, entry: Entry) -> bool:
 
 
 def _databases(listed: Iterable[bytes]) -> set[bytes]:
-    """Return the names of databases with a journal beside them, and of the journals."""
+    """Return the names of journals, and of the databases beside them."""
     journals = {name for name in listed if name.endswith(_DATABASE)}
     return journals | {name.rpartition(b"-")[0] for name in journals}
 

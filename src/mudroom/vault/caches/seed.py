@@ -1,4 +1,4 @@
-"""The first content of a fork's own caches, where no overlay can show the pools."""
+"""Initial content for a fork's own caches, where no overlay can show the pools."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from mudroom.vault.caches.pool import SharedCache
 
 
 def copy_pools(pools: tuple[bytes, ...], target: int, limit: int) -> None:
-    """Copy the entries of the pools, topmost first, into an empty directory; nothing if they have more than ``limit``
-    bytes. Reflinks where the file system has them."""
+    """Copy the pools' entries, topmost first, into an empty directory; copy nothing if they exceed ``limit`` bytes.
+    Uses reflinks where the file system has them."""
     places = [place.rpartition(b"/") for place in pools]
     if sum(SharedCache(above, name).size for above, _slash, name in places) > limit:
         return

@@ -1,5 +1,8 @@
-"""The log that a tool wrote into the caches. npm prints its path below the sandbox's home, which the host has not: the
-file comes to the pool of the commands, like every new entry of the caches."""
+"""A tool's log in the caches.
+
+npm prints a path below the sandbox's home, which does not exist on the host: like every new cache entry, the file
+reaches the commands' pool.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +12,20 @@ from collections.abc import Iterator, Sequence
 from mudroom.core.text.regex import regex
 
 LOGS = (b"npm/_logs",)
-"""Directories in a pool (``core/confinement/cache_place.py``). pnpm and yarn write theirs into the project."""
+"""Log directories in a pool (``core/confinement/cache_place.py``). pnpm and yarn write their logs into the project."""
 _PROGRAMS = frozenset((b"npm", b"npx"))
 """Programs that write such a log."""
 _WORDS = regex(rb"[\w.-]+")
 _SLACK = 2.0
-"""Seconds: a file's time is not exact."""
+"""Tolerance in seconds: a file's time is not exact."""
 
 
 def newest_log(cache: bytes, since: float, argv: Sequence[bytes]) -> bytes | None:
-    """Return the path of the newest log in the pools of a vault that the command ``argv``, which began at ``since``
-    (seconds since 1970), has written, or None. ``cache``: the directory of the pools. A command that does not name the
-    tool may run it all the same (make): its log is then not older than the command, by the file's time as it is."""
+    """Return the path to the newest log that the command ``argv`` wrote into a vault's pools, or None.
+
+    ``since``: when the command began, in seconds since 1970. ``cache``: the pools' directory. A command that does not
+    name the tool may still run it (make): then the log must not be older than the command, without tolerance.
+    """
     slack = _SLACK if _names_tool(argv) else 0.0
     found = [entry for entry in _logs(cache) if entry[0] >= since - slack]
     return max(found)[1] if found else None
@@ -48,4 +53,4 @@ def _entries(path: bytes) -> list[os.DirEntry[bytes]]:
         with os.scandir(path) as entries:
             return list(entries)
     except OSError:
-        return []  # no pool has logs of that tool
+        return []  # no pool has that tool's logs

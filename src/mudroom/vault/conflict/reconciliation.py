@@ -1,8 +1,7 @@
-"""The project as it is now, as seen by a landing, and the content that results from merging with it.
+"""The present project as a landing sees it, and the content that results from merging with it.
 
 Merged, resolved or partly selected content is neither in the project nor in the fork. It is written to a new directory
-below ``merged`` of the vault, each file under a number, until the apply moves it from there or the reconciler is
-closed.
+below the vault's ``merged``, each file under a number, until the apply moves it from there or the reconciler is closed.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ LIMIT = 32 * 1024 * 1024
 _GIT_HEADS = (b"HEAD", b"index", b"packed-refs", b"logs/HEAD")
 _MODES = "its permissions were changed in the project, too"
 BACKUP = b".bak"
-"""Suffix of a backup that an apply has made (``vault/apply/backup.py``)."""
+"""Suffix for a backup made by an apply (``vault/apply/backup.py``)."""
 _LINK = "its target was also changed in the project"
 _UNKNOWN = "also changed in the project, and its original was not kept"
 
@@ -39,9 +38,9 @@ _UNKNOWN = "also changed in the project, and its original was not kept"
 class Reconciler:
     """Compares the fork with the project, and merges. Close it when the apply is over.
 
-    ``partial``: files of which only a part is to be applied. ``answer``: returns the decision about a conflict.
-    ``markers``: write conflict markers where texts cannot be merged (``marked`` has the paths). ``since``: when the
-    changes were collected, in nanoseconds since 1970. ``place``: parent of the directory for merged content.
+    ``partial``: files that are applied only in part. ``answer``: returns the decision about a conflict. ``markers``:
+    write conflict markers where texts cannot be merged (``marked`` has the paths). ``since``: when the changes were
+    collected, in nanoseconds since 1970. ``place``: parent for the directory with merged content.
     """
 
     def __init__(
@@ -68,7 +67,7 @@ class Reconciler:
         self._weak: bool | None = None
         self._markers, self._label = markers, label
         self.combined: list[bytes] = []
-        """Paths whose content was merged, resolved or partly selected."""
+        """Paths with merged, resolved or partly selected content."""
         self.marked: list[bytes] = []
         """Paths whose content has conflict markers."""
 
@@ -87,12 +86,14 @@ class Reconciler:
 
     @property
     def merged(self) -> bytes:
-        """The directory of merged content; empty if there is none."""
+        """Directory with merged content; empty if there is none."""
         return self._merged
 
     def live(self) -> LiveProject:
-        """Return the project as it is from now on. A directory that is renamed while a plan is made may be seen in its
-        old place; the operations open it anew."""
+        """Return the project as it is from now on.
+
+        A directory that is renamed while a plan is made may be seen in its old place; the operations open it anew.
+        """
         self._reader.close()
 
         def same_tree(path: bytes, expected: dict[bytes, Entry]) -> bool:
@@ -116,10 +117,10 @@ class Reconciler:
             _moves_directories(self._project),
         )
 
-    # --- what is where ---
+    # --- the project's entries ---
 
     def project_paths(self) -> set[bytes]:
-        """As ``Ground.project_paths``."""
+        """Return the same paths as ``Ground.project_paths``."""
         return self._ground.project_paths()
 
     def look(self, path: bytes) -> Entry | None:
@@ -161,7 +162,7 @@ class Reconciler:
         return self._weak and is_weak(base)
 
     def _same_as_original(self, path: bytes, base: Entry, ours: Entry, at: bytes | None = None) -> bool | None:
-        """Return whether the content is the original's; None if the original is not known."""
+        """Return whether the content equals the original; None if the original is unknown."""
         if base.size != ours.size:
             return False
         kept = self._ground.open_original(path, base)
@@ -271,21 +272,21 @@ class Reconciler:
         return ConflictAnswer("content", self.keep(sides.path, content, ours.mode, like=sides.ours[0]))
 
     def original(self, path: bytes, base: Entry | None, theirs_at: bytes) -> bytes | None:
-        """Return the content of the base; empty if the path was absent, None if the content is unknown or too large."""
+        """Return the base's content; empty if the path was absent, None if the content is unknown or too large."""
         if base is None:
             return b""
-        if path != theirs_at:  # only a file with unchanged content counts as renamed
+        if path != theirs_at:  # renamed with unchanged content, so the fork's file has the base's content
             return read_all(self._staged, theirs_at, LIMIT)
         return self._ground.read_original(path, base, LIMIT)
 
     def keep(self, path: bytes, content: bytes, mode: int, *, like: bytes = b"") -> Combined:
-        """Write the content that ``path`` is to have. ``like``: a file of the project whose user xattrs are copied."""
+        """Write new content for ``path``. ``like``: a project file whose user xattrs are copied."""
         name = self._new_name(path)
         place = self._merged + b"/" + name
         descriptor = disk.open_path(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | disk.O_CLOEXEC, 0o600)
         with open(descriptor, "wb") as stream:
             stream.write(content)
-            # writing clears set-id bits, except for root (write(2), inode(7)), so set the mode afterwards
+            # Set the mode last: writing clears set-id bits, except for root (write(2), inode(7)).
             stream.flush()
             disk.set_mode_of(stream.fileno(), mode)
             if like:
@@ -293,7 +294,7 @@ class Reconciler:
         return self._written(name)
 
     def keep_copy(self, path: bytes, source: Source, at: bytes, entry: Entry) -> Combined:
-        """Like ``keep``, with a copy of a file of any size."""
+        """Keep a copy of a file, whatever its size, as ``keep`` does."""
         name = self._new_name(path)
         opened, root = source.open(at), open_root(self._merged)
         try:
@@ -343,12 +344,12 @@ def merge_texts(base: bytes, ours: bytes, theirs: bytes) -> tuple[bytes, str]:
 
 
 class _RecentFiles:
-    """The files of the project that were created, renamed or changed since ``since``."""
+    """The project's files that were created, renamed or changed since ``since``."""
 
     def __init__(self, live: Source, since: int) -> None:
         self.by_inode: dict[tuple[int, int], tuple[bytes, Entry]] = {}
         self.by_size: dict[int, list[tuple[bytes, Entry]]] = {}
-        for path, entry in listed(live).items():  # directories closed to us are left out
+        for path, entry in listed(live).items():  # without directories that this process cannot read
             if entry.kind == "file" and entry.ctime > since and b".git" not in path.split(b"/"):
                 self.by_inode[entry.device, entry.inode] = (path, entry)
                 self.by_size.setdefault(entry.size, []).append((path, entry))
@@ -374,7 +375,7 @@ def _same_file(live: Source, staged: Source, path: bytes, theirs: Entry, ours: E
 
 
 def _xattrs(source: Source, path: bytes) -> dict[str, bytes] | None:
-    """Return the user xattrs of a file; None if it cannot be opened."""
+    """Return a file's user xattrs; None if it cannot be opened."""
     try:
         opened = source.open(path)
     except OSError:
@@ -405,7 +406,8 @@ def _is_same_tree(root: int, path: bytes, expected: Mapping[bytes, Entry]) -> bo
 
 
 def _moves_directories(project: bytes) -> bool:
-    """As ``LiveProject.moves_directories``. fuse-overlayfs refuses as the kernel's overlay does."""
+    """Return the value for ``LiveProject.moves_directories``. fuse-overlayfs refuses such renames as the kernel's
+    overlay does."""
     magic = filesystem_magic(project)
     if magic == FUSE:
         return filesystem(project, mounts()) != "fuse.fuse-overlayfs"

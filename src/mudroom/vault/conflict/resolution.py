@@ -1,7 +1,7 @@
 """Decisions about conflicts, kept with a fork until the next apply.
 
-A decision is valid for the two versions it was made about: the project's and the fork's, identified by a hash of
-content, kind and mode. If either has changed by the time of the apply, the path is a conflict again.
+A decision is valid for the two versions it was made about: the project's and the fork's, each identified by a hash over
+content, kind and mode. If either has changed before the apply, the path is a conflict again.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from mudroom.vault.conflict.reconciliation import Reconciler
 from mudroom.vault.store.fork import Fork
 
 RESOLUTIONS = b"/resolutions"
-"""The file of decisions, below the fork's directory."""
+"""File with decisions, in the fork's directory."""
 RESOLVED = b"/resolved"
-"""The directory of decided contents, beside it."""
+"""Directory with decided contents, in the fork's directory."""
 
 
 class Resolution(NamedTuple):
@@ -34,11 +34,11 @@ class Resolution(NamedTuple):
     """``fingerprint`` of the project's version."""
     theirs: bytes
     ours_at: bytes = b""
-    """The path of the project's version, if it is another path."""
+    """Path to the project's version, if it differs."""
     content: str = ""
-    """Name of the file with the decided content."""
+    """File name for the decided content."""
     mode: int = 0
-    """Permission bits of the decided content."""
+    """Permission bits for the decided content."""
 
 
 def fingerprint(source: Source, path: bytes, entry: Entry | None) -> bytes:
@@ -73,7 +73,7 @@ def load_resolutions(fork: Fork) -> dict[bytes, Resolution]:
 
 
 def keep_resolutions(fork: Fork, decisions: Mapping[bytes, Resolution]) -> None:
-    """Replace all decisions, and remove the contents that none of them names."""
+    """Replace all decisions, and remove contents that no decision names."""
     import msgspec
 
     path = fork.path + RESOLUTIONS
@@ -90,7 +90,7 @@ def keep_resolutions(fork: Fork, decisions: Mapping[bytes, Resolution]) -> None:
 
 
 def keep_content(fork: Fork, content: bytes) -> str:
-    """Keep a content, durably. Return its name for ``Resolution.content``."""
+    """Store decided content, durably. Return its name for ``Resolution.content``."""
     os.makedirs(fork.path + RESOLVED, mode=0o700, exist_ok=True)
     name = os.urandom(6).hex()
     path = fork.path + RESOLVED + b"/" + name.encode()
@@ -103,7 +103,7 @@ def keep_content(fork: Fork, content: bytes) -> str:
 
 
 def read_content(fork: Fork, resolution: Resolution) -> bytes:
-    """Return the content of a decision with ``take`` ``content``."""
+    """Return the content of a decision that takes ``content``."""
     with open(fork.path + RESOLVED + b"/" + os.fsencode(resolution.content), "rb") as stream:
         return stream.read()
 
@@ -111,8 +111,8 @@ def read_content(fork: Fork, resolution: Resolution) -> bytes:
 def answers(fork: Fork, staged: Source) -> Callable[[Reconciler, Change, Entry | None], ConflictAnswer | None] | None:
     """Return a callable for a ``Reconciler`` that gives the decisions valid for the present versions, or None.
 
-    A decision is about a whole file. It is not used for a file of which only a part is to be applied, because it would
-    bring more than that part: the path is a conflict again, and the fork stays whole.
+    A decision covers a whole file. It is not used for a file that is applied only in part, because it would bring more
+    than that part: the path is a conflict again, and the fork stays whole.
     """
     resolutions = load_resolutions(fork)
     if not resolutions:

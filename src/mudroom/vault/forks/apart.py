@@ -1,20 +1,21 @@
-"""Layers that nobody but mudroom can reach, before their files are reviewed, sealed for others, or land.
+"""Layers that only mudroom can reach, before their files are reviewed, sealed for others, or land.
 
-A file of a layer was visible to the sandboxes in which the layer was mounted. A process that has got a descriptor or a
-mapping of such a file keeps it when the sandbox has ended, and could change the file after the review, or when it is
-the project's: an apply moves files. Stores to a mapped page change neither mtime nor ctime, so stamps do not show them.
+A layer's files were visible to the sandboxes in which the layer was mounted. A process that holds a descriptor or a
+mapping of such a file keeps it after the sandbox has ended. It could change the file after the review, or even in the
+project, because an apply moves files. Stores to a mapped page change neither mtime nor ctime, so stamps do not show
+them.
 
-1. ``released/<layer>`` says that the layer's mounts were gone when it was looked at, with everything that led into them
+1. ``released/<layer>`` says that at some time the layer's mounts were gone, with everything that led into them
    (``stage/views/released.py``). A command that begins removes it (``Fork.begin``).
-2. A layer with such a mark has the content that its files have now, until the next command: stamps can be trusted.
-3. While a process of the fork's sandbox lives, the fork is refused, with the process.
-4. If no process of the sandbox lives and something still leads into a layer, or that cannot be found out, the layer's
-   files are replaced by copies, which no sandbox has seen. Directories are new as well.
+2. The files in a layer with such a mark stay as they are until the next command: stamps can be trusted.
+3. While a process in the fork's sandbox is alive, the fork is refused, and the error names the process.
+4. If no process in the sandbox is alive but something still leads into a layer, or that cannot be found out, the
+   layer's files are replaced by copies, which no sandbox has seen. Directories are new as well.
 5. A copy view is not a mount. Its changed files that are open or mapped anywhere are replaced by copies
-   (``stage/lease.py``); a later write through a path changes the times, and the apply is refused. What lands is a copy.
+   (``stage/lease.py``); a later write through a path changes the times, and the apply is refused. A copy lands.
 
-Hold the fork's lock. A layer can belong to several forks: it is looked at by one at a time (``released.lock``), so that
-no record is of files that another thread or process is replacing.
+Hold the fork's lock. A layer can belong to several forks. Only one of them at a time checks it (``released.lock``), so
+that no record names files that another thread or process is replacing.
 """
 
 from __future__ import annotations
@@ -41,24 +42,24 @@ from mudroom.vault.store.store import Vault
 
 
 def set_apart(vault: Vault, fork: Fork) -> bool | None:
-    """Make sure that nobody else can change the files of a fork. Return None if that was known, else whether files were
-    replaced by copies: the fork's record has to be collected again then.
+    """Make sure that only mudroom can change the fork's files. Raise SandboxAlive if a process in its sandbox is alive.
 
-    Raise SandboxAlive if a process of its sandbox is alive.
+    Return None if that was already known, else whether files were replaced by copies: then the fork's record must be
+    collected again.
     """
     replaced = None
     if fork.has_copy and not os.path.exists(_mark(vault, fork.state.upper)):
         replaced = _replace_open_files(fork)
         _note(vault, [fork.state.upper])
-    if not _unproven(vault, fork):  # looked at now, too: what is replaced later would not be what was reviewed
+    if not _unproven(vault, fork):  # checked before the lock, too: files replaced later would differ from the review
         return replaced
     with Lock(vault.path + RELEASED + b".lock", "looking at what is left"):
-        names = _unproven(vault, fork)  # again: another fork of the layer may have been first
+        names = _unproven(vault, fork)  # again: another fork with this layer may have been first
         return _prove(vault, fork, names) or bool(replaced) if names else replaced
 
 
 def _prove(vault: Vault, fork: Fork, names: Sequence[str]) -> bool:
-    """Mark the layers, and replace the files of those that something leads into. Return whether any was."""
+    """Mark the layers, and replace the files in layers that are still reachable. Return whether any were replaced."""
     trees = [vault.layer(name) + b"/tree" for name in names]
     answers = released(trees, vault.path + b"/probe-" + vault.new_id().encode())
     held = [name for name, is_released in zip(names, answers, strict=True) if not is_released]
@@ -75,7 +76,7 @@ def _mark(vault: Vault, name: str) -> bytes:
 
 
 def _replace_open_files(fork: Fork) -> bool:
-    """Replace the changed files of a copy view that are open elsewhere. Return whether there were any."""
+    """Replace a copy view's changed files that are open elsewhere. Return whether there were any."""
     record, replaced = fork.record, False
     if record is None:
         return False
@@ -94,7 +95,7 @@ def _replace_if_open(root: int, place: int, path: bytes) -> bool:
     try:
         opened = open_staged(root, path)
     except OSError:
-        return False  # gone since, or of another kind: the apply compares and refuses
+        return False  # gone since, or another kind: the apply compares and refuses
     try:
         entry, name = look_through(root, path), APART[1:]
         if entry is None or not is_open_elsewhere(opened):
@@ -103,29 +104,31 @@ def _replace_if_open(root: int, place: int, path: bytes) -> bool:
             disk.unlink(place, name)  # left by a crash
         copy_open_file(opened, place, name, entry)
     finally:
-        os.close(opened)  # before the rename: Windows replaces no file that is open
+        os.close(opened)  # before the rename: Windows does not replace an open file
     with entered(root, path.rpartition(b"/")[0]) as above:
         disk.rename(place, name, above, path.rpartition(b"/")[2])
     return True
 
 
 def _unproven(vault: Vault, fork: Fork) -> list[str]:
-    """Return the fork's layers that hold files, or whose shown secrets are files, and that have no mark."""
+    """Return the fork's layers without a mark that hold files, or whose shown secrets are files."""
     state = fork.state
     names = (name for name in (*state.layers, state.upper) if not os.path.exists(_mark(vault, name)))
     return [name for name in names if any(_holds_files(*trees) for trees in _trees(vault, name))]
 
 
 def _trees(vault: Vault, name: str) -> tuple[tuple[bytes, bytes], ...]:
-    """Return the directories with files that a command had in sight as this layer, each with the place of its copy:
-    a secret that it was shown is moved out of the layer at its end (``hidden.py``), and may be mapped still."""
+    """Return the directories with files that a command saw in this layer, each with the path for its copy.
+
+    A secret that the command was shown is moved out of the layer at its end (``hidden.py``), and may still be mapped.
+    """
     place = vault.layer(name)
     return tuple((above + b"/tree", above + APART) for above in (place, shown_place(place)))
 
 
 def _holds_files(tree: bytes, copy: bytes) -> bool:
     if os.path.isdir(copy) and not os.path.isdir(tree):
-        disk.rename_path(copy, tree)  # interrupted in between
+        disk.rename_path(copy, tree)  # interrupted between the two steps of ``_replace``
     try:
         with os.scandir(tree) as scan:
             return next(scan, None) is not None
@@ -146,14 +149,15 @@ def _require_no_process(vault: Vault, fork: Fork, name: str) -> None:
 
 
 def _replace(vault: Vault, name: str) -> None:
-    """Replace the files of a layer by copies."""
+    """Replace a layer's files by copies."""
     (tree, _copy), (shown, _beside) = trees = _trees(vault, name)
     for each, copy in trees:
         if not os.path.isdir(each):
             continue
         if os.path.isdir(copy):
-            remove_tree(copy)  # an earlier try was interrupted
+            remove_tree(copy)  # an earlier attempt was interrupted
         os.mkdir(copy, 0o700)
+        # copies, not links: a process may hold the old inodes
         flatten([each], copy, copying=True)
         vault.throw_away(each)
         disk.rename_path(copy, each)
@@ -165,7 +169,7 @@ def _replace(vault: Vault, name: str) -> None:
 
 
 def _records(vault: Vault, name: str) -> Sequence[bytes]:
-    """Return the records with entries of a layer: of the forks that stand on it, and of the layers above it."""
+    """Return the records with entries from a layer: from forks that stand on it, and from layers above it."""
     paths = set[bytes]()
     for fork in vault.forks():
         state = fork.state_or_none
@@ -184,4 +188,4 @@ def _note(vault: Vault, names: Sequence[str]) -> None:
         except OSError as error:
             if error.errno not in FULL:
                 raise
-            return  # a full disk: it is looked at again the next time
+            return  # a full disk: the layer is checked again the next time

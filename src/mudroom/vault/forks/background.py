@@ -1,12 +1,12 @@
-"""State files of the commands in a fork's background.
+"""State files for a fork's background commands.
 
 forks/<name>/background/
-    socket          of the process that holds the commands (session/shared_sandbox/), while there is one
+    socket          the process that holds the commands listens here (session/shared_sandbox/), while there is one
     sandbox         settings that the commands share, for commands that join them
     <id>/command    the command and how it ended, as JSON (core/background.py)
-    <id>/stdout     the end of its output (Ring); also <id>/stderr
+    <id>/stdout     its last output (Ring); also <id>/stderr
     <id>/stdout.1   the output before that; earlier output is not kept
-    <id>/stdout.n   number of bytes before those in stdout
+    <id>/stdout.n   bytes before those in stdout
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
 
 RING = 1 << 20
-"""Bytes of each stream of a background command that are kept, at least; at most twice as many."""
+"""Minimum bytes kept from each stream of a background command; at most twice as many are kept."""
 KEPT = 20
-"""Number of ended commands that are remembered in a fork."""
+"""Number of ended commands remembered in a fork."""
 _TRIES = 20
 
 
 class Ring:
     """The end of a stream, in two files: one that grows to ``limit``, and the one before it (``.1``).
 
-    ``.n`` has the number of bytes before the growing file, so that a repeated reader can tell which bytes are new.
+    ``.n`` has the byte count before the growing file, so that a repeated reader can tell which bytes are new.
 
     Owner: the thread that writes the output.
     """
@@ -54,7 +54,7 @@ class Ring:
             data = data[len(part) :]
 
     def _roll(self) -> None:
-        """Start a new file. While the count is missing, readers try again: count and files must be of one moment."""
+        """Start a new file. While the count is missing, readers try again: count and files must match."""
         self._stream.close()
         if self._past:
             os.unlink(self._path + b".n")
@@ -82,21 +82,19 @@ def read_ring(path: bytes) -> bytes:
 
 
 class StreamPart(NamedTuple):
-    """The new part of a stream, or its end."""
+    """A stream's new part, or its end."""
 
     data: bytes
     mark: str
-    """End of ``data``, in bytes from the stream's beginning, to be passed to the next call."""
+    """End of ``data``, in bytes from the stream's beginning; pass it to the next call."""
     before: int | None
     """None if the data follows the given mark. Otherwise the data is the end of the output, and this is the number of
-    bytes before it.
-    """
+    bytes before it."""
 
 
 def read_part(path: bytes, mark: str, limit: int) -> StreamPart:
-    """Return the output since ``mark``, at most its last ``limit`` bytes. An invalid mark gives the end of the
-    output.
-    """
+    """Return the output since ``mark``, at most its last ``limit`` bytes. For an invalid mark return the end of the
+    output."""
     for _try in range(_TRIES):
         count = _count(path)
         with ExitStack() as opened:
@@ -113,7 +111,10 @@ def read_part(path: bytes, mark: str, limit: int) -> StreamPart:
 
 
 def _part(files: Sequence[tuple[int, int]], count: int, mark: str, limit: int) -> StreamPart:
-    """``files``: descriptor and size, the newer file first. ``count``: bytes of the stream before that file."""
+    """Return the part that follows ``mark``, or the end.
+
+    ``files``: descriptor and size, the newer file first. ``count``: bytes in the stream before that file.
+    """
     end = count + (files[0][1] if files else 0)
     start = int(mark) if mark.isdecimal() and len(mark) < 20 else end + 1
     available = sum(size for _file, size in files)
@@ -136,7 +137,7 @@ def _opened(path: bytes, opened: ExitStack) -> int | None:
 
 
 def _count(path: bytes) -> int | None:
-    """Return the bytes of the stream before the newer file; None while the files are rolled over."""
+    """Return the bytes in the stream before the newer file; None while the files are rolled over."""
     try:
         with open(path + b".n", "rb") as stream:
             digits = stream.read(24)
@@ -146,7 +147,7 @@ def _count(path: bytes) -> int | None:
 
 
 class Book:
-    """The background commands of one fork."""
+    """A fork's background commands."""
 
     def __init__(self, fork: Fork) -> None:
         self._fork = fork.name
@@ -169,7 +170,7 @@ class Book:
         return place
 
     def write(self, started: BackgroundStart, ended: BackgroundEnd | None) -> None:
-        command = redact_argv(started.command)  # shown only: the process that runs it was told the words
+        command = redact_argv(started.command)  # for display only: the process that runs it gets the original words
         _save(self.place(started.id) + b"/command", to_json(started._replace(command=command), ended))
 
     def rows(self) -> list[tuple[BackgroundStart, BackgroundEnd | None]]:
@@ -201,10 +202,10 @@ class Book:
         for started in over[: max(0, len(over) - KEPT + 1)]:
             remove_tree(self.place(started.id))
 
-    # --- what its commands have in common ---
+    # --- settings that its commands share ---
 
     def note(self, common: dict[str, Any] | None) -> None:
-        """Record the settings that joining commands share. None removes them: there is nothing to join any more."""
+        """Record the settings that joining commands share. None removes them: there is no sandbox left to join."""
         if common is not None:
             os.makedirs(self.path, mode=0o700, exist_ok=True)
             _save(self.path + b"/sandbox", common)
@@ -236,7 +237,7 @@ def _load(path: bytes) -> dict[str, Any] | None:
 
 
 def find(vault: Vault, identity: str) -> tuple[Fork, BackgroundStart, BackgroundEnd | None] | None:
-    """Return a background command of the vault by its id, with its fork, or None."""
+    """Return a background command in the vault by its id, with its fork, or None."""
     for fork in vault.forks():
         for started, ended in Book(fork).rows():
             if started.id == identity:

@@ -1,7 +1,7 @@
-"""Both versions of single changed paths, for reading: of a fork's changes, or of two compared states.
+"""Reads both versions at single changed paths: in a fork's changes, or in two compared states.
 
-Open it for one reading. A change is described as it was collected; if the file has changed since, it is not read in its
-place (``ForkMoved``).
+Open it for one reading. A change is described as it was collected; if the file has changed since, reading it raises
+``ForkMoved``.
 """
 
 from __future__ import annotations
@@ -26,23 +26,22 @@ Which = Literal["old", "new"]
 
 
 class SidePair(NamedTuple):
-    """One change with the entries on both sides."""
+    """A change with the entries on both sides."""
 
     change: Change
     old: Entry | None
     new: Entry | None
     source: bytes = b""
-    """The old path of a renamed file."""
+    """A renamed file's old path."""
 
 
 class BothSides(ABC):
-    """Access to both versions of a path."""
+    """Access to both versions at a path."""
 
     @abstractmethod
     def find(self, path: bytes) -> SidePair | None:
-        """Return both sides of a change, or None if the path has not changed. A renamed file is found by its new
-        path.
-        """
+        """Return both sides of a change, or None if the path has not changed. A renamed file is found by its
+        new path."""
 
     @abstractmethod
     def open(self, two: SidePair, which: Which) -> int | None:
@@ -52,7 +51,7 @@ class BothSides(ABC):
         """
 
     def read(self, two: SidePair, which: Which, most: int) -> bytes | None:
-        """Return at most ``most`` bytes of the file; None as for ``open``."""
+        """Return at most ``most`` bytes from the file; None as for ``open``."""
         descriptor = self.open(two, which)
         if descriptor is None:
             return None
@@ -60,15 +59,14 @@ class BothSides(ABC):
             return stream.read(most)
 
     def move(self, path: bytes, hides: Callable[[bytes], bool]) -> Move | None:
-        """Return both ends of a file that was moved and changed, if both may be read; else None. ``hides``: whether the
-        content of a path must not be read.
-        """
+        """Return both ends of a file that was moved and changed, if both may be read; else None. ``hides``: whether a
+        path's content must not be read."""
         del path, hides
         return None
 
 
 class SideReader(BothSides):
-    """``with Sides(vault, fork, view) as sides: two = sides.find(path); sides.open(two, "old")``"""
+    """Both versions in a fork's record: ``with SideReader(vault, fork, view) as sides: two = sides.find(path)``"""
 
     def __init__(self, vault: Vault, fork: str, view: RecordView) -> None:
         self._view, self._changes = view, view.by_path
@@ -101,7 +99,7 @@ class SideReader(BothSides):
         if which == "old" and not two.source:
             return self._ground.open_original(two.change.path, entry)
         assert two.new is not None
-        return open_recorded(self._places, two.change.path, two.new)  # both sides of a rename are the same file
+        return open_recorded(self._places, two.change.path, two.new)  # both sides are the same file in a rename
 
     def move(self, path: bytes, hides: Callable[[bytes], bool]) -> Move | None:
         with self._view.moves(hides) as moves:
@@ -109,15 +107,14 @@ class SideReader(BothSides):
         return move if move is not None and not hides(move.old) and not hides(move.new) else None
 
     def moves(self, hides: Callable[[bytes], bool]) -> tuple[Move, ...]:
-        """Return all moves in the order of the new paths."""
+        """Return all moves, sorted by new path."""
         with self._view.moves(hides) as moves:
             all_moves = moves.all(self._whole)
         return tuple(move for move in all_moves if not hides(move.old) and not hides(move.new))
 
     def _whole(self, change: Change) -> bytes | None:
         """Return the content of an added or deleted file; None if it is too large or has changed since it was
-        collected.
-        """
+        collected."""
         try:
             data = self.read(
                 SidePair(change, change.base, change.staged), "old" if change.staged is None else "new", LARGE + 1

@@ -1,4 +1,4 @@
-"""A fork's view, and the collection of its changes after a command."""
+"""A fork's view, and collecting its changes after a command."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from mudroom.vault.store.mount_note import MountNote
 
 MOST_TRIES = 20
-"""Times that the files of a mounted fork are looked at while they are being changed."""
+"""Attempts to read a mounted fork's files while they are being changed."""
 CLOSED = "the project's directory was closed to its owner (mode {mode:04o}): it is staged with mode {kept:04o}"
 Progress = Callable[[str, int, int], None]
-"""Name of the activity, units done, units in total."""
+"""Activity, units done, units in total."""
 
 
 class CollectedCommand(NamedTuple):
@@ -56,7 +56,7 @@ class CollectedCommand(NamedTuple):
 def view_of(
     vault: Vault, fork: Fork, opened: OpenFork, mode: Mode, progress: Progress | None = None, *, level: int = 1
 ) -> View:
-    """Return the view of a fork in this mode (``shown_view``): its mount, if it is mounted."""
+    """Return a fork's view in this mode (``shown_view``): its mount, if it is mounted."""
     return shown_view(vault, fork, opened, mode, mount_note(fork), progress, level=level)
 
 
@@ -70,11 +70,11 @@ def shown_view(
     *,
     level: int = 1,
 ) -> View:
-    """Return the view of a fork in this mode, for a caller who has read the note of its mount. For a copy view call
+    """Return a fork's view in this mode, for a caller that has read its mount note. For a copy view call
     ``stand_on_copy`` first.
 
     At level 2 an overlay's work directory is beside its upper layer: the kernel requires both on one mount, and the
-    container sees no other directory of the fork. A copy belongs to the container's user.
+    container sees no other fork directory. A copy belongs to the container's user.
     """
     if note is not None and note.writable:
         return mounted_view(fork, opened, note)
@@ -95,7 +95,7 @@ def shown_view(
 
 
 def work_place(fork: Fork) -> bytes:
-    """Return the directory in which the commands of a fork work where there is no overlay."""
+    """Return the directory in which the fork's commands work without an overlay."""
     note = mount_note(fork)
     return note.place if note is not None else fork.copy_place + b"/work"
 
@@ -112,13 +112,14 @@ def mounted_view(fork: Fork, opened: OpenFork, note: MountNote) -> View:
 
 
 def prepare_repository(vault: Vault, fork: Fork) -> list[str]:
-    """Give a fork a private repository if the project's lies outside of it, and bring it up to date if the fork has not
-    changed it. Return notes. Hold the fork's lock; no command may be running in it.
+    """Give a fork a private repository if the project's repository lies outside the project, and update it if the fork
+    has not changed it. Return notes.
 
-    Costs one lstat(2) for a project whose ``.git`` is a directory.
+    Hold the fork's lock; no command may be running in it. Costs one lstat(2) for a project whose ``.git`` is a
+    directory.
     """
     if vault.is_elsewhere:
-        return []  # its repository is at home, and nothing else of this machine is its
+        return []  # its repository is on its own machine, and none on this machine belongs to it
     try:
         is_usual = stat.S_ISDIR(os.lstat(vault.source + b"/.git").st_mode)
     except OSError:
@@ -131,7 +132,7 @@ def prepare_repository(vault: Vault, fork: Fork) -> list[str]:
 
 
 def with_objects(vault: Vault, fork: Fork, settings: Settings) -> Settings:
-    """Return the settings of a command in a fork: with a private repository, the user's objects are readable."""
+    """Return the settings for a command in a fork: with a private repository, the user's git objects are readable."""
     if fork.state.repository is None:
         return settings
     from mudroom.vault.forks.private_repository import objects_outside
@@ -156,8 +157,11 @@ def stand_on_copy(vault: Vault, fork: Fork, settings: Settings, progress: Progre
 def stand_on_base(
     vault: Vault, fork: Fork, mode: Mode, settings: Settings, progress: Progress | None = None, *, freezes: bool
 ) -> list[str]:
-    """Prepare a fork for work in this mode. ``freezes``: an overlay of it needs a snapshot as its base, which is one
-    copy of the project; a copy view needs two. Return notes about files that had to be left out of the snapshot."""
+    """Prepare a fork for work in this mode. Return notes about files that had to be left out of the snapshot.
+
+    ``freezes``: the fork's overlay needs a snapshot as its base, which costs one copy of the project; a copy view needs
+    two.
+    """
     if mode != "overlay":
         return stand_on_copy(vault, fork, settings, progress)
     if not freezes:
@@ -168,7 +172,7 @@ def stand_on_base(
 
 
 def take_snapshot(vault: Vault, fork: Fork, settings: Settings, progress: Progress | None = None) -> list[str]:
-    """Freeze the project as it is now, and let the fork stand on the snapshot.
+    """Freeze the present project, and let the fork stand on the snapshot.
 
     Return notes about files that had to be left out.
     """
@@ -188,7 +192,7 @@ def take_snapshot(vault: Vault, fork: Fork, settings: Settings, progress: Progre
 
 
 def _taken(vault: Vault, name: str, choose: Choose, limit: int, report: Callable[[int, int], None] | None) -> list[str]:
-    """Take the snapshot ``name``: the spare one is brought up to date, or all is copied."""
+    """Take the snapshot ``name``: update the spare snapshot, or copy everything."""
     from mudroom.vault.store.spare_base import take_spare
 
     place, masked = vault.base(name), vault.mask.paths
@@ -198,14 +202,14 @@ def _taken(vault: Vault, name: str, choose: Choose, limit: int, report: Callable
         try:
             return renew(vault.source, place, choose=choose, limit=limit, masked=masked, progress=report)
         except (MudroomError, OSError):
-            pass  # it is removed; whatever the reason was, a whole copy meets it too, or does not need the spare
+            pass  # the spare is removed; a whole copy meets the same problem, or does not need the spare
     from mudroom.stage.originals.snapshot import take
 
     return take(vault.source, place, choose=choose, limit=limit, masked=masked, progress=report)
 
 
 def keep_artifacts(fork: Fork, argv: Sequence[bytes], streams: Mapping[str, bytes]) -> None:
-    """Keep the captured output of a command in a copy view, in ``artifacts/<n>/command``, ``stdout``, ``stderr``.
+    """Keep a command's captured output in a copy view, in ``artifacts/<n>/command``, ``stdout``, ``stderr``.
 
     Output to a terminal is not captured. ``argv``: as ``OpenFork.shown`` returns it.
     """
@@ -224,7 +228,7 @@ def gather(
     fork: Fork, opened: OpenFork, view: View, command: CollectedCommand, started: CommandStart, *, settle: bool = True
 ) -> Changeset:
     """Collect the fork's changes and write its record. Hold the fork's lock; no command may be running in it.
-    ``settle``: settle its repository if it has changed one."""
+    ``settle``: settle the fork's repository if it has changed one."""
     closed, window = open_to_owner(view.staged[0]), edit_window(started, present())
     if opened.shown_paths and isinstance(view, OverlayView) and not view.is_live and mount_note(fork) is None:
         from mudroom.vault.forks.hidden import keep_apart
@@ -239,7 +243,8 @@ def gather(
             _stamp_anew(fork, view.staged[0])
         changeset = _collected(fork, opened, view, window)
     below = opened.lower.look(b"") if closed is not None else None
-    if closed is not None and (below is None or closed != below.mode):  # else it was so, and no command has done it
+    # otherwise it was closed before, and no command has done it
+    if closed is not None and (below is None or closed != below.mode):
         remark = Remark(b"", CLOSED.format(mode=closed, kept=closed | stat.S_IRWXU))
         changeset = changeset._replace(remarks=(*changeset.remarks, remark))
     if changeset.remarks:
@@ -264,8 +269,8 @@ def gather(
 
 
 def _stamp_anew(fork: Fork, staged: bytes) -> None:
-    """Give the recorded files a new ctime: the command that has ended may have changed one with all its times kept
-    (``is_in_memory``), and a review before it would have the fingerprint of one after it."""
+    """Give the recorded files a new ctime. The command may have changed a file without changing any time
+    (``is_in_memory``); then a review before it would have the same fingerprint as a review after it."""
     record = fork.record
     with suppress(FileNotFoundError), OpenSource(staged, is_layer=True) as source:
         for change in record.changeset.changes if record is not None else ():
@@ -274,7 +279,7 @@ def _stamp_anew(fork: Fork, staged: bytes) -> None:
 
 
 def set_fork_apart(vault: Vault, fork: Fork) -> None:
-    """Make sure that nobody else can change the fork's files, and that its record is of these files. Hold the
+    """Make sure that only mudroom can change the fork's files, and that its record describes these files. Hold the
     fork's lock; no command may be running in it."""
     from mudroom.vault.forks.apart import set_apart
 
@@ -291,8 +296,8 @@ def set_fork_apart(vault: Vault, fork: Fork) -> None:
 
 
 def _collected(fork: Fork, opened: OpenFork, view: View, window: EditWindow) -> Changeset:
-    """Return the changes of a fork. In a mounted one the user may remove a file that is being looked at: then all is
-    looked at again."""
+    """Return a fork's changes. In a mounted fork the user may remove a file during the collection: then collect
+    again."""
     from mudroom.stage.originals.collection import collect
 
     tries = 1 if mount_note(fork) is None else MOST_TRIES
@@ -309,8 +314,8 @@ def _collected(fork: Fork, opened: OpenFork, view: View, window: EditWindow) -> 
 
 
 def _closed_to_user(fork: Fork, project: bytes, error: OSError) -> ProjectClosed | None:
-    """Return the error that tells of a directory of the project which its owner has closed, None if there is none at
-    the path of ``error``. A command may have opened its own view of it."""
+    """Return an error about a project directory that its owner has closed, or None if none is on the path in ``error``.
+    A command may have opened its own view of it."""
     if error.errno != errno.EACCES or not isinstance(error.filename, bytes):
         return None
     for path in (*ancestors(error.filename), error.filename):
@@ -325,8 +330,10 @@ def _closed_to_user(fork: Fork, project: bytes, error: OSError) -> ProjectClosed
 
 
 def _is_untouched(fork: Fork, opened: OpenFork) -> bool:
-    """Return whether no command has ever changed a file in the fork, so that there is nothing to collect: its layer is
-    empty, and the directory itself has the mode of the one below."""
+    """Return whether no command has ever changed a file in the fork, so that there is nothing to collect.
+
+    Then its layer is empty, and the layer's directory has the same mode as the directory below.
+    """
     state = fork.state
     pristine = (
         not state.layers

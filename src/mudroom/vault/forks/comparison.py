@@ -1,4 +1,4 @@
-"""Comparison of two states of a project: the base, the project now, a fork, a fork at a checkpoint.
+"""Comparison between two project states: the base, the project now, a fork, a fork at a checkpoint.
 
 base             the fork's base
 now              the project now
@@ -30,15 +30,13 @@ from mudroom.vault.store.store import Vault
 
 
 class ComparedSide:
-    """One of the two states: ``changes`` against its base, and the sources of changed and unchanged content."""
+    """A compared state: ``changes`` against its base, and the sources for changed and unchanged content."""
 
     def __init__(self, changes: Mapping[bytes, Change], staged: Source | None, ground: Ground | None) -> None:
         self.changes, self._staged, self._ground = changes, staged, ground
 
     def entry(self, path: bytes, original: Entry | None) -> Entry | None:
-        """Return the entry at ``path``. ``original``: the entry of the base, for a path that this side did not
-        change.
-        """
+        """Return the entry at ``path``. ``original``: the base's entry, for a path that this side did not change."""
         change = self.changes.get(path)
         return change.staged if change is not None else original
 
@@ -56,7 +54,7 @@ class ComparedSide:
 
 
 class ProjectNow(ComparedSide):
-    """The project now."""
+    """The present project."""
 
     def __init__(self, live: Source) -> None:
         super().__init__({}, None, None)
@@ -71,9 +69,8 @@ class ProjectNow(ComparedSide):
 
 
 class Comparison:
-    """Use ``with Comparison(vault, "f@before", "f") as comparison: comparison.changeset;
-    comparison.lines(changes)``.
-    """
+    """Two compared states: ``with Comparison(vault, "f@before", "f") as comparison: comparison.changeset;
+    comparison.lines(changes)``."""
 
     def __init__(self, vault: Vault, old: str, new: str) -> None:
         self._vault = vault
@@ -136,7 +133,7 @@ class Comparison:
         return Changeset(tuple(change for change in changes if change is not None))
 
     def change(self, path: bytes) -> Change | None:
-        """Return the change of a path; None if both states have the same there."""
+        """Return the change at a path; None if both states have the same there."""
         old, new = self._sides
         change = new.changes.get(path) or old.changes.get(path)
         if change is None:
@@ -144,7 +141,7 @@ class Comparison:
         return self._compared(path, old.entry(path, change.base), new.entry(path, change.base))
 
     def open(self, side: int, path: bytes) -> int:
-        """Return a descriptor of a file of the old (0) or the new state (1). Raise OSError."""
+        """Return a descriptor for a file in the old (0) or the new state (1). Raise OSError."""
         return self._sides[side].open(path)
 
     def _compared(self, path: bytes, before: Entry | None, after: Entry | None) -> Change | None:
@@ -172,7 +169,7 @@ class Comparison:
         return b"" if entry is None else _read(self._sides[side], path, TEXT_LIMIT)
 
     def lines(self, changes: Iterable[Change]) -> Iterator[bytes]:
-        """Return the changes as unified diff."""
+        """Yield the changes as unified diff."""
         old, new = self._sides
         return diff(lambda path, _entry, limit: _read(old, path, limit), new, changes)
 

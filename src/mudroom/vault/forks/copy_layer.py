@@ -1,6 +1,6 @@
-"""Forks that work in a copy: the changes of the copy, written into a layer.
+"""Forks that work in a copy: the copy's changes, written into a layer.
 
-From then on checkpoints, forks of the fork and applies treat it like an overlay's layer.
+From then on checkpoints, child forks and applies treat it like an overlay's layer.
 """
 
 from __future__ import annotations
@@ -27,15 +27,14 @@ from mudroom.vault.store.masked_secrets import masked_of
 from mudroom.vault.store.store import Vault
 
 SEALING = b"/sealing"
-"""In the copy's directory, from the first write to the layer until the copy stands on it. After a crash in between, the
-record may name the layer's files while the copy's are still the valid ones.
-"""
+"""File in the copy's directory, from the first write to the layer until the copy stands on it. After a crash in
+between, the record may name the layer's files although the copy's files are still valid."""
 
 _TRIES = 5
 
 
 def copy_view(fork: Fork, lower: Source) -> CopyView:
-    """Return the view of a fork's copy, which is in the vault, or where the fork is mounted."""
+    """Return the view on a fork's copy, which is in the vault, or where the fork is mounted."""
     note = mount_note(fork)
     if note is None or not note.is_content:
         return CopyView(fork.copy_place, lower)
@@ -43,11 +42,12 @@ def copy_view(fork: Fork, lower: Source) -> CopyView:
 
 
 def leave_copy(vault: Vault, fork: Fork) -> None:
-    """Write the changes of the copy into the fork's upper layer; from then on that counts, and the copy is nothing any
-    more. The user may still be working in it: the layer is written again until the copy has stayed the same meanwhile.
+    """Write the copy's changes into the fork's upper layer, which then replaces the copy.
 
-    The upper layer was sealed when the copy was made, and no command has written to it since. Raise MudroomError if the
-    copy does not come to rest. After a crash, or an error, the copy is still the fork's content."""
+    The user may still be working in the copy: the layer is written again until the copy has not changed meanwhile. The
+    upper layer was sealed when the copy was made, and no command has written to it since. Raise MudroomError if the
+    copy keeps changing. After a crash or an error, the copy is still the fork's content.
+    """
     tree = fork.upper
     for _try in range(_TRIES):
         with open(fork.copy_place + SEALING, "wb"):
@@ -70,7 +70,7 @@ def leave_copy(vault: Vault, fork: Fork) -> None:
 
 
 def _are_same(before: Sequence[RawDifference], after: Sequence[RawDifference]) -> bool:
-    """Return whether nothing has been changed between two looks at a copy."""
+    """Return whether two lists of differences show an unchanged copy."""
     return len(before) == len(after) and all(
         one.path == other.path and (one.staged is other.staged or is_as_copied(one.staged, other.staged))
         for one, other in zip(before, after, strict=True)
@@ -78,10 +78,10 @@ def _are_same(before: Sequence[RawDifference], after: Sequence[RawDifference]) -
 
 
 def seal_copy(vault: Vault, fork: Fork, *, as_reviewed: bool = False, secrets: frozenset[bytes] = frozenset()) -> None:
-    """Write the changes of the copy into the fork's upper layer and seal it. Costs as much as was changed. Secrets that
-    its commands were shown go to the fork's shown ones: those of the vault's mask, and these.
+    """Write the copy's changes into the fork's upper layer and seal it. Costs as much as was changed.
 
-    ``as_reviewed``: raise ForkMoved if the copy is not as the record says; no change was made then.
+    Secrets that its commands were shown (in the vault's mask or in ``secrets``) go to the fork's shown secrets.
+    ``as_reviewed``: raise ForkMoved if the copy differs from the record; then no change was made.
     """
     tree, mark = fork.upper, fork.copy_place + SEALING
     cut_off = os.path.exists(mark)
@@ -112,14 +112,14 @@ def seal_copy(vault: Vault, fork: Fork, *, as_reviewed: bool = False, secrets: f
 
 
 def _looks_like(a: Entry | None, b: Entry | None) -> bool:
-    """``same_stamp`` of a file and its copy, which has another inode. For other kinds times are ignored."""
+    """Compare a file and its copy as ``same_stamp`` does, but ignore the inode. For other kinds times are ignored."""
     if a is None or b is None or not same_shape(a, b):
         return a is b
     return a.kind != "file" or (a.size, a.mtime) == (b.size, b.mtime)
 
 
 def _check(fork: Fork, opened: OpenFork, view: CopyView, is_same: Callable[[Entry | None, Entry | None], bool]) -> None:
-    """Collect again and compare. A file that was only touched is no change."""
+    """Collect again and compare. A file that was only touched is not a change."""
     record = fork.record
     reviewed = record.changeset.changes if record is not None else ()
     started = record.started if record is not None else 0
@@ -139,8 +139,8 @@ def _name_layer_in_record(fork: Fork, tree: bytes) -> None:
 
 
 def as_in_layer(record: ForkRecord, tree: bytes, shown: bytes) -> ForkRecord:
-    """Return a record of the same changes with the entries of a layer's files. ``shown``: the directory of the shown
-    secrets over that layer, whose entries count; empty if there are none."""
+    """Return a record of the same changes with the entries of a layer's files. ``shown``: directory with the shown
+    secrets over that layer, whose entries take precedence; empty if there are none."""
     secrets = dict(entries_of(shown)) if shown else {}
     with OneLayer(tree) as layer:
         changes = tuple(

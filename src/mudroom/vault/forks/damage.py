@@ -1,7 +1,7 @@
-"""Why a fork cannot be read, for lists of forks: one fork must not spoil the list of all.
+"""Reasons why a fork cannot be read, for lists: an unreadable fork must not spoil the whole list.
 
-A fork can be half-made or incomplete after a full disk or a kill, damaged, closed to its owner, or discarded by another
-process while it is looked at.
+A fork can be half-made or incomplete after a full disk or a kill, damaged, closed to its owner, or discarded meanwhile
+by another process.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mudroom.stage.stamp import look
 from mudroom.vault.store.fork import APART, RELEASED, Fork
 
 UNREADABLE = (MudroomError, OSError, ValueError)
-"""What reading a fork raises."""
+"""Exceptions from reading a fork."""
 
 
 def damage_of(fork: Fork, error: Exception) -> str | None:
@@ -24,7 +24,7 @@ def damage_of(fork: Fork, error: Exception) -> str | None:
 
 
 def reason_of(error: Exception) -> str:
-    """Return the reason of an error in one line, with the path of an OSError if it has one."""
+    """Return the reason for an error in one line, with an OSError's path if it has one."""
     if isinstance(error, MudroomError):
         return error.message
     if not isinstance(error, OSError):
@@ -34,11 +34,11 @@ def reason_of(error: Exception) -> str:
 
 
 def require_files(fork: Fork) -> None:
-    """Raise MudroomError if the writable layer has no tree, although the fork's record is of files in it, or it was
-    looked at with files in it.
+    """Raise MudroomError if the writable layer's tree is lost: the fork's record names files in it, or it was checked
+    when it held files.
 
-    A layer that was not used yet has no tree, but may have originals: file tools write these first. A verb that gives a
-    fork a new layer writes the state before the record, so a record that is older than the state can be of another
+    A layer that was not used yet has no tree, but may have originals, because file tools write these first. A verb that
+    gives a fork a new layer writes the state before the record, so a record older than the state may describe another
     layer. A tree that is being replaced has a copy.
     """
     place = fork.layer(fork.state.upper)
@@ -53,12 +53,12 @@ def require_files(fork: Fork) -> None:
 
 
 def _shape(entry: Entry | None) -> tuple[object, ...]:
-    """Return what stays the same when a layer's files are replaced by copies."""
+    """Return the properties that stay the same when a layer's files are replaced by copies."""
     return () if entry is None else (entry.kind, entry.size, entry.target)
 
 
 def _has_newer_record(fork: Fork) -> bool:
-    """Whether the record is newer than the state, and of files that the sealed layers do not have."""
+    """Whether the record is newer than the state, and names files that the sealed layers do not have."""
     record, layers = fork.record, fork.state.layers
     if record is None:
         return False
@@ -67,5 +67,5 @@ def _has_newer_record(fork: Fork) -> bool:
     if all(sealed.get(change.path) == _shape(change.staged) for change in above):
         return False
     if layers and not os.path.lexists(fork.layer(layers[-1]) + b"/record"):
-        return False  # what the sealed layers hold is unknown: that record was not durable when the power failed
+        return False  # the sealed layers' files are unknown: that record was not durable when the power failed
     return look(fork.record_path).st_ctime_ns > look(fork.path + b"/state").st_ctime_ns

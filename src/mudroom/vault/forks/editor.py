@@ -2,7 +2,7 @@
 
     files of the fork  =  buffer (memory)  over  upper layer  over  sealed layers  over  base
 
-The original of a path is kept at its first change, with the content that the change started from. ``flush`` writes the
+A path's original is kept at its first change, with the content that the change started from. ``flush`` writes the
 buffer into the upper layer (or the staged copy), where processes see it.
 """
 
@@ -38,13 +38,14 @@ _OWN, _SLOTS = b".mudroom", b".mudroom/apply"
 
 
 def _is_slot(path: bytes) -> bool:
-    """Return whether slots of applies are there, which commands do not see either: earlier versions of files, also of
-    secrets, by numbers. In any case of letters, as a file system may find it."""
+    """Return whether the path is an apply's slot directory or below it, which commands do not see either: it holds
+    earlier versions of files, including secrets, under numbers. Compared without case, because the file system may
+    ignore case."""
     return path[:9].lower() == b".mudroom/" and is_below(path.lower(), _SLOTS)
 
 
 class _Shown:
-    """The fork's files without slots of applies, as one source that survives reopening the fork."""
+    """The fork's files without slots, as a source that survives reopening the fork."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -67,11 +68,14 @@ class _Shown:
 
 
 class _Pins:
-    """Files as they were when the fork was opened, each by a descriptor, so that no other gets its inode; -1: missing.
-    Every writer replaces the files, and none writes to them.
+    """Files as they were when the fork was opened. Every writer replaces the files instead of writing to them.
 
-    An open file of Windows cannot be replaced there by every file system. A number of NTFS has a count of its uses
-    (FILE_ID_INFORMATION), so it is not used again: there, the numbers are kept. Owner: the editor."""
+    Each is pinned by a descriptor, so that no other file gets its inode; -1: missing. On Windows, some file systems
+    cannot replace an open file; there only the identities are kept. An NTFS file number includes a use count
+    (FILE_ID_INFORMATION), so it is not used again.
+
+    Owner: the editor.
+    """
 
     def __init__(self, paths: Sequence[bytes]) -> None:
         self._paths = paths
@@ -79,7 +83,7 @@ class _Pins:
         self._identities = [_identity(path) for path in paths] if sys.platform == "win32" else []
 
     def is_outdated(self) -> bool:
-        """Return whether one of them was replaced, made or deleted."""
+        """Return whether any was replaced, made or deleted."""
         before = self._identities or map(_opened_identity, self._descriptors)
         return any(_identity(path) != identity for path, identity in zip(self._paths, before, strict=True))
 
@@ -113,9 +117,9 @@ def _identity(path: bytes) -> tuple[int, int] | None:
 
 
 class Editor:
-    """File tools on one fork. Raise OSError if the fork cannot be opened. Close it; unflushed changes are lost then.
+    """File tools on a fork. Raise OSError if the fork cannot be opened. Close it; unflushed changes are lost then.
 
-    ``refresh`` opens the fork again with the buffer's lock held, ``flush`` with the fork's.
+    ``refresh`` reopens the fork with the buffer's lock held, ``flush`` with the fork's.
     """
 
     def __init__(self, vault: Vault, fork: Fork, clock: Callable[[], int]) -> None:
@@ -123,7 +127,7 @@ class Editor:
         self._files = (fork.path + b"/state", fork.record_path)
         self._pinned = _Pins(())
         self._versions: dict[bytes, tuple[object, ...] | None] = {}
-        """Of the paths that the buffer changes: what was there before."""
+        """For each path that the buffer changes: its earlier version."""
         self._spill = SpillPlace(fork.path)
         try:
             self._open()
@@ -135,11 +139,12 @@ class Editor:
         self._identity = (info.st_ino, info.st_dev)
         self._shown = _Shown(self._opened.merged())
         self.refused: dict[bytes, bytes] = {}
-        """Changes that were withdrawn because another writer was first: path to the file with the content, or empty."""
+        """Changes withdrawn because another writer was first. Maps the path to the file with the content, or to an
+        empty path."""
         self.buffer = Buffer(self._shown, keep=self._keep, spill=self._spill.path, clock=clock)
 
     def _open(self) -> None:
-        pinned = _Pins(self._files)  # before the fork is read: a later version is noticed
+        pinned = _Pins(self._files)  # before the fork is read, so that a later version is noticed
         try:
             opened = OpenFork(self._vault, self._fork)
             try:
@@ -169,8 +174,8 @@ class Editor:
         return self._pinned.is_outdated()
 
     def refresh(self) -> None:
-        """Reopen the fork after a command has run in it, or its layers have changed; the originals of unflushed changes
-        stay known. If that fails, the fork stays open as it was."""
+        """Reopen the fork after a command has run in it, or its layers have changed. The originals for unflushed
+        changes stay known. If that fails, the fork stays open as it was."""
         with self.buffer.lock:  # a reading thread uses the descriptors closed here
             before, former = self._opened, self._ground.originals
             self._open()
@@ -186,7 +191,7 @@ class Editor:
         self._pinned.close()
 
     def _keep(self, path: bytes) -> None:
-        """Keep the original of a path that the fork changes first. Not needed on a snapshot, which never changes."""
+        """Keep the original at a path that the fork changes first. Not needed on a snapshot, which never changes."""
         ground = self._ground
         self._versions.setdefault(path, version(self._shown.look(path)))
         if self._is_known(path):
@@ -202,16 +207,15 @@ class Editor:
             os.close(opened)
 
     def _is_known(self, path: bytes) -> bool:
-        """Return whether the original of a path is known, or not needed."""
+        """Return whether a path's original is known, or not needed."""
         ground = self._ground
         return ground.frozen or path in self._changed or path in ground.landed or path in ground.masked
 
     def flush(self) -> list[bytes]:
-        """Write the buffer into the fork and update its record.
+        """Write the buffer into the fork and update its record. Hold the fork's lock; no command may be running in it.
 
-        Hold the fork's lock; no command may be running in it. Return paths that cannot be staged: sockets, and files
-        that are gone from the layers below. Changes of paths that another writer has changed are withdrawn first
-        (``refused``).
+        Return paths that cannot be staged: sockets, and files that are gone from the layers below. Changes at paths
+        that another writer has changed are withdrawn first (``refused``).
         """
         if not self.buffer.changed:
             return []
@@ -236,7 +240,7 @@ class Editor:
         return lost
 
     def _withdraw(self) -> None:
-        """Withdraw the changes that would replace those of another writer; keep their contents."""
+        """Withdraw the changes that would replace another writer's; keep their contents."""
         staged = self._opened.staged()
         for path in sorted(path for path in self._versions if self._is_taken(path, staged)):
             place = b""
@@ -249,8 +253,8 @@ class Editor:
             self.refused[path] = place + b"/" + path if place else b""
 
     def _is_taken(self, path: bytes, staged: Source) -> bool:
-        """Whether another writer has changed ``path`` in the fork since the buffer's change of it. Edits of the user in
-        the project do not count: apply merges them."""
+        """Whether another writer has changed ``path`` in the fork since the buffer changed it. The user's edits in the
+        project do not count: apply merges them."""
         entry = self._shown.look(path)
         if entry is not None and entry.kind == "directory" and self.buffer.look(path) is None:
             names = self._shown.names(path)  # a directory is deleted with the entries that were known

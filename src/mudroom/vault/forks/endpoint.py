@@ -1,6 +1,6 @@
-"""The endpoint of the agent that works in a fork: where its server for other agents listens inside.
+"""The endpoint at which an agent serves others: where its server for other agents listens inside the sandbox.
 
-It is registered when the agent starts and removed when it ends. After a kill it stays until the next agent; nothing
+It is registered when the agent starts and removed when it ends. After a kill it stays until the next agent; no server
 listens there then, and a connection to it is refused.
 """
 
@@ -20,7 +20,7 @@ _NAME = b"/endpoint"
 
 
 def register(fork: Fork, endpoint: AgentEndpoint) -> None:
-    """Record the endpoint of the agent that starts in the fork. A full disk leaves it unregistered."""
+    """Record the endpoint when the agent starts in the fork. A full disk leaves it unregistered."""
     beside = fork.path + _NAME + b".new"
     try:
         with open(beside, "wb") as stream:
@@ -37,7 +37,7 @@ def withdraw(fork: Fork) -> None:
 
 
 def endpoint_of(fork: Fork) -> AgentEndpoint | None:
-    """Return the registered endpoint, or None if there is none, or it cannot be read."""
+    """Return the registered endpoint, or None if it is missing or unreadable."""
     try:
         return msgspec.json.decode(safe_open.read(fork.path + _NAME), type=AgentEndpoint)
     except (FileNotFoundError, msgspec.DecodeError):

@@ -1,6 +1,7 @@
-"""Deep stacks: many sealed layers of a fork are replaced by one, so that mounts and reads do not go through them all.
+"""Deep stacks: a fork's many sealed layers are replaced by one, so that mounts and reads need not go through all of
+them.
 
-A checkpoint keeps the layers it was made of. They cost little, because the merged layer links to their files.
+A checkpoint keeps the layers from which it was made. They cost little, because the merged layer links to their files.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
 
 DEEP = 24
-"""The lower layers are merged when there are more sealed layers than this."""
+"""With more sealed layers than this, the lower ones are merged."""
 KEPT = 8
-"""This many sealed layers are not merged: rollbacks go to the most recent ones."""
+"""Sealed layers that are not merged: rollbacks go to the most recent ones."""
 
 
 def is_deep(fork: Fork) -> bool:
@@ -47,9 +48,9 @@ def use_merged_layer(fork: Fork, merged: str) -> None:
 
 
 def merge_if_deep(vault: Vault, fork: Fork) -> None:
-    """Merge the lowest layers of a fork in which no command runs, if there are many. Hold the fork's lock.
+    """Merge the lowest layers if there are many. Hold the fork's lock; no command may be running in it.
 
-    A fork that is changed by file tools and frozen by checkpoints gets layers without a command that would merge them.
+    A fork that file tools change and checkpoints freeze gets layers without a command that would merge them.
     """
     if is_deep(fork):
         use_merged_layer(fork, merge_lowest(vault, fork))

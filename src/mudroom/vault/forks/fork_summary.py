@@ -1,10 +1,11 @@
 """Summaries of all forks for a list. A damaged fork does not prevent the list.
 
 Forks are locked only briefly and never written. An interrupted command is reported as such and not examined further.
-The summary of a record is cached while the record is the same file, because lists are requested often and a record may
-hold tens of thousands of changes. It is not cached with the record (``FileReader.derive``): the cache of records is
-bounded by bytes, and a list of more records than fit would read each of them again, every time. The short summaries
-here fit for many more forks.
+
+A record's summary is cached until the record's file changes, because lists are requested often and a record may hold
+tens of thousands of changes. It is not cached with the record (``FileReader.derive``): the record cache is bounded by
+bytes, and a list with more records than fit would read each record again, every time. The short summaries fit for many
+more forks.
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ _KEPT = 2_000
 
 
 class RecordSummary(NamedTuple):
-    """Summary of a record."""
+    """A record's summary."""
 
     command: tuple[bytes, ...]
     exit_code: int
     level: int | None
     summary: Summary
     fingerprint: str
-    """Fingerprint of its changes as a look: a list shows no contents."""
+    """Fingerprint of its changes as a look, because a list shows no contents."""
 
 
 class ForkSummary(NamedTuple):
@@ -58,20 +59,20 @@ class ForkSummary(NamedTuple):
     brief: RecordSummary | None = None
     """None if no command has ended in it yet."""
     endpoint: str = ""
-    """URL of the agent that runs in it, for forks that may reach it; empty: none is registered."""
+    """URL for the agent that runs in it, for forks that may reach it; empty: none is registered."""
     level: int | None = None
     """Level at which that agent runs."""
 
     @property
     def fingerprint(self) -> str:
-        """Fingerprint of the fork's changes; empty if it is unknown."""
+        """Fingerprint of the fork's changes; empty if unknown."""
         if self.brief is not None:
             return self.brief.fingerprint
         return "" if self.state == "damaged" else _NO_CHANGES
 
 
 _NO_CHANGES = of_look(fingerprint(Changeset()))
-"""Fingerprint of a fork in which no command has ended."""
+"""Fingerprint for a fork in which no command has ended."""
 
 
 class ForkSummaries:
@@ -80,7 +81,7 @@ class ForkSummaries:
         self._cache: OrderedDict[bytes, tuple[Stamp, RecordSummary]] = OrderedDict()
 
     def all(self, vault: Vault) -> list[ForkSummary]:
-        """Return the summaries of all forks, oldest first."""
+        """Return all forks' summaries, oldest first."""
         try:
             names = os.listdir(vault.path + b"/forks")
         except FileNotFoundError:
@@ -91,7 +92,7 @@ class ForkSummaries:
         return sorted(summaries, key=lambda summary: (summary.created, summary.name))
 
     def get(self, fork: Fork) -> ForkSummary | None:
-        """Return the summary of a fork, or None if it is gone."""
+        """Return a fork's summary, or None if it is gone."""
         if not is_plain(fork.name):
             return ForkSummary(show(os.fsencode(fork.name)), "damaged", "no fork can have that name")
         try:

@@ -1,14 +1,14 @@
-"""Secrets in the layers of a fork that the next commands may not read.
+"""Secrets in a fork's layers that the next commands may not read.
 
-A command that was shown a secret may copy it up, and then a layer holds it, above the mask. So:
+A command that was shown a secret may copy it up. Then a layer holds it, above the mask. So:
 
-1. When a command ends, the secrets that it was shown leave its writable layer (``keep_apart``). Layers of the stack
-   hold at the path of a secret only what commands wrote that saw it empty, and a list of each layer names these paths.
-2. Before a fork is used, its layers are searched for secrets that were not masked for all who wrote to it (``hide``):
-   after a crash, of an earlier version, under a policy that has changed since. A copy that is found is moved to the
-   shown secrets; one in a sealed layer is copied there, and an empty file over it hides it.
-3. A command that is shown a secret never writes to a layer in which others wrote to it, and sees the project's file
-   there, not theirs (``begin``).
+1. When a command ends, the secrets that it was shown leave its writable layer (``keep_apart``). At a secret's path the
+   stack's layers hold only files from commands that saw it empty; each layer lists these paths.
+2. Before a fork is used, its layers are searched for secrets that were not masked for all its writers (``hide``):
+   because of a crash, an earlier version, or a policy that has changed since. A copy found in the writable layer is
+   moved to the shown secrets; a copy in a sealed layer is copied there, and an empty file over it hides it.
+3. A command that is shown a secret never writes to a layer in which other commands wrote at the secret's path, and sees
+   the project's file there, not theirs (``begin``).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from mudroom.vault.store.store import Vault
 
 
 def begin(vault: Vault, fork: Fork) -> None:
-    """Prepare a fork for a writer with the mask of ``vault``. Hold the fork's lock; nothing may have it mounted."""
+    """Prepare a fork for a writer with the mask of ``vault``. Hold the fork's lock; it must not be mounted anywhere."""
     former = hide(vault, fork)
     mask = vault.mask
     shown = (
@@ -55,8 +55,8 @@ def begin(vault: Vault, fork: Fork) -> None:
 
 
 def _show_project(vault: Vault, fork: Fork) -> None:
-    """Let the next command see the project's files where others, who saw them empty, have written: it would go on with
-    what these have, and an apply would empty the project's file."""
+    """Show the next command the project's files where commands that saw them empty have written. Otherwise it would
+    continue with those commands' versions, and an apply would empty the project's file."""
     state = fork.state
     own = frozenset[bytes]().union(*(own_paths(fork.layer(name)) for name in (*state.layers, state.upper)))
     if not (own := own & vault.mask.shown):
@@ -76,7 +76,7 @@ def _show_project(vault: Vault, fork: Fork) -> None:
 
 
 def _make_tree(upper: bytes, below: Source) -> None:
-    """Make the tree of a writable layer, if it has none: a sealed one has."""
+    """Make the tree for a writable layer, if it has none: a sealed layer always has one."""
     os.close(safe_open.make_directory(upper + TREE))
     top = below.look(b"")
     if top is not None and not os.listdir(upper + TREE):
@@ -84,8 +84,8 @@ def _make_tree(upper: bytes, below: Source) -> None:
 
 
 def require_masked_base(vault: Vault, fork: Fork) -> None:
-    """Raise UsageError if the snapshot of a fork holds a secret that readers with the mask of ``vault`` may not read,
-    and that is not masked: the project, of which the mask is made, has it no longer."""
+    """Raise UsageError if the fork's snapshot holds an unmasked secret that readers with the mask of ``vault`` may not
+    read. This happens when the project, from which the mask is made, no longer has the secret."""
     if fork.state.base == LIVE:
         return
     held = read_paths(vault.base(fork.state.base) + HELD) - vault.mask.paths
@@ -98,7 +98,8 @@ def require_masked_base(vault: Vault, fork: Fork) -> None:
 
 
 def not_in_snapshot(vault: Vault, fork: Fork) -> list[str]:
-    """Return a note if a command is shown a secret that the fork's snapshot lacks: it was made for one that was not."""
+    """Return a note if the fork's snapshot lacks a secret that a command is shown: it was made for a command that was
+    not."""
     base = fork.state.base
     if base == LIVE:
         return []
@@ -111,8 +112,11 @@ def not_in_snapshot(vault: Vault, fork: Fork) -> list[str]:
 
 def hide(vault: Vault, fork: Fork, more: Collection[bytes] = ()) -> MaskedSecrets:
     """Make sure that no command with the mask of ``vault`` reads a secret from the fork's layers or its copy. Return
-    what is noted of the fork now. ``more``: paths of secrets that the project has no longer. Hold the fork's lock; no
-    command may be running in it, and it is not mounted."""
+    the fork's present ``MaskedSecrets``.
+
+    ``more``: paths of secrets that the project no longer has. Hold the fork's lock; no command may be running in it,
+    and it must not be mounted.
+    """
     mask, state = vault.mask, fork.state
     wanted = mask.paths.union(more)
     if not wanted and not mask.has_secrets:
@@ -131,7 +135,7 @@ def hide(vault: Vault, fork: Fork, more: Collection[bytes] = ()) -> MaskedSecret
 
 
 def _with_mask(vault: Vault, paths: frozenset[bytes]) -> Vault:
-    """Return the vault with these secrets masked, and no others."""
+    """Return the vault with exactly these secrets masked."""
     own = vault.mask
     with OpenSource(vault.source) as source:
         mask = make_mask(source, vault.path + b"/masks", files_at(source, sorted(paths)), own.complete)
@@ -139,13 +143,16 @@ def _with_mask(vault: Vault, paths: frozenset[bytes]) -> Vault:
 
 
 def _leave_copy(vault: Vault, fork: Fork, secrets: frozenset[bytes]) -> None:
-    """Let the next command make another copy of the fork: this one was made with another mask, that of ``vault``: a
-    file that its commands saw empty is none that they have emptied. ``secrets``: of the project."""
+    """Discard the fork's copy, so that the next command makes another: this copy was made with another mask.
+
+    ``vault`` has the mask with which it was made: a file that its commands saw empty does not count as emptied by them.
+    ``secrets``: the project's secrets.
+    """
     from mudroom.vault.forks.copy_layer import seal_copy
 
     seal_copy(vault, fork, secrets=secrets)
     with OpenFork(vault, fork) as opened:
-        _make_tree(fork.layer(fork.state.upper), opened.lower)  # without one the fork's files are missing
+        _make_tree(fork.layer(fork.state.upper), opened.lower)  # without a tree the fork's files would count as missing
     vault.throw_away(fork.copy_place + b"/manifest")
 
 
@@ -154,7 +161,7 @@ def _search(vault: Vault, fork: Fork, paths: Iterable[bytes]) -> None:
     upper, former = fork.layer(state.upper), masked_of(fork.path)
     is_known = former.top is not None or not former.names
     theirs = former.paths | own_paths(upper)
-    """If that is known, the paths at which others may have written."""
+    """Paths at which commands that saw them empty may have written. Used only if that is known."""
     moved = [
         path
         for path, entry in find_in(upper, paths).items()
@@ -164,7 +171,7 @@ def _search(vault: Vault, fork: Fork, paths: Iterable[bytes]) -> None:
         if moved:
             take(upper, moved, fork.shown, opened.lower)
     held = dict[bytes, bytes]()
-    """The topmost layers that hold these secrets."""
+    """The topmost layer that holds each secret."""
     left = set(paths)
     for layer in (upper, *(fork.layer(name) for name in reversed(state.layers))):
         found = find_in(layer, sorted(left))
@@ -175,13 +182,13 @@ def _search(vault: Vault, fork: Fork, paths: Iterable[bytes]) -> None:
 
 
 def _may_tell(layer: bytes, path: bytes, entry: object) -> bool:
-    """Return whether what a layer has at the path of a secret may be the secret."""
+    """Return whether a layer's entry at a secret's path may be the secret."""
     is_file = isinstance(entry, Entry) and entry.kind == "file" and entry.size > 0
     return is_file and path not in own_paths(layer)
 
 
 def _cover(vault: Vault, fork: Fork, upper: bytes, held: dict[bytes, bytes]) -> None:
-    """Hide secrets of sealed layers by empty files in the writable one, and keep copies of them as shown secrets."""
+    """Hide secrets in sealed layers by empty files in the writable layer, and keep copies as shown secrets."""
     with OpenFork(vault, fork) as opened:
         below = opened.lower
         _make_tree(upper, below)
@@ -214,8 +221,8 @@ def _keep_copy(fork: Fork, upper: bytes, layer: bytes, path: bytes, lower: Sourc
 
 
 def keep_apart(fork: Fork, opened: OpenFork) -> bool:
-    """Move the secrets that the last command was shown out of the fork's writable layer. Return whether there were any.
-    Hold the fork's lock; nothing may have it mounted."""
+    """Move secrets that the last command was shown from the fork's writable layer to the shown secrets. Return whether
+    there were any. Hold the fork's lock; it must not be mounted anywhere."""
     paths, state = touched(fork, opened), fork.state
     if not (paths and take(fork.layer(state.upper), paths, fork.shown, opened.visible)):
         return False
@@ -227,7 +234,7 @@ def keep_apart(fork: Fork, opened: OpenFork) -> bool:
         if _may_tell(layer, path, entry)
     ]
     clean = former.at(state) | opened.shown_paths.difference(told)
-    note_masked(fork.path, state, clean, former)  # from now on a directory of the layer that hides them is no change
+    note_masked(fork.path, state, clean, former)  # from now on a directory in the layer that hides them is no change
     return True
 
 
@@ -242,7 +249,7 @@ def touched(fork: Fork, opened: OpenFork) -> frozenset[bytes]:
 
 
 def note_own(fork: Fork, changeset: Changeset, masked: Collection[bytes]) -> None:
-    """Note that the fork's writable layer has entries at masked paths, by commands that saw these files empty."""
+    """Note the masked paths at which the fork's writable layer has entries from commands that saw these files empty."""
     new = {remark.path for remark in changeset.remarks if _is_own(remark)}.intersection(masked)
     if new and (new := new & masked_of(fork.path).at(fork.state)):
         add_own_paths(fork.layer(fork.state.upper), frozenset(new))

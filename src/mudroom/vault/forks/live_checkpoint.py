@@ -1,11 +1,11 @@
-"""A checkpoint of a fork whose upper layer is mounted.
+"""Checkpoints while the fork's upper layer is mounted.
 
-A mounted layer cannot be sealed, so its contents are copied. The changes of a staged copy are written into a layer, as
-when it is sealed, but the copy does not stand on that layer.
+A mounted layer cannot be sealed, so its contents are copied. A staged copy's changes are written into a layer, as when
+it is sealed, but the copy does not stand on that layer.
 
 The caller stops every process that could write to the layer. The fork itself stays unchanged: its upper layer remains
-in use, and the checkpoint has a layer of its own. If that equals the layer of mudroom's last automatic checkpoint, that
-layer is shared, so that commands that change nothing, or never start, fill no disk and push no other checkpoint out.
+in use, and the checkpoint has its own layer. If that layer equals the last automatic checkpoint's layer, it is shared:
+then commands that change nothing, or never start, use no disk space and push out no other checkpoint.
 """
 
 from __future__ import annotations
@@ -35,10 +35,9 @@ from mudroom.vault.store.store import Vault
 
 
 def checkpoint_copy(vault: Vault, fork: Fork, name: str, time: int, keep: int | None) -> Checkpoint:
-    """Make a checkpoint of a running fork.
+    """Make a checkpoint in a running fork. Raise UsageError if the name is taken or not allowed.
 
-    ``keep``: number of automatic checkpoints to keep; None for a checkpoint that the user named. Raise UsageError if
-    the name is taken or not allowed.
+    ``keep``: how many automatic checkpoints to keep; None for a checkpoint that the user named.
     """
     require_free(fork, name)
     layers = fork.state.layers
@@ -54,7 +53,7 @@ def checkpoint_copy(vault: Vault, fork: Fork, name: str, time: int, keep: int | 
 
 
 def _last_copy(fork: Fork) -> str | None:
-    """Return the top layer of the last automatic checkpoint, if it stands on the layers that the fork stands on."""
+    """Return the last automatic checkpoint's top layer, if the checkpoint stands on the same layers as the fork."""
     below = fork.state.layers
     last = next((point for point in reversed(fork.state.checkpoints) if point.automatic), None)
     return last.layers[-1] if last is not None and last.layers and last.layers[:-1] == below else None
@@ -75,7 +74,7 @@ def _make_layer(vault: Vault, fork: Fork, last: str | None) -> str:
 
 
 def _is_same(one: bytes, other: bytes) -> bool:
-    """Whether two layers at rest are equal, to the byte: a memory-mapped file can change without a change of its times.
+    """Whether two layers at rest are equal, to the byte: a memory-mapped file can change without new times.
 
     Names, modes and sizes are compared first, because that finds most differences soon.
     """
@@ -109,7 +108,7 @@ def _without_sockets(entries: dict[bytes, Entry]) -> dict[bytes, Entry]:
 
 
 def _looks_same(one: Entry, other: Entry, inodes: dict[int, int]) -> bool:
-    """Whether two entries look the same. ``inodes``: maps the hard-linked files of one layer to those of the other."""
+    """Whether two entries look the same. ``inodes``: maps hard-linked files in one layer to those in the other."""
     if not same_shape(one, other) or (one.uid, one.gid) != (other.uid, other.gid):
         return False
     if one.kind != "file":
@@ -140,8 +139,10 @@ def _is_by_fuse(fork: Fork) -> bool:
 
 
 def _copy_layer(vault: Vault, fork: Fork) -> str:
-    """Return a new layer with the fork's changes. Where it is mounted, the user is not stopped: each file is as it
-    was at one moment, not all at the same."""
+    """Return a new layer with the fork's changes.
+
+    In a mounted fork the user is not stopped: each file is consistent, but not all are from the same moment.
+    """
     tries = 1 if mount_note(fork) is None else MOST_TRIES
     while True:
         tries -= 1
@@ -167,7 +168,7 @@ def _copy_once(vault: Vault, fork: Fork) -> str:
     carry([upper], place)
 
     def shown_of() -> bytes:
-        """Return the directory of the shown secrets that count for the copy."""
+        """Return the directory with the shown secrets that count for the copy."""
         own = shown_place(place)
         return own if os.path.isdir(own) else fork.shown
 

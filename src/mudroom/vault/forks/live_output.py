@@ -1,10 +1,10 @@
-"""Output of a foreground command, for watchers in other processes.
+"""A foreground command's output, for watchers in other processes.
 
 forks/<name>/printed/
-    stdout, stderr  the end of the output, as of a background command (Ring), until the fork's next command begins
+    stdout, stderr  the last output, as for a background command (Ring), until the fork's next command begins
 
-Only captured output is kept, not output to a terminal. An error in writing it never disturbs the command. A command
-without output costs one directory listing.
+Only captured output is kept, not output to a terminal. A write error never disturbs the command. A command without
+output costs one directory listing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Heard = Callable[[str, bytes], None]
 PLACE = b"/printed"
-"""Below the fork's directory."""
+"""Path below the fork's directory."""
 
 
 class LiveOutput:
@@ -51,7 +51,7 @@ class LiveOutput:
         if not self._is_off:
             try:
                 (self._rings.get(name) or self._open_ring(name)).write(chunk)
-            except OSError:  # such as a full disk: the command continues
+            except OSError:  # for example a full disk: the command continues
                 self._is_off = True
         if self._heard is not None:
             self._heard(name, chunk)

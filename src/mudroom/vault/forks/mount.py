@@ -1,7 +1,7 @@
-"""Forks that are mounted for the user's own tools, and worked in at once.
+"""Forks that are mounted for the user's own tools, and used by commands at the same time.
 
-While the note of a mount exists (``vault/store/mount_note.py``), the mounted directory is the truth about the fork: its
-commands, file tools and background servers work in it, and its layers are read as those of a live mount.
+While the mount's note exists (``vault/store/mount_note.py``), the mounted directory is the truth about the fork: its
+commands, file tools and background servers work in it, and its layers are read as under a live mount.
 
     kind      truth                                        the fork's files are read
     overlay   a kernel overlay in the host's namespace     in the layers
@@ -10,12 +10,12 @@ commands, file tools and background servers work in it, and its layers are read 
     (any, read-only)                                       in the layers; no command runs
 
 Order, so that a crash at any point loses nothing: the note, the mount, the note with its identity; and at the end the
-unmount, the marks of fuse-overlayfs converted, the changes recorded, the directory removed, the note removed. Each of
-these steps can be repeated.
+unmount, fuse-overlayfs's marks converted, the changes recorded, the directory removed, the note removed. Each step can
+be repeated.
 
-A mount that has ended without mudroom (reboot, ``umount``, fuse-overlayfs was killed) is found by its identity, and
-settled by the next holder of the fork's lock. It has ended only if that is proven: fuse-overlayfs holds a lock as long
-as it runs, and the kernel refuses to mount an upper layer that is in use.
+A mount that has ended without mudroom (reboot, ``umount``, fuse-overlayfs was killed) is recognised by its identity,
+and settled by the next holder of the fork's lock. It has ended only if that is proven: fuse-overlayfs holds a lock as
+long as it runs, and the kernel refuses to mount an upper layer that is in use.
 """
 
 from __future__ import annotations
@@ -75,14 +75,14 @@ from mudroom.vault.store.mount_note import (
 from mudroom.vault.store.store import Vault
 
 State = Literal["mounted", "ended", "lost", "elsewhere"]
-"""lost: the directory of a copy is not there. elsewhere: not at its place, but not gone either."""
+"""lost: a copy's directory is missing. elsewhere: the mount is not at its place, but still exists."""
 _UNKNOWN = (0, 0)
 _ENDING, _LOOK = 0.3, 0.005
-"""Seconds in which fuse-overlayfs ends after it was unmounted or told to, and between two looks."""
+"""Seconds in which fuse-overlayfs ends after unmounting or a signal, and between two checks."""
 
 
 def default_place(vault: Vault, name: str) -> bytes:
-    """Return the directory where a fork is mounted if no other is named."""
+    """Return the default directory for mounting a fork."""
     return vault.path + b"/mounts/" + name.encode()
 
 
@@ -97,9 +97,9 @@ def mount(
     settings: Settings,
     progress: Progress | None = None,
 ) -> MountNote:
-    """Show a fork at ``place``, an empty or absent directory. Hold the lock of the fork, which is not mounted.
+    """Show a fork at ``place``, an empty or absent directory. Hold the fork's lock; it must not be mounted.
 
-    Raise UsageError if the directory is not empty or lies where mudroom works itself (``_require_apart``), Unsupported
+    Raise UsageError if the directory is not empty or lies where mudroom itself works (``_require_apart``), Unsupported
     if this kind of mount is not available here.
     """
     kind = kind or best_kind()
@@ -133,8 +133,11 @@ def mount(
 
 
 def _require_apart(vault: Vault, fork: Fork, place: bytes) -> None:
-    """Raise UsageError if a place is in the project, in a vault, or in the mount of another fork. In the vault of any
-    project, it could be made in a layer; in a mount, a copy would be among the changes of that fork."""
+    """Raise UsageError if ``place`` is in the project, in a vault, or in another fork's mount.
+
+    In any project's vault, it could be made inside a layer. In another fork's mount, a copy would appear among that
+    fork's changes.
+    """
     real = os.path.realpath(place)
     hint = "name a directory outside of it, or none"
     if is_below(real, vault.project) or is_below(real, vault.source):
@@ -149,8 +152,8 @@ def _require_apart(vault: Vault, fork: Fork, place: bytes) -> None:
 
 
 def _require_no_marks(fork: Fork) -> None:
-    """Raise UsageError if a command has made a file that fuse-overlayfs takes for the deletion of another one: the
-    mount would show that one as deleted, and unmount would make it a deletion."""
+    """Raise UsageError if a command has made a file that fuse-overlayfs takes for a deletion mark: the mount would show
+    the file that it names as deleted, and unmount would make it a deletion."""
     if not os.path.lexists(fork.record_path):
         return
     changes = load(fork.record_path, ForkRecord).changeset.changes
@@ -164,7 +167,7 @@ def _readable_note(fork: Fork) -> MountNote | None:
     try:
         return mount_note(fork)
     except UNREADABLE:
-        return None  # lists of forks say why
+        return None  # fork lists say why
 
 
 def _make_place(place: bytes) -> bool:
@@ -182,7 +185,7 @@ def _make_place(place: bytes) -> bool:
 
 
 def _take_back(fork: Fork, note: MountNote, *, is_new: bool) -> None:
-    """Undo a mount that has failed."""
+    """Undo a failed mount."""
     if note.kind != "copy" and is_mounted(note.place):
         unmount(note.kind, note.place)
     elif note.kind == "copy" and os.path.isdir(note.place) and not fork.has_copy:
@@ -220,8 +223,8 @@ def _show(vault: Vault, fork: Fork, note: MountNote) -> None:
 
 
 def _settle_copy(vault: Vault, fork: Fork) -> None:
-    """Bring the content of a fork's copy into its layers, while it is read where it is: with the note of a mount, the
-    copy counts as that of the mounted directory, which is empty yet."""
+    """Seal a fork's copy into its layers before the note is written: once there is a note, the mounted directory counts
+    as the copy, and it is still empty."""
     seal_copy(vault, fork)
     vault.throw_away(fork.copy_place)
     vault.empty_trash()
@@ -238,12 +241,12 @@ def _show_copy(vault: Vault, fork: Fork, note: MountNote, settings: Settings, pr
 
 
 def _shown_copy(fork: Fork, opened: OpenFork, note: MountNote) -> CopyView:
-    """Return a view of a copy that is only looked at; its manifest is kept in the fork."""
+    """Return the view for a read-only copy; its manifest is kept in the fork."""
     return CopyView(fork.path + b"/mounted", opened.merged(), work=note.place)
 
 
 def _is_in_place(note: MountNote) -> bool:
-    """Return whether the noted directory is there, and a mount point: on another device than the directory above."""
+    """Return whether the noted directory exists and is a mount point: on another device than the directory above."""
     above = _identity(os.path.dirname(note.place))
     return _identity(note.place) == note.identity and above is not None and above[0] != note.identity[0]
 
@@ -257,12 +260,12 @@ def _identity(place: bytes) -> tuple[int, int] | None:
 
 
 def close_place(place: bytes) -> None:
-    """Let nobody write where a mount is missing for a moment: below a file nothing can be made."""
+    """Prevent writes where a mount is missing for a moment, by a regular file: no entry can be made below it."""
     os.close(disk.open_path(place, os.O_CREAT | os.O_EXCL | os.O_WRONLY | disk.O_CLOEXEC, 0o400))
 
 
 def _is_closed(place: bytes) -> bool:
-    """Return whether ``close_place`` has made what is at a place."""
+    """Return whether the entry at ``place`` was made by ``close_place``."""
     try:
         info = os.lstat(place)
     except OSError:
@@ -271,17 +274,17 @@ def _is_closed(place: bytes) -> bool:
 
 
 def open_place(place: bytes) -> None:
-    """Remove what ``close_place`` has made. Raise OSError if it is not there."""
+    """Remove the file made by ``close_place``. Raise OSError if it is missing."""
     os.unlink(place)
 
 
-# --- as it is now ---
+# --- the present state ---
 
 
 def state_of(vault: Vault, fork: Fork, note: MountNote) -> State:
-    """Return whether a mount is still there. It is cheap while it is."""
+    """Return whether a mount still exists. This is cheap while it does."""
     if note.identity == _UNKNOWN:
-        return "ended"  # mudroom was killed while it was made
+        return "ended"  # mudroom was killed while making it
     if note.kind == "copy":
         if note.writable and not fork.has_copy:
             return "ended"
@@ -300,7 +303,7 @@ def state_of(vault: Vault, fork: Fork, note: MountNote) -> State:
 
 
 def _has_ended(fork: Fork) -> bool:
-    """Wait for the end of a fork's fuse-overlayfs, for a moment. Return whether it has ended."""
+    """Wait briefly for the fork's fuse-overlayfs to end. Return whether it has ended."""
     until = time.monotonic() + _ENDING
     while _is_served(fork):
         if time.monotonic() >= until:
@@ -310,7 +313,8 @@ def _has_ended(fork: Fork) -> bool:
 
 
 def _is_served(fork: Fork) -> bool:
-    """Return whether fuse-overlayfs still runs for a fork. The kernel answers for a while without asking it."""
+    """Return whether fuse-overlayfs still runs for a fork. The mount itself cannot tell: the kernel answers for a while
+    without asking it."""
     try:
         alive = disk.open_path(fork.path + ALIVE, os.O_RDWR | disk.O_CLOEXEC | disk.O_NOFOLLOW)
     except FileNotFoundError:
@@ -325,10 +329,11 @@ def _is_served(fork: Fork) -> bool:
 
 
 def settled(vault: Vault, fork: Fork, now: int, ending: Callable[[], object] = lambda: None) -> MountNote | None:
-    """Return the note of a fork that is mounted, or None if it is not. A mount that has ended is settled: its changes
-    are in the fork. Hold the fork's lock. ``ending``: called before that.
+    """Return a mounted fork's note, or None if it is not mounted. Hold the fork's lock.
 
-    Raise MudroomError if it is unclear where the fork's files are now."""
+    If the mount has ended, bring its changes into the fork; ``ending`` is called before that. Raise MudroomError if it
+    is unclear where the fork's files are now.
+    """
     note = mount_note(fork)
     if note is None:
         return None
@@ -356,7 +361,7 @@ def _unclear(fork: Fork, note: MountNote, state: State) -> MudroomError:
 
 
 def require_masked(fork: Fork, paths: frozenset[bytes]) -> frozenset[bytes]:
-    """Return the secrets that are shown empty in the mount of a fork. Raise UsageError if one of ``paths`` is not."""
+    """Return the secrets that are shown empty in a fork's mount. Raise UsageError if any in ``paths`` is not."""
     masked = read_masked(fork.path)
     new = sorted(paths - masked)
     if new:
@@ -368,9 +373,10 @@ def require_masked(fork: Fork, paths: frozenset[bytes]) -> frozenset[bytes]:
 
 
 def collect(vault: Vault, fork: Fork, note: MountNote, now: int) -> Changeset:
-    """Record the changes of a mounted fork as they are now. Hold the fork's lock.
+    """Record a mounted fork's present changes. Hold the fork's lock.
 
-    The record keeps the command that it names as long as nothing has changed since; else it names the mount."""
+    The record keeps its command as long as nothing has changed since; otherwise it names the mount.
+    """
     before = fork.record
     with OpenFork(vault, fork) as opened:
         view = mounted_view(fork, opened, note)
@@ -388,10 +394,10 @@ def collect(vault: Vault, fork: Fork, note: MountNote, now: int) -> Changeset:
 
 
 def unmount_fork(vault: Vault, fork: Fork, now: int, *, lost: bool = False) -> Changeset:
-    """Unmount a fork and collect its changes. Also works when the mount has ended, and only the note is left. ``lost``:
-    give up a copy whose directory is gone.
+    """Unmount a fork and collect its changes. Also works when the mount has ended, and only the note is left.
 
-    Hold the fork's lock. Raise UsageError if the fork is not mounted, MudroomError if the mount is in use.
+    ``lost``: give up a copy whose directory is gone. Hold the fork's lock. Raise UsageError if the fork is not mounted,
+    MudroomError if the mount is in use.
     """
     note = mount_note(fork)
     if note is None:
@@ -405,7 +411,7 @@ def unmount_fork(vault: Vault, fork: Fork, now: int, *, lost: bool = False) -> C
 
 
 def _finish(vault: Vault, fork: Fork, note: MountNote, now: int) -> Changeset:
-    """Collect the changes of a mount that has ended, and remove its directory and the note."""
+    """Collect the changes after a mount has ended, and remove its directory and the note."""
     if note.kind != "copy" and is_dead(note.place):
         abandon(note.place)
     elif note.kind != "copy" and note.identity == _UNKNOWN and is_mounted(note.place):
@@ -423,8 +429,8 @@ def _finish(vault: Vault, fork: Fork, note: MountNote, now: int) -> Changeset:
 
 
 def _end_server(fork: Fork, note: MountNote) -> None:
-    """Let the fuse-overlayfs of a mount end that nobody uses any more. It goes on as long as a launcher has a copy of
-    the mount. Raise MudroomError if it does not end."""
+    """End an unused mount's fuse-overlayfs. It continues as long as a launcher has a copy of the mount. Raise
+    MudroomError if it does not end."""
     if _has_ended(fork):
         return
     server = end_server(note.place, fork.upper if note.writable else b"")
@@ -436,7 +442,7 @@ def _copied(vault: Vault, fork: Fork, note: MountNote, now: int) -> Changeset:
     if fork.has_copy and _identity(note.place) == note.identity:
         collect(vault, fork, note, now)
         leave_copy(vault, fork)
-    elif fork.has_copy or note.identity == _UNKNOWN:  # lost, or incomplete: the layers are what the fork held before
+    elif fork.has_copy or note.identity == _UNKNOWN:  # lost or incomplete: the layers hold the fork's earlier content
         if os.path.exists(fork.copy_place + SEALING) and os.path.isdir(fork.upper):
             remove_tree(fork.upper)
         restore_record(vault, fork)
@@ -452,7 +458,7 @@ def _layered(vault: Vault, fork: Fork, note: MountNote, now: int) -> Changeset:
         return Changeset()
     if note.kind == "fuse":
         convert_fuse_layer(fork.upper)
-        write_note(fork.path, note._replace(kind="overlay"))  # from here on the layer is one of the kernel's
+        write_note(fork.path, note._replace(kind="overlay"))  # from here on the layer has the kernel's format
     command = CollectedCommand((b"mudroom", b"mount", os.fsencode(fork.name)), 0, now)
     with OpenFork(vault, fork) as opened:
         view = OverlayView(vault.source, fork.sealed, fork.upper, fork.path + b"/work")
@@ -462,7 +468,7 @@ def _layered(vault: Vault, fork: Fork, note: MountNote, now: int) -> Changeset:
 
 
 def _remove_place(vault: Vault, fork: Fork, note: MountNote) -> None:
-    """Remove the directory of a mount. One that holds files of others stays."""
+    """Remove a mount's directory. A directory with other files in it stays."""
     if note.kind == "copy":
         is_ours = _identity(note.place) == note.identity or is_below(note.place, vault.path)
         if is_ours and os.path.isdir(note.place):
@@ -473,4 +479,4 @@ def _remove_place(vault: Vault, fork: Fork, note: MountNote) -> None:
     try:
         os.rmdir(note.place)
     except OSError:
-        pass  # it is gone, or the user has put files there since the mount has ended
+        pass  # gone, or the user has put files there since the mount ended

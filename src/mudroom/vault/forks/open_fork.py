@@ -33,13 +33,13 @@ _Opened = TypeVar("_Opened", bound="OpenSource | OneLayer | Union")
 
 
 class OpenFork:
-    """Open descriptors of a fork's base and layers. Close it; open it again after a command has run.
+    """Open descriptors for a fork's base and layers. Close it; reopen it after a command has run.
 
     Owner: the caller, in one thread; below a ``Buffer`` it is read with the buffer's lock held.
     """
 
     def __init__(self, vault: Vault, fork: Fork) -> None:
-        """Raise ForkGone if another process discards or renames the fork meanwhile; that needs no lock here."""
+        """Raise ForkGone if another process discards or renames the fork meanwhile; no lock is needed here."""
         self._vault, self._fork = vault, fork
         self._state = state = fork.state
         self._opened: list[Callable[[], None]] = []
@@ -57,16 +57,16 @@ class OpenFork:
             self._between = vault.masking(state)
             below = (*fork.sealed, *self._between)
             self.lower: Union | Base = self._keep(Union(below, base)) if below else base
-            """The tree below the upper layer, as commands see it that are shown no secret."""
+            """The tree below the upper layer, as seen by commands that are shown no secret."""
             self.visible: Source = self.lower
-            """The same with the secrets that commands with this mask are shown."""
+            """The same tree with the secrets that commands with this mask are shown."""
             mask = vault.mask
             self.shown_paths = mask.shown
             """Secrets that commands with this mask are shown."""
             self.masked = mask.paths
             """Secrets that they see empty."""
             self._allowed = frozenset[bytes]()
-            """Shown secrets of the fork that they may read."""
+            """The fork's shown secrets that they may read."""
             self._shown = fork.shown
             if self._shown:
                 self._show(mask)
@@ -76,7 +76,7 @@ class OpenFork:
 
                 self._private = PrivateBase(self._keep(Union((private,), None)), base)
             self.base: PrivateBase | Base = self._private or base
-            """What changes of the fork are compared with."""
+            """The tree against which the fork's changes are compared."""
             self._bottom = base
         except BaseException as error:
             self.close()
@@ -109,8 +109,8 @@ class OpenFork:
         self._shown = self._fork.shown
 
     def shown_layers(self) -> tuple[bytes, ...]:
-        """Return the directory of the layer with the shown secrets that commands with this mask may read; empty if
-        there are none. Hold the fork's lock."""
+        """Return the layer directory with the shown secrets that commands with this mask may read; empty if there are
+        none. Hold the fork's lock."""
         if not self._allowed:
             return ()
 
@@ -118,8 +118,8 @@ class OpenFork:
         return (part + TREE,)
 
     def shown(self, argv: Sequence[bytes]) -> tuple[bytes, ...]:
-        """Return a command as a record keeps it: without secrets, since lists, exports and agents show it. Nothing is
-        run from a record."""
+        """Return a command as a record keeps it: without secrets, since lists, exports and agents show it. No command
+        is ever run from a record."""
         from mudroom.core.text.redaction import redact_argv, truncate
 
         words = truncate([word.decode("utf-8", "surrogateescape") for word in argv])
@@ -144,8 +144,8 @@ class OpenFork:
             self._snapshot = None
 
     def staged(self) -> Source:
-        """Return the contents of the layers, without the base; all of a copy. The secrets that some commands were shown
-        are as these have left them."""
+        """Return the contents of the layers without the base, or the whole copy. Secrets that some commands were shown
+        are in the state that those commands left."""
         contents = self._fork.contents
         if self._are_layers(contents):
             return self._keep(staged_source(contents))
@@ -153,12 +153,12 @@ class OpenFork:
         if not self._shown:
             return copy
 
-        # A secret that the copy's commands were shown is in the copy, as they have left it.
+        # The copy holds a secret that its commands were shown, in the state that they left.
         paths = read_paths(self._shown + PATHS) & masked_of(self._fork.path).at(self._state)
         return WithSecrets(copy, self._keep(OneLayer(self._shown + TREE)), paths)
 
     def recorded(self) -> tuple[Source, ...]:
-        """Return where the very files of the fork's record can be: in its contents, and, if that is a copy, in the
+        """Return where the exact files in the fork's record can be: in its contents, and, if that is a copy, in the
         layers into which an apply has sealed it."""
         staged = self.staged()
         if not self._fork.has_copy or not self._fork.layered:
@@ -166,12 +166,12 @@ class OpenFork:
         return staged, self._keep(staged_source(self._fork.layered))
 
     def _are_layers(self, contents: Sequence[bytes]) -> bool:
-        """Return whether these contents are layers, not a copy or a mount. The fork is not asked again: another thread
+        """Return whether these contents are layers, not a copy or a mount. The fork is not read again: another thread
         may make its first layer meanwhile."""
         return len(contents) != 1 or contents[0].startswith(self._vault.layer(""))
 
     def merged(self) -> Source:
-        """Return the whole fork, as a command sees it with the mask of the vault."""
+        """Return the whole fork, as a command sees it with the vault's mask."""
         contents = self._fork.contents
         if not self._are_layers(contents):  # a copy holds everything
             return self._covered(self._keep(OneLayer(contents[0], is_layer=False)))
@@ -182,8 +182,8 @@ class OpenFork:
         return self._covered(self._keep(Union(layers, self._bottom)) if layers else self._bottom)
 
     def _covered(self, source: Source) -> Source:
-        """Return a tree of the whole fork, with secrets empty that its layers may hold. ``vault/forks/hidden.py`` sees
-        to it before a command; a reader has no lock."""
+        """Return the whole fork's tree, with secrets empty that its layers may hold. Before a command
+        ``vault/forks/hidden.py`` removes them from the layers; a reader has no lock for that."""
         mask = self._vault.mask
         if not mask.paths or source is self._bottom:
             return source
@@ -196,7 +196,7 @@ class OpenFork:
         return WithSecrets(source, self._keep(OneLayer(mask.layer)), there)
 
     def apart_from_git(self, view: View) -> View:
-        """Return the view with its differences told as if no layer kept masked files from git."""
+        """Return the view with its differences reported as if no layer kept masked files from git."""
         if not self.git_layer:
             return view
         from mudroom.stage.views.git_mask import ApartFromGitLayer
@@ -204,9 +204,8 @@ class OpenFork:
         return ApartFromGitLayer(view, self.git_layer, self.base, self.staged())
 
     def ground(self, changes: Changeset | None = None) -> Ground:
-        """Return the base with the originals of the fork. ``changes``: those of the fork's record, if it was read
-        already.
-        """
+        """Return the base with the fork's originals. ``changes``: those in the fork's record, if it was already
+        read."""
         fork, state = self._fork, self._state
         layers = [fork.layer(name) for name in (*state.layers, state.upper)]
         sealed = fork.sealed_changes if state.layers else Changeset()
@@ -241,8 +240,10 @@ class OpenFork:
         return own_paths(self._fork.layer(self._state.upper))
 
     def _masked(self, *changesets: Changeset) -> frozenset[bytes]:
-        """Return the masked files, with those that were masked when the fork touched them and that it still has empty:
-        a copy of a masked file must not empty the real one after the user has shown or committed it."""
+        """Return the masked files, and those that were masked when the fork touched them and that it still holds empty.
+
+        A copy of a masked file must not empty the real file after the user has shown or committed it.
+        """
         masked = self._vault.mask.paths
         remarked = {remark.path for changes in changesets for remark in changes.remarks} - masked
         if not remarked:

@@ -1,8 +1,8 @@
-"""The private repository of a fork (``vault/git/private_directory.py``): made, renewed, kept.
+"""A fork's private repository (``vault/git/private_directory.py``): made, renewed, kept.
 
 It is a layer between the base and the fork's own layers, named in the fork's state. Until the fork changes its
-repository, it is made anew whenever the user's HEAD, index, refs or settings have changed. From then on it stands
-still: the fork's index and commits belong to the state that they began with. A refreshed index is no change.
+repository, it is remade whenever the user's HEAD, index, refs or settings have changed. From then on it is kept: the
+fork's index and commits belong to the state with which they began. A refreshed index is not a change.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
 
 _TRIES = 3
-"""Times that the repository is read because it changes meanwhile."""
+"""Attempts to read the repository if it changes meanwhile."""
 _UNSETTLED = "0"
 _INDEX_LIMIT = 256 << 20
 
 
 def renew(vault: Vault, fork: Fork) -> list[str]:
-    """Give a fork its private repository, or the present one if it has not changed its own. Return notes."""
+    """Give a fork its private repository, or remake it if the fork has not changed it. Return notes."""
     surveyed = survey(vault.source) if os.path.lexists(vault.source + b"/.git") else Survey()
     notes = [surveyed.note] if surveyed.note else []
     state = fork.state
@@ -60,8 +60,8 @@ def renew(vault: Vault, fork: Fork) -> list[str]:
 
 
 def objects_outside(vault: Vault, fork: Fork) -> tuple[bytes, ...]:
-    """Return the directories of objects that commands in a fork with a private repository read. They follow from the
-    project's own ``.git``, never from files of the fork."""
+    """Return the object directories that commands read in a fork with a private repository. They follow from the
+    project's own ``.git``, never from the fork's files."""
     if fork.state.repository is None or vault.is_elsewhere:
         return ()
     return shown_directories(survey(vault.source).gits)
@@ -88,7 +88,7 @@ def _made(vault: Vault, gits: Sequence[PrivateGit]) -> PrivateRepository:
 
 
 def _use(vault: Vault, fork: Fork, repository: PrivateRepository | None) -> None:
-    """Replace the layer. The old one is removed unless another fork needs it."""
+    """Replace the layer. The old layer is removed unless another fork needs it."""
     before = fork.state.repository
     fork.save(fork.state._replace(repository=repository))
     if before is None:
@@ -100,8 +100,8 @@ def _use(vault: Vault, fork: Fork, repository: PrivateRepository | None) -> None
 
 
 def _is_untouched(vault: Vault, fork: Fork, gits: Sequence[PrivateGit]) -> bool:
-    """Return whether the fork, in no layer and checkpoint, has changed a repository. An index that was only refreshed
-    is removed: it belongs to the old layer."""
+    """Return whether the fork, in all its layers and checkpoints, has left the repositories unchanged. An index that
+    was only refreshed is removed, because it belongs to the old layer."""
     state = fork.state
     paths = dict.fromkeys((b".git", *(git.path for git in gits)))
     refreshed = []
@@ -126,7 +126,7 @@ def _is_untouched(vault: Vault, fork: Fork, gits: Sequence[PrivateGit]) -> bool:
 
 
 def _is_refreshed(vault: Vault, fork: Fork, layer: OpenSource, path: bytes, gits: Sequence[PrivateGit]) -> bool:
-    """Return whether the only change of a repository is the index, and that in stat data alone."""
+    """Return whether a repository's only change is the index's stat data."""
     repository = fork.state.repository
     length = next((id_length(git.place) for git in gits if git.path == path), 0)
     listing = read_directory(layer.root, path)

@@ -1,7 +1,7 @@
 """A record prepared for display: rows, tags and fingerprint, each computed once.
 
-The view of a cached record (``stage/file_cache.py``) is cached with it. Results that also depend on the project are
-checked on each use: the rows named by the project's ``.gitignore`` files are reused only while each of these files is
+The view is cached together with its record (``stage/file_cache.py``). Results that also depend on the project are
+checked on each use: the rows matched by the project's ``.gitignore`` files are reused only while all these files are
 unchanged.
 """
 
@@ -30,11 +30,11 @@ from mudroom.vault.store.store import Vault
 
 T = TypeVar("T")
 _IGNORE_LIMIT = 1 << 20
-"""Bytes of a ``.gitignore``; a larger one is ignored."""
+"""Maximum bytes in a ``.gitignore``; a larger file is ignored."""
 
 
 class TaggedRows:
-    """Rows, and the tags of each, as of the ``.gitignore`` files that were read."""
+    """Rows and their tags, computed with the ``.gitignore`` files that were read."""
 
     def __init__(self, rows: tuple[Change, ...], ignored_paths: frozenset[bytes]) -> None:
         self.rows = rows
@@ -60,7 +60,7 @@ class _TaggedCache(NamedTuple):
 
 
 class RecordView:
-    """View of a fork's record. ``_moving`` is the lock of ``_moves``. ``_tagged`` is replaced as a whole."""
+    """A fork's record for display. ``_moving`` guards ``_moves``. ``_tagged`` is replaced as a whole."""
 
     def __init__(self, record: ForkRecord | None) -> None:
         """``record``: None if the fork has no record yet."""
@@ -99,7 +99,7 @@ class RecordView:
             yield self._moves
 
     def tagged(self, vault: Vault) -> TaggedRows:
-        """Return the rows with their tags, as of the project now."""
+        """Return the rows with their tags, computed with the present project."""
         with OpenSource(vault.source) as project:
             cached, now = self._tagged, time.time_ns()
             if cached is not None and all(project.look(path) == entry for path, entry in cached.files.items()):
@@ -112,20 +112,21 @@ class RecordView:
 
 
 def view_record(reading: FileReader, record: ForkRecord | None) -> RecordView:
-    """Return the view of a record. ``reading``: the reader that read the record."""
+    """Return a record's view. ``reading``: the reader that read the record."""
     return reading.derive(record, RecordView) if record is not None else RecordView(None)
 
 
 def _ignored(project: Source, changes: tuple[Change, ...], files: dict[bytes, Entry | None]) -> frozenset[bytes]:
-    """Return the paths that the project's own ``.gitignore`` files match, or a directory above them.
+    """Return the changed paths that the project's own ``.gitignore`` files match, directly or by a directory above.
 
-    The fork's versions of those files are not used. ``asked``: receives each file that was looked up.
+    The fork's versions of those files are not used. ``files``: receives each file that was looked up.
     """
 
     absent: dict[bytes, bool] = {ROOT: False}
 
     def is_absent(directory: bytes) -> bool:
-        """Whether the project lacks the directory. The first absent one on the way is looked up again on each use."""
+        """Whether the project lacks the directory. The first absent directory on the way is looked up again on each
+        use."""
         for above in climb(directory, absent):
             absent[above] = absent[parent(above)] or project.look(above) is None
             if absent[above] and not absent[parent(above)]:
@@ -153,7 +154,7 @@ def _ignored(project: Source, changes: tuple[Change, ...], files: dict[bytes, En
         return within[directory]
 
     ignored_paths: list[bytes] = []
-    # most rows have the directory of the row before
+    # most rows are in the same directory as the row before
     for place, some in groupby(changes, lambda change: parent(change.path)):
         inside = is_within(place)
         ignored_paths += [change.path for change in some if inside or out(change.path, change.entry)]

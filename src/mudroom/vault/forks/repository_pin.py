@@ -1,14 +1,14 @@
-"""HEAD and its branch stand still in a fork that has changed its repository.
+"""HEAD and its branch are pinned in a fork that has changed its repository.
 
-A fork sees the live project. Once it has an index or refs of its own, a commit of the user's would move HEAD under
-them: the fork's next commit would be made from the old index on the new HEAD, and take back the user's commit. So the
-present HEAD and its branch are copied into the fork's layer, as originals that are no change.
+A fork sees the live project. Once it has its own index or refs, a commit by the user would move HEAD under them: the
+fork's next commit would be made from the old index on the new HEAD, and revert the user's commit. So the present HEAD
+and its branch are copied into the fork's layer, as originals that are not changes.
 
-A ref that the fork has packed (``git gc``) is no file of its layer any more, and a commit of the user's would show
-through in its place. So packed refs that the fork has changed become files of its layer again.
+A ref that the fork has packed (``git gc``) is no longer a file in its layer, and a commit by the user would show
+through in its place. So packed refs that the fork has changed become files in its layer again.
 
-A repository without changes is the other case: its refreshed index is removed from the layer, so that the fork follows
-the project again. Not above a sealed layer that has a repository: removed, the sealed one would show through.
+A repository without changes is the opposite case: its refreshed index is removed from the layer, so that the fork
+follows the project again. This is not done above a sealed layer with a repository, which would show through.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _REF_MODE = 0o644
 
 
 def shows_git_below(layer: bytes) -> bool:
-    """Return whether a layer has a ``.git`` that shows all of the one below: an empty directory. Each ``git status``
+    """Return whether a layer has an empty ``.git`` directory that shows all of the one below. Each ``git status``
     leaves one, since it makes and removes a lock file."""
     place = layer + b"/" + _GIT
     try:
@@ -48,12 +48,12 @@ def shows_git_below(layer: bytes) -> bool:
                 return False
         return _OPAQUE not in os.listxattr(place, follow_symlinks=False)
     except OSError:
-        return False  # there is none, it is a file, or it is closed to us
+        return False  # missing, a file, or closed to us
 
 
 def settle_repository(fork: Fork, opened: OpenFork, changeset: Changeset, window: EditWindow) -> None:
-    """Pin the repository of the project, or let it follow the project. Call it after each collection, with the fork's
-    lock held and no view mounted. ``window``: of the last command, as for ``collect``."""
+    """Pin the project's repository, or let it follow the project. Call it after each collection, with the fork's lock
+    held and no view mounted. ``window``: the last command's, as for ``collect``."""
     base = opened.base
     if fork.state.base != LIVE or fork.is_copy or not os.path.isdir(fork.upper):
         return
@@ -105,7 +105,7 @@ def _pin(fork: Fork, opened: OpenFork, changed: set[bytes], window: EditWindow) 
 
 
 def _is_original(ground: Ground, path: bytes, entry: Entry | None, data: bytes) -> bool:
-    """Return whether a pin is no change of the fork: its original is not known yet, or is the same."""
+    """Return whether a pin is not a change by the fork: its original is not known yet, or is the same."""
     kept = ground.originals.get(path)
     if kept is None or kept.entry is None:
         return kept is None or entry is None
@@ -113,7 +113,7 @@ def _is_original(ground: Ground, path: bytes, entry: Entry | None, data: bytes) 
 
 
 def _unpack(fork: Fork, opened: OpenFork) -> None:
-    """Write the packed refs that the fork has changed, and that of its HEAD, as files of its layer."""
+    """Write the packed refs that the fork has changed, and its HEAD's ref, as files in its layer."""
     staged = opened.staged()
     sides = [_read(source, _PACKED) for source in (opened.base, opened.merged())]
     before, after = (parse_packed_refs(data) for data in sides)
@@ -135,7 +135,7 @@ def _read(source: Source, path: bytes) -> bytes:
 
 
 def _settled_file(base: Source, path: bytes, window: EditWindow) -> tuple[Entry | None, bytes] | None:
-    """Return a file's entry and content, None unless it is as it was when the command began."""
+    """Return a file's entry and content, or None if it may have changed since the command began."""
     entry = base.look(path)
     if entry is None or entry.kind != "file" or not is_outside(window, entry.ctime):
         return None
@@ -155,8 +155,8 @@ def _packed(base: Source, branch: bytes, window: EditWindow) -> list[tuple[bytes
 
 
 def _write(fork: Fork, opened: OpenFork, files: Mapping[bytes, tuple[bytes, int]]) -> None:
-    """Write contents with their modes into the fork's upper layer. Directories that the fork has removed are made
-    again (``git pack-refs`` prunes them). A path below a file is left out."""
+    """Write contents with their modes into the fork's upper layer. Directories that the fork has removed are made again
+    (``git pack-refs`` prunes them). A path below a file is left out."""
     merged = opened.merged()
     root = open_layer(fork.upper)
     writer = LayerWriter(root, opened.lower)

@@ -1,4 +1,4 @@
-"""The digest of a fork's result: equal for two forks that have changed the same paths to the same."""
+"""A digest for a fork's result: equal for two forks whose changes have the same paths and results."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ _CHUNK = 1 << 20
 
 
 def result_digest(vault: Vault, fork: Fork, changes: Iterable[Change] | None = None) -> str:
-    """Return 40 hexadecimal digits over the paths, kinds, permissions, link targets and contents of a fork's changes.
-    Times, owners and inodes are left out: the attempts of a try differ in them. ``changes``: those to take instead of
-    the record's. Raise ForkMoved if a changed file is not there any more."""
+    """Return 40 hexadecimal digits over the changed paths with their kinds, permissions, link targets and contents.
+
+    Times, owners and inodes are left out, because they differ between a try's attempts. ``changes``: used instead of
+    the record's. Raise ForkMoved if a changed file is missing.
+    """
     if changes is None:
         record = fork.record
         changes = (record.changeset if record is not None else Changeset()).changes

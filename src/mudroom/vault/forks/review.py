@@ -1,12 +1,13 @@
-"""Looks at the changes of a fork, and the last one, kept until the next apply.
+"""Looks at a fork's changes, and the last look, kept until the next apply.
 
 Rules of this file:
-1. A look is a *review* only if the fork was set apart for it (``apart.py``): nobody but mudroom could reach its files
-   then. Contents that are shown while a command or a mount holds the fork can differ from those that land, with equal
-   stamps: a store to a page that is dirty already changes no time until the kernel writes the page back.
-2. Each look has a fingerprint. An apply accepts only that of a review; the fingerprint of any other look is derived
-   from it in one direction (``of_look``), so that none can be taken for a review.
-3. An apply of other changes than those of the last look is refused. A look that was no review is refused, too.
+
+1. A look is a *review* only if the fork was set apart for it (``apart.py``), so that only mudroom could reach its
+   files. Contents shown while a command or a mount holds the fork can differ from the contents that land, with equal
+   stamps: a store to a page that is already dirty changes no time until the kernel writes the page back.
+2. Each look has a fingerprint. An apply accepts only a review's; any other look's fingerprint is derived from it in one
+   direction (``of_look``), so that none can be taken for a review.
+3. An apply is refused if its changes differ from the last look, or if that look was not a review.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ if TYPE_CHECKING:
     from mudroom.vault.record import ForkRecord
 
 REVIEWED = b"/reviewed"
-"""The file, below the fork's directory: the fingerprint of the last look."""
+"""File below the fork's directory with the last look's fingerprint."""
 LOOK = "look-"
-"""Begins the fingerprint of a look that was no review."""
+"""Fingerprint prefix for a look that was not a review."""
 
 
 class ForkLook(NamedTuple):
@@ -50,27 +51,26 @@ class ForkLook(NamedTuple):
 
 def fingerprint(changeset: Changeset) -> str:
     """Return 40 hexadecimal digits that identify the changes: every changed path, its base, and the fork's entry there
-    (the very file, by inode and times). After a part of a change has landed the rest has another fingerprint.
-    """
-    from msgspec import msgpack  # imported late: records import it, and changes come from records
+    (the exact file, by inode and times). After a partial apply the rest has another fingerprint."""
+    from msgspec import msgpack  # imported late: records import this module, and changes come from records
 
     shown = [(change.path, change.verb, change.base, change.staged) for change in changeset.changes]
     return blake2b(msgpack.encode(shown), digest_size=20).hexdigest()
 
 
 def of_look(digest: str) -> str:
-    """Return the fingerprint of a look at these changes that is no review."""
+    """Return the fingerprint of a look at these changes that is not a review."""
     return LOOK + blake2b(digest.encode(), digest_size=20, person=b"look").hexdigest()
 
 
 def not_reviewed(fork: str, in_use: str) -> str:
-    """Return the sentence about a look that is no review."""
+    """Return the sentence that says that a look is not a review."""
     return f"{fork} {in_use}: this is a look, not a review"
 
 
 def remember(fork: Fork, look: ForkLook) -> bool:
-    """Record the fingerprint of a look. Return whether it was recorded: on a full disk it is not, and that of an
-    earlier look stays."""
+    """Record a look's fingerprint. Return False on a full disk: then it was not recorded, and the previous fingerprint
+    stays."""
     beside = fork.path + REVIEWED + b".new"
     try:
         with open(beside, "w", encoding="ascii") as stream:
@@ -84,7 +84,7 @@ def remember(fork: Fork, look: ForkLook) -> bool:
 
 
 def reviewed(fork: Fork) -> str | None:
-    """Return the fingerprint of the last look; None if there was none since the last apply."""
+    """Return the last look's fingerprint; None if there was none since the last apply."""
     try:
         with open(fork.path + REVIEWED, encoding="ascii") as stream:
             return stream.read()
@@ -93,8 +93,8 @@ def reviewed(fork: Fork) -> str | None:
 
 
 def require(fork: Fork, changeset: Changeset, expected: str, *, mounted: bool = False) -> None:
-    """Raise ForkMoved if the expected fingerprint is not that of a review of these changes. Hold the lock of the fork,
-    which is set apart. ``mounted``: it was mounted until now."""
+    """Raise ForkMoved if the expected fingerprint is not from a review of these changes. Hold the fork's lock; the fork
+    is set apart. ``mounted``: it was mounted until now."""
     if expected.startswith(LOOK):
         raise NotReviewed(fork.name, mounted=mounted)
     if fingerprint(changeset) != expected:
@@ -102,8 +102,10 @@ def require(fork: Fork, changeset: Changeset, expected: str, *, mounted: bool = 
 
 
 def require_seen(fork: Fork, changeset: Changeset, expected: str, what: str) -> None:
-    """Raise ForkChanged if the changes are not those of the look with the expected fingerprint, a review or not.
-    ``what``: was to be done with them. For operations that land nothing."""
+    """Raise ForkChanged if the expected fingerprint is from a look at other changes; the look need not be a review.
+
+    For operations that land nothing. ``what``: the operation.
+    """
     digest = fingerprint(changeset)
     if expected not in (digest, of_look(digest)):
         raise ForkChanged(fork.name, what)

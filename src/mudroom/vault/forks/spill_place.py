@@ -1,9 +1,9 @@
-"""The directory of a fork for contents that do not fit into the memory of one write buffer.
+"""A fork's directory for contents that do not fit into one write buffer's memory.
 
-    forks/<name>/spill/<random>/    held by a lock (flock(2)) as long as its buffer lives, in whichever process
+    forks/<name>/spill/<random>/    locked (flock(2)) while its buffer exists, in whichever process
 
-Several sessions write to one fork, each with a buffer. The kernel releases the lock of a killed process; what that has
-left is removed by the next buffer that is closed. Windows locks no directory: there, a file in it is locked, and is
+Several sessions write to one fork, each with a buffer. The kernel releases a killed process's lock; the next buffer
+that is closed removes the directory. Windows cannot lock directories: there a file in the directory is locked, and
 closed before the directory is removed.
 """
 
@@ -21,33 +21,34 @@ if sys.platform == "win32":
     _LOCK, _FLAGS = b"/lock", os.O_RDWR | os.O_CREAT
 else:
     _LOCK, _FLAGS = b"", os.O_RDONLY | disk.O_DIRECTORY | disk.O_CLOEXEC
-"""The path that is opened to be locked: the directory itself, or a file below it."""
+"""Path that is opened and locked: the directory itself, or a file below it."""
 
 
 class SpillPlace:
-    """Close it; the contents are lost then."""
+    """A buffer's directory. Close it; then the contents are lost."""
 
     def __init__(self, fork: bytes) -> None:
-        """``fork``: the fork's directory. Raise OSError as the disk does."""
+        """``fork``: the fork's directory. Raise OSError on a disk error."""
         self._above = fork + b"/spill"
         self.path, self._held = self._make()
 
     def _make(self) -> tuple[bytes, int]:
         while True:
             path = self._above + b"/" + os.urandom(4).hex().encode()
-            with suppress(FileNotFoundError):  # a buffer that is being closed removes empty and unlocked directories
+            # another buffer that is being closed removes empty and unlocked directories
+            with suppress(FileNotFoundError):
                 os.makedirs(path, mode=0o700)
                 held = disk.open_path(path + _LOCK, _FLAGS, 0o600)
                 if _is_locked_now(held) and _is_at(path, held):
                     return path, held
                 os.close(held)
-            os.stat(os.path.dirname(self._above))  # the fork may be gone, which is an error
+            os.stat(os.path.dirname(self._above))  # raises if the fork is gone
 
     def close(self) -> None:
-        """Remove the directory, and those of killed processes."""
+        """Remove the directory, and those left by killed processes."""
         if _LOCK:
             os.close(self._held)
-        with suppress(FileNotFoundError):  # somebody discards the fork
+        with suppress(FileNotFoundError):  # the fork is being discarded
             remove_tree(self.path)
             for name in os.listdir(self._above):
                 _remove_left(self._above + b"/" + name)
@@ -61,7 +62,7 @@ def _remove_left(path: bytes) -> None:
     try:
         held = disk.open_path(path + _LOCK, _FLAGS, 0o600)
     except (FileNotFoundError, NotADirectoryError):
-        return  # removed meanwhile, or made by an earlier version; it goes with the fork
+        return  # removed meanwhile, or made by an earlier version; it is removed with the fork
     is_left = False
     try:
         is_left = _is_locked_now(held)
@@ -70,7 +71,7 @@ def _remove_left(path: bytes) -> None:
     finally:
         os.close(held)
     if is_left and _LOCK:
-        with suppress(FileNotFoundError):  # by another process, at the same time
+        with suppress(FileNotFoundError):  # another process may remove it at the same time
             remove_tree(path)
 
 

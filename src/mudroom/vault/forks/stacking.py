@@ -1,4 +1,4 @@
-"""Checkpoints, rollbacks and forks of forks: new lists of layers. No file of the project is read.
+"""Checkpoints, rollbacks and child forks, as new lists of layers. No project file is read.
 
 The caller holds the fork's lock.
 """
@@ -31,13 +31,13 @@ def upper_is_empty(fork: Fork) -> bool:
 
 
 def tree_is_empty(fork: Fork) -> bool:
-    """Whether the writable layer is empty, but for secrets that commands were shown."""
+    """Whether the writable layer is empty, except for secrets that commands were shown."""
     try:
         upper = safe_open.open_directory(fork.upper)
     except FileNotFoundError:
         return True
     try:
-        if sys.platform == "win32":  # where a descriptor cannot be scanned
+        if sys.platform == "win32":  # Windows cannot scan a descriptor
             return not disk.names(upper)
         with os.scandir(upper) as scan:
             return next(scan, None) is None
@@ -46,8 +46,8 @@ def tree_is_empty(fork: Fork) -> bool:
 
 
 def is_unchanged(vault: Vault, fork: Fork) -> bool:
-    """Return whether nothing was changed since the last seal. A copy is compared with what it is a copy of; ``vault``:
-    with the mask that it has."""
+    """Return whether nothing was changed since the last seal. A copy is compared with its source under the mask of
+    ``vault``."""
     if not fork.has_copy:
         return upper_is_empty(fork)
     from mudroom.vault.forks.copy_layer import copy_view
@@ -59,7 +59,7 @@ def is_unchanged(vault: Vault, fork: Fork) -> bool:
 def seal_upper(vault: Vault, fork: Fork) -> None:
     """Seal the upper layer, and give the fork a new one. Costs three small files.
 
-    For a copy view, the changes of the copy are first written into the upper layer, which costs as much as was changed.
+    For a copy view, the copy's changes are first written into the upper layer, which costs as much as was changed.
     """
     if upper_is_empty(fork):
         return
@@ -81,7 +81,7 @@ def checkpoint(vault: Vault, fork: Fork, name: str, time: int, *, automatic: boo
 
 
 def require_free(fork: Fork, name: str) -> None:
-    """Raise UsageError if a checkpoint of the fork cannot have this name."""
+    """Raise UsageError if no checkpoint in the fork can have this name."""
     if not is_plain(name):
         raise UsageError(
             f"{name!r} cannot be the name of a checkpoint",
@@ -117,7 +117,7 @@ def last_checkpoint(fork: Fork) -> Checkpoint:
 
 
 def is_standing_on(fork: Fork, point: Checkpoint) -> bool:
-    """Whether the fork holds the same as at this checkpoint, as far as its layers tell."""
+    """Whether the fork's content equals this checkpoint, as far as its layers tell."""
     return fork.state.layers == point.layers and upper_is_empty(fork)
 
 
@@ -133,8 +133,7 @@ def is_left_by_rollback(point: Checkpoint) -> bool:
 
 def rollback(vault: Vault, fork: Fork, name: str, time: int) -> Checkpoint | None:
     """Drop the changes since a checkpoint. Return the checkpoint that keeps the dropped changes, or None if there were
-    none.
-    """
+    none."""
     point = find_checkpoint(fork, name)
     before = None
     if not upper_is_empty(fork) or fork.state.layers != point.layers:
@@ -148,8 +147,9 @@ def rollback(vault: Vault, fork: Fork, name: str, time: int) -> Checkpoint | Non
     upper = vault.new_layer()
     _make_tree(vault, upper, point)
     for made in (vault.layer(upper), vault.path + b"/layers"):
-        sync_directory(made)  # without the layer and its tree nothing is collected again after a loss of power
-    fork.begin(present())  # cut off from here on, the changes are collected again: the record may not match the layers
+        sync_directory(made)  # without the layer and its tree nothing would be collected after a power loss
+    # If cut off from here on, the changes are collected again, because the record may not match the layers.
+    fork.begin(present())
     sync_directory(fork.path)
     fork.save(stack.rolled_back(state, point, upper))
     _keep_masked(fork, fork, is_same=False)
@@ -164,14 +164,14 @@ def rollback(vault: Vault, fork: Fork, name: str, time: int) -> Checkpoint | Non
 
 
 def _keep_masked(parent: Fork, child: Fork, *, is_same: bool) -> None:
-    """Record of a fork which secrets were masked for its commands. Other layers than the parent's are searched again
-    (not ``is_same``)."""
+    """Record in ``child`` which secrets were masked for its commands. ``is_same``: it has the parent's layers;
+    otherwise the layers will be searched again."""
     known = masked_of(parent.path)
     keep_masked(child.path, known if is_same else known.unsearched, known if parent is child else None)
 
 
 def _make_tree(vault: Vault, layer: str, point: Checkpoint) -> None:
-    """Make the tree of a new layer above a checkpoint: changes are only collected from a layer that has one."""
+    """Make the tree for a new layer above a checkpoint: changes are only collected from a layer with a tree."""
     tree = vault.layer(layer) + b"/tree"
     below = vault.layer(point.layers[-1]) + b"/tree" if point.layers else vault.source
     os.mkdir(tree, 0o700)
@@ -179,10 +179,10 @@ def _make_tree(vault: Vault, layer: str, point: Checkpoint) -> None:
 
 
 def restore_record(vault: Vault, fork: Fork) -> None:
-    """Make the record of the top sealed layer the fork's own."""
+    """Make the top sealed layer's record the fork's own."""
     layers = fork.state.layers
     kept = vault.layer(layers[-1]) + b"/record" if layers else b""
-    # not record.new: that name is written to, which would change the layer's own record
+    # Not record.new: that name is written to, which would change the layer's own record.
     beside = fork.path + b"/record.link"
     if kept and os.path.lexists(kept):
         os.close(safe_open.open_regular(kept))  # fails if it is a symlink
@@ -190,16 +190,14 @@ def restore_record(vault: Vault, fork: Fork) -> None:
             os.unlink(beside)
         os.link(kept, beside)
         disk.rename_path(beside, fork.record_path)
-        if os.path.exists(beside):  # rename(2) of two names of one file does nothing
+        if os.path.exists(beside):  # rename(2) does nothing if both names are the same file
             os.unlink(beside)
     elif os.path.exists(fork.record_path):
         os.unlink(fork.record_path)
 
 
 def fork_of(vault: Vault, parent: Fork, name: str, time: int, at: str | None = None, *, named: bool = True) -> Fork:
-    """Make a new fork of ``parent`` as it is now, or at a checkpoint. Later changes of one are not seen by the
-    other.
-    """
+    """Make a new fork from ``parent`` as it is now, or at a checkpoint. Neither sees later changes by the other."""
     if at is None:
         seal_upper(vault, parent)
         layers = None
@@ -214,7 +212,8 @@ def fork_of(vault: Vault, parent: Fork, name: str, time: int, at: str | None = N
         _keep_masked(parent, child, is_same=at is None)
         landed = parent.path + b"/landed"
         if os.path.exists(landed):
-            os.link(landed, child.path + b"/landed")  # the file is replaced when it changes, never written to
+            # safe: the file is replaced when it changes, never written in place
+            os.link(landed, child.path + b"/landed")
 
     state = stack.forked(parent.state, parent.name, vault.new_layer(), time, layers, named=named)
     return vault.add_fork(name, state, complete)
@@ -236,9 +235,7 @@ def rename(vault: Vault, fork: Fork, name: str) -> Fork:
 
 
 def require_idle(fork: Fork) -> None:
-    """Raise MudroomError if the fork is mounted: while it is, the mounted directory is the only truth about the
-    fork.
-    """
+    """Raise MudroomError if the fork is mounted: then the mounted directory is the only truth about the fork."""
     note = mount_note(fork)
     if note is not None:
         raise MudroomError(f"the fork {fork.name} is mounted at {show(note.place)}", f"mudroom unmount {fork.name}")

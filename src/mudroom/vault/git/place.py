@@ -1,10 +1,10 @@
-"""Where a repository of the user's is: the directories that a ``.git`` leads to.
+"""Location of a user's repository: the directories that a ``.git`` leads to.
 
-A ``.git`` file or link is data of the project, which may be a stranger's archive. It is followed outside of the project
+A ``.git`` file or link is project data, and the project may be a stranger's archive. It is followed outside the project
 only if the repository at its end names this work tree, as git records it for work trees and submodules
-(gitrepository-layout(5), ``gitdir``; git-config(1), core.worktree). Else an archive could show the objects of any
-repository of the user's to its commands. The repository may be part of the same archive, so no symbolic link in it is
-followed, nor the paths in ``objects/info/alternates``.
+(gitrepository-layout(5), ``gitdir``; git-config(1), core.worktree). Otherwise an archive could show its commands the
+objects in any of the user's repositories. The repository may be part of the same archive, so neither symbolic links in
+it nor the paths in ``objects/info/alternates`` are followed.
 
 This file imports nothing heavy: commands in a linked work tree load it.
 """
@@ -30,13 +30,13 @@ class RepositoryPlace(NamedTuple):
     """Location of a repository. Both paths are absolute and without symbolic links."""
 
     git: bytes
-    """Directory of HEAD. A linked work tree and a submodule have their own."""
+    """Directory with HEAD. A linked work tree and a submodule have their own."""
     common: bytes
-    """Directory of objects and branches."""
+    """Directory with objects and branches."""
 
 
 def find_repository(project: bytes, repository: bytes) -> RepositoryPlace:
-    """Return the location that a ``.git`` of the project leads to. Raise UsageError if there is no repository."""
+    """Return the location that a project's ``.git`` leads to. Raise UsageError if there is no repository."""
     shown = show(repository)
     at = disk.real_path(os.path.join(project, repository))
     if os.path.isfile(at):
@@ -55,7 +55,7 @@ def find_repository(project: bytes, repository: bytes) -> RepositoryPlace:
 
 
 def is_outside(project: bytes, place: RepositoryPlace) -> bool:
-    """Return whether a part of the repository lies outside of the project."""
+    """Return whether a part of the repository lies outside the project."""
     root = disk.real_path(project)
     return not (is_below(place.git, root) and is_below(place.common, root))
 
@@ -64,7 +64,7 @@ def names_work_tree(place: RepositoryPlace, directory: bytes) -> bool:
     """Return whether the repository names ``directory`` as its work tree. Raise ValueError if its settings cannot be
     parsed."""
     if place.git != place.common and not is_below(place.git, place.common + b"/worktrees"):
-        return False  # the directory of HEAD has chosen its common directory, and not the reverse
+        return False  # HEAD's directory names its common directory, but not the reverse
     directory = disk.real_path(directory)
     back = read_file(place.git, b"gitdir", LINE_LIMIT)
     if back is not None:
@@ -76,7 +76,7 @@ def names_work_tree(place: RepositoryPlace, directory: bytes) -> bool:
 
 
 def settings_of(place: RepositoryPlace) -> tuple[GitSetting, ...]:
-    """Return the repository's settings and those of this work tree, without included files. Raise ValueError if they
+    """Return the settings for the repository and this work tree, without included files. Raise ValueError if they
     cannot be parsed."""
     settings = parse_settings(read_file(place.common, b"config", SETTINGS_LIMIT) or b"")
     if any(setting[:3] == (b"extensions", None, b"worktreeconfig") and is_true(setting) for setting in settings):
@@ -85,28 +85,28 @@ def settings_of(place: RepositoryPlace) -> tuple[GitSetting, ...]:
 
 
 def is_true(setting: GitSetting) -> bool:
-    """git-config(1), "boolean"; other numbers than 0 are true, too."""
+    """Return the value as git-config(1), "boolean", defines it; all numbers except 0 are true."""
     return setting.value is None or setting.value.lower() not in (b"false", b"no", b"off", b"0", b"")
 
 
 def object_directories(place: RepositoryPlace) -> tuple[bytes, ...]:
-    """Return the directories of the repository's own objects and of those of git-lfs. They exist, and no component is
-    a symbolic link."""
+    """Return the existing directories with the repository's own and git-lfs objects. No component is a symbolic
+    link."""
     directories = [place.common + name for name in (b"/objects", b"/lfs/objects")]
     return tuple(path for path in directories if os.path.isdir(path) and disk.real_path(path) == path)
 
 
 def alternates(place: RepositoryPlace) -> tuple[bytes, ...]:
-    """Return the other directories in which the repository's objects are: gitrepository-layout(5). Raise ValueError if
-    the list is too long."""
+    """Return the other directories that hold the repository's objects: gitrepository-layout(5). Raise ValueError if the
+    list is too long."""
     text = read_file(place.common, b"objects/info/alternates", LINE_LIMIT) or b""
     lines = [line for line in text.split(b"\n") if line and not line.startswith(b"#")]
     return tuple(os.path.normpath(os.path.join(place.common + b"/objects", line)) for line in lines)
 
 
 def read_file(directory: bytes, path: bytes, limit: int) -> bytes | None:
-    """Return the content of a regular file below a directory, or None if there is none. Raise ValueError above
-    ``limit`` bytes."""
+    """Return the content of a regular file below a directory, or None if it does not exist. Raise ValueError if it is
+    larger than ``limit`` bytes."""
     descriptor = open_if_file(directory, path)
     if descriptor is None:
         return None
@@ -118,7 +118,7 @@ def read_file(directory: bytes, path: bytes, limit: int) -> bytes | None:
 
 
 def open_if_file(directory: bytes, path: bytes) -> int | None:
-    """Return a descriptor of a regular file below a directory, or None if there is none, it cannot be read, or a
+    """Return a descriptor for a regular file below a directory, or None if it does not exist, it cannot be read, or a
     symbolic link is on the way."""
     try:
         root = open_root(directory)

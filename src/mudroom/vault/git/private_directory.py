@@ -1,11 +1,12 @@
-"""A private ``.git`` for forks of a work tree whose own repository lies outside of the project.
+"""A private ``.git`` for forks when the work tree's own repository lies outside the project.
 
-``.git`` of a linked work tree or a submodule is a file that names a directory outside of the project, where commands
-see nothing. A layer below the fork's own has a directory in its place: HEAD, index, refs, settings and exclusions as
-the user has them now. Its objects are empty; ``objects/info/alternates`` names the user's, which are mounted read-only.
-Commands write to the fork's own layer, so neither the user's repository nor its other work trees change.
+In a linked work tree or a submodule ``.git`` is a file. It names a directory outside the project, which commands cannot
+see. A layer below the fork's own layers has a directory in its place, with HEAD, index, refs, settings and exclusions
+as the user has them now. It has no objects; ``objects/info/alternates`` names the user's object directory, which is
+mounted read-only. Commands write to the fork's own layer, so neither the user's repository nor its other work trees
+change.
 
-Left out: hooks, logs except the list of stashes, and settings that would lead elsewhere or start programs of the user's
+Left out are hooks, logs except the stash list, and settings that would lead elsewhere or start programs from the user's
 repository (``_LEFT_OUT``). All reads are bounded, and follow no symbolic link: the repository may be a stranger's.
 """
 
@@ -42,11 +43,11 @@ from mudroom.vault.git.place import (
 )
 
 _MOST_REFS = 100_000
-"""Loose refs. git keeps more only if it is never let to pack them."""
+"""Maximum number of loose refs. git keeps more only if it is never allowed to pack them."""
 _MOST_LOOSE = 100
-"""More loose refs than this are written into one file."""
+"""Above this number, loose refs are written into one file."""
 _MOST_FILES = 1000
-"""Of the state of a rebase or the like."""
+"""Maximum number of state files for a rebase or a similar operation."""
 _REF_LIMIT, _FILE_LIMIT, _PACKED_LIMIT, _INDEX_LIMIT = 4096, 16 << 20, 256 << 20, 1 << 30
 _MOST_SUBMODULES = 100
 # gitrepository-layout(5): per work tree, not in the common directory
@@ -68,23 +69,23 @@ _LEFT_OUT = frozenset(
 
 
 class PrivateGit(NamedTuple):
-    """A ``.git`` of the project that needs a private directory in forks."""
+    """A ``.git`` in the project that needs a private directory in forks."""
 
     path: bytes
-    """Below the project: ``.git``, or ``lib/x/.git`` of a submodule of a linked work tree."""
+    """Path below the project: ``.git``, or ``lib/x/.git`` for a submodule in a linked work tree."""
     place: RepositoryPlace
 
 
 class Survey(NamedTuple):
-    """What the ``.git`` of a project leads to."""
+    """The repositories that a project's ``.git`` leads to."""
 
     gits: tuple[PrivateGit, ...] = ()
     note: str = ""
-    """Why there is none, or not all of its objects are visible; empty if git works."""
+    """Why there is no private directory, or why some objects are not visible; empty if git works."""
 
 
 def survey(project: bytes) -> Survey:
-    """Return which private directories forks of the project need. Call it if ``.git`` is no directory."""
+    """Return the private directories that the project's forks need. Call it if ``.git`` is not a directory."""
     try:
         place = find_repository(project, b".git")
         if not is_outside(project, place):
@@ -111,7 +112,7 @@ def _note_of_alternates(gits: Sequence[PrivateGit]) -> str:
 
 
 def private_problem(directory: bytes, place: RepositoryPlace) -> str:
-    """Return why forks get no private directory for this work tree; empty if they can."""
+    """Return why forks get no private directory for this work tree; empty if they can have it."""
     if not names_work_tree(place, directory):
         return "which does not name this directory (git worktree repair, or git config core.worktree)"
     if place.common + b"/objects" not in object_directories(place):
@@ -123,7 +124,7 @@ def private_problem(directory: bytes, place: RepositoryPlace) -> str:
 
 
 def _submodules(project: bytes) -> Iterator[PrivateGit]:
-    """Yield the populated submodules of a linked work tree, whose repositories are outside, too."""
+    """Yield the populated submodules of a linked work tree. Their repositories are outside, too."""
     pending = [b""]
     for _number in range(_MOST_SUBMODULES):
         if not pending:
@@ -148,7 +149,7 @@ def _submodules(project: bytes) -> Iterator[PrivateGit]:
                 ):
                     continue
             except (OSError, ValueError, UsageError):
-                continue  # git reports it, as it does outside
+                continue  # git reports it here as it does outside
             yield PrivateGit(path, place)
             pending.append(directory + b"/")
 
@@ -158,7 +159,7 @@ def _is_plain(path: bytes) -> bool:
 
 
 def shown_directories(gits: Sequence[PrivateGit]) -> tuple[bytes, ...]:
-    """Return the directories that commands must be able to read: objects only."""
+    """Return the directories that commands must be able to read: only objects."""
     return tuple(dict.fromkeys(path for git in gits for path in object_directories(git.place)))
 
 
@@ -168,12 +169,12 @@ def id_length(place: RepositoryPlace) -> int:
     return 32 if kinds and (kinds[-1] or b"").lower() == b"sha256" else 20
 
 
-# --- whether it has changed ---
+# --- change detection ---
 
 
 def stamp(project: bytes, gits: Sequence[PrivateGit], masked: Collection[bytes], now: int) -> str:
-    """Return a digest that differs if a private directory made now would; empty if a change within the present tick
-    could be missed. ``now``: nanoseconds since 1970."""
+    """Return a digest that changes when a private directory made now would differ; empty if a change within the present
+    tick could be missed. ``now``: nanoseconds since 1970."""
     facts = [(git.path, path, stamp_of(path)) for git in gits for path in _watched(project, git)]
     if not all(found is None or is_settled(found.ctime, now) for _git, _path, found in facts):
         return ""
@@ -192,7 +193,7 @@ def _watched(project: bytes, git: PrivateGit) -> Iterator[bytes]:
 
 
 def _directories(top: bytes) -> Iterator[bytes]:
-    """Yield a directory and those below it. A ref is replaced by rename(2), which changes its directory's times."""
+    """Yield a directory and its subdirectories. A ref is replaced by rename(2), which changes its directory's times."""
     pending, number = [top], 0
     while pending and number < _MOST_REFS:
         path = pending.pop()
@@ -207,14 +208,17 @@ def _directories(top: bytes) -> Iterator[bytes]:
             continue
 
 
-# --- making it ---
+# --- writing it ---
 
 
 def write_private(
     project: bytes, layer: bytes, gits: Sequence[PrivateGit], masked: Collection[bytes], lower: Source
 ) -> None:
-    """Write the private directories into a new layer. ``masked``: files that commands see empty; git must not take
-    that for a change. Raise ValueError if the repository cannot be read within the limits."""
+    """Write the private directories into a new layer.
+
+    ``masked``: files that commands see empty; git must not report them as changed. Raise ValueError if the repository
+    cannot be read within the limits.
+    """
     root = open_layer(layer)
     try:
         writer = LayerWriter(root, lower)
@@ -233,8 +237,6 @@ def write_private(
 
 
 class _PrivateWriter:
-    """Used within one call."""
-
     def __init__(self, writer: LayerWriter, path: bytes, place: RepositoryPlace) -> None:
         self._writer, self._path, self._place = writer, path, place
         self._directories: set[bytes] = set()
@@ -264,7 +266,7 @@ class _PrivateWriter:
         return encode_settings(map(self._located, settings_of(self._place)), _is_kept)
 
     def _located(self, setting: GitSetting) -> GitSetting:
-        """Included files are named relative to the settings file: git-config(1), "Includes"."""
+        """Make an included file's path absolute: it is relative to the settings file (git-config(1), "Includes")."""
         if setting.section not in (b"include", b"includeif") or setting.key != b"path" or not setting.value:
             return setting
         if setting.value.startswith((b"/", b"~")):
@@ -285,7 +287,7 @@ class _PrivateWriter:
             self._data(name, value + b"\n")
 
     def _state(self) -> None:
-        """Copy the state of a merge, rebase or the like, which git status shows."""
+        """Copy the state of a merge, rebase or similar operation, which git status shows."""
         git = self._place.git
         with OpenSource(git) as source:
             names = [name for name, entry in sorted(source.names(b"").items()) if entry.kind == "file"]
@@ -301,7 +303,8 @@ class _PrivateWriter:
             self._copy(git, path, _FILE_LIMIT)
 
     def _index(self, hidden: Collection[bytes]) -> None:
-        """The index keeps its time, which git compares with those of files: racy-git.txt."""
+        """Write the index with its original time, which git compares with the files' times (racy-git.txt), and exclude
+        the hidden files."""
         git = self._place.git
         if not hidden:
             self._copy(git, b"index", _INDEX_LIMIT)
@@ -319,7 +322,7 @@ class _PrivateWriter:
     # --- files ---
 
     def _copy(self, directory: bytes, name: bytes, limit: int) -> bool:
-        """Copy a file of the user's with its time; return whether there is one."""
+        """Copy a user's file with its time; return whether it exists."""
         descriptor = open_if_file(directory, name)
         if descriptor is None:
             return False
@@ -355,7 +358,8 @@ def _is_kept(setting: GitSetting) -> bool:
 
 
 def _alternates(place: RepositoryPlace) -> bytes:
-    """gitrepository-layout(5); a path that begins like a comment or a quoted one is quoted."""
+    """Return the alternates file (gitrepository-layout(5)). Git would take a path that begins like a comment or quoted
+    text for one, so special paths are quoted."""
     path = place.common + b"/objects"
     if b"\n" in path or b'"' in path or b"\\" in path:
         for character, escaped in ((b"\\", b"\\\\"), (b'"', b'\\"'), (b"\n", b"\\n")):
@@ -365,7 +369,7 @@ def _alternates(place: RepositoryPlace) -> bytes:
 
 
 def _loose_refs(top: bytes, below: bytes, without: Collection[bytes]) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the refs that are files, with their values. Raise ValueError if there are too many."""
+    """Yield the loose refs with their values. Raise ValueError if there are too many."""
     with OpenSource(top) as source:
         pending, number = [below], 0
         while pending:
@@ -393,8 +397,8 @@ def _ref(source: OpenSource, path: bytes) -> bytes:
 
 
 def _packed(data: bytes, loose: dict[bytes, bytes]) -> bytes:
-    """Return packed-refs with more refs. The header claims only that it is sorted: git then looks up which refs are
-    annotated tags (packed-backend.c, "peeled")."""
+    """Return packed-refs with the loose refs added. The header claims only that it is sorted: git then looks up which
+    refs are annotated tags (packed-backend.c, "peeled")."""
     rows: dict[bytes, bytes] = {}
     name = b""
     for line in data.split(b"\n"):

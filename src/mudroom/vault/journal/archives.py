@@ -1,11 +1,11 @@
-"""Archives of a journal: older events that were moved out of its database.
+"""Journal archives: older events that were moved out of the database.
 
-    journal/<first>-<last>.jsonl.gz     by the numbers of their events, nine digits or more
+    journal/<first>-<last>.jsonl.gz     by their event numbers, nine digits or more
     journal/new                         an archive that is being written
     journal/lock                        flock(2): the writer
 
-The first line is ``{"format": 1, "previous": DIGEST}``, then each event is one line, a list of its fields. An archive
-is valid only after the database says that it starts after the archive's last event (table ``origin``).
+The first line is ``{"format": 1, "previous": DIGEST}``. Each further line is one event, as a list. An archive is valid
+only when the database says that it starts after the archive's last event (table ``origin``).
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _FORMAT = 1
 _NAME = regex(rb"(\d{9,19})-(\d{9,19})\.jsonl\.gz")
 _LEVEL = 6
 WINDOW = 16 << 20
-"""Bytes of lines that are held in memory when an archive is read from its end."""
+"""Bytes in lines held in memory when an archive is read from its end."""
 _AT_ONCE = 1000
-"""Events that are parsed at a time; parsed events take more memory than lines."""
+"""Events parsed at a time; parsed events take more memory than lines."""
 _DAMAGE = (EOFError, OSError, ValueError, RecursionError)
-"""Exceptions raised by reading a damaged archive."""
+"""Exceptions raised while reading a damaged archive."""
 _TYPES = (int, int, str, str, str, str)
 
 
@@ -49,7 +49,7 @@ class DamagedArchive(MudroomError):
 
 
 def archives(directory: bytes, upto: int) -> list[JournalArchive]:
-    """Return the archives of events up to that number, oldest first."""
+    """Return the archives with events up to that number, oldest first."""
     return [archive for archive in _list(directory) if archive.last <= upto]
 
 
@@ -79,8 +79,8 @@ def read_archive(archive: JournalArchive) -> Iterator[Event]:
 def read_back(archive: JournalArchive, before: int) -> Iterator[list[Event]]:
     """Yield lists of the archive's events before that number, newest first.
 
-    gzip can only be unpacked from the beginning, and that is done once for each ``WINDOW``: the whole archive may be
-    large, and mostly only its end is needed. Raise DamagedArchive as ``read_archive``, for the part that is read.
+    gzip can only be unpacked from the beginning, which is done once for each ``WINDOW``: the whole archive may be
+    large, and usually only its end is needed. Raise DamagedArchive as ``read_archive`` does, for the part that is read.
     """
     before = min(before, archive.last + 1)
     while before > archive.first:
@@ -109,8 +109,8 @@ def read_back(archive: JournalArchive, before: int) -> Iterator[list[Event]]:
 
 
 def _lines(archive: JournalArchive) -> Iterator[bytes]:
-    """Yield the lines of events. Raise DamagedArchive, or an exception of ``_WRONG``."""
-    import gzip  # imported here: few callers archive or read archives
+    """Yield the event lines. Raise DamagedArchive, or an exception from ``_DAMAGE``."""
+    import gzip  # imported here: few callers write or read archives
     import zlib
 
     try:
@@ -137,7 +137,7 @@ def _event(line: bytes) -> Event:
 def write_archive(directory: bytes, events: Iterable[Event], previous: ChainHead) -> JournalArchive:
     """Write a new archive, durably. ``events`` must not be empty. Hold ``journal/lock``.
 
-    Raise OSError as the disk does; no archive was made then.
+    Raise OSError on a disk error; then no archive was made.
     """
     import gzip
 
@@ -163,8 +163,8 @@ def write_archive(directory: bytes, events: Iterable[Event], previous: ChainHead
 def remove_invalid(directory: bytes, after: int, digest_at: dict[int, str]) -> None:
     """Before the events after ``after`` are archived, remove archives that already hold such events.
 
-    An archive that was completed just before mudroom was killed ends with the digest that the database has; it is
-    deleted. Any other is renamed so that it is no longer read. Hold ``journal/lock``.
+    An archive that was completed just before mudroom was killed ends with the same digest as the database; it is
+    deleted. Any other archive is renamed so that it is no longer read. Hold ``journal/lock``.
     """
     for archive in _list(directory):
         if archive.last <= after:
@@ -176,7 +176,7 @@ def remove_invalid(directory: bytes, after: int, digest_at: dict[int, str]) -> N
 
 
 def invalid_ends(directory: bytes, after: int) -> list[int]:
-    """Return the last event numbers of archives that are not valid (yet)."""
+    """Return the last event numbers in archives that are not (yet) valid."""
     return [archive.last for archive in _list(directory) if archive.last > after]
 
 

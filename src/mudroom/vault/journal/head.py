@@ -1,10 +1,11 @@
 """The number and digest of a journal's last event, kept beside its database to detect a truncated journal.
 
-The file has two lines of fixed length, ``TURN NUMBER DIGEST TURN``, of which the line with the greater turn counts.
-After each commit the other line is overwritten, without fsync. A torn line is recognised by its two different turns,
-and the earlier line still counts. So the head may lag behind the database, if mudroom is killed or the disk is full
-between the two writes, and is never ahead of it. Only a power loss may remove the last events of the database and not
-the head.
+The file has two lines with fixed length, ``TURN NUMBER DIGEST TURN``; the line with the greater turn counts. After each
+commit the other line is overwritten, without fsync. A torn line is recognised by its two different turns, and the
+earlier line still counts.
+
+If mudroom is killed or the disk is full between the two writes, the head lags behind the database; it is never ahead.
+Only a power loss can remove the database's last events without the head.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from mudroom.stage import disk
 _LENGTH = 20 + 1 + 20 + 1 + 64 + 1 + 20 + 1
 _READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
 _Line = tuple[int, ChainHead]
-"""The turn and the head of one line."""
+"""A line's turn and head."""
 
 
 class KeptHead:
-    """Owner: a ``Journal``, which is used by one thread at a time."""
+    """The file ``journal.head``. Owner: a ``Journal``, which is used by one thread at a time."""
 
     def __init__(self, path: bytes) -> None:
         self._path = path
@@ -42,7 +43,7 @@ class KeptHead:
         return _newest(self._both())
 
     def _read_only(self) -> ChainHead | None:
-        """Return the kept head of a journal that may only be read, such as a backup. It is not kept open."""
+        """Return a read-only journal's kept head, such as a backup. The file is not kept open."""
         descriptor = disk.open_path(self._path, os.O_RDONLY | disk.O_CLOEXEC | disk.O_NOFOLLOW)
         try:
             return _newest(_lines(disk.pread(descriptor, 2 * _LENGTH, 0)))
@@ -50,7 +51,7 @@ class KeptHead:
             os.close(descriptor)
 
     def write(self, head: ChainHead) -> None:
-        """Write the head. Raise OSError as the disk does."""
+        """Write the head. Raise OSError on a disk error."""
         if self._descriptor < 0:
             self._descriptor = disk.open_path(
                 self._path, os.O_RDWR | os.O_CREAT | disk.O_CLOEXEC | disk.O_NOFOLLOW, 0o600

@@ -1,15 +1,13 @@
-"""The journal of one vault: an insert-only SQLite table, each row chained to the one before
-(``core/journal/event.py``).
+"""A vault's journal: an insert-only SQLite table, each row chained to the one before (``core/journal/event.py``).
 
     journal.db          the newest events (WAL); table origin: after which event it starts
-    journal.db-wal      the last of them, also while no process has it open (``leave``)
+    journal.db-wal      the last ones, even while no process has it open (``leave``)
     journal.head        the last event's number and digest (vault/journal/head.py)
     journal/            archives of older events (vault/journal/archives.py)
 
-Rules of this file. Every appended event is redacted here (``core/text/redaction.py``), so that no caller can forget it.
-An event is appended in one transaction that reads the last one, so processes and threads write one chain, and the time
-of an event is never less than the last one's. If the database ends before the kept head, that is recorded first, as an
-event of its own (``gap``).
+Every appended event is redacted here (``core/text/redaction.py``), so that no caller can forget it. An event is
+appended in one transaction that also reads the last event: so all processes and threads write one chain, and times
+never decrease along it. If the database ends before the kept head, an event ``gap`` is appended first to record that.
 
 Older events move to an archive in this order, and mudroom may be killed at any point:
 
@@ -49,23 +47,23 @@ if TYPE_CHECKING:
     import sqlite3
 else:
     try:
-        import _sqlite3 as sqlite3  # sqlite3 itself imports datetime, for types of columns that are not used here
+        import _sqlite3 as sqlite3  # sqlite3 itself imports datetime, for column types that are not used here
     except ImportError:
         import sqlite3
 
 LIMIT = 64 * 10**6
-"""Default limit of the database, in bytes."""
+"""Default size limit for the database, in bytes."""
 _VERSION = 2
 _PAGE = 1000
-"""Rows that are read at a time; the lock is released in between."""
+"""Rows read at a time; the lock is released in between."""
 _PORTION = 64
-"""Events that are filtered before the searching caller is asked whether to continue."""
+"""Events filtered before the searching caller is asked whether to continue."""
 _LOG = 128 * 1024
-"""Bytes of the write-ahead log that are left to the next process. That one reads them again, 3 µs for each 4 KiB."""
+"""Bytes in a write-ahead log that may be left to the next process. That process reads them again, at 3 µs per 4 KiB."""
 _LEFT: list[sqlite3.Connection] = []
-"""The database that stays open until this process ends; one at most, whatever a process opens."""
+"""The database that stays open until this process ends; at most one, however many a process opens."""
 _LEAST = 100
-"""This many events stay in the database, whatever their size."""
+"""Number of events that stay in the database, whatever their size."""
 
 _FOREVER = 100 * 366 * 86400.0
 """Seconds. An infinite age cannot be converted to nanoseconds."""
@@ -99,16 +97,17 @@ Entry = tuple[str, str, Mapping[str, Any]]
 
 
 class EventPage(NamedTuple):
-    """Result of searching one part of a journal."""
+    """Search result for one part of a journal."""
 
     events: tuple[Event, ...]
     """Matching events, newest first."""
     down_to: int
-    """Number of the oldest event that was examined."""
+    """The oldest examined event's number."""
 
 
 class Journal:
-    """Safe to use from several threads, one at a time, and from any number of processes."""
+    """A vault's journal. Threads may share it: a lock admits one at a time. Any number of processes may use the
+    file."""
 
     def __init__(self, path: bytes) -> None:
         self._path = path
@@ -119,20 +118,20 @@ class Journal:
         self._secrets: set[str] = set()
 
     def conceal(self, values: Iterable[str]) -> None:
-        """Redact these values of secrets, wherever they occur, in events appended from now on."""
+        """Redact these secret values wherever they occur in events appended from now on."""
         self._secrets.update(values)
 
     # --- writing ---
 
     def append(self, kind: str, fork: str, data: Mapping[str, Any], *, time: int) -> int:
-        """Append one event and return its number. ``data``: any JSON value. ``time``: now, nanoseconds since 1970.
+        """Append one event and return its number. ``data``: any JSON value. ``time``: now, in nanoseconds since 1970.
 
-        Raise MudroomError if it cannot be written; no event was appended then.
+        Raise MudroomError if it cannot be written; then no event was appended.
         """
         return self.append_all([(kind, fork, data)], time=time)
 
     def append_all(self, entries: Sequence[Entry], *, time: int) -> int:
-        """Append several events, all or none. Return the number of the last one."""
+        """Append several events, all or none. Return the last event's number."""
         clean = [(kind, fork, redact_data(truncate(dict(data)), self._secrets)) for kind, fork, data in entries]
         with self._lock, self._named_errors():
             database = self._open()
@@ -141,7 +140,7 @@ class Journal:
                 head = self._insert(database, clean, time)
                 database.execute("COMMIT")
             except BaseException:
-                if database.in_transaction:  # a full disk may have ended it already
+                if database.in_transaction:  # a full disk may already have ended the transaction
                     database.execute("ROLLBACK")
                 raise
             try:
@@ -167,7 +166,7 @@ class Journal:
     # --- reading ---
 
     def events(self, *, last: int | None = None, where: EventFilter = EVERYTHING) -> Iterator[Event]:
-        """Yield the matching events, oldest first, or only the ``last`` of them. Archives are read as far as needed."""
+        """Yield the matching events, oldest first, or only the ``last`` newest. Archives are read as far as needed."""
         if last is not None:
             yield from reversed([event for event, _wanted in zip(self.newest(where), range(last), strict=False)])
             return
@@ -184,7 +183,7 @@ class Journal:
         return list(self.events_since(number, EventFilter((kind,))))
 
     def head(self) -> ChainHead:
-        """Return the number and digest of the newest event."""
+        """Return the newest event's number and digest."""
         with self._lock, self._named_errors():
             database = self._readable()
             last = _last(database)
@@ -212,7 +211,7 @@ class Journal:
         """Yield the matching events before that number, newest first.
 
         Stop when no earlier event can match: times never decrease along the chain. ``archived``: also search archives,
-        of which there may be any number.
+        however many there are.
         """
         for portion in self.search(where, before, archived=archived):
             yield from portion.events
@@ -220,9 +219,8 @@ class Journal:
     def search(
         self, where: EventFilter = EVERYTHING, before: int = 1 << 62, *, archived: bool = True
     ) -> Iterator[EventPage]:
-        """Like ``newest``, in portions that tell how far the search has come, so that a caller can stop a long
-        search.
-        """
+        """Yield the same events as ``newest``, in portions that say how far the search has come, so that a caller can
+        stop a long search."""
         for page in self._backwards(where, before, archived=archived):
             for at in range(0, len(page), _PORTION):
                 portion = page[at : at + _PORTION]
@@ -246,7 +244,7 @@ class Journal:
             yield from read_back(archive, number)
 
     def _page(self, query: str, values: tuple[Any, ...]) -> tuple[ChainHead, list[Event]]:
-        """Return rows and the origin of the database, read in one transaction."""
+        """Return rows and the database's origin, read in one transaction."""
         with self._lock, self._named_errors():
             database = self._readable()
             database.execute("BEGIN")
@@ -256,7 +254,7 @@ class Journal:
                 database.execute("COMMIT")
 
     def _first(self, where: EventFilter) -> int:
-        """Return the number of an event before which no event matches."""
+        """Return an event number such that no earlier event matches."""
         if where.since is None:
             return 1
         query = f"SELECT * FROM event WHERE time >= ? AND {_LIVE} ORDER BY number LIMIT 1"
@@ -265,19 +263,18 @@ class Journal:
             return self.head().number + 1
         return events[0].number if events[0].number > origin.number + 1 else 1
 
-    # --- whether it is as it was written ---
+    # --- verification ---
 
     def verify(self) -> int | None:
         """Return the number of the first event that was tampered with or that follows a gap; None if the journal is
-        intact.
-        """
+        intact."""
         broken = self.examine().broken
         return None if broken is None else broken.number
 
     def examine(self, progress: Callable[[int, int], None] | None = None) -> ChainCheck:
         """Verify the whole chain, through all archives, and compare its end with the kept head."""
         total = self.head().number
-        kept = self._head.read()  # before the events are read: the head is never ahead of them
+        kept = self._head.read()  # read before the events: the head is never ahead of them
 
         def watched() -> Iterator[Event]:
             for event in self._forwards(0):
@@ -295,7 +292,7 @@ class Journal:
         return result if result.broken is not None else result._replace(broken=self._stray())
 
     def _stray(self) -> BrokenChain | None:
-        """Return a row that no append can have written: one before the first event of the database."""
+        """Return a row that no append can have written: its number is not after the origin."""
         origin, rows = self._page(f"SELECT * FROM event WHERE NOT {_LIVE} ORDER BY number DESC LIMIT 1", ())
         if not rows:
             return None
@@ -306,10 +303,10 @@ class Journal:
     # --- archives ---
 
     def keep_within(self, size: int, age: float, clock: VaultClock) -> JournalArchive | None:
-        """Move older events to an archive if the database has more than ``size`` bytes, or has events older than
-        ``age`` seconds by the vault's own clock. Costs a few lookups of single rows and pages otherwise.
+        """Move older events to an archive if the database is larger than ``size`` bytes, or has events older than
+        ``age`` seconds by the vault's own clock. Otherwise this costs a few row and page lookups.
 
-        Raise OSError or MudroomError as the disk does; no event is lost then.
+        Raise OSError or MudroomError on a disk error; then no event is lost.
         """
         with self._lock, self._named_errors():
             nanoseconds = int(min(age, _FOREVER) * SECOND)
@@ -362,14 +359,14 @@ class Journal:
                 if database.in_transaction:
                     database.execute("ROLLBACK")
                 raise
-            # As a script: execute() takes one step of it, which gives back one page.
+            # As a script: execute() performs only one step, which gives back one page.
             database.executescript("PRAGMA incremental_vacuum; PRAGMA wal_checkpoint(TRUNCATE)")
 
     # --- the database ---
 
     def _open(self) -> sqlite3.Connection:
         if self._database is None:
-            # Autocommit; a writer waits up to 30 s for another one.
+            # Autocommit; a writer waits up to 30 s for another writer.
             database = sqlite3.connect(
                 os.fsdecode(self._path), timeout=30, isolation_level=None, check_same_thread=False
             )
@@ -388,8 +385,8 @@ class Journal:
         return self._database
 
     def _readable(self) -> sqlite3.Connection:
-        """Return the database, or, on a full disk, a copy of it in memory: SQLite cannot open a database in WAL mode
-        there, because it makes two files beside it."""
+        """Return the database, or a copy in memory on a full disk: SQLite cannot open a WAL database there, because it
+        makes two files beside it."""
         try:
             return self._open()
         except sqlite3.OperationalError:
@@ -402,7 +399,7 @@ class Journal:
             return copy
 
     def _make(self, database: sqlite3.Connection) -> None:
-        """Create the tables, or the missing ones of an older mudroom. The head is written before the version."""
+        """Create the tables, or add those missing from an older version. The head is written before the version."""
         if _version(database) >= _VERSION:
             return  # another process was faster
         database.execute("PRAGMA auto_vacuum=INCREMENTAL")
@@ -426,11 +423,13 @@ class Journal:
         self._head.close()
 
     def leave(self) -> None:
-        """Call this instead of ``close`` in a process that ends next, by _exit(2).
+        """Call this instead of ``close`` in a process that is about to end by _exit(2).
 
-        To close a database is to move its log to its file, with two fdatasync(2), and to remove the log; and who
-        begins a log syncs its head and its directory. So a short log is left, as by a process that is killed: the next
-        one goes on with it, and what a power cut may take is as before (sqlite.org/wal.html)."""
+        Closing a database moves its log into its file, with two fdatasync(2), and removes the log; the next process
+        then has to begin a new log and sync its head and directory. Therefore a short log is left in place, as if the
+        process had been killed: the next process continues it, and a power cut can lose no more than before
+        (sqlite.org/wal.html).
+        """
         database, self._database = self._database, None
         if database is not None:
             if _LEFT or _size(self._path + b"-wal") > _LOG:
@@ -447,11 +446,11 @@ def _size(path: bytes) -> int:
     try:
         return os.stat(path).st_size
     except OSError:
-        return 0  # nothing was written
+        return 0  # no log was written
 
 
 def _text(raw: bytes) -> str:
-    """Decode any bytes: rows edited by hand can be read, and ``verify`` reports them."""
+    """Decode any bytes, so that rows edited by hand can be read and ``verify`` can report them."""
     return raw.decode("utf-8", "surrogateescape")
 
 
@@ -487,7 +486,7 @@ def _condition(where: EventFilter) -> tuple[str, tuple[str, ...]]:
 
 
 def _surplus(database: sqlite3.Connection, size: int, oldest: int, half: int) -> int:
-    """Return the number up to which events are to be archived; 0 if none."""
+    """Return the number up to which events must be archived; 0 if none."""
     first = database.execute(f"SELECT number, time FROM event WHERE {_LIVE} ORDER BY number LIMIT 1").fetchone()
     last = _last(database)
     if first is None or last is None:
@@ -508,7 +507,7 @@ def _used(database: sqlite3.Connection) -> int:
 
 
 class _NamedErrors:
-    """Turn a database error into one that names the file. (contextlib costs import time on the fast path.)"""
+    """Convert a database error into an error that names the file. (contextlib costs import time on the fast path.)"""
 
     def __init__(self, path: bytes) -> None:
         self._path = path
@@ -527,8 +526,8 @@ class _NamedErrors:
 
 
 def _cannot_write_beside(path: bytes) -> OSError | None:
-    """Return why no file can be made in the directory of the journal, or None. SQLite keeps its log there, and does not
-    give the reason."""
+    """Return the error that prevents making a file beside the journal, or None. SQLite keeps its log there, and does
+    not give the reason."""
     trial = path + b"-trial-" + os.urandom(4).hex().encode()
     try:
         os.close(disk.open_path(trial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | disk.O_CLOEXEC, 0o600))

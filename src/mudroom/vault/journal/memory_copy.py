@@ -1,7 +1,8 @@
-"""A journal's database in memory, where SQLite cannot open the file: on a full disk, or a read-only one.
+"""A journal's database in memory, where SQLite cannot open the file: on a full disk, or a read-only disk.
 
 https://sqlite.org/wal.html, read-only databases: a file in WAL mode needs its -shm file, which SQLite makes, unless the
-file is declared immutable. That is true of a file without -wal that nobody can write to; a writer needs room for one.
+file is declared immutable. A file without -wal that no process can write to is immutable; on a full disk a writer would
+need room for a -wal file.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ import tempfile
 
 
 def copy_in_memory(path: bytes) -> sqlite3.Connection | None:
-    """Return a copy of a database, or None if it cannot be had. With a -wal file both are copied to the directory for
-    temporary files first."""
+    """Return the copied database, or None if that is impossible. If a -wal file exists, both files are first copied to
+    a temporary directory."""
     try:
         if not _size(path + b"-wal"):
             return _backup(f"file:{_quoted(path)}?immutable=1")
@@ -23,7 +24,7 @@ def copy_in_memory(path: bytes) -> sqlite3.Connection | None:
                 shutil.copyfile(os.fsdecode(path) + suffix, f"{place}/journal.db{suffix}")
             return _backup(f"file:{place}/journal.db")
     except (OSError, sqlite3.Error):
-        return None  # no room there either, or damaged: the first error is the one that counts
+        return None  # no room there either, or damaged: the caller raises its first error
 
 
 def _size(path: bytes) -> int:

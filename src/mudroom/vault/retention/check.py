@@ -1,8 +1,8 @@
-"""Check of a vault. Every problem is reported with the fork it concerns; nothing is changed.
+"""Vault check. Each problem is reported with the fork it concerns; nothing is changed.
 
-The check reads the files that other modules read: states, records, originals, manifests, plans, the chain of the
-journal. It does not read the contents of staged files: they may differ from the record after a verb was cut off, and
-the next verb collects them. A layer that has been used and has no tree any more is named.
+The check reads the files that other modules read: states, records, originals, manifests, plans, the journal's chain. It
+does not read the staged files' contents: they may differ from the record after a verb was cut off, and the next verb
+collects them. A layer that has been used but has lost its tree is reported.
 """
 
 from __future__ import annotations
@@ -94,8 +94,7 @@ def _fork(vault: Vault, fork: Fork) -> Iterator[VaultProblem]:
 
 def _read_running(fork: Fork) -> None:
     """Raise ValueError if the start time of a command cannot be read: readers of the fork then see a running
-    command.
-    """
+    command."""
     if fork.interrupted == CommandStart(0):
         raise ValueError("the start time of its command cannot be read")
 

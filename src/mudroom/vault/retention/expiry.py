@@ -31,8 +31,9 @@ _REMOVED = b"/plan.removed"
 def sweep_applies(
     vault: Vault, kept: RetentionLimits, clock: VaultClock, now: int, *, dry_run: bool = False
 ) -> list[Expired]:
-    """Remove the applies that exceed the limits. Return them, oldest first. Hold the vault's lock; no apply may be
-    unfinished. ``now``: the time of the wall clock, for the tombstones.
+    """Remove the applies that exceed the limits. Return them, oldest first.
+
+    Hold the vault's lock; no apply may be unfinished. ``now``: the wall clock time, for the tombstones.
     """
     places = {place.name: place for place in map(ApplyDirectory, vault.applies())}
     facts = [_fact(vault, place, note=not dry_run) for place in places.values() if place.state() is not None]
@@ -62,7 +63,7 @@ def _plan(place: ApplyDirectory) -> bytes:
 
 
 def _size(vault: Vault, place: ApplyDirectory, state: str, *, note: bool) -> int:
-    """Return the bytes on disk. A finished apply does not change, so its size is counted once and kept in ``size``."""
+    """Return the bytes on disk. A finished apply does not change, so its size is measured once and kept in ``size``."""
     path = place.path + b"/size"
     try:
         with open(path, "rb") as stream:
@@ -70,7 +71,7 @@ def _size(vault: Vault, place: ApplyDirectory, state: str, *, note: bool) -> int
         if len(words) == 2 and words[0] == state and words[1].isdecimal():
             return int(words[1])
     except FileNotFoundError:
-        pass  # not counted yet
+        pass  # not measured yet
     size = measure(place.path)
     if not os.path.isdir(place.path + b"/slots"):
         size += measure(slots_in_project(vault, os.fsencode(place.name)))
@@ -89,21 +90,22 @@ def _remove(vault: Vault, place: ApplyDirectory) -> None:
 
 
 def _remove_slots(vault: Vault, place: ApplyDirectory, record: ApplyRecord) -> None:
-    """Remove slots in the project, only at the path that an apply of this vault uses, and only the user's own."""
+    """Remove slots in the project, only at the path that an apply in this vault uses, and only if they belong to this
+    user."""
     if record.slots != slots_in_project(vault, os.fsencode(place.name)):
         raise MudroomError(f"{place.name} has its slots at {show(record.slots)}: not a path that mudroom uses")
     record = record._replace(project=vault.source)
     try:
         opened = open_slots(record)
     except MudroomError:
-        return  # not the user's: it stays
+        return  # owned by another user: it stays
     except OSError as error:
         if is_absence(error):
-            return  # it is gone, or the project is, with its slots
+            return  # the slots are gone, or the project is
         raise
     try:
         for name in disk.names(opened):
-            if not is_mark(name):  # it goes last: a removal that is killed is continued
+            if not is_mark(name):  # the mark goes last, so that a removal that is killed is continued
                 remove_at(opened, name)
     finally:
         os.close(opened)

@@ -12,12 +12,12 @@ from mudroom.vault.store.fork import SHOWN
 from mudroom.vault.store.store import Vault
 
 _WRITTEN = (b"clock.", b"format-", b"project-", b"source-", b"trial-")
-"""Of the vault itself (``vault/moment.py``, ``vault/store/store.py``)."""
+"""Name prefixes of files in the vault itself (``vault/moment.py``, ``vault/store/store.py``)."""
 _OF_A_FORK = (b"state.new", b"record.new", b"landed.new", b"copy/manifest.new")
 
 
 def fork_leftovers(fork: bytes, before: int) -> Iterator[bytes]:
-    """Yield leftovers of an idle fork that is not mounted: files not renamed, and work directories of past mounts.
+    """Yield leftovers in an idle fork that is not mounted: files not renamed, and work directories from past mounts.
 
     Hold the fork's lock. ``before``: only files last changed before that time, in nanoseconds since 1970.
     """
@@ -26,13 +26,13 @@ def fork_leftovers(fork: bytes, before: int) -> Iterator[bytes]:
 
 
 def is_incomplete(fork: bytes, before: int) -> bool:
-    """Whether the making of a fork was interrupted: it has no state, and no file of a fork that once had one."""
+    """Whether the making of a fork was interrupted: it has no state, and no file that a complete fork has had."""
     names = {os.path.basename(path) for path in _below(fork)}
     return names <= {b"lock", b"state.new"} and os.stat(fork).st_mtime_ns < before
 
 
 def vault_leftovers(vault: Vault, before: int) -> Iterator[bytes]:
-    """Yield leftovers of the vault itself. Hold its lock; no apply may be unfinished."""
+    """Yield leftovers in the vault itself. Hold its lock; no apply may be unfinished."""
     applies = vault.applies()
     for apply in applies:
         names = {os.path.basename(path): path for path in _below(apply)}
@@ -47,7 +47,8 @@ def vault_leftovers(vault: Vault, before: int) -> Iterator[bytes]:
     yield from _old((path for path in _below(vault.path) if os.path.basename(path).startswith(_WRITTEN)), before)
     yield from _old(_below(vault.merged), before)
     layers = {os.path.basename(path) for path in _below(vault.path + b"/layers")}
-    shown = _below(vault.path + SHOWN.rstrip(b"/"))  # of a layer that went when mudroom was killed, or not renamed
+    # left when mudroom was killed: their layer is gone, or they were not renamed
+    shown = _below(vault.path + SHOWN.rstrip(b"/"))
     yield from _old((path for path in shown if _layer_of(path) not in layers or path.endswith(b".new")), before)
     for base in _below(vault.path + b"/bases"):
         yield from _old([base + b"/manifest.new"], before)
@@ -59,7 +60,10 @@ def _layer_of(shown: bytes) -> bytes:
 
 def unused_git_layers(vault: Vault, before: int) -> Iterator[bytes]:
     """Yield layers that keep masked files from git (``stage/views/git_mask.py``) and that no command has used since
-    ``before``. Every change of a repository's index makes a new one. No fork may be in use or mounted."""
+    ``before``.
+
+    Every change to a repository's index makes a new layer. No fork may be in use or mounted.
+    """
     layers = (path for path in _below(vault.path + b"/masks") if os.path.basename(path).startswith(b"git-"))
     yield from _old(layers, before)
 

@@ -4,21 +4,21 @@ decides).
 The caller holds the vault's lock. Agents may be running in their forks meanwhile, so this module never waits for a
 fork: a busy fork is left as it is until the next time.
 
-Why a layer that is just being made is not lost. A layer (or snapshot) is made first and named in a fork's state
+A layer that is just being made must not be lost. A layer (or snapshot) is made first and named in a fork's state
 afterwards; in between no state refers to it. So ``_sweep_layers`` works in this order:
 
 1. List the layers. Layers made from now on are not on the list.
 2. Try every fork's lock. A process that made a listed layer while holding a lock has either released it, and then the
    state that names the layer is written; or still holds it, and then the layer is younger than the lock
-   (``core/retention.py:deletion_horizon``; the kernel stamps both).
-   The same holds for the locks of processes that unpack forks (``vault/arriving.py``).
-3. Read every state, and list the forks again until there are no new ones: the state of a fork of a fork is written
-   while its parent still names the same layers.
+   (``core/retention.py:deletion_horizon``; the kernel stamps both). The same holds for the locks of processes that
+   unpack forks (``vault/arriving.py``).
+3. Read every state, and list the forks again until there are no new ones: when a fork is forked, the new state is
+   written while the parent still names the same layers.
 
-A sweep first notes what the wall clock shows (``vault/moment.py``), and takes data for old only if its stamp is older
-than everything that the clock has shown meanwhile. A fork that is just being made holds no lock yet; its layer is
-younger than ``retention.YOUNG``. A layer that a fork has needed until now is not just being made, so it may be of any
-age. If one state cannot be read, no layer is removed.
+A sweep first notes the wall clock (``vault/moment.py``), and treats data as old only if its stamp is older than every
+time the clock has shown meanwhile. A fork that is just being made holds no lock yet; its layer is younger than
+``retention.YOUNG``. A layer that a fork has needed until now is not just being made, so its age does not matter. If a
+state cannot be read, no layer is removed.
 """
 
 from __future__ import annotations
@@ -84,12 +84,11 @@ def collect_garbage(
     dry_run: bool = False,
     is_asked: bool = False,
 ) -> PruneResult:
-    """Remove data that exceeds the limits or is not needed. Hold the vault's lock.
+    """Remove data that exceeds the limits or is not needed. Hold the vault's lock. Raise OSError on a disk error.
 
-    ``now``: the time of the wall clock; ``forks_older``: an age; both in nanoseconds. Unnamed forks that were not used
-    for ``forks_older`` are removed with their changes. ``dry_run``: report without changing anything.
-    ``is_asked``: by the user, who wants the bytes of the spare snapshot also in a young vault. Raise OSError as the
-    disk does.
+    ``now``: the wall clock time, in nanoseconds. ``forks_older``: remove unnamed forks that were not used for this many
+    nanoseconds, with their changes. ``dry_run``: report without changing anything. ``is_asked``: the user has asked,
+    and wants to free the spare snapshot even if it is young.
     """
     if vault.has_unfinished():
         return PruneResult(remarks=("an apply was cut off: mudroom run, apply or undo settles it first",))
@@ -98,7 +97,7 @@ def collect_garbage(
 
 
 def old_forks(vault: Vault, older: int, now: int) -> list[str]:
-    """Return the names of unnamed forks that were not used for ``older`` nanoseconds, are idle and readable."""
+    """Return the names of readable, idle, unnamed forks that were not used for ``older`` nanoseconds."""
     before = horizon(clock_of(vault.path, now), older)
     return [fork.name for fork in vault.forks() if _is_old(fork, fork.state_or_none, before)]
 
@@ -111,8 +110,6 @@ def _is_old(fork: Fork, state: ForkState | None, before: int) -> bool:
 
 
 class _Sweep:
-    """One run of retention."""
-
     def __init__(
         self,
         vault: Vault,
@@ -171,6 +168,7 @@ class _Sweep:
 
     def _sweep_layers(self) -> tuple[list[str], list[str]]:
         vault = self._vault
+        # before any lock is tried: a layer made from now on is not on the list
         layers = dict(_listed(vault.path + b"/layers"))
         bases = {name: time for name, time in _listed(vault.path + b"/bases") if self._is_whole(name, time)}
         self._held += begun(vault.path)
@@ -182,7 +180,7 @@ class _Sweep:
         layers.update(dict.fromkeys(self._released & layers.keys(), 0))
         bases.update(dict.fromkeys(self._released & bases.keys(), 0))
         if SPARE in bases:
-            bases[SPARE] = NEVER - 1 if self._is_asked else 0  # nobody is just making it
+            bases[SPARE] = NEVER - 1 if self._is_asked else 0  # it is never in the making
         gone, bases_gone = unreferenced(layers, bases, self._states, deletion_horizon(self._clock, self._held))
         if (gone or bases_gone) and not self._dry_run:
             self._sync_forks()
@@ -193,8 +191,11 @@ class _Sweep:
         return gone, bases_gone
 
     def _sync_forks(self) -> None:
-        """Make durable which forks are gone and what the others need: a state that came back after a power loss would
-        need layers that are gone. States are written with their content synced, and renamed."""
+        """Make forks' removals and states durable, before layers go.
+
+        A state that came back after a power loss would need layers that are gone. States are written with their content
+        synced, and then renamed, so syncing the directories is enough.
+        """
         self._vault.sync_trash()
         for fork in self._vault.forks():
             try:
@@ -203,9 +204,8 @@ class _Sweep:
                 continue  # discarded or renamed meanwhile, and not by this sweep
 
     def _is_whole(self, base: str, time: int) -> bool:
-        """Whether the snapshot is complete or abandoned. Without a manifest it is being made, which may take long, or
-        was when mudroom was killed.
-        """
+        """Whether the snapshot is complete or abandoned. Without a manifest it is still being made, which may take
+        long, or mudroom was killed while making it."""
         return os.path.exists(self._vault.base(base) + b"/manifest") or time < self._day
 
     def _visit_forks(self) -> None:
@@ -270,7 +270,7 @@ class _Sweep:
                 os.unlink(path)
 
     def _expire_caches(self) -> None:
-        """Remove caches to which nothing was published for as long as applies are kept."""
+        """Remove caches without a publication for as long as applies are kept."""
         if self._dry_run:
             return
         for pool in shared_caches(self._vault.cache):
@@ -281,7 +281,7 @@ class _Sweep:
         trash = self._vault.path + b"/trash"
         names = os.listdir(trash)
         if names and not self._dry_run:
-            self._vault.sync_trash()  # what came back after a power loss would be half empty
+            self._vault.sync_trash()  # a directory that came back after a power loss would be half empty
         for name in names:
             place = trash + b"/" + name
             if counted:

@@ -1,4 +1,4 @@
-"""Automatic retention: when it is due, by the vault's own clock. A check that finds it is not due reads one file."""
+"""Automatic retention, due by the vault's own clock. A check that finds it is not due reads one file."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _DAY = 86400 * 10**9
 def tidy(vault: Vault, settings: Settings, now: int, *, applied: bool = False) -> PruneResult | None:
     """Run retention automatically: everything once a day, only the applies after each apply.
 
-    Return None if nothing was due. Hold the vault's lock. ``now``: the time of the wall clock. An error becomes a
-    remark, so that the user's command does not fail.
+    Return None if nothing was due. Hold the vault's lock. ``now``: the wall clock time. An error becomes a remark, so
+    that the user's command does not fail.
     """
     try:
         clock = note(vault.path, now)
@@ -38,7 +38,7 @@ def _tidy(vault: Vault, settings: Settings, clock: VaultClock, now: int, *, due:
 
     if not due:
         return PruneResult(applies=tuple(sweep_applies(vault, retention_limits(settings), clock, now)))
-    spread_layers(vault)  # of a vault that an earlier mudroom has made, or that was copied
+    spread_layers(vault)  # for a vault that an earlier version made, or that was copied
     swept = collect_garbage(vault, retention_limits(settings), now)
     save(vault.path, clock._replace(swept=clock.age))
     return swept

@@ -1,8 +1,8 @@
 """Applies that retention has removed, to explain why they cannot be undone.
 
-``applies/removed`` has one line for each, oldest first: name, time of removal (seconds since 1970), reason (``age``,
-``count`` or ``bytes``). Only the last ``LINES`` lines are kept. Numbers are never reused, so a lower number than the
-first line's was removed as well.
+``applies/removed`` has one line for each, oldest first: name, time (seconds since 1970), reason (``age``, ``count`` or
+``bytes``). Only the last ``LINES`` lines are kept. Numbers are never reused, so any number lower than the first line's
+was also removed.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def tombstones(vault: Vault) -> list[Tombstone]:
 
 
 def require_kept(vault: Vault, name: str) -> None:
-    """Raise UsageError if retention has removed the apply of this name. Call it before an undo."""
+    """Raise UsageError if retention has removed the apply with this name. Call it before an undo."""
     if name[:1] != "u" or not name[1:].isdecimal() or os.path.isdir(vault.path + b"/applies/" + name.encode()):
         return
     stones = tombstones(vault)

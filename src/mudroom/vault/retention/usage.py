@@ -1,7 +1,6 @@
-"""Disk usage of a vault: the number of items of each kind, and their bytes on disk.
+"""Disk usage of a vault: for each kind, the number of items and their bytes on disk.
 
-Bytes are allocated blocks, as du(1) counts them: a hole costs nothing, and a file with several names is counted at the
-first. (Extents shared by reflinks are counted with each file; no file system tells cheaply.)
+Bytes are allocated blocks, counted as ``vault/disk_usage.py`` says.
 """
 
 from __future__ import annotations
@@ -27,8 +26,7 @@ class KindUsage(NamedTuple):
 class VaultUsage(NamedTuple):
     forks: KindUsage
     """Files that belong to one fork: state, record, work directories, staged copies. Layers are counted in
-    ``layers``.
-    """
+    ``layers``."""
     layers: KindUsage
     snapshots: KindUsage
     applies: KindUsage
@@ -36,7 +34,7 @@ class VaultUsage(NamedTuple):
     caches: KindUsage
     trash: KindUsage
     journal: KindUsage
-    """Its number is the number of events."""
+    """``number`` is the number of events."""
     remarks: tuple[str, ...] = ()
     """Paths that could not be counted, with the reason."""
 
@@ -50,13 +48,13 @@ class VaultUsage(NamedTuple):
 
 
 class VaultTotal(NamedTuple):
-    """Summary of one vault of a state directory."""
+    """Summary of one vault in a state directory."""
 
     path: bytes
     project: bytes
     """Empty if it cannot be read."""
     exists: bool
-    """Whether the project exists now. It may only be unmounted."""
+    """Whether the project exists now. If not, it may only be unmounted."""
     forks: int
     unapplied: int
     """Changed files in all forks that were not applied yet."""
@@ -65,7 +63,7 @@ class VaultTotal(NamedTuple):
 
 
 def usage(vault: Vault) -> VaultUsage:
-    """Return the usage of a vault. Walks over all of its files, and writes nothing."""
+    """Return a vault's usage. Walks all its files, and writes nothing."""
     seen: Seen = set()
     remarks: list[str] = []
 
@@ -92,7 +90,7 @@ def usage(vault: Vault) -> VaultUsage:
 
 
 def slots_in_project(vault: Vault, apply: bytes) -> bytes:
-    """Return the directory of an apply's slots if the vault is on another file system than the project."""
+    """Return an apply's slot directory, used if the vault is on another file system than the project."""
     return vault.source + b"/.mudroom/apply/" + apply
 
 
@@ -118,7 +116,7 @@ def _names(path: bytes) -> list[bytes]:
         return []
 
 
-# --- all vaults of a state directory ---
+# --- all vaults in a state directory ---
 
 
 def vaults(state: bytes) -> list[Vault]:
@@ -142,7 +140,7 @@ def vault_named(state: bytes, name: bytes) -> Vault | None:
 
 
 def why_unusable(vault: Vault) -> str:
-    """Return the reason why this mudroom cannot use the vault; empty if it can."""
+    """Return why this mudroom cannot use the vault; empty if it can."""
     try:
         with open(vault.path + b"/format", "rb") as stream:
             written = stream.read(64).strip()
@@ -156,7 +154,7 @@ def why_unusable(vault: Vault) -> str:
 
 
 def vault_total(vault: Vault) -> VaultTotal:
-    """Return the summary of a vault. Every problem is a remark."""
+    """Return a vault's summary. Every problem is a remark."""
     remarks: list[str] = []
     size = measure(vault.path, set(), remarks)
     exists = bool(vault.project) and os.path.isdir(vault.source)

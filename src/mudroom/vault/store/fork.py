@@ -1,21 +1,21 @@
-"""One fork on disk.
+"""A fork on disk.
 
 forks/<name>/
     state           its stack of layers, its checkpoints (core/tree/stack.py)
-    record          changes of its last command (vault/record.py); absent while the first command runs
-    masked          names of the secrets that were shown empty to its commands; which of them its layers do not hold
+    record          its last command's changes (vault/record.py); absent while the first command runs
+    masked          names of the secrets that its commands saw empty; which of them its layers do not hold
     landed          paths that applies have landed while its layers still hold them (stage/originals/original.py)
-    standing        the door of the sandbox that stands for this fork (vault/standing.py)
-    lock            flock(2): one command, apply or mount of this fork at a time
+    standing        door of its standing sandbox (vault/standing.py)
+    lock            flock(2): one command, apply or mount in this fork at a time
     running         start time of the running command, or of the one that ran when mudroom was killed
-    work/<hex>/     of the overlay's mounts
-    caches/         its part of the package managers' caches (vault/caches/fork_cache.py)
-    copy/           of the copy view (stage/views/copy_view.py)
-    artifacts/<n>/  output of the commands in a copy view; collected files of an agent (ext/agents/session/artifact.py)
-    home/           copies of the stores of agents, with logins among them (vault/forks/logins.py)
-    agent           flock(2): id of the agent that uses this fork as its workspace, during and after its run
+    work/<hex>/     work directories for the overlay mounts
+    caches/         its package managers' caches (vault/caches/fork_cache.py)
+    copy/           the copy view's files (stage/views/copy_view.py)
+    artifacts/<n>/  output from commands in a copy view; an agent's collected files (ext/agents/session/artifact.py)
+    home/           copies of agents' stores, with logins among them (vault/forks/logins.py)
+    agent           flock(2): the agent that uses this fork as its workspace, during and after its run
     credentials     names of the credential stores that were open to its commands, one a line
-    refused/<n>/    contents of file tools that lost against another writer (vault/forks/editor.py)
+    refused/<n>/    file tools' contents that lost against another writer (vault/forks/editor.py)
     private/        without namespaces: home and /tmp of the last command
     mount           where it is mounted for the user's own tools (vault/store/mount_note.py)
 """
@@ -45,11 +45,14 @@ if TYPE_CHECKING:
 
 
 KEPT = 8
-"""Texts kept: those of the forks in use."""
+"""Number of texts kept, enough for the forks in use."""
 
 
 class StateTexts:
-    """The last states with their texts. Thread-safe: values are replaced as a whole; a lost one costs a parse."""
+    """The most recent states with their texts.
+
+    Thread-safe: values are replaced as a whole; a lost update costs a parse.
+    """
 
     def __init__(self) -> None:
         self._states: dict[bytes, ForkState] = {}
@@ -87,19 +90,20 @@ TEXTS = StateTexts()
 CREDENTIALS = b"/credentials"
 DOOR = b"/standing"
 SHOWN = b"/shown/"
-"""In the vault: of a layer, the secrets that a command was shown and has touched (``stage/layers/shown.py``)."""
+"""Directory in the vault: for each layer, the secrets that a command was shown and has touched
+(``stage/layers/shown.py``)."""
 APART = b"/apart"
-"""Of a layer: a copy of its tree until it takes the place of the tree (``vault/forks/apart.py``)."""
+"""In a layer: a copy of its tree until the copy replaces the tree (``vault/forks/apart.py``)."""
 
 RELEASED = b"/released"
-"""In the vault: a file per layer that no sandbox can reach any more (vault/forks/apart.py)."""
+"""Directory in the vault: a file for each layer that no sandbox can reach any more (``vault/forks/apart.py``)."""
 _SMALL = 1 << 16
 _LOOK = 0.005
-"""Seconds between two tries to take a lock: flock(2) has no timeout."""
+"""Seconds between two attempts to take a lock: flock(2) has no timeout."""
 
 
 def read_small(path: bytes) -> bytes:
-    """Return the content of a file of mudroom's own, with half of the calls that ``open`` makes for a few bytes."""
+    """Return the content of a file written by mudroom. For a few bytes this takes half the system calls of ``open``."""
     descriptor = disk.open_path(path, os.O_RDONLY | disk.O_CLOEXEC)
     try:
         parts = [os.read(descriptor, _SMALL)]
@@ -111,7 +115,7 @@ def read_small(path: bytes) -> bytes:
 
 
 def write_small(path: bytes, content: bytes, flags: int) -> None:
-    """Create a file of mudroom's own, or write an existing one anew. ``flags``: O_EXCL or O_TRUNC."""
+    """Create or overwrite a file written by mudroom. ``flags``: O_EXCL or O_TRUNC."""
     descriptor = disk.open_path(path, os.O_WRONLY | os.O_CREAT | disk.O_CLOEXEC | disk.O_NOFOLLOW | flags, 0o666)
     try:
         while content:
@@ -121,15 +125,17 @@ def write_small(path: bytes, content: bytes, flags: int) -> None:
 
 
 def interrupted_forks(vault: bytes) -> list[Fork]:
-    """Return the forks of a vault in which a command is running, or was when mudroom was killed, by name."""
+    """Return the forks in a vault in which a command is running, or was when mudroom was killed, sorted by name."""
     with os.scandir(vault + b"/forks") as scan:
         names = sorted(item.name for item in scan if os.path.lexists(item.path + b"/running"))
     return [Fork(os.fsdecode(name), vault + b"/forks/" + name, vault) for name in names]
 
 
 def last_holder(fork: Fork) -> str:
-    """Return the text of the process that took the fork's lock last, or an empty string. A lock that is only tried is
-    taken with the same text: it says later which command was cut off."""
+    """Return the text of the process that took the fork's lock last, or an empty string.
+
+    An attempt to take the lock writes the same text, which later says which command was cut off.
+    """
     try:
         return read_small(fork.path + b"/lock").decode("utf-8", "replace").strip()
     except FileNotFoundError:
@@ -137,7 +143,7 @@ def last_holder(fork: Fork) -> str:
 
 
 class Fork:
-    """``_lock`` and ``_state`` are written by the thread that holds the fork's lock."""
+    """A fork. ``_lock`` and ``_state`` are written by the thread that holds the fork's lock."""
 
     def __init__(self, name: str, path: bytes, vault: bytes, reading: FileReader = ANEW) -> None:
         self.name = name
@@ -169,7 +175,8 @@ class Fork:
             if not os.path.isdir(self.path):
                 raise ForkGone(self.name) from None
             problem = "is missing"
-        except OSError as error:  # perhaps a passing shortage of descriptors or memory: no hint to remove it
+        # possibly a passing shortage of descriptors or memory: do not advise removing the fork
+        except OSError as error:
             message = f"the state of the fork {self.name} cannot be read: {error.strerror}"
             raise MudroomError(message, "other forks are not affected; try again") from error
         except ValueError as error:
@@ -179,10 +186,10 @@ class Fork:
         )
 
     def save(self, state: ForkState) -> None:
-        """Replace the state atomically. After a power loss it is the old or the new one, whole.
+        """Replace the state atomically. After a power loss it is the old or the new state, whole.
 
-        The first state of a fork is not synced: the files that its command writes are not either. Nor is it replaced:
-        nobody looks for a fork that is being made (``Vault.add_fork``).
+        A fork's first state is not synced, because the files that its command writes are not either. It is not replaced
+        by a rename either: no process looks for a fork that is being made (``Vault.add_fork``).
         """
         text, path = TEXTS.format(state), self.path + b"/state"
         try:
@@ -198,9 +205,8 @@ class Fork:
 
     @property
     def state_or_none(self) -> ForkState | None:
-        """The state, or None if it is damaged. The layers that such a fork needs are unknown, so no shared layer is
-        removed.
-        """
+        """The state, or None if it is damaged. It is then unknown which layers the fork needs, so no shared layer is
+        removed."""
         try:
             return self.state
         except MudroomError:
@@ -211,17 +217,18 @@ class Fork:
         state = self.state_or_none
         return state.created if state is not None and state.created else os.stat(self.path).st_ctime_ns
 
-    # --- one thing at a time ---
+    # --- lock ---
 
     @contextmanager
     def lock(
         self, holder: str, waiting: Callable[[str], None] = lambda _other: None, *, standing: bool = False
     ) -> Iterator[None]:
-        """Hold the fork's lock for the block. Wait for the present holder; ``waiting`` is called with its text if that
-        takes longer than ``PATIENCE``. Raise ForkGone if the fork has gone meanwhile.
+        """Hold the fork's lock for the block. Wait for the present holder; call ``waiting`` with its text if that takes
+        longer than ``PATIENCE``. Raise ForkGone if the fork was discarded or renamed meanwhile.
 
-        A sandbox that stands for the fork is dissolved first (``vault/standing.py``), or, with ``standing``, left: by a
-        command that may run in it, and by a reader of the lock's holder."""
+        The fork's standing sandbox is dissolved first (``vault/standing.py``). ``standing``: leave it, for a command
+        that may run in it, or to read the lock's holder.
+        """
         lock = Lock(self.path + b"/lock")
         _acquire(self, lambda: lock.acquire(holder, waiting, PATIENCE))
         with _released_at_the_end(self, lock):
@@ -237,8 +244,8 @@ class Fork:
     def lock_if_free(self, holder: str, patience: float = 0.0, *, standing: bool = False) -> Iterator[bool]:
         """Try to take the fork's lock without waiting for a command. Yield whether it was taken.
 
-        ``patience``: seconds to wait for a holder that only reads the fork. A command that runs in the fork is not
-        waited for. Raise ForkGone if the fork has gone. ``standing``: as for ``lock``.
+        ``patience``: seconds to wait for a holder that only reads the fork; a command that runs in the fork is not
+        waited for. Raise ForkGone if the fork was discarded or renamed. ``standing``: as for ``lock``.
         """
         lock = Lock(self.path + b"/lock", holder)
         until = time.monotonic() + patience
@@ -266,9 +273,8 @@ class Fork:
 
     @property
     def interrupted(self) -> CommandStart | None:
-        """Start of the running command, or of the one that ran when mudroom was killed; None if there is none. 0
-        if the time cannot be read.
-        """
+        """Start time of the running command, or of the one that ran when mudroom was killed; None without such a
+        command. 0 if the time cannot be read."""
         try:
             return CommandStart(*map(int, read_small(self.path + b"/running").split(b" ")))
         except FileNotFoundError:
@@ -276,24 +282,24 @@ class Fork:
         except (ValueError, TypeError):
             return CommandStart(0)  # partly written, or not by mudroom: treat it as a command that began
 
-    # --- its places ---
+    # --- its paths ---
 
     def layer(self, name: str) -> bytes:
         return self._vault + b"/layers/" + name.encode()
 
     @property
     def upper(self) -> bytes:
-        """Directory of the writable layer."""
+        """The writable layer's directory."""
         return self.layer(self.state.upper) + b"/tree"
 
     @property
     def sealed(self) -> tuple[bytes, ...]:
-        """Directories of the sealed layers, topmost first."""
+        """The sealed layers' directories, topmost first."""
         return tuple(self.layer(name) + b"/tree" for name in reversed(self.state.layers))
 
     @property
     def contents(self) -> tuple[bytes, ...]:
-        """Directories of the staged files at their own paths. The first that has a path counts."""
+        """Directories with the staged files at their own paths. The first that has a path counts."""
         note = mount_note(self)
         if note is not None and note.is_content:
             return (note.place,)
@@ -301,17 +307,17 @@ class Fork:
 
     @property
     def has_home(self) -> bool:
-        """Whether commands of an agent have had copies of its stores, with logins among them (``forks/logins.py``)."""
+        """Whether an agent's commands have had copies of its stores, with logins among them (``forks/logins.py``)."""
         return os.path.isdir(self.path + b"/home")
 
     @property
     def has_copy(self) -> bool:
-        """Whether the copy of a copy view has been made. If so, it is the fork's present content."""
+        """Whether the copy view's copy has been made. If so, it is the fork's present content."""
         return os.path.exists(self.copy_place + b"/manifest")
 
     @property
     def layered(self) -> tuple[bytes, ...]:
-        """Directories of the layers, ignoring a copy, with the secrets that some commands were shown."""
+        """The layers' directories, ignoring a copy, with the secrets that some commands were shown."""
         layers = tuple(path for path in (self.upper, *self.sealed) if os.path.isdir(path))
         shown = self.shown
         if not shown:
@@ -335,7 +341,7 @@ class Fork:
 
     @property
     def namespace_listener(self) -> bytes:
-        """Socket of a running command that may use the network."""
+        """Socket for a running command that may use the network."""
         return self.path + b"/entrance"
 
     @property
@@ -346,7 +352,7 @@ class Fork:
     def is_copy(self) -> bool:
         return os.path.isdir(self.copy_place)
 
-    # --- whose it is ---
+    # --- its agent ---
 
     @property
     def agent(self) -> str:
@@ -358,14 +364,14 @@ class Fork:
             return ""
 
     def agent_lock(self, agent: str) -> Lock:
-        """Lock held from the start to the end of an agent, through all of its commands."""
+        """Return the lock that is held from an agent's start to its end, through all its commands."""
         return Lock(self.path + b"/agent", agent)
 
-    # --- what it holds ---
+    # --- its records ---
 
     @property
     def credentials(self) -> tuple[str, ...]:
-        """Names, as in agent cards, of the credential stores that were open to any of its commands."""
+        """Names, as in agent cards, of the credential stores that were open to its commands."""
         try:
             with open(self.path + CREDENTIALS, encoding="utf-8") as stream:
                 return tuple(stream.read().splitlines())
@@ -373,7 +379,7 @@ class Fork:
             return ()
 
     def note_credentials(self, names: Sequence[str]) -> None:
-        """Record credential stores before a command to which they are open, for the reviewer of the fork."""
+        """Record credential stores before a command that can open them, for the fork's reviewer."""
         if not names:
             return
         recorded = self.credentials
@@ -388,12 +394,12 @@ class Fork:
 
     @property
     def record(self) -> ForkRecord | None:
-        """Record of its last command; None if there was no command, or no change."""
+        """Its last command's record; None without a command or a change."""
         return self.reading.of(self.record_path, load_record)
 
     @property
     def sealed_changes(self) -> Changeset:
-        """The changes of its sealed layers."""
+        """The changes in its sealed layers."""
         layers = self.state.layers
         record = self.reading.of(self.layer(layers[-1]) + b"/record", load_record) if layers else None
         return record.changeset if record is not None else Changeset()
@@ -408,8 +414,8 @@ def _acquire(fork: Fork, acquire: Callable[[], bool | None]) -> bool | None:
 
 @contextmanager
 def _released_at_the_end(fork: Fork, lock: Lock) -> Iterator[None]:
-    """Release a lock that was taken. Raise ForkGone if it is that of a fork which was moved away: a fork is discarded
-    or renamed while its lock is held."""
+    """Release a lock that was taken. Raise ForkGone if its file was moved away: a fork is discarded or renamed while
+    its lock is held."""
     try:
         if not lock.is_at_its_path:
             raise ForkGone(fork.name)
@@ -419,7 +425,7 @@ def _released_at_the_end(fork: Fork, lock: Lock) -> Iterator[None]:
 
 
 def dissolve(fork: Fork) -> None:
-    """End the sandbox that stands for the fork, if there is one, and its mounts. Hold the fork's lock."""
+    """End the fork's standing sandbox, if there is one, and its mounts. Hold the fork's lock."""
     if not os.path.lexists(fork.path + DOOR):
         return
     from mudroom.vault.standing import end_sandbox
@@ -445,7 +451,7 @@ def forget_release(vault: bytes, layer: str) -> None:
 
 
 def load_record(path: bytes) -> ForkRecord | None:
-    """Return the record in a file; None if the file does not exist, or its fork is discarded meanwhile."""
+    """Return the record in a file; None if the file does not exist, or its fork was discarded meanwhile."""
     if not os.path.lexists(path):
         return None
     from mudroom.vault.record import ForkRecord, load
@@ -456,7 +462,7 @@ def load_record(path: bytes) -> ForkRecord | None:
 
 
 def fork_directory(name: str) -> bytes:
-    """Return the name of a fork's directory, which is the fork's name. Raise UsageError if the name is not allowed."""
+    """Return a fork's directory name, which is the fork's name. Raise UsageError if the name is not allowed."""
     if not is_plain(name):
         raise UsageError(
             f"{show(os.fsencode(name))!r} cannot be the name of a fork",
@@ -471,7 +477,6 @@ def fork_directory(name: str) -> bytes:
 
 def is_plain(name: str) -> bool:
     """Whether the name is safe as a file name and as a word: at most 64 letters, digits, '-', '_' and '.', starting
-    with a letter or digit.
-    """
+    with a letter or digit."""
     letters = name.replace("-", "").replace("_", "").replace(".", "")
     return letters.isascii() and letters.isalnum() and not name.startswith((".", "-", "_")) and len(name) <= 64

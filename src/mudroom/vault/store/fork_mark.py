@@ -1,4 +1,4 @@
-"""Mark in the vault: some fork has, or had, a grant to reach another (``ext/agents/links/fork_grants.py``)."""
+"""Mark in the vault: a fork has, or had, a grant to reach another fork (``ext/agents/links/fork_grants.py``)."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ def has_grants(vault: bytes) -> bool:
 
 
 def mark_grants(vault: bytes) -> None:
-    """Raise OSError if the mark cannot be made."""
+    """Make the mark. Raise OSError if that fails."""
     os.close(disk.open_path(vault + _MARK, os.O_WRONLY | os.O_CREAT | disk.O_CLOEXEC | disk.O_NOFOLLOW, 0o600))

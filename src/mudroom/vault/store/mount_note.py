@@ -1,11 +1,11 @@
-"""The note of a fork that is mounted for the user's own tools.
+"""The note about a fork that is mounted for the user's own tools.
 
     forks/<name>/mount           kind, "rw" or "ro", when it was mounted (nanoseconds) and the time of that boot, device
                                  and inode of the mounted directory (0 until it is mounted), the directory
     forks/<name>/mount-masked    the paths that are shown empty in it
     forks/<name>/mount-alive     locked by fuse-overlayfs as long as it runs
 
-The note is written before the mount and removed after it, so a mount without a note does not exist.
+The note is written before the mount and removed after it, so every mount has a note.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class MountNote(NamedTuple):
 
     @property
     def is_content(self) -> bool:
-        """Whether the fork's files have to be read in the mounted directory, because its layers are not complete or
-        have another format."""
+        """Whether the fork's files must be read from the mounted directory, because its layers are incomplete or have
+        another format."""
         return self.writable and self.kind != "overlay"
 
 
@@ -66,8 +66,8 @@ def read_note(fork: bytes) -> MountNote | None:
 
 
 def write_note(fork: bytes, note: MountNote) -> None:
-    """Replace the note. It is on the disk when this returns: without it, a layer with the marks of fuse-overlayfs would
-    be taken for one of the kernel's."""
+    """Replace the note, durably: without it, a layer with fuse-overlayfs's marks would be taken for a kernel overlay's
+    layer."""
     mode = b"rw" if note.writable else b"ro"
     numbers = b"%d %d %d %d" % (*note.since, *note.identity)
     _replace(fork + NOTE, b" ".join((note.kind.encode(), mode, numbers, note.place)))

@@ -1,4 +1,4 @@
-"""One spelling for a fork, where the file system takes a name for another one that differs in case alone."""
+"""One spelling for each fork, on file systems that ignore case in names."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from mudroom.errors import UsageError
 
 
 def require_spelling(forks: bytes, name: str) -> None:
-    """Raise UsageError if a fork's directory is spelled in another way: records, rules and commands that run would know
-    the fork under one of two names. Windows drops dots at the end, too."""
+    """Raise UsageError if the fork's directory is spelled differently: records, rules and running commands would know
+    the fork under two names. Windows also drops dots at the end."""
     names = [os.fsdecode(other) for other in os.listdir(forks)]
     other = next((other for other in names if other.lower() == name.lower().rstrip(".")), name)
     if name not in names and other != name:

@@ -1,8 +1,8 @@
-"""The vault: everything mudroom keeps about one project, outside of it.
+"""The vault: everything mudroom keeps about a project, outside the project.
 
     <state>/vaults/<name>-<hash of the path>/
         project         the project's path, as bytes
-        source          the directory of its files, where that is another one (``Vault.source``)
+        source          the directory with its files, if it differs (``Vault.source``)
         format          "2"
         lock            flock(2), with the holder's text (vault/lock.py)
         wanted, agents  flock(2): whose turn it is (vault/turn.py)
@@ -10,22 +10,22 @@
         (vault/journal/journal.py)
         approvals/<id>/ one question about a command or a host, with its answer (vault/approvals/question.py)
         scratch/        stays empty: sandboxes mount their root over it
-        credentials.json, inspection/  of the part that inspects TLS (ext/inspection)
-        cache/          the caches of package managers: pools that commands read (vault/caches/fork_cache.py)
-        forks/<name>/   one fork: its state and the changes of its last command (vault/store/fork.py)
+        credentials.json, inspection/  for TLS inspection (ext/inspection)
+        cache/          package managers' caches: pools that commands read (vault/caches/fork_cache.py)
+        forks/<name>/   one fork: its state and its last command's changes (vault/store/fork.py)
         layers/<id>/    one layer: tree/, originals/, and once it is sealed the record of the stack up to it
                         or a private repository (vault/forks/private_repository.py): tree/ only
         masks/<hash>/   a layer that shows secrets empty; secrets: their paths (stage/views/secret.py)
         masks/git-<hash>/ a layer that keeps them from git; secrets.git: its cache (stage/views/git_mask.py)
         released/<id>   empty: no sandbox can reach the layer any more (vault/forks/apart.py)
-        bases/<id>/     one snapshot of the project (stage/originals/snapshot.py)
-        bases/.spare/   the last one that no fork needs (vault/store/spare_base.py)
+        bases/<id>/     a project snapshot (stage/originals/snapshot.py)
+        bases/.spare/   the last snapshot that no fork needs (vault/store/spare_base.py)
         applies/<uN>/   one apply: its plan and its slots (vault/apply/transaction.py)
         applies/pending name of the apply that is running, or ran when mudroom was killed
         merged/         merged content on its way into the project (vault/conflict/reconciliation.py)
         trash/          removed directories, deleted when there is time
 
-docs/FORMAT.md says which of these a reader may rely on.
+docs/FORMAT.md says which files a reader may rely on.
 """
 
 from __future__ import annotations
@@ -60,15 +60,15 @@ if TYPE_CHECKING:
 
 FORMAT = b"2"
 CREDENTIALS = b"/credentials.json"
-"""Names and places of credentials (``ext/inspection/credentials.py``), in a vault."""
+"""In a vault: credentials' names and places (``ext/inspection/credentials.py``)."""
 _DIRECTORIES = (b"scratch", b"cache", b"forks", b"layers", b"bases", b"applies", b"trash")
 HELD = (errno.ENOTEMPTY, errno.EBUSY)
-"""Errors of rmdir(2) where a file system renames an open file that is removed, until it is closed: ``.nfs…``
+"""rmdir(2) errors where a file system renames a removed file that is still open, until it is closed: ``.nfs…``
 (fs/nfs/unlink.c), ``.fuse_hidden…`` (libfuse without hard_remove)."""
 
 
 Later = Callable[[bytes, Callable[[], None]], None]
-"""Does what nobody has to wait for, and what may be cut off: an action that uses files below a directory alone."""
+"""Performs an action that need not be waited for and may be cut off. The action uses only files below the directory."""
 
 
 def at_once(_place: bytes, action: Callable[[], None]) -> None:
@@ -76,7 +76,7 @@ def at_once(_place: bytes, action: Callable[[], None]) -> None:
 
 
 class Vault:
-    """``_opening`` is the lock of the journal's opening."""
+    """A project's vault. ``_opening`` is the lock for opening the journal."""
 
     def __init__(
         self,
@@ -88,35 +88,34 @@ class Vault:
     ) -> None:
         self.path = path
         self.project = project
-        """The path of the project, by which commands, records and archives name it. Its files are opened at
-        ``source``."""
+        """The project's path, by which commands, records and archives name it. Its files are opened at ``source``."""
         self.source = source or project
-        """The directory of the project's files: another one if the project appears to commands elsewhere
-        (docs/decisions/0062). Nothing is written to that."""
+        """Directory with the project's files. It differs if the project appears to commands elsewhere
+        (docs/decisions/0062); then it is never written to."""
         self.is_elsewhere = self.source != project
         self.lock = Lock(path + b"/lock")
         self.turn = Turn(path)
         self.mask = NO_MASK
         """The layer that shows secrets empty. Callers that open forks make it first (``session/secrets.py``)."""
         self.reading: FileReader = ANEW
-        """Reader of records and the like. A caller that reads them often sets one with a cache."""
+        """Reader for records and similar files. A caller that reads them often sets a reader with a cache."""
         self.new_id = new_id
         self.secrets: Callable[[], Collection[str]] = tuple
-        """Return the values that must not be written to the journal or the approval queue. Called when the journal is
+        """Returns the values that must not be written to the journal or the approval queue. Called when the journal is
         first used, when the mask has changed, and for each question."""
         self.later: Later = at_once
-        """Closes the journal, and empties the trash after a command that has changed nothing. Another one than
-        ``at_once`` says that this process ends next, by _exit(2)."""
+        """Closes the journal, and empties the trash after a command without changes. Any value other than ``at_once``
+        means that this process is about to end by _exit(2)."""
         self._journal: Journal | None = None
         self._opening = _thread.allocate_lock()
-        """Guards the opening of the journal, and ``_told``."""
+        """Guards opening the journal, and ``_told``."""
         self._told: Mask | None = None
         """The mask whose values the journal knows."""
         self._whole: Vault | None = None
 
     @property
     def has_credentials(self) -> bool:
-        """Whether the gate inserts credentials into requests of this project's commands. Costs a stat(2)."""
+        """Whether the gate inserts credentials into requests from this project's commands. Costs a stat(2)."""
         return os.path.exists(self.path + CREDENTIALS)
 
     def masked(self, mask: Mask) -> Vault:
@@ -127,8 +126,8 @@ class Vault:
         return vault
 
     def git_mask(self, state: ForkState) -> bytes:
-        """Return the layer that keeps masked files from the git of a fork; empty if there is none. A snapshot has its
-        own, made of its own index: that of the project may be newer."""
+        """Return the layer that hides masked files from git in a fork; empty if there is none. A snapshot has a layer
+        made from its own index, because the project's index may be newer."""
         if state.base == LIVE:
             return self.mask.git if self.mask.git and os.path.isdir(self.mask.git) else b""
         from mudroom.stage.views.git_mask import snapshot_layer
@@ -136,8 +135,8 @@ class Vault:
         return snapshot_layer(self.base(state.base), self.project, self.mask.paths)
 
     def masking(self, state: ForkState) -> tuple[bytes, ...]:
-        """Return the layers between a fork's own layers and its base, topmost first: what shows secrets empty, what
-        keeps them from git, and a private repository. Every reader and mount of a fork has them from here."""
+        """Return the layers between a fork's own layers and its base, topmost first: the mask, the git layer, and a
+        private repository. Every reader and mount gets them here."""
         layers = (self.mask.layer, self.git_mask(state), self.private_layer(state))
         return tuple(layer for layer in layers if layer)
 
@@ -149,8 +148,7 @@ class Vault:
     @property
     def journal(self) -> Journal:
         """The journal, opened at first use: importing SQLite and OpenSSL's hashes costs more than starting a
-        command.
-        """
+        command."""
         if self._whole is not None:
             return self._whole.journal
         with self._opening:
@@ -159,7 +157,7 @@ class Vault:
 
                 self._journal = Journal(self.path + b"/journal.db")
                 self._told = None
-            if self._told is not self.mask:  # the masked files may be others than before
+            if self._told is not self.mask:  # other files may be masked now
                 self._told = self.mask
                 self._journal.conceal(self.secrets())
             return self._journal
@@ -190,7 +188,7 @@ class Vault:
     # --- forks ---
 
     def new_layer(self) -> str:
-        """Make a new, empty layer and return its id. Its tree is made when it is first written to."""
+        """Make a new, empty layer and return its id. Its tree is made at the first write."""
         name = self.new_id()
         os.mkdir(self.path + b"/layers/" + name.encode(), 0o700)
         return name
@@ -206,8 +204,11 @@ class Vault:
         return self.add_fork(name, ForkState(self.new_layer(), created=time, named=named))
 
     def add_fork(self, name: str, state: ForkState, complete: Callable[[Fork], None] = lambda _fork: None) -> Fork:
-        """Make a fork. It is made beside its upper layer, with what ``complete`` adds, and has its name once it is
-        whole: a process that is killed meanwhile leaves a layer that no fork needs. Raise ForkExists."""
+        """Make a fork. Raise ForkExists.
+
+        It is made in its upper layer's directory, with the additions that ``complete`` makes, and gets its name once it
+        is whole: a process that is killed meanwhile leaves a layer that no fork needs.
+        """
         fork = self._open_fork(name)
         if os.path.lexists(fork.path):
             raise ForkExists(name)
@@ -235,14 +236,14 @@ class Vault:
         if os.path.lexists(beside):
             remove_tree(beside)  # left by a crash, or made by a container's user
         if fork.record is not None:
-            os.link(fork.record_path, beside)  # a record is replaced, never written to, so both may link to it
+            os.link(fork.record_path, beside)  # safe: a record is replaced, never written in place
         fork.save(stack.seal(state, self.new_layer()))
 
     def _open_fork(self, name: str) -> Fork:
         return Fork(name, self.path + b"/forks/" + fork_directory(name), self.path, self.reading)
 
     def fork(self, name: str) -> Fork:
-        """Return the fork. Raise UsageError if there is none, or the name is not allowed."""
+        """Return the fork. Raise UsageError if it does not exist, or the name is not allowed."""
         if (fork := self.find(name)) is None:
             raise UsageError(f"there is no fork named {name}", self._missing_fork_hint(name))
         return fork
@@ -259,7 +260,7 @@ class Vault:
         return fork
 
     def _missing_fork_hint(self, name: str) -> str:
-        """Return a hint for a missing fork. The forks of a moved project stay behind, in the vault of its old path."""
+        """Return a hint for a missing fork. A moved project's forks stay in the vault for its old path."""
         vaults = os.path.dirname(self.path)
         for other in sorted(os.listdir(vaults)):
             place = vaults + b"/" + other
@@ -273,7 +274,7 @@ class Vault:
         return f"{f'did you mean {near[0]}? ' if near else ''}mudroom ls shows the forks of this project"
 
     def forks(self) -> list[Fork]:
-        """Return all forks, oldest first, damaged ones included. A fork that is discarded meanwhile is left out."""
+        """Return all forks, oldest first, including damaged forks. A fork that is discarded meanwhile is left out."""
         with os.scandir(self.path + b"/forks") as scan:
             names = [item.name for item in scan]
         forks = []
@@ -288,8 +289,8 @@ class Vault:
     def discard(self, fork: Fork, *, durable: bool = False, spares: bool = False) -> None:
         """Move the fork to the trash, with every layer and snapshot that no other fork needs. Hold its lock.
 
-        ``durable``: also after a power loss, which could otherwise bring the fork back without its files. ``spares``:
-        keep the snapshot for the next fork that takes one.
+        ``durable``: survive a power loss, which could otherwise bring the fork back without its files. ``spares``: keep
+        the snapshot for the next fork that takes one.
         """
         state = fork.state_or_none
         if not self.throw_away(fork.path):
@@ -310,15 +311,15 @@ class Vault:
         if state.references == {state.upper} and state.base == LIVE:
             return [state.upper], ""
         others = [other.state_or_none for other in self.forks()]
-        if None in others:  # the needs of a damaged fork are unknown: keep everything that may be shared
+        if None in others:  # a damaged fork's needs are unknown: keep everything that may be shared
             return [state.upper], ""
         needed = {layer for other in others if other is not None for layer in other.references}
         is_last = state.base != LIVE and all(other is None or other.base != state.base for other in others)
         return sorted(state.references - needed), state.base if is_last else ""
 
     def throw_away(self, path: bytes) -> bool:
-        """Move a directory or file to the trash at once; ``empty_trash`` frees its bytes. Return whether it was there:
-        of two callers, one is told."""
+        """Move a directory or file to the trash; ``empty_trash`` frees its bytes. Return whether it was there: of two
+        callers, only one gets True."""
         above, _slash, name = path.rpartition(b"/")
         if above == self.path + b"/layers":
             forget_release(self.path, name.decode())
@@ -328,7 +329,7 @@ class Vault:
         try:
             disk.rename_path(path, self.path + b"/trash/" + os.urandom(8).hex().encode())
         except FileNotFoundError:
-            return False  # it was never written, or somebody else has thrown it away
+            return False  # never written, or another process has thrown it away
         return True
 
     def sync_trash(self) -> None:
@@ -336,8 +337,8 @@ class Vault:
         sync_directory(self.path + b"/trash")
 
     def empty_trash(self, progress: Callable[[int, int], None] | None = None) -> None:
-        """Remove what was thrown away. What cannot go yet stays for the next time. ``progress`` is told the number of
-        files so far, and 0 for an unknown total."""
+        """Delete the trash. Directories that cannot be removed yet stay for the next time. ``progress`` gets the number
+        of files so far, and 0 for an unknown total."""
         done = 0
 
         def removed(count: int) -> None:
@@ -358,7 +359,7 @@ class Vault:
     # --- applies ---
 
     def applies(self) -> list[bytes]:
-        """The directories of all applies, oldest first."""
+        """Return all applies' directories, oldest first."""
         names = [name for name in os.listdir(self.path + b"/applies") if name[:1] == b"u" and name[1:].isdigit()]
         return [self.path + b"/applies/" + name for name in sorted(names, key=lambda name: int(name[1:]))]
 
@@ -367,8 +368,8 @@ class Vault:
         return os.path.exists(self.path + b"/applies/pending")
 
     def new_apply(self) -> bytes:
-        """Return the directory of a new apply. Its number is free in the project, too: slots there may be those of
-        another state directory, or of one that is gone."""
+        """Return a new apply's directory. Its number is also free in the project: slots there may belong to another
+        state directory, or to one that was deleted."""
         require_own(self)
         before = self.applies()
         number = int(os.path.basename(before[-1])[1:]) + 1 if before else 1
@@ -380,11 +381,11 @@ class Vault:
 
 
 MAY_FOLD = sys.platform in ("darwin", "win32")
-"""Whether usual file systems take a name for another one that differs in case alone."""
+"""Whether file systems usually ignore case in names."""
 
 
 def require_own(vault: Vault) -> None:
-    """Raise UsageError if the project's files are of another machine: nothing is written to them here."""
+    """Raise UsageError if the project's files belong to another machine: they are never written here."""
     if vault.is_elsewhere:
         raise UsageError(
             f"{show(vault.project)} is only shown here: its changes are applied where the project is",
@@ -393,14 +394,13 @@ def require_own(vault: Vault) -> None:
 
 
 def project_of(vault: bytes) -> bytes:
-    """Return the path of the project that a vault belongs to; empty if it cannot be read: the vault is incomplete, or
-    belongs to another user.
-    """
+    """Return a vault's project path; empty if it cannot be read: the vault is incomplete, or belongs to another
+    user."""
     return _path_in(vault + b"/project")
 
 
 def source_of(vault: bytes) -> bytes:
-    """Return the directory of the project's files, if it is not the project's path; else an empty path."""
+    """Return the directory with the project's files if it differs from the project's path; else an empty path."""
     return _path_in(vault + b"/source")
 
 
@@ -413,10 +413,10 @@ def _path_in(file: bytes) -> bytes:
 
 
 def require_private_state(state: bytes) -> None:
-    """Make the state directory if it is missing, and close it to other users: one call of lstat(2) where nothing is to
-    be done. Raise MudroomError as ``stage/private_directory.py`` says."""
+    """Make the state directory if it is missing, and close it to other users. Costs one lstat(2) if nothing must be
+    done. Raise MudroomError as ``stage/private_directory.py`` says."""
     try:
-        info = None if sys.platform == "win32" else os.lstat(state)  # which knows nothing of access lists
+        info = None if sys.platform == "win32" else os.lstat(state)  # on Windows lstat shows no access lists
     except OSError:
         info = None
     if info is None or info.st_mode & 0o170077 != 0o040000 or info.st_uid != disk.user():
@@ -424,8 +424,8 @@ def require_private_state(state: bytes) -> None:
 
 
 def vault_path(state: bytes, project: bytes, source: bytes = b"") -> bytes:
-    """Return the path of a project's vault: a readable name with a hash of the project's path, and of the directory of
-    its files if that is another one."""
+    """Return a vault's path: a readable name with a hash of the project's path, and the source directory if that
+    differs."""
     key = project if source in (b"", project) else project + b"\0" + source  # no path holds a NUL
     digest = blake2b(key, digest_size=6).hexdigest().encode()
     readable = bytes(c if chr(c).isalnum() and c < 128 else ord("-") for c in os.path.basename(project))[:40]
@@ -433,8 +433,8 @@ def vault_path(state: bytes, project: bytes, source: bytes = b"") -> bytes:
 
 
 def open_vault(state: bytes, project: bytes, source: bytes = b"") -> Vault:
-    """Return the vault of ``project`` (a real path), making it if needed. ``source``: the directory of its files if
-    that is another one; then ``project`` is the path at which commands see it.
+    """Return the vault for ``project`` (a real path), and make it if needed. ``source``: the directory with its files
+    if that differs; then ``project`` is the path at which commands see it.
 
     Raise MudroomError if it cannot be made, belongs to another user, or has another format.
     """
@@ -464,17 +464,19 @@ def open_vault(state: bytes, project: bytes, source: bytes = b"") -> Vault:
 
 
 def _require_ability(vault: bytes) -> None:
-    """Raise MudroomError if the file system cannot keep what a vault needs, found by doing.
+    """Raise MudroomError if the file system lacks a feature that a vault needs. Tested by trial.
 
-    Permissions: without them (FAT, NTFS, disks of Windows in WSL) others could read the vault, and all files of a fork
-    would be executable. Whiteouts: fuse-overlayfs takes them for its own, and neither shows one nor lets its directory
-    be removed."""
+    Permissions: without them (FAT, NTFS, Windows disks in WSL) other users could read the vault, and all files in a
+    fork would be executable. Whiteouts: fuse-overlayfs takes them for its own, and neither shows one nor lets its
+    directory be removed.
+    """
     from mudroom.stage.beneath import look
     from mudroom.stage.layers.layer import is_whiteout, make_whiteout, remove_tree
 
     trial = vault + b"/trial-" + os.urandom(4).hex().encode()  # not in the trash, which another process may empty
     os.mkdir(trial, 0o700)
-    if sys.platform != "win32" and os.lstat(trial).st_mode & 0o077:  # there the state directory's list is inherited
+    # on Windows it inherits the state directory's access list
+    if sys.platform != "win32" and os.lstat(trial).st_mode & 0o077:
         os.rmdir(trial)
         raise _unable(vault, "does not keep permissions")
     opened = disk.open_layer(trial)
@@ -505,10 +507,11 @@ def _make_vault(path: bytes, project: bytes, source: bytes) -> Vault:
             make_private(path + b"/" + name)
         _require_ability(path)
         note(path)
-        # format last: it marks the vault as complete, also after a power loss
+        # format last: it marks the vault as complete, even after a power loss
         elsewhere = ((b"source", source),) if source not in (b"", project) else ()
         for name, content in (*elsewhere, (b"project", project), (b"format", FORMAT + b"\n")):
-            beside = path + b"/" + name + b"-" + os.urandom(4).hex().encode()  # two may make it at once
+            # two processes may make the vault at once
+            beside = path + b"/" + name + b"-" + os.urandom(4).hex().encode()
             with open(beside, "wb") as stream:
                 stream.write(content)
                 stream.flush()
@@ -528,8 +531,8 @@ def _make_vault(path: bytes, project: bytes, source: bytes) -> Vault:
 
 
 def spread_layers(vault: Vault) -> bool:
-    """Let ext4 put each layer into a block group of its own, and with it its fork, which is made in there
-    (``Vault.add_fork``). Return whether it does (``stage/top_directory.py``)."""
+    """Let ext4 put each layer into a block group of its own, together with its fork, which is made inside it
+    (``Vault.add_fork``). Return whether that is in effect (``stage/top_directory.py``)."""
     from mudroom.stage.top_directory import spread
 
     return spread(vault.path + b"/layers")
