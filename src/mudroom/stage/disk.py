@@ -358,8 +358,8 @@ def pwrite(descriptor: int, data: bytes, offset: int) -> int:
 # --- paths, as they are kept inside: absolute, with ``/`` between names ---
 
 real_path = os.path.realpath
-"""Return a path with all links followed, as bytes. On Windows, raise UsageError for a path that mudroom cannot
-store."""
+"""Return a path with all links followed, as bytes. On Windows, raise UsageError for a path that mudroom does not
+accept."""
 absolute_path = os.path.abspath
 
 
