@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import signal
     from types import FrameType
 else:
-    import _signal as signal  # signal itself makes enumerations of the numbers
+    import _signal as signal  # the signal module would build enums at import
 
 ENDED_AT_ONCE = {
     ("mudroom.vault.lock", "wait_for"),

@@ -5,7 +5,7 @@
         print(result.stdout, result.changes)
         room.apply("a", verify="pytest -q")
 
-docs/LIBRARY.md has the tasks, decisions/0050 what is promised.
+docs/LIBRARY.md shows how to do common tasks, decisions/0050 lists the promises.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Open and list what lies below a directory, by descriptor.
+"""Open and list entries below a directory, by descriptor.
 
 Every path that mudroom opens in a project or a fork goes through here. A symbolic link in the middle of a path, put
-there by an agent or by accident, is an error and is never followed; so is anything that would leave the directory.
+there by an agent or by accident, is an error and is never followed; so is any path that would leave the directory.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def look(parent: int, name: bytes) -> Entry | None:
 def look_beneath(root: int, path: bytes) -> Entry | None:
     """Return the entry at ``path`` below ``root``, or None if the entry or a directory on the way is missing.
 
-    A symbolic link or a file in place of a directory on the way counts as missing.
+    A symbolic link or a file where a directory should be counts as missing.
     """
     above, _slash, name = path.rpartition(b"/")
     try:

@@ -191,7 +191,7 @@ def copy_open_file(read: int, target: int, to: bytes, entry: Entry) -> None:
 if sys.platform == "darwin":
 
     def _cloned_by_name(read: int, target: int, to: bytes, entry: Entry) -> bool:
-        """macOS cannot reflink into an open file: the clone is a new file, with mode, times and xattrs."""
+        """Clone to a new file, with mode, times and xattrs: macOS cannot reflink into an open file."""
         from mudroom.stage.clone import clone_file
 
         above, _slash, last = to.rpartition(b"/")

@@ -355,7 +355,7 @@ def pwrite(descriptor: int, data: bytes, offset: int) -> int:
     return os.pwrite(descriptor, data, offset)
 
 
-# --- paths, as they are kept inside: absolute, with ``/`` between names ---
+# --- paths in mudroom's own form: absolute, with ``/`` between names ---
 
 real_path = os.path.realpath
 """Return a path with all links followed, as bytes. On Windows, raise UsageError for a path that mudroom does not

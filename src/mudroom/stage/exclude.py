@@ -116,7 +116,7 @@ def left_out(
 
 
 def _steps(items: Items, read: ReadPatterns, limit: int | None) -> Iterator[tuple[Items, dict[bytes, int]]]:
-    """Leave out more, step by step, until the rest fits. Yield the rest and the paths left out, after each step."""
+    """Leave out more, step by step, until the rest fits. After each step, yield the rest and the paths left out."""
     for step in (_ignored, _named(BUILD_OUTPUTS), _named(frozenset((b".git",)))):
         if limit is None or weight(items) <= limit:
             return
@@ -208,8 +208,8 @@ def _screen(rules: Sequence[ExcludeRule]) -> re.Pattern[bytes]:
 
 
 def _compiled(regex: bytes) -> re.Pattern[bytes]:
-    """Compile a pattern without FutureWarning ("Possible nested set"): ``[[]`` and ``[a--b]`` are valid patterns, and
-    the project's owner cannot use a warning that a later Python may read them differently."""
+    """Compile a pattern without FutureWarning ("Possible nested set"). ``[[]`` and ``[a--b]`` are valid patterns, and a
+    warning that a later Python may read them differently does not help the project's owner."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
         return re.compile(regex, re.DOTALL)

@@ -1,9 +1,9 @@
 """Cache of parsed state files, with the values derived from them. An entry is valid while the file's stat stamp is
 unchanged.
 
-For a server, where several threads ask about the same fork again and again. An entry is returned only if the file still
-has the stamp that it had before it was read. It is stored only if every later write is certain to change that stamp
-(``stamp.py``).
+Meant for a server, where several threads ask about the same fork again and again. An entry is returned only if the file
+still has the stamp that it had before it was read. It is stored only if every later write is certain to change that
+stamp (``stamp.py``).
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ def _close(state: bytes, info: os.stat_result) -> None:
     try:
         if not os.path.samestat(os.fstat(opened), info):
             raise UsageError(f"{name} is being replaced", "run the command again")
-        place = b"/proc/self/fd/%d" % opened  # an O_PATH descriptor is neither listed nor changed otherwise
+        place = b"/proc/self/fd/%d" % opened  # an O_PATH descriptor cannot be listed or chmod'ed itself
         place = place if os.path.exists(place) else state
         foreign = [entry for entry in os.listdir(place) if entry not in _NAMES and not entry.startswith(_PREFIXES)]
         if foreign or info.st_mode & stat.S_ISVTX:

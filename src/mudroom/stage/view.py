@@ -49,7 +49,7 @@ class View(Protocol):
 
     @property
     def staged(self) -> tuple[bytes, ...]:
-        """Directories in which a staged file lies at its own relative path; the first that has it wins."""
+        """Directories that may contain a staged file at its own relative path; the first that has it wins."""
 
     def prepare(self) -> None:
         """Prepare the view for one command. Idempotent."""

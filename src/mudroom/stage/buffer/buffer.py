@@ -185,7 +185,7 @@ class Buffer:
         with self._lock:
             self._nodes.clear()
 
-    # --- parts of writing; the lock is held ---
+    # --- helpers for writing; the lock is held ---
 
     def _existing(self, path: bytes) -> Entry:
         entry = self._nodes.look(path)
@@ -194,8 +194,8 @@ class Buffer:
         return entry
 
     def _check_above(self, path: bytes) -> None:
-        """Raise OSError unless the parent of ``path`` is a directory. A path too long for any system call could never
-        be flushed, so it raises ENAMETOOLONG."""
+        """Raise OSError unless the parent of ``path`` is a directory."""
+        # A path too long for every system call could never be flushed.
         if len(path) >= _PATH_MAX:
             raise os_error(errno.ENAMETOOLONG, path)
         above = parent(path)

@@ -181,7 +181,7 @@ def os_error(number: int, path: bytes) -> OSError:
 
 
 def moved_on(path: bytes) -> OSError:
-    """Return the error for a file that another writer has closed since this one was opened."""
+    """Return the error for a draft whose file another writer has replaced since the draft was opened."""
     text = "another writer has changed this file since it was opened; that version stays: read it and write again"
     return OSError(errno.ESTALE, text, os.fsdecode(path))
 

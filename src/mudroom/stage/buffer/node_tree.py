@@ -25,9 +25,10 @@ if TYPE_CHECKING:
 
 
 class NodeTree:
-    """Finds and places nodes. It has no lock of its own: its owner, a ``Buffer``, calls it with the buffer's lock held.
+    """Finds and places nodes. Not locked: its owner, a ``Buffer``, calls it with the buffer's lock held.
 
-    ``root`` and ``below`` are replaced by the owner, and by ``clear``. Paths to change are checked by the owner.
+    The owner replaces ``root`` and ``below``; ``clear`` replaces ``root``, too. The owner checks paths before it
+    changes them.
     """
 
     def __init__(self, below: Source, contents: Contents, clock: Callable[[], int]) -> None:

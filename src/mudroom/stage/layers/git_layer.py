@@ -193,7 +193,7 @@ class _Planner:
         path = repository.git + b"/index"
         entry = self._source.look(path)
         if entry is None:
-            return known, []  # it was removed a moment ago; the next command sees that
+            return known, []  # just removed; the next command will see that
         content = encode_index(with_skip_worktree(index.entries, marked), length)
         return known, [GivenFile(path, content, entry.mode, entry.mtime)]
 

@@ -144,7 +144,7 @@ class _Collector:
         found, staged = staged, self._as_it_lands(path, staged, base)
         if base is None and staged is None:
             if lower is not None and git_directory(path) is None:
-                # Added and removed by the fork: its whiteout hides an entry that the user adds later, so record no base.
+                # Added and removed by the fork: its whiteout hides an entry that the user adds later, so no base.
                 self._originals.keep(path, None)
             return
         if self._ground.has_landed(path, staged):

@@ -49,8 +49,8 @@ def find_project(start: bytes, home: bytes) -> bytes:
 
 
 def policy_above(project: bytes, home: bytes) -> bytes | None:
-    """Return the nearest directory above ``project`` (a real path) with a policy, which does not apply to it; None if
-    there is none."""
+    """Return the nearest directory above ``project`` (a real path) with a policy, which does not apply to the project;
+    None if there is none."""
     current = os.path.dirname(project)
     while current not in (b"/", home, above := os.path.dirname(current)):
         if any(os.path.lexists(current + b"/.mudroom/" + name) for name in _POLICIES):

@@ -64,7 +64,8 @@ class Mask(NamedTuple):
     known: frozenset[bytes] = frozenset()
     """Files with secret names that are shown, because git has them. An older command may have seen them empty."""
     complete: bool = True
-    """False if the project has more directories than were visited."""
+    """False if the search was incomplete: the project has more directories than were visited, or a path was too
+    long."""
     shown: frozenset[bytes] = frozenset()
     """Project secrets that these commands may read: the user or the policy shows them."""
     patterns: tuple[bytes, ...] = ()
@@ -133,7 +134,8 @@ class Finder:
         return changed.directories
 
     def _give_up(self) -> None:
-        """Each time, the project has to be quiet for twice as long before it is watched again."""
+        """Close the watch. After each failure the project must be quiet for twice as many searches before it is watched
+        again."""
         self.close()
         self._quiet, self._patience = 0, min(2 * self._patience, _MOST_QUIET)
 
