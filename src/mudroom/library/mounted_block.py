@@ -53,4 +53,4 @@ class _MountedFork:
         self.lock = threading.Lock()
         self.blocks = 0
         self.is_ours = False
-        """Whether this room has mounted it. Stays set if the mount is still in use when the last block ends."""
+        """Whether this room has mounted it. Stays set if it is still in use when the last block ends."""

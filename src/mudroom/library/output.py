@@ -172,7 +172,7 @@ class _Shared:
         self._ready()
 
     def take(self, *, wait: bool) -> OutputChunk | None:
-        """Return the next chunk; None at the end, or if ``wait`` is False and there is none. Raise the command thread's
+        """Return the next chunk; None at the end, or without ``wait`` if there is none. Raise the command thread's
         exception, once."""
         with self._changed:
             if wait:
@@ -187,7 +187,6 @@ class _Shared:
         return None
 
     def ended(self) -> RunResult:
-        """Return an ended command's result."""
         if self.result is None:
             hint = "catch the error where the output is read, or at wait()"
             raise MudroomError("the command has no result: the stream has raised its error", hint)

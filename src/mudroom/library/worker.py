@@ -54,7 +54,6 @@ async def in_thread(call: Callable[[], T], cancellation: Cancellation | None = N
 
 
 async def _ended(future: asyncio.Future[T], cancellation: Cancellation | None) -> None:
-    """Wait until a cancelled call has ended."""
     if cancellation is not None:
         request(cancellation)
     while not future.done() and (cancellation is None or cancellation.has_started):

@@ -205,8 +205,8 @@ if sys.platform == "darwin":
 def copy_content(read: int, write: int, size: int, *, only_reflink: bool = False) -> bool:
     """Copy by reflink, else by copy_file_range extent by extent (holes stay holes), else by read and write.
 
-    ``only_reflink``: return False instead of copying bytes. Where holes cannot be queried (not Linux, or a file system
-    that does not report them), a source that has shrunk raises OSError instead of being padded with zeros.
+    ``only_reflink``: return False instead of copying bytes. Where holes cannot be queried (not Linux, or unsupported by
+    the file system), a source that has shrunk raises OSError instead of being padded with zeros.
     """
     if _reflink(read, write, size):
         return True
@@ -227,8 +227,8 @@ def copy_content(read: int, write: int, size: int, *, only_reflink: bool = False
 
 
 def _next_data(read: int, position: int) -> tuple[int, int] | None:
-    """Return start and end of the data at or after ``position``, or ``_NOWHERE`` twice if there is no more data. Return
-    None if the file system cannot tell.
+    """Return start and end of the data at or after ``position``, ``_NOWHERE`` twice if there is none, or None if the
+    file system cannot tell.
 
     Uses Linux's lseek(2). On macOS, SEEK_DATA in the middle of data returns the *next* data, or ENXIO (gnulib,
     lib/lseek.c): trusting it would skip all data in a file without holes.

@@ -105,7 +105,7 @@ def open_beneath(root: int, path: bytes, flags: int, mode: int = 0) -> int:
 
 
 def _with_kind(error: OSError) -> OSError:
-    """Return FileHeld for EBUSY and EAGAIN, and any other error unchanged. EBUSY: a file on a mounted share that a
+    """Return FileHeld for EBUSY and EAGAIN, otherwise the error unchanged. EBUSY: a file on a mounted share that a
     program on the server holds open without sharing it (STATUS_SHARING_VIOLATION in fs/smb/client/smb2maperror.c).
     EAGAIN: a file under a lease (fcntl(2))."""
     is_held = error.errno in (errno.EBUSY, errno.EAGAIN)

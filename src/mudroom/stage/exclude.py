@@ -164,8 +164,8 @@ def ignored(look: Callable[[bytes], Entry | None], read: ReadPatterns) -> Exclud
     chains: dict[bytes, tuple[_Level, ...]] = {}
 
     def chain_of(directory: bytes) -> tuple[_Level, ...]:
-        """Return the levels that apply in a directory, its own first. Iterative: directories may be nested deeper than
-        the call stack."""
+        """Return the levels that apply in a directory, its own first. Iterative, because directories may nest deeper
+        than the call stack."""
         chain = chains.get(directory)
         if chain is not None:
             return chain
@@ -197,7 +197,7 @@ def ignored(look: Callable[[bytes], Entry | None], read: ReadPatterns) -> Exclud
 
 
 def _screen(rules: Sequence[ExcludeRule]) -> re.Pattern[bytes]:
-    """Return one expression that matches every path that a rule matches, with or without a slash at the end, and few
+    """Return one expression that matches every path that a rule matches, with or without a trailing slash, and few
     others. Most files match no rule, so this saves trying all rules."""
     # A group name may occur only once in an expression.
     bare = (rule.regex.pattern.replace(_NAMED_GROUP, b"(?:/)") for rule in rules)

@@ -439,7 +439,6 @@ def _crlf(content: bytes) -> bytes:
 
 
 def _lines_of(content: bytes, search: bytes) -> Iterator[int]:
-    """Yield the line numbers of the matches."""
     at, line = content.find(search), 1
     counted = 0
     while at >= 0:
@@ -492,8 +491,7 @@ def _glob(tree: Tree, pattern: bytes) -> Iterator[tuple[bytes, Entry]]:
 
 
 def _step(tree: Tree, at: bytes, parts: list[bytes], index: int) -> Iterator[tuple[bytes, Entry, int]]:
-    """Yield a directory's entries that match ``parts[index]``, each with the index of the part that its contents must
-    match."""
+    """Yield a directory's entries that match ``parts[index]``, each with the index of the part for its contents."""
     part, prefix = parts[index], at + b"/" if at else b""
     if part == b"**":
         if index + 1 < len(parts):

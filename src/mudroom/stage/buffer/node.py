@@ -16,8 +16,7 @@ class Node:
     def __init__(self, entry: Entry, below: bytes | None = None, content: BufferedContent | None = None) -> None:
         self.entry = entry
         self.below = below
-        """The path in the tree below: for a directory, the one to merge with; for a file, the one that has the
-        content."""
+        """Path in the tree below: the directory to merge with, or the file that has the content."""
         self.content = content
         self.names: dict[bytes, Node | None] | None = {} if entry.kind == "directory" else None
         """For a directory: the entries that differ from below; None for a deleted name."""

@@ -84,8 +84,8 @@ class NodeTree:
         return descriptor
 
     def _find(self, path: bytes) -> tuple[Node | None, bytes | None]:
-        """Return the node at a path, or the path in the tree below that shows there, or (None, None) if the path does
-        not exist."""
+        """Return the node at a path, or the path in the tree below that shows there, or (None, None) if there is
+        neither."""
         node = self.root
         for name in path.split(b"/") if path else ():
             child = node.names.get(name) if node.names else None

@@ -116,7 +116,7 @@ class _Planner:
     # --- which repository ---
 
     def _repository_above(self, path: bytes) -> _Repository | None:
-        """Return the repository that belongs to the nearest directory above a file."""
+        """Return the nearest repository above a file."""
         passed: list[bytes] = []
         directory, repository = path, None
         while directory:  # not recursive: a tree can be deeper than the stack
@@ -241,8 +241,8 @@ class _Planner:
         return None if entry is None else entry.kind
 
     def _read(self, path: bytes, limit: int) -> bytes | None:
-        """Return a regular file's content, or None if it is absent. Raise _Unreadable without read permission, or if it
-        is larger than ``limit`` bytes."""
+        """Return a regular file's content, or None if it is absent. Raise _Unreadable if it may not be read, or exceeds
+        ``limit`` bytes."""
         try:
             entry = self._source.look(path)
             if entry is None:

@@ -250,8 +250,7 @@ class LayerWriter:
 
     @contextmanager
     def _new_file(self, path: bytes, mode: int, mtime: int | None) -> Iterator[int]:
-        """Yield a descriptor for a new file. An incomplete file is removed, because it would look like a complete
-        one."""
+        """Yield a descriptor for a new file, removed if it stays incomplete: it would look like a complete one."""
         if self._aside is not None:
             with self._above(path) as (above, name):
                 with _new_file(self._aside, b"flush", mode, mtime) as write:
@@ -408,8 +407,8 @@ def remove_at(at: int, name: bytes, removed: Callable[[int], None] | None = None
 
 
 def _move_up(at: int, top: bytes, path: bytes) -> bytes:
-    """Move a directory to the top of the tree that is being removed, and return its new path. Otherwise, reaching the
-    end of a long chain from its top each time would cost its depth squared."""
+    """Move a directory to the top of the tree that is being removed, and return its new path. Reaching a deep directory
+    from the top each time would cost its depth squared."""
     for number in itertools.count():
         new = top + b"/.deep-%d" % number
         try:

@@ -102,8 +102,8 @@ def find_in(layer: bytes, paths: Iterable[bytes]) -> dict[bytes, Entry | Hidden]
 
 
 def _possible(root: int, paths: list[bytes]) -> list[bytes]:
-    """Return the paths at which a layer may have an entry. The cost depends on the layer's size, not on the number of
-    paths."""
+    """Return the paths at which a layer may have an entry. The cost depends on the layer's size, not on the path
+    count."""
     chosen: list[bytes] = []
     pending = [(b"", paths)]
     while pending:

@@ -188,8 +188,8 @@ class _Collector:
         return (*reduced, OWNER) if change.staged.uid not in owners else reduced
 
     def _is_unseen(self, path: bytes) -> bool:
-        """Return whether the user has created the entry in a directory that the fork had removed or replaced before: no
-        command in the fork has seen it."""
+        """Return whether the user created the entry in a directory that the fork had already removed or replaced, so
+        that no command in the fork has seen it."""
         if not self._was_hidden or self._was_hidden.isdisjoint((*ancestors(path), path)):
             return False
         is_known = path in self._before or path in self._ground.landed or path in self._originals
@@ -273,7 +273,8 @@ class _Collector:
         return change
 
     def _has_original(self, path: bytes) -> bool:
-        """Return whether the original content is already kept. If so, the project's present content does not matter."""
+        """Return whether the original content is already kept, so that the project's present content does not
+        matter."""
         landed = self._ground.landed.get(path)
         return bool(landed.original) if landed is not None else path in self._originals
 
@@ -347,7 +348,7 @@ class _Collector:
                     del self._changes[change.path]
 
     def _forget_removed_directories(self) -> None:
-        """Drop directories that the user has removed, and in which the fork has only entries that the project had."""
+        """Drop directories that the user has removed if the fork has only the project's own entries in them."""
         added = {path for path, c in self._changes.items() if c.verb == "added" and _is_directory(c.staged)}
         found = added & {above for path in self._ground.project_paths() for above in ancestors(path)} if added else ()
         if not found:
@@ -438,8 +439,7 @@ class _Collector:
         return hasher.digest()
 
     def _with_lines(self, change: Change, rolled: Iterable[bytes]) -> Change:
-        """Count the lines in an added or deleted file. Files in a directory that was added or deleted as a whole get no
-        line count."""
+        """Count the lines in an added or deleted file, unless its whole directory was added or deleted."""
         if change.verb not in ("added", "deleted") or change.entry.kind != "file" or change.moved_to:
             return change
         if any(change.path.startswith(top + b"/") for top in rolled):

@@ -66,8 +66,8 @@ def run_by_git(project: bytes) -> GitPlaces:
 
 
 def _places(config: bytes, top: bytes, depth: int) -> GitPlaces:
-    """Return the absolute paths that a settings file names: hook directories, programs, and included files with the
-    paths that those name."""
+    """Return the absolute paths that a settings file names: hook directories, programs, and included files with
+    theirs."""
     settings = _settings(config)
     trees = [place for value in hook_directories(settings) for place in _place(top, value)]
     files = [place for value in commands(settings) for word in path_words(value) for place in _place(top, word)]
@@ -144,8 +144,7 @@ def _line(text: bytes) -> bytes:
 
 
 def _settings(path: bytes) -> Sequence[GitSetting]:
-    """Return a file's settings; none if the file is missing, or if git would refuse it and so run no program from
-    it."""
+    """Return a file's settings; none if it is missing, or if git would refuse it and so run no program from it."""
     data = _read(path, _LIMIT)
     if not may_name(data):
         return ()

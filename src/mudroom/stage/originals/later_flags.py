@@ -58,8 +58,8 @@ def _own_places(project: bytes) -> tuple[bytes, ...]:
 
 @cache
 def _own_paths(prefix: str) -> tuple[bytes, ...]:
-    """Return the paths of this package and its interpreter's environment, both as written and with links resolved, with
-    ``/`` between their names."""
+    """Return this package's path and its interpreter's environment, as written and with links resolved, with ``/``
+    between names."""
     places = (os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), prefix)
     forms = {form for place in places for form in (place, os.path.realpath(place))}
     return tuple(sorted(os.fsencode(form.replace(os.sep, "/")) for form in forms))
@@ -162,8 +162,7 @@ def _named_by(
 
 
 def _read_names(manifest: bytes, path: bytes, wanted: set[bytes], source: Source) -> set[bytes]:
-    """Return the wanted paths that a manifest names: all if it is too large or cannot be read, none if it is
-    missing."""
+    """Return the wanted paths that a manifest names: all if it is too large or unreadable, none if it is missing."""
     entry = source.look(path)
     if entry is None or entry.kind != "file":
         return set()

@@ -132,7 +132,7 @@ class Originals:
                 self._pending += original.length
 
     def _copy(self, path: bytes, original: Original, content: bytes | None) -> None:
-        """Keep an original from a layer that is sealed or deleted. If it is deleted, contents already written there are
+        """Keep an original from a layer that is sealed or deleted. Contents already written to a deleted layer are
         lost."""
         if content is not None or not original.place or original.entry is None:
             self.keep(path, original.entry, content)
@@ -212,8 +212,8 @@ def is_whole(original: Original, pack: int) -> bool:
 
 
 def _open_stored(original: Original) -> int | None:
-    """Return a descriptor that reads a written content, or None if it is damaged. Raise FileNotFoundError if its layer
-    is gone."""
+    """Return a descriptor for a written content, or None if it is damaged. Raise FileNotFoundError if its layer is
+    gone."""
     at = safe_open.open_directory(original.layer + b"/originals")
     try:
         source = safe_open.open_regular(os.fsencode(original.place), at=at)

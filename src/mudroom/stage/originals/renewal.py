@@ -86,7 +86,6 @@ def _is_good(old: Entry, entry: Entry) -> bool:
 
 
 def _linked(entries: Entries) -> dict[tuple[int, int], set[bytes]]:
-    """Return the paths of each file with several names."""
     by_file: dict[tuple[int, int], set[bytes]] = {}
     for path, entry in entries.items():
         if entry.kind == "file" and entry.links > 1:
@@ -95,7 +94,7 @@ def _linked(entries: Entries) -> dict[tuple[int, int], set[bytes]]:
 
 
 def _begin(place: bytes) -> None:
-    """Mark the snapshot incomplete, and remove the files derived from it: layers for git, and the list of masked
+    """Make the snapshot incomplete, and remove the files derived from it: layers for git, and the list of masked
     paths."""
     os.unlink(place + b"/manifest")
     for name in os.listdir(place):

@@ -115,7 +115,7 @@ class CopyView:
 
     def _hand_over(self) -> None:
         """Change the whole copy's owner. Unchanged files stay known as unchanged, although chown changes their stamps.
-        If interrupted, more files than necessary are compared later; no change is lost."""
+        After an interruption more files than necessary are compared; no change is lost."""
         with _Work(self._work) as work:
             listing = listed(work)
         others = [path for path, entry in listing.items() if (entry.uid, entry.gid) != self._owner]

@@ -117,7 +117,7 @@ class GitMasks:
         return ids
 
     def _make(self, source: OpenSource, plan: GitPlan) -> bytes:
-        """Create the layer if it does not exist, and return its name; empty if it would have no files."""
+        """Create the layer if it does not exist, and return its name; empty if no files are needed."""
         if not plan.files:
             return b""
         name = b"git-" + _digest((plan.directories, plan.files))

@@ -84,7 +84,7 @@ def resolve(source: Source, project: bytes, path: bytes) -> tuple[bytes | None, 
 
 
 def _entered(project: bytes, path: bytes) -> tuple[list[bytes] | None, bytes]:
-    """Return an absolute path's parts below the project, or None and the path if it does not lead there."""
+    """Return an absolute path's parts below the project, or None and the path if it leads elsewhere."""
     below = _below(project, path)
     if below is None:
         path = os.path.normpath(path)
@@ -97,7 +97,7 @@ def _parts(path: bytes) -> list[bytes]:
 
 
 def _below(project: bytes, path: bytes) -> list[bytes] | None:
-    """Return an absolute path's parts below the project, or None if it does not begin there."""
+    """Return an absolute path's parts below the project, or None if it starts elsewhere."""
     parts, above = _parts(path), _parts(project)
     return parts[len(above) :] if parts[: len(above)] == above else None
 

@@ -17,7 +17,7 @@ from mudroom.stage.view import RawDifference, require_depth
 from mudroom.stage.views.work_directory import new_work_directory, open_work_directories, remove_old_work_directories
 
 _FEW = 64
-"""Up to this many staged names in a directory are looked up below one by one, because the directory below may hold a
+"""Up to this many staged names in a directory are looked up below one by one; the directory below may hold a
 million."""
 
 
@@ -118,9 +118,9 @@ def _walk(
 ) -> Iterator[RawDifference]:
     """Walk both trees side by side, directory by directory.
 
-    Each pending item: path, whether there is a directory below at that path, and whether that directory is hidden. Only
-    the topmost directory in a hidden tree is marked opaque (fs/overlayfs/dir.c, ovl_create_upper: "setting opaque here
-    is just an optimization" where the parent is a merged one), so the flag is passed down.
+    Each pending item: path, whether there is a directory below, and whether that is hidden. Only the topmost directory
+    in a hidden tree is marked opaque (fs/overlayfs/dir.c, ovl_create_upper: "setting opaque here is just an
+    optimization" where the parent is a merged one), so the flag is passed down.
     """
     root_lower, root_staged = lower.look(b""), look(layer, b".")
     if root_lower is not None and root_staged is not None and not is_same_root(root_lower, root_staged):

@@ -22,8 +22,7 @@ LOCAL = frozenset(["ext2", "ext3", "ext4", "xfs", "btrfs", "tmpfs", "ramfs", "ov
 """File system types that only this machine changes. A network file system, or one served by a user process (NFS, SMB,
 9p, virtiofs, FUSE), may change without an event, and may have any size."""
 _LOOK_AT = 512
-"""Maximum number of entries that the check for foreign owners visits, so that its cost does not grow with the
-project."""
+"""Maximum number of entries that the check for foreign owners visits, independent of the project's size."""
 
 
 class MountPoint(NamedTuple):

@@ -116,7 +116,6 @@ class PlainTree:
                 self.rmdir(pending.pop())
 
     def _unlink_files(self, path: bytes) -> list[bytes]:
-        """Unlink a directory's files. Return its subdirectories."""
         below = []
         with directory(self._root, path) as opened:
             for name, is_directory in disk.children(opened):

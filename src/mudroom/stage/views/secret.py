@@ -210,7 +210,7 @@ class Finder:
 
     def _list(self, path: bytes, began: int) -> _Row:
         """Return one directory's row. A directory that is gone, or closed to this user and so to every command, has no
-        entries, and is examined again next time."""
+        entries, and is listed again next time."""
         full = self._project + b"/" + path if path else self._project
         prefix = path + b"/" if path else b""
         secrets, below = [], []
@@ -254,7 +254,7 @@ def _secrets_in(rows: _Index) -> list[bytes]:
 
 
 def _read_index(path: bytes, mask: tuple[bytes, ...]) -> tuple[_Index, bool]:
-    """Return the rows from an index that was made with the same mask, and whether it is complete."""
+    """Return an index's rows if it was made with the same mask, and whether it is complete."""
     try:
         with open(path, "rb") as stream:
             written, made_with, complete, rows = marshal.loads(stream.read())
