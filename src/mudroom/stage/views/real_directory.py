@@ -116,6 +116,7 @@ class PlainTree:
                 self.rmdir(pending.pop())
 
     def _unlink_files(self, path: bytes) -> list[bytes]:
+        """Return the directory's subdirectories, which stay."""
         below = []
         with directory(self._root, path) as opened:
             for name, is_directory in disk.children(opened):
