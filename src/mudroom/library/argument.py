@@ -1,5 +1,5 @@
-"""Arguments of the library's calls, checked and turned into what a session takes. Raise UsageError, which says what was
-given and what to write instead."""
+"""Check library calls' arguments and convert them for a session. Raise UsageError, which says what was given and what
+to write instead."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     StrPath: TypeAlias = str | os.PathLike[str]
     Word: TypeAlias = str | bytes | os.PathLike[str]
     CommandLine: TypeAlias = str | Sequence[Word]
-    """A list is the program and its arguments; a text is a line for the shell, which is ``sh``; on Windows cmd.exe."""
+    """A list is a program and its arguments. A string is a shell line: ``sh``, on Windows cmd.exe."""
     NetworkMode: TypeAlias = Literal["gate", "none", "open"]
     ViewMode: TypeAlias = Literal["auto", "overlay", "copy"]
 
 
 def words_of(command: CommandLine) -> tuple[bytes, ...]:
-    """Return the words of a command: a line is for the shell."""
+    """Return a command's argv. A string becomes a shell command."""
     if isinstance(command, str):
         if not command.strip():
             raise UsageError("the command is empty", 'write a line ("make test") or a list (["make", "test"])')
@@ -49,8 +49,7 @@ def word_of(word: object, where: str) -> bytes:
 
 
 def _encoded(text: Word, where: str) -> bytes:
-    """Return the bytes of a text: surrogates stand for bytes (PEP 383), so a name that Python has read from a directory
-    is that name again."""
+    """Encode with surrogateescape (PEP 383), so that a name Python has read from a directory keeps its bytes."""
     try:
         raw = os.fsencode(text)
     except UnicodeEncodeError as error:
@@ -61,7 +60,7 @@ def _encoded(text: Word, where: str) -> bytes:
 
 
 def directory_of(path: object, where: str) -> bytes:
-    """Return a path that may be relative to the working directory of this process, as an absolute one."""
+    """Return an absolute path. A relative one is taken from this process's working directory."""
     if not isinstance(path, (str, bytes, os.PathLike)):
         hint = 'mudroom.open(".") is the project in the working directory'
         raise UsageError(f"{where} is {path!r}, not a path", hint if where == "the project" else "")
@@ -75,7 +74,7 @@ def directory_of(path: object, where: str) -> bytes:
 
 
 def seconds_of(timeout: float | None, where: str = "timeout") -> float | None:
-    """Return a time limit: None is none."""
+    """Return a time limit in seconds, or None for no limit."""
     if timeout is None:
         return None
     if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
@@ -86,7 +85,7 @@ def seconds_of(timeout: float | None, where: str = "timeout") -> float | None:
 
 
 def name_of(fork: str | None) -> str | None:
-    """Return the name of a fork; None: a new one. The vault checks its letters."""
+    """Return a fork's name, or None for a new fork. The vault checks the characters."""
     if fork is None or (isinstance(fork, str) and fork):
         return fork
     raise UsageError(f"a fork is named by a text, not {fork!r}", 'fork="a", or None for a new one')
@@ -99,7 +98,7 @@ def required_name(fork: str) -> str:
 
 
 def paths_of(paths: Word | Sequence[Word]) -> list[bytes]:
-    """Return paths of the project, checked; one may stand alone."""
+    """Return checked project paths. A single path may stand without a list."""
     given = [paths] if isinstance(paths, (str, bytes, os.PathLike)) else paths
     if not isinstance(given, Sequence):
         raise UsageError(f"paths is {paths!r}, not a path or a list of paths", 'paths=["src"]')
@@ -110,7 +109,7 @@ def paths_of(paths: Word | Sequence[Word]) -> list[bytes]:
 
 
 def environment_of(environ: Mapping[str, str] | None) -> Mapping[bytes, bytes]:
-    """Return the environment in which home, state and policy files are found; None: that of this process."""
+    """Return the environment that locates home, state and policy files. Default: this process's."""
     if environ is None:
         return environment()
     return dict(variables_of(environ, "environ"))
@@ -129,7 +128,7 @@ def variables_of(variables: Mapping[str, str], where: str) -> list[tuple[bytes, 
 
 
 def hosts_of(allow: Sequence[str], deny: Sequence[str]) -> tuple[HostRule, ...]:
-    """Return the rules of a room's own hosts."""
+    """Return the room's own host rules."""
     rules = []
     for action, hosts in (("allow", allow), ("deny", deny)):
         if isinstance(hosts, (str, bytes)) or not isinstance(hosts, Sequence):
@@ -146,7 +145,7 @@ def hosts_of(allow: Sequence[str], deny: Sequence[str]) -> tuple[HostRule, ...]:
 
 
 def require_known(call: str, options: Mapping[str, object], kind: type[object]) -> None:
-    """Raise TypeError, as Python does, unless all options are names of a TypedDict."""
+    """Raise TypeError, as Python does, if an option is not a key in the TypedDict ``kind``."""
     for name in options:
         if name not in kind.__annotations__:
             raise TypeError(f"{call}() got an unexpected keyword argument {name!r}")

@@ -1,8 +1,8 @@
-"""Handles of a room for asyncio: each has the names and arguments of the plain handle that it wraps.
+"""A room's handles for asyncio. Each has the names and arguments of the plain handle that it wraps.
 
-A call is one of the plain handle in a thread (``worker.py``); ``awaited`` and its kin make it of the plain method, with
-its types. What is written out below has another form in asyncio: iteration, context managers, a wait that can be
-cancelled.
+A call runs the plain handle's method in a thread (``worker.py``). ``awaited`` and its variants derive it from that
+method, with its types. The methods written out below have another form in asyncio: iteration, context managers, a wait
+that can be cancelled.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 LOOK = 0.2
-"""Seconds of one wait in a thread: a cancellation is heeded after that."""
+"""Seconds per wait in a thread. A cancellation takes effect after that."""
 
 
 class AsyncHandle(Generic[H]):
-    """A handle for asyncio. ``_wrapped`` is set once, by the event loop's thread."""
+    """Base class for asyncio handles. ``_wrapped`` is set once, by the event loop's thread."""
 
     def __init__(self, handle: H | None) -> None:
-        """None: a room that is not open yet."""
+        """``handle`` is None for a room that is not open yet."""
         self._wrapped = handle
 
     def __repr__(self) -> str:
@@ -63,14 +63,14 @@ class AsyncHandle(Generic[H]):
 def awaited(
     method: Callable[Concatenate[H, P], T],
 ) -> Callable[Concatenate[AsyncHandle[H], P], Coroutine[Any, Any, T]]:
-    """Return a method of a plain handle as a coroutine function. A cancellation waits for its end."""
+    """Return a plain handle's method as a coroutine function. A cancellation waits until the method has returned."""
     return awaited_as(lambda result: result, method)
 
 
 def awaited_as(
     kind: Callable[[T], R], method: Callable[Concatenate[H, P], T]
 ) -> Callable[Concatenate[AsyncHandle[H], P], Coroutine[Any, Any, R]]:
-    """As ``awaited``, for a method whose result has a form of its own in asyncio."""
+    """Like ``awaited``, but convert the result to its asyncio form with ``kind``."""
 
     @functools.wraps(method)
     async def call(handle: AsyncHandle[H], /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -83,7 +83,7 @@ def awaited_as(
 def returned_as(
     kind: Callable[[T], R], method: Callable[Concatenate[H, P], T]
 ) -> Callable[Concatenate[AsyncHandle[H], P], R]:
-    """As ``awaited_as``, for a method that does not wait."""
+    """Like ``awaited_as``, for a method that does not block."""
 
     @functools.wraps(method)
     def call(handle: AsyncHandle[H], /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -95,8 +95,8 @@ def returned_as(
 def command(
     method: Callable[Concatenate[H, P], T],
 ) -> Callable[Concatenate[AsyncHandle[H], P], Coroutine[Any, Any, T]]:
-    """As ``awaited``, for a method that runs a command: cancellation ends it, and ``on_output`` is called in the event
-    loop."""
+    """Like ``awaited``, for a method that runs a command: cancellation ends the command, and ``on_output`` is called in
+    the event loop."""
 
     @functools.wraps(method)
     async def call(handle: AsyncHandle[H], /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -115,7 +115,7 @@ def command(
 
 
 class LoopListener:
-    """Calls a function for output in the event loop, in order. If it raises, the command is ended."""
+    """Calls an output function in the event loop, in order. If the function raises, the command is killed."""
 
     def __init__(self, on_output: OnOutput, loop: asyncio.AbstractEventLoop, cancellation: Cancellation) -> None:
         self._on_output, self._loop, self._cancellation = on_output, loop, cancellation
@@ -138,7 +138,7 @@ class LoopListener:
 
 
 class AsyncOutputStream(AsyncHandle[OutputStream]):
-    """``OutputStream`` for ``async for`` and ``async with``. Owner: the event loop in which it was made."""
+    """``OutputStream`` for ``async for`` and ``async with``. Owner: the event loop in which it was created."""
 
     def __init__(self, stream: OutputStream) -> None:
         super().__init__(stream)
@@ -176,12 +176,12 @@ def _set(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> None:
     try:
         loop.call_soon_threadsafe(event.set)
     except RuntimeError:
-        pass  # the loop is closed: nobody reads
+        pass  # the loop is closed: no reader is left
 
 
 async def left(close: Callable[[], None], kind: type[BaseException] | None) -> None:
-    """Close a handle at the end of its block."""
-    if kind is GeneratorExit:  # the loop is gone: nothing can be awaited
+    """Close a handle when its ``async with`` block ends."""
+    if kind is GeneratorExit:  # the loop is gone: awaiting is impossible
         close()
     else:
         await in_thread(close)
@@ -208,7 +208,7 @@ class AsyncBackgroundHandle(AsyncHandle[BackgroundHandle]):
     end = awaited(BackgroundHandle.end)
 
     async def wait(self, timeout: float | None = None) -> BackgroundExit | None:
-        """Wait for its end. A cancellation stops waiting; the command goes on."""
+        """Wait until the command has ended. A cancellation stops only the wait; the command goes on."""
         deadline = seconds_of(timeout)
         loop = asyncio.get_running_loop()
         until = None if deadline is None else loop.time() + deadline
@@ -219,7 +219,7 @@ class AsyncBackgroundHandle(AsyncHandle[BackgroundHandle]):
 
 
 class AsyncForkHandle(AsyncHandle[ForkHandle]):
-    """``ForkHandle`` for asyncio: its names and arguments, to be awaited."""
+    """``ForkHandle`` for asyncio: the same names and arguments, awaited."""
 
     def __init__(self, fork: ForkHandle) -> None:
         super().__init__(fork)
@@ -261,8 +261,8 @@ class AsyncForkHandle(AsyncHandle[ForkHandle]):
 
 
 class AsyncAttemptStream(AsyncHandle[AttemptStream]):
-    """``AttemptStream`` for ``async for`` and ``async with``. Cancelling the task that waits ends the attempts. Owner:
-    the event loop in which it was made."""
+    """``AttemptStream`` for ``async for`` and ``async with``. Cancelling the waiting task ends the attempts. Owner: the
+    event loop in which it was created."""
 
     def __aiter__(self) -> AsyncAttemptStream:
         return self

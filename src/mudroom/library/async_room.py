@@ -1,9 +1,9 @@
-"""``mudroom.aopen``: a room for asyncio, with the names of ``Room``.
+"""``mudroom.aopen``: a room for asyncio, with the same names as ``Room``.
 
     async with mudroom.aopen("proj") as room:
         await asyncio.gather(*(room.run(["pytest"], fork=f"try-{i}") for i in range(8)))
 
-Each call is one of a ``Room`` in a thread (``worker.py``). Cancelling it ends its command.
+Each call runs the ``Room`` method in a thread (``worker.py``). Cancelling it ends its command.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
 
 def aopen(project: Word, *, ask: AsyncAsk | None = None, **options: Unpack[RoomOptions]) -> AsyncRoom:
-    """Return a room for ``async with``, or for ``await``. The arguments are those of ``mudroom.open``; ``ask`` may be a
-    coroutine function, and is called in the event loop."""
+    """Return a room for ``async with`` or ``await``. Takes the arguments of ``mudroom.open``. ``ask`` may be a
+    coroutine function; it is called in the event loop."""
     require_known("aopen", options, RoomOptions)
 
     def opened(loop: asyncio.AbstractEventLoop) -> Room:
@@ -53,12 +53,12 @@ def aopen(project: Word, *, ask: AsyncAsk | None = None, **options: Unpack[RoomO
 
 
 class AsyncRoom(AsyncHandle[Room]):
-    """``Room`` for asyncio: its names and arguments, to be awaited. Cancelling ``run`` ends the command, whose
-    ``on_output`` is called in the event loop; any other call goes on to its end, for which a cancellation waits.
-    ``stream``, ``start``, ``attempts``, ``fork`` and ``tools`` lead to handles for asyncio."""
+    """``Room`` for asyncio: the same names and arguments, awaited. Cancelling ``run`` ends the command; its
+    ``on_output`` is called in the event loop. Cancelling any other call waits until the call has completed. ``stream``,
+    ``start``, ``attempts``, ``fork`` and ``tools`` return asyncio handles."""
 
     def __init__(self, opened: Callable[[asyncio.AbstractEventLoop], Room]) -> None:
-        """``mudroom.aopen`` makes rooms."""
+        """Use ``mudroom.aopen`` to create a room."""
         super().__init__(None)
         self._opened = opened
 
@@ -110,7 +110,7 @@ class AsyncRoom(AsyncHandle[Room]):
 
 
 class AskOnLoop:
-    """Calls an approver in the event loop, from the thread of the command. A loop that has ended refuses."""
+    """Calls an approver in the event loop, from the command's thread. Refuses if the loop has ended."""
 
     def __init__(self, ask: Callable[[Question], bool | Awaitable[bool]], loop: asyncio.AbstractEventLoop) -> None:
         self._ask, self._loop = ask, loop
@@ -119,7 +119,7 @@ class AskOnLoop:
         return self.ask_until(question, lambda: False)
 
     def ask_until(self, question: Question, is_over: IsOver) -> bool:
-        """Return the answer; False as soon as it is not needed any more."""
+        """Return the answer, or False as soon as it is no longer needed."""
         asked = self._asked(question)
         if self._loop.is_closed():
             asked.close()
@@ -130,7 +130,7 @@ class AskOnLoop:
                 return future.result(LOOK)
             except TimeoutError:
                 if future.done():
-                    raise  # of the caller's function
+                    raise  # a TimeoutError from the caller's own function
                 if is_over() or self._loop.is_closed():
                     future.cancel()
                     return False

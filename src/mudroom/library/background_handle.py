@@ -1,4 +1,4 @@
-"""A handle on a command in the background of a fork."""
+"""Handle for a background command in a fork."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 class BackgroundExit(NamedTuple):
-    """How a background command has ended."""
+    """A background command's exit status."""
 
     exit_code: int
-    """128 + the signal that ended it."""
+    """128 + the signal number if a signal ended it."""
     signal: int | None
     timed_out: bool
 
@@ -27,7 +27,7 @@ class BackgroundExit(NamedTuple):
 
 
 class BackgroundHandle:
-    """A command that goes on while other calls are made. It ends with its room, at the latest. Thread-safe."""
+    """A command that goes on while other calls are made, at most until its room closes. Thread-safe."""
 
     def __init__(self, life: Life, background: Background) -> None:
         self._life, self._background = life, background
@@ -49,7 +49,7 @@ class BackgroundHandle:
         return tuple(map(os.fsdecode, self._background.argv))
 
     def output(self) -> tuple[str, str]:
-        """Return stdout and stderr until now: the end of each, at least a mebibyte."""
+        """Return stdout and stderr so far: the tail of each, at least 1 MiB."""
         out, err = self.output_bytes()
         return out.decode("utf-8", "replace"), err.decode("utf-8", "replace")
 
@@ -58,18 +58,18 @@ class BackgroundHandle:
             return self._background.output()
 
     def poll(self) -> BackgroundExit | None:
-        """Return how it has ended; None while it runs."""
+        """Return the exit status, or None while the command runs."""
         with self._life.call():
             return _exit(self._background.poll())
 
     def wait(self, timeout: float | None = None) -> BackgroundExit | None:
-        """Wait until it has ended and its changes are collected; return None after ``timeout`` seconds."""
+        """Wait until the command has ended and its changes are collected. Return None after ``timeout`` seconds."""
         seconds = seconds_of(timeout)
         with self._life.call():
             return _exit(self._background.wait(seconds))
 
     def end(self, grace: float = 2.0) -> BackgroundExit | None:
-        """Send SIGTERM, and SIGKILL after ``grace`` seconds. Wait until it is gone."""
+        """Send SIGTERM, then SIGKILL after ``grace`` seconds. Wait until the command has ended."""
         seconds = seconds_of(grace, "grace")
         with self._life.call():
             return _exit(self._background.end(seconds or 0.0))

@@ -1,4 +1,4 @@
-"""Commands of a room: run, stream, start. ``Room`` and ``ForkHandle`` have their arguments in words."""
+"""A room's commands: run, stream, start. The arguments are explained in ``Room`` and ``ForkHandle``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class CommandRequest(NamedTuple):
-    """The arguments of a command, checked."""
+    """A command's checked arguments."""
 
     words: tuple[bytes, ...]
     fork: str | None
@@ -116,7 +116,7 @@ def start(life: Life, request: CommandRequest) -> BackgroundHandle:
 
 
 def directory_in(project: bytes, cwd: StrPath | None) -> bytes:
-    """Return a working directory below the project. Raise UsageError if it is not there."""
+    """Return a working directory in the project. Raise UsageError if ``cwd`` lies outside."""
     if cwd is None:
         return project
     place = os.path.normpath(os.path.join(project, os.fsencode(cwd)))
@@ -134,7 +134,7 @@ def _input_of(content: str | bytes | None) -> bytes | None:
 
 
 def _descriptor_with(content: bytes) -> int:
-    """Return a descriptor with the input of a command, at its beginning."""
+    """Return a descriptor, positioned at the start, from which the command's input is read."""
     descriptor = _temporary()
     try:
         view = memoryview(content)
@@ -148,7 +148,7 @@ def _descriptor_with(content: bytes) -> int:
 
 
 def _temporary() -> int:
-    """Return a file without a name: in memory where the system has that (memfd_create(2))."""
+    """Return an unnamed file, in memory where the system supports it (memfd_create(2))."""
     create = getattr(os, "memfd_create", None)
     if create is not None:
         descriptor: int = create("mudroom-input")
@@ -160,7 +160,7 @@ def _temporary() -> int:
 
 
 def _with_variables(session: Session, variables: tuple[bytes, ...]) -> Actor | None:
-    """Return the session's actor with more variables; None: as it is."""
+    """Return the session's actor with these variables added, or None if there are none."""
     if not variables:
         return None
     settings = session.actor.settings

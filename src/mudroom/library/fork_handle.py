@@ -1,4 +1,4 @@
-"""A fork of a room: its files, its changes, its checkpoints."""
+"""A room's fork: files, changes, checkpoints."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
 
 class ForkHandle:
-    """Paths are relative to the project. Written files are in memory until another call or process needs them on disk,
-    until ``flush``, or until the room is closed; while a command runs in the fork, it sees them at once.
+    """A fork. Paths are relative to the project. Written files stay in memory until another call or process needs them
+    on disk, until ``flush``, or until the room is closed. A command that runs in the fork sees them at once.
 
-    It has no state of its own: any number of handles may stand for one fork, in any threads.
+    A handle has no state: any number of handles may stand for one fork, in any threads.
     """
 
     def __init__(self, life: Life, name: str, mounted: MountedBlocks) -> None:
-        """``Room.fork`` makes handles. ``mounted``: of the room."""
+        """Use ``Room.fork`` to create a handle. ``mounted`` belongs to the room."""
         self._life, self.name, self._mounted = life, name, mounted
 
     def __repr__(self) -> str:
@@ -53,22 +53,22 @@ class ForkHandle:
     # --- files ---
 
     def read(self, path: StrPath) -> str:
-        """Return a text file; bytes that are not UTF-8 become surrogates, which ``write`` turns back."""
+        """Return a text file. Bytes that are not UTF-8 become surrogates, which ``write`` turns back."""
         return self.read_bytes(path).decode("utf-8", "surrogateescape")
 
     def read_bytes(self, path: StrPath) -> bytes:
-        """Raise FileNotFoundError, IsADirectoryError … as ``open``."""
+        """Raise FileNotFoundError, IsADirectoryError … as ``open`` does."""
         with self._files() as files:
             return files.read(path)
 
     def write(self, path: StrPath, content: str | bytes, *, mode: int | None = None) -> None:
-        """Create or replace a file; missing directories are made. ``mode``: permission bits; None: as they were."""
+        """Create or replace a file; missing directories are created. ``mode``: permission bits. None keeps them."""
         with self._files() as files:
             files.write(path, content, mode)
 
     def edit(self, path: StrPath, old: str, new: str, *, all: bool = False) -> int:  # noqa: A002
-        """Replace a text that occurs exactly once; with ``all``, at least once. Return the number of replacements.
-        Raise UsageError, which says where it occurs, otherwise."""
+        """Replace a text that occurs exactly once, or with ``all`` at least once. Return the number of replacements.
+        Otherwise raise UsageError, which says where it occurs."""
         with self._files() as files:
             return files.edit(path, old, new, all=all)
 
@@ -82,7 +82,7 @@ class ForkHandle:
             files.move(old, new)
 
     def list(self, path: StrPath = "") -> FileInfos:
-        """Return the entries of a directory, sorted by name."""
+        """Return a directory's entries, sorted by name."""
         with self._files() as files:
             return [file_info(name, entry) for name, entry in files.list(path).items()]
 
@@ -91,7 +91,7 @@ class ForkHandle:
             return files.look(path) is not None
 
     def glob(self, pattern: str) -> Names:
-        """Return the matching paths, sorted; ``**`` stands for any directories."""
+        """Return the matching paths, sorted. ``**`` matches any directories."""
         with self._files() as files:
             return files.glob(pattern)
 
@@ -101,15 +101,15 @@ class ForkHandle:
             return files.search(regex, glob, limit)
 
     def flush(self) -> None:
-        """Write to disk what is in memory, so that other processes see it."""
+        """Write files from memory to disk, so that other processes see them."""
         with self._life.call() as session:
             session.forks.flush(self.name)
 
     @contextmanager
     def mount(self, place: StrPath | None = None, *, writable: bool = True) -> Iterator[Path]:
-        """Show the fork as a directory for the block: an empty or new one, or one of mudroom's. Blocks of one fork
-        share it. A fork that was mounted before stays mounted. Raise Unsupported if nothing can be mounted here,
-        MudroomError at the end if the directory is still in use."""
+        """Show the fork as a directory during the block. ``place`` is empty, does not exist yet, or is chosen by
+        mudroom. Blocks of the same fork share the directory. A fork that was mounted before stays mounted. Raise
+        Unsupported if mounting is impossible here. Raise MudroomError at the end if the directory is still in use."""
         from pathlib import Path
 
         at = None if place is None else os.path.abspath(os.fsencode(place))
@@ -165,14 +165,14 @@ class ForkHandle:
         return landing.diff(self._life, self.name, paths)
 
     def fingerprint(self) -> str:
-        """Return the fingerprint of the present changes, for ``apply(reviewed=…)``. While the fork is in use it begins
-        with ``look-``, and no apply accepts it."""
+        """Return the present changes' fingerprint, for ``apply(reviewed=…)``. While the fork is in use it begins with
+        ``look-``, and no apply accepts it."""
         with self._life.call() as session:
             return session.changes.fingerprint(self.name)
 
     def in_use(self) -> str:
-        """Return why what is shown of this fork now is only a look, not a review: "is running (npm run dev)", "is
-        mounted at /x". Empty: its files cannot change before the next command."""
+        """Return why this fork's changes can now only be looked at, not reviewed: "is running (npm run dev)", "is
+        mounted at /x". Empty if its files cannot change before the next command."""
         with self._life.call() as session:
             return session.changes.look(self.name).in_use
 
@@ -184,7 +184,7 @@ class ForkHandle:
         reviewed: str | None = None,
         git: bool = False,
     ) -> Applied:
-        """``Room.apply`` of this fork."""
+        """``Room.apply`` for this fork."""
         return landing.apply(self._life, self.name, paths, verify, reviewed, git=git)
 
     def checkpoint(self, name: str) -> None:
@@ -193,18 +193,18 @@ class ForkHandle:
             session.forks.checkpoint(self.name, required_name(name))
 
     def checkpoints(self) -> Names:
-        """Return the names of the checkpoints, oldest first."""
+        """Return the checkpoints' names, oldest first."""
         with self._life.call() as session:
             return [point.name for point in session.vault.fork(self.name).state.checkpoints]
 
     def rollback(self, checkpoint: str | None = None) -> str | None:
-        """Drop the changes since a checkpoint (default: the last). Return the checkpoint that brings them back; None if
+        """Drop the changes since a checkpoint (default: the last). Return the checkpoint that restores them, or None if
         there were none."""
         with self._life.call() as session:
             undo = session.forks.rollback(self.name, checkpoint)
             return None if undo is None else undo.name
 
     def discard(self) -> None:
-        """Throw the fork away."""
+        """Discard the fork."""
         with self._life.call() as session:
             session.forks.discard(self.name)

@@ -1,16 +1,15 @@
-"""Ctrl-C in the main thread, while a call of a room is at work there.
+"""Ctrl-C in the main thread during a room's call.
 
-Python's own handler raises KeyboardInterrupt between any two instructions: also where a descriptor has been closed and
-not yet forgotten, or a lock taken and not yet noted, after which the room could not be used. So a call takes SIGINT
-meanwhile, as ``asyncio.Runner`` does, and only from that handler:
+Python's own handler raises KeyboardInterrupt between any two instructions, even where a descriptor has been closed but
+not yet forgotten, or a lock taken but not yet recorded. The room could not be used after that. So a call takes over
+SIGINT meanwhile, as ``asyncio.Runner`` does, and only from Python's own handler:
 
-    the first     ends the command of the call (SIGTERM, later SIGKILL); KeyboardInterrupt is raised when its changes
+    the first     ends the call's command (SIGTERM, later SIGKILL); KeyboardInterrupt is raised when its changes
                   are collected, or when a call without a command ends
     the second    kills the command
     the third     is raised at once
 
-A wait for a lock of another process or for a background command, and a question to the caller's own function, are ended
-at once.
+A wait for another process's lock or for a background command, and a question to the caller's own function, end at once.
 """
 
 from __future__ import annotations
@@ -25,23 +24,23 @@ if TYPE_CHECKING:
     import signal
     from types import FrameType
 else:
-    import _signal as signal  # signal itself makes enumerations of the numbers
+    import _signal as signal  # the signal module would build enums at import
 
 ENDED_AT_ONCE = {
     ("mudroom.vault.lock", "wait_for"),
     ("mudroom.session.sandboxes", "waited"),
     ("mudroom.library.question", "_asked"),
 }
-"""Functions, with those that they call, that an exception may leave at any place."""
+"""Functions in which, or below which, an exception may be raised at any instruction."""
 MOST_DEFERRED = 2
 
 
 class DeferredInterrupt:
-    """A context manager. Owner: the main thread; in any other, and beside another handler, it does nothing."""
+    """Context manager. Owner: the main thread. In other threads, or if another SIGINT handler is set, it has no
+    effect."""
 
     def __init__(self, request: Callable[[], None], kill: Callable[[], None]) -> None:
-        """``request`` and ``kill`` end what the call has started. They are called in a thread of their own: the main
-        one may hold a lock that they need."""
+        """``request`` and ``kill`` end the call's command."""
         self._ends = (request, kill)
         self._is_installed = False
         self._received = 0
@@ -61,6 +60,7 @@ class DeferredInterrupt:
     def _handle(self, _number: int, frame: FrameType | None) -> None:
         self._received += 1
         if self._received <= MOST_DEFERRED:
+            # In its own thread: the main thread may hold a lock that the function needs.
             threading.Thread(target=self._ends[self._received - 1], daemon=True).start()
         if self._received > MOST_DEFERRED or _is_in_a_wait(frame):
             raise KeyboardInterrupt

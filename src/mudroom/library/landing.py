@@ -1,4 +1,4 @@
-"""Changes of a fork, and their way into the project. ``Room`` and ``ForkHandle`` have their arguments in words."""
+"""A fork's changes, and their way into the project. The arguments are explained in ``Room`` and ``ForkHandle``."""
 
 from __future__ import annotations
 
@@ -56,5 +56,5 @@ def redo(life: Life, name: str | None) -> Applied:
 
 
 def holder(what: str) -> str:
-    """Return what others read who wait for this call."""
+    """Return this call's name, for processes that wait for it."""
     return f"`{what}` of a program (process {os.getpid()})"

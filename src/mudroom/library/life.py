@@ -1,11 +1,11 @@
-"""The life of a room: who may call it, what runs in it, and its end.
+"""A room's life: which callers may use it, which calls are active, and how it ends.
 
 Rules of this file:
-1. A room belongs to the process that has opened it. A child by fork(2) has copies of its locks and descriptors; using
-   them there would write the parent's buffers twice, so every call in a child is refused, and ``close`` does nothing.
-2. Closing ends the commands of other threads and waits for them. A call that waits for a lock of another process is
-   not waited for: its command does not start any more.
-3. A room that is forgotten is closed when it is collected, or at the end of the interpreter.
+1. A room belongs to the process that opened it. A child by fork(2) has copies of its locks and descriptors; using them
+   there would write the parent's buffers twice. So every call in a child is refused, and ``close`` has no effect.
+2. Closing ends other threads' commands and waits for them. It does not wait for a call that waits for another process's
+   lock: the command of such a call does not start any more.
+3. A forgotten room is closed when it is garbage-collected, or when the interpreter exits.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ if TYPE_CHECKING:
     CancellableApprover: TypeAlias = Callable[[Cancellation], CommandApprover | None]
 
 UNSTARTED = 2.0
-"""Seconds that ``close`` waits for a command that has not started: it usually ends at once."""
+"""Seconds that ``close`` waits for a command that has not started; such a command usually ends at once."""
 
 
 class Life:
-    """``_changed`` guards the other attributes. The session is used outside of it."""
+    """``_changed`` guards the other attributes. The session is used outside that lock."""
 
     def __init__(self, session: Session, approver: CancellableApprover = lambda _cancellation: None) -> None:
-        """``approver``: returns who is asked about one command."""
+        """``approver`` returns the approver for one command."""
         self._session, self._pid, self.approver = session, os.getpid(), approver
         self._changed = threading.Condition()
         self._is_closed = False
         self._calls: list[tuple[int, Cancellation | None]] = []
-        """The thread of each call, and what ends its command."""
+        """Per call: its thread, and the cancellation that ends its command."""
         self._end = weakref.finalize(self, _close, session, os.getpid())
 
     def __reduce__(self) -> NoReturn:
-        """A room, a fork or a background command is to be pickled."""
+        """Refuse to pickle a room, a fork or a background command."""
         raise UsageError(
             "a room cannot be pickled, nor its forks and commands: they hold a sandbox of this process",
             f"pass its project, and open it there: mudroom.open({os.fsdecode(self.project)!r})",
@@ -64,8 +64,8 @@ class Life:
 
     @contextmanager
     def call(self, cancellation: Cancellation | None = None) -> Iterator[Session]:
-        """Yield the session for one call. Ctrl-C ends the command of ``cancellation``, and is raised at the end of the
-        call (``interrupt.py``). Raise UsageError if the room is closed or belongs to another process."""
+        """Yield the session for one call. Ctrl-C ends the command of ``cancellation``, and is raised at the call's end
+        (``interrupt.py``). Raise UsageError if the room is closed or belongs to another process."""
         with DeferredInterrupt(lambda: _each(request, cancellation), lambda: _each(kill, cancellation)):
             entry = (_thread.get_ident(), cancellation)
             self._begin(entry)
@@ -90,8 +90,8 @@ class Life:
             self._calls.append(entry)
 
     def close(self) -> None:
-        """End what runs, and release all resources. Harmless when repeated, and in a child process. Raise UsageError
-        from within a call of the same room, such as a callback for output."""
+        """End everything that runs, and release all resources. Harmless when repeated, and in a child process. Raise
+        UsageError from within a call on the same room, such as an output callback."""
         if os.getpid() != self._pid:
             return
         with self._changed:
@@ -126,18 +126,18 @@ _THREAD = threading.local()
 
 
 def own_cancellation() -> Cancellation:
-    """Return what ends the command of this call: that of the asyncio task for which this thread works
-    (``worker.py``), or a new one."""
+    """Return the cancellation for this call's command: the one that belongs to the asyncio task for which this thread
+    works (``worker.py``), or a new one."""
     return getattr(_THREAD, "cancellation", None) or Cancellation()
 
 
 def work_for(cancellation: Cancellation | None) -> None:
-    """Let ``own_cancellation`` return this one in this thread, which works for one call."""
+    """Set the result of ``own_cancellation`` in this thread, which works for one call."""
     _THREAD.cancellation = cancellation
 
 
 def request(cancellation: Cancellation) -> None:
-    """Ask a command to end: SIGTERM now, SIGKILL after a grace. Without a launcher it has ended already."""
+    """Ask a command to end: SIGTERM now, SIGKILL after a grace period. Without a launcher it has ended already."""
     try:
         cancellation.cancel()
     except MudroomError:
@@ -145,7 +145,7 @@ def request(cancellation: Cancellation) -> None:
 
 
 def kill(cancellation: Cancellation) -> None:
-    """End all processes of a command now."""
+    """Kill all a command's processes now."""
     try:
         cancellation.kill()
     except MudroomError:
@@ -159,5 +159,5 @@ def _each(end: Callable[[Cancellation], None], cancellation: Cancellation | None
 
 def _close(session: Session, pid: int) -> None:
     if os.getpid() == pid:
-        session.interrupt(SIGKILL)  # at the end of the interpreter, or of a room that was forgotten
+        session.interrupt(SIGKILL)  # for interpreter exit, and for a room that was forgotten
         session.close()

@@ -1,9 +1,9 @@
-"""Blocks of a room that show a fork as a directory.
+"""A room's blocks that show a fork as a directory.
 
 Rules of this file:
-1. Blocks of one fork, nested or of several threads, share one mount. The last one unmounts it.
-2. A mount that was there before the first block is the user's, or another program's, and stays.
-3. A mount that somebody else has ended needs no end.
+1. Blocks on the same fork, nested or in several threads, share one mount. The last block unmounts it.
+2. A mount that existed before the first block belongs to the user or another program, and stays.
+3. A mount that was ended elsewhere meanwhile is not unmounted again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class MountedBlocks:
-    """The blocks of a room, by fork. Thread-safe: an entry is added atomically (dict.setdefault), and is used under its
+    """The room's blocks, by fork. Thread-safe: an entry is added atomically (dict.setdefault), and is used under its
     own lock."""
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class MountedBlocks:
 
     @contextmanager
     def block(self, life: Life, name: str, place: bytes | None, *, writable: bool) -> Iterator[MountNote]:
-        """Yield the mount of a fork, which ends with the last block that has made or found it."""
+        """Yield the fork's mount. It ends with the last block if this room has mounted it."""
         fork = self._forks.setdefault(name, _MountedFork())
         with life.call() as session, fork.lock:
             before = session.forks.mounts().get(name)
@@ -53,4 +53,4 @@ class _MountedFork:
         self.lock = threading.Lock()
         self.blocks = 0
         self.is_ours = False
-        """Whether this room has mounted it. It stays so if the mount is in use at the end of the last block."""
+        """Whether this room has mounted it. Stays set if it is still in use when the last block ends."""

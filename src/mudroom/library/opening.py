@@ -1,4 +1,4 @@
-"""``mudroom.open``: from a path and options to a room."""
+"""``mudroom.open``: make a room from a path and options."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class RoomOptions(TypedDict, total=False):
-    """Options of ``mudroom.open`` and ``mudroom.aopen``; the same as None where they are left out."""
+    """Options for ``mudroom.open`` and ``mudroom.aopen``. Omitting one is the same as passing None."""
 
     agent: str | None
     card: StrPath | None
@@ -51,16 +51,16 @@ class RoomOptions(TypedDict, total=False):
 def open(project: Word, *, ask: Ask | None = None, **options: Unpack[RoomOptions]) -> Room:  # noqa: A001
     """Open the project in this directory, under its policy files and the user's, and return a room.
 
-    ``agent``: the agent whose commands will run; the policy judges them. None: they are the caller's own, and are not
-    judged. ``card``: a file with its card. ``ask``: a function that answers questions, "queue" (wait for ``mudroom
-    approve``) or "never" (``library/question.py``).
+    ``agent``: the agent whose commands will run; the policy judges them. None: the commands are the caller's own, and
+    are not judged. ``card``: a file with the agent's card. ``ask``: a function that answers questions, "queue" (wait
+    for ``mudroom approve``) or "never" (``library/question.py``).
 
-    For all commands of the room: ``level`` (0, 1, 2), ``network`` ("gate", "none", "open"), ``allow`` and ``deny``
-    (hosts, for this room only; a deny of the policy stays), ``limits`` ({"memory": "512M", "processes": 100}),
-    ``timeout`` (seconds), ``output_limit`` (bytes of each stream that are kept), ``env`` (more variables), ``show``
-    (secrets of the project that may be read), ``read`` (paths of this machine that are visible), ``view``, ``image``.
+    For all commands in the room: ``level`` (0, 1, 2), ``network`` ("gate", "none", "open"), ``allow`` and ``deny``
+    (hosts, for this room only; the policy's denials stay), ``limits`` ({"memory": "512M", "processes": 100}),
+    ``timeout`` (seconds), ``output_limit`` (bytes kept per stream), ``env`` (more variables), ``show`` (project secrets
+    that may be read), ``read`` (paths on this machine that are visible), ``view``, ``image``.
 
-    ``environ``: instead of this process's environment, for home, state directory, policy and commands.
+    ``environ`` replaces this process's environment, for home, state directory, policy and commands.
 
     Raise UsageError if the project cannot be staged, or an argument or a policy file is not valid.
     """
@@ -104,7 +104,7 @@ def open(project: Word, *, ask: Ask | None = None, **options: Unpack[RoomOptions
 
 
 def with_options(settings: Settings, options: RoomOptions) -> Settings:
-    """Return the settings of the policy files with the options of a room."""
+    """Return the policy files' settings with a room's options added."""
     network, view, image = options.get("network"), options.get("view"), options.get("image")
     output_limit = options.get("output_limit")
     if output_limit is not None and not (isinstance(output_limit, int) and 0 < output_limit < 1 << 40):

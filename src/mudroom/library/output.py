@@ -1,7 +1,7 @@
-"""Output of a command while it runs: pieces as text, and a stream of them.
+"""A command's output while it runs: text chunks, and a stream that yields them.
 
-Memory is bounded: a stream holds at most ``MOST_CHUNKS`` pieces of 64 KiB. A command that writes faster than the stream
-is read waits for its reader, as at a pipe; its time limit does not go on meanwhile.
+Memory is bounded: a stream holds at most ``MOST_CHUNKS`` chunks of 64 KiB. A command that writes faster than the stream
+is read waits for its reader, as with a pipe; its time limit is suspended meanwhile.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MOST_CHUNKS = 64
 
 
 class OutputDecoder:
-    """Turns bytes of two streams into pieces. Used by the thread that runs the command."""
+    """Decodes stdout and stderr to chunks. Used by the thread that runs the command."""
 
     def __init__(self) -> None:
         decoder = codecs.getincrementaldecoder("utf-8")
@@ -35,7 +35,7 @@ class OutputDecoder:
         return OutputChunk("stdout" if name == "stdout" else "stderr", self._decoders[name].decode(data), data)
 
     def rest(self) -> Iterator[OutputChunk]:
-        """Yield the first half of a character that was the last output, if there is one."""
+        """Yield each stream's incomplete last character, if there is any."""
         for name, decoder in self._decoders.items():
             text = decoder.decode(b"", True)
             if text:
@@ -43,7 +43,7 @@ class OutputDecoder:
 
 
 class OutputListener:
-    """Passes output to the caller's function. If that raises, the command is ended, and the exception is raised when
+    """Passes output to the caller's function. If that raises, the command is killed, and the exception is raised when
     its changes are collected. Used by the thread that runs the command."""
 
     def __init__(self, on_output: OnOutput, cancellation: Cancellation) -> None:
@@ -55,7 +55,7 @@ class OutputListener:
         self._call(self._decoder.chunk(stream, data))
 
     def end(self) -> None:
-        """Pass on the rest. Raise the exception of the function, if it has raised one."""
+        """Pass on the rest. Raise the function's exception, if it has raised one."""
         for chunk in self._decoder.rest():
             self._call(chunk)
         if self._failure is not None:
@@ -72,11 +72,8 @@ class OutputListener:
 
 
 class OutputStream:
-    """The output of a command that runs meanwhile: iterate over it, then take ``result``. Leaving the block, or
-    forgetting the stream, ends the command.
-
-    ``_changed`` guards what the command's thread and the reader share.
-    """
+    """Output of a running command: iterate over it, then take ``result``. Leaving the block, or forgetting the stream,
+    ends the command."""
 
     def __init__(self, run: Callable[[OnOutput], RunResult], cancellation: Cancellation) -> None:
         self._cancellation = cancellation
@@ -109,7 +106,7 @@ class OutputStream:
             request(self._cancellation)
 
     def poll(self) -> OutputChunk | None:
-        """Return the next piece if it is there; None if not, or at the end (``is_over``)."""
+        """Return the next chunk if there is one; None if not, or at the end (``is_over``)."""
         return self._shared.take(wait=False)
 
     @property
@@ -119,21 +116,21 @@ class OutputStream:
 
     @property
     def result(self) -> RunResult:
-        """The result. Raise UsageError before all output was read, and MudroomError if the command has failed."""
+        """The result. Raise UsageError until all output has been read, and MudroomError if the command has failed."""
         if not self._shared.is_over:
             raise UsageError("the command has not ended, or its output was not read to the end", "call wait() for it")
         return self._shared.ended()
 
     def wait(self) -> RunResult:
-        """Drop the rest of the output, wait for the end of the command, and return the result. Raise what the command's
-        thread has raised, once, and MudroomError after that."""
+        """Drop the remaining output, wait until the command has ended, and return the result. Raise the command
+        thread's exception once, and MudroomError after that."""
         self._shared.drop()
         self._shared.wait()
         self._shared.take(wait=False)
         return self._shared.ended()
 
     def tell(self, ready: Callable[[], None]) -> None:
-        """Call ``ready``, in the command's thread, whenever ``poll`` has something new to say."""
+        """Call ``ready``, in the command's thread, whenever ``poll`` may have a new result."""
         self._shared.tell(ready)
 
     def close(self) -> None:
@@ -145,7 +142,7 @@ class OutputStream:
 
 
 class _Shared:
-    """Of the command's thread and the reader. ``_changed`` guards the other attributes."""
+    """State shared by the command's thread and the reader. ``_changed`` guards the other attributes."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -160,7 +157,7 @@ class _Shared:
         return self.is_done and not self._chunks and self._error is None
 
     def put(self, chunk: OutputChunk) -> None:
-        """Wait while there is no room, unless nobody reads any more."""
+        """Wait for space, unless the reader has gone."""
         with self._changed:
             self._changed.wait_for(lambda: self._is_dropped or len(self._chunks) < MOST_CHUNKS)
             if not self._is_dropped:
@@ -175,8 +172,8 @@ class _Shared:
         self._ready()
 
     def take(self, *, wait: bool) -> OutputChunk | None:
-        """Return the next piece; None at the end, or if ``wait`` is False and none is there. Raise what the command's
-        thread has raised, once."""
+        """Return the next chunk; None at the end, or without ``wait`` if there is none. Raise the command thread's
+        exception, once."""
         with self._changed:
             if wait:
                 self._changed.wait_for(lambda: self._chunks or self.is_done)
@@ -190,7 +187,6 @@ class _Shared:
         return None
 
     def ended(self) -> RunResult:
-        """Return the result of a command that has ended."""
         if self.result is None:
             hint = "catch the error where the output is read, or at wait()"
             raise MudroomError("the command has no result: the stream has raised its error", hint)

@@ -1,4 +1,4 @@
-"""Approvers of a room: the caller's own function, the queue of ``mudroom approve``, or nobody.
+"""A room's approvers: the caller's own function, the queue that ``mudroom approve`` answers, or none.
 
     ask            about an agent's command                        about a host that no rule names
     a function     it is called; only ``True`` allows              it is called; only ``True`` allows
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
     Ask: TypeAlias = Callable[[Question], bool] | Literal["queue", "never"]
     IsOver: TypeAlias = Callable[[], bool]
-    """Whether the answer is not needed any more."""
+    """Whether the answer is no longer needed."""
 
 _BY = "the program"
 
 
 def set_approvers(session: Session, ask: Ask | None) -> None:
-    """Set who is asked about commands in the background, and about hosts."""
+    """Set the approvers for background commands and for hosts."""
     if ask is not None and not callable(ask) and ask not in ("queue", "never"):
         hint = 'write a function of a question that returns True or False, "queue" or "never"'
         raise UsageError(f"ask is {ask!r}", hint)
@@ -54,7 +54,7 @@ def set_approvers(session: Session, ask: Ask | None) -> None:
 def command_approver(
     session: Session, ask: Ask | None, cancellation: Cancellation | None = None
 ) -> CommandApprover | None:
-    """Return who is asked about a command, until its cancellation; None: it is refused."""
+    """Return the approver for a command, which waits at most until the cancellation. None: the command is refused."""
     if ask == "never":
         return None
     if callable(ask):

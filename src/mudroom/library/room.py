@@ -5,7 +5,7 @@
         print(result.stdout, result.changes)
         room.apply("a", verify="pytest -q")
 
-docs/LIBRARY.md has the tasks, decisions/0050 what is promised.
+docs/LIBRARY.md shows how to do common tasks, decisions/0050 lists the promises.
 """
 
 from __future__ import annotations
@@ -45,19 +45,18 @@ if TYPE_CHECKING:
 
 
 class Room:
-    """A project, opened. Thread-safe; ``close`` it, or use it as a context manager.
+    """An open project. Thread-safe. ``close`` it, or use it as a context manager.
 
-    Without ``fork`` a command runs in a new fork. Commands of different forks run side by side, those of one fork one
-    after the other. No call but ``apply``, ``undo`` and ``redo`` changes the project.
+    Without ``fork`` a command runs in a new fork. Commands in different forks run side by side, those in one fork one
+    after the other. Only ``apply``, ``undo`` and ``redo`` change the project.
     """
 
     def __init__(self, session: Session, notes: Sequence[str], approver: CancellableApprover) -> None:
-        """``mudroom.open`` makes rooms."""
+        """Use ``mudroom.open`` to create a room."""
         self._life, self._mounted = Life(session, approver), MountedBlocks()
         self.project = os.fsdecode(session.project)
         self.notes = tuple(notes)
-        """What did not hold when the room was opened: parts of a policy that is not trusted, commands that a killed
-        mudroom has left."""
+        """Problems when the room was opened: untrusted parts of a policy, commands that a killed mudroom has left."""
 
     def __enter__(self) -> Room:
         return self
@@ -69,7 +68,8 @@ class Room:
         return f"<mudroom room on {self.project}{' (closed)' if self.is_closed else ''}>"
 
     def close(self) -> None:
-        """End what runs, write what is in memory, and release all resources. Harmless when repeated."""
+        """End everything that runs, write files from memory to disk, and release all resources. Harmless when
+        repeated."""
         self._life.close()
 
     @property
@@ -92,10 +92,10 @@ class Room:
     ) -> RunResult:
         """Run a command and return its result with the fork's changes. Ctrl-C ends the command.
 
-        ``command``: a list, or a line for ``sh``. ``fork``: made if there is none; None: a new one. ``cwd``: relative
-        to the project. ``timeout``: seconds, then SIGTERM and SIGKILL. ``input``: for its stdin, otherwise empty.
-        ``env``: more variables. ``on_output``: called with each ``OutputChunk`` as it comes. ``check``: raise
-        CommandFailed unless it ends with 0. Raise CommandNotStarted if the program does not exist, Unsupported if it
+        ``command``: a list, or a line for ``sh``. ``fork``: created if it does not exist; None: a new one. ``cwd``:
+        relative to the project. ``timeout``: seconds, then SIGTERM and SIGKILL. ``input``: for its stdin, otherwise
+        empty. ``env``: more variables. ``on_output``: called with each ``OutputChunk`` as it comes. ``check``: raise
+        CommandFailed unless it exits with 0. Raise CommandNotStarted if the program does not exist, Unsupported if it
         cannot be confined here.
         """
         request = requested(self._life, command, fork, cwd, timeout, input, env)
@@ -111,8 +111,8 @@ class Room:
         input: str | bytes | None = None,  # noqa: A002
         env: Mapping[str, str] | None = None,
     ) -> OutputStream:
-        """Start a command and return an iterator over its output; then ``stream.result`` has the result. Leaving it, or
-        its ``with`` block, early ends the command."""
+        """Start a command and return an iterator over its output; ``stream.result`` then has the result. Leaving the
+        iterator, or its ``with`` block, early ends the command."""
         return stream(self._life, requested(self._life, command, fork, cwd, timeout, input, env))
 
     def start(
@@ -124,28 +124,29 @@ class Room:
         timeout: float | None = None,
         env: Mapping[str, str] | None = None,
     ) -> BackgroundHandle:
-        """Start a command in the background of a fork and return a handle. Other commands of this fork run beside it.
-        It ends with the room. Raise Refused if the policy refuses it."""
+        """Start a background command in a fork and return a handle. Other commands in this fork run beside it. It ends
+        with the room. Raise Refused if the policy refuses it."""
         return start(self._life, requested(self._life, command, fork, cwd, timeout, None, env))
 
     def attempts(
         self, command: CommandLine | None = None, n: int = 4, **options: Unpack[AttemptOptions]
     ) -> AttemptStream:
-        """Run a task ``n`` times side by side, each attempt in a fork of its own; return an iterator over the attempts
-        as they end, whose ``result`` has the best. Nothing is applied.
+        """Run a task ``n`` times side by side, each attempt in its own fork. Return an iterator over the attempts as
+        they end; its ``result`` names the best. The project is not changed.
 
-        ``command``: with ``{i}`` for the number, which is also in MUDROOM_ATTEMPT; or ``commands``: one for each
-        attempt. ``judge``: a command in a fork of the attempt, whose success makes it pass; None: the command's own.
-        ``score``: "exit" (the judge's exit code), "json" (the number in its last line, or under "score" in it) or
-        "-lines" (fewest changed lines). ``jobs``: attempts at a time. ``until``: so many have passed: end the others.
-        ``budget``: seconds for all, ``timeout`` for one command. ``parent`` and ``at``: begin with that fork.
-        ``combine``: also judge unions of attempts that merge without a conflict. ``cwd``, ``env``: as of ``run``.
+        ``command``: with ``{i}`` for the number, which is also in MUDROOM_ATTEMPT; or ``commands``: one per attempt.
+        ``judge``: a command, run in a fork of the attempt, whose success makes the attempt pass; None: the command's
+        own success does. ``score``: "exit" (the judge's exit code), "json" (the number in its last line, or under
+        "score" in it) or "-lines" (fewest changed lines). ``jobs``: attempts at a time. ``until``: end the others when
+        this number has passed. ``budget``: seconds for all attempts, ``timeout`` for one command. ``parent`` and
+        ``at``: start from that fork. ``combine``: also judge unions of attempts that merge without a conflict. ``cwd``,
+        ``env``: as for ``run``.
         """
         stream: AttemptStream = _satellite("attempts").attempts(self._life, command, n, options)
         return stream
 
     def background(self, id: str) -> BackgroundHandle:  # noqa: A002
-        """Return the background command with this id, of any room or process. Raise UsageError if none has it."""
+        """Return the background command with this id, from any room or process. Raise UsageError if there is none."""
         from mudroom.library.background_handle import BackgroundHandle
 
         with self._life.call() as session:
@@ -156,10 +157,10 @@ class Room:
     def fork(
         self, name: str | None = None, *, parent: str | None = None, at: str | None = None, snapshot: bool = False
     ) -> ForkHandle:
-        """Return a fork, which is made if there is none with this name; None: a new one.
+        """Return the fork with this name, created if it does not exist. None: a new fork.
 
-        ``parent``: a new fork of that fork as it is now, or at the checkpoint ``at``; ForkExists if the name is taken.
-        ``snapshot``: a new one on a frozen copy of the project.
+        ``parent``: fork that fork as it is now, or at its checkpoint ``at``; raise ForkExists if the name is taken.
+        ``snapshot``: a new fork on a frozen copy of the project.
         """
         from mudroom.library.fork_handle import ForkHandle
 
@@ -177,7 +178,7 @@ class Room:
         return ForkHandle(self._life, chosen, self._mounted)
 
     def forks(self) -> list[ForkInfo]:
-        """Return all forks of the project, oldest first, of any process."""
+        """Return all the project's forks, oldest first, from every process."""
         from mudroom.vault.forks.fork_summary import ForkSummaries
 
         with self._life.call() as session:
@@ -188,30 +189,32 @@ class Room:
         return landing.changes(self._life, fork)
 
     def diff(self, fork: str, paths: Word | Sequence[Word] = ()) -> str:
-        """Return the changes of a fork as a unified diff, of all files or at and below ``paths``."""
+        """Return a fork's changes as a unified diff: all files, or those at and below ``paths``."""
         return landing.diff(self._life, fork, paths)
 
     def discard(self, fork: str) -> None:
-        """Throw a fork away."""
+        """Discard a fork."""
         with self._life.call() as session:
             session.forks.discard(required_name(fork))
 
     def export(self, fork: str, target: ArchivePlace, *, base: bytes = b"", packed: bool = True) -> ForkArchive:
-        """Write a fork as an archive, to a new file or to a stream of bytes that need not seek, such as a pipe.
+        """Write a fork as an archive, to a new file or to a byte stream that need not seek, such as a pipe.
 
-        ``base``: the id (32 bytes) of the base that it stands on, which is named instead of being written along.
-        ``packed``: with gzip. Raise UsageError if the file exists, or a commit of the fork holds a masked file."""
+        ``base``: the id (32 bytes) of the fork's base, which is named instead of included. ``packed``: with gzip. Raise
+        UsageError if the file exists, or a commit in the fork holds a masked file.
+        """
         archive: ForkArchive = _satellite("archives", "export").export_of_room(
             self._life, fork, target, base, packed=packed
         )
         return archive
 
     def arrive(self, archives: Sequence[NamedArchive], *, bases: Collection[bytes] = ()) -> list[ArrivedFork]:
-        """Make forks of archives, and return the outcome of each. An archive is a path, a stream of bytes, or a tuple
-        of a name and one of these. The fork has the next free name if its own is taken.
+        """Create forks from archives, and return the outcome of each. An archive is a path, a byte stream, or a tuple
+        (name, path or stream). A fork gets the next free name if its own is taken.
 
-        ``bases``: ids of bases that are this project. Commands go on meanwhile. The forks are there whole or not at
-        all; an archive that is damaged or hostile is refused, and the others are not affected."""
+        ``bases``: ids of bases that equal this project. Commands go on meanwhile. Each fork arrives whole or not at
+        all; a damaged or hostile archive is refused, and does not affect the others.
+        """
         outcomes: list[ArrivedFork] = _satellite("archives", "arrive").arrive_in_room(self._life, archives, bases)
         return outcomes
 
@@ -222,11 +225,12 @@ class Room:
         fork: str | None = None,
         only: Sequence[str] | None = None,
     ) -> ToolSet:
-        """Return the tools of a fork for a model: ``definitions`` for its API, ``call`` and ``reply`` for its calls.
+        """Return a fork's tools for a model: ``definitions`` for its API, ``call`` and ``reply`` for its calls.
 
         ``format``: "openai" (chat completions), "openai-responses", "anthropic" or "mcp". ``fork``: None: a new one.
-        ``only``: these tools. Their commands are the room's agent's, or those of one named ``agent``: the policy judges
-        them."""
+        ``only``: these tools. Their commands run as the room's agent, or else as an agent named ``agent``: the policy
+        judges them.
+        """
         tools: ToolSet = _satellite("tools").tools(self._life, format, fork, only)
         return tools
 
@@ -241,25 +245,25 @@ class Room:
         reviewed: str | None = None,
         git: bool = False,
     ) -> Applied:
-        """Bring a fork's changes into the project, merged with what has changed there since.
+        """Merge a fork's changes into the project, with what has changed there since.
 
-        ``paths``: only these, and what lies below. ``verify``: a command that has to succeed on the result before it is
-        written, instead of the policy's. ``reviewed``: the fingerprint of the changes that were looked at; ForkMoved if
-        they are others now. ``git``: also commits of the fork's repositories. Conflicts and a failed verification are
-        in the result; ``Applied.check`` raises. Commands of other rooms and processes are paused meanwhile.
+        ``paths``: only these, and files below them. ``verify``: a command, instead of the policy's, that must succeed
+        on the result before it is written. ``reviewed``: the fingerprint of the reviewed changes; raise ForkMoved if
+        they differ now. ``git``: also apply commits from the fork's repositories. Conflicts and a failed verification
+        are in the result; ``Applied.check`` raises. Commands in other rooms and processes are paused meanwhile.
         """
         return landing.apply(self._life, fork, paths, verify, reviewed, git=git)
 
     def undo(self, name: str | None = None) -> Applied:
-        """Take an apply back: the last, or by ``Applied.name``."""
+        """Undo an apply: the last, or by ``Applied.name``."""
         return landing.undo(self._life, name)
 
     def redo(self, name: str | None = None) -> Applied:
-        """Apply again what was undone: the last, or by ``Applied.name``."""
+        """Redo an undone apply: the last, or by ``Applied.name``."""
         return landing.redo(self._life, name)
 
     def journal(self, last: int = 100, *, kinds: Sequence[str] = (), forks: Sequence[str] = ()) -> list[JournalEvent]:
-        """Return the newest events of the project, oldest first."""
+        """Return the project's newest events, oldest first."""
         from mudroom.core.journal.event_filter import EventFilter
 
         with self._life.call() as session:
@@ -268,5 +272,5 @@ class Room:
 
 
 def _satellite(row: str, call: str = "") -> Any:
-    """Return the module of a call of the room. Raise NotInstalled if its satellite is absent."""
+    """Return the module that implements a call. Raise NotInstalled if its satellite is absent."""
     return part("call", row, f"Room.{call or row}")

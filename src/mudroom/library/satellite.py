@@ -1,7 +1,6 @@
-"""Values and handles of those calls of a room that satellites answer (``core/registry.py``, kind ``call``): archives,
-attempts, tools. They are defined here, so that ``Room`` has their types where a satellite is absent; a satellite makes
-them.
-"""
+"""Values and handles for the room's calls that satellites implement (``core/registry.py``, kind ``call``): archives,
+attempts, tools. They are defined here, so that ``Room`` has their types where a satellite is absent. The satellite
+creates them."""
 
 from __future__ import annotations
 
@@ -25,27 +24,27 @@ if TYPE_CHECKING:
 
 
 class ForkArchive(NamedTuple):
-    """A fork that was written as an archive."""
+    """A fork written as an archive."""
 
     size: int
     """Bytes."""
     digest: bytes
-    """BLAKE2b-256 of these bytes."""
+    """BLAKE2b-256 of the archive's bytes."""
     notes: tuple[str, ...] = ()
-    """Files that are not in it, with the reason."""
+    """Files left out, with the reason."""
 
 
 class ArrivedFork(NamedTuple):
-    """The outcome of one archive. ``check`` raises if it was refused."""
+    """Outcome for one archive. ``check`` raises if it was refused."""
 
     state: Literal["new", "late", "here", "refused"]
-    """``here``: the archive had come before; ``late``: another one of its errand had."""
+    """``here``: the archive had arrived before. ``late``: another archive of the same errand had."""
     fork: str
-    """Its name, which is another one if the name was taken; empty if it was refused."""
+    """Its name, changed if the original name was taken; empty if it was refused."""
     changed: int = 0
     """Files."""
     strangers: int = 0
-    """Changed files whose original is not in this project: conflicts, unless they are resolved."""
+    """Changed files whose original is not in this project. They are conflicts until resolved."""
     problem: str = ""
     """Why it was refused."""
     hint: str = ""
@@ -71,7 +70,7 @@ Score = Literal["exit", "json", "-lines"]
 
 
 class AttemptOptions(TypedDict, total=False):
-    """Options of ``Room.attempts``."""
+    """Options for ``Room.attempts``."""
 
     commands: Sequence[CommandLine]
     judge: CommandLine | None
@@ -97,33 +96,33 @@ class NonePassed(MudroomError):
 
 
 class Attempt(NamedTuple):
-    """One attempt, after its end."""
+    """One attempt, after it has ended."""
 
     number: int
     """From 1."""
     fork: str
-    """Empty: its command has not run, or has changed nothing."""
+    """Empty if its command has not run, or has changed no files."""
     state: AttemptState
     """``passed``, ``failed``, ``ended early``, ``timed out``, ``refused``, ``not started``, ``error``."""
     command: tuple[str, ...]
     exit_code: int
     judged: int | None
-    """Exit code of the judge; None: it was not judged."""
+    """The judge's exit code, or None if it was not judged."""
     score: float | None
     added: int
-    """Files; those of ``parent`` do not count."""
+    """Files. Changes from ``parent`` do not count."""
     modified: int
     deleted: int
     lines: int
     """Lines added and removed."""
     seconds: float
     report: str
-    """The end of the judge's output, or of the command's if it was not judged."""
+    """Tail of the judge's output, or of the command's if it was not judged."""
     same_as: int
-    """Number of the first attempt with the same result; 0: itself."""
+    """Number of the first attempt with the same result, or 0 if this is the first."""
     note: str
     of: tuple[int, ...]
-    """Numbers of the attempts whose union this is."""
+    """Numbers of the united attempts, if this is a union."""
 
     @property
     def passed(self) -> bool:
@@ -131,37 +130,37 @@ class Attempt(NamedTuple):
 
 
 class TryResult(NamedTuple):
-    """The end of all attempts."""
+    """Result of all attempts."""
 
     name: str
-    """As ``mudroom try show`` takes it: ``t1``."""
+    """For ``mudroom try show``: ``t1``."""
     attempts: tuple[Attempt, ...]
     """Best first."""
     best: Attempt | None
-    """None: no attempt has passed."""
+    """None if no attempt has passed."""
     tied: tuple[Attempt, ...]
-    """Attempts with another result that are as good as the best but for their number."""
+    """Attempts with another result that are as good as the best, except for their number."""
     distinct: int
     """Number of different results."""
     combined: str
-    """The fork of a union that is better than each attempt; it is the best then."""
+    """The fork of a union that is better than every attempt; it is then the best."""
     end: str
-    """Reason for which attempts were ended early: ``until``, ``budget``, ``interrupted``, ``judge``; else empty."""
+    """Why attempts were ended early: ``until``, ``budget``, ``interrupted``, ``judge``; otherwise empty."""
     note: str
 
     def check(self) -> TryResult:
-        """Return this result. Raise NonePassed if no attempt has passed."""
+        """Return self. Raise NonePassed if no attempt has passed."""
         if self.best is not None:
             return self
         raise NonePassed(f"none of {len(self.attempts)} attempts has passed", f"mudroom try show {self.name}", self)
 
 
 class AttemptStream(Protocol):
-    """Attempts while they run: iterate over them as they end, then take ``result``. Leaving the block, or forgetting
-    the stream, ends those that run; the forks stay."""
+    """Running attempts: iterate over them as they end, then take ``result``. Leaving the block, or forgetting the
+    stream, ends the running ones; the forks stay."""
 
     cancellation: Cancellation
-    """Ends the attempts that run."""
+    """Ends the running attempts."""
 
     def __iter__(self) -> AttemptStream: ...
 
@@ -173,20 +172,20 @@ class AttemptStream(Protocol):
 
     @property
     def name(self) -> str:
-        """The name of the try, for ``mudroom try show``."""
+        """The try's name, for ``mudroom try show``."""
 
     @property
     def result(self) -> TryResult:
         """The result. Raise UsageError before the last attempt has ended."""
 
     def wait(self) -> TryResult:
-        """Wait for the end of all attempts, and return the result."""
+        """Wait until all attempts have ended, and return the result."""
 
     def close(self) -> None:
-        """End the attempts that run, and wait until their changes are collected. Harmless when repeated."""
+        """End the running attempts, and wait until their changes are collected. Harmless when repeated."""
 
     def discard(self, *, everything: bool = False) -> list[str]:
-        """Discard the forks of all attempts but the best, and return their names. ``everything``: the best too, and the
+        """Discard all attempts' forks but the best, and return their names. ``everything``: the best too, and the
         record. Raise UsageError while attempts run."""
 
 
@@ -194,31 +193,31 @@ class AttemptStream(Protocol):
 
 
 class ToolReply(NamedTuple):
-    """The result of a tool."""
+    """A tool's result."""
 
     text: str
     """For the model."""
     data: Mapping[str, Json]
-    """For the program: it fits the tool's output schema, unless ``is_error`` is set."""
+    """For the program. Matches the tool's output schema, unless ``is_error`` is set."""
     is_error: bool
 
 
 class ToolSet(Protocol):
-    """The tools of a fork for a model. Thread-safe. ``definitions`` are new values that the caller may change."""
+    """A fork's tools for a model. Thread-safe. ``definitions`` are new values that the caller may change."""
 
     names: tuple[str, ...]
 
     @property
     def fork(self) -> str:
-        """The fork's name. Without one given, it is made at the first call."""
+        """The fork's name. If none was given, the fork is created at the first call."""
 
     @property
     def definitions(self) -> list[JsonObject]:
-        """The tools as the API takes them."""
+        """The tools in the API's format."""
 
     def call(self, name: str, arguments: Mapping[str, Json] | str | None = None) -> ToolReply:
-        """Call a tool. ``arguments``: an object, or its JSON text. What a model has sent wrongly is a reply, too; an
-        exception is a failure of the caller's, such as a room that is closed."""
+        """Call a tool. ``arguments``: an object, or its JSON text. A model's mistake gives a reply, too. An exception
+        is the caller's error, such as a closed room."""
 
     def reply(self, call: object) -> JsonObject:
         """Answer a model's call, as its API or its Python client gives it, with a message for that API."""

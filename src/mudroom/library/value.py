@@ -1,7 +1,7 @@
-"""What calls of the library return. Values: they can be compared, copied and pickled.
+"""Values that library calls return. They can be compared, copied and pickled.
 
-Texts are ``str``. Output that is not UTF-8 has U+FFFD in its text; its bytes stand beside. A name of a file is decoded
-as Python does (PEP 383), so it can be passed to every call again.
+Texts are ``str``. In decoded output, bytes that are not UTF-8 become U+FFFD; the raw bytes are in a field beside it. A
+file name is decoded as Python does (PEP 383), so it can be passed to every call again.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class NotApplied(MudroomError):
 
 
 def _shown(text: str) -> str:
-    """Return a text in one line, without characters that a terminal would obey."""
+    """Return a text in one line, with control characters escaped for a terminal."""
     return show(os.fsencode(text))
 
 
@@ -62,10 +62,11 @@ class ChangedFile(NamedTuple):
     """The path before a rename."""
     is_binary: bool = False
     flags: tuple[str, ...] = ()
-    """Marks for a reviewer: ``content``, ``mode``, ``executes-later`` (a file that runs by itself some day) …"""
+    """Marks for a reviewer: ``content``, ``mode``, ``executes-later`` (a file that will be run automatically later)
+    …"""
 
     def __str__(self) -> str:
-        """Return a line: kind, path, lines added and removed."""
+        """Return one line: kind, path, lines added and removed."""
         lines = "binary" if self.is_binary else f"+{self.added} -{self.removed}"
         old = f"{self.old_path} → " if self.old_path else ""
         special = [flag for flag in self.flags if flag != "content"]
@@ -74,7 +75,7 @@ class ChangedFile(NamedTuple):
 
 
 class ChangeList(tuple[ChangedFile, ...]):
-    """Changed files by path; its text has a line for each."""
+    """Changed files by path. Its ``str`` has one line per file."""
 
     __slots__ = ()
 
@@ -92,7 +93,7 @@ class SandboxDenial(NamedTuple):
     kind: str
     """``network``, ``metadata`` or ``system call``."""
     target: str
-    """A host and port, a path, or the name of a call."""
+    """A host and port, a path, or a system call's name."""
     reason: str
     times: int = 1
     """Number of refusals."""
@@ -103,7 +104,7 @@ class SandboxDenial(NamedTuple):
 
 
 class RunResult(NamedTuple):
-    """The end of a command. A command that fails, or that the policy refuses, is a result; ``check`` raises."""
+    """A command's result. A command that fails, or that the policy refuses, also gives a result; ``check`` raises."""
 
     fork: str
     command: tuple[str, ...]
@@ -116,22 +117,22 @@ class RunResult(NamedTuple):
     stdout_bytes: bytes
     stderr_bytes: bytes
     truncated: bool
-    """Whether the output was longer than is kept (``mudroom.open(output_limit=…)``): its beginning is here. A stream or
-    ``on_output`` gets all of it."""
+    """Whether the output was longer than the limit (``mudroom.open(output_limit=…)``); only its beginning is kept. A
+    stream or ``on_output`` gets all output."""
     changes: ChangeList
-    """All changes of the fork, not only those of this command."""
+    """All changes in the fork, not only this command's."""
     denials: tuple[SandboxDenial, ...]
     ran: bool
-    """False: the policy or an approver has refused the command."""
+    """False if the policy or an approver has refused the command."""
     reason: str
     """Why it was refused, and what is allowed instead; otherwise empty."""
     checkpoint: str | None
-    """The checkpoint that was made before the command, if the policy wants one."""
+    """The checkpoint made before the command, if the policy requires one."""
     level: int
     limits: tuple[str, ...]
-    """Limits that the command has reached, a line each."""
+    """Limits that the command has reached, one line each."""
     notes: tuple[str, ...]
-    """Weaker protection than usual, and other differences from what was asked for."""
+    """Weaker protection than usual, and other differences from the request."""
 
     @property
     def stdout(self) -> str:
@@ -143,7 +144,7 @@ class RunResult(NamedTuple):
 
     @property
     def ok(self) -> bool:
-        """Whether the command has run and ended with 0."""
+        """Whether the command has run and exited with 0."""
         return self.ran and self.exit_code == 0 and not self.timed_out
 
     def check(self) -> RunResult:
@@ -168,17 +169,17 @@ class OutputChunk(NamedTuple):
 
     stream: Literal["stdout", "stderr"]
     text: str
-    """A character that is split between two pieces is in the later one."""
+    """A character that is split between two chunks is in the later one."""
     data: bytes
 
 
 class Applied(NamedTuple):
-    """The result of an apply, an undo or a redo. ``check`` raises unless everything was applied."""
+    """Result of an apply, an undo or a redo. ``check`` raises unless everything was applied."""
 
     name: str
-    """For ``undo``; empty if nothing was applied."""
+    """For ``undo``; empty if the project was not changed."""
     state: Literal["applied", "conflicts", "unverified"]
-    """``conflicts``: the rest is applied; ``unverified``: the verification failed, and nothing is."""
+    """``conflicts``: the rest is applied. ``unverified``: the verification failed, and no change was applied."""
     written: int = 0
     """Files."""
     removed: int = 0
@@ -191,9 +192,9 @@ class Applied(NamedTuple):
     remaining: int = 0
     """Changes that are still in the fork."""
     output: str = ""
-    """Of the verification."""
+    """The verification's output."""
     exit_code: int | None = None
-    """Of the verification; None: there was none."""
+    """The verification's exit code, or None if there was none."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -222,7 +223,7 @@ class ForkInfo(NamedTuple):
     state: str
     """``idle``, ``running``, ``mounted``, ``cut off`` or ``damaged``."""
     changed: int
-    """Files; as of the last command that has ended."""
+    """Changed files when the last command ended."""
     agent: str
     parent: str
     created: float
@@ -232,7 +233,7 @@ class ForkInfo(NamedTuple):
 
 
 class FileInfo(NamedTuple):
-    """An entry of a directory."""
+    """A directory entry."""
 
     name: str
     kind: str
@@ -255,7 +256,7 @@ class JournalEvent(NamedTuple):
 
 
 class Question(NamedTuple):
-    """An approver is asked this (``mudroom.open(ask=…)``)."""
+    """A question to an approver (``mudroom.open(ask=…)``)."""
 
     kind: Literal["command", "host"]
     fork: str
@@ -267,7 +268,7 @@ class Question(NamedTuple):
     """Empty for a command."""
     port: int
     reason: str
-    """Why it is asked."""
+    """Why the approver is asked."""
 
     def __str__(self) -> str:
         if self.kind == "host":

@@ -1,12 +1,13 @@
-"""Calls of an asyncio program, each in a thread of its own.
+"""Calls from an asyncio program, each in its own thread.
 
 Rules of this file:
-1. Cancelling a command's call ends the command (SIGTERM, SIGKILL after a grace) and waits until its changes are
-   collected; a second cancellation kills it. A command that has not started does not start, and is not waited for.
-2. Any other call goes on to its end, which is waited for: half an apply would be none.
-3. A loop that is closed or forgotten in the middle of a command ends it: the coroutine gets GeneratorExit then, and
-   cannot wait. Its thread collects the changes.
-4. The threads are daemons: one that waits for a lock of another process does not keep the interpreter from ending.
+1. Cancelling a command's call ends the command (SIGTERM, SIGKILL after a grace period) and waits until its changes are
+   collected. A second cancellation kills it. A command that has not started does not start, and is not waited for.
+2. Cancelling any other call waits until the call has completed: a half-done apply would be no apply.
+3. A loop that is closed or forgotten in the middle of a command ends the command: the coroutine gets GeneratorExit
+   then, and cannot wait. Its thread collects the changes.
+4. The threads are daemons, so that one that waits for another process's lock does not keep the interpreter from
+   exiting.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ T = TypeVar("T")
 
 
 async def in_thread(call: Callable[[], T], cancellation: Cancellation | None = None) -> T:
-    """Return the result of ``call``, which runs in a new thread with a copy of the context. ``cancellation``: of the
-    command that it runs (``own_cancellation``)."""
+    """Return the result of ``call``, run in a new thread with a copy of the context. ``cancellation`` ends the command
+    that it runs (``own_cancellation``)."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
     future.add_done_callback(_retrieve)
@@ -53,7 +54,6 @@ async def in_thread(call: Callable[[], T], cancellation: Cancellation | None = N
 
 
 async def _ended(future: asyncio.Future[T], cancellation: Cancellation | None) -> None:
-    """Wait for the end of a call that was cancelled."""
     if cancellation is not None:
         request(cancellation)
     while not future.done() and (cancellation is None or cancellation.has_started):
@@ -68,7 +68,7 @@ def _tell(loop: asyncio.AbstractEventLoop, settle: Callable[..., None], *argumen
     try:
         loop.call_soon_threadsafe(settle, *arguments)
     except RuntimeError:
-        pass  # the loop is closed: nobody waits for the result
+        pass  # the loop is closed: no task waits for the result
 
 
 def _succeed(future: asyncio.Future[T], result: T) -> None:
@@ -82,6 +82,6 @@ def _fail(future: asyncio.Future[T], error: BaseException) -> None:
 
 
 def _retrieve(future: asyncio.Future[T]) -> None:
-    """Take the exception, so that asyncio does not log one that nobody waits for any more."""
+    """Take the exception, so that asyncio does not log it as never retrieved."""
     if not future.cancelled():
         future.exception()

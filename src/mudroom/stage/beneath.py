@@ -1,7 +1,7 @@
-"""Open and list what lies below a directory, by descriptor.
+"""Open and list entries below a directory, by descriptor.
 
 Every path that mudroom opens in a project or a fork goes through here. A symbolic link in the middle of a path, put
-there by an agent or by accident, is an error and is never followed; so is anything that would leave the directory.
+there by an agent or by accident, is an error and is never followed; so is any path that would leave the directory.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _numbers = itertools.count()
 
 @contextmanager
 def directory(root: int, path: bytes) -> Iterator[int]:
-    """Yield a descriptor of the directory at ``path`` below ``root``; it is closed when the block ends."""
+    """Yield a descriptor for the directory at ``path`` below ``root``; it is closed when the block ends."""
     descriptor = open_beneath(root, path, os.O_RDONLY | disk.O_DIRECTORY)
     try:
         yield descriptor
@@ -36,7 +36,7 @@ def directory(root: int, path: bytes) -> Iterator[int]:
 
 
 def look(parent: int, name: bytes) -> Entry | None:
-    """Return the entry ``name`` of the open directory ``parent``, or None if there is no such name."""
+    """Return the entry ``name`` in the open directory ``parent``, or None if there is no such name."""
     while True:
         try:
             stat = disk.stat_at(parent, name)
@@ -53,7 +53,7 @@ def look(parent: int, name: bytes) -> Entry | None:
 def look_beneath(root: int, path: bytes) -> Entry | None:
     """Return the entry at ``path`` below ``root``, or None if the entry or a directory on the way is missing.
 
-    A symbolic link or a file in place of a directory on the way counts as missing.
+    A symbolic link or a file where a directory should be counts as missing.
     """
     above, _slash, name = path.rpartition(b"/")
     try:
@@ -68,11 +68,12 @@ def look_beneath(root: int, path: bytes) -> Entry | None:
 
 
 class LastDirectory:
-    """Directories below ``root``, of which the last one entered stays open: paths in walking order mostly share one.
+    """Opens directories below ``root`` and keeps the last one open: paths in walking order mostly share their
+    directory.
 
-    The descriptor is that of the directory which was at the path when it was entered, whatever has been renamed since.
-    So this is for what is checked again afterwards, and for trees in which only mudroom renames. To change the user's
-    files, open their directory anew. The owner closes it; one thread uses it at a time.
+    The descriptor belongs to the directory that was at the path when it was entered, whatever has been renamed since.
+    So use this only where results are checked again afterwards, and for trees in which only mudroom renames. To change
+    the user's files, open their directory anew. The owner closes it; one thread uses it at a time.
     """
 
     def __init__(self, root: int) -> None:
@@ -87,7 +88,7 @@ class LastDirectory:
         self.close()
 
     def enter(self, path: bytes) -> int:
-        """Return a descriptor of the directory, which stays open until the next one is entered. Raise OSError as
+        """Return the directory's descriptor, which stays open until another directory is entered. Raise OSError as
         ``open_beneath`` does."""
         if path != self._path:
             self.close()
@@ -102,7 +103,7 @@ class LastDirectory:
             self._path = None
 
     def look(self, path: bytes) -> Entry | None:
-        """As ``look_beneath``."""
+        """Like ``look_beneath``."""
         above, _slash, name = path.rpartition(b"/")
         try:
             return look(self.enter(above), name)
@@ -114,14 +115,14 @@ class LastDirectory:
             raise
 
     def open_file(self, path: bytes) -> int:
-        """As ``open_file``."""
+        """Like ``open_file``."""
         above, _slash, name = path.rpartition(b"/")
         flags = os.O_RDONLY | disk.O_NONBLOCK | disk.O_NOFOLLOW | disk.O_CLOEXEC
         return disk.open_at(self.enter(above), name, flags)
 
 
 def entries(directory_fd: int) -> dict[bytes, Entry]:
-    """Return the entries of an open directory by name."""
+    """Return an open directory's entries by name."""
     by_name = dict(disk.stats(directory_fd, from_stat))  # type: ignore[arg-type]
     for name in [name for name, entry in by_name.items() if entry.kind == "symlink"]:
         entry = look(directory_fd, name)
@@ -133,7 +134,7 @@ def entries(directory_fd: int) -> dict[bytes, Entry]:
 
 
 def nameless(place: bytes) -> int:
-    """Return a descriptor of a new file without a name, for reading and writing: a memfd, or, where memfd_create(2) is
+    """Return a descriptor for a new unnamed file, for reading and writing: a memfd, or, where memfd_create(2) is
     missing, a file in the directory ``place`` that is unlinked at once."""
     if hasattr(os, "memfd_create"):
         return os.memfd_create("mudroom", os.MFD_CLOEXEC)
@@ -144,12 +145,12 @@ def nameless(place: bytes) -> int:
 
 
 def open_file(root: int, path: bytes) -> int:
-    """Return a descriptor of a regular file for reading. O_NONBLOCK: a FIFO in its place must not block the caller."""
+    """Return a descriptor for reading a regular file. O_NONBLOCK: a FIFO in its place must not block the caller."""
     return open_beneath(root, path, os.O_RDONLY | disk.O_NONBLOCK)
 
 
 def read_file(root: int, path: bytes, limit: int) -> bytes | None:
-    """Return the content of a file, or None if it has more than ``limit`` bytes."""
+    """Return a file's content, or None if it has more than ``limit`` bytes."""
     descriptor = open_file(root, path)
     try:
         if os.fstat(descriptor).st_size > limit:

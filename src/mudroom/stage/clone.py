@@ -24,7 +24,7 @@ if sys.platform == "darwin":
 
     def clone_file(read: int, directory: int, name: bytes) -> bool:
         """Create the file ``name`` (not a path) in an open directory as a clone of the open file ``read``, with its
-        content, mode, times and xattrs. Return False, without creating it, if the file system cannot clone. Raise
+        content, mode, times and xattrs. Return False, and create no file, if the file system cannot clone. Raise
         OSError as open(2) does."""
         if _libc.fclonefileat(read, directory, name, _CLONE_NOOWNERCOPY) == 0:
             return True
@@ -38,7 +38,7 @@ if sys.platform == "win32":
     import msvcrt
 
     _FSCTL_DUPLICATE_EXTENTS_TO_FILE = 0x00098344  # winioctl.h
-    _AT_ONCE = 1 << 30  # bytes; less than 4 GiB, and a multiple of any cluster
+    _AT_ONCE = 1 << 30  # bytes; less than 4 GiB, and a multiple of every cluster size
     _IMPOSSIBLE = (1, 5, 50, 87)  # winerror.h: INVALID_FUNCTION, ACCESS_DENIED, NOT_SUPPORTED, INVALID_PARAMETER
 
     class _Extents(ctypes.Structure):
@@ -65,9 +65,9 @@ if sys.platform == "win32":
     _kernel32.DeviceIoControl.restype = ctypes.c_int
 
     def share_extents(read: int, write: int, size: int, cluster: int = 4096) -> bool:
-        """Make an open file of ``size`` bytes, whose length is already set, share the blocks of another. Return False
+        """Make an open file of ``size`` bytes, whose length is already set, share another file's blocks. Return False
         if the volume cannot (only ReFS can); the content is then undefined and must be overwritten. Raise OSError for
-        anything else."""
+        any other error."""
         source, target = msvcrt.get_osfhandle(read), msvcrt.get_osfhandle(write)
         end = -(-size // cluster) * cluster  # the last cluster is shared as a whole
         returned = ctypes.c_uint32()

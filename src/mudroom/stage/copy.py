@@ -1,5 +1,5 @@
-"""Copy files and trees: by reflink, else by copy_file_range extent by extent, else by read and write. The equivalents
-of reflinks on macOS and Windows are in ``stage/clone.py``.
+"""Copy files and trees: by reflink, else by copy_file_range extent by extent, else by read and write. Reflinks on macOS
+and Windows are in ``stage/clone.py``.
 
 Symbolic links are copied as links and never followed. Hard links stay hard links among the copies. Sockets and devices
 are not copied.
@@ -20,7 +20,7 @@ from mudroom.stage.view import require_depth
 
 FICLONE = 0x40049409  # ioctl_ficlone(2)
 _NOT_HERE = (errno.EOPNOTSUPP, errno.ENOTSUP, errno.EXDEV, errno.EINVAL, errno.EPERM, errno.ENOSYS)
-"""Errors of a file system that cannot copy in the kernel. EOPNOTSUPP and ENOTSUP are the same number on Linux but
+"""Errors from a file system that cannot copy in the kernel. EOPNOTSUPP and ENOTSUP are the same number on Linux but
 differ on macOS, whose file systems return the latter (clonefile(2), renameatx_np(2))."""
 _NOWHERE = 1 << 63
 _NO_HOLES = (errno.EINVAL, errno.ENOTTY, errno.ENOTSUP)
@@ -34,10 +34,13 @@ def clone(
     held: list[bytes] | None = None,
     present: Collection[bytes] = (),
 ) -> set[bytes]:
-    """Copy ``items`` of a source, a directory before its contents, into a directory where there is nothing at their
-    paths. Return the copied paths: all but sockets, devices, unreadable files, and everything in a directory that was
-    not copied. ``held``: gets the paths of files that another program holds open, which are not copied either; None:
-    they raise FileHeld. ``present``: paths of the target, as if they had been copied; they are in the result, too."""
+    """Copy ``items`` from a source, a directory before its contents, into a directory in which their paths are free.
+    Return the copied paths: all but sockets, devices, unreadable files, and everything in a directory that was not
+    copied.
+
+    ``held`` receives the paths that were not copied because another program holds the file open; if it is None, such a
+    file raises FileHeld. ``present``: paths in the target that count as copied, also in the result.
+    """
     links: dict[tuple[int, int], bytes] = {}
     copied: set[bytes] = set(present)
     for number, (path, entry) in enumerate(items.items()):
@@ -68,10 +71,10 @@ def _clone_entry(source: Source, target: int, path: bytes, entry: Entry, links: 
     try:
         read = source.open(path)
     except (PermissionError, FileNotFoundError):
-        return False  # its owner does not let us read it, nor any command that we run; or it has just been deleted
+        return False  # unreadable for this user, so also for every command; or just deleted
     try:
         copy_open_file(read, target, path, entry)
-    except FileHeld:  # a part of it is locked: only that part cannot be read
+    except FileHeld:  # the file was opened, but a part of it is locked: remove the incomplete copy
         with reach(target, path) as (at, rest):
             disk.unlink(at, rest)
         raise
@@ -89,10 +92,12 @@ def listed(
     held: list[bytes] | None = None,
     devices: Collection[int] = (),
 ) -> dict[bytes, Entry]:
-    """Return every entry of a source, a directory before its contents. A mount point of another file system is listed,
-    and entered only if its device is among ``devices``. Raise MudroomError if a directory lies too deep. ``merged``:
-    the source is a snapshot with layers over it, whose entries may have several devices; no file system is mounted in
-    it. ``held``: as for ``clone``, of directories, which are left out."""
+    """Return every entry in a source, a directory before its contents. Raise MudroomError if a directory lies too deep.
+
+    A mount point of another file system is listed, and entered only if its device is among ``devices``. ``merged``: the
+    source is a snapshot with layers over it, whose entries may have several devices; no file system is mounted in it.
+    ``held`` receives the directories that another program holds open, as in ``clone``; they are left out.
+    """
     root = source.look(b"")
     devices = {root.device if root is not None else 0, *devices}
     listing: dict[bytes, Entry] = {}
@@ -186,7 +191,7 @@ def copy_open_file(read: int, target: int, to: bytes, entry: Entry) -> None:
 if sys.platform == "darwin":
 
     def _cloned_by_name(read: int, target: int, to: bytes, entry: Entry) -> bool:
-        """macOS cannot reflink into an open file: the clone is a new file, with mode, times and xattrs."""
+        """Clone to a new file, with mode, times and xattrs: macOS cannot reflink into an open file."""
         from mudroom.stage.clone import clone_file
 
         above, _slash, last = to.rpartition(b"/")
@@ -200,8 +205,8 @@ if sys.platform == "darwin":
 def copy_content(read: int, write: int, size: int, *, only_reflink: bool = False) -> bool:
     """Copy by reflink, else by copy_file_range extent by extent (holes stay holes), else by read and write.
 
-    ``only_reflink``: return False instead of copying bytes. Where holes cannot be queried (not Linux, or a file system
-    that does not report them), a source that has shrunk raises OSError instead of being padded with zeros.
+    ``only_reflink``: return False instead of copying bytes. Where holes cannot be queried (not Linux, or unsupported by
+    the file system), a source that has shrunk raises OSError instead of being padded with zeros.
     """
     if _reflink(read, write, size):
         return True
@@ -222,11 +227,11 @@ def copy_content(read: int, write: int, size: int, *, only_reflink: bool = False
 
 
 def _next_data(read: int, position: int) -> tuple[int, int] | None:
-    """Return start and end of the data at or after ``position``, or ``_NOWHERE`` twice if there is no more data. Return
-    None if the file system cannot tell.
+    """Return start and end of the data at or after ``position``, ``_NOWHERE`` twice if there is none, or None if the
+    file system cannot tell.
 
-    lseek(2) of Linux. On macOS, SEEK_DATA in the middle of data returns the *next* data, or ENXIO (gnulib,
-    lib/lseek.c): trusting it would copy none of a file without holes.
+    Uses Linux's lseek(2). On macOS, SEEK_DATA in the middle of data returns the *next* data, or ENXIO (gnulib,
+    lib/lseek.c): trusting it would skip all data in a file without holes.
     """
     if sys.platform != "linux":
         return None

@@ -1,4 +1,4 @@
-"""A changeset as unified diff text, in the form that git prints and ``patch`` reads."""
+"""A changeset as unified diff text, in the format that git prints and ``patch`` reads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _GIT_KINDS = {"file": 0o100000, "symlink": 0o120000, "directory": 0o040000}
 
 
 Original = Callable[[bytes, Entry, int], bytes | None]
-"""Path, entry, limit → the content that a file had, or None if it is no longer known or larger than the limit."""
+"""Path, entry, limit → the file's original content, or None if it is no longer known or larger than the limit."""
 
 
 def diff(
@@ -49,7 +49,7 @@ def _parts(change: Change) -> Iterator[Change]:
 def _file_diff(
     original: Original, staged: SourceContent, change: Change, move: Move | None, before: Change
 ) -> Iterator[bytes]:
-    """``before``: the change that has the old content: for a moved file, the change of its old path."""
+    """``before``: the change that has the old content; for a moved file, the change at its old path."""
     if change.verb == "renamed":
         yield from content_diff(change, None, None)
         return
@@ -68,8 +68,8 @@ def content_diff(
     *,
     lost: bool = False,
 ) -> Iterator[bytes]:
-    """Yield the lines of one change whose contents are known. None: too large, or not to be shown. ``lost``: the old
-    content is not known any more. ``move``, ``before``: of a moved file, and the change of its old path."""
+    """Yield the diff of one change whose contents are given. None: too large, or not to be shown. ``lost``: the old
+    content is no longer known. ``move``, ``before``: for a moved file, the move and the change at its old path."""
     before = before or change
     old_path = change.source or before.path
     yield b"diff --git %s %s\n" % (_name(b"a/" + old_path), _name(b"b/" + change.path))
@@ -132,8 +132,8 @@ _QUOTED = [bytes([byte]) if byte in _PLAIN else b"\\%03o" % byte for byte in ran
 
 
 def _label(path: bytes) -> bytes:
-    """Return the label of a file. After a name with a blank comes a tab, because ``patch`` otherwise reads the rest as
-    a date."""
+    """Return a file's label. A name that contains a blank is followed by a tab, because ``patch`` otherwise reads the
+    rest as a date."""
     name = _name(path)
     return name + b"\t" if b" " in path and name == path else name
 

@@ -1,14 +1,15 @@
-"""The calls on files, by a directory's descriptor and a name in it. POSIX; Windows has ``nt_disk.py`` in its place.
+"""File operations by a directory's descriptor and a name in it. This module is for POSIX; Windows has ``nt_disk.py`` in
+its place.
 
-Every module that changes files in a project, a fork or the state calls these, and no other module passes ``dir_fd``.
-``stage/__init__.py`` chooses the module when it is imported, as ``os`` chooses ``os.path``, so a call costs a Python
-function and no more; ``tests/ext/windows/anywhere/test_disk.py`` compares the names and parameters of both. Here each
-function is one system call (open(2) and the others), which raises OSError as that call does. A directory of None: the
-name is a path.
+Every module that changes files in a project, a fork or the state calls these functions, and no other module passes
+``dir_fd``. ``stage/__init__.py`` chooses the module when it is imported, as ``os`` chooses ``os.path``, so the choice
+costs no time per call. ``tests/ext/windows/anywhere/test_disk.py`` compares both modules' names and parameters. Here
+each function is one system call (open(2) and the others), and raises OSError as that call does. If the directory is
+None, the name is a path.
 
-Rules: the directory comes first, then the name. A symbolic link is never followed at the end of a path, except by
-``set_mode``, which is for names that only mudroom creates. Flags of ``open_at`` and ``open_path`` that Windows lacks
-are names of this module: a caller takes them from here.
+Rules: the directory comes first, then the name. A symbolic link at the end of a path is never followed, except by
+``set_mode``, which is for names that only mudroom creates. Flags for ``open_at`` and ``open_path`` that Windows lacks
+are names in this module: callers take them from here.
 """
 
 from __future__ import annotations
@@ -36,17 +37,17 @@ _SYS_openat2 = 437  # the same number on every architecture
 _RESOLVE_NO_MAGICLINKS, _RESOLVE_NO_SYMLINKS, _RESOLVE_BENEATH = 0x02, 0x04, 0x08
 _RESOLVE = _RESOLVE_BENEATH | _RESOLVE_NO_SYMLINKS | _RESOLVE_NO_MAGICLINKS
 _PATH_LIMIT = 4000
-"""Bytes of a path for one call: PATH_MAX is 4096, and a name has at most 255."""
+"""Bytes per path in one call: PATH_MAX is 4096, and a name has at most 255."""
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NOREPLACE, _EXCHANGE = 1, 2
 _FLAGS_OF_DARWIN = {_NOREPLACE: 4, _EXCHANGE: 2}
-"""RENAME_EXCL and RENAME_SWAP of sys/stdio.h."""
+"""RENAME_EXCL and RENAME_SWAP from sys/stdio.h."""
 _F_FULLFSYNC = 51
-"""sys/fcntl.h: also flush the disk's own cache, which fsync(2) of macOS does not."""
+"""sys/fcntl.h: also flush the disk's own cache, which macOS's fsync(2) does not."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _LEASE, _LOOK = 0.1, 0.001
-"""Seconds for the end of a lease, and between two looks at it."""
+"""Seconds to wait for the end of a lease, and between two attempts."""
 _have_openat2 = os.uname().sysname == "Linux"
 
 fstat = os.fstat
@@ -58,18 +59,19 @@ def open_path(path: bytes | str | os.PathLike[str], flags: int, mode: int = 0o77
 
 
 def open_root(path: bytes) -> int:
-    """Return a descriptor of a directory whose own path is trusted (the project, a layer)."""
+    """Return a descriptor for a directory whose own path is trusted (the project, a layer)."""
     return os.open(path, _DIRECTORY)
 
 
 def open_layer(path: bytes) -> int:
-    """Return a descriptor of the directory of a layer. On Windows whiteouts and marks are found below it alone."""
+    """Return a descriptor for a layer's directory. On Windows, whiteouts and marks are recognised only below such a
+    descriptor."""
     return os.open(path, _DIRECTORY)
 
 
 def mount_of(path: bytes) -> tuple[int, int]:
-    """Return the device number and the mount id of a directory. rename(2) requires the same mount, not only the same
-    file system: one file system bound to two places, as containers do, gives EXDEV."""
+    """Return a directory's device number and mount id. rename(2) requires the same mount, not only the same file
+    system: one file system bound to two places, as containers do, gives EXDEV."""
     descriptor = os.open(path, O_PATH | os.O_CLOEXEC)
     try:
         device = os.fstat(descriptor).st_dev
@@ -83,9 +85,9 @@ def mount_of(path: bytes) -> tuple[int, int]:
 
 
 def open_beneath(root: int, path: bytes, flags: int, mode: int = 0) -> int:
-    """Open ``path`` below ``root`` as openat(2) would, refusing every symbolic link on the way and at the end.
+    """Open ``path`` below ``root`` like openat(2), refusing every symbolic link on the way and at the end.
 
-    Raises OSError: ELOOP for a symbolic link, FileHeld for EBUSY and for a lease, ENOTDIR, ENOENT and the rest as
+    Raise OSError: ELOOP for a symbolic link, FileHeld for EBUSY and for a lease, ENOTDIR, ENOENT and the rest as
     open(2) does.
     """
     try:
@@ -103,9 +105,9 @@ def open_beneath(root: int, path: bytes, flags: int, mode: int = 0) -> int:
 
 
 def _with_kind(error: OSError) -> OSError:
-    """Return FileHeld for EBUSY and EAGAIN: a file on a mounted share that a program on its server holds open without
-    sharing it (STATUS_SHARING_VIOLATION in fs/smb/client/smb2maperror.c), and one under a lease (fcntl(2)). Every other
-    error is returned as it is."""
+    """Return FileHeld for EBUSY and EAGAIN, otherwise the error unchanged. EBUSY: a file on a mounted share that a
+    program on the server holds open without sharing it (STATUS_SHARING_VIOLATION in fs/smb/client/smb2maperror.c).
+    EAGAIN: a file under a lease (fcntl(2))."""
     is_held = error.errno in (errno.EBUSY, errno.EAGAIN)
     return FileHeld(error.errno, error.strerror, error.filename) if is_held else error
 
@@ -118,8 +120,8 @@ def _open_long(root: int, path: bytes, flags: int, mode: int) -> int:
 
 @contextmanager
 def reach(root: int, path: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield a directory and a path below it that together name ``path`` below ``root``, for calls that take a path:
-    short enough for one call, also where ``path`` is longer than PATH_MAX."""
+    """Yield a directory and a path below it that together name ``path`` below ``root``. The path is short enough for
+    one system call, even if ``path`` is longer than PATH_MAX."""
     if len(path) < _PATH_LIMIT:
         yield root, path
         return
@@ -137,9 +139,8 @@ def reach(root: int, path: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _openat2(root: int, path: bytes, flags: int, mode: int) -> int | None:
-    """openat2(2). Return None if the kernel is older than 5.6 or a container's seccomp filter does not know the call
-    (EPERM). EAGAIN: a path without ".." has no other reason for it than a lease. Its holder, which ends it when it is
-    asked, may be a command that is paused: the kernel waits 45 seconds for it, for each file."""
+    """Open with openat2(2). Return None if the kernel is older than 5.6 or a container's seccomp filter does not know
+    the call (EPERM)."""
     global _have_openat2  # noqa: PLW0603 - learnt once about the kernel, never changes back
     how = flags.to_bytes(8, "little") + mode.to_bytes(8, "little") + _RESOLVE.to_bytes(8, "little")
     until = 0.0
@@ -152,6 +153,8 @@ def _openat2(root: int, path: bytes, flags: int, mode: int) -> int | None:
             _have_openat2 = number == errno.EPERM and _have_openat2
             return None
         if number == errno.EAGAIN:
+            # For a path without "..", a lease is the only reason for EAGAIN. Its holder may be a paused command, which
+            # cannot release it: a blocking open would wait 45 seconds in the kernel, per file.
             until = until or time.monotonic() + _LEASE
             if time.monotonic() > until:
                 raise OSError(number, "another program has a lease on it", path)
@@ -175,8 +178,8 @@ def _walk(root: int, path: bytes, flags: int, mode: int) -> int:
 
 
 def handle(descriptor: int) -> int | bytes:
-    """Return the name by which chmod(2) and utimensat(2) reach the file of an O_PATH descriptor: on Linux its path in
-    /proc (fchmod(2) refuses such a descriptor), elsewhere the descriptor itself."""
+    """Return the name by which chmod(2) and utimensat(2) reach an O_PATH descriptor's file: on Linux its path in /proc
+    (fchmod(2) refuses such a descriptor), elsewhere the descriptor itself."""
     return b"/proc/self/fd/%d" % descriptor if sys.platform == "linux" else descriptor
 
 
@@ -201,9 +204,8 @@ def names(at: int) -> list[bytes]:
 
 
 def stats(at: int, made: Callable[[os.stat_result], T]) -> list[tuple[bytes, T]]:
-    """Return names and what ``made`` makes of what ``stat_at`` returns of them, without those that are gone meanwhile.
-    A list: a generator that an error leaves behind would keep the directory open. Results of stat(2) themselves, half a
-    kilobyte each, are not kept."""
+    """Return each name with ``made(stat_at(name))``, without names that are deleted meanwhile. Stat results, half a
+    kilobyte each, are not kept. A list: a generator that an error leaves behind would keep the directory open."""
     found = []
     with os.scandir(at) as scan:
         for item in scan:
@@ -216,7 +218,8 @@ def stats(at: int, made: Callable[[os.stat_result], T]) -> list[tuple[bytes, T]]
 
 
 def children(at: int) -> list[tuple[bytes, bool]]:
-    """Return the names with whether each is a directory, as rm(1) orders them: a directory has the order of hashes."""
+    """Return each name with whether it is a directory. Sorted by inode, as rm(1) does: the directory's own order is
+    that of hashes."""
     with os.scandir(at) as scan:
         return [
             (os.fsencode(item.name), item.is_dir(follow_symlinks=False)) for item in sorted(scan, key=os.DirEntry.inode)
@@ -224,8 +227,8 @@ def children(at: int) -> list[tuple[bytes, bool]]:
 
 
 def why_unnamed(name: bytes) -> str:
-    """Return why nothing here can have this name; empty if something can."""
-    del name  # here the kernel refuses what is none
+    """Return why no file here can have this name; empty if one can."""
+    del name  # on POSIX the kernel refuses invalid names
     return ""
 
 
@@ -238,7 +241,7 @@ def mkfifo(at: int, name: bytes, mode: int) -> None:
 
 
 def whiteout(at: int, name: bytes) -> None:
-    """Create a character device 0:0, which any user may: stage/layers/layer.py."""
+    """Create a character device 0:0, which every user may create: stage/layers/layer.py."""
     os.mknod(name, stat.S_IFCHR, os.makedev(0, 0), dir_fd=at)
 
 
@@ -247,7 +250,7 @@ def symlink(at: int, name: bytes, target: bytes) -> None:
 
 
 def link(at: int, name: bytes, to: int, new: bytes) -> None:
-    """Add the name ``new`` in ``to``. Of a symbolic link the link itself gets the second name."""
+    """Add the name ``new`` in ``to``. A symbolic link itself gets the second name, not its target."""
     os.link(name, new, src_dir_fd=at, dst_dir_fd=to, follow_symlinks=False)
 
 
@@ -260,28 +263,28 @@ def rmdir(at: int, name: bytes | str) -> None:
 
 
 def rename(at: int, name: bytes | str, to: int, new: bytes | str) -> None:
-    """Rename, replacing a file of that name."""
+    """Rename, replacing an existing file."""
     os.rename(name, new, src_dir_fd=at, dst_dir_fd=to)
 
 
 def rename_path(path: bytes | str, new: bytes | str) -> None:
-    """Rename by whole paths, whose directories are trusted, replacing a file of that name."""
+    """Rename by whole paths, whose directories are trusted, replacing an existing file."""
     os.rename(path, new)
 
 
 def rename_new(at: int, name: bytes, to: int, new: bytes) -> None:
-    """Rename without replacing. Raise FileExistsError; OSError with EINVAL or the like if the file system cannot tell:
-    NFS, some FUSE."""
+    """Rename without replacing. Raise FileExistsError if ``new`` exists, and OSError (EINVAL or similar) if the file
+    system does not support this: NFS, some FUSE."""
     _renameat2(at, name, to, new, _NOREPLACE)
 
 
 def exchange(at: int, name: bytes, to: int, new: bytes) -> None:
-    """Swap two names in one step. Raise OSError with EINVAL, ENOSYS or the like if the file system cannot."""
+    """Swap two names atomically. Raise OSError (EINVAL, ENOSYS or similar) if the file system does not support this."""
     _renameat2(at, name, to, new, _EXCHANGE)
 
 
 def _renameat2(at: int, name: bytes, to: int, new: bytes, flags: int) -> None:
-    """renameat2(2). On macOS, renameatx_np(2) is the same with other numbers; that code has never been run."""
+    """Call renameat2(2). On macOS, renameatx_np(2) is the same with other flag values; that code has never been run."""
     if sys.platform == "darwin":
         call, flags = _libc.renameatx_np, _FLAGS_OF_DARWIN[flags]
     else:
@@ -292,7 +295,7 @@ def _renameat2(at: int, name: bytes, to: int, new: bytes, flags: int) -> None:
 
 
 def set_mode(at: int, name: bytes, mode: int) -> None:
-    """Set the mode. A symbolic link is followed: call it for names that only mudroom creates, else
+    """Set the mode, following a symbolic link. Call it for names that only mudroom creates, otherwise
     ``set_mode_safely``."""
     os.chmod(name, mode, dir_fd=at)
 
@@ -307,22 +310,22 @@ def set_mode_safely(at: int, name: bytes, mode: int) -> None:
 
 
 def set_mode_by(handle: int | bytes, mode: int) -> None:
-    """Set the mode of what ``handle`` returned: it may be open as a path alone."""
+    """Set the mode of a file that may be open as a path only. ``handle`` comes from ``handle()``."""
     os.chmod(handle, mode)
 
 
 def set_mode_of(descriptor: int, mode: int) -> None:
-    """Set the mode of an open file."""
+    """Set an open file's mode."""
     os.fchmod(descriptor, mode)
 
 
 def set_times_of(descriptor: int, time: int) -> None:
-    """Set the times of access and modification of an open file, in nanoseconds since 1970."""
+    """Set an open file's atime and mtime, in nanoseconds since 1970."""
     os.utime(descriptor, ns=(time, time))
 
 
 def set_mode_and_times(at: int, name: bytes, mode: int, time: int) -> None:
-    """Set both by name, without following a link: macOS, whose clones are not open."""
+    """Set both by name, without following a link. For macOS, whose clones are not open."""
     os.chmod(name, mode, dir_fd=at, follow_symlinks=False)
     os.utime(name, ns=(time, time), dir_fd=at, follow_symlinks=False)
 
@@ -332,7 +335,7 @@ def set_owner(at: int | None, name: bytes | str, user: int, group: int) -> None:
 
 
 def user() -> int:
-    """Return the user whose permissions count."""
+    """Return the user whose permissions apply (the effective uid)."""
     return os.geteuid()
 
 
@@ -341,7 +344,7 @@ def group() -> int:
 
 
 read = os.read
-"""Read from the position of a file. Raise FileHeld on Windows for a part that another process has locked."""
+"""Read from a file's position. On Windows, raise FileHeld for a part that another process has locked."""
 
 
 def pread(descriptor: int, length: int, offset: int) -> bytes:
@@ -352,16 +355,17 @@ def pwrite(descriptor: int, data: bytes, offset: int) -> int:
     return os.pwrite(descriptor, data, offset)
 
 
-# --- paths, as they are kept inside: absolute, with ``/`` between names ---
+# --- paths in mudroom's own form: absolute, with ``/`` between names ---
 
 real_path = os.path.realpath
-"""Return the path of bytes with all links followed. Raise UsageError on Windows for a path that is not kept."""
+"""Return a path with all links followed, as bytes. On Windows, raise UsageError for a path that mudroom does not
+accept."""
 absolute_path = os.path.abspath
 
 
 def given_path(path: bytes) -> bytes:
-    """Return a path that a user has typed, absolute or not, with ``/`` between its names. Raise UsageError as
-    ``real_path``."""
+    """Return a path typed by a user, absolute or relative, with ``/`` between its names. Raise UsageError as
+    ``real_path`` does."""
     return path
 
 
@@ -375,10 +379,10 @@ def sync(descriptor: int) -> None:
 
 
 def sync_filesystem(descriptor: int) -> None:
-    """syncfs(2): one call instead of an fsync for every file.
+    """Flush a whole file system with syncfs(2): one call instead of an fsync per file.
 
-    macOS has no syncfs. There, sync(2) only begins to write, and F_FULLFSYNC waits until the disk has written
-    everything it was given before (fcntl(2)).
+    macOS has no syncfs. There, sync(2) only starts the writes, and F_FULLFSYNC waits until the disk has written
+    everything that it was given before (fcntl(2)).
     """
     if sys.platform == "darwin":
         import fcntl
@@ -387,7 +391,7 @@ def sync_filesystem(descriptor: int) -> None:
         try:
             fcntl.fcntl(descriptor, _F_FULLFSYNC)
         except OSError:
-            os.fsync(descriptor)  # not supported by this file system, such as a network's
+            os.fsync(descriptor)  # not supported by this file system, such as a network file system
         return
     if _libc.syncfs(descriptor) < 0:
         number = ctypes.get_errno()

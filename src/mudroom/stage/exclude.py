@@ -1,12 +1,12 @@
-"""Choose which files of a project a copy leaves out.
+"""Choose which project files a copy leaves out.
 
-Caches and the paths that ``copy.exclude`` names are never copied. If the rest is larger than the limit of a copy, more
-is left out in steps until the rest fits; each step gives a note. A path that is left out is in no manifest. It
-therefore never counts as deleted, and a file that a command creates in its place is new, so it conflicts with the
-project's file there.
+Caches and the paths that ``copy.exclude`` names are never copied. If the rest is larger than the copy's limit, more is
+left out in steps until the rest fits; each step adds a note. A path that is left out is in no manifest. It therefore
+never counts as deleted, and a file that a command creates in its place is new, so it conflicts with the project's file
+there.
 
 Patterns are those of gitignore(5), on bytes, applied from the top down as git does: a path inside an excluded directory
-cannot be included again. Symbolic links are names like any other; their targets are not examined.
+cannot be included again. Symbolic links are treated as plain names; their targets are not examined.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Items = dict[bytes, Entry]
 Excludes = Callable[[bytes, Entry], bool]
 """Return True to leave an entry out, with everything in it."""
 ReadPatterns = Callable[[bytes], bytes | None]
-"""Return the content of a ``.gitignore``, or None if it cannot be read."""
+"""Return a ``.gitignore`` file's content, or None if it cannot be read."""
 
 CACHES = frozenset(
     b".angular/cache .cache .gradle .mypy_cache .next/cache .nuxt/.cache .nx/cache .parcel-cache .pyre .pytest_cache "
@@ -37,7 +37,7 @@ BUILD_OUTPUTS = frozenset(b".next .venv build dist node_modules target venv".spl
 
 _SHOWN = 3
 _NAMED_GROUP = b"(?P<ps_d>/)"
-"""The group's text in the expressions of pathspec. It is never inside a character class, because none holds a slash."""
+"""The group's text in pathspec's expressions. It is never inside a character class, because none holds a slash."""
 
 
 class ExcludeRule(NamedTuple):
@@ -58,7 +58,7 @@ class ExcludeRule(NamedTuple):
 
 
 class _Level(NamedTuple):
-    """The rules of one ``.gitignore``."""
+    """The rules in one ``.gitignore``."""
 
     start: int
     """Offset in a full path at which the part relative to the file's directory begins."""
@@ -86,10 +86,10 @@ def never_copied(exclude: Sequence[bytes]) -> Excludes:
 
 
 def choose(items: Items, read: ReadPatterns, *, limit: int | None, gitignore: bool = False) -> tuple[Items, list[str]]:
-    """Return the entries of ``items`` (a directory before its contents) to copy, with a note for each step that was
+    """Return the entries to copy from ``items`` (a directory before its contents), with a note for each step that was
     taken to get below ``limit`` bytes. The rest may still be above the limit.
 
-    ``gitignore``: also leave out the paths that the project's ``.gitignore`` files match; that gives no note.
+    ``gitignore``: also leave out the paths that the project's ``.gitignore`` files match, without a note.
     """
     if gitignore:
         items, _tops = _without(items, _ignored(items, read))
@@ -104,8 +104,8 @@ def choose(items: Items, read: ReadPatterns, *, limit: int | None, gitignore: bo
 def left_out(
     items: Items, read: ReadPatterns, *, exclude: Sequence[bytes], limit: int | None, gitignore: bool
 ) -> tuple[Items, dict[bytes, int]]:
-    """Return the entries of a complete listing of a project that a copy would hold, and the bytes below each path that
-    it would leave out. This is the preview of ``choose``."""
+    """Return the entries from a complete project listing that a copy would hold, and the bytes below each path that it
+    would leave out. This is the preview of ``choose``."""
     items, tops = _without(items, never_copied(exclude))
     if gitignore:
         items, more = _without(items, _ignored(items, read))
@@ -116,7 +116,7 @@ def left_out(
 
 
 def _steps(items: Items, read: ReadPatterns, limit: int | None) -> Iterator[tuple[Items, dict[bytes, int]]]:
-    """Leave out more, step by step, until the rest fits. Yield the rest and the paths left out, after each step."""
+    """Leave out more, step by step, until the rest fits. After each step, yield the rest and the paths left out."""
     for step in (_ignored, _named(BUILD_OUTPUTS), _named(frozenset((b".git",)))):
         if limit is None or weight(items) <= limit:
             return
@@ -158,14 +158,14 @@ def _ignored(items: Items, read: ReadPatterns) -> Excludes:
 
 
 def ignored(look: Callable[[bytes], Entry | None], read: ReadPatterns) -> Excludes:
-    """Return the predicate of the project's ``.gitignore`` files. The deepest file with a matching rule decides.
+    """Return the predicate for the project's ``.gitignore`` files. The deepest file with a matching rule decides.
     ``.git`` is never ignored. Each file is read when the first path in its directory is tested. ``look`` returns the
     entry at a path."""
     chains: dict[bytes, tuple[_Level, ...]] = {}
 
     def chain_of(directory: bytes) -> tuple[_Level, ...]:
-        """Return the levels that apply in a directory, its own first. Iterative: directories may be nested deeper than
-        the call stack."""
+        """Return the levels that apply in a directory, its own first. Iterative, because directories may nest deeper
+        than the call stack."""
         chain = chains.get(directory)
         if chain is not None:
             return chain
@@ -197,8 +197,8 @@ def ignored(look: Callable[[bytes], Entry | None], read: ReadPatterns) -> Exclud
 
 
 def _screen(rules: Sequence[ExcludeRule]) -> re.Pattern[bytes]:
-    """Return one expression that matches every path that a rule matches, with or without a slash at the end, and few
-    others. Most files match no rule, so this saves trying them all."""
+    """Return one expression that matches every path that a rule matches, with or without a trailing slash, and few
+    others. Most files match no rule, so this saves trying all rules."""
     # A group name may occur only once in an expression.
     bare = (rule.regex.pattern.replace(_NAMED_GROUP, b"(?:/)") for rule in rules)
     try:
@@ -208,15 +208,15 @@ def _screen(rules: Sequence[ExcludeRule]) -> re.Pattern[bytes]:
 
 
 def _compiled(regex: bytes) -> re.Pattern[bytes]:
-    """Compile a pattern without FutureWarning ("Possible nested set"): ``[[]`` and ``[a--b]`` are valid patterns, and
-    the project's owner cannot use a warning that a later Python may read them differently."""
+    """Compile a pattern without FutureWarning ("Possible nested set"). ``[[]`` and ``[a--b]`` are valid patterns, and a
+    warning that a later Python may read them differently does not help the project's owner."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
         return re.compile(regex, re.DOTALL)
 
 
 def _verdict(rules: Sequence[ExcludeRule], path: bytes, entry: Entry) -> bool | None:
-    """Return the verdict of the last rule that matches the path, or None if no rule matches."""
+    """Return the last matching rule's verdict, or None if no rule matches the path."""
     return next((rule.out for rule in reversed(rules) if rule.matches(path, entry)), None)
 
 

@@ -1,9 +1,9 @@
 """Cache of parsed state files, with the values derived from them. An entry is valid while the file's stat stamp is
 unchanged.
 
-For a server, where several threads ask about the same fork again and again. An entry is returned only if the file still
-has the stamp that it had before it was read. It is stored only if every later write is certain to change that stamp
-(``stamp.py``).
+Meant for a server, where several threads ask about the same fork again and again. An entry is returned only if the file
+still has the stamp that it had before it was read. It is stored only if every later write is certain to change that
+stamp (``stamp.py``).
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from mudroom.stage.stamp import Stamp, is_settled, stamp_of
 from mudroom.typing import Any
 
 LIMIT = 16 << 20
-"""Bytes of all cached files, as they are on disk: the records of 120,000 changes. In memory, with the derived values,
+"""Total size of the cached files on disk, in bytes: the records of 120,000 changes. In memory, with the derived values,
 they take up to thirteen times as much."""
 _LEAST = 1 << 10
-"""The minimum weight of a file, in bytes, so that the limit also bounds the number of small files."""
+"""Minimum weight per file in bytes, so that the limit also bounds the number of small files."""
 
 
 class _File:
@@ -51,7 +51,7 @@ class FileCache(FileReader):
         self._values: dict[int, _File] = {}
         """By ``id`` of the value. The id cannot be reused, because the file holds the value."""
         self.weight = 0
-        """Of all entries, in bytes."""
+        """Total weight in bytes."""
 
     def __len__(self) -> int:
         return len(self._files)

@@ -1,4 +1,4 @@
-"""The kind of the file system of a directory, and whether a ctime there tells that a file was edited: statfs(2)."""
+"""The file system type below a directory, and whether its ctime shows that a file was edited: statfs(2)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _FAT, _EXFAT = 0x4D44, 0x2011BAB0
 
 
 def filesystem_magic(path: bytes) -> int:
-    """Return f_type of statfs(2), its first word, which os.statvfs lacks. 0 on other systems than Linux."""
+    """Return statfs(2)'s f_type, its first word, which os.statvfs lacks. 0 on systems other than Linux."""
     if sys.platform != "linux":
         return 0
     import ctypes
@@ -23,10 +23,10 @@ def filesystem_magic(path: bytes) -> int:
 
 
 def has_weak_ctime(path: bytes) -> bool:
-    """Return whether the file system may have no ctime of its own: FAT and exFAT show the mtime, which programs set."""
+    """Return whether the file system may lack a ctime: FAT and exFAT show the mtime instead, which programs can set."""
     return filesystem_magic(path) in (FUSE, _FAT, _EXFAT)
 
 
 def is_weak(entry: Entry) -> bool:
-    """Return whether the ctime of a file on such a file system may be its mtime. Its content has to be compared."""
+    """Return whether a file's ctime on such a file system may be its mtime. Its content must then be compared."""
     return entry.kind == "file" and entry.ctime == entry.mtime

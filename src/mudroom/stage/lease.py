@@ -1,4 +1,4 @@
-"""Whether a regular file is open or mapped anywhere else."""
+"""Test whether a regular file is open or mapped elsewhere."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import sys
 
 
 def is_open_elsewhere(descriptor: int) -> bool:
-    """Return whether another open file description, or a mapping, leads to the file of a descriptor; True also if the
-    file system cannot tell. The descriptor must be the caller's only one of that file, opened for reading.
+    """Return whether another open file description, or a mapping, refers to the descriptor's file; True also if the
+    file system cannot tell. The descriptor must be the caller's only one for that file, opened for reading.
 
-    F_SETLEASE with F_WRLCK fails with EAGAIN if the file is open anywhere else, also with a mapping whose descriptor is
-    closed (fcntl(2); check_conflicting_open in fs/locks.c). Paths (O_PATH) do not count: they have to be opened first,
-    and a write then changes the times.
+    F_SETLEASE with F_WRLCK fails with EAGAIN if the file is open anywhere else, even through a mapping whose descriptor
+    is closed (fcntl(2); check_conflicting_open in fs/locks.c). O_PATH descriptors do not count: they have to be opened
+    again before a write, and the write changes the times.
 
-    False on Windows: the job of a command has ended with all that it started, and scanners that hold a new file for a
-    moment change nothing in it.
+    False on Windows: the command's job has ended with all its processes, and scanners that hold a new file for a moment
+    do not change it.
     """
     if sys.platform == "win32":
         return False

@@ -1,13 +1,13 @@
-"""The state directory: its user's alone, from its root.
+"""The state directory: closed to all users but its own, from its root.
 
 Rules of this file:
-1. A missing directory, and each missing one above it, is made with mode 0700: mkdir(2) gives no more at any moment, and
-   a umask only takes away. The XDG Base Directory Specification asks for 0700, too.
-2. A directory of this user that others may enter is closed to them if it is empty, or if it has no other names than
-   mudroom's own. Any other directory was not made for mudroom (``MUDROOM_STATE=/tmp``): it is refused, its mode stays.
-   One above the state directory that root makes in a directory of another user is that user's: with the HOME of its
-   caller (``sudo``) root would close ``~/.local`` to them.
-3. A directory of another user is refused, and so is a symbolic link: its target may be replaced.
+1. A missing directory, and each missing one above it, is created with mode 0700: mkdir(2) never gives more, even for a
+   moment, and a umask only takes rights away. The XDG Base Directory Specification asks for 0700, too.
+2. A directory that belongs to this user, but is open to others, is closed to them if it is empty, or if it has only
+   names that mudroom uses. Any other directory was not made for mudroom (``MUDROOM_STATE=/tmp``): it is refused, and
+   its mode stays. If root creates a directory above the state directory in another user's directory, it gives it to
+   that user: under its caller's HOME (``sudo``), root would otherwise close ``~/.local`` to that user.
+3. Another user's directory is refused, and so is a symbolic link: its target may be replaced.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ _NAMES = frozenset(
     b"agents certificates compiled doors engines hooks images keeper lost+found runtime serve trust variables vaults "
     b"worker".split()
 )
-"""Names in a state directory. mkfs makes ``lost+found`` in the root of a volume."""
+"""Names in a state directory. mkfs makes ``lost+found`` in a volume's root."""
 _PREFIXES = (b"certify-", b"doctor-")
 _O_PATH: int = getattr(os, "O_PATH", os.O_RDONLY)
 
 
 def require_private(state: bytes) -> None:
-    """Make the state directory if it is missing, and close it to other users.
+    """Create the state directory if it is missing, and close it to other users.
 
-    Raise UsageError if it may not be this user's alone, MudroomError if it cannot be made or closed.
+    Raise UsageError if it cannot belong to this user alone, MudroomError if it cannot be created or closed.
     """
     state = state.rstrip(b"/") or b"/"
     if sys.platform == "win32":
@@ -59,8 +59,8 @@ def require_private(state: bytes) -> None:
 
 
 def make_private(path: bytes) -> None:
-    """Make a directory, and each missing one above it. Raise OSError, and MaskedRights if the umask takes the rights of
-    this user, too; the directory is not made then."""
+    """Create a directory, and each missing one above it. Raise OSError, or MaskedRights if the umask also takes this
+    user's rights; the directory is not created then."""
     if sys.platform == "win32":
         nt_private.make(path)
         return
@@ -71,7 +71,7 @@ def make_private(path: bytes) -> None:
     try:
         os.mkdir(path, PRIVATE)
     except FileExistsError:
-        return  # another process made it at the same time; or it is no directory, which its user finds
+        return  # created meanwhile by another process; if it is no directory, the caller's next call fails
     mode = stat.S_IMODE(os.lstat(path).st_mode)
     if mode & PRIVATE != PRIVATE:
         os.rmdir(path)
@@ -79,13 +79,14 @@ def make_private(path: bytes) -> None:
 
 
 def _give(path: bytes) -> None:
-    """As root, give a directory that was just made to the owner of the one above it. That owner may have replaced it:
-    only an empty directory of root's own is given, by its descriptor."""
+    """As root, give a new directory to the owner of the directory above it."""
     owner = os.lstat(os.path.dirname(path))
     if disk.user() or not owner.st_uid:
         return
     opened = disk.open_path(path, os.O_RDONLY | disk.O_DIRECTORY | disk.O_NOFOLLOW | disk.O_CLOEXEC)
     try:
+        # That owner may have replaced the directory meanwhile: give away only an empty directory that belongs to root,
+        # by its descriptor.
         if os.fstat(opened).st_uid == 0 and not os.listdir(opened):
             os.fchown(opened, owner.st_uid, owner.st_gid)
     finally:
@@ -108,7 +109,7 @@ def _close(state: bytes, info: os.stat_result) -> None:
     try:
         if not os.path.samestat(os.fstat(opened), info):
             raise UsageError(f"{name} is being replaced", "run the command again")
-        place = b"/proc/self/fd/%d" % opened  # an O_PATH descriptor is neither listed nor changed otherwise
+        place = b"/proc/self/fd/%d" % opened  # an O_PATH descriptor cannot be listed or chmod'ed itself
         place = place if os.path.exists(place) else state
         foreign = [entry for entry in os.listdir(place) if entry not in _NAMES and not entry.startswith(_PREFIXES)]
         if foreign or info.st_mode & stat.S_ISVTX:

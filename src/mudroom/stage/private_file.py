@@ -1,5 +1,5 @@
-"""Files and directories of the user's own that no other user may write: a file that others can write could have been
-replaced by a link or another file. On Windows, where a mode says nothing, access lists decide."""
+"""The user's own files and directories that no other user may write: a file that others can write could have been
+replaced by a link or another file. On Windows, where a mode does not restrict access, access lists decide."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ def is_own(descriptor: int) -> bool:
 
 
 def is_own_directory(path: bytes) -> bool:
-    """Return whether a directory, which is no link, is the user's, and no other user may change it. Raise OSError."""
+    """Return whether a path is a directory, not a link, that belongs to the user, and that no other user may change.
+    Raise OSError."""
     if sys.platform == "win32":
         return nt_private.is_private_directory(path)
     info = os.lstat(path)

@@ -17,13 +17,13 @@ class FileReader:
     """Reads the file at each call, without a cache."""
 
     def of(self, path: bytes, read: Callable[[bytes], T]) -> T:
-        """Return ``read(path)``. ``read`` identifies the kind of file, so it must be a named function. Raise what
-        ``read`` raises."""
+        """Return ``read(path)``. ``read`` identifies the file's type, so it must be a named function. Its exceptions
+        are raised."""
         return read(path)
 
     def derive(self, value: V, derive: Callable[[V], T]) -> T:
-        """Return ``derive(value)`` of a value that ``of`` has returned. ``derive`` must be a named function that
-        depends on the value only."""
+        """Return ``derive(value)``, for a value that ``of`` has returned. ``derive`` must be a named function that
+        depends only on the value."""
         return derive(value)
 
 

@@ -1,8 +1,8 @@
-"""Open mudroom's own files that lie where a container may write: beside the tree of a layer.
+"""Open mudroom's own files that lie where a container may write: beside a layer's tree.
 
-The upper and work directories of an overlay must be on one mount, so a container gets the whole directory of its layer,
-and a command that escapes its view there can write to all of it. Every function here opens a file of the expected kind
-or raises: no link is followed, no open blocks, and a directory is created only under a name that did not exist.
+An overlay's upper and work directories must be on one mount, so a container gets its layer's whole directory, and a
+command that escapes its view there can write to all of it. Every function here opens a file of the expected type or
+raises: no link is followed, no open blocks, and a directory is created only under a name that did not exist.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def open_directory(path: bytes) -> int:
 
 
 def open_regular(path: bytes, flags: int = os.O_RDONLY, *, at: int | None = None) -> int:
-    """Return a descriptor of the regular file. ``at``: the open directory in which ``path`` is a name. Raise
+    """Return a descriptor for the regular file. ``at``: the open directory in which ``path`` is a name. Raise
     FileNotFoundError, or MudroomError if the path is a link or not a regular file."""
     try:
         descriptor = disk.open_at(at, path, flags | disk.O_NOFOLLOW | disk.O_NONBLOCK | disk.O_CLOEXEC, 0o600)

@@ -1,4 +1,4 @@
-"""Read the files of a fork, whatever stores them: one directory, a stack of layers, a buffer in memory.
+"""Read a fork's files, wherever they are stored: in one directory, a stack of layers, or a buffer in memory.
 
 A ``Source`` takes paths relative to its root; ``b""`` is the root itself. It never follows a symbolic link, neither at
 the end of a path nor on the way: a path through a link has no entry.
@@ -24,21 +24,21 @@ class Source(Protocol):
         directory."""
 
     def names(self, path: bytes) -> dict[bytes, Entry]:
-        """Return the entries of a directory by name; empty if ``path`` is not a directory."""
+        """Return a directory's entries by name; empty if ``path`` is not a directory."""
 
     def open(self, path: bytes) -> int:
-        """Return a descriptor of a regular file for reading. Raise OSError as open(2) does."""
+        """Return a descriptor for reading a regular file. Raise OSError as open(2) does."""
 
 
 class SourceContent(Protocol):
-    """The part of a ``Source`` that reads file content."""
+    """The part of ``Source`` that reads file content."""
 
     def open(self, path: bytes) -> int:
-        """Return a descriptor of a regular file for reading. Raise OSError as open(2) does."""
+        """Return a descriptor for reading a regular file. Raise OSError as open(2) does."""
 
 
 class DirectorySource:
-    """A real directory: the project, or a live mount. The caller owns the descriptor of the root and closes it."""
+    """A real directory: the project, or a live mount. The caller owns the root's descriptor and closes it."""
 
     def __init__(self, root: int) -> None:
         self.root = root
@@ -78,7 +78,7 @@ class OpenSource(DirectorySource):
 
 
 def is_absence(error: OSError) -> bool:
-    """Return whether an error of open(2) means that the path does not exist. ELOOP is a symbolic link on the way."""
+    """Return whether an error from open(2) means that the path does not exist. ELOOP: a symbolic link on the way."""
     return error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
@@ -95,7 +95,7 @@ def walk(source: Source, path: bytes = b"") -> Iterator[tuple[bytes, Entry]]:
 
 
 def read_all(source: SourceContent, path: bytes, limit: int) -> bytes | None:
-    """Return the content of a file, or None if it has more than ``limit`` bytes."""
+    """Return a file's content, or None if it has more than ``limit`` bytes."""
     descriptor = source.open(path)
     try:
         size = os.fstat(descriptor).st_size
@@ -112,10 +112,11 @@ def read_all(source: SourceContent, path: bytes, limit: int) -> bytes | None:
 
 
 def open_recorded(places: Sequence[SourceContent], path: bytes, recorded: Entry) -> int:
-    """Return a descriptor of the very file that was recorded, in one of these places. Raise ForkMoved if each has
-    another one at its path, or none.
+    """Return a descriptor for exactly the recorded file, from one of these places. Raise ForkMoved if no place still
+    has it at its path.
 
-    Its ctime is left to the fingerprint: a file that was written and is at its path again has another one there.
+    The ctime is not compared here; the fingerprint covers it, because a file that was written has another ctime when it
+    is at its path again.
     """
     for place in places:
         try:
@@ -123,15 +124,15 @@ def open_recorded(places: Sequence[SourceContent], path: bytes, recorded: Entry)
         except OSError:
             continue
         now = from_stat(disk.fstat(descriptor))  # type: ignore[arg-type]
-        if same_stamp(recorded, now._replace(mode=recorded.mode)):  # that of a layer's file may have more bits
+        if same_stamp(recorded, now._replace(mode=recorded.mode)):  # in a layer, the file's mode may have more bits
             return descriptor
         os.close(descriptor)
     raise ForkMoved(path, show(path))
 
 
 class RecordedFiles:
-    """The files in the first of these places; of those that were recorded none but the very same are opened
-    (``open_recorded``). A sandbox that exchanges two directories changes no file in them, and could show one and leave
+    """Files from the first of these places. A recorded path is opened only if it is still the same file
+    (``open_recorded``): a sandbox that exchanges two directories changes no file in them, and could show one and leave
     the other."""
 
     def __init__(self, places: Sequence[SourceContent], entries: Mapping[bytes, Entry | None]) -> None:

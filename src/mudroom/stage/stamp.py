@@ -18,7 +18,7 @@ from mudroom.stage import disk
 from mudroom.typing import NamedTuple
 
 _TICK = 20_000_000
-"""Nanoseconds, two ticks of the slowest kernel: files are stamped by the timer tick, every 1 to 10 ms (CONFIG_HZ,
+"""Nanoseconds: two ticks on the slowest kernel. Files are stamped by the timer tick, every 1 to 10 ms (CONFIG_HZ,
 ktime_get_coarse_real_ts64)."""
 _COARSE = 3_000_000_000
 """Nanoseconds, for file systems with a time resolution of one or two seconds (ext4 with small inodes, FAT)."""
@@ -37,8 +37,8 @@ class Stamp(NamedTuple):
 
 
 def look(path: bytes) -> StatResult | os.stat_result:
-    """As lstat(2). On Windows ``os.stat`` has the time of creation as ``st_ctime``: a file that is written in place, of
-    the same size and with its mtime set back, would be the same."""
+    """Return lstat(2)'s result. On Windows, ``os.stat`` reports the creation time as ``st_ctime``, so a file rewritten
+    in place with the same size and its mtime set back would look unchanged."""
     return disk.stat_at(None, path)
 
 
@@ -52,15 +52,15 @@ def stamp_of(path: bytes) -> Stamp | None:
 
 
 def file_clock() -> int:
-    """Return the present time by the clock that files are stamped with, in nanoseconds."""
+    """Return the present time in nanoseconds, by the clock that stamps files."""
     if sys.platform != "linux":
         return time.time_ns() - _TICK
     return time.clock_gettime_ns(_CLOCK_REALTIME_COARSE)
 
 
 def is_earlier(ctime: int, moment: int) -> bool:
-    """Return whether a file with this ctime was certainly not changed at ``moment`` or later. Both in nanoseconds, by
-    the clock that files are stamped with. A ctime in whole seconds is taken for one of a coarse clock."""
+    """Return whether a file with this ctime was certainly not changed at ``moment`` or later. Both are in nanoseconds,
+    by the clock that stamps files. A ctime in whole seconds is taken as a coarse clock's."""
     return ctime < moment if ctime % _SECOND else ctime + _COARSE <= moment
 
 
@@ -70,10 +70,9 @@ def is_outside(window: EditWindow, ctime: int) -> bool:
 
 
 def as_recorded(entry: Entry, moment: int | None = None) -> Entry:
-    """Return the entry of a file of the project, as it is recorded to be compared later. ``moment``: when it was read,
-    in nanoseconds; now, if None. A ctime within the present tick of the clock becomes 0, which no file has: a later
-    edit could get the same, so the content has to decide (git: "smudging" of racily clean entries).
-    """
+    """Return a project file's entry as it is recorded for later comparison. ``moment``: when it was read, in
+    nanoseconds; None: now. A ctime within the clock's present tick becomes 0, which no file has: a later edit could get
+    the same ctime, so the content must decide (git: "smudging" racily clean entries)."""
     now = file_clock()
     if entry.kind == "directory" or is_earlier(entry.ctime, now if moment is None else moment):
         return entry
@@ -87,11 +86,12 @@ def is_settled(ctime: int, now: int) -> bool:
 
 
 def is_telling(ctime: int, now: int) -> bool:
-    """Return whether a ctime tells a file from its later versions: not one of a coarse clock whose second may go on."""
+    """Return whether a ctime distinguishes a file from its later versions. A coarse clock's ctime does not while its
+    second may still go on."""
     return ctime % _SECOND != 0 or is_settled(ctime, now)
 
 
 def _is_far_ahead(ctime: int, now: int) -> bool:
-    """Return whether a ctime is from before the clock was set back. No later change gets the same nanosecond, also when
-    the clock comes by again; on a coarse clock one may get the same second."""
+    """Return whether a ctime is from before the clock was set back. No later change gets the same nanosecond, even when
+    the clock reaches it again; on a coarse clock a change may get the same second."""
     return ctime % _SECOND != 0 and ctime > now + SKEW

@@ -1,8 +1,8 @@
-"""The interface of every kind of view: a place to work in, and afterwards the raw differences.
+"""The interface of every view: a place to work in, and afterwards the raw differences.
 
-A view is a directory in the vault plus the way it is shown. ``RawDifference`` is the result of a walk. It is not a
-change yet (``stage/originals/collection.py`` decides that): a file that was opened for writing but not written to is a
-difference only.
+A view is a directory in the vault plus the way it is shown. ``RawDifference`` is the result of a walk. It is not yet a
+change (``stage/originals/collection.py`` decides that): a file that was opened for writing but not written to is only a
+difference.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from mudroom.stage.source import Source
 from mudroom.typing import NamedTuple, Protocol
 
 _DEEPEST = 2_048
-"""Directories on a path: all that a path of PATH_MAX bytes can have."""
+"""Directories on a path: the most that PATH_MAX bytes can hold."""
 _LONGEST = 128 * 1024
-"""Bytes of a path."""
+"""Bytes in a path."""
 _SHOWN = 60
 
 
 def require_depth(path: bytes) -> None:
     """Raise MudroomError if a directory lies too deep to be staged. A chain of directories costs its depth squared,
-    because each entry holds its path: 5,000 directories with names of 80 bytes are 1 GB."""
+    because each entry holds its path: 5,000 directories with 80-byte names take 1 GB."""
     if len(path) > _LONGEST or (len(path) > 2 * _DEEPEST and path.count(b"/") >= _DEEPEST):
         raise MudroomError(
             f"{show(path[:_SHOWN])}… lies below more than {_DEEPEST:,} directories, or its path has more than "
@@ -40,7 +40,7 @@ class RawDifference(NamedTuple):
     """The entry below the fork's writable layer: from the base, or from a sealed layer over it."""
     staged: Entry | None
     hides: bool = False
-    """The writable layer hides the whole tree below at this path. No difference by itself: both entries are None."""
+    """The writable layer hides the whole tree below at this path. Not a difference by itself: both entries are None."""
 
 
 class View(Protocol):
@@ -49,7 +49,7 @@ class View(Protocol):
 
     @property
     def staged(self) -> tuple[bytes, ...]:
-        """Directories in which a staged file lies at its own relative path; the first that has it wins."""
+        """Directories that may contain a staged file at its own relative path; the first that has it wins."""
 
     def prepare(self) -> None:
         """Prepare the view for one command. Idempotent."""

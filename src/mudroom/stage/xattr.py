@@ -1,7 +1,6 @@
-"""Extended attributes of open files: xattr(7). Python has them on Linux only; on macOS they are called by ctypes
+"""Extended attributes on open files: xattr(7). Python has them on Linux only; on macOS they are called by ctypes
 (fgetxattr(2) and its siblings take two more arguments, position and options, both 0). The macOS part has never been
-run.
-"""
+run."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ def get(descriptor: int, name: str) -> bytes:
     """Return the value. Raise OSError as fgetxattr(2) does.
 
     xattr(7): reading a ``user.`` attribute needs read permission, even by an open descriptor. A file that is open
-    although its owner, the user, may not read it is a file of a fork (``open_staged``): it is readable meanwhile.
+    although its owner, the user, may not read it belongs to a fork (``open_staged``): it is made readable meanwhile.
     """
     try:
         return _get(descriptor, name)
@@ -89,7 +88,7 @@ def user(descriptor: int) -> dict[str, bytes]:
 
 
 def _libc() -> Any:
-    """Return libc with declared signatures: sys/xattr.h of macOS."""
+    """Return libc with declared signatures: macOS's sys/xattr.h."""
     library = ctypes.CDLL(None, use_errno=True)
     size, pointer, number, text = ctypes.c_size_t, ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p
     library.fgetxattr.argtypes = (number, text, pointer, size, ctypes.c_uint32, number)

@@ -1,4 +1,4 @@
-"""The write buffer: changes of an agent's file tools that no command has needed on disk yet.
+"""The write buffer: changes by an agent's file tools that no command has needed on disk yet.
 
 A read looks in the buffer first, then in the tree below. The tree below is never written, and symbolic links are never
 followed. The changes form a tree of nodes (``stage/buffer/node_tree.py``).
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
     from mudroom.stage.source import Source
 
 _PATH_MAX = 4096
-_inodes = itertools.count(1)  # of all buffers: one may lie on another
+_inodes = itertools.count(1)  # shared by all buffers: a buffer may lie on another
 
 
 class Buffer:
     """A ``Tree`` (``stage/buffer/files.py``) over ``below``. Its methods raise ValueError for a path that is not a
     RelPath.
 
-    ``keep(path)`` captures the original of a path before its first change since the last flush, with the lock held.
+    ``keep(path)`` captures a path's original before its first change since the last flush, with the lock held.
     ``spill`` is a directory for content that does not fit into memory. ``clock`` returns nanoseconds since 1970.
     """
 
@@ -77,7 +77,7 @@ class Buffer:
             return self._nodes.names(path)
 
     def read(self, path: bytes) -> bytes:
-        """Return the content of a file. Content in memory is read without a descriptor."""
+        """Return a file's content. Content in memory is read without a descriptor."""
         with self._lock:
             content, below = self._nodes.content(path)
             if content is not None:
@@ -85,7 +85,7 @@ class Buffer:
             return read_whole(self._nodes.open_below(path, below))
 
     def readable(self, path: bytes) -> BinaryIO:
-        """Return the content of a file as a stream. Later writes do not show in it."""
+        """Return a file's content as a stream. Later writes do not show in it."""
         with self._lock:
             content, below = self._nodes.content(path)
             if content is not None:
@@ -100,7 +100,7 @@ class Buffer:
     # --- writing ---
 
     def write(self, path: bytes, content: bytes, mode: int | None = None) -> None:
-        """Write the whole content of a file. Its mode is ``mode``, else that of the existing file, else 0o644."""
+        """Write a file's whole content. Its mode is ``mode``, else the existing file's, else 0o644."""
         path = relpath(path)
         with self._lock:
             self._check_file(path)
@@ -177,7 +177,7 @@ class Buffer:
         self._stamp(relpath(path), lambda entry: entry._replace(mode=mode & 0o7777))
 
     def utime(self, path: bytes, mtime: int) -> None:
-        """Set the mtime. That of a directory is not flushed: its mtime is that of the last change in it."""
+        """Set the mtime. A directory's is not flushed: its mtime is the time of the last change in it."""
         self._stamp(relpath(path), lambda entry: entry._replace(mtime=mtime))
 
     def clear(self) -> None:
@@ -185,7 +185,7 @@ class Buffer:
         with self._lock:
             self._nodes.clear()
 
-    # --- parts of writing; the lock is held ---
+    # --- helpers for writing; the lock is held ---
 
     def _existing(self, path: bytes) -> Entry:
         entry = self._nodes.look(path)
@@ -194,8 +194,8 @@ class Buffer:
         return entry
 
     def _check_above(self, path: bytes) -> None:
-        """Raise OSError unless the parent of ``path`` is a directory. A path too long for any system call could never
-        be flushed, so it raises ENAMETOOLONG."""
+        """Raise OSError unless the parent of ``path`` is a directory."""
+        # A path too long for every system call could never be flushed.
         if len(path) >= _PATH_MAX:
             raise os_error(errno.ENAMETOOLONG, path)
         above = parent(path)
@@ -259,7 +259,8 @@ class Buffer:
     # --- flushing ---
 
     def flush(self, writer: FlushTarget, below: Callable[[], Source] | None = None) -> list[bytes]:
-        """Write everything that differs, then drop it. ``below`` returns the tree that the buffer lies on from then on.
+        """Write everything that differs, then drop it. ``below`` returns the tree on which the buffer lies from then
+        on.
 
         Before the first write, all content that is still read from below is taken into the buffer, because the target
         may be a part of the tree below. So if this raises, no change is lost, and the call can be repeated. Return the

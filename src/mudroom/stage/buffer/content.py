@@ -1,7 +1,8 @@
-"""File contents of a write buffer: in memory while they are small and few, else spilled to a directory.
+"""File contents in a write buffer: in memory while they are small and few, otherwise spilled to a directory.
 
-This module does not need Linux. Files are opened by ``stage/disk.py``: on Windows a file that was opened another way
-cannot be removed before it is closed."""
+This module does not need Linux. Files are opened by ``stage/disk.py``: on Windows, a file opened any other way cannot
+be removed before it is closed.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +15,14 @@ from mudroom.stage import disk
 from mudroom.typing import BinaryIO
 
 PER_FILE, TOTAL = 4 << 20, 64 << 20
-"""Bytes: the largest content that is held in memory, and the total of contents in memory."""
+"""Bytes: the largest content held in memory, and the total held in memory."""
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | disk.O_CLOEXEC
 _READ = os.O_RDONLY | disk.O_CLOEXEC | disk.O_NOFOLLOW
 _CHUNK = 1 << 20
 
 
 class BufferedContent:
-    """The bytes of one file, in memory or spilled."""
+    """One file's bytes, in memory or spilled."""
 
     __slots__ = ("data", "path", "size")
 
@@ -30,7 +31,7 @@ class BufferedContent:
 
 
 class Contents:
-    """All contents of a buffer. At most ``total`` bytes are in memory, and no single content larger than ``per_file``.
+    """All contents in a buffer. At most ``total`` bytes are in memory, and no single content larger than ``per_file``.
 
     The rest is spilled to files in ``directory``, which is created when needed; after a crash the caller removes it.
     The least recently used contents are spilled first. Raises OSError as the disk does; no content is lost then.
@@ -137,7 +138,7 @@ class Contents:
 
 
 class Spool:
-    """Content that grows: in memory while it is small and there is room, then in a file of its own.
+    """Growing content: in memory while it is small and fits, then in its own file.
 
     Owner: its draft, used by one thread.
     """

@@ -1,8 +1,8 @@
-"""The file tools of a fork (``fork.fs``), and the interface of the tree that they work on.
+"""A fork's file tools (``fork.fs``), and the interface of the tree on which they work.
 
-The current state of the files is in the write buffer, or in the live mount while a command runs. ``Files`` therefore
-asks for the ``Tree`` at every call. Paths are relative to the project; ``..``, absolute paths and symbolic links on the
-way are refused. Every error is one line: the OSError that the system would raise, or UsageError for invalid arguments.
+The files' current state is in the write buffer, or in the live mount while a command runs. ``Files`` therefore asks for
+the ``Tree`` at every call. Paths are relative to the project; ``..``, absolute paths and symbolic links on the way are
+refused. Every error is one line: the OSError that the system would raise, or UsageError for invalid arguments.
 
 This module does not need Linux.
 """
@@ -33,11 +33,11 @@ _HEAD = 8192
 
 
 class Tree(Protocol):
-    """Files to read and to change. ``look``, ``names`` and ``open`` are those of a ``Source``.
+    """Files to read and to change. ``look``, ``names`` and ``open`` are as in ``Source``.
 
-    Symbolic links are never followed: a path through a link, or the content of a link, raises ELOOP. A write replaces
-    the whole file, keeps the mode of the existing file, and is all or nothing. All methods but ``look`` and ``names``
-    raise OSError as the system would; an invalid path raises ValueError.
+    Symbolic links are never followed: a path through a link, or reading a link's content, raises ELOOP. A write
+    replaces the whole file, keeps the existing file's mode, and is all or nothing. All methods but ``look`` and
+    ``names`` raise OSError as the system would; an invalid path raises ValueError.
     """
 
     def look(self, path: bytes) -> Entry | None: ...
@@ -59,7 +59,7 @@ class Tree(Protocol):
         """Remove the entry at ``path``; a directory with all its contents."""
 
     def rename(self, old: bytes, new: bytes) -> None:
-        """As rename(2): a file replaces a file, a directory replaces an empty directory."""
+        """Like rename(2): a file replaces a file, a directory replaces an empty directory."""
 
     def chmod(self, path: bytes, mode: int) -> None: ...
 
@@ -68,7 +68,7 @@ class Tree(Protocol):
 
 
 class DraftStream(Protocol):
-    """The stream that stores the content of a draft."""
+    """The stream that stores a draft's content."""
 
     def write(self, data: memoryview, /) -> int | None: ...
     def read(self, size: int = -1, /) -> bytes | None: ...
@@ -81,7 +81,7 @@ class Draft(io.BufferedIOBase):
     """A file that is being written. It appears at its path, complete, when it is closed.
 
     No file is left if ``discard`` is called, a block ends with an exception, a write fails, or the draft is
-    garbage-collected. With ``at_close`` set to False, the file waits for ``commit``. Closing it twice does no harm.
+    garbage-collected. With ``at_close`` set to False, the file waits for ``commit``. Closing it twice is harmless.
 
     Owner: the caller that writes the file, in one thread.
     """
@@ -89,7 +89,7 @@ class Draft(io.BufferedIOBase):
     _settled = True
     at_close = True
     owner: object = None
-    """Kept alive as long as the draft: the tree that it is written to must not end before it."""
+    """Kept alive as long as the draft: the tree to which it is written must not end before it."""
     mode = "rb+"
     name: str = ""
     before_commit: Callable[[], object] = staticmethod(lambda: None)
@@ -181,13 +181,14 @@ def os_error(number: int, path: bytes) -> OSError:
 
 
 def moved_on(path: bytes) -> OSError:
-    """Return the error for a file that another writer has closed since this one was opened."""
+    """Return the error for a draft whose file another writer has replaced since the draft was opened."""
     text = "another writer has changed this file since it was opened; that version stays: read it and write again"
     return OSError(errno.ESTALE, text, os.fsdecode(path))
 
 
 def version(entry: Entry | None) -> tuple[object, ...] | None:
-    """Return what differs between two versions of an entry. A flush, a checkpoint and a merge of layers keep it."""
+    """Return a value that differs between two versions of an entry. A flush, a checkpoint and a merge of layers keep
+    it."""
     if entry is None or entry.kind == "directory":
         return None if entry is None else (entry.kind,)
     return (entry.kind, entry.mode, entry.size, entry.mtime, entry.target)
@@ -206,14 +207,14 @@ def refusal(look: Callable[[bytes], Entry | None], path: bytes) -> OSError:
 
 
 def no_file(entry: Entry | None, path: bytes) -> OSError:
-    """Return the error for the content of an entry that is missing or not a file."""
+    """Return the error for reading an entry that is missing or not a file."""
     if entry is None:
         return os_error(errno.ENOENT, path)
     return os_error({"directory": errno.EISDIR, "symlink": errno.ELOOP}.get(entry.kind, errno.ENXIO), path)
 
 
 def check_file(existing: Entry | None, path: bytes, exclusive: bool) -> None:
-    """Raise OSError unless a file can be written over ``existing``, the present entry; ``exclusive``: only if there is
+    """Raise OSError unless a file can be written over ``existing``, the present entry. ``exclusive``: only if there is
     none."""
     if existing is not None and exclusive:
         raise os_error(errno.EEXIST, path)
@@ -228,7 +229,7 @@ class SearchMatch(NamedTuple):
     line: int
     """Counted from 1."""
     text: str
-    """Without the line end."""
+    """Without the line ending."""
 
 
 Paths: TypeAlias = list[str]  # in the class below, ``list`` is a method
@@ -246,7 +247,7 @@ class Files:
         return self.tree().read(_relative(path))
 
     def read_text(self, path: Path, start_line: int = 1, limit: int | None = None) -> str:
-        """Return ``limit`` lines from ``start_line`` (counted from 1) with their line ends; bytes that are not UTF-8
+        """Return ``limit`` lines from ``start_line`` (counted from 1) with their line endings; bytes that are not UTF-8
         become surrogates. Raise UsageError for a binary file."""
         if start_line < 1 or (limit is not None and limit < 0):
             raise UsageError("lines are counted from 1, and a limit is not negative", "line 1 is the first")
@@ -267,8 +268,8 @@ class Files:
         return tree.create(at, mode, exclusive=exclusive)
 
     def write(self, path: Path, content: str | bytes, mode: int | None = None) -> None:
-        """Create or replace a file; missing parent directories are created. The mode is ``mode``, else that of the
-        existing file, else 0o644."""
+        """Create or replace a file; missing parent directories are created. The mode is ``mode``, else the existing
+        file's, else 0o644."""
         tree, at = self._with_parents(path)
         tree.write(at, _bytes(content), mode)
 
@@ -284,9 +285,9 @@ class Files:
     def edit(self, path: Path, old: str | bytes, new: str | bytes, *, all: bool = False) -> int:  # noqa: A002
         """Replace ``old`` by ``new``, literally. Return the number of replacements.
 
-        ``old`` must occur exactly once; with ``all``, at least once. In a file whose lines all end in CRLF, a plain
-        newline in ``old`` and ``new`` means CRLF. Otherwise raise UsageError with the number of occurrences and their
-        lines.
+        ``old`` must occur exactly once, or with ``all`` at least once; otherwise raise UsageError with the number of
+        occurrences and their lines. In a file whose lines all end in CRLF, a plain newline in ``old`` and ``new`` means
+        CRLF.
         """
         tree, at = self.tree(), _relative(path)
         before = tree.read(at)
@@ -317,7 +318,7 @@ class Files:
             tree.unlink(at)
 
     def move(self, old: Path, new: Path) -> None:
-        """As rename(2); missing parent directories of ``new`` are created."""
+        """Like rename(2); missing parent directories of ``new`` are created."""
         source = _relative(old)
         if self.tree().look(source) is None:
             raise refusal(self.tree().look, source)
@@ -350,14 +351,14 @@ class Files:
             tree.mkdir(at)
 
     def touch(self, path: Path, mtime: int) -> None:
-        """Set the mtime of a file, in nanoseconds since 1970; create an empty file if it is missing."""
+        """Set a file's mtime, in nanoseconds since 1970; create an empty file if it is missing."""
         tree, at = self._with_parents(path)
         if tree.look(at) is None:
             tree.write(at, b"")
         tree.utime(at, mtime)
 
     def list(self, path: Path = b"") -> dict[str, Entry]:
-        """Return the entries of a directory, sorted by name."""
+        """Return a directory's entries, sorted by name."""
         tree, at = self.tree(), _relative(path, root=True)
         entry = tree.look(at)
         if entry is None or entry.kind != "directory":
@@ -438,7 +439,6 @@ def _crlf(content: bytes) -> bytes:
 
 
 def _lines_of(content: bytes, search: bytes) -> Iterator[int]:
-    """Yield the line numbers of the matches."""
     at, line = content.find(search), 1
     counted = 0
     while at >= 0:
@@ -491,8 +491,7 @@ def _glob(tree: Tree, pattern: bytes) -> Iterator[tuple[bytes, Entry]]:
 
 
 def _step(tree: Tree, at: bytes, parts: list[bytes], index: int) -> Iterator[tuple[bytes, Entry, int]]:
-    """Yield the entries of one directory that match ``parts[index]``, each with the index of the part that its contents
-    must match."""
+    """Yield a directory's entries that match ``parts[index]``, each with the index of the part for its contents."""
     part, prefix = parts[index], at + b"/" if at else b""
     if part == b"**":
         if index + 1 < len(parts):

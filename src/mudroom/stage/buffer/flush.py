@@ -1,4 +1,4 @@
-"""Write a buffer to disk: first read everything that the buffer still takes from below, then write all changes."""
+"""Write a buffer to disk: first read all content that the buffer still takes from below, then write all changes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class FlushTarget(Protocol):
-    """The target of a flush: a layer (``LayerWriter``) or a real directory (``PlainWriter``).
+    """A buffer's destination: a layer (``LayerWriter``) or a real directory (``PlainWriter``).
 
     Writing a path replaces everything at that path. The parent directory exists in the target or in the tree below it.
     """
@@ -60,7 +60,7 @@ def _is_directory(below: Source, path: bytes) -> bool:
 
 
 def _unfold(node: Node, below: Source) -> None:
-    """Create nodes for every entry that a directory shows from below."""
+    """Create nodes for all entries that a directory shows from below."""
     assert node.names is not None
     if node.below is not None:
         for name, entry in below.names(node.below).items():
@@ -69,7 +69,7 @@ def _unfold(node: Node, below: Source) -> None:
 
 
 def _take(node: Node, below: Source, contents: Contents) -> bool:
-    """Read the content of a file into the buffer. Return False if it is not available."""
+    """Read a file's content into the buffer. Return False if it is not available."""
     if node.entry.kind in ("socket", "device"):
         return False
     if node.entry.kind != "file" or node.content is not None:

@@ -1,4 +1,4 @@
-"""The nodes of a write buffer: a tree of the changed names and of the directories on the way to them."""
+"""A write buffer's nodes: a tree with the changed names and the directories on the way to them."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class Node:
     def __init__(self, entry: Entry, below: bytes | None = None, content: BufferedContent | None = None) -> None:
         self.entry = entry
         self.below = below
-        """The path below of the directory to merge with, or of the file that has the content."""
+        """Path in the tree below: the directory to merge with, or the file that has the content."""
         self.content = content
         self.names: dict[bytes, Node | None] | None = {} if entry.kind == "directory" else None
-        """Of a directory: the entries that differ from below; None for a deleted name."""
+        """For a directory: the entries that differ from below; None for a deleted name."""
         self.changed = False
         """Whether its mode or time was set."""
 

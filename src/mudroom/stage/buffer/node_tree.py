@@ -1,8 +1,8 @@
-"""The tree of nodes of a write buffer over the tree below.
+"""A write buffer's tree of nodes over the tree below.
 
-A directory's node either merges with a directory below (``below`` is its path there) or shows none of it (``below`` is
-None). A deleted name has the value None among the names of its directory. Renaming a directory therefore moves a single
-node, whatever it contains, and the node goes on reading from the directory's old place.
+A directory's node either merges with a directory below (``below`` is its path there) or hides it (``below`` is None). A
+deleted name has the value None in its directory's ``names``. Renaming a directory therefore moves a single node,
+whatever it contains, and the node goes on reading from the directory's old place.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ if TYPE_CHECKING:
 
 
 class NodeTree:
-    """Finds and places nodes. It has no lock of its own: its owner, a ``Buffer``, calls it with the buffer's lock held.
+    """Finds and places nodes. Not locked: its owner, a ``Buffer``, calls it with the buffer's lock held.
 
-    ``root`` and ``below`` are replaced by the owner, and by ``clear``. Paths to change are checked by the owner.
+    The owner replaces ``root`` and ``below``; ``clear`` replaces ``root``, too. The owner checks paths before it
+    changes them.
     """
 
     def __init__(self, below: Source, contents: Contents, clock: Callable[[], int]) -> None:
@@ -55,7 +56,7 @@ class NodeTree:
         return entries
 
     def content(self, path: bytes) -> tuple[BufferedContent | None, bytes]:
-        """Return the content of a file, or the path below of the file that has it."""
+        """Return a file's content, or the path below of the file that has it."""
         node, below = self._find(path)
         if node is not None:
             if node.entry.kind != "file":
@@ -83,7 +84,8 @@ class NodeTree:
         return descriptor
 
     def _find(self, path: bytes) -> tuple[Node | None, bytes | None]:
-        """Return the node at a path, or the path below that shows there, or (None, None) if the path does not exist."""
+        """Return the node at a path, or the path in the tree below that shows there, or (None, None) if there is
+        neither."""
         node = self.root
         for name in path.split(b"/") if path else ():
             child = node.names.get(name) if node.names else None
@@ -107,11 +109,12 @@ class NodeTree:
         return node, None
 
     def put(self, directory: Node, name: bytes, node: Node) -> None:
-        """Store a node. Only the removal of a spilled file can fail here, so it comes last."""
+        """Store a node."""
         assert directory.names is not None
         replaced = directory.names.get(name)
         directory.names[name] = node
         self._touch(directory)
+        # Last, because removing a spilled file is the only step that can fail.
         if replaced is not None:
             self.release(replaced)
 
@@ -144,7 +147,7 @@ class NodeTree:
         self.put(target, last(new), node)
 
     def directory(self, path: bytes) -> Node:
-        """Return the node of the parent directory of a checked path; create missing nodes on the way."""
+        """Return the parent directory's node for a checked path; create missing nodes on the way."""
         node = self.root
         for name in path.split(b"/")[:-1]:
             assert node.names is not None

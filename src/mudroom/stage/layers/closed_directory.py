@@ -1,12 +1,12 @@
-"""Access to directories of a layer that a command has closed to their owner: ``mkdir d; echo x > d/x; chmod 0 d``.
+"""Access to layer directories that a command has closed to their owner: ``mkdir d; echo x > d/x; chmod 0 d``.
 
 Root can read and write in them anyway (CAP_DAC_OVERRIDE, capabilities(7)). Any other user first has to grant itself the
 permission, and restores the mode afterwards. This module is never used on the user's own files: a directory that the
 owner has closed there must not be read.
 
-If the process is killed in between, a directory of the fork stays open to its owner and to no other user. That is
-harmless. Changes that were recorded before are applied with the mode that the command set, or, from a copy view, are
-refused because the file differs from the reviewed one. Changes that are recorded afterwards show the mode that would be
+If the process is killed in between, a fork's directory stays open to its owner and to no other user. That is harmless.
+Changes that were recorded before are applied with the mode that the command set, or, from a copy view, are refused
+because the file differs from the reviewed one. Changes that are recorded afterwards show the mode that would be
 applied. The project is not touched in any case.
 """
 
@@ -63,7 +63,8 @@ class LoosenedDirectories:
             }
 
     def restore(self) -> None:
-        """Restore the modes, deepest first: a closed directory is not entered again."""
+        """Restore the modes, deepest first."""
+        # A directory closed again could not be entered to reach those below it.
         for path in sorted(self._modes, reverse=True):
             with _handle(self._root, path) as (handle, _mode):
                 disk.set_mode_by(handle, self._modes[path])
@@ -72,8 +73,8 @@ class LoosenedDirectories:
 
 @contextmanager
 def _handle(root: int, path: bytes) -> Iterator[tuple[int | bytes, int]]:
-    """Yield a name of the file now at ``path`` that stays valid if the path is renamed (proc(5), /proc/pid/fd), and its
-    mode."""
+    """Yield a name for the file now at ``path`` that stays valid if the path is renamed (proc(5), /proc/pid/fd), and
+    its mode."""
     descriptor = open_beneath(root, path, O_PATH)
     try:
         yield handle(descriptor), os.fstat(descriptor).st_mode
@@ -95,15 +96,15 @@ def through(root: int, path: bytes, do: Callable[[int, bytes], _Answer]) -> _Ans
 
 @contextmanager
 def entered(root: int, path: bytes) -> Iterator[int]:
-    """Yield a descriptor of the directory at ``path`` for reading and changing its names; it is closed when the block
+    """Yield a descriptor for the directory at ``path``, for reading and changing its names; it is closed when the block
     ends."""
     with _opened_up(root, path) if disk.user() else nullcontext(), directory(root, path) as opened:
         yield opened
 
 
 class LastEntered:
-    """As ``entered`` for many paths in walking order: the last directory stays open, and enterable, until ``leave`` or
-    the next one. One thread uses it at a time."""
+    """Like ``entered``, for many paths in walking order: the last directory stays open, and enterable, until ``leave``
+    or the next ``enter``. One thread uses it at a time."""
 
     def __init__(self, root: int) -> None:
         self._root = root
@@ -118,7 +119,7 @@ class LastEntered:
         self.leave()
 
     def enter(self, path: bytes) -> int:
-        """Return a descriptor of the directory at ``path``. Raise OSError as open(2) and chmod(2) do."""
+        """Return a descriptor for the directory at ``path``. Raise OSError as open(2) and chmod(2) do."""
         if path != self._path:
             self.leave()
             opened = self._stack.enter_context(entered(self._root, path))
@@ -144,11 +145,11 @@ def _opened_up(root: int, path: bytes) -> Iterator[None]:
 
 
 def open_to_owner(path: bytes) -> int | None:
-    """Let the owner enter the root directory of a view, and return the mode that it had; None if it was open or does
-    not exist. Raise OSError as open(2) does, for a link, too.
+    """Let the owner enter a view's root directory. Return the mode that it had, or None if it was open or does not
+    exist. Raise OSError as open(2) does, also for a link.
 
     Unlike a directory in the view, the root stays open. Every reader, the next command and ``undo`` go through it: a
-    command has no capabilities, and a project that is closed to its owner cannot be opened to take the apply back.
+    command has no capabilities, and a project that is closed to its owner cannot be opened to undo the apply.
     """
     try:
         descriptor = disk.open_path(path, O_PATH | disk.O_DIRECTORY | disk.O_NOFOLLOW | disk.O_CLOEXEC)
@@ -165,8 +166,8 @@ def open_to_owner(path: bytes) -> int | None:
 
 
 def is_same_root(below: Entry, staged: Entry) -> bool:
-    """Return whether the root directory of a view has the mode of the one below, or differs only by ``open_to_owner``:
-    that one is closed to its owner, as a read-only project is."""
+    """Return whether a view's root directory has the same mode as the one below, apart from the bits that
+    ``open_to_owner`` adds if that one is closed to its owner, as in a read-only project."""
     return staged.mode in (below.mode, below.mode | _ALL)
 
 

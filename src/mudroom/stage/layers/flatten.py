@@ -1,4 +1,4 @@
-"""Merge several layers into one equivalent layer. The old layers stay unchanged, for other forks that stand on them.
+"""Merge several layers into one equivalent layer. The old layers stay unchanged, for other forks on top of them.
 
 Files are hard links: a sealed layer is never written to, so two layers may share an inode.
 """
@@ -52,7 +52,7 @@ def _directory(
     levels: list[tuple[int, LayerListing]] = []
     for root in contributing:
         listing = read_directory(root, path)
-        if listing is None:  # not of a sealed layer, which does not change
+        if listing is None:  # impossible in a sealed layer, which does not change
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         levels.append((root, listing))
         if listing.opaque:

@@ -1,8 +1,8 @@
-"""The marks of fuse-overlayfs in a layer, read while it is mounted and converted to the kernel's afterwards.
+"""fuse-overlayfs marks in a layer: read while the layer is mounted, and converted to the kernel's afterwards.
 
 fuse-overlayfs writes the files ``.wh..wh..opq`` and ``.wh..opq`` where the kernel writes ``user.overlay.opaque``,
-``.wh.NAME`` for a whiteout where it may not create devices, and xattrs of its own on the files that it copies. It shows
-no file whose name begins with ``.wh.``, and lets nobody create one (fuse-overlayfs: main.c, WHITEOUT_PREFIX).
+``.wh.NAME`` for a whiteout where it may not create devices, and its own xattrs on the files that it copies. It hides
+every file whose name begins with ``.wh.``, and refuses to create one (fuse-overlayfs: main.c, WHITEOUT_PREFIX).
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _WHITEOUT_PREFIX = b".wh."
 
 
 def is_mark(path: bytes) -> bool:
-    """Return whether fuse-overlayfs takes a file of a layer for a mark: a part of its path begins with ``.wh.``."""
+    """Return whether fuse-overlayfs takes a layer's file for a mark: a part of its path begins with ``.wh.``."""
     return path.startswith(_WHITEOUT_PREFIX) or b"/" + _WHITEOUT_PREFIX in path
 
 
 def fuse_listing(opened: int, may_be_opaque: bool = True) -> LayerListing:
-    """Return the listing of an open directory of a layer that fuse-overlayfs may be writing to."""
+    """Return the listing of an open layer directory that fuse-overlayfs may be writing to."""
     entries, gone, opaque = listing(opened, may_be_opaque)
     marks = {name for name in entries if name.startswith(_WHITEOUT_PREFIX)}
     opaque |= may_be_opaque and not marks.isdisjoint(_OPAQUE_MARKS)
@@ -37,7 +37,7 @@ def fuse_listing(opened: int, may_be_opaque: bool = True) -> LayerListing:
 
 
 def convert_fuse_layer(layer: bytes) -> None:
-    """Convert the marks in a layer that is not mounted any more. Repeated, it changes nothing."""
+    """Convert the marks in a layer that is no longer mounted. Idempotent."""
     root = open_layer(layer)
     try:
         with loosened(root) as enter:
@@ -49,7 +49,7 @@ def convert_fuse_layer(layer: bytes) -> None:
 
 
 def _convert_directory(root: int, path: bytes, enter: Callable[[bytes, Entry], None]) -> list[bytes]:
-    """Convert one directory. Return the paths of its subdirectories, which can be entered from then on."""
+    """Convert one directory. Return its subdirectories' paths, which can be entered from then on."""
     below = []
     with directory(root, path) as opened:
         names = set(map(os.fsencode, os.listdir(opened)))
@@ -83,7 +83,7 @@ def _convert_entry(opened: int, name: bytes) -> bool:
     info = disk.stat_at(opened, name)
     if stat.S_ISREG(info.st_mode) or stat.S_ISDIR(info.st_mode):
         ours = [xattr for xattr in os.listxattr(at, follow_symlinks=False) if xattr.startswith(_FUSE_XATTRS)]
-        closed = ours and not info.st_mode & stat.S_IWUSR  # xattr(7): to be changed by those who may write
+        closed = ours and not info.st_mode & stat.S_IWUSR  # xattr(7): changing an attribute needs write permission
         if closed:
             os.chmod(at, stat.S_IMODE(info.st_mode) | stat.S_IWUSR)
         for xattr in ours:

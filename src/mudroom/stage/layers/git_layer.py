@@ -1,16 +1,16 @@
-"""A layer that keeps masked files from git: indexes that skip them, and lists of excluded files that name them.
+"""A layer that hides masked files from git: indexes that skip them, and exclude files that name them.
 
 Commands see a masked file empty. Without this layer git would call a tracked one modified and any other one untracked,
-and every ``git commit -a``, ``git add -A`` or ``git stash -u`` would record it emptied. In the layer
+and every ``git commit -a``, ``git add -A`` or ``git stash -u`` would record it as empty. In the layer
 
-* the index of a repository marks its tracked masked files with skip-worktree (git-update-index(1)), and is otherwise
+* a repository's index marks its tracked masked files with skip-worktree (git-update-index(1)), and is otherwise
   the same, so that it stays valid for the files that git compares by their times;
-* ``info/exclude`` has the repository's own lines and a line for each masked file. Tracked ones are in it, too, for a
+* ``info/exclude`` has the repository's own lines and a line for each masked file. It also names the tracked ones, for a
   branch that does not have them.
 
 A repository belongs to the nearest directory above a file that has a ``.git``: a directory, or a file that leads to a
-directory within the project (gitrepository-layout(5)). No symbolic link is followed, and everything is read with
-bounds: an apply may have brought a repository that a command made.
+directory within the project (gitrepository-layout(5)). No symbolic link is followed, and all reads are bounded: an
+apply may have brought a repository that a command made.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from mudroom.stage.source import DirectorySource, is_absence, read_all
 from mudroom.typing import NamedTuple
 
 INDEX_LIMIT = 128 << 20
-"""Bytes. An index of a million files has about 100 MB."""
+"""Bytes. An index with a million files has about 100 MB."""
 _LIMIT = 1 << 20
-"""Bytes of any other file."""
+"""Bytes, for any other file."""
 _KIND, _REGULAR, _LINK, _MODULE = 0o170000, 0o100000, 0o120000, 0o160000
 
 
@@ -41,26 +41,26 @@ class GivenFile(NamedTuple):
     content: bytes
     mode: int
     mtime: int | None
-    """Of an index: as of the original, because git compares it with the times of the files."""
+    """For an index, the original's mtime, because git compares it with the files' times."""
 
 
 Identity = tuple[int, ...]
-"""Device and inode of a directory; of anything else its times, too: mtime, ctime."""
+"""Device and inode of a directory; for any other entry also mtime and ctime."""
 
 
 class GitPlan(NamedTuple):
-    """What to do about secrets that lie in repositories."""
+    """How secrets inside repositories are handled."""
 
     known: tuple[bytes, ...] = ()
     """Secrets that git has with the same content: they need no mask. Sorted."""
     files: tuple[GivenFile, ...] = ()
-    """The files of the layer, for the other secrets."""
+    """The layer's files, for the other secrets."""
     directories: tuple[bytes, ...] = ()
-    """Directories that the layer must have, and the project has not."""
+    """Directories that the layer must have, and the project lacks."""
     notes: tuple[str, ...] = ()
     watched: Mapping[bytes, Identity | None] = MappingProxyType({})
-    """The identities of the paths that the plan was made from, None for an absent one. If they are as before, so is the
-    plan. The hashed secrets are not among them."""
+    """Identities of the paths from which the plan was made, None for an absent path. While they are unchanged, so is
+    the plan. The hashed secrets are not among them."""
 
 
 class _Unreadable(Exception):
@@ -69,19 +69,19 @@ class _Unreadable(Exception):
 
 class _Repository(NamedTuple):
     root: bytes
-    """Directory of the work tree; empty: the project's."""
+    """The work tree's directory; empty: the project's."""
     git: bytes
     common: bytes
-    """Directory of what all work trees of a repository share."""
+    """The directory that a repository's work trees share."""
 
 
 Ids = Callable[[bytes, int], tuple[bytes, ...]]
-"""Path of a secret, length of an id → the ids under which git may have its content; empty if it cannot be read."""
+"""(path of a secret, id length) → the ids under which git may have its content; empty if it cannot be read."""
 
 
 def plan_git(source: DirectorySource, project: bytes, secrets: Mapping[bytes, Ids | None]) -> GitPlan:
-    """Return the plan for these secrets. ``source``: the project or a copy of it; ``project``: its path, to which a
-    ``.git`` file may refer. Each secret's value is a function that hashes it, or None if it is masked in any case."""
+    """Return the plan for these secrets. ``source``: the project or a copy; ``project``: its path, to which a ``.git``
+    file may refer. Each secret's value is a function that hashes it, or None if it is masked in any case."""
     return _Planner(source, project).plan(secrets)
 
 
@@ -116,7 +116,7 @@ class _Planner:
     # --- which repository ---
 
     def _repository_above(self, path: bytes) -> _Repository | None:
-        """Return the repository of the nearest directory above a file that has one."""
+        """Return the nearest repository above a file."""
         passed: list[bytes] = []
         directory, repository = path, None
         while directory:  # not recursive: a tree can be deeper than the stack
@@ -132,7 +132,7 @@ class _Planner:
         return repository
 
     def _repository_at(self, root: bytes) -> tuple[_Repository | None, bool]:
-        """Return the repository of this directory, and whether to look above it: git does so where there is none."""
+        """Return this directory's repository, and whether to look above it: git does so if there is none."""
         at = _join(root, b".git")
         self._watch(at)
         kind = self._look(at)
@@ -140,7 +140,7 @@ class _Planner:
             self._watch(at + b"/HEAD")
             return None, True
         if kind not in ("directory", "file"):
-            return None, False  # git follows a symbolic link, which may lead anywhere
+            return None, False  # git would follow a symbolic link, which may lead anywhere
         try:
             git = at if kind == "directory" else self._led_to(root, self._read(at, _LIMIT) or b"", b"gitdir: ")
             if git is None or self._look(git + b"/HEAD") is None:
@@ -162,12 +162,12 @@ class _Planner:
         full = os.path.normpath(os.path.join(self._project, base, target))
         return full[len(self._project) + 1 :] if full.startswith(self._project + b"/") else None
 
-    # --- what it says about the secrets ---
+    # --- whether it has the secrets ---
 
     def _of_repository(
         self, repository: _Repository, secrets: Mapping[bytes, Ids | None]
     ) -> tuple[frozenset[bytes], list[GivenFile]]:
-        """Return the secrets that git has, and the index for the others, if it has to be another one."""
+        """Return the secrets that git has, and the changed index for the others, if they need one."""
         try:
             index, length = self._index(repository)
         except _Unreadable as error:
@@ -193,12 +193,12 @@ class _Planner:
         path = repository.git + b"/index"
         entry = self._source.look(path)
         if entry is None:
-            return known, []  # it was removed a moment ago; the next command sees that
+            return known, []  # just removed; the next command will see that
         content = encode_index(with_skip_worktree(index.entries, marked), length)
         return known, [GivenFile(path, content, entry.mode, entry.mtime)]
 
     def _index(self, repository: _Repository) -> tuple[Index, int]:
-        """Return the index, empty if there is none, and the length of ids in it."""
+        """Return the index, empty if there is none, and its id length."""
         path = repository.git + b"/index"
         self._watch(path)
         try:
@@ -228,7 +228,7 @@ class _Planner:
     # --- reading ---
 
     def _watch(self, path: bytes) -> None:
-        """Call it before the path is read."""
+        """Record the path's identity. Call it before the path is read."""
         entry = self._source.look(path)
         if entry is None:
             self._watched[path] = None
@@ -241,8 +241,8 @@ class _Planner:
         return None if entry is None else entry.kind
 
     def _read(self, path: bytes, limit: int) -> bytes | None:
-        """Return the content of a regular file, or None if it is absent. Raise _Unreadable if there is no permission,
-        or it is larger than ``limit`` bytes."""
+        """Return a regular file's content, or None if it is absent. Raise _Unreadable if it may not be read, or exceeds
+        ``limit`` bytes."""
         try:
             entry = self._source.look(path)
             if entry is None:

@@ -1,8 +1,8 @@
-"""Paths of a fork that were applied while other changes stayed: the project's entry afterwards, and the fork's entry.
+"""A fork's paths that were applied while other changes stayed: the project's entry afterwards, and the fork's entry.
 
 While the fork's entry is still the one that landed, the path has no change. Once a command changes it again, the change
-is compared with the entry that the project got. If the project got another content than the fork has (a merge, or a
-part of the changes), the common content from then on is kept in a file: that is the new original.
+is compared with the entry that the project got. If the project's content differs from the fork's (a merge, or a partial
+apply), the content common to both from then on is kept in a file: it is the new original.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from mudroom.typing import NamedTuple
 LANDED = b"/landed"
 """The file with these rows, below the fork's directory."""
 KEPT = b"/kept"
-"""The directory of kept originals, beside it."""
+"""The directory with kept originals, beside it."""
 
 
 class LandedPaths(NamedTuple):
     project: Entry | None
-    """The project's entry after the apply; with a kept original, the entry of that, without inode, so that no file is
-    the same as it."""
+    """The project's entry after the apply. With a kept original, that file's entry without inode, so that it equals no
+    other file."""
     staged: Entry | None
     """The fork's entry at the apply; after a partial apply, an entry that the fork never has."""
     original: str = ""
-    """The file name of the kept original; empty if the original is the content that the project got."""
+    """The kept original's file name; empty if the original is the content that the project got."""
 
 
 def elsewhere(entry: Entry) -> Entry:
-    """Return the entry of a file that is in no project: without inode, so that it equals no other entry."""
+    """Return the entry for a file that is in no project: without inode, so that it equals no other entry."""
     return entry._replace(device=0, inode=0)
 
 
 def keep_original(fork: bytes, source: int) -> str:
-    """Keep the content of an open file, read from its beginning. Return the name of the copy."""
+    """Keep an open file's content, read from its beginning. Return the copy's name."""
     os.makedirs(fork + KEPT, mode=0o700, exist_ok=True)
     name = os.urandom(6).hex()
     path = fork + KEPT + b"/" + name.encode()
@@ -52,7 +52,7 @@ def keep_original(fork: bytes, source: int) -> str:
 
 
 def open_kept(fork: bytes, name: str) -> int:
-    """Return a descriptor of a kept original. Raise OSError."""
+    """Return a descriptor for a kept original. Raise OSError."""
     return disk.open_path(fork + KEPT + b"/" + os.fsencode(name), os.O_RDONLY | disk.O_CLOEXEC | disk.O_NOFOLLOW)
 
 

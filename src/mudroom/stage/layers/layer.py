@@ -1,6 +1,6 @@
 """A layer: changes over the tree below it, as a directory in the format of an overlayfs upper directory.
 
-Source of every format fact here: Documentation/filesystems/overlayfs.rst. In a layer
+Source for every format fact here: Documentation/filesystems/overlayfs.rst. In a layer
 
 * a character device 0:0 is a whiteout (the name is deleted), as is an empty file with the xattr
   ``user.overlay.whiteout`` in a directory marked ``x``;
@@ -8,9 +8,9 @@ Source of every format fact here: Documentation/filesystems/overlayfs.rst. In a 
 * any other entry replaces the entry below, or merges with it if both are directories.
 
 Any user may create a whiteout: mknod(2) requires CAP_MKNOD for every device but 0:0 (fs/namei.c, vfs_mknod, since 5.8).
-The exception is an overlay, which reserves whiteouts for itself (fs/overlayfs/dir.c, ovl_mknod: EPERM), and the disk of
-a container is an overlay: there the second form is written. No kernel reads that form here: an overlay cannot be the
-upper layer of another one, so such a fork is a copy.
+The exception is an overlay, which reserves whiteouts for itself (fs/overlayfs/dir.c, ovl_mknod: EPERM). A container's
+disk is an overlay, so the second form is written there. No kernel reads that form here: an overlay cannot be the upper
+layer of another overlay, so such a fork is a copy.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from mudroom.stage.source import Source, is_absence
 from mudroom.typing import NamedTuple
 
 _LONG = 2_000
-"""Bytes of a path in a tree that is being removed: with one more name it fits into one call (PATH_MAX, 4096)."""
+"""Bytes in a path in a tree that is being removed: with one more name it fits into one call (PATH_MAX, 4096)."""
 OPAQUE, WHITEOUT = "user.overlay.opaque", "user.overlay.whiteout"
 
 
 class LayerListing(NamedTuple):
-    """One directory of a layer."""
+    """One directory in a layer."""
 
     entries: dict[bytes, Entry]
     gone: frozenset[bytes]
@@ -61,7 +61,7 @@ def _listing(layer: int, path: bytes) -> LayerListing:
 
 
 def listing(opened: int, may_be_opaque: bool = True) -> LayerListing:
-    """Return the listing of an open directory. ``may_be_opaque``: False for the root of a layer, which never is."""
+    """Return an open directory's listing. ``may_be_opaque`` is False for a layer's root, which never is."""
     by_name = entries(opened)
     mark = _xattr(opened, OPAQUE)
     gone = {name for name, entry in by_name.items() if entry.kind == "device"}
@@ -85,7 +85,7 @@ def _is_marked(opened: int, name: bytes, entry: Entry) -> bool:
 
 
 def _is_marked_open(opened: int, name: bytes) -> bool:
-    """For systems without a path of a descriptor."""
+    """For systems on which a descriptor has no path."""
     descriptor = disk.open_at(opened, name, os.O_RDONLY | disk.O_NONBLOCK | disk.O_NOFOLLOW | disk.O_CLOEXEC)
     try:
         return bool(xattr.get(descriptor, WHITEOUT))
@@ -114,7 +114,7 @@ def is_whiteout(layer: int, path: bytes, entry: Entry) -> bool:
 
 
 def is_opaque(layer: int, path: bytes) -> bool:
-    """Return whether a directory of the layer hides the one below."""
+    """Return whether a directory in the layer hides the one below."""
 
     def marked(layer: int, path: bytes) -> bool:
         with directory(layer, path) as opened:
@@ -124,7 +124,7 @@ def is_opaque(layer: int, path: bytes) -> bool:
 
 
 def make_whiteout(above: int, name: bytes) -> None:
-    """Create a whiteout in an open directory of a layer that has no such name. Raise OSError as the disk does."""
+    """Create a whiteout in an open layer directory that lacks the name. Raise OSError as the disk does."""
     try:
         disk.whiteout(above, name)
         return
@@ -147,7 +147,7 @@ def make_whiteout(above: int, name: bytes) -> None:
 
 
 def open_staged(layer: int, path: bytes) -> int:
-    """Return a descriptor of a staged file for reading, even if a command closed it, or a directory on the way, to its
+    """Return a descriptor for reading a staged file, even if a command closed it, or a directory on the way, to its
     owner."""
     return through(layer, path, _open_unreadable)
 
@@ -180,9 +180,9 @@ def stamp_now(layer: int, path: bytes) -> None:
 
 @contextmanager
 def loosened(root: int) -> Iterator[Callable[[bytes, Entry], None]]:
-    """Yield a function that makes a directory of the layer enterable, whatever mode the command gave it.
+    """Yield a function that makes a layer's directory enterable, whatever mode the command gave it.
 
-    The modes are restored at the end of the block. Entries that were read before keep the real modes.
+    The modes are restored when the block ends. Entries that were read before keep the real modes.
     """
     changed: list[tuple[bytes, int]] = []
 
@@ -219,13 +219,13 @@ class LayerWriter:
     """Writes into a layer that is not mounted. Writing a path replaces everything that the layer has there.
 
     ``lower`` is the tree below the layer: directories on the way to a path get the modes that it shows. Call ``finish``
-    at the end. Raises NotADirectoryError or FileNotFoundError if a parent of a path is not a directory in the view,
+    at the end. Raises NotADirectoryError or FileNotFoundError if a path's parent is not a directory in the view, and
     OSError as the disk does.
     """
 
     def __init__(self, layer: int, lower: Source, aside: int | None = None) -> None:
-        """``aside``: a private directory on the layer's file system. Files are written there, then renamed
-        to their paths, so that a reader of the layer sees the old file or the new one."""
+        """``aside``: a private directory on the layer's file system. Files are written there, then renamed to their
+        paths, so that a reader sees either the old file or the new one."""
         self._layer, self._lower, self._aside = layer, lower, aside
         self._ready: set[bytes] = set()
         self._loose = LoosenedDirectories(layer)
@@ -235,7 +235,7 @@ class LayerWriter:
         self._loose.restore()
 
     def file(self, path: bytes, source: int, *, mode: int, mtime: int | None = None, xattrs: bool = False) -> None:
-        """Write a regular file with the content of an open one. ``xattrs``: copy its ``user.`` attributes, too."""
+        """Write a regular file with an open file's content. ``xattrs``: copy its ``user.`` attributes, too."""
         with self._new_file(path, mode, mtime) as write:
             copy_content(source, write, os.fstat(source).st_size)
             if xattrs:
@@ -250,8 +250,7 @@ class LayerWriter:
 
     @contextmanager
     def _new_file(self, path: bytes, mode: int, mtime: int | None) -> Iterator[int]:
-        """Yield a descriptor of a new file. An incomplete file is removed, because it could not be told from a complete
-        one."""
+        """Yield a descriptor for a new file, removed if it stays incomplete: it would look like a complete one."""
         if self._aside is not None:
             with self._above(path) as (above, name):
                 with _new_file(self._aside, b"flush", mode, mtime) as write:
@@ -279,7 +278,7 @@ class LayerWriter:
             disk.set_mode(above, name, mode)
 
     def moved(self, path: bytes, source: int) -> None:
-        """Move the entry at ``path`` of another layer on the same file system to the same path."""
+        """Move the entry at ``path`` from another layer on the same file system to the same path."""
         above, _slash, name = path.rpartition(b"/")
         with self._cleared(path) as (into, _name), entered(source, above) as opened:
             disk.rename(opened, name, into, name)
@@ -341,10 +340,10 @@ class LayerWriter:
             self._loose.forget(path)
 
     def _scaffold(self, path: bytes) -> None:
-        """Create the directories above ``path``, with the modes that they have in the view."""
+        """Create the directories above ``path``, with their modes in the view."""
         missing = []
         above = parent(path)
-        while above and above not in self._ready:  # not all ancestors: that is quadratic in the depth of a tree
+        while above and above not in self._ready:  # not all ancestors: that is quadratic in the depth
             missing.append(above)
             above = parent(above)
         for above in reversed(missing):
@@ -366,8 +365,8 @@ class LayerWriter:
 
 
 def remove_tree(path: bytes, removed: Callable[[int], None] | None = None) -> None:
-    """Remove a tree of mudroom's own, even if directories in it have lost their permissions. Never follow a link.
-    ``removed`` is called after each directory with the number of entries that were removed from it."""
+    """Remove a tree that belongs to mudroom, even if directories in it have lost their permissions. Never follow a
+    link. ``removed`` is called after each directory with the number of entries removed from it."""
     above, _slash, name = path.rpartition(b"/")
     at = open_root(above)
     try:
@@ -377,8 +376,8 @@ def remove_tree(path: bytes, removed: Callable[[int], None] | None = None) -> No
 
 
 def remove_at(at: int, name: bytes, removed: Callable[[int], None] | None = None) -> None:
-    """Like ``remove_tree``, for a name in an open directory. A missing name is no error, nor is one that somebody else
-    removes meanwhile: the launcher removes work directories while a fork may be discarded."""
+    """Like ``remove_tree``, for a name in an open directory. A missing name is not an error, nor is one that another
+    process removes meanwhile: the launcher removes work directories while a fork may be discarded."""
     entry = look(at, name)
     if entry is None:
         return
@@ -408,8 +407,8 @@ def remove_at(at: int, name: bytes, removed: Callable[[int], None] | None = None
 
 
 def _move_up(at: int, top: bytes, path: bytes) -> bytes:
-    """Move a directory of a tree that is being removed to the top of the tree, and return its new path: to reach the
-    end of a long chain from its top each time would cost its depth squared."""
+    """Move a directory to the top of the tree that is being removed, and return its new path. Reaching a deep directory
+    from the top each time would cost its depth squared."""
     for number in itertools.count():
         new = top + b"/.deep-%d" % number
         try:
@@ -424,7 +423,7 @@ def _move_up(at: int, top: bytes, path: bytes) -> bytes:
 
 
 def _clear_directory(at: int, path: bytes) -> tuple[list[bytes], int]:
-    """Unlink the files of a directory. Return its subdirectories, made accessible, and the number of files."""
+    """Unlink a directory's files. Return its subdirectories, made accessible, and the number of files."""
     below, count = [], 0
     with directory(at, path) as opened:
         for name, is_directory in disk.children(opened):
@@ -439,7 +438,7 @@ def _clear_directory(at: int, path: bytes) -> tuple[list[bytes], int]:
 
 
 def private_directories(scratch: bytes) -> tuple[bytes, bytes]:
-    """Create and return the home and /tmp directories of a command without a mount namespace, empty for every
+    """Create and return the home and /tmp directories for a command without a mount namespace, empty for every
     command."""
     if os.path.isdir(scratch):
         remove_tree(scratch)

@@ -1,13 +1,15 @@
-"""Secrets that a fork holds because some of its commands were shown them, apart from the layers that all commands get.
+"""Secrets that a fork holds because some of its commands were shown them, stored apart from the layers that all
+commands get.
 
-For a layer, in the vault (a container gets whole layers, and what is beside their trees is not for its commands):
+For each layer, in the vault (a container gets whole layers, and data beside their trees is not for its commands):
 
-    shown/<id>/paths    the paths of this layer and of those below it, separated by NUL; there may be no entry yet
-    shown/<id>/tree     the entries at their paths, whiteouts for deleted ones, and the directories above them
-    shown/<id>.own      paths of secrets at which the layer has what commands wrote that saw them empty, as in paths
+    shown/<id>/paths    the paths for this layer and those below it, separated by NUL; a path may have no entry yet
+    shown/<id>/tree     the entries at these paths, whiteouts for deleted ones, and the directories above them
+    shown/<id>.own      paths of secrets at which the layer has files written by commands that saw the secret empty;
+                        same format as ``paths``
 
 The tree is a layer itself: commands that may read these secrets have it above the sealed layers. When such a command
-has ended, its secrets are moved here out of its writable layer (``take``), so that layer is as others may see it.
+has ended, its secrets are moved from its writable layer to here (``take``), so that other commands may see that layer.
 """
 
 from __future__ import annotations
@@ -28,20 +30,20 @@ _FEW = 16
 """Up to this many paths are looked up one by one."""
 PATHS, TREE = b"/paths", b"/tree"
 HELD = b"/shown"
-"""Of a snapshot: the paths of secrets that it holds, since it was made for a command that was shown them."""
+"""In a snapshot: the paths of secrets that it holds, because it was made for a command that was shown them."""
 
 Hidden = Literal["hidden"]
-"""A layer has no entry at a path, and hides that of the tree below."""
+"""A layer has no entry at a path, and hides the entry in the tree below."""
 
 
 def shown_place(layer: bytes) -> bytes:
-    """Return the directory for the shown secrets of a layer in this directory."""
+    """Return the directory for a layer's shown secrets. ``layer`` is the layer's directory."""
     vault, _layers, name = layer.rpartition(b"/layers/")
     return vault + b"/shown/" + name
 
 
 def own_paths(layer: bytes) -> frozenset[bytes]:
-    """Return the paths of secrets at which a layer has what commands wrote that saw them empty."""
+    """Return the paths of secrets at which a layer has files written by commands that saw the secret empty."""
     return read_paths(shown_place(layer) + b".own")
 
 
@@ -54,7 +56,7 @@ def add_own_paths(layer: bytes, paths: frozenset[bytes]) -> None:
 
 
 def read_paths(path: bytes) -> frozenset[bytes]:
-    """Return the paths in a file of this module; empty if there is none."""
+    """Return the paths in such a file; empty if it is missing."""
     try:
         with open(path, "rb") as stream:
             return frozenset(stream.read().split(b"\0")) - {b""}
@@ -69,7 +71,7 @@ def write_paths(path: bytes, paths: Iterable[bytes]) -> None:
 
 
 def find(root: int, path: bytes) -> Entry | Hidden | None:
-    """Return the entry of an open layer at ``path``, or None if the tree below the layer shows through there."""
+    """Return an open layer's entry at ``path``, or None if the tree below the layer shows through there."""
     at, hidden = b"", False
     for part in path.split(b"/"):
         at = at + b"/" + part if at else part
@@ -85,7 +87,8 @@ def find(root: int, path: bytes) -> Entry | Hidden | None:
 
 
 def find_in(layer: bytes, paths: Iterable[bytes]) -> dict[bytes, Entry | Hidden]:
-    """Return what the layer in this directory has at these paths; without those that it leaves to the tree below."""
+    """Return the entries that the layer in this directory has at these paths, without paths at which the tree below
+    shows through."""
     try:
         root = open_layer(layer + TREE)
     except FileNotFoundError:
@@ -99,7 +102,8 @@ def find_in(layer: bytes, paths: Iterable[bytes]) -> dict[bytes, Entry | Hidden]
 
 
 def _possible(root: int, paths: list[bytes]) -> list[bytes]:
-    """Return the paths at which a layer may have something. Costs as much as the layer has, not as there are paths."""
+    """Return the paths at which a layer may have an entry. The cost depends on the layer's size, not on the path
+    count."""
     chosen: list[bytes] = []
     pending = [(b"", paths)]
     while pending:
@@ -124,11 +128,13 @@ def _possible(root: int, paths: list[bytes]) -> list[bytes]:
 
 
 def take(layer: bytes, paths: Collection[bytes], former: bytes, lower: Source) -> frozenset[bytes]:
-    """Move what the layer in this directory holds at these paths to its shown secrets. Return the moved paths.
+    """Move the entries that the layer in this directory has at these paths to its shown secrets. Return the moved
+    paths.
 
-    ``former``: directory with the shown secrets of the layers below, or of this one; empty if there are none.
-    ``lower``: the tree below the layer, as the commands saw it that wrote these paths. A path that they have removed
-    gets a whiteout. Nothing may have the layer mounted. After a crash, a path is in one of both places."""
+    ``former``: directory with the shown secrets for the layers below, or for this one; empty if there are none.
+    ``lower``: the tree below the layer, as seen by the commands that wrote these paths. A path that they have removed
+    gets a whiteout. The layer must not be mounted. After a crash, a path is in exactly one of both places.
+    """
     found = find_in(layer, sorted(paths))
     below = {path: lower.look(path) for path, seen in found.items() if seen == "hidden"}
     moved = {path: seen for path, seen in found.items() if seen != "hidden" or below[path] is not None}
@@ -150,7 +156,7 @@ def take(layer: bytes, paths: Collection[bytes], former: bytes, lower: Source) -
 
 
 def add_copy(layer: bytes, path: bytes, opened: int, former: bytes, lower: Source) -> None:
-    """Add a copy of an open file to the shown secrets of a layer. ``former``, ``lower``: as of ``take``."""
+    """Add a copy of an open file to a layer's shown secrets. ``former``, ``lower``: as for ``take``."""
     info = os.fstat(opened)
     into = open_layer(_place(layer, former, [path], lower) + TREE)
     try:
@@ -162,8 +168,8 @@ def add_copy(layer: bytes, path: bytes, opened: int, former: bytes, lower: Sourc
 
 
 class _Above:
-    """The directories of a layer over the tree below it, for the modes of those that lead to a shown secret. ``known``:
-    entries of that tree, whose files are those that are replaced."""
+    """A layer's directories over the tree below it, for the modes of directories that lead to a shown secret.
+    ``known``: entries in that tree at the paths that are being replaced."""
 
     def __init__(self, root: int, lower: Source, known: Mapping[bytes, Entry | None]) -> None:
         self._root, self._lower, self._known = root, lower, known
@@ -194,8 +200,8 @@ def _move(root: int, writer: LayerWriter, path: bytes, seen: Entry | Hidden) -> 
 
 
 def _place(layer: bytes, former: bytes, paths: Iterable[bytes], lower: Source) -> bytes:
-    """Return the directory for the shown secrets of a layer, which lists these paths now. It begins with the
-    ``former`` ones."""
+    """Return the directory for a layer's shown secrets, after adding these paths to its list. A new directory starts
+    with the ``former`` secrets."""
     place = shown_place(layer)
     if not os.path.isdir(place):
         os.makedirs(os.path.dirname(place), 0o700, exist_ok=True)
@@ -206,7 +212,7 @@ def _place(layer: bytes, former: bytes, paths: Iterable[bytes], lower: Source) -
 
 
 def make_part(former: bytes, paths: Iterable[bytes], place: bytes, lower: Source | None) -> None:
-    """Make the new directory ``place`` with some of the shown secrets of another one, as links to its files."""
+    """Create the directory ``place`` with some of the shown secrets in ``former``, as links to its files."""
     from mudroom.stage.layers.flatten import flatten
 
     beside = place + b".new"
@@ -237,8 +243,8 @@ def _remove(place: bytes, path: bytes) -> None:
 
 
 def part_of(place: bytes, allowed: frozenset[bytes], above: bytes, lower: Source) -> bytes:
-    """Return a directory with these of the shown secrets at ``place``: that itself, if it has no other; otherwise a
-    directory below ``above``, which is made if it does not exist."""
+    """Return a directory with only the allowed secrets from ``place``: ``place`` itself if it has no others, otherwise
+    a directory below ``above``, created if it does not exist."""
     if read_paths(place + PATHS) <= allowed:
         return place
     entries = [(path, entry) for path, entry in entries_of(place) if path in allowed]
@@ -250,7 +256,8 @@ def part_of(place: bytes, allowed: frozenset[bytes], above: bytes, lower: Source
 
 
 def entries_of(place: bytes) -> Iterator[tuple[bytes, Entry | None]]:
-    """Yield the path and entry of each shown secret, with all below it if that is a directory; None: it is deleted."""
+    """Yield each shown secret's path and entry, followed by everything below it if it is a directory. The entry is None
+    if it is deleted."""
     for path, found in sorted(find_in(place, read_paths(place + PATHS)).items()):
         yield path, None if found == "hidden" else found
         if found != "hidden" and found.kind == "directory":
@@ -273,9 +280,9 @@ def _below(tree: bytes, path: bytes) -> Iterator[tuple[bytes, Entry]]:
 
 
 def with_shown(layers: tuple[bytes, ...], upper: bytes, shown: bytes, masked: Collection[bytes]) -> tuple[bytes, ...]:
-    """Return the directories in which a change of the fork is read: those of its layers, topmost first, with the shown
-    secrets where they count: above what commands wrote that saw them empty, and otherwise at the bottom, since the
-    directories in them have no changes. ``masked``: secrets that no command sees which may be writing now."""
+    """Return the directories from which a fork's changes are read: its layers, topmost first, with the shown secrets
+    inserted. They come above the files written by commands that saw the secrets empty, otherwise last, since the
+    directories in them have no changes. ``masked``: secrets hidden from all commands that may be writing now."""
     paths = read_paths(shown + PATHS)
     for number, tree in enumerate(layers):
         found = find_in(tree.removesuffix(TREE), paths)
@@ -285,13 +292,13 @@ def with_shown(layers: tuple[bytes, ...], upper: bytes, shown: bytes, masked: Co
 
 
 class WithSecrets:
-    """A tree in which some paths, with all below them, are those of another one, as are the directories above them that
-    it lacks. Valid as long as both are."""
+    """A tree in which some paths, with everything below them, come from another tree, as do missing directories above
+    them. Valid as long as both trees are."""
 
     def __init__(self, source: Source, other: Source, paths: Collection[bytes]) -> None:
         self._source, self._other = source, other
         self._names: dict[bytes, set[bytes]] = {}
-        """Of each directory above one of the paths: the names that lead to them."""
+        """Per directory above these paths: the names that lead to them."""
         for path in paths:
             while path:
                 above, _slash, name = path.rpartition(b"/")
@@ -337,8 +344,8 @@ def _is_directory(entry: Entry | None) -> bool:
 
 
 def carry(layers: list[bytes], target: bytes) -> None:
-    """Give a layer that was merged from others what is beside their trees: ``layers`` are their directories, topmost
-    first."""
+    """Give a merged layer the data that is stored beside its source layers' trees. ``layers`` are their directories,
+    topmost first."""
     shown = next((place for place in map(shown_place, layers) if os.path.isdir(place)), b"")
     if shown:
         make_part(shown, read_paths(shown + PATHS), shown_place(target), None)

@@ -20,7 +20,7 @@ from mudroom.typing import NamedTuple
 
 
 class _Levels(NamedTuple):
-    """The layers that make up one directory of the merged tree, topmost first."""
+    """The layers that make up one directory in the merged tree, topmost first."""
 
     layers: tuple[tuple[int, LayerListing], ...]
     base: bool
@@ -80,7 +80,7 @@ class Union:
         return open_staged(located[0], path)
 
     def _find(self, path: bytes) -> tuple[int | None, Entry] | None:
-        """Return the entry with the root of its layer, None for the base; or None if the path does not exist."""
+        """Return the entry with its layer's root, None for the base; or None if the path does not exist."""
         levels, name = self._at(parent(path)), last(path)
         for root, listing in levels.layers:
             if name in listing.gone:
@@ -124,10 +124,10 @@ class Union:
 
 
 class OneLayer:
-    """The content of a single layer. Equivalent to a union of that layer without a base, in fewer steps."""
+    """A single layer's content. Equivalent to a union of that layer without a base, in fewer steps."""
 
     def __init__(self, path: bytes, *, is_layer: bool = True) -> None:
-        """``is_layer``: False for a command's copy, which holds everything."""
+        """``is_layer`` is False for a command's copy, which holds everything."""
         self._layer = OpenSource(path, is_layer=is_layer)
 
     def __enter__(self) -> OneLayer:
@@ -153,5 +153,5 @@ class OneLayer:
 
 
 def staged_source(layers: Sequence[bytes]) -> OneLayer | Union:
-    """Return a source of the layers, topmost first, without the tree below them."""
+    """Return a source that reads the layers, topmost first, without the tree below them."""
     return OneLayer(layers[0]) if len(layers) == 1 else Union(layers, None)

@@ -3,17 +3,17 @@
 1. A difference is a change only if content, kind, permissions, link target or user xattrs differ from the *base*. An
    overlay copies a whole file up when it is merely opened for writing or touched.
 2. An original is trusted only if it did not change while the command ran, nor while it was read: its ctime must be
-   certainly outside of the times that an edit since the command's start can have (``core/clock.py:EditWindow``), and
+   certainly outside the window in which an edit since the command's start may lie (``core/clock.py:EditWindow``), and
    the same after reading. Otherwise ``original_known`` is False and apply treats it as a conflict. A trusted original
-   is kept at once (``stage/originals/original.py``), because the live file may be replaced later. Of deleted files only
-   as many are read as ``DELETED_FILES`` and ``DELETED_BYTES`` permit: a build's directory goes without being read.
-3. A path that cannot be applied (a fifo, a socket, a device) becomes a remark; it is never dropped silently. A file of
-   the project that has become one stays as it is.
+   is kept at once (``stage/originals/original.py``), because the live file may be replaced later. Deleted files are
+   read only up to ``DELETED_FILES`` and ``DELETED_BYTES``: deleting a build directory does not read it.
+3. A path that cannot be applied (a fifo, a socket, a device) becomes a remark; it is never dropped silently. If it
+   replaces a project file, that file stays as it is.
 4. The fork's entries are recorded in the form in which they land (``core/tree/landing_form.py``). Flags name links that
-   lead out of the project and modes that land with fewer bits.
+   lead outside the project and modes that land with fewer bits.
 
-Only the writable layer is walked. The changes of the sealed layers below it come from the changeset recorded when they
-were sealed.
+Only the writable layer is walked. Changes in the sealed layers below it come from the changeset recorded when they were
+sealed.
 """
 
 from __future__ import annotations
@@ -56,18 +56,17 @@ MASKED_BESIDE = (
     "left out"
 )
 _STATE_LIMIT = 256 * 1024 * 1024
-"""Bytes of an index or of packed refs."""
+"""Bytes, for an index or packed refs."""
 DELETED_FILES, DELETED_BYTES = 256, 8 * 1024 * 1024
-"""Number and size together of the deleted files of a fork whose contents are kept. Of others the entry alone is known:
-apply leaves them if their times have changed since."""
+"""How many deleted files per fork have their contents kept, and their total size. For others only the entry is known:
+apply leaves them in place if their times have changed since."""
 TEXT_LIMIT = 4 * 1024 * 1024
-"""Bytes. Lines of a larger file are not counted."""
+"""Bytes. Lines in a larger file are not counted."""
 
 
 def collect(view: View, staged: Source, lower: Source, ground: Ground, window: EditWindow) -> Changeset:
-    """Return every change of the fork. ``staged`` reads the fork's layers alone, ``lower`` the tree below the upper
-    layer. ``window``: of the last command. Raise OSError if the fork cannot be read.
-    """
+    """Return every change in the fork. ``staged`` reads the fork's layers alone, ``lower`` the tree below the upper
+    layer. ``window``: the last command's. Raise OSError if the fork cannot be read."""
     collector = _Collector(staged, ground, window)
     for difference in view.differences(lower):
         collector.consider(difference)
@@ -90,7 +89,7 @@ class _Collector:
         self._hidden: set[bytes] = set()
         self._was_hidden = frozenset(ground.before.hidden)
         self._by_shown = set[bytes]()
-        """Shown secrets that the walked layer holds: a command that sees them is still running."""
+        """Shown secrets in the walked layer: a command that sees them is still running."""
         self._deleted = [change.base.size for change in ground.sealed.changes if change.staged is None and change.base]
         """Sizes of the deleted files whose contents are kept."""
 
@@ -113,27 +112,28 @@ class _Collector:
         self._judge(path, lower, staged, is_seen=is_shown)
 
     def consider_shown(self, path: bytes, staged: Entry | None) -> None:
-        """Consider a secret that the fork holds apart from its layers. ``staged``: its entry, None if it is deleted."""
+        """Consider a secret that the fork stores apart from its layers. ``staged``: its entry, None if it is
+        deleted."""
         if path in self._by_shown:
             return
         self._changes.pop(path, None)
         self._judge(path, self._base.look(path), staged, is_seen=True)
         for above in ancestors(path) if staged is not None else ():
             if above in self._changes and self._changes[above].staged is None:
-                del self._changes[above]  # others have removed it, who saw the file empty: it stays with the file
+                del self._changes[above]  # removed by commands that saw the file empty: the directory stays
         if path in self._changes and path in self._remarks and self._remarks[path].text == MASKED:
             self._remarks[path] = Remark(path, MASKED_BESIDE)
 
     def _judge(self, path: bytes, lower: Entry | None, staged: Entry | None, *, is_seen: bool = False) -> None:
         if staged is not None and staged.kind not in LANDING_KINDS:
             theirs = self._base_of(path, lower)[0]
-            if theirs is not None and theirs.kind == staged.kind:  # the project's own, copied up
+            if theirs is not None and theirs.kind == staged.kind:  # the project's own entry, copied up
                 if theirs.mode != staged.mode:
                     self._remarks[path] = Remark(path, f"the mode of a {staged.kind} is not applied")
                 return
             if theirs is not None and theirs.kind != "directory":
                 self._remarks[path] = Remark(path, f"has become a {staged.kind}, {STAYS}")
-                return  # to land the deletion alone would be neither what the command did nor what was there
+                return  # landing only the deletion would match neither the fork nor the project
             why = disk.why_unnamed(path.rpartition(b"/")[2])
             told = f"cannot be staged on Windows: {why}" if why else f"a {staged.kind} cannot be applied"
             self._remarks[path] = Remark(path, told)
@@ -144,7 +144,8 @@ class _Collector:
         found, staged = staged, self._as_it_lands(path, staged, base)
         if base is None and staged is None:
             if lower is not None and git_directory(path) is None:
-                self._originals.keep(path, None)  # what the fork added and removed again hides the user's: no base
+                # Added and removed by the fork: its whiteout hides an entry that the user adds later, so no base.
+                self._originals.keep(path, None)
             return
         if self._ground.has_landed(path, staged):
             return
@@ -156,7 +157,7 @@ class _Collector:
             if not change.flags:
                 self._remark_left_out(path, found, base)
                 if base.kind != "file" and not self._hidden.isdisjoint(ancestors(path)):
-                    self._originals.keep(path, base)  # a later deletion is one of the fork's
+                    self._originals.keep(path, base)  # so that a later deletion counts as the fork's
                 return
         elif staged is None and base is not None and base.kind == "file":
             change = self._with_content_kept(change, base)
@@ -187,8 +188,8 @@ class _Collector:
         return (*reduced, OWNER) if change.staged.uid not in owners else reduced
 
     def _is_unseen(self, path: bytes) -> bool:
-        """Return whether the user has made the entry in a directory that the fork had removed or replaced before: no
-        command of the fork has seen it."""
+        """Return whether the user created the entry in a directory that the fork had already removed or replaced, so
+        that no command in the fork has seen it."""
         if not self._was_hidden or self._was_hidden.isdisjoint((*ancestors(path), path)):
             return False
         is_known = path in self._before or path in self._ground.landed or path in self._originals
@@ -212,7 +213,7 @@ class _Collector:
         return base, is_outside(self._window, base.ctime)
 
     def _with_content_kept(self, change: Change, base: Entry) -> Change:
-        """Keep the content of a deleted file, within the limits."""
+        """Keep a deleted file's content, within the limits."""
         if len(self._deleted) >= DELETED_FILES or sum(self._deleted) + base.size > DELETED_BYTES:
             return change
         self._deleted.append(base.size)
@@ -256,13 +257,13 @@ class _Collector:
         return change._replace(flags=flags or ("xattr",))
 
     def _keep(self, change: Change, base: Entry) -> Change:
-        """Keep the original content. Return the change, whose original is not known if it is being edited."""
+        """Keep the original content. Return the change; its original counts as unknown if it is being edited."""
         if self._is_still(change.path) or not change.original_known or self._has_original(change.path):
             return change
         try:
             opened = self._base.open(change.path)
         except OSError:
-            return change  # just deleted, or not readable: its content cannot be kept, and the merge will report that
+            return change  # just deleted, or unreadable: its content cannot be kept, and the merge will report that
         try:
             if not self._is_as_read(change.path, base):
                 return change._replace(original_known=False)
@@ -272,7 +273,8 @@ class _Collector:
         return change
 
     def _has_original(self, path: bytes) -> bool:
-        """Return whether the original content is kept already: what the project has now is of no account."""
+        """Return whether the original content is already kept, so that the project's present content does not
+        matter."""
         landed = self._ground.landed.get(path)
         return bool(landed.original) if landed is not None else path in self._originals
 
@@ -325,7 +327,7 @@ class _Collector:
         return b"" if first == path else first
 
     def _forget_unchanged_repositories(self) -> None:
-        """Drop the changes of repositories that are as before but for caches, such as a refreshed index."""
+        """Drop changes in repositories that are unchanged except for caches, such as a refreshed index."""
         units: dict[bytes, list[Change]] = {}
         for path, change in self._changes.items():
             unit = git_directory(path)
@@ -340,13 +342,13 @@ class _Collector:
                 continue  # the repository itself is gone
             if not self._is_in_base(unit + b"/HEAD"):
                 continue
-            # as it was, or as the project has it now: nothing can be brought
+            # equal to its original, or to the project's present version: there is no change to apply
             if any(is_unchanged(unit, changes, side, self._read_staged) for side in (self._read_base, self._read_live)):
                 for change in changes:
                     del self._changes[change.path]
 
     def _forget_removed_directories(self) -> None:
-        """Drop directories that the user has removed, and in which the fork has only what the project had."""
+        """Drop directories that the user has removed if the fork has only the project's own entries in them."""
         added = {path for path, c in self._changes.items() if c.verb == "added" and _is_directory(c.staged)}
         found = added & {above for path in self._ground.project_paths() for above in ancestors(path)} if added else ()
         if not found:
@@ -399,7 +401,8 @@ class _Collector:
         return Changeset(tuple(counted), tuple(sorted(remarks)), tuple(sorted(hidden)))
 
     def _with_links(self, changes: list[Change]) -> list[Change]:
-        """Flag the links that lead out of the project. Done anew at each collection: links may lead to other links."""
+        """Flag the links that lead outside the project. Recomputed at each collection, because links may lead to other
+        links."""
         staged = {change.path: change.staged for change in changes}
         known: dict[bytes, Entry | None] = {}
 
@@ -436,8 +439,7 @@ class _Collector:
         return hasher.digest()
 
     def _with_lines(self, change: Change, rolled: Iterable[bytes]) -> Change:
-        """Count the lines of an added or deleted file. Files of a directory that was added or deleted as a whole get no
-        line count."""
+        """Count the lines in an added or deleted file, unless its whole directory was added or deleted."""
         if change.verb not in ("added", "deleted") or change.entry.kind != "file" or change.moved_to:
             return change
         if any(change.path.startswith(top + b"/") for top in rolled):
@@ -471,13 +473,13 @@ def _is_directory(entry: Entry | None) -> bool:
 
 
 def _unpaired(change: Change) -> Change:
-    """Return the change as it was before renames were detected: they are detected anew among all changes."""
+    """Return the change as it was before rename detection, which is repeated on all changes."""
     verb: Verb = "added" if change.verb == "renamed" else change.verb
     return change._replace(verb=verb, source=b"", moved_to=b"")
 
 
 def user_xattrs(descriptor: int) -> dict[str, bytes]:
-    """Return the user's xattrs of an open file, without the overlay's bookkeeping."""
+    """Return the user's xattrs on an open file, without the overlay's bookkeeping."""
     return xattr.user(descriptor)
 
 

@@ -1,9 +1,9 @@
-"""Places in a project that the settings of the user's own repository make git run or read.
+"""Project paths that git runs or reads because of settings in the user's own repository.
 
-``core.hooksPath`` can lead into the work tree, and so can an included file of settings, a link in the place of a hook
-or of the directory of hooks, and a command in a setting or hook (``filter.x.clean = tools/clean``, ``exec
-scripts/check.sh``). The repository's own settings and hooks are read, and settings that they include, without the
-user's (``~/.gitconfig``). A hooksPath that is the project itself stands for the names of hooks in it.
+``core.hooksPath`` can lead into the work tree, and so can an included settings file, a link in place of a hook or the
+hooks directory, and a command in a setting or hook (``filter.x.clean = tools/clean``, ``exec scripts/check.sh``). The
+repository's own settings and hooks are read, with included settings, but not the user's (``~/.gitconfig``). A hooksPath
+that is the project itself stands for the hook names in it.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ _LINK_LIMIT = 1 << 16
 _HOOK_LIMIT = 1 << 16
 _MOST_HOOKS = 64
 _MOST_INCLUDED = 4
-"""Files that include each other, at most."""
+"""Longest chain of files that include each other."""
 HOOKS = tuple(
     b"""applypatch-msg pre-applypatch post-applypatch pre-commit pre-merge-commit prepare-commit-msg commit-msg
     post-commit pre-rebase post-checkout post-merge pre-push pre-receive update proc-receive post-receive
     post-update reference-transaction push-to-checkout pre-auto-gc post-rewrite sendemail-validate
     fsmonitor-watchman p4-changelist p4-prepare-changelist p4-post-changelist p4-pre-submit post-index-change""".split()
 )
-"""Names of hooks: githooks(5)."""
-_PREFIXES = (b"~", b"%(")  # git-config(1), pathname: the home directory, or git's own
+"""Hook names: githooks(5)."""
+_PREFIXES = (b"~", b"%(")  # git-config(1), pathname: the home directory, or git's installation prefix
 
 
 class GitPlaces(NamedTuple):
     """Paths in the project, relative to it."""
 
     trees: tuple[bytes, ...] = ()
-    """At and below them files run with a command of git (hooks), or are read as settings."""
+    """At and below these paths, git runs files (hooks) or reads them as settings."""
     files: tuple[bytes, ...] = ()
-    """Programs that a setting or hook of the repository names, and files that a hook is a link to."""
+    """Programs that a repository setting or hook names, and link targets of hooks."""
 
 
 def run_by_git(project: bytes) -> GitPlaces:
@@ -66,8 +66,8 @@ def run_by_git(project: bytes) -> GitPlaces:
 
 
 def _places(config: bytes, top: bytes, depth: int) -> GitPlaces:
-    """Return the places that a file of settings names: directories of hooks, files that it includes, with theirs, and
-    programs. Absolute."""
+    """Return the absolute paths that a settings file names: hook directories, programs, and included files with
+    theirs."""
     settings = _settings(config)
     trees = [place for value in hook_directories(settings) for place in _place(top, value)]
     files = [place for value in commands(settings) for word in path_words(value) for place in _place(top, word)]
@@ -80,12 +80,12 @@ def _places(config: bytes, top: bytes, depth: int) -> GitPlaces:
 
 
 def _files_of_hooks(hooks: bytes, top: bytes, root: bytes) -> Iterator[bytes]:
-    """Yield the files of the project that hooks are links to, or name."""
+    """Yield the project files that hooks link to or name."""
     try:
         names = os.listdir(hooks)
     except OSError:
         return
-    words: dict[bytes, None] = {}  # tools that install hooks write the same text into each
+    words: dict[bytes, None] = {}  # once each: tools that install hooks write the same text into every hook
     for name in [name for name in names if not name.endswith(b".sample")][:_MOST_HOOKS]:
         path = hooks + b"/" + name
         if os.path.islink(path):
@@ -139,12 +139,12 @@ def _common_directory(git: bytes) -> bytes:
 
 
 def _line(text: bytes) -> bytes:
-    """Return the path in a file that has nothing else. git reads it as far as a NUL, which no path holds."""
+    """Return the path in a one-line file. git reads it up to a NUL, which no path holds."""
     return text.partition(b"\0")[0].rstrip(b"\r\n")
 
 
 def _settings(path: bytes) -> Sequence[GitSetting]:
-    """Return the settings of a file; none if there is no file, or git would refuse it and so run nothing."""
+    """Return a file's settings; none if it is missing, or if git would refuse it and so run no program from it."""
     data = _read(path, _LIMIT)
     if not may_name(data):
         return ()
@@ -155,7 +155,7 @@ def _settings(path: bytes) -> Sequence[GitSetting]:
 
 
 def _read(path: bytes, limit: int) -> bytes:
-    """Return the beginning of a regular file; b"" if there is none or it cannot be read."""
+    """Return up to ``limit`` bytes from the start of a regular file; b"" if it is missing or unreadable."""
     try:
         descriptor = disk.open_path(path, os.O_RDONLY | disk.O_NONBLOCK | disk.O_CLOEXEC)
     except OSError:

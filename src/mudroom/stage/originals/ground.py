@@ -1,4 +1,4 @@
-"""The base of a fork, and the known originals of its changes."""
+"""A fork's base, and the known originals of its changes."""
 
 from __future__ import annotations
 
@@ -40,18 +40,19 @@ class Ground:
         settings_at: bytes = b"",
         private: PrivateBase | None = None,
     ) -> None:
-        """``base``: the project, or a snapshot of it (``frozen``: a snapshot, which cannot change).
+        """``base``: the project, or a snapshot, which cannot change (``frozen``).
 
-        ``sealed``: the changeset of the sealed layers. ``before``: the fork's changeset after its last command; its
-        originals stay valid even if the live files change. ``landed``: paths that were applied and that the layers
-        still hold. ``masked``: files that commands see empty. ``masked_names``: returns the names of files that
-        commands of the fork saw empty. ``own``: returns the secrets at which the writable layer has what commands wrote
-        that saw them empty. ``shown``: the directory with the secrets that commands were shown and have touched; empty
-        if there are none. ``settled``: those that no command which is shown them has written since.
-        ``fork``: the fork's directory, with the originals that a merge has left.
-        ``project``: the path of the project; b"" if it is not known. ``settings_at``: the directory whose repository
-        has settings that name places in the project; b"": none is read. ``private``: the base, if the fork has a
-        private repository.
+        ``sealed``: the sealed layers' changeset. ``before``: the fork's changeset after its last command; its originals
+        stay valid even if the live files change. ``landed``: paths that were applied and are still in the layers.
+
+        ``masked``: files that commands see empty. ``masked_names``: returns the names of files that commands in the
+        fork saw empty. ``own``: returns the secrets at which the writable layer has files written by commands that saw
+        the secret empty. ``shown``: the directory with the secrets that commands were shown and have touched; empty if
+        there are none. ``settled``: the shown secrets that no command allowed to see them has written since.
+
+        ``fork``: the fork's directory, with the originals that a merge has left. ``project``: the project's path; b""
+        if unknown. ``settings_at``: the directory whose repository settings name places in the project; b"": none is
+        read. ``private``: the base, if the fork has a private repository.
         """
         self.base, self.originals, self.frozen = base, originals, frozen
         self.sealed, self.before, self.landed, self.masked, self._fork = sealed, before, landed, masked, fork
@@ -60,7 +61,7 @@ class Ground:
         self._shown, self._settled = shown, settled
 
     def is_private(self, path: bytes) -> bool:
-        """Return whether the path is in a private repository of the fork: its base never changes."""
+        """Return whether the path is in the fork's private repository, whose base never changes."""
         return self._private is not None and self._private.top_of(path) is not None
 
     def is_replaced(self, path: bytes) -> bool:
@@ -68,8 +69,8 @@ class Ground:
         return self._private is not None and self._private.is_top(path)
 
     def is_left_out(self, path: bytes, staged: Entry | None, contents: Source) -> bool:
-        """Return whether a difference follows from a private repository: its directory ``.git``, or a file of it that
-        is gone with the whole. ``contents``: the fork's layers alone."""
+        """Return whether a difference only follows from a private repository: its directory ``.git``, or a file in it
+        that is gone because the whole repository is. ``contents``: the fork's layers alone."""
         if self._private is None:
             return False
         if staged is not None:
@@ -81,14 +82,15 @@ class Ground:
         return entry is None or entry.kind != "directory"
 
     def project_paths(self) -> set[bytes]:
-        """Return the paths in the fork's layers that the project had when the fork changed them, or after an apply."""
+        """Return the paths in the fork's layers that existed in the project when the fork changed them, or after an
+        apply."""
         kept = ((path, self.originals.get(path)) for path in self.originals.paths())
         found = {path for path, original in kept if original is not None and original.entry is not None}
         return found.union(path for path, row in self.landed.items() if row.project is not None)
 
     def is_masked(self, path: bytes, staged: Entry | None) -> bool:
-        """Return whether commands see the file empty, or whether it is what git made of such a file: an empty file of
-        the same name. The project may have put it away since, or shown it by committing it."""
+        """Return whether commands see the file empty, or whether git has recreated such a file: an empty file with the
+        same name. Since then, the project may have removed the file, or unmasked it by committing it."""
         if path in self.masked or (path in self._own() and self.base.look(path) is not None):
             return True
         if staged is None or staged.kind != "file" or staged.size:
@@ -97,14 +99,14 @@ class Ground:
 
     @property
     def shown_paths(self) -> frozenset[bytes]:
-        """Secrets that the fork holds apart from its layers, and that commands may be changing in a layer now."""
+        """Secrets that the fork stores apart from its layers, and that commands may be changing in a layer now."""
         if not self._shown:
             return frozenset()
 
         return read_paths(self._shown + PATHS) - self._settled
 
     def shown_secrets(self) -> Iterator[tuple[bytes, Entry | None]]:
-        """Yield these paths with their entries, None for a deleted one, and all below those that are directories."""
+        """Yield each shown secret's path and entry, None if deleted, and everything below it if it is a directory."""
         if self._shown:
             yield from entries_of(self._shown)
 
@@ -114,8 +116,8 @@ class Ground:
         return landed is not None and same_stamp(landed.staged, staged)
 
     def open_original(self, path: bytes, entry: Entry) -> int | None:
-        """Return a descriptor of a file's original content: the kept original, or the base's file if it is still
-        ``entry``; else None."""
+        """Return a descriptor for a file's original content: the kept original, or the base's file if it is still
+        ``entry``; otherwise None."""
         landed = self.landed.get(path)
         if landed is not None and landed.original:
             try:
@@ -133,7 +135,7 @@ class Ground:
             return None
 
     def read_original(self, path: bytes, entry: Entry, limit: int) -> bytes | None:
-        """Return the original content of a file, or None if it is unknown, has more than ``limit`` bytes or cannot be
+        """Return a file's original content, or None if it is unknown, has more than ``limit`` bytes or cannot be
         read."""
         opened = self.open_original(path, entry)
         if opened is None:

@@ -1,8 +1,8 @@
-"""When each change runs by itself later: by its name, by what a manifest of the project names, and by its content.
+"""Decide when each change is run automatically later: by its name, by the manifests that name it, and by its content.
 
-The names are in ``core/tree/later_table.py``, manifests in ``core/tree/manifest.py``. A few bytes of new and changed
-executables are read, and the manifests of directories in which programs or scripts changed, in the fork's version and
-in the project's. No symbolic link is followed.
+The names are in ``core/tree/later_table.py``, manifests in ``core/tree/manifest.py``. This reads a few bytes of new and
+changed executables, and the manifests in directories above changed programs or scripts, in the fork's version and in
+the project's. No symbolic link is followed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SCRIPTS = tuple(
     b""".sh .bash .zsh .fish .nu .py .js .mjs .cjs .jsx .ts .mts .cts .tsx .rb .pl .pm .php .lua .ps1 .psm1 .bat .cmd
     .awk .tcl .r .jl .ex .exs .groovy .kts .clj .lisp .scm .el .vim .json .yml .yaml .toml .mk .rs .go""".split()
 )
-"""Ends of names that a manifest may name as code."""
+"""Suffixes of files that a manifest may name as code."""
 _HEAD = 4
 _PROGRAMS: Mapping[bytes, str] = {
     b"\x7fELF": "a program",
@@ -36,7 +36,7 @@ _PROGRAMS: Mapping[bytes, str] = {
     b"#!": "a script",
     b"\0asm": "a program",
 }
-"""How an executable begins: elf(5), mach-o/loader.h, PE/COFF, execve(2)."""
+"""Magic numbers of executables: elf(5), mach-o/loader.h, PE/COFF, execve(2)."""
 
 
 _OURS = "at the next mudroom command, outside of every sandbox: mudroom itself runs from there"
@@ -44,22 +44,22 @@ _OURS = "at the next mudroom command, outside of every sandbox: mudroom itself r
 
 def flag_later(changes: Sequence[Change], staged: Source, base: Source, project: bytes = b"") -> list[Change]:
     """Return the changes with ``Change.runs`` and the flag ``executes-later``. ``staged`` reads the fork's layers
-    alone, ``base`` the project. ``project``: its path, b"" if it is not known."""
+    alone, ``base`` the project. ``project``: its path, b"" if unknown."""
     named = _named_by_manifests(changes, staged, base)
     ours = _own_places(project) if project else ()
     return [_with_reason(change, staged, named, ours) for change in changes]
 
 
 def _own_places(project: bytes) -> tuple[bytes, ...]:
-    """Return the places in the project that this mudroom runs from: its package, and its interpreter's environment."""
+    """Return the places in the project from which this mudroom runs: its package, and its interpreter's environment."""
     paths = _own_paths(sys.prefix)
     return tuple(path[len(project) + 1 :] for path in paths if is_below(path, project) and path != project)
 
 
 @cache
 def _own_paths(prefix: str) -> tuple[bytes, ...]:
-    """Return the paths of this package and of its interpreter's environment, as they are written and without links,
-    with ``/`` between their names."""
+    """Return this package's path and its interpreter's environment, as written and with links resolved, with ``/``
+    between names."""
     places = (os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), prefix)
     forms = {form for place in places for form in (place, os.path.realpath(place))}
     return tuple(sorted(os.fsencode(form.replace(os.sep, "/")) for form in forms))
@@ -78,7 +78,7 @@ def _with_reason(change: Change, staged: Source, named: Mapping[bytes, str], our
 
 
 def _is_of_git(change: Change) -> bool:
-    """Return whether other rules judge the file: those of repositories (``repository_flags.py``)."""
+    """Return whether the repository rules judge the file (``repository_flags.py``)."""
     return NEW_REPOSITORY in change.flags or (b".git" in change.path and git_directory(change.path) is not None)
 
 
@@ -92,7 +92,7 @@ def _by_link(change: Change) -> str:
 def _by_content(change: Change, staged: Source) -> str:
     entry = change.staged
     if change.verb == "renamed":
-        return ""  # the project has this file already
+        return ""  # the project already has this file
     if entry is None or entry.kind != "file" or not entry.mode & 0o111 or not entry.size:
         return ""
     try:
@@ -111,7 +111,7 @@ def _by_content(change: Change, staged: Source) -> str:
 
 
 def _named_by_manifests(changes: Sequence[Change], staged: Source, base: Source) -> dict[bytes, str]:
-    """Return when changes run that manifests name, by path."""
+    """Return, by path, when a change runs because a manifest names it."""
     wanted = {change.path for change in changes if _may_be_named(change)}
     if not wanted:
         return {}
@@ -162,7 +162,7 @@ def _named_by(
 
 
 def _read_names(manifest: bytes, path: bytes, wanted: set[bytes], source: Source) -> set[bytes]:
-    """Return the paths that a manifest names: all, if it is too large or cannot be read; none, if there is none."""
+    """Return the wanted paths that a manifest names: all if it is too large or unreadable, none if it is missing."""
     entry = source.look(path)
     if entry is None or entry.kind != "file":
         return set()

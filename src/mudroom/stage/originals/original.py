@@ -1,18 +1,18 @@
 """Originals: the project's entries before the fork first changed them.
 
-A live base changes, so a fork records its starting point: the entry of each changed path, and the content of each
-changed file. Each layer keeps the originals of the paths that were first changed in it, so they are shared, sealed and
-dropped along with the layer:
+A live base changes, so a fork records its starting point: each changed path's entry, and each changed file's content.
+Each layer keeps the originals for the paths that were first changed in it, so they are shared, sealed and dropped along
+with the layer:
 
-    originals/index     batches of rows (MessagePack), appended; the first row of a path counts
+    originals/index     batches of rows (MessagePack), appended; the first row for a path counts
     originals/pack      the contents of small files, one after the other
     originals/<n>       one large file
 
-Of deleted files only some contents are kept (``stage/originals/collection.py``); of the others the entry alone.
+For deleted files only some contents are kept (``stage/originals/collection.py``); for the others only the entry.
 
-A row has the digest of its content. A content of the pack that has another one is not used: it counts as not kept, and
-``mudroom vault check`` names it. A large file is compared with its digest by the check alone. Files above
-``LARGE`` have none, since a reflink is made without reading them.
+A row has its content's digest. A content in the pack with a different digest is not used: it counts as not kept, and
+``mudroom vault check`` names it. Only the check compares a large file with its digest. Files above ``LARGE`` have no
+digest, since a reflink is made without reading them.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from mudroom.stage.stamp import as_recorded
 from mudroom.typing import NamedTuple
 
 SMALL = 1024 * 1024
-"""Bytes. A larger file is kept in a separate file, as a reflink where the file system has them."""
+"""Bytes. A larger file is kept as a separate file, by reflink where the file system supports it."""
 LARGE = 64 * 1024 * 1024
-"""Bytes. The content of an even larger file is kept only as a reflink."""
+"""Bytes. An even larger file's content is kept only as a reflink."""
 
 
 class Original(NamedTuple):
@@ -45,7 +45,7 @@ class Original(NamedTuple):
     offset: int = 0
     length: int = 0
     digest: bytes = b""
-    """Of the content, by ``digest_of``; empty if there is none: too large, or written before rows had digests."""
+    """The content's, by ``digest_of``; empty if there is none: too large, or written before rows had digests."""
     layer: bytes = b""
     """The layer's directory; set when the row is read."""
 
@@ -54,10 +54,10 @@ _Row = tuple[bytes, Original]
 
 
 class Originals:
-    """The originals of a stack of layers: ``layers`` are their directories, bottom first; new originals go to
-    the last.
+    """The originals for a stack of layers. ``layers`` are their directories, bottom first; new originals go to the
+    last.
 
-    Owner: the caller; an ``Editor`` adds to it with the lock of its buffer held.
+    Owner: the caller; an ``Editor`` adds to it with its buffer's lock held.
     """
 
     def __init__(self, layers: Sequence[bytes], reading: FileReader = ANEW) -> None:
@@ -117,7 +117,8 @@ class Originals:
         self._add(path, Original(as_recorded(entry), name, 0, entry.size if name else 0, digest))
 
     def adopt(self, former: Originals, leave_out: Callable[[bytes], bool]) -> None:
-        """Take over what ``former`` has kept and not written: it was of the same fork, with other layers perhaps."""
+        """Take over the originals that ``former`` has kept but not written. It belonged to the same fork, perhaps with
+        other layers."""
         for path in former._new:
             original = former._added[path]
             if path in self or leave_out(path):
@@ -131,7 +132,8 @@ class Originals:
                 self._pending += original.length
 
     def _copy(self, path: bytes, original: Original, content: bytes | None) -> None:
-        """Keep an original of a layer that is sealed or gone. Of one that is gone, written contents are lost."""
+        """Keep an original from a layer that is sealed or deleted. Contents already written to a deleted layer are
+        lost."""
         if content is not None or not original.place or original.entry is None:
             self.keep(path, original.entry, content)
             return
@@ -153,8 +155,8 @@ class Originals:
         self._added[path] = original._replace(layer=os.path.dirname(self._top))
 
     def _write_pack(self) -> None:
-        """Another process may have written to the pack since: contents are placed when they are written."""
         with self._directory() as at:
+            # Offsets are assigned only now, because another process may have written to the pack since.
             offset = _append(at, b"pack", b"".join(self._pack.values()))
         for path, content in self._pack.items():
             self._added[path] = self._added[path]._replace(offset=offset)
@@ -174,7 +176,7 @@ class Originals:
 
     @contextmanager
     def _directory(self) -> Iterator[int]:
-        """Yield a descriptor of the directory for new originals. Raise MudroomError if it is now a link."""
+        """Yield a descriptor for the directory for new originals. Raise MudroomError if it is now a link."""
         descriptor = safe_open.make_directory(self._top)
         try:
             yield descriptor
@@ -182,8 +184,8 @@ class Originals:
             os.close(descriptor)
 
     def content(self, path: bytes) -> int | None:
-        """Return a descriptor that reads the original content from its beginning to its end, or None if the content was
-        not kept, or is damaged."""
+        """Return a descriptor that reads the original content from start to end, or None if the content was not kept,
+        or is damaged."""
         self.save()
         original = self.get(path)
         if original is None or not original.place:
@@ -196,7 +198,7 @@ def digest_of(content: bytes) -> bytes:
 
 
 def is_whole(original: Original, pack: int) -> bool:
-    """Whether a content in an open file has its digest. True if it has none."""
+    """Return whether a content in an open file matches its digest. True if it has no digest."""
     if not original.digest:
         return True
     digest, position = blake2b(digest_size=16), original.offset
@@ -210,8 +212,8 @@ def is_whole(original: Original, pack: int) -> bool:
 
 
 def _open_stored(original: Original) -> int | None:
-    """Return a descriptor that reads a written content, None if that is damaged. Raise FileNotFoundError if its layer
-    is gone."""
+    """Return a descriptor for a written content, or None if it is damaged. Raise FileNotFoundError if its layer is
+    gone."""
     at = safe_open.open_directory(original.layer + b"/originals")
     try:
         source = safe_open.open_regular(os.fsencode(original.place), at=at)
@@ -245,7 +247,7 @@ def _read_index(index: bytes) -> Mapping[bytes, Original]:
 
 
 def _keep_large(at: int, source: int, size: int) -> tuple[str, bytes]:
-    """Copy a large file. Return the name of the copy, empty if the content is not kept, and its digest."""
+    """Copy a large file. Return the copy's name, empty if the content is not kept, and its digest."""
     name, target = _new_file(at)
     try:
         if size > LARGE and not copy_content(source, target, size, only_reflink=True):
@@ -267,7 +269,7 @@ def _digest_of_file(descriptor: int, size: int) -> bytes:
 
 
 def _new_file(at: int) -> tuple[str, int]:
-    """Make a file with the next free number as its name; another process may take numbers, too."""
+    """Create a file with the next free number as its name; another process may take numbers, too."""
     number = len(disk.names(at))
     while True:
         try:
@@ -278,7 +280,7 @@ def _new_file(at: int) -> tuple[str, int]:
 
 
 def _append(at: int, name: bytes, data: bytes) -> int:
-    """Append to a file, and return where the data begins. One write(2) with O_APPEND is one act; it writes only a part
+    """Append to a file, and return where the data begins. One write(2) with O_APPEND is atomic; it writes only a part
     if the disk is full, and then the next write fails."""
     descriptor = safe_open.open_regular(name, os.O_WRONLY | os.O_APPEND | os.O_CREAT, at=at)
     try:
@@ -301,7 +303,7 @@ def append_rows(at: int, name: bytes, rows: Sequence[_Row]) -> None:
 
 def read_rows(data: bytes, path: bytes) -> list[_Row]:
     """Return the rows in the order in which they were written. A batch that was cut off by a crash is left out: its
-    originals are unknown, as those without a row are. Raise MudroomError if the file is damaged."""
+    originals are unknown, like those without a row. Raise MudroomError if the file is damaged."""
     import msgspec
 
     rows: list[_Row] = []

@@ -1,7 +1,7 @@
-"""The base of a fork that has a private repository: the project, and in place of its ``.git`` file a directory.
+"""The base for a fork with a private repository: the project, with a directory in place of its ``.git`` file.
 
-The entry ``.git`` itself is the project's, so that a fork that replaces it is compared with the truth. Paths below it
-are those of the private layer, which never changes.
+The entry ``.git`` itself is the project's, so that a fork that replaces it is compared with the true entry. Paths below
+it come from the private layer, which never changes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from mudroom.stage.source import Source
 
 
 class PrivateBase:
-    """Owner: the caller, who closes both sources."""
+    """Two sources as one. Owner: the caller, who closes both sources."""
 
     def __init__(self, private: Source, project: Source) -> None:
         self._private, self._project = private, project
@@ -22,7 +22,7 @@ class PrivateBase:
         return git_directory(path) == path and self._private.look(path) is not None
 
     def top_of(self, path: bytes) -> bytes | None:
-        """Return the ``.git`` of the private repository in which ``path`` lies; None if it lies in none."""
+        """Return the ``.git`` path of the private repository that contains ``path``, or None."""
         top = git_directory(path)
         return top if top is not None and top != path and self._private.look(top) is not None else None
 

@@ -1,6 +1,6 @@
-"""A snapshot that no fork needs any more becomes one of the project as it is now.
+"""Renew an unused snapshot: a snapshot that no fork needs any more is updated to the project's present state.
 
-Most of a project is as it was: a walk finds the files that have changed since (``is_untouched``, by the ctime too), and
+Most of a project is unchanged: a walk finds the files that have changed since (``is_untouched``, by ctime too), and
 only those are copied again. A file whose ctime lay within the clock's tick when the snapshot was taken has the ctime 0
 in the manifest, so it counts as changed (``as_recorded``).
 
@@ -41,8 +41,8 @@ def renew(
     masked: Collection[bytes] = (),
     progress: Callable[[int, int], None] | None = None,
 ) -> list[str]:
-    """Make the snapshot at ``place`` one of the project as it is now. Arguments, result and errors are those of
-    ``take``; after an error there is no snapshot any more. Raise MudroomError if it cannot be used again."""
+    """Update the snapshot at ``place`` to the project's present state. Arguments, result and errors are those of
+    ``take``; after an error the snapshot is gone. Raise MudroomError if it cannot be reused."""
     started, held = file_clock(), list[bytes]()
     try:
         before = read_manifest(place)
@@ -69,8 +69,8 @@ def renew(
 
 
 def unchanged(before: Entries, now: Entries) -> set[bytes]:
-    """Return the paths whose copies are still good: directories, which may have another mode now, and all else that is
-    untouched. Files with several names are good together or not at all: their copies are one file."""
+    """Return the paths whose copies can be kept: directories, whose modes may differ now, and all other untouched
+    entries. Files with several names are kept together or not at all: their copies are one file."""
     kept = {path for path, entry in now.items() if (old := before.get(path)) is not None and _is_good(old, entry)}
     then, today = _linked(before), _linked(now)
     for key, paths in today.items():
@@ -81,12 +81,11 @@ def unchanged(before: Entries, now: Entries) -> set[bytes]:
 
 def _is_good(old: Entry, entry: Entry) -> bool:
     if entry.kind == "directory":
-        return old.kind == "directory"  # also if it is another one: each entry of it is compared
+        return old.kind == "directory"  # even if it was replaced: each entry in it is compared
     return is_untouched(old, entry)
 
 
 def _linked(entries: Entries) -> dict[tuple[int, int], set[bytes]]:
-    """Return the paths of each file with several names."""
     by_file: dict[tuple[int, int], set[bytes]] = {}
     for path, entry in entries.items():
         if entry.kind == "file" and entry.links > 1:
@@ -95,7 +94,8 @@ def _linked(entries: Entries) -> dict[tuple[int, int], set[bytes]]:
 
 
 def _begin(place: bytes) -> None:
-    """Make the snapshot incomplete, and remove the files derived from it: layers for git, and the masked paths."""
+    """Make the snapshot incomplete, and remove the files derived from it: layers for git, and the list of masked
+    paths."""
     os.unlink(place + b"/manifest")
     for name in os.listdir(place):
         if name != b"source":
@@ -112,7 +112,7 @@ def _remove(target: int, paths: Collection[bytes]) -> None:
 
 
 def _set_modes(target: int, modes: Mapping[bytes, int]) -> None:
-    """Set the modes of directories, the deepest first: a mode may close the directories below."""
+    """Set directory modes, deepest first: a mode may close the directories below."""
     for path in sorted(modes, reverse=True):
         with reach(target, path) as (at, rest):
             disk.set_mode(at, rest, modes[path])

@@ -1,7 +1,8 @@
-"""Flags that need more than the name of a file: what git runs, repositories and linked directories that a fork made.
+"""Flags that need more than a file's name: files that git runs, and repositories and linked directories that a fork
+made.
 
-Called when all changes of a fork are known. The rules are in ``core/tree/flag.py`` and ``core/git/new_repository.py``;
-the fork's files are read here, and a few settings of the project's repository.
+Called when all the fork's changes are known. The rules are in ``core/tree/flag.py`` and ``core/git/new_repository.py``;
+the fork's files are read here, and a few settings in the project's repository.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def flag_repositories(
     """Return the changes with their flags, and remarks about directories that are left out.
 
     ``changes`` are in walking order. ``staged`` reads the fork's layers alone, ``base`` the project. ``project``: the
-    path of the project, whose settings are read; b"" if it is not known.
+    project's path, whose settings are read; b"" if unknown.
     """
     flags = _RepositoryFlags(changes, staged, base)
     flags.flag_made()
@@ -72,7 +73,8 @@ class _RepositoryFlags:
     # --- one file ---
 
     def _protected(self, change: Change) -> Change:
-        """Add the flag ``protected`` where git would run the file: the files of a repository show that it is one."""
+        """Add the flag ``protected`` where git would run the file. The files around it show whether it is in a
+        repository."""
         if PROTECTED in change.flags or not git_runs(change, self._exists, self._is_in_base):
             return change
         return change._replace(flags=protect(change.flags))
@@ -84,7 +86,7 @@ class _RepositoryFlags:
         return self._is_in(self._base, path)
 
     def _is_in(self, source: Source, path: bytes) -> bool:
-        """Return whether the source has the path, or one whose last name some file system takes for the same."""
+        """Return whether the source has the path, or one whose last name is the same to some file system."""
         if source.look(path) is not None:
             return True
         key = (id(source), parent(path))
@@ -106,7 +108,7 @@ class _RepositoryFlags:
     # --- repositories ---
 
     def _flag_repository(self, top: bytes) -> bool:
-        """Flag all changes of a new repository alike, so that it is applied whole or not. Return whether it is
+        """Flag all changes in a new repository alike, so that it is applied whole or not. Return whether it is
         harmless."""
         indexes = self._range(top)
         repository = examine(top, (self.changes[index] for index in indexes), self._exists, self._read)
@@ -140,7 +142,7 @@ class _RepositoryFlags:
 
     def _leave_out(self, linked: LinkedDirectory) -> None:
         for index in self._range(linked.path):
-            # git expects the directory of a submodule, empty
+            # git expects a submodule's directory to exist, empty
             stays = linked.kind == "work-tree" or self.changes[index].path != linked.path
             self._add(index, linked.kind, *((PROTECTED,) if stays else ()))
         for index in self._range(linked.target):
@@ -149,7 +151,7 @@ class _RepositoryFlags:
         self.remarks.append(Remark(linked.path, linked_remark(linked, head)))
 
     def _join(self, link: Change) -> None:
-        """The ``.git`` file of a submodule of a new repository is applied with it."""
+        """Apply the ``.git`` file of a submodule together with its new repository."""
         (index,) = self._range(link.path)
         flags = tuple(flag for flag in link.flags if flag not in _MADE_HERE)
         self.changes[index] = link._replace(flags=add_flags(flags, NEW_REPOSITORY))
@@ -168,7 +170,7 @@ class _RepositoryFlags:
             for above in ancestors(place):
                 for index in self._range(above)[:1]:
                     change = self.changes[index]
-                    if change.path == above and change.entry.kind != "directory":  # it leads to another place
+                    if change.path == above and change.entry.kind != "directory":  # may lead elsewhere
                         self._add(index, EXECUTES)
 
     def _add(self, index: int, *flags: str) -> None:
@@ -177,7 +179,7 @@ class _RepositoryFlags:
 
 
 def _without_stale(change: Change) -> Change:
-    """Return the change without flags of this file that a checkpoint has recorded: they may hold no more."""
+    """Return the change without flags that this file set and a checkpoint has recorded: they may no longer hold."""
     if NEW_REPOSITORY not in change.flags and LINKED.isdisjoint(change.flags):
         return change
     kept = tuple(flag for flag in change.flags if flag not in _MADE_HERE)

@@ -1,8 +1,8 @@
-"""A snapshot: a frozen copy of the project that forks may use as base instead of the project itself.
+"""A snapshot: a frozen copy of the project, which forks may use as base instead of the project itself.
 
     source/     the copy, reflinks where the file system has them
     masked      the paths that were left out because they are masked, separated by NUL; may be missing
-    git-<hash>/ layers over the copy that keep masked files from git (stage/views/git_mask.py)
+    git-<hash>/ layers over the copy that hide masked files from git (stage/views/git_mask.py)
     manifest    for every entry in it: the project's entry at that moment (MessagePack)
 
 As a ``Source`` it returns the *project's* entries and the copy's content, so that a later merge can tell at once
@@ -31,20 +31,20 @@ DEFAULT_LIMIT = 500 * 1024 * 1024
 """Bytes. A larger project is not copied unless the policy raises the limit."""
 
 _GITIGNORE_LIMIT = 1 << 20
-"""Bytes. A larger file is not taken as a list of patterns."""
+"""Bytes. A larger file is not used as a list of patterns."""
 
 HELD = "not in the copy: another program holds {paths} open; close it, then run the command in a new fork"
 
 EMPTY = "not in the copy: {paths} ({why}), which commands see empty"
 
 Choose = Callable[[OpenSource, list[bytes]], tuple[dict[bytes, Entry], list[str]]]
-"""Returns the entries of a project to copy, a directory before its contents, and notes about the choice. The list gets
+"""Return the project's entries to copy, a directory before its contents, and notes about the choice. The list receives
 the directories that another program holds open."""
 
 
 def chooser(settings: Settings, devices: Collection[int] = ()) -> Choose:
-    """Return the choice that a project's settings make (``stage/exclude.py``). ``devices``: of the volumes mounted
-    inside that are copied, too. Without them if the whole would be too large for a copy."""
+    """Return the choice made by a project's settings (``stage/exclude.py``). ``devices``: device numbers of volumes
+    mounted inside, which are copied, too. They are left out if the whole would be too large for a copy."""
 
     def chosen(source: OpenSource, held: list[bytes]) -> tuple[dict[bytes, Entry], list[str]]:
         items = listed(source, never_copied(settings.copy_exclude), held=held, devices=devices)
@@ -93,8 +93,8 @@ def take(
     masked: Collection[bytes] = (),
     progress: Callable[[int, int], None] | None = None,
 ) -> list[str]:
-    """Copy the chosen files of the project into the new directory ``place``. Return the notes of the choice. ``masked``
-    files are not copied. Raise UsageError, before copying, if the files exceed ``limit`` bytes."""
+    """Copy the chosen project files into the new directory ``place``. Return notes about the choice. ``masked`` files
+    are not copied. Raise UsageError, before copying, if the files exceed ``limit`` bytes."""
     started, held = file_clock(), list[bytes]()
     with OpenSource(project) as source:
         items, notes = items_to_copy(source, choose, held, masked, limit)
@@ -117,8 +117,8 @@ def take(
 def items_to_copy(
     source: OpenSource, choose: Choose, held: list[bytes], masked: Collection[bytes], limit: int | None
 ) -> tuple[dict[bytes, Entry], list[str]]:
-    """Return the entries of a project to copy, without the ``masked`` ones, and notes about the choice. Raise
-    UsageError if the files exceed ``limit`` bytes."""
+    """Return the project's entries to copy, without the ``masked`` ones, and notes about the choice. Raise UsageError
+    if the files exceed ``limit`` bytes."""
     items, notes = choose(source, held)
     items = {path: entry for path, entry in items.items() if path not in masked}
     _check_size(items, limit)
@@ -126,7 +126,7 @@ def items_to_copy(
 
 
 def copy_top(source: OpenSource, target: int) -> Entry:
-    """Give an open directory, the copy of a project's own one, the mode of that. Return the project's entry."""
+    """Give an open directory, the copy's root, the mode of the project's root. Return the project's entry."""
     top = source.look(b"")
     assert top is not None
     disk.set_mode(target, b".", top.mode)
@@ -134,15 +134,15 @@ def copy_top(source: OpenSource, target: int) -> Entry:
 
 
 def with_held(notes: list[str], held: list[bytes]) -> list[str]:
-    """Return the notes, and one about the files that another program holds open, if there are any."""
+    """Return the notes, with another about the files that another program holds open, if there are any."""
     return [*notes, HELD.format(paths=named(held))] if held else notes
 
 
 def save_snapshot(
     place: bytes, top: Entry, items: dict[bytes, Entry], copied: set[bytes], masked: Collection[bytes], started: int
 ) -> None:
-    """Write the manifest, which makes a snapshot complete. ``top``: the project's own entry; ``started``: the time
-    before its files were read, by the clock that files are stamped with."""
+    """Write the manifest, which makes a snapshot complete. ``top``: the project root's entry; ``started``: the time
+    before its files were read, by the clock that stamps files."""
     if masked:
         with open(place + b"/masked", "wb") as stream:
             stream.write(b"\0".join(sorted(masked)))
@@ -168,7 +168,7 @@ def _save(place: bytes, manifest: dict[bytes, Entry]) -> None:
 
 
 def read_manifest(place: bytes) -> dict[bytes, Entry]:
-    """Return the project's entries at the moment of a snapshot. Raise MudroomError if it is incomplete or damaged."""
+    """Return the project's entries when the snapshot was taken. Raise MudroomError if it is incomplete or damaged."""
     import msgspec
 
     try:

@@ -27,7 +27,7 @@ from mudroom.stage.view import RawDifference
 from mudroom.stage.views.real_directory import PlainWriter
 
 Manifest = dict[bytes, tuple[Entry, Entry]]
-"""Per path: the entry of the original, and of its copy."""
+"""Per path: the original's entry and its copy's."""
 
 
 class _Work:
@@ -70,9 +70,9 @@ class CopyView:
         owner: tuple[int, int] | None = None,
         identity: tuple[int, int] | None = None,
     ) -> None:
-        """``place``: the fork's ``copy`` directory. ``lower``: base and sealed layers. ``work``: the directory of the
-        copy, if not in ``place``. ``owner``: uid and gid of the user that works in it, if not the caller's; requires
-        root. ``identity``: of ``work``, if it is not in the vault."""
+        """``place``: the fork's ``copy`` directory. ``lower``: base and sealed layers. ``work``: the copy's directory,
+        if not in ``place``. ``owner``: uid and gid of the user that works in it, if not the caller's; requires root.
+        ``identity``: device and inode of ``work``, if it is not in the vault."""
         self._identity = identity
         self._place, self._lower, self._progress = place, lower, progress
         self._owner = owner or (disk.user(), disk.group())
@@ -114,8 +114,8 @@ class CopyView:
         self._save({b"": (base, top), **manifest})
 
     def _hand_over(self) -> None:
-        """Change the owner of the whole copy. Unchanged files stay known as unchanged, although the change of owner
-        changes their stamps. If interrupted, more files than necessary are compared later; no change is lost."""
+        """Change the whole copy's owner. Unchanged files stay known as unchanged, although chown changes their stamps.
+        After an interruption more files than necessary are compared; no change is lost."""
         with _Work(self._work) as work:
             listing = listed(work)
         others = [path for path, entry in listing.items() if (entry.uid, entry.gid) != self._owner]
@@ -176,7 +176,7 @@ class CopyView:
 
     def differences(self, lower: Source) -> Iterator[RawDifference]:
         """Yield every path that was touched in the copy."""
-        del lower  # the manifest has the entries of the time of the copy
+        del lower  # the manifest has the entries from when the copy was made
         with _Work(self._work) as work:
             staged = listed(work)
             top = work.look(b"")
@@ -192,7 +192,7 @@ class CopyView:
                 yield RawDifference(path, below, None)
 
     def bring_into(self, target: bytes, lower: Source, *, plain: bool = False) -> None:
-        """Write the changes of the copy into a layer above ``lower``, or into a plain directory."""
+        """Write the copy's changes into a layer above ``lower``, or into a plain directory."""
         source, root = _Work(self._work), open_root(target) if plain else open_layer(target)
         links: dict[tuple[int, int], bytes] = {}
         try:
@@ -208,7 +208,7 @@ class CopyView:
             os.close(root)
 
     def rebase(self, lower: Source) -> None:
-        """After ``bring_into`` a layer of the fork: take the copy's present state as the tree below."""
+        """After ``bring_into`` with a layer of the fork: take the copy's present state as the tree below."""
         self._lower = lower
         self._note(listed(lower, merged=True))
 
@@ -245,7 +245,7 @@ def _write(
 
 
 def is_as_copied(copied: Entry | None, entry: Entry | None) -> bool:
-    """Return whether a file of the copy is unchanged. The ctime of one that its owner may not read does not count:
+    """Return whether a file in the copy is unchanged. The ctime does not count for a file that its owner may not read:
     mudroom's own reading changes its mode for a moment."""
     if copied is not None and copied.kind == "file" and not copied.mode & 0o400:
         return same_stamp(copied, entry)
@@ -253,6 +253,6 @@ def is_as_copied(copied: Entry | None, entry: Entry | None) -> bool:
 
 
 def _as_copied(entry: Entry, now: int) -> Entry:
-    """Return the entry of a file of the copy, as it is recorded. Nobody works in the copy within the tick in which it
-    was made, unless the clock of its file system is coarse."""
+    """Return a copied file's entry as it is recorded. No process works in the copy within the tick in which it was
+    made, unless its file system's clock is coarse."""
     return entry if entry.ctime % 1_000_000_000 else as_recorded(entry, now)

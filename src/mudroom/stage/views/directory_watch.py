@@ -1,11 +1,11 @@
-"""Watch the directories of a project with inotify(7), so that nobody has to look at each of them again.
+"""Watch the project's directories with inotify(7), so that they need not be examined one by one.
 
-A watch is relied on only where the kernel tells of every change: on file systems of this machine (``LOCAL``), while
-the mounts in the project stay as they are, and while no directory moves (those below it tell nothing, and have other
-paths then). Everything else is reported as "look at all again". Nothing is read from the files.
+A watch is relied on only where the kernel reports every change: on this machine's file systems (``LOCAL``), while the
+mounts in the project stay as they are, and while no directory moves (directories below it report no event, but their
+paths change). Everything else is reported as "examine everything again". File contents are not read.
 
-An instance and its watches count for the user (``/proc/sys/fs/inotify``), and the user's editor needs some, too: a
-watch takes at most half of what one user may have.
+An instance and its watches count against the user's limits (``/proc/sys/fs/inotify``), and the user's editor needs
+some, too: a watch takes at most half of the limit.
 """
 
 from __future__ import annotations
@@ -27,33 +27,34 @@ _UNMOUNT, _IGNORED, _ISDIR = 0x2000, 0x8000, 0x4000_0000
 _ONLYDIR, _DONT_FOLLOW, _EXCL_UNLINK = 0x0100_0000, 0x0200_0000, 0x0400_0000
 _ASKED = _ATTRIB | _MOVED_FROM | _MOVED_TO | _CREATE | _DELETE | _MOVE_SELF | _ONLYDIR | _DONT_FOLLOW | _EXCL_UNLINK
 _ALL_AGAIN = _UNMOUNT | _MOVE_SELF
-"""A watched directory moved, with all that is below it. When events were lost, too: they have the number -1."""
+"""A watched directory moved, with everything below it. Lost events are handled the same way; they have the watch number
+-1."""
 
 _EVENT = struct.Struct("iIII")  # struct inotify_event: wd, mask, cookie, len; then the name, padded with NULs
 _CHUNK = 65_536
 _MOST = 64 * _CHUNK
-"""Bytes of events that are read at most; after more than that, a look at all is cheaper."""
+"""Maximum bytes of events to read. Beyond that, examining everything is cheaper."""
 _NOT_TO_BE_WATCHED = (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.ENAMETOOLONG)
-"""The directory is gone or closed to us. A change of that is an event of the directory above it."""
+"""The directory is gone, or this user may not enter it. A change to that state is an event in the directory above."""
 
 
 class DirectoryChanges(NamedTuple):
     directories: set[bytes]
-    """The directories in which an entry came, went or changed its mode."""
+    """Directories in which an entry appeared, disappeared or changed its mode."""
     is_passing: bool
-    """Whether all names are as they were: each that came has gone again, unwritten. So git makes and removes a lock
-    file when it only looks. A name that is written to counts as one that stays: it may be a hard link of another
-    file."""
+    """Whether all names are as before: every new file was removed again without a write. git creates and removes a lock
+    file in this way when it only reads. A name that was written to counts as lasting, because it may be another file's
+    hard link."""
 
 
 class DirectoryWatch:
-    """Used with its owner's lock held, by the process that made it: a copy in a forked process would take the events
-    away from it."""
+    """Used with its owner's lock held, by the process that created it."""
 
     def __init__(self, root: bytes, directories: int, *, contents: bool = False) -> None:
-        """``root``: the absolute path that watched paths are relative to. ``directories``: how many there will be,
-        about. ``contents``: whether a file that is written to is a change of its directory, too. Raise OSError if the
-        user's limits are too low for that, or if a file system at or below the root is changed without a word."""
+        """``root``: the absolute path to which watched paths are relative. ``directories``: approximate number of
+        directories to watch. ``contents``: whether a write to a file also counts as a change in its directory. Raise
+        OSError if the user's limits are too low, or if a file system at or below the root may change without an
+        event."""
         self._root, self._process = root, os.getpid()
         self._paths: dict[int, bytes] = {}
         self._room = _room()
@@ -75,28 +76,29 @@ class DirectoryWatch:
         self._table.close()
 
     def add(self, path: bytes) -> None:
-        """Watch a directory from now on. Raise OSError if that is not possible, for this or for any directory; a
-        directory that is gone or closed to us is left out."""
+        """Watch a directory from now on. Raise OSError if this directory, or any directory, cannot be watched; a
+        directory that is gone or closed to this user is left out."""
         full = self._root + b"/" + path if path else self._root
         if len(self._paths) >= self._room:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         number = self._libc.inotify_add_watch(self._events, full, self._asked)
         if number >= 0:
-            # inodes are watched: a directory that is mounted at two places, or moved just now, has one number
+            # the watch is on the inode: a directory mounted at two places, or just moved, keeps its number
             if self._paths.setdefault(number, path) != path:
                 raise OSError(errno.EEXIST, os.strerror(errno.EEXIST))
         elif (reason := ctypes.get_errno()) not in _NOT_TO_BE_WATCHED:
             raise OSError(reason, os.strerror(reason))
 
     def changed(self) -> DirectoryChanges | None:
-        """Return the changes since the last call. None: any directory may have changed, also from now on; the watch is
-        of no use any more."""
+        """Return the changes since the last call. None: any directory may have changed, now and later; the watch is no
+        longer usable."""
+        # A forked child shares the inotify queue: reading there would take events away from the owner.
         if os.getpid() != self._process or not self._has_same_mounts():
             return None
         if self._identify() != self._identity:
             return None
         found: set[bytes] = set()
-        came: dict[tuple[int, bytes], bool] = {}  # names of files that are new, with whether they are still there
+        came: dict[tuple[int, bytes], bool] = {}  # new files, and whether they still exist
         size, lasting = 0, False
         while size < _MOST:
             try:
@@ -121,7 +123,7 @@ class DirectoryWatch:
         return None
 
     def _has_same_mounts(self) -> bool:
-        """Mounts elsewhere change nothing here. One that covers the root shows in its identity."""
+        """Mounts elsewhere do not matter. One that covers the root changes its identity."""
         before, now = self._mounts, self._table.mounts()
         if now is before:
             return True
@@ -132,7 +134,7 @@ class DirectoryWatch:
         )
 
     def _identify(self) -> tuple[int, int]:
-        """A directory above the root that moves is no event."""
+        """Return the root's device and inode: moving a directory above the root is not an event."""
         try:
             info = os.stat(self._root)
         except OSError:
@@ -141,7 +143,7 @@ class DirectoryWatch:
 
 
 def _parse(data: bytes) -> Iterator[tuple[int, int, bytes]]:
-    """Yield the number of the watch, the mask and the name of each event (inotify(7))."""
+    """Yield each event's watch number, mask and name (inotify(7))."""
     at = 0
     while at < len(data):
         number, mask, _cookie, length = _EVENT.unpack_from(data, at)

@@ -1,10 +1,11 @@
-"""Which secrets git has already, and the layer that keeps the others from git: ``stage/layers/git_layer.py``, cached.
+"""Find the secrets that git already has, and keep the other secrets from git with a layer:
+``stage/layers/git_layer.py``, cached.
 
-A secret that git tracks with the content that it has now is not masked: every command can read it with ``git show``.
-The content decides, by its hash. git-crypt and LFS keep other content in git, so such files stay masked.
+A secret that git tracks with its present content is not masked: every command can read it with ``git show``. Its
+content decides, by hash. git-crypt and LFS keep other content in git, so such files stay masked.
 
-The cache is a file of the vault (marshal) and holds answers, each with the stamps of everything that it was made from,
-and the hashes of files by their stamps. A stamp that may not be the last of its tick is not relied on.
+The cache is a file in the vault (marshal). It holds answers, each with the stamps of everything from which it was made,
+and file hashes by stamp. A stamp is not relied on if a later change within the same clock tick may leave it unchanged.
 """
 
 from __future__ import annotations
@@ -38,20 +39,20 @@ _FORMAT = 1
 _ANSWERS = 8
 """Answers in the cache: actors may have different policies."""
 _OURS = b".%d-%d"
-"""Suffix of a name that only this thread uses: agents start side by side."""
+"""Suffix that only this thread uses: agents start side by side."""
 
 _Stamp = tuple[int, ...]
 _Answer = tuple[dict[bytes, _Stamp | None], tuple[bytes, ...], bytes, tuple[str, ...]]
-"""Identities of the watched paths, known secrets, name of the layer, notes."""
+"""Identities of the watched paths, known secrets, layer name, notes."""
 _Ids = tuple[_Stamp, dict[int, tuple[bytes, ...]]]
-"""Stamp of a file, and its ids in git by their length."""
+"""A file's stamp, and its git ids by length."""
 
 
 class GitMask(NamedTuple):
     known: frozenset[bytes] = frozenset()
     """Secrets that git has with the same content. They are not masked."""
     layer: bytes = b""
-    """The directory of the layer that keeps the other secrets from git; empty if none is needed."""
+    """Directory of the layer that keeps the other secrets from git; empty if none is needed."""
     notes: tuple[str, ...] = ()
 
 
@@ -59,16 +60,16 @@ class GitMasks:
     """Owner: ``session/secrets.py``, which calls it with its lock held."""
 
     def __init__(self, project: bytes, masks: bytes, cache: bytes, source: bytes) -> None:
-        """``masks``: the directory of mask layers. ``cache``: the file that keeps the cache between processes.
-        ``source``: the directory of the project's files."""
+        """``masks``: the directory with the mask layers. ``cache``: the file that keeps the cache between processes.
+        ``source``: the directory with the project's files."""
         self._project, self._masks, self._cache, self._source = project, masks, cache, source
         self._answers: dict[bytes, _Answer] = {}
         self._ids: dict[bytes, _Ids] = {}
         self._is_loaded, self._saved = False, b""
 
     def look(self, source: OpenSource, secrets: Mapping[bytes, Entry], always: Collection[bytes], now: int) -> GitMask:
-        """Return what git has to do with these secrets. ``source``: the project. ``always``: secrets that are masked in
-        any case. ``now``: nanoseconds since 1970, before the entries of ``secrets`` were read."""
+        """Return which secrets git has, and the layer for the others. ``source``: the project. ``always``: secrets that
+        are masked in any case. ``now``: nanoseconds since 1970, before the entries in ``secrets`` were read."""
         if not secrets:
             return GitMask()
         self._load()
@@ -116,7 +117,7 @@ class GitMasks:
         return ids
 
     def _make(self, source: OpenSource, plan: GitPlan) -> bytes:
-        """Make the layer if it does not exist, and return its name; empty if it would be."""
+        """Create the layer if it does not exist, and return its name; empty if no files are needed."""
         if not plan.files:
             return b""
         name = b"git-" + _digest((plan.directories, plan.files))
@@ -129,7 +130,7 @@ class GitMasks:
     # --- the cache ---
 
     def _identity(self, path: bytes) -> _Stamp | None:
-        """Like ``git_layer.identity``, for a path of the project."""
+        """Return a project path's identity, as ``git_layer.py`` records it."""
         try:
             info = os.stat(self._source + b"/" + path, follow_symlinks=False)
         except OSError:
@@ -147,7 +148,7 @@ class GitMasks:
             if form == _FORMAT:
                 self._answers, self._ids = answers, ids
         except (FileNotFoundError, EOFError, ValueError, TypeError):
-            pass  # missing, or written by another version of Python: it is only a cache
+            pass  # missing, or written by another Python version: it is only a cache
 
     def _save(self) -> None:
         data = marshal.dumps((_FORMAT, self._answers, self._ids))
@@ -159,8 +160,8 @@ class GitMasks:
 
 
 def snapshot_layer(place: bytes, project: bytes, paths: Collection[bytes]) -> bytes:
-    """Return the layer that keeps these masked files, and those that the snapshot at ``place`` left out, from the git
-    of its forks; empty if there are none. It is made when it is first needed, of the snapshot's own index."""
+    """Return the layer that hides these masked files, and those that the snapshot at ``place`` left out, from git in
+    its forks; empty if there are none. It is created when first needed, from the snapshot's own index."""
     try:
         with open(place + b"/masked", "rb") as stream:
             left_out = stream.read().split(b"\0")
@@ -188,8 +189,8 @@ def _write(layer: bytes, source: OpenSource, plan: GitPlan) -> None:
 
 
 class ApartFromGitLayer:
-    """A view whose differences are told as if the git layer were not there: a path of the layer is compared with the
-    base, and a file that is as in the layer is no difference. Used within one call."""
+    """A view that reports differences as if the git layer did not exist: a path in the layer is compared with the base,
+    and a file that equals the layer's is not a difference. Used within one call."""
 
     def __init__(self, view: View, layer: bytes, base: Source, staged: Source) -> None:
         self._view, self._base, self._staged = view, base, staged

@@ -1,4 +1,4 @@
-"""The live mount of a running command as a tree for file tools, while the command runs."""
+"""A running command's live mount, as a tree for file tools."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mudroom.typing import Any
 
 class LiveTree:
     """A ``Tree`` on a descriptor that it owns. After ``close`` every call raises OSError (ESTALE). The lock keeps
-    ``close`` from running during a call: the number of a closed descriptor may be reused by another file."""
+    ``close`` from running during a call: another file may reuse a closed descriptor's number."""
 
     def __init__(self, root: int) -> None:
         self._root = root

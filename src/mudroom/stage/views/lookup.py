@@ -1,8 +1,8 @@
-"""Find a file of a view by a path as open(2) resolves it: through symbolic links and ``..``, as long as they stay
+"""Find a file in a view by path, as open(2) resolves it: through symbolic links and ``..``, as long as they stay
 inside.
 
-A ``Source`` never follows a link, but finding the program that a command would run requires it: ``./build`` may be a
-link. Files are opened through the source only, so no file outside the view is ever read.
+A ``Source`` never follows a link, but this is needed to find the program that a command would run: ``./build`` may be a
+link. Files are opened only through the source, so no file outside the view is ever read.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from mudroom.stage.source import Source
 _MOST_LINKS = 40
 """The kernel's limit (path_resolution(7))."""
 _LONGEST_NAME = 255
-"""NAME_MAX of limits.h. A longer name is of no file, and a source refuses it."""
+"""NAME_MAX from limits.h. No file has a longer name, and a source refuses it."""
 
 
 def reader(source: Source, project: bytes) -> Callable[[bytes, int], bytes | None]:
-    """Return a function that reads files by their absolute paths (``core/approval/fingerprint.py:Read``); it returns
-    None for a path outside the project."""
+    """Return a function that reads files by absolute path (``core/approval/fingerprint.py:Read``); it returns None for
+    a path outside the project."""
 
     def read(path: bytes, limit: int) -> bytes | None:
         inside = find(source, project, path)
@@ -30,9 +30,9 @@ def reader(source: Source, project: bytes) -> Callable[[bytes, int], bytes | Non
 
 
 def strays(source: Source, project: bytes, writable: Callable[[bytes], bool]) -> Callable[[bytes], bool]:
-    """Return a function that tells whether an absolute path leads out of the project to a place that commands may write
-    to (``writable``; ``core/approval/fingerprint.py:Strays``). It follows the links of the view, and outside it those
-    of the host."""
+    """Return a function that tests whether an absolute path leads out of the project to a place that commands may write
+    to (``writable``; ``core/approval/fingerprint.py:Strays``). It follows the view's links, and outside the view the
+    host's."""
 
     def leads_there(path: bytes) -> bool:
         inside, outside = resolve(source, project, path)
@@ -54,7 +54,7 @@ def find(source: Source, project: bytes, path: bytes) -> bytes | None:
 
 def resolve(source: Source, project: bytes, path: bytes) -> tuple[bytes | None, bytes]:
     """Resolve an absolute path. Return a path in the source, or None and the absolute path outside, which is empty if
-    the path leads nowhere. Paths outside are taken to have no links: a path may leave the project and come back."""
+    the path does not exist. Paths outside are assumed to have no links: a path may leave the project and come back."""
     left, outside = _entered(project, path)
     at: list[bytes] = []
     links = 0
@@ -84,7 +84,7 @@ def resolve(source: Source, project: bytes, path: bytes) -> tuple[bytes | None, 
 
 
 def _entered(project: bytes, path: bytes) -> tuple[list[bytes] | None, bytes]:
-    """Return the parts of an absolute path below the project, or None and the path if it does not lead there."""
+    """Return an absolute path's parts below the project, or None and the path if it leads elsewhere."""
     below = _below(project, path)
     if below is None:
         path = os.path.normpath(path)
@@ -97,7 +97,7 @@ def _parts(path: bytes) -> list[bytes]:
 
 
 def _below(project: bytes, path: bytes) -> list[bytes] | None:
-    """Return the parts of an absolute path below the project, or None if it does not begin there."""
+    """Return an absolute path's parts below the project, or None if it starts elsewhere."""
     parts, above = _parts(path), _parts(project)
     return parts[len(above) :] if parts[: len(above)] == above else None
 

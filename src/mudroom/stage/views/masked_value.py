@@ -1,4 +1,4 @@
-"""The values in the masked files of a project, which are not to be written to the journal or the approval queue."""
+"""Values in a project's masked files, which must not be written to the journal or the approval queue."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from mudroom.stage import disk
 from mudroom.stage.beneath import open_beneath, open_root
 
 _MOST = 16
-"""Files that are read."""
+"""Files to read."""
 _LARGEST = 64 << 10
-"""Bytes of one that are read."""
+"""Bytes to read per file."""
 
 
 def masked_values(project: bytes, paths: Collection[bytes]) -> set[str]:
-    """Return the values in these files of the project. A file that cannot be read has none: its user cannot read it
+    """Return the values in these project files. An unreadable file counts as having none, since the user cannot read it
     either."""
     values: set[str] = set()
     try:

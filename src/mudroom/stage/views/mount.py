@@ -27,7 +27,7 @@ Kind = Literal["overlay", "fuse", "copy"]
 
 _MS_RDONLY, _MS_NOSUID, _MS_NODEV = 1, 2, 4
 _PAGE = 4096
-"""The length limit of mount(2) options, in bytes."""
+"""Length limit for mount(2) options, in bytes."""
 _FUSE = (b"/usr/bin/fuse-overlayfs", b"/usr/local/bin/fuse-overlayfs", b"/bin/fuse-overlayfs")
 _FUSERMOUNT = (b"/usr/bin/fusermount3", b"/bin/fusermount3", b"/usr/local/bin/fusermount3")
 
@@ -35,7 +35,7 @@ _libc: Any = ctypes.CDLL(None, use_errno=True) if sys.platform != "win32" else N
 
 
 def best_kind() -> Kind:
-    """Return the strongest kind that should work here, judged without trying it."""
+    """Return the best kind that should work here, without trying it."""
     if os.geteuid() == 0:
         return "overlay"
     return (
@@ -50,12 +50,12 @@ def is_mounted(place: bytes) -> bool:
 
 
 def mount_overlay(layers: Sequence[bytes], base: bytes, upper: bytes | None, work: bytes, place: bytes) -> None:
-    """Mount an overlay. ``layers``: topmost first; without an ``upper`` read-only. Raise Unsupported with the kernel's
-    error."""
+    """Mount an overlay. ``layers``: topmost first. Without ``upper`` it is read-only. Raise Unsupported with the
+    kernel's error."""
     flags = os.O_PATH | disk.O_DIRECTORY | disk.O_NOFOLLOW | disk.O_CLOEXEC
     lower = [disk.open_path(path, flags) for path in (*layers, base)]
     upper_and_work = [] if upper is None else [disk.open_path(path, flags) for path in (upper, work)]
-    try:  # by descriptor: no character of a path needs escaping
+    try:  # by descriptor: no character needs escaping
         options = b"userxattr,lowerdir=" + b":".join(b"/proc/self/fd/%d" % descriptor for descriptor in lower)
         if upper_and_work:
             options += b",upperdir=/proc/self/fd/%d,workdir=/proc/self/fd/%d" % (upper_and_work[0], upper_and_work[1])
@@ -76,7 +76,7 @@ def mount_overlay(layers: Sequence[bytes], base: bytes, upper: bytes | None, wor
 def mount_fuse(
     layers: Sequence[bytes], base: bytes, upper: bytes | None, work: bytes, place: bytes, *, kept: int = -1
 ) -> None:
-    """Mount with fuse-overlayfs, which goes into the background when it is ready. Parameters as ``mount_overlay``.
+    """Mount with fuse-overlayfs, which goes into the background when it is ready. Parameters as for ``mount_overlay``.
     ``kept``: a descriptor that it holds as long as it runs."""
     program = _first_executable(_FUSE)
     if not program or not _first_executable(_FUSERMOUNT):
@@ -90,7 +90,7 @@ def mount_fuse(
         os.close(open_root(path))  # raises if it is a link
     options = b"lowerdir=" + b":".join(_escaped(path) for path in (*layers, base))
     if upper is not None:
-        # without a cache of writes: what is written is in the layer, with its times, also if the server is killed
+        # no write cache: written data reaches the layer, with its times, even if the server is killed
         options += b",upperdir=" + _escaped(upper) + b",workdir=" + _escaped(work) + b",writeback=0"
     command = [program, b"-o", options + b",nosuid,nodev" + (b"" if upper is not None else b",ro"), place]
     environment = {"PATH": "/usr/bin:/bin:/usr/sbin:/sbin"}
@@ -132,8 +132,9 @@ def _fusermount(*words: bytes) -> str:
 
 
 def is_dead(place: bytes) -> bool:
-    """Return whether a FUSE mount is there whose server has ended (ENOTCONN, fuse(4)). stat(2) may not ask it."""
+    """Return whether there is a FUSE mount whose server has ended (ENOTCONN, fuse(4))."""
     try:
+        # Not stat(2), which may answer without asking the server.
         os.statvfs(place)
     except OSError as error:
         return error.errno == errno.ENOTCONN
@@ -141,8 +142,7 @@ def is_dead(place: bytes) -> bool:
 
 
 def abandon(place: bytes) -> None:
-    """Take away a FUSE mount whose server has ended, also from the programs that have files of it open. Raise
-    MudroomError."""
+    """Remove a FUSE mount whose server has ended, even while programs have files on it open. Raise MudroomError."""
     reason = _fusermount(b"-u", b"-z", place)
     if reason:
         raise MudroomError(f"{show(place)} cannot be unmounted: {reason}", f"fusermount3 -u -z {show(place)}")

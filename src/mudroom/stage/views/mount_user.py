@@ -1,7 +1,7 @@
-"""The processes that use a mount which is not at its place any more, and the servers of FUSE mounts.
+"""Find the processes that still use an unmounted mount, and the servers behind FUSE mounts.
 
-A mount lives on in copies of the mount namespace in which it was made (mount_namespaces(7)): launchers of sandboxes
-have such copies and never use them, so that a mount is not gone when it was unmounted, but nobody works in it.
+A mount lives on in copies of the mount namespace in which it was made (mount_namespaces(7)). Sandbox launchers have
+such copies and never use them, so a mount may survive its unmount without any user.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mudroom.stage.views.released import SandboxProcess
 
 def users_of(device: int) -> list[SandboxProcess]:
     """Return the processes with an open or mapped file, a working directory or a root on a device. Processes that this
-    user may not examine are left out: they are another user's, to whom these mounts are closed."""
+    user may not examine are left out: they belong to another user, to whom these mounts are closed."""
     mapped = f" {os.major(device):02x}:{os.minor(device):02x} ".encode()
     return sorted(
         SandboxProcess(pid, show(b" ".join(words)) or "?")
@@ -44,7 +44,7 @@ def _uses(process: bytes, device: int, mapped: bytes) -> bool:
                 if os.stat(path).st_dev == device:
                     return True
             except OSError:
-                continue  # closed meanwhile, or of a server that has ended
+                continue  # closed meanwhile, or on a FUSE mount whose server has ended
         with open(process + b"/maps", "rb") as stream:
             return mapped in stream.read()
     except OSError:
@@ -52,7 +52,7 @@ def _uses(process: bytes, device: int, mapped: bytes) -> bool:
 
 
 def end_server(place: bytes, upper: bytes) -> int | None:
-    """Send SIGTERM to the fuse-overlayfs of a place. Return its pid, or None if there is none."""
+    """Send SIGTERM to the fuse-overlayfs that serves a mounted place. Return its pid, or None if there is none."""
     for pid, words in _processes():
         if words[0].endswith(b"/fuse-overlayfs") and place in words and any(upper in word for word in words):
             try:

@@ -1,4 +1,4 @@
-"""The view of a fork that is mounted for the user's own tools: its commands work in the mounted directory.
+"""The view for a fork that is mounted for the user's own tools: its commands work in the mounted directory.
 
 A command's sandbox binds that directory to the project's path, so the user, commands and file tools use one file
 system, with one cache and one inotify(7). The upper layer below it is live: it is read, never tidied or converted.
@@ -23,7 +23,7 @@ Identity = tuple[int, int]
 
 
 def open_mounted(place: bytes, identity: Identity) -> int:
-    """Return a descriptor of a mounted directory. Raise MudroomError if another directory is there."""
+    """Return a descriptor for a mounted directory. Raise MudroomError if another directory is there."""
     try:
         opened = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
@@ -45,8 +45,8 @@ class MountedView:
     kind = "overlay"
 
     def __init__(self, place: bytes, identity: Identity, upper: bytes, *, by_fuse: bool) -> None:
-        """``upper``: the writable layer of the mount. ``by_fuse``: it has the marks of fuse-overlayfs, and the newest
-        content of its files may be known to the kernel alone until they are closed."""
+        """``upper``: the mount's writable layer. ``by_fuse``: it has fuse-overlayfs marks, and until a file is closed
+        its newest content may be only in the kernel."""
         self._place, self._identity, self._upper, self._by_fuse = place, identity, upper, by_fuse
 
     @property
@@ -72,11 +72,11 @@ class MountedView:
                 yield difference
         finally:
             shown.close()
-        os.close(open_mounted(self._place, self._identity))  # else what was looked at was another directory
+        os.close(open_mounted(self._place, self._identity))  # raises if another directory was examined
 
 
 class MountedTree:
-    """A ``Tree`` on a mounted directory, which is opened for each call: an open one could not be unmounted."""
+    """A ``Tree`` on a mounted directory, which is opened for each call: an open directory could not be unmounted."""
 
     def __init__(self, place: bytes, identity: Identity) -> None:
         self._place, self._identity = place, identity

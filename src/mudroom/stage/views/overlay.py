@@ -1,4 +1,4 @@
-"""The overlay view: a kernel overlay of the fork's upper layer over its sealed layers and the base."""
+"""The overlay view: a kernel overlay with the fork's upper layer over its sealed layers and the base."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mudroom.stage.view import RawDifference, require_depth
 from mudroom.stage.views.work_directory import new_work_directory, open_work_directories, remove_old_work_directories
 
 _FEW = 64
-"""Up to this many staged names of a directory are looked up below one by one, because the directory below may hold a
+"""Up to this many staged names in a directory are looked up below one by one; the directory below may hold a
 million."""
 
 
@@ -27,14 +27,14 @@ class OverlayView:
     kind = "overlay"
 
     def __init__(self, base: bytes, layers: Sequence[bytes], upper: bytes, works: bytes) -> None:
-        """``layers``: directories of sealed layers, topmost first. ``works``: parent directory of the work
-        directories."""
+        """``layers``: the sealed layers' directories, topmost first. ``works``: the work directories' parent
+        directory."""
         self._base, self._layers, self._upper, self._works = base, tuple(layers), upper, works
         self._current = b""
         self._is_first = False
         """Whether the fork was never mounted before."""
         self.is_live = False
-        """Whether the view is mounted now: its layers must not be tidied up then."""
+        """Whether the view is mounted now. Its layers must not be tidied then."""
         self.has_tidied = False
         """Whether ``differences`` has changed the upper layer."""
 
@@ -43,8 +43,8 @@ class OverlayView:
         return (self._upper, *self._layers)
 
     def prepare(self, work: bytes = b"") -> None:
-        """Create the upper and work directories. The upper gets the base's own mode, because the root of the view shows
-        it. ``work``: the name of the work directory of a mount that stands already; then nothing is to be created."""
+        """Create the upper and work directories. The upper gets the base's mode, because the view's root shows it.
+        ``work``: the work directory's name if the mount already exists; then no directory is created."""
         if work:
             self._current = work
             return
@@ -60,16 +60,16 @@ class OverlayView:
 
     @property
     def work(self) -> tuple[bytes, bytes]:
-        """The work directory of the mount: its parent, and its name."""
+        """The mount's work directory: its parent, and its name."""
         return self._works, self._current
 
     def tidy(self) -> None:
-        """Remove the work directories of earlier mounts."""
+        """Remove earlier mounts' work directories."""
         if not self._is_first:
             remove_old_work_directories(self._works, self._current)
 
     def unmounted(self) -> None:
-        """Let the user remove what the mount has left."""
+        """Let the user remove the directories that the mount has left."""
         open_work_directories(self._works)
 
     def mount(self) -> Overlay:
@@ -90,12 +90,12 @@ def layer_differences(
     tidied: Callable[[], None] = lambda: None,
     by_fuse: bool = False,
 ) -> Iterator[RawDifference]:
-    """Yield the differences between a layer and the tree below it; whiteouts and opaque directories as explicit
+    """Yield the differences between a layer and the tree below it. Whiteouts and opaque directories become explicit
     deletions.
 
     ``tidy``: remove whiteouts that hide no entry (the user has deleted the hidden one), because a directory with a
     whiteout could not be applied by a rename. ``tidied`` is called for each that is removed. ``by_fuse``: the layer has
-    the marks of fuse-overlayfs.
+    fuse-overlayfs marks.
     """
     read = listing
     if by_fuse:
@@ -118,8 +118,8 @@ def _walk(
 ) -> Iterator[RawDifference]:
     """Walk both trees side by side, directory by directory.
 
-    Each pending item: path, whether there is a directory below at that path, whether that is hidden. Only the topmost
-    directory of a hidden tree is marked opaque (fs/overlayfs/dir.c, ovl_create_upper: "setting opaque here is just an
+    Each pending item: path, whether there is a directory below, and whether that is hidden. Only the topmost directory
+    in a hidden tree is marked opaque (fs/overlayfs/dir.c, ovl_create_upper: "setting opaque here is just an
     optimization" where the parent is a merged one), so the flag is passed down.
     """
     root_lower, root_staged = lower.look(b""), look(layer, b".")
@@ -161,7 +161,7 @@ def _walk(
 
 
 def _names_below(lower: Source, path: bytes, layer_listing: LayerListing, hidden: bool) -> dict[bytes, Entry]:
-    """Return the entries below at the names of a directory; all entries if it is hidden."""
+    """Return the entries below at a directory's names; all entries if it is hidden."""
     if hidden or len(layer_listing.entries) + len(layer_listing.gone) > _FEW:
         return lower.names(path)
     prefix = path + b"/" if path else b""
@@ -170,7 +170,7 @@ def _names_below(lower: Source, path: bytes, layer_listing: LayerListing, hidden
 
 
 def deleted(lower: Source, path: bytes, original: Entry) -> Iterator[RawDifference]:
-    """Yield explicit deletions for a whiteout: of the original, and of everything below it."""
+    """Yield explicit deletions for a whiteout: the original, and everything below it."""
     yield RawDifference(path, original, None)
     if original.kind == "directory":
         yield from deleted_below(lower, path)

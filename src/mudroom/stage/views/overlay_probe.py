@@ -1,14 +1,14 @@
-"""A program of its own: tell which upper directories of overlays are in use by a mount, also by a detached one.
+"""Standalone program: test which overlay upper directories are in use by a mount, even a detached one.
 
     python -I -S overlay_probe.py SECONDS SCRATCH UPPER …
 
-Print one character per UPPER: ``0`` not in use, ``1`` in use, ``?`` unknown. It is run as a script, because it enters
-namespaces of its own, which a process with several threads cannot (unshare(2)).
+Print one character per UPPER: ``0`` not in use, ``1`` in use, ``?`` unknown. It runs as a script, because it enters its
+own namespaces, which a process with several threads cannot (unshare(2)).
 
-The kernel marks the upper directory of each overlay from its mount until its superblock is gone (I_OVL_INUSE,
-ovl_get_upper in fs/overlayfs/super.c). A superblock lives as long as anything leads into the mount: a mount namespace,
-an open file or directory, an O_PATH descriptor, a working directory, a mapping. With ``index=on`` a second mount of
-such a directory fails with EBUSY. If the second mount succeeds, no process can reach the files through the first.
+The kernel marks each overlay's upper directory from its mount until its superblock is gone (I_OVL_INUSE, ovl_get_upper
+in fs/overlayfs/super.c). A superblock lives as long as there is any way into the mount: a mount namespace, an open file
+or directory, an O_PATH descriptor, a working directory, a mapping. With ``index=on`` a second mount of such a directory
+fails with EBUSY. If the second mount succeeds, no process can reach the files through the first.
 """
 
 import ctypes
@@ -20,7 +20,7 @@ _CLONE_NEWNS, _CLONE_NEWUSER = 0x00020000, 0x10000000
 _MS_REC, _MS_PRIVATE = 0x4000, 1 << 18
 _EBUSY = 16
 _LONGEST = 0.05
-"""Seconds between two tries; the first pause is 2 ms. The kernel logs a line for each try."""
+"""Seconds between two tries; the first pause is 2 ms. The kernel logs a line per try."""
 _OWN_XATTRS = ("user.overlay.origin", "user.overlay.uuid")
 """Left on the upper directory by a mount with an index (Documentation/filesystems/overlayfs.rst)."""
 
@@ -43,7 +43,7 @@ def _enter_namespaces() -> None:
 
 
 def _is_in_use(upper: int, scratch: bytes, number: int) -> bool:
-    """Mount the directory as the upper of another overlay, and unmount it. Raise OSError if that tells nothing."""
+    """Mount the directory as another overlay's upper, and unmount it. Raise OSError if the result is inconclusive."""
     lower, work, place = (scratch + b"/%s%d" % (name, number) for name in (b"lower", b"work", b"mount"))
     for path in (lower, work, place):
         os.makedirs(path, 0o700, exist_ok=True)

@@ -19,11 +19,10 @@ from mudroom.typing import NamedTuple
 MARKERS = (b".mudroom", b".git")
 _POLICIES = (b"policy.yaml", b"local/policy.yaml", b"local/rules.yaml", b"local/permissions.yaml")
 LOCAL = frozenset(["ext2", "ext3", "ext4", "xfs", "btrfs", "tmpfs", "ramfs", "overlay", "f2fs", "zfs", "bcachefs"])
-"""Types of file systems. One of the network or of a user's process (NFS, SMB, 9p, virtiofs, FUSE) is changed by others
-without a word, and may be of any size."""
+"""File system types that only this machine changes. A network file system, or one served by a user process (NFS, SMB,
+9p, virtiofs, FUSE), may change without an event, and may have any size."""
 _LOOK_AT = 512
-"""The maximum number of entries that the check for foreign owners visits, so that its cost does not grow with the
-project."""
+"""Maximum number of entries that the check for foreign owners visits, independent of the project's size."""
 
 
 class MountPoint(NamedTuple):
@@ -32,12 +31,13 @@ class MountPoint(NamedTuple):
     """The file system type: ext4, nfs4, overlay …"""
     number: int
     parent: int
-    """The number of the mount that has this one's directory. That of a first mount is not in the table, or its own."""
+    """Number of the mount that contains this one's mount point. For the root mount it is not in the table, or is its
+    own number."""
 
 
 def find_project(start: bytes, home: bytes) -> bytes:
-    """Return the project of the directory ``start`` (a real path): the nearest directory at or above it with a
-    ``.mudroom`` or a ``.git``, else ``start`` itself. The home directory and ``/`` are never a project."""
+    """Return the project that contains the directory ``start`` (a real path): the nearest directory at or above it with
+    a ``.mudroom`` or a ``.git``, else ``start`` itself. The home directory and ``/`` are never a project."""
     for marker in MARKERS:
         current = start
         while current not in (b"/", home, above := os.path.dirname(current)):
@@ -48,8 +48,8 @@ def find_project(start: bytes, home: bytes) -> bytes:
 
 
 def policy_above(project: bytes, home: bytes) -> bytes | None:
-    """Return the nearest directory above ``project`` (a real path) with a policy, which does not apply to it; None if
-    there is none."""
+    """Return the nearest directory above ``project`` (a real path) with a policy, which does not apply to the project;
+    None if there is none."""
     current = os.path.dirname(project)
     while current not in (b"/", home, above := os.path.dirname(current)):
         if any(os.path.lexists(current + b"/.mudroom/" + name) for name in _POLICIES):
@@ -81,7 +81,7 @@ def check_project(project: bytes, home: bytes, state: bytes) -> None:
 
 
 def parse_mounts(mountinfo: bytes) -> list[MountPoint]:
-    """Return every mount of /proc/self/mountinfo, in the order of the file: proc_pid_mountinfo(5)."""
+    """Return every mount in /proc/self/mountinfo, in the file's order: proc_pid_mountinfo(5)."""
     table = []
     for line in mountinfo.splitlines():
         before, _dash, after = line.partition(b" - ")
@@ -102,14 +102,14 @@ def mounts() -> list[MountPoint]:
 
 
 class MountTable:
-    """The mounts of this process, read again only when the kernel reports a change: poll(2) then marks the file with
-    POLLPRI and POLLERR, once (proc_pid_mounts(5)). Thread-safe: threads share the mark and the file position."""
+    """This process's mounts, read again only when the kernel reports a change: poll(2) then marks the file with POLLPRI
+    and POLLERR, once (proc_pid_mounts(5)). Thread-safe: threads share the mark and the file position."""
 
     def __init__(self) -> None:
         self._descriptor = -1
         self._found: list[MountPoint] = []
         self._poller: select.poll | None = None
-        """Made with the descriptor: Windows has neither."""
+        """Created with the descriptor: Windows has neither."""
         self._lock = _thread.allocate_lock()
 
     def mounts(self) -> list[MountPoint]:
@@ -140,10 +140,11 @@ class MountTable:
 
 
 def crossed(path: bytes, table: Sequence[MountPoint]) -> list[MountPoint]:
-    """Return the mounts that a lookup of a path leads through, from the first to the one that has its file.
+    """Return the mounts that a path's lookup passes through, from the first to the one that has its file.
 
-    A lookup enters the first mount on its way that lies on a directory of the mount that it is in. What else lies on
-    that mount further down the path is hidden: it was mounted earlier (path_resolution(7), proc_pid_mountinfo(5))."""
+    A lookup enters the first mount point on its way that lies on the current mount. Any other mount on the current
+    mount, further down the path, is hidden: it was mounted earlier (path_resolution(7), proc_pid_mountinfo(5)).
+    """
     numbers = {mount.number for mount in table}
     above = [mount for mount in table if is_below(path, mount.path)]
     way: list[MountPoint] = []
@@ -155,42 +156,43 @@ def crossed(path: bytes, table: Sequence[MountPoint]) -> list[MountPoint]:
 
 
 def is_in_memory(path: bytes) -> bool:
-    """Return whether the files at a path are of tmpfs(5) or its kind; True also if that cannot be found out.
+    """Return whether a path's files are on tmpfs(5) or a similar file system; True also if this cannot be determined.
 
-    A store to a mapped page may change no time there: the first read of a shared, writable mapping makes the page
-    writable, since these file systems have no ``page_mkwrite`` (vma_wants_writenotify in mm/mmap.c).
+    A store to a mapped page may leave all times unchanged there: the first read of a shared, writable mapping makes the
+    page writable, since these file systems have no ``page_mkwrite`` (vma_wants_writenotify in mm/mmap.c).
     """
-    if sys.platform != "linux" or os.stat(path).st_dev & 0xFFF00:  # the major number of a disk, makedev(3)
+    if sys.platform != "linux" or os.stat(path).st_dev & 0xFFF00:  # a disk's major number, makedev(3)
         return False
     way = crossed(os.path.realpath(path), mounts())
     return not way or way[-1].kind in ("tmpfs", "ramfs", "devtmpfs", "rootfs")
 
 
 def submounts(project: bytes, table: Sequence[MountPoint]) -> list[MountPoint]:
-    """Return the mounts inside the project that are not hidden by another one: the kernel refuses to lay an overlay
-    over them."""
+    """Return the mounts inside the project that no other mount hides. The kernel refuses an overlay over them."""
     inside = [mount for mount in table if mount.path != project and is_below(mount.path, project)]
     return [mount for mount in inside if crossed(mount.path, table)[-1:] == [mount]]
 
 
 def spanned(project: bytes, table: Sequence[MountPoint]) -> str:
-    """Return the reason why an overlay cannot show the project: a mount inside; or an empty string. An overlay shows no
-    mount of its lower directory, and the kernel refuses one over a directory with mounts that the user namespace did
-    not make: the files that they hide would be seen (clone_private_mount in fs/namespace.c, has_locked_children). No
-    such mount is in a snapshot."""
+    """Return why an overlay cannot show the project: a mount inside; empty if there is none.
+
+    An overlay does not show mounts in its lower directory. The kernel also refuses an overlay over a directory with
+    mounts from outside the user namespace, because it would reveal the files that they hide (clone_private_mount in
+    fs/namespace.c, has_locked_children). A snapshot has no such mounts.
+    """
     inside = submounts(project, table)
     return f"{show(inside[0].path)} is mounted inside the project, which no overlay can span" if inside else ""
 
 
 def volumes(project: bytes, table: Sequence[MountPoint]) -> tuple[frozenset[int], list[bytes]]:
-    """Return the devices of other file systems of this machine that are mounted inside the project, whose files belong
-    into a copy of it; and the places of all other file systems."""
+    """Return the devices of this machine's other file systems mounted inside the project, whose files belong in a copy;
+    and the mount points of all other file systems."""
     own, devices, strange = os.stat(project).st_dev, set(), []
     for mount in submounts(project, table):
         try:
             info = os.stat(mount.path, follow_symlinks=False)
         except OSError:
-            continue  # below a directory that is closed to us, or unmounted meanwhile
+            continue  # below a directory that this user may not enter, or unmounted meanwhile
         if info.st_dev != own and mount.kind in LOCAL:
             devices.add(info.st_dev)
         elif info.st_dev != own and stat.S_ISDIR(info.st_mode):
@@ -199,28 +201,28 @@ def volumes(project: bytes, table: Sequence[MountPoint]) -> tuple[frozenset[int]
 
 
 def filesystem(path: bytes, table: Sequence[MountPoint]) -> str:
-    """Return the type of the file system of ``path``; empty if unknown."""
+    """Return the file system type at ``path``; empty if unknown."""
     way = crossed(path, table)
     return way[-1].kind if way else ""
 
 
 def no_overlay(project: bytes) -> str:
-    """Return why no overlay of this user can stand for a project, or an empty string (mounts inside: ``spanned``)."""
+    """Return why this user cannot mount any overlay for a project; empty if there is no such reason (for mounts inside
+    see ``spanned``)."""
     if sys.platform != "linux" or not disk.user():
         return ""
     group = os.stat(project).st_gid
     if group == disk.group() or group not in os.getgroups():
         return ""
-    # A user namespace has an id for one group of the user's (user_namespaces(7)); a directory of another one is not
+    # A user namespace maps only one of the user's groups (user_namespaces(7)). A directory with another group is not
     # copied up: EOVERFLOW, ovl_copy_up_one in fs/overlayfs/copy_up.c.
     return f"the project is shared by the group {group}, for which an overlay has no id"
 
 
 def keeps_marks(directory: bytes) -> bool:
-    """Return whether the file system of a directory has ``user.`` xattrs, in which an overlay marks directories that
-    hide those below. One without them (ramfs, tmpfs before Linux 6.6, FUSE) can be mounted, and then removing such a
-    directory fails with EIO. getxattr(2): ENOTSUP without, ENODATA if there is only no such attribute.
-    """
+    """Return whether a directory's file system supports ``user.`` xattrs, with which an overlay marks directories that
+    hide those below. Without them (ramfs, tmpfs before Linux 6.6, FUSE) an overlay can be mounted, but removing such a
+    directory fails with EIO. getxattr(2): ENOTSUP if unsupported, ENODATA if only the attribute is missing."""
     try:
         os.getxattr(directory, b"user.overlay.opaque")
     except OSError as error:
@@ -229,8 +231,7 @@ def keeps_marks(directory: bytes) -> bool:
 
 
 def foreign(project: bytes, uid: int, gids: Sequence[int]) -> Iterator[bytes]:
-    """Yield entries near the top that belong to other users: the overlay of an ordinary user cannot change them
-    (EOVERFLOW).
+    """Yield entries near the top that belong to other users: an ordinary user's overlay cannot change them (EOVERFLOW).
 
     Only the first few hundred entries are visited, breadth first.
     """

@@ -1,4 +1,4 @@
-"""A real directory as a ``Tree``: the live mount of a running command, a working copy, a FUSE mount.
+"""A real directory as a ``Tree``: a running command's live mount, a working copy, a FUSE mount.
 
 A command may work in it at the same time, and is not trusted: every path is opened beneath the directory, one
 descriptor at a time, and no system call here follows a symbolic link.
@@ -31,10 +31,10 @@ _numbers = itertools.count(1)
 
 
 class PlainTree:
-    """``root``: a descriptor of the directory, O_PATH or not; the caller closes it.
+    """``root``: the directory's descriptor, O_PATH or not; the caller closes it.
 
     A file is written in its directory as ``.mudroom-<pid>-<number>`` and renamed to its path. So it is never visible
-    incomplete, gets a new inode, and does not keep the hard links or the extended attributes of the replaced file.
+    incomplete, gets a new inode, and loses the replaced file's hard links and extended attributes.
     """
 
     def __init__(self, root: int) -> None:
@@ -116,7 +116,7 @@ class PlainTree:
                 self.rmdir(pending.pop())
 
     def _unlink_files(self, path: bytes) -> list[bytes]:
-        """Unlink the files of a directory. Return its subdirectories."""
+        """Return the directory's subdirectories, which stay."""
         below = []
         with directory(self._root, path) as opened:
             for name, is_directory in disk.children(opened):
@@ -127,7 +127,7 @@ class PlainTree:
         return below
 
     def rename(self, old: bytes, new: bytes) -> None:
-        """Rename an entry. An overlay mount cannot rename a directory of a lower layer (EXDEV); its contents are then
+        """Rename an entry. An overlay mount cannot rename a lower layer's directory (EXDEV); its contents are then
         moved one by one.
 
         If that fails half-way, no file is lost: the moved ones are at the new path, the rest at the old one.
@@ -185,7 +185,7 @@ class PlainTree:
 
     @contextmanager
     def _at(self, path: bytes) -> Iterator[tuple[int, bytes]]:
-        """Yield a descriptor of the parent directory of ``path``, and the name in it. Errors name the whole path."""
+        """Yield a descriptor for the parent directory of ``path``, and the name in it. Errors name the whole path."""
         above = self._open_above(path)
         try:
             yield above, last(path)
@@ -198,7 +198,7 @@ class PlainTree:
 
 
 class _ReplacementFile:
-    """A file that is written in its directory under a temporary name. Owns the descriptor of the directory."""
+    """A file that is written in its directory under a temporary name. Owns the directory's descriptor."""
 
     def __init__(self, above: int, path: bytes, mode: int | None, exclusive: bool) -> None:
         self._above, self._path, self._mode, self._exclusive = above, path, mode, exclusive
@@ -236,12 +236,12 @@ def _temporary(above: int) -> tuple[int, bytes]:
         try:
             return disk.open_at(above, name, flags, 0o600), name
         except FileExistsError:
-            continue  # left by a crash of a process with the same pid
+            continue  # left by a crashed process with the same pid
 
 
 @contextmanager
 def _handle(above: int, name: bytes) -> Iterator[int | bytes]:
-    """Yield a handle of the file at ``name``, valid even if the file is renamed. Raise ELOOP for a symbolic link."""
+    """Yield a handle for the file at ``name``, valid even if the file is renamed. Raise ELOOP for a symbolic link."""
     descriptor = open_beneath(above, name, O_PATH)
     try:
         if stat.S_ISLNK(os.fstat(descriptor).st_mode):
@@ -257,10 +257,10 @@ def _chmod(above: int, name: bytes, mode: int) -> None:
 
 
 class PlainWriter:
-    """Writes into a real directory that no other process uses: the target of a ``Buffer`` in a staged copy.
+    """Writes into a real directory that no other process uses: a ``Buffer`` is flushed to it in a staged copy.
 
-    Writing a path replaces everything at that path. Raises OSError as the disk does, FileNotFoundError or
-    NotADirectoryError if the parent of a path is not a directory. Call ``finish`` at the end.
+    Writing a path replaces everything at that path. Raises OSError as the disk does, and FileNotFoundError or
+    NotADirectoryError if a path's parent is not a directory. Call ``finish`` at the end.
 
     Owner: the caller: an object lives within one flush.
     """
@@ -343,7 +343,7 @@ class PlainWriter:
                 if mtime is not None:
                     disk.set_times_of(write, mtime)
             except BaseException:
-                disk.unlink(above, name)  # an incomplete file could not be told from a complete one
+                disk.unlink(above, name)  # an incomplete file would look like a complete one
                 raise
             finally:
                 os.close(write)

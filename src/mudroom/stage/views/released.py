@@ -1,4 +1,4 @@
-"""Whether anything still leads into an overlay whose command has ended (``overlay_probe.py``), and which process."""
+"""Test whether any process can still reach an overlay whose command has ended (``overlay_probe.py``), and find it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from mudroom.typing import NamedTuple
 
 _PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "overlay_probe.py")
 PATIENCE = 0.5
-"""Seconds to wait for a mount to go: the kernel ends it a few milliseconds after the last process of a sandbox, later
-if the processes of a killed sandbox have much memory to give back."""
+"""Seconds to wait until a mount is gone. The kernel ends it a few milliseconds after a sandbox's last process, later if
+a killed sandbox's processes have much memory to free."""
 
 
 class SandboxProcess(NamedTuple):
@@ -22,9 +22,9 @@ class SandboxProcess(NamedTuple):
 
 
 def released(uppers: Sequence[bytes], scratch: bytes, patience: float = PATIENCE) -> list[bool]:
-    """Return, for each upper directory of an overlay, whether it is proven that no process can reach its files through
-    a mount. False also if this cannot be found out. ``scratch``: a new directory on the same mount, removed at the end.
-    """
+    """Return, for each overlay upper directory, whether it is proven that no process can reach its files through a
+    mount. False also if this cannot be determined. ``scratch``: a new directory on the same mount, removed at the
+    end."""
     if sys.platform != "linux":
         return [False] * len(uppers)
     os.mkdir(scratch, 0o700)
@@ -39,7 +39,7 @@ def released(uppers: Sequence[bytes], scratch: bytes, patience: float = PATIENCE
         try:
             pid = os.posix_spawn(sys.executable, argv, {"PATH": os.defpath, "LC_ALL": "C"}, file_actions=actions)
         except OSError:
-            return [False] * len(uppers)  # no process can be started, or no program is at that path any more
+            return [False] * len(uppers)  # no process can be started, or the program at that path is gone
         os.close(write)
         write = -1
         answer = b""
@@ -57,10 +57,10 @@ def released(uppers: Sequence[bytes], scratch: bytes, patience: float = PATIENCE
 
 
 def processes_in(upper: bytes, project: bytes) -> list[SandboxProcess]:
-    """Return the living processes in whose root the project is the overlay with this upper directory. Processes that
+    """Return the living processes whose root shows the overlay with this upper directory as the project. Processes that
     this user may not examine are left out.
 
-    The root directory of an overlay has the inode number of its upper directory, but another device.
+    An overlay's root directory has its upper directory's inode number, but another device.
     """
     top = os.stat(upper)
     found = []

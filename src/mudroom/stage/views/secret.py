@@ -1,7 +1,7 @@
-"""Find a project's secrets, and make the layer that shows them empty.
+"""Find a project's secrets, and create the layer that shows them empty.
 
-Every directory of the project is listed once, and again when its stamp has changed. The index is stored in the vault
-(``secrets``) and is only a cache. An owner that lives on, as a session does, has the kernel tell which directories
+Every directory in the project is listed once, and again when its stamp has changed. The index is stored in the vault
+(``secrets``) and is only a cache. A long-lived owner, such as a session, lets the kernel report which directories
 change (``directory_watch.py``): then a search costs the same for ten directories and for 100,000.
 
 The mask is a layer between the base and the fork's layers: an empty file for each secret, so that mounts, copies and
@@ -33,44 +33,45 @@ if TYPE_CHECKING:
     from mudroom.stage.views.directory_watch import DirectoryWatch
 
 DIRECTORIES = 100_000
-"""The maximum number of directories searched, those near the top first."""
+"""Maximum number of directories searched, those near the top first."""
 _WATCHED = 500
-"""Directories from which on a watch is worth its cost: to look at each takes 2 µs, to watch it 3 µs."""
+"""Number of directories from which a watch pays off: to examine one takes 2 µs, to watch it 3 µs."""
 _QUIET = 2
-"""Searches in a row that find nothing new before a watch begins: a process for one command does not need it."""
+"""Consecutive searches without a change before a watch begins: a process for a single command does not need it."""
 _MOST_QUIET = 64
 _FORMAT = 2
-"""Of the index."""
+"""Version of the index."""
 _OURS = b".%d-%d"
-"""Suffix of a name that only this thread uses: agents start side by side."""
+"""Suffix that only this thread uses: agents start side by side."""
 
 _Stamp = tuple[int, ...]
 """Device, inode, mtime and ctime of a directory; empty if its next change may leave the stamp as it is."""
 _TOO_DEEP: _Stamp = (errno.ENAMETOOLONG,)
-"""Of a directory whose path is longer than the kernel takes; what is in it was not searched."""
+"""For a directory whose path is longer than the kernel accepts; its contents were not searched."""
 _Row = tuple[_Stamp, tuple[bytes, ...], tuple[bytes, ...]]
-"""Of one directory: its stamp, the secrets in it, the directories in it."""
+"""For one directory: its stamp, the secrets in it, the directories in it."""
 _Index = dict[bytes, _Row]
-"""By path; a directory is after the one above it."""
+"""By path; a directory comes after its parent."""
 
 
 class Mask(NamedTuple):
     paths: frozenset[bytes] = frozenset()
     """The files that are shown empty."""
     layer: bytes = b""
-    """The directory of the mask layer; empty if there are no secrets."""
+    """The mask layer's directory; empty if there are no secrets."""
     git: bytes = b""
-    """The directory of the layer that keeps masked files from git (``git_mask.py``); empty if there is no need."""
+    """Directory of the layer that keeps masked files from git (``git_mask.py``); empty if not needed."""
     known: frozenset[bytes] = frozenset()
-    """Files with names of secrets that are shown, because git has them. An older command may have seen them empty."""
+    """Files with secret names that are shown, because git has them. An older command may have seen them empty."""
     complete: bool = True
-    """False if the project has more directories than were visited."""
+    """False if the search was incomplete: the project has more directories than were visited, or a path was too
+    long."""
     shown: frozenset[bytes] = frozenset()
-    """Secrets of the project that these commands may read: the user or the policy shows them."""
+    """Project secrets that these commands may read: the user or the policy shows them."""
     patterns: tuple[bytes, ...] = ()
-    """Of more files to mask: ``secrets.mask`` of the policy."""
+    """Patterns for more files to mask: the policy's ``secrets.mask``."""
     show: tuple[bytes, ...] = ()
-    """Of files to show: ``secrets.show`` of the policy, and ``--show``."""
+    """Patterns for files to show: the policy's ``secrets.show``, and ``--show``."""
 
     @property
     def has_secrets(self) -> bool:
@@ -92,7 +93,7 @@ class Finder:
     """
 
     def __init__(self, project: bytes, index: bytes, mask: Sequence[bytes] = ()) -> None:
-        """``index``: the file that keeps the cache between processes. ``mask``: more patterns of names and paths."""
+        """``index``: the file that keeps the cache between processes. ``mask``: more patterns for names and paths."""
         self._project, self._index, self._mask = project, index, tuple(mask)
         self._rows: _Index | None = None
         self._secrets: list[bytes] = []
@@ -106,8 +107,8 @@ class Finder:
             self._watch = None
 
     def find(self, show: Sequence[bytes]) -> tuple[list[bytes], bool]:
-        """Return the secrets of the project, sorted, and whether all directories were searched. ``show``: paths and
-        patterns to leave out."""
+        """Return the project's secrets, sorted, and whether all directories were searched. ``show``: paths and patterns
+        to leave out."""
         changed = self._told()
         if changed is None:
             began, known = time.time_ns(), self._load()
@@ -119,11 +120,11 @@ class Finder:
         return sorted(path for path in self._secrets if not matches(path, show)), self._complete
 
     def shown(self, show: Sequence[bytes]) -> frozenset[bytes]:
-        """Return the secrets that the last ``find`` has left out for ``show``."""
+        """Return the secrets that the last ``find`` has left out because of ``show``."""
         return frozenset(path for path in self._secrets if matches(path, show)) if show else frozenset()
 
     def _told(self) -> set[bytes] | None:
-        """Return the directories that the kernel says have changed; None if each has to be looked at."""
+        """Return the directories that the kernel reports as changed, or None if each must be examined."""
         if self._watch is None:
             return None
         changed = self._watch.changed()
@@ -133,16 +134,17 @@ class Finder:
         return changed.directories
 
     def _give_up(self) -> None:
-        """Each time, the project has to be quiet for twice as long before it is watched again."""
+        """Close the watch. After each failure the project must be quiet for twice as many searches before it is watched
+        again."""
         self.close()
         self._quiet, self._patience = 0, min(2 * self._patience, _MOST_QUIET)
 
     def _look_at_all(self, known: _Index) -> set[bytes]:
-        """Return the directories of the index that do not have its stamp. Begin a watch if it is time for one: each
-        directory is watched first and looked at afterwards."""
+        """Return the directories whose stamp differs from the index. Begin a watch if it is time for one."""
         root, stale = self._project, set()
         watch = self._watch = self._begin_watch(len(known))
         for path, row in known.items():
+            # Watch first, then examine: a change in between is seen by one or the other.
             if watch is not None and not self._watched(path):
                 watch = None
             try:
@@ -160,23 +162,23 @@ class Finder:
 
         try:
             return DirectoryWatch(self._project, directories)
-        except OSError:  # no instance left for this user, or no /proc
+        except OSError:  # the user's inotify instances are used up, or there is no /proc
             self._give_up()
             return None
 
     def _watched(self, path: bytes) -> bool:
-        """Watch one more directory. Return False if there is no watch, or none any more."""
+        """Watch one more directory. Return False if there is no watch, or it was given up."""
         if self._watch is None:
             return False
         try:
             self._watch.add(path)
-        except OSError:  # the user's share is used up, or changes of this directory are not told
+        except OSError:  # the user's share is used up, or this directory's changes are not reported
             self._give_up()
         return self._watch is not None
 
     def _search(self, known: _Index, changed: set[bytes], began: int) -> bool:
-        """Search the project, and save what was found. Return whether that is new. ``known``: what is relied on, except
-        for ``changed``."""
+        """Search the project, and save the index. Return whether it has changed. ``known``: rows to rely on, except for
+        ``changed``."""
         rows: _Index = {}
         secrets: list[bytes] = []
         is_complete, pending = True, deque([b""])
@@ -207,8 +209,8 @@ class Finder:
             self._secrets = _secrets_in(known)
 
     def _list(self, path: bytes, began: int) -> _Row:
-        """Return the row of one directory. One that is gone or closed to us, and so to every command that we run, is
-        without entries, and looked at again the next time."""
+        """Return one directory's row. A directory that is gone, or closed to this user and so to every command, has no
+        entries, and is listed again next time."""
         full = self._project + b"/" + path if path else self._project
         prefix = path + b"/" if path else b""
         secrets, below = [], []
@@ -252,17 +254,17 @@ def _secrets_in(rows: _Index) -> list[bytes]:
 
 
 def _read_index(path: bytes, mask: tuple[bytes, ...]) -> tuple[_Index, bool]:
-    """Return the rows of an index that was made with the same mask, and whether it is complete."""
+    """Return an index's rows if it was made with the same mask, and whether it is complete."""
     try:
         with open(path, "rb") as stream:
             written, made_with, complete, rows = marshal.loads(stream.read())
     except (FileNotFoundError, EOFError, ValueError, TypeError):
-        return {}, True  # missing, or written by another version of mudroom or Python: it is only a cache
+        return {}, True  # missing, or written by another mudroom or Python version: it is only a cache
     return (rows, complete) if (written, made_with) == (_FORMAT, mask) else ({}, True)
 
 
 def write_beside(beside: bytes, data: bytes, path: bytes) -> None:
-    """Replace the file at ``path``, by a file at ``beside`` that only the caller uses."""
+    """Replace the file at ``path`` atomically, through a file at ``beside`` that only the caller uses."""
     try:
         with open(beside, "wb") as stream:
             stream.write(data)
@@ -273,7 +275,7 @@ def write_beside(beside: bytes, data: bytes, path: bytes) -> None:
 
 
 def files_at(source: OpenSource, paths: Sequence[bytes]) -> dict[bytes, Entry]:
-    """Return the entries of those paths that are regular files now."""
+    """Return the entries of those paths that are now regular files."""
     entries = ((path, source.look(path)) for path in paths)
     return {path: entry for path, entry in entries if entry is not None and entry.kind == "file"}
 

@@ -1,17 +1,17 @@
-"""Whether anything in a project may have changed that a mounted overlay does not see, told by inotify(7).
+"""Test, by inotify(7), whether a project may have changed in a way that a mounted overlay does not see.
 
-An overlay remembers names, modes and sizes of the files below it (Documentation/filesystems/overlayfs.rst: changes of
-the underlying files while it is mounted are not followed). What it remembers is dropped before a command unless it is
-known that nobody has made, removed, renamed, chmod'ed or written to a file since. Contents are read from the files
-themselves, but copy_file_range(2) ends at the size that is remembered (generic_copy_file_checks in fs/read_write.c): cp
-would cut a file that has grown.
+An overlay caches names, modes and sizes of the files below it (Documentation/filesystems/overlayfs.rst: changes to the
+underlying files while it is mounted are not followed). The cache is dropped before a command unless it is certain that
+no file has been created, removed, renamed, chmod'ed or written to since. Contents are read from the files themselves,
+but copy_file_range(2) ends at the cached size (generic_copy_file_checks in fs/read_write.c): cp would cut a file that
+has grown.
 
-A file that came and went between two looks is a change only for a mount that was in use in between: it may remember
-the name. ``git status`` makes and removes ``.git/index.lock``, in many prompts after each command.
+A file that came and went between two looks is a change only for a mount that was in use in between: it may have cached
+the name. ``git status`` creates and removes ``.git/index.lock``, in many prompts after each command.
 
-Every directory is watched, also those that are not searched for secrets. In doubt the answer is that something changed:
-without a watch, while one begins, when events were lost, when a directory moved (``directory_watch.py``). Not told is a
-change of a file through another hard link, outside of the project.
+Every directory is watched, even those that are not searched for secrets. In doubt the answer is that something changed:
+without a watch, while one begins, when events were lost, when a directory moved (``directory_watch.py``). A change
+through another hard link, outside the project, is not reported.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from mudroom.stage.views.directory_watch import DirectoryChanges, DirectoryWatch
 from mudroom.typing import NamedTuple
 
 MOST = 5_000
-"""Directories that are watched: a watch is about 1 KB of the kernel's memory, and counts for the user."""
+"""Directories that are watched. A watch takes about 1 KB of kernel memory, and counts against the user's limit."""
 _QUIET = 3
-"""Looks before a watch begins, twice as many after each that was lost."""
+"""Looks before a watch begins, doubled each time a watch was lost."""
 _MOST_QUIET = 64
 
 
 class TreeLook(NamedTuple):
-    """The project at a look. Two looks with the same number had the same project."""
+    """The project at a look. Equal numbers mean an equal project."""
 
     changed: int
-    """The same as at an earlier look: nothing has changed in between."""
+    """Equal to an earlier look's: nothing has changed in between."""
     lasting: int
-    """The same as at an earlier look: names and files are as they were then."""
+    """Equal to an earlier look's: names and files are as they were then."""
 
 
 class TreeWatch:
-    """Thread-safe: ``_lock`` guards all, and is held while the project is walked."""
+    """Thread-safe: ``_lock`` guards everything, and is held while the project is walked."""
 
     def __init__(self, root: bytes) -> None:
         """``root``: the project's absolute path."""
@@ -86,18 +86,19 @@ class TreeWatch:
         try:
             watch = self._watch = DirectoryWatch(self._root, 1, contents=True)
             self._add(watch, [b""])
-        except OSError:  # too many directories, no watch left for this user, or a file system that tells nothing
+        except OSError:  # too many directories, the user's watches used up, or a file system that reports no events
             self._give_up()
 
     def _add(self, watch: DirectoryWatch, paths: Iterable[bytes]) -> None:
-        """Watch these directories and those below that are not known yet: each is watched first and listed then. Raise
-        OSError if not all can be watched, such as one that is closed to us: root may change what is in it, and a
-        command may open it in its fork."""
+        """Watch these directories and those below that are not yet known. Raise OSError if not all can be watched. A
+        directory that is closed to this user counts, too: root may change its contents, and a command may open it in
+        its fork."""
         pending = list(paths)
         while pending:
             path = pending.pop()
             if len(self._known) >= MOST:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            # Watch first, then list: a directory created in between is found by one or the other.
             watch.add(path)
             self._known.add(path)
             prefix = path + b"/" if path else b""
