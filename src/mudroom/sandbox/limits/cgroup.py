@@ -341,8 +341,7 @@ def remove(place: str) -> None:
 
 
 def _kill_all(place: str) -> None:
-    """Kill every process in a group, and wait for those that were listed. +351= A pidfd, not a pid: a pid may be reused
-    before the kill."""
+    """Kill every process in a group, and wait for those that were listed."""
     poller, waiting = select.poll(), []
     for word in read(place + "/cgroup.procs").split():
         try:
