@@ -1,7 +1,7 @@
 """The init of a held sandbox, which several commands share: it starts them one after the other or side by side.
 
-Part of the launcher's process: the rules at the top of ``launcher.py`` hold here. Like every module that an init needs,
-this one is imported before the confinement: afterwards its file may be the command's.
+Runs in the launcher's process, under the rules in ``launcher.py``. Like every module that an init needs, this one is
+imported before the confinement: afterwards its file may be the command's.
 
 Rules of this file:
 1. A command joins by being forked from init, after init has given up all privileges. It has init's namespaces, root,

@@ -1,7 +1,7 @@
 """Pid 1 of a sandbox: it performs a plan, starts the command, reaps orphans and reports the end.
 
-Part of the launcher's process: the rules at the top of ``launcher.py`` hold here. All code here runs in a clone of the
-launcher, in the sandbox's namespaces.
+Runs in the launcher's process, under the rules in ``launcher.py``. All code here runs in a clone of the launcher, in
+the sandbox's namespaces.
 """
 
 from __future__ import annotations
@@ -158,8 +158,8 @@ def mediate(channel: _socket.socket, request: Request, command: int, wake: int) 
 
 
 def await_tick(after: int) -> int:
-    """Wait until ``CLOCK_MONOTONIC_COARSE`` is later than ``after``, and return its time in nanoseconds. Do not wait if
-    ``after`` is more than ``TICKS`` ahead, nor if it is 0: the host has waited. Then return 0."""
+    """Wait until ``CLOCK_MONOTONIC_COARSE`` is later than ``after``, but not if ``after`` is more than ``TICKS`` ahead.
+    Return its time in nanoseconds; 0, without a wait, if ``after`` is 0: the host has waited."""
     if not after:
         return 0
     while (now := time.clock_gettime_ns(CLOCK_MONOTONIC_COARSE)) <= after <= now + TICKS:

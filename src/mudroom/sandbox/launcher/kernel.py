@@ -1,6 +1,6 @@
 """The kernel's interface as the launcher uses it. Numbers are from the uapi headers, names as in the man pages.
 
-Part of the launcher's process: the rules at the top of ``launcher.py`` hold here.
+Runs in the launcher's process, under the rules in ``launcher.py``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Symlinks that lead out of a sandbox: in a root made from an image, and on the way to a program.
 
-Part of the launcher's process: the rules at the top of ``launcher.py`` hold here.
+Runs in the launcher's process, under the rules in ``launcher.py``.
 """
 
 from __future__ import annotations

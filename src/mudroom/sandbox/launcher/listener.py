@@ -1,7 +1,7 @@
 """The steps that leave a single way out of a network namespace: to the gate. Its listeners are made here and sent to
 the host.
 
-Part of the launcher's process: the rules at the top of ``launcher.py`` hold here.
+Runs in the launcher's process, under the rules in ``launcher.py``.
 
 A socket belongs to the network namespace in which it was made, whichever process holds it. So the gate, outside,
 accepts connections made inside. The namespace needs no interface but ``lo`` and no mudroom process. The listeners are

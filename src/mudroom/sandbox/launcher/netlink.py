@@ -1,7 +1,7 @@
 """Netlink messages for the kernel's network configuration: routes (rtnetlink(7)) and a redirection (nftables).
 
-Part of the launcher's process: the rules at the top of ``launcher.py`` hold here. No program such as ``ip`` or ``nft``
-is run: it may be missing inside, or be the agent's.
+Runs in the launcher's process, under the rules in ``launcher.py``. No program such as ``ip`` or ``nft`` is run: it may
+be missing inside, or be the agent's.
 
 A netlink attribute is a 16 bit length and a 16 bit type before its value, padded to four bytes. Numbers in nftables
 messages are big-endian (include/uapi/linux/netfilter/nf_tables.h); in route messages they are in the machine's byte

@@ -1,6 +1,6 @@
 """The template's end of the native init: a small program that clones and performs what Python would, for most commands.
 
-Part of the launcher's process: the rules at the top of ``launcher.py`` hold here; those of the program are in
+Runs in the launcher's process, under the rules in ``launcher.py``; the program's own rules are in
 ``src/native/init/nursery.c``. A clone of an interpreter copies hundreds of pages before a command starts, a clone of
 the program twenty. Where the program is missing or fails, or for a command that it does not serve, the template clones
 itself.

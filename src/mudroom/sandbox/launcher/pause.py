@@ -1,8 +1,8 @@
 """Stop every process in a sandbox, and continue those that were stopped here.
 
-Part of the launcher's process: the rules at the top of ``launcher.py`` hold here. The launcher or template that cloned
-an init is an ancestor of every process in its sandbox: init inherits orphans (pid_namespaces(7), or as a subreaper). So
-the processes to stop are init and its descendants, and all of them are in this process's /proc.
+Runs in the launcher's process, under the rules in ``launcher.py``. The launcher or template that cloned an init is an
+ancestor of every process in its sandbox: init inherits orphans (pid_namespaces(7), or as a subreaper). So the processes
+to stop are init and its descendants, and all of them are in this process's /proc.
 
 A process is stopped before its children are listed, because a stopped process makes no more children. A shell that is
 stopped first also does not see its jobs stop and does not take the terminal back. For the same reason children are

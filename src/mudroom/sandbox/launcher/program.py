@@ -1,6 +1,6 @@
 """The launcher's program file, which is on a read-only mount.
 
-Part of the launcher's process: the rules at the top of ``launcher.py`` hold here.
+Runs in the launcher's process, under the rules in ``launcher.py``.
 
 Until its exec each process in a sandbox is a clone of the launcher, and so has the launcher's program as
 ``/proc/self/exe``, whatever its root. By that link a command could run the host's file on the host's mount, and as its

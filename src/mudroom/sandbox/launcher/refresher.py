@@ -1,6 +1,6 @@
 """The descriptor with which a held sandbox's host reconfigures its overlay.
 
-Part of the launcher's process: the rules at the top of ``launcher.py`` hold here.
+Runs in the launcher's process, under the rules in ``launcher.py``.
 """
 
 from __future__ import annotations

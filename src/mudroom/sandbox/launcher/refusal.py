@@ -1,6 +1,6 @@
 """System calls that a command's filter refuses: init is notified, answers with the same error and counts the refusal.
 
-Part of the launcher's process: the rules at the top of ``launcher.py`` hold here.
+Runs in the launcher's process, under the rules in ``launcher.py``.
 
 A filter rule that would answer with an error notifies init instead (SECCOMP_RET_USER_NOTIF, seccomp_unotify(2)). This
 is done only for calls that are refused in any case, and the answer is an error whatever happens here: if init dies, or

@@ -1,7 +1,7 @@
 """A plan's steps, one function each: ``step_bind`` performs ``("bind", …)``.
 
-Part of the launcher's process: the rules at the top of ``launcher.py`` hold here. A step runs in the sandbox's init,
-after the clone; an OSError in it ends the sandbox before the command has run.
+Runs in the launcher's process, under the rules in ``launcher.py``. A step runs in the sandbox's init, after the clone;
+an OSError in it ends the sandbox before the command has run.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The template has performed, once, the setup that a session's commands share. Its spare is an init made ahead of a
 command.
 
-Part of the launcher's process: the rules at the top of ``launcher.py`` hold here.
+Runs in the launcher's process, under the rules in ``launcher.py``.
 
 A *standing* template belongs to one fork. It has also mounted the fork's overlays, each over a host directory, and its
 spare is ready for the command: it has its root, no capabilities, and its filter. Its rules:

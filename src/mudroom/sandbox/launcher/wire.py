@@ -1,6 +1,6 @@
 """Messages on the sockets and pipes between the launcher's processes. ``launcher.py`` describes their senders.
 
-Part of the launcher's process: the rules at the top of ``launcher.py`` hold here.
+Runs in the launcher's process, under the rules in ``launcher.py``.
 """
 
 from __future__ import annotations
