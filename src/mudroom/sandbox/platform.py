@@ -36,7 +36,7 @@ class Platform(NamedTuple):
     compile: Callable[[SandboxSpec, str], Plan]
     """Compile a spec for a machine (as in uname(2)). Raises ValueError."""
     client: Callable[[Mapping[bytes, bytes]], Client]
-    """Return a client. The argument is the host's environment; Windows programs need a part of it."""
+    """Return a client. The argument is the host's environment; Windows programs need parts from it."""
     survey: Callable[..., Any] | None = None
     """Survey the host. Replaces ``host.survey`` unless None, as ``look_around`` replaces ``around.look_around``."""
     look_around: Callable[..., Any] | None = None
@@ -45,7 +45,7 @@ class Platform(NamedTuple):
     has_groups: bool = True
     """Whether control groups can enforce limits."""
     hold: Callable[[Plan, Limits], Plan] | None = None
-    """Return the plan with a command's limits, where its confinement enforces them instead of a control group."""
+    """Return the plan with a command's limits, where its confinement enforces them and no control group does."""
     streams: Callable[[], tuple[Any, Any]] | None = None
     """Return the counterparts of ``CapturedOutput`` and ``attend``. None: those in ``client/capture.py`` are used."""
     is_bridged: bool = False

@@ -1,6 +1,6 @@
 """The end of a command on its caller's request: a client that has cancelled it, or has gone.
 
-Rules of this file:
+Rules:
 1. A command that has not started when its cancellation is set never starts.
 2. A running command gets SIGTERM, and ``GRACE`` seconds later SIGKILL. Its changes are collected as usual.
 3. A wait for an approval ends at once (``fileno``).
@@ -43,7 +43,6 @@ class Cancellation:
         return self._has_started
 
     def require_unset(self) -> None:
-        """Raise Cancelled if the command was cancelled."""
         if self._is_set:
             raise Cancelled
 
@@ -68,7 +67,7 @@ class Cancellation:
             signal(SIGKILL)
 
     def attach(self, signal: Signal) -> None:
-        """Call ``signal`` with the number of each signal for the command, from now until ``detach``."""
+        """Call ``signal`` for each signal to the command, from now until ``detach``."""
         with self._lock:
             self._targets.append(signal)
             self._has_started = True

@@ -46,7 +46,6 @@ class CapturedStream:
         return not self.ended and bool(wait_readable([self.read], 0.0))
 
     def attend(self, _ready: Ready) -> None:
-        """Read what is available."""
         chunk = os.read(self.read, 1 << 16)
         self.truncated |= len(chunk) > self._room
         self._chunks.append(chunk[: self._room])
@@ -70,7 +69,7 @@ class CapturedStream:
 
 
 class CapturedOutput:
-    """The streams of one attempt to start a command. ``descriptors`` are the command's: each a pipe, /dev/null opened
+    """The streams for one attempt to start a command. ``descriptors`` are the command's: each a pipe, /dev/null opened
     anew, or one from ``own``."""
 
     def __init__(
@@ -169,7 +168,7 @@ class Watch(NamedTuple):
 
 
 class Beside(Protocol):
-    """Work beside a running command, on descriptors of its own: the gate."""
+    """Work beside a running command, on its own descriptors: the gate."""
 
     def descriptors(self) -> Collection[int]:
         """Return the descriptors to wait for; called before every wait."""

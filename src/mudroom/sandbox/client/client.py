@@ -1,11 +1,11 @@
-"""Protocols: a client of sandboxes, and a command that runs in one, as a session knows them.
+"""Protocols: a client for sandboxes, and a command that runs in one, as a session knows them.
 
 Each platform has its own client, a plain class (``sandbox/platform.py``). Linux, containers and keepers start commands
 through a launcher: ``launcher_client.py``. A command with a launcher, or with a warden beside it (macOS), is a
 ``LaunchedCommand`` there; on Windows a command is a process in its job.
 
 Clients are thread-safe, except ``start`` and ``close``, which only the owner calls, and ``prepare_move``, for the
-holder of the lock on the limits.
+holder of the limits' lock.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Running(Protocol):
         """Continue the processes that ``pause`` stopped. A process stopped by its own job control stays stopped."""
 
     def view(self) -> int:
-        """Return a descriptor (O_PATH) of the mount in which the command works, for openat2(2) and similar calls below
+        """Return an O_PATH descriptor for the mount in which the command works, for openat2(2) and similar calls below
         it. Block until it is mounted, which is before the command starts.
 
         Request it by ``RunOptions.view``; take it once. The caller closes it before the fork is mounted again: it keeps
@@ -67,8 +67,8 @@ class Running(Protocol):
         """
 
     def terminal(self) -> tuple[int, _socket.socket] | None:
-        """Return the master of the command's pseudo-terminal, and a socket. The command waits until ``b"g"`` is sent
-        there, and ``b"s"`` arrives whenever it has been stopped. Return None if the sandbox ended before that.
+        """Return the command's pseudo-terminal's master, and a socket. The command waits until ``b"g"`` is sent there,
+        and ``b"s"`` arrives whenever it has been stopped. Return None if the sandbox ended before that.
 
         Request it by ``Invocation.terminal`` and take it once; the caller closes both. Blocks as ``view`` does.
         """
@@ -106,7 +106,7 @@ class Running(Protocol):
 
 
 class Templates(Protocol):
-    """Processes that keep a part of a sandbox for several commands."""
+    """Processes that keep part of a sandbox for several commands."""
 
     def stand(self, plan: StandingPlan, door: int) -> StandingSandbox:
         """Make a standing sandbox: a template for one fork. ``door``: a listening socket, at which it is dissolved; the
@@ -120,7 +120,7 @@ class Templates(Protocol):
 
 
 class Client(Protocol):
-    """A client of sandboxes."""
+    """A client for sandboxes."""
 
     @property
     def traits(self) -> ClientTraits: ...
@@ -140,7 +140,7 @@ class Client(Protocol):
         not possible: then nothing is done."""
 
     def prepare_move(self) -> int:
-        """Return the pid of the launcher, which is about to be moved into another control group. Raise Unsupported if
+        """Return the launcher's pid; the launcher is about to be moved into another control group. Raise Unsupported if
         the system has none."""
 
     def close(self) -> None:
@@ -168,7 +168,7 @@ class LauncherProcess(Protocol):
         """Return its pid; 0 if it was not started. Raise MudroomError if it has ended before its pid was known."""
 
     def template_ahead(self, shared: TemplatePlan | None, *, native: bool) -> Connection | None:
-        """Return a template that was made ahead of a command with these shared steps, or None. The caller uses it from
+        """Return a template that was made before a command with these shared steps, or None. The caller uses it from
         now on. ``native``: whether its init may be native."""
 
     def has_ended(self) -> bool:

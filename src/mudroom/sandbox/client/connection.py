@@ -28,7 +28,7 @@ class Connection:
 
     def __init__(self, ours: _socket.socket) -> None:
         self.active: set[int] = set()
-        """The ids of the running commands."""
+        """Ids of the running commands."""
         self._socket = ours
         self._lock = _thread.RLock()
         self._sending = False
@@ -57,7 +57,7 @@ class Connection:
         carried = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)] if rights else []
         self._sending = True
         try:
-            # In one call: the other end would run at the first bytes, in place of this thread, and wait for the rest.
+            # In one call: the other end would run at the first bytes, before this thread, and wait for the rest.
             message = len(data).to_bytes(4, "little") + data
             sent = self._socket.sendmsg([message], carried)
             if sent < len(message):
@@ -89,7 +89,7 @@ class Connection:
 def command_request(
     head: Mapping[str, Any], rest: Mapping[str, Any], namespaces: int, steps: Sequence[Step]
 ) -> dict[str, Any]:
-    """Return a command's request. All of it is packed as well, for a process that passes it on."""
+    """Return a command's request. It is also packed as a whole, for a process that passes it on."""
     whole = {**head, "namespaces": namespaces, "plan": steps, **rest}
     return {**head, "plain": _is_plain(rest, steps), "whole": marshal.dumps(whole, PLAIN)}
 
@@ -102,7 +102,7 @@ def _is_plain(rest: Mapping[str, Any], own: Sequence[Step]) -> bool:
 
 
 def with_report(connection: Connection, request: Mapping[str, Any], descriptors: Sequence[int]) -> int:
-    """Send a request with the write end of a new pipe as its last descriptor. Return the read end."""
+    """Send a request with a new pipe's write end as its last descriptor. Return the read end."""
     read, write = os.pipe()
     try:
         connection.send(request, (*descriptors, write))

@@ -45,7 +45,7 @@ def no_directory(path: bytes, number: int) -> UsageError:
 
 
 _OPEN_FILES = (errno.EMFILE, errno.ETOOMANYREFS)
-"""This process's own, and all of the user's that are in transit through sockets (unix(7))."""
+"""This process's own, and all the user's that are in transit through sockets (unix(7))."""
 _TOO_LITTLE = {
     ("clone", errno.EAGAIN): "permit more processes: ulimit -u",
     ("clone", errno.ENOMEM): "permit more memory: ulimit -v",
@@ -81,7 +81,7 @@ def _not_started(program: bytes, number: int) -> CommandNotStarted:
 
 
 def _apart(name: str) -> str:
-    """Return the line to type instead of a command given as one word. The user's own shell interprets none of it."""
+    """Return the line to type instead of a command given as one word. The user's own shell interprets nothing in it."""
     words = as_words(name)
     line = quote_words(words) or "sh -c LINE"
     return f"{'a line of a shell' if words[0] == b'sh' else 'its words stand apart'}: mudroom run -- {line}"

@@ -52,8 +52,8 @@ def join(connection: Connection, identity: int, invocation: Invocation, cwd: byt
 
 
 def _fate_of(connection: Connection, cwd: bytes, program: bytes) -> Fate:
-    """Return the fate of a command in a held sandbox. If the sandbox is ended (``HeldSandbox.end``), so is the command:
-    that is no error, and no signal is needed any more."""
+    """Return a command's fate in a held sandbox. If the sandbox is ended (``HeldSandbox.end``), so is the command: that
+    is no error, and no signal is needed any more."""
 
     def failed(record: tuple[Any, ...]) -> MudroomError:
         if record[2] == "refused":
@@ -66,7 +66,7 @@ def _fate_of(connection: Connection, cwd: bytes, program: bytes) -> Fate:
 
 
 class HeldSandbox:
-    """A sandbox without a command of its own. ``fileno()`` becomes readable when it is gone."""
+    """A sandbox without its own command. ``fileno()`` becomes readable when it is gone."""
 
     def __init__(self, running: Running, door: Connection, peer: int = 0, refresher: int = -1) -> None:
         """``peer``: as in ``ClientTraits``. ``refresher``: a descriptor that reconfigures the overlay, or -1. It keeps

@@ -1,4 +1,4 @@
-"""A command as given to a client of sandboxes, its start options, and its end. Data only."""
+"""A command as given to a sandbox client, its start options, and its end. Data only."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ClientTraits(NamedTuple):
     gauge: Gauge | None = None
     """The effects of a container's limits, if the launcher runs in a container."""
     peer: int = 0
-    """The pid of a launcher that is not this process's child; 0 for a child, or if the pid is not visible here."""
+    """A launcher's pid if it is not this process's child; otherwise 0, also if the pid is not visible here."""
 
 
 class Invocation(NamedTuple):

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 _ROOT = os.path.abspath(__file__).rsplit(os.sep, 4)[0]
-# Imported instead of run as a script, to have its byte code cached: compiling would double the start-up time.
+# Imported, not run as a script, to have its byte code cached: compiling would double the start-up time.
 _BEGIN = f"import sys; sys.path.insert(0, {_ROOT!r}); from mudroom.sandbox.launcher.program import protect; protect(); "
 _START = "from mudroom.sandbox.launcher.launcher import main; main()"
 
@@ -44,10 +44,10 @@ _GROUP_SIGNALS = (1, 2, 3, 15, 20)
 _MOST_LISTENERS = 253
 """SCM_MAX_FD, unix(7)."""
 FIRST_TO_GO = 500
-"""oom_score_adj: as if half of the machine's memory were used in addition."""
+"""oom_score_adj: as if it also used half the machine's memory."""
 _MOST_WORKS = 256
 TEMPLATES = 8
-"""Number of templates that are kept. Each is a small process, with another one that waits for the next command."""
+"""Templates that are kept. Each is a small process, with another one that waits for the next command."""
 
 
 class Fate(NamedTuple):
@@ -56,7 +56,7 @@ class Fate(NamedTuple):
     failed: Callable[[tuple[Any, ...]], MudroomError]
     """Return the error for a report that the command never ran."""
     vanished: Callable[[], Exit]
-    """Return the end of a command that did not report, or raise MudroomError."""
+    """Return a command's end without a report, or raise MudroomError."""
     is_moot: Callable[[str], bool] = lambda _op: False
     """Return whether a failed request ("signal", "pause" or "resume") is no error."""
     exited: Callable[[], object] = lambda: None
@@ -300,7 +300,7 @@ class SpawnedLauncher:
     traits = ClientTraits(awaits_tick=True)
 
     def __init__(self, *, apart: bool = False) -> None:
-        """``apart``: it gets none of this process's standard descriptors, for whose end a caller may wait."""
+        """``apart``: it does not get this process's standard descriptors, for whose end a caller may wait."""
         self._actions = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in range(3 if apart else 0)]
         self.connection: Connection | None = None
         self.pid = 0
@@ -331,8 +331,8 @@ class SpawnedLauncher:
 
 
 class LauncherTemplates:
-    """``client.Templates``. ``_choosing`` guards the templates and the choice. ``_place`` is for the holder of the lock
-    on the limits, ``_native`` for a session's machine, before its commands."""
+    """``client.Templates``. ``_choosing`` guards the templates and the choice. ``_place`` is for the holder of the
+    limits' lock, ``_native`` for a session's machine, before its commands."""
 
     def __init__(self, launcher: LauncherProcess) -> None:
         self._launcher = launcher
@@ -514,7 +514,6 @@ class LauncherClient:
         return pid
 
     def close(self) -> None:
-        """End the launcher and all its sandboxes."""
         if self._works and self.launcher.connection is not None:
             _ask_to_clear(self.launcher.connection, self._works)
             self._works = []
@@ -523,7 +522,7 @@ class LauncherClient:
 
 
 def _fate_of(launcher: LauncherProcess, connection: Connection, steps: Sequence[Step], program: bytes) -> Fate:
-    """Return the fate of a command that performs these steps in its own sandbox."""
+    """Return the fate for a command that performs these steps in its own sandbox."""
 
     def failed(record: tuple[Any, ...]) -> MudroomError:
         from mudroom.sandbox.client.failure import failure_of

@@ -1,9 +1,9 @@
-"""Relay between the caller's descriptors and a command's pipes: no descriptor of the caller gets into a sandbox.
+"""Relay between the caller's descriptors and a command's pipes: no caller's descriptor gets into a sandbox.
 
 With a file's descriptor a command could change the file's mode (fchmod(2)), read it back, empty it, map it, or open it
 again through /proc/self/fd; with a pipe's it could read bytes that others have written, or change its size and flags.
 
-Rules of this file:
+Rules:
 1. A command gets a pipe, or /dev/null opened anew. The bytes move here, in the loop that attends to the command
    (``capture.py``), by splice(2) where both ends allow it.
 2. No call here blocks, except writes to regular files. The flags on the caller's descriptors are not changed: other
@@ -11,7 +11,7 @@ Rules of this file:
 3. stdout and stderr that lead to the same place share one pipe, so their order is kept.
 4. Input that the command has not read stays the caller's where the kernel allows it: in a file the position is set
    back; from a pipe bytes are copied by tee(2) and taken only when the command has read them. A command that reads more
-   than ``CAREFUL`` bytes from a pipe is taken to read all of it: then up to a pipe's size is read ahead.
+   than ``CAREFUL`` bytes from a pipe is taken to read it all: then up to a pipe's size is read ahead.
 5. If the caller's end fails, the command's pipe is closed: it gets EPIPE and SIGPIPE, as it would have. A failure other
    than a reader that has gone is kept for the caller.
 """
@@ -51,8 +51,8 @@ def leads_to_null(descriptor: int) -> bool:
 
 
 def is_same(first: int, second: int) -> bool:
-    """Return whether bytes written to both descriptors come out in the order of the calls: both are one open file, or
-    one pipe, socket or device. kcmp(2) tells open files with one path apart; without it they count as one."""
+    """Return whether bytes written to both descriptors come out in call order: both are one open file, or one pipe,
+    socket or device. kcmp(2) tells open files with one path apart; without it they count as one."""
     one, two = os.fstat(first), os.fstat(second)
     if (one.st_dev, one.st_ino) != (two.st_dev, two.st_ino):
         return False
@@ -95,7 +95,7 @@ def resize(pipe: int, size: int) -> None:
 
 
 def unread(pipe: int) -> int:
-    """Return the number of bytes in a pipe (FIONREAD, pipe(7))."""
+    """Return how many bytes are in a pipe (FIONREAD, pipe(7))."""
     from termios import FIONREAD  # few commands need it
 
     return int.from_bytes(fcntl.ioctl(pipe, FIONREAD, bytes(4)), "little")
@@ -134,11 +134,10 @@ class OutputRelay:
         return {self.target: select.POLLOUT} if self.is_blocked else {self._read: select.POLLIN}
 
     def has_more(self) -> bool:
-        """Return whether any of the command's bytes are left, in the pipe or here."""
+        """Return whether the command's bytes are left, in the pipe or here."""
         return not self.ended and bool(self._waiting or unread(self._read))
 
     def attend(self, _ready: Ready) -> None:
-        """Move what can be moved now."""
         self.is_blocked = False
         try:
             count = self._move()
@@ -165,7 +164,7 @@ class OutputRelay:
             return self._move()
 
     def _take(self, size: int) -> bool:
-        """Read into ``_waiting`` if it is empty. Return False at the end of the output."""
+        """Read into ``_waiting`` if it is empty. Return False when the output has ended."""
         if not self._waiting:
             self._waiting = os.read(self._read, size)
         return bool(self._waiting)
@@ -222,7 +221,7 @@ class InputRelay:
         self.failure: OSError | None = None
         self.ended = False
         self._rest = -1
-        """The pipe's end for the command, opened again at the end of a file: it tells how many bytes were not read."""
+        """The pipe's end for the command, opened again at the file's end: it tells how many bytes were not read."""
         self._copied = self._passed = 0
         """Bytes that were copied by tee(2) and not taken yet; bytes that the command has read from a pipe."""
         self._waiting = b""
@@ -309,7 +308,7 @@ class InputRelay:
         return False
 
     def _end_input(self) -> None:
-        """Close the pipe at the end of the input. The command may still read the bytes in it."""
+        """Close the pipe when the input has ended. The command may still read the bytes in it."""
         if stat.S_ISREG(self._mode) and sys.platform == "linux":
             self._rest = os.open(b"/proc/self/fd/%d" % self._write, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         self.ended = True

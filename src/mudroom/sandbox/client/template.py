@@ -24,8 +24,8 @@ from mudroom.sandbox.launcher import wire
 from mudroom.typing import NamedTuple
 
 REST = 2000
-"""Milliseconds without a command after which a standing sandbox ends its spare init: that is half of its memory, and
-the next command waits 2 ms for another one."""
+"""Milliseconds without a command after which a standing sandbox ends its spare init: that is half its memory, and the
+next command waits 2 ms for another one."""
 
 
 def request(
@@ -77,7 +77,7 @@ def prepare(
     *,
     native: bool = True,
 ) -> tuple[Connection, int]:
-    """Return the result of ``request``, once the template is prepared. Raise StepFailed if a step fails."""
+    """Return ``request``'s result, once the template is prepared. Raise StepFailed if a step fails."""
     connection, report = request(launcher, plan, mounts, door, native=native)
     try:
         require_prepared(report, plan)

@@ -1,15 +1,15 @@
-"""Relay between the user's terminal and a command, which never holds a descriptor of that terminal.
+"""Relay between the user's terminal and a command, which never holds that terminal's descriptor.
 
-Rules of this file:
+Rules:
 1. The caller's descriptors alone decide what a command gets (``substitutes``): its own pseudo-terminal if stdin and
    stdout are both terminals. Otherwise every descriptor that is a terminal becomes a pipe that is relayed here; all
-   others are relayed by ``stream.py``. So ``isatty`` inside is never true where it is false outside, and no act of a
-   command on its terminal (TIOCSTI, modes, foreground group, hang-up) affects the user's.
+   others are relayed by ``stream.py``. So ``isatty`` inside is never true where it is false outside, and no command's
+   act on its terminal (TIOCSTI, modes, foreground group, hang-up) affects the user's.
 2. A separate thread does the relaying, because the session has other work. Only this thread talks to the launcher;
    signals post a word to it (signal.set_wakeup_fd). Handlers, in the main thread, do only what another thread cannot:
    stop and end the process. A handler runs when the interpreter does, and a signal that arrives just before the main
    thread waits does not wake it: the relay thread does that (``POKE``).
-3. Every way out restores the modes: the end of the command, a stop, an exception, SIGTERM, SIGHUP. After SIGKILL, which
+3. Every way out restores the modes: the command's end, a stop, an exception, SIGTERM, SIGHUP. After SIGKILL, which
    cannot be handled, that is left to the shell, as with any program (bash, zsh and fish do it).
 
 Job control, as a shell outside sees it: when the command is stopped (Ctrl-Z), the user's terminal gets its modes back
@@ -17,8 +17,8 @@ and mudroom's whole process group is stopped with SIGTSTP, as the kernel would h
 does the command. Where pipes are relayed, Ctrl-Z stops mudroom, and the sandbox is paused meanwhile. In the background
 no input is read and no modes are set; both begin when mudroom finds itself in the foreground.
 
-The display is restored at the end of the output and before a question (``terminal_flow.py``): the command's output has
-no effect on the display of mudroom's.
+The display is restored when the output ends and before a question (``terminal_flow.py``): the command's output does not
+affect how mudroom's is displayed.
 
 While a program in the command reads keys itself (``is_taken``), questions are asked elsewhere, and a sign says so
 (``terminal_sign.py``).
@@ -271,8 +271,8 @@ class Relay:
             self._done.release()
 
     def _open_master(self) -> bool:
-        """Take the master, give it the modes and size of the user's terminal, and let the command start. Return False
-        if the sandbox ended before that."""
+        """Take the master, give it the user's terminal modes and size, and let the command start. Return False if the
+        sandbox ended before that."""
         assert self._running is not None
         terminal = self._running.terminal()
         if terminal is None:
@@ -342,8 +342,8 @@ class Relay:
         return is_wanted and not flow.ended and len(flow.waiting) < LIMIT
 
     def _close_input(self, flow: TerminalFlow) -> None:
-        """End the input: close the pipe, once all bytes are in it. The end of a terminal's input means that the
-        terminal has gone."""
+        """End the input: close the pipe, once all bytes are in it. If a terminal's input ends, the terminal has
+        gone."""
         self._flows.remove(flow)
         if flow.target == self._master and self._running is not None:
             self._running.signal(signal.SIGHUP)

@@ -1,10 +1,10 @@
 """Bytes between the user's terminal and a command, and the display that the command leaves behind.
 
 A command may leave a terminal in a state that hides later text: an unterminated string (``OSC`` takes the following
-text for a window title), invisible text (SGR 8), the line drawing character set, margins, no wrap at the end of a line,
-no tab stops. So a preview or question could be displayed wrongly. ``RESTORED`` ends that. It is written only after
-output with an escape sequence or another character that may act, and never to a terminal that shows escape sequences
-instead of acting on them (``TERM=dumb``: Emacs's shell, ed).
+text for a window title), invisible text (SGR 8), the line drawing character set, margins, no wrap at the line end, no
+tab stops. So a preview or question could be displayed wrongly. ``RESTORED`` ends that. It is written only after output
+with an escape sequence or another character that may act, and never to a terminal that shows escape sequences and does
+not act on them (``TERM=dumb``: Emacs's shell, ed).
 
 Sources: ECMA-48; xterm's ctlseqs. Not restored: palette colours (OSC 4), which may be the user's own, and the alternate
 screen, on which text is visible.
@@ -22,11 +22,11 @@ from mudroom.sandbox.client.connection import wait_ready
 LIMIT = 1 << 16
 """Bytes in transit in one direction; a writer of more has to wait."""
 _TAIL = 4096
-"""Last bytes of the output that are searched for the beginning of an unfinished escape sequence."""
+"""Last output bytes, searched for the start of an unfinished escape sequence."""
 _ACTING = re.compile(rb"[\x0e\x1b\x80-\x9f]")
 """SO, ESC, and C1 controls, whose bytes also occur in other UTF-8 characters."""
 _PATIENCE = 5
-"""Seconds that a question waits for a terminal that is full of output. If it takes no bytes for so long, the user has
+"""Seconds that a question waits for a terminal filled with output. If it takes no bytes for so long, the user has
 stopped it (Ctrl-S), and it shows no question either."""
 RESTORED = b"".join(
     (
@@ -34,7 +34,7 @@ RESTORED = b"".join(
         b"\x1b]8;;\x1b\\",  # no hyperlink
         b"\x1b[?69l\x1b7\x1b[r\x1b8",  # no margins; DECSTBM moves the cursor, which DECRC brings back
         b"\x1b[0m\x1b(B\x0f",  # plain text, in ASCII
-        b"\x1b[?7h\x1b[4l\x1b[?5W",  # wrapping at the end of a line; no insert mode; a tab stop every 8 columns
+        b"\x1b[?7h\x1b[4l\x1b[?5W",  # wrapping at the line end; no insert mode; a tab stop every 8 columns
         b"\x1b[?25h\x1b[?2026l",  # the cursor is visible; no synchronized update
     )
 )

@@ -29,7 +29,7 @@ _TITLE = re.compile(rb"\x1b\][02];([^\x07\x1b]*)(?:\x07|\x1b\\)")
 
 
 def sign_kinds(environ: Mapping[bytes, bytes]) -> tuple[SignKind, ...]:
-    """Return the parts of a sign that the terminal shows. ``environ``: the terminal's environment."""
+    """Return the sign parts that the terminal shows. ``environ``: the terminal's environment."""
     term = environ.get(b"TERM", b"").decode("utf-8", "replace")
     if term in _PLAIN:
         return ("bell",)

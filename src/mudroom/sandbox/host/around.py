@@ -1,4 +1,4 @@
-"""The part of this host that a command at level 0 sees: hidden files, reachable sockets, and the home's stand-in.
+"""This host as a command at level 0 sees it: hidden files, reachable sockets, and the home's stand-in.
 
 The home is read-only, but the vault's caches must appear in it, and credentials must not. No entry may be made in the
 real home. A mount over a file is no lasting cover: it disappears as soon as the host puts another file in its place
@@ -63,7 +63,7 @@ def host_sockets(spared: Iterable[bytes], private: Sequence[bytes]) -> tuple[byt
 
 def hidden_places(home: bytes, state: bytes, shown: Collection[bytes]) -> tuple[bytes, ...]:
     """Return the existing paths to hide: mudroom's state, credential stores that were not named, and files with a
-    credential's name at the top of the home and of its hidden directories."""
+    credential's name at the top of the home and its hidden directories."""
     candidates = [home + b"/" + place for place in store_places()]
     candidates += _by_name(home)
     for entry in _entries(home):
@@ -95,7 +95,7 @@ def _entries(directory: bytes) -> list[os.DirEntry[bytes]]:
 
 
 class HomeStandIn(NamedTuple):
-    """A stand-in for a directory: see the head of this file."""
+    """A stand-in for a directory: see the top of this file."""
 
     directories: tuple[tuple[bytes, int], ...]
     links: tuple[tuple[bytes, bytes], ...]

@@ -28,7 +28,7 @@ _SYSTEM_PARTS = (
 )
 _DEVICES = (b"/dev/null", b"/dev/zero", b"/dev/full", b"/dev/random", b"/dev/urandom", b"/dev/tty")
 
-# Toolchains below the home directory: read-only inside. The rest of the home is hidden.
+# Toolchains below the home directory: read-only inside. Everything else in the home is hidden.
 _TOOLCHAINS = (
     b".pyenv .rbenv .nodenv .goenv .jenv .asdf .nvm .volta .fnm .rustup .cargo/bin .cargo/env .sdkman .deno .bun "
     b".local/bin .local/lib .local/pipx .local/share/uv .local/share/pnpm .local/share/mise .local/share/pipx .mise "
@@ -39,7 +39,7 @@ _SETTINGS = (b".config/git/ignore", b".config/git/attributes")
 _GIT = (b".gitconfig", b".config/git/config")
 """Shown unchanged if they hold only settings; otherwise reduced to the user's identity."""
 _LEVELS = 2
-"""Directory levels of a toolchain that are searched for credentials; below are packages."""
+"""Directory levels in a toolchain that are searched for credentials; below are packages."""
 
 # Root in the sandbox could read these even without a capability: root owns the files.
 _ROOT_SECRETS = (
@@ -132,7 +132,7 @@ def survey_paths(
 
 
 def _in(directory: bytes, paths: Sequence[bytes]) -> Sequence[bytes]:
-    """Return the relative paths whose first name is in a directory: one listing instead of a stat for each."""
+    """Return the relative paths whose first name is in a directory: a listing, not a stat for each."""
     try:
         names = frozenset(os.listdir(directory))
     except OSError:
@@ -145,7 +145,7 @@ def _root_secrets(uid: int) -> list[bytes]:
 
 
 def _git_settings(home: bytes) -> tuple[list[bytes], tuple[tuple[bytes, bytes], ...]]:
-    """Return git's settings files that may be shown, and the reduced contents of the others."""
+    """Return git's settings files that may be shown, and the others' reduced contents."""
     shown, files = [], []
     for path in (home + b"/" + name for name in _GIT):
         settings = _read(path)
@@ -159,7 +159,7 @@ def _git_settings(home: bytes) -> tuple[list[bytes], tuple[tuple[bytes, bytes], 
 
 
 def _credentials(directories: Iterable[bytes], levels: int = _LEVELS) -> list[bytes]:
-    """Return files with a credential's name in the upper ``levels`` of ``directories``."""
+    """Return files with a credential's name in the upper ``levels`` under ``directories``."""
     paths: list[bytes] = []
     for directory in directories:
         try:
@@ -260,7 +260,7 @@ def settings_of(host: Host, home: bytes) -> tuple[Bind, ...]:
 def own_settings(
     binds: tuple[Bind, ...], files: tuple[tuple[bytes, bytes], ...], links: Collection[bytes], home: bytes
 ) -> tuple[tuple[Bind, ...], tuple[tuple[bytes, bytes], ...]]:
-    """Return a command's binds and files, with git's settings as files of its own: git replaces them by a rename, which
+    """Return a command's binds and files, with git's settings as its own files: git replaces them by a rename, which
     fails at a mount. Files at the paths in ``links`` are left out."""
     replaced = {home + b"/" + name for name in _GIT}
     own = [(bind.path, _read(bind.source) or b"") for bind in binds if bind.path in replaced]  # gone since the survey
@@ -278,8 +278,7 @@ def _read(path: bytes) -> bytes | None:
 
 
 def user_name() -> str:
-    """Return the name of this process's user; for root "mudroom", since root's commands at level 2 run as another
-    user."""
+    """Return this process's user name; for root "mudroom", since root's commands at level 2 run as another user."""
     import pwd
 
     try:

@@ -1,7 +1,7 @@
 """This user's processes with parent, process group and start time, for platforms without pid namespaces.
 
-Runs in the warden's process: the rules at the top of ``ext/macos/warden.py`` hold here. macOS: libproc and sysctl(3)
-(``core/system/libproc.py``). Linux, where this is tested: proc(5). The macOS part has never been run.
+Warden code: the rules in ``ext/macos/warden.py`` hold here. macOS: libproc and sysctl(3) (``core/system/libproc.py``).
+Linux, where this is tested: proc(5). The macOS part has never been run.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def row_of(pid: int, info: bytes, mine: int) -> Row | None:
 
 
 def words_of(arguments: bytes) -> list[bytes]:
-    """Return the arguments and variables in a KERN_PROCARGS2 answer: a count, the path, then all of them,
+    """Return the arguments and variables in a KERN_PROCARGS2 answer: a count, the path, then all these,
     NUL-separated."""
     return [word for word in arguments[4:].split(b"\0") if word]
 

@@ -1,4 +1,4 @@
-"""Resource use of running commands, seen from outside through /proc (proc(5)).
+"""Running commands' resource use, seen from outside through /proc (proc(5)).
 
 A process controls its own data there: a command can blank the variable that identifies it. The result is for display,
 never for a decision.
@@ -18,12 +18,12 @@ _LISTEN = b"0A"
 
 class ProcessUsage(NamedTuple):
     pid: int
-    """Pid of the oldest process, seen outside the sandbox."""
+    """The oldest process's pid, seen outside the sandbox."""
     inside: int
-    """Pid of the same process inside the sandbox."""
+    """The same process's pid inside the sandbox."""
     processes: int
     cpu: float
-    """CPU seconds of the processes that are alive."""
+    """CPU seconds used by the live processes."""
     memory: int
     """Resident bytes; shared memory is counted for each process."""
     ports: tuple[int, ...]
@@ -31,7 +31,7 @@ class ProcessUsage(NamedTuple):
 
 
 def usages(keeper: int, mark: bytes) -> dict[str, ProcessUsage]:
-    """Return the usage of the descendants of ``keeper``, grouped by their value of the variable ``mark``."""
+    """Return the usage of ``keeper``'s descendants, grouped by their variable ``mark``."""
     groups: dict[str, list[int]] = {}
     for pid in descendants(keeper):
         value = _variable(pid, mark)

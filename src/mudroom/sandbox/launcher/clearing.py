@@ -1,7 +1,7 @@
-"""Remove the work directories of overlays that are no longer mounted.
+"""Remove the work directories of unmounted overlays.
 
-Runs in the launcher's process, under the rules in ``launcher.py``. The launcher does this while the host goes on with
-the command's changes.
+Launcher code: the rules in ``launcher.py`` hold here. The launcher does this while the host goes on with the command's
+changes.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The init of a held sandbox, which several commands share: it starts them one after the other or side by side.
+"""The init in a held sandbox, which several commands share: it starts them one after the other or side by side.
 
-Runs in the launcher's process, under the rules in ``launcher.py``. Like every module that an init needs, this one is
-imported before the confinement: afterwards its file may be the command's.
+Launcher code: the rules in ``launcher.py`` hold here. Like every module that an init needs, this one is imported before
+the confinement: afterwards its file may be the command's.
 
-Rules of this file:
+Rules:
 1. A command joins by being forked from init, after init has given up all privileges. It has init's namespaces, root,
    control group, limits, system call filter, Landlock domain and empty capability sets, because no process can shed
    them after inheriting them (seccomp(2), landlock(7), capabilities(7), PR_SET_NO_NEW_PRIVS). No process enters from
@@ -17,8 +17,8 @@ Rules of this file:
 
 Before the first request, init sends one byte over the door; if the view is an overlay, with a descriptor that
 reconfigures it. A request is ``{"op": "command", "id", "argv", "env", "search", "cwd", "terminal"}`` or ``{"op":
-"signal", "id", "signal"}``. A command's descriptors are stdin, stdout and stderr, a socket if ``terminal`` names any of
-them (as ``channel`` in ``launcher.py``), and the report pipe, which carries the records that ``launcher.py`` describes.
+"signal", "id", "signal"}``. A command's descriptors are stdin, stdout and stderr, a socket if ``terminal`` is not empty
+(as ``channel`` in ``launcher.py``), and the report pipe, which carries the records that ``launcher.py`` describes.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class HeldCommand:
 
 
 def hold(request: Request, descriptors: list[int], report: int, context: StepContext | None = None) -> None:
-    """Run pid 1 of a held sandbox: perform the plan, then serve commands until the other end of the door is closed."""
+    """Run pid 1 of a held sandbox: perform the plan, then serve commands until the door's other end is closed."""
     context, report = set_up(request, descriptors, report, context)
     unblock_signals()
     holder = Holder(_socket.socket(fileno=context.door), context, request["mediation"])

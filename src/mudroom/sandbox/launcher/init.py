@@ -1,7 +1,7 @@
 """Pid 1 of a sandbox: it performs a plan, starts the command, reaps orphans and reports the end.
 
-Runs in the launcher's process, under the rules in ``launcher.py``. All code here runs in a clone of the launcher, in
-the sandbox's namespaces.
+Launcher code: the rules in ``launcher.py`` hold here. All code here runs in a clone of the launcher, in the sandbox's
+namespaces.
 """
 
 from __future__ import annotations
@@ -288,8 +288,8 @@ def begin_child(ready: int | None) -> None:
 
 
 def join_cgroups(request: Request, descriptors: list[int], report: int) -> list[int]:
-    """Enter the command's control groups before any other step, and make them the root of a cgroup namespace, so that
-    the groups above stay invisible. Return the remaining descriptors."""
+    """Enter the command's control groups before any other step, and make them a cgroup namespace's root, so that the
+    groups above stay invisible. Return the remaining descriptors."""
     first = len(descriptors) - request["into"] - request["join"]
     if first == len(descriptors):
         return descriptors
@@ -417,7 +417,7 @@ def renew_null() -> None:
 
 def take_terminal(context: StepContext, numbers: tuple[int, ...]) -> _socket.socket:
     """Make the pseudo-terminal this process's controlling terminal, and the command's standard descriptors ``numbers``.
-    Then wait until the host has copied the settings of the user's terminal. Return the socket to the host.
+    Then wait until the host has copied the user's terminal settings. Return the socket to the host.
 
     A command that led the session itself could not be stopped: its process group would be orphaned, and a terminal's
     stop signals do not affect an orphaned group (setpgid(2)). This process keeps its copy open, so the master reaches
@@ -447,7 +447,7 @@ def report_stops(command: int, channel: _socket.socket) -> None:
 
     def go_on(_number: int, _frame: object) -> None:
         if not stops:
-            return  # the end of a pause, which continues only the processes that it has stopped
+            return  # a pause has ended, which continues only the processes that it has stopped
         stops.clear()
         try:
             os.killpg(command, _signal.SIGCONT)
@@ -463,7 +463,7 @@ def keep_only(descriptors: list[int], first: int) -> int:
     """Move ``descriptors`` to consecutive numbers from ``first`` on (close-on-exec) and close all higher ones, so that
     no other descriptor gets into the sandbox. Return ``first``."""
     if descriptors != [first]:
-        free = max(*descriptors, first + len(descriptors)) + 1  # by way of free numbers: old and new may overlap
+        free = max(*descriptors, first + len(descriptors)) + 1  # via free numbers: old and new may overlap
         high = [os.dup2(descriptor, free + index, inheritable=False) for index, descriptor in enumerate(descriptors)]
         for index, descriptor in enumerate(high):
             os.dup2(descriptor, first + index, inheritable=False)

@@ -1,6 +1,6 @@
 """The kernel's interface as the launcher uses it. Numbers are from the uapi headers, names as in the man pages.
 
-Runs in the launcher's process, under the rules in ``launcher.py``.
+Launcher code: the rules in ``launcher.py`` hold here.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def look_up_functions() -> None:
         getattr(libc, name)
 
 
-# Its own function object, with types: without them each argument of each call needs an object of a ctypes type.
+# Its own function object, with types: without them each argument in each call needs a ctypes object.
 _call = libc["syscall"]
 _call.restype, _call.argtypes = c_long, (c_long, *[c_void_p] * 6)
 _UNUSED = (None,) * 6

@@ -1,15 +1,15 @@
 """The launcher: a small resident process that performs plans.
 
-It runs as a process of its own (``python -I -S``) and receives requests over a socket. For each request it clones a
-child into new namespaces, performs the plan's steps there, drops every privilege and runs the command.
+It runs as its own process (``python -I -S``) and receives requests over a socket. For each request it clones a child
+into new namespaces, performs the plan's steps there, drops every privilege and runs the command.
 
-Rules of this file, and of its family: ``init``, ``holder``, ``template``, ``step``, ``step_context``, ``listener``,
+Rules for this file and its family: ``init``, ``holder``, ``template``, ``step``, ``step_context``, ``listener``,
 ``directory``, ``link``, ``netlink``, ``nursery``, ``program``, ``wire``, ``kernel``, ``mediator``, ``pause``,
 ``refusal``:
 1. They import each other and no other mudroom module, and from the standard library only the modules that the
-   architecture test lists: every millisecond of start-up here is a millisecond of every cold ``mudroom run``. Code that
-   a first command does not need is imported on demand, but never in an init after its ``pivot``: the files in sight are
-   then the command's.
+   architecture test lists: every millisecond of start-up here is added to every cold ``mudroom run``. Code that a first
+   command does not need is imported on demand, but never in an init after its ``pivot``: the files in sight are then
+   the command's.
 2. It decides nothing. A plan is a list of tuples ``(op, *arguments)``; ``STEPS`` maps each op to a function. An act
    that is not in the plan does not happen.
 3. It is single-threaded and stays so: it clones without exec, which is only sound while no other thread exists.
@@ -20,10 +20,10 @@ Processes: ``launcher`` (host namespaces) → ``init`` (pid 1 of the sandbox: pe
 
 From its second command on, a session has a ``template`` between launcher and init. A template is a launcher in its own
 user and mount namespace, where the plan's first steps, which do not depend on the command, have been performed. Every
-init is cloned from it with a copy of that mount namespace, and performs the rest. The template also knows the steps
-that every command shares, at the start and at the end: a request to it carries only the command's own steps. The
-template clones one init ahead of time, the ``spare``, so that the next command does not wait for its namespaces. Where
-there is a native init, a program beside the template clones it (``nursery.py``), for requests that are ``plain``.
+init is cloned from it with a copy of its mount namespace, and performs the rest. The template also knows the steps that
+every command shares, at the start and at the end: a request to it carries only the command's own steps. The template
+clones one init in advance, the ``spare``, so that the next command does not wait for its namespaces. Where there is a
+native init, a program beside the template clones it (``nursery.py``), for requests that are ``plain``.
 
 Wire format, in both directions little-endian: 4 bytes length, then that many bytes of ``marshal``. Descriptors travel
 with the length (SCM_RIGHTS). Only the host process and this one ever hold the socket.
@@ -32,9 +32,9 @@ A command's request is a head, which contains the complete request as ``marshal`
 the head, and passes on the bytes.
 
 A run's descriptors are, in this order: its stdin, stdout and stderr; the sockets that its host asks for (the request's
-``sockets`` names them); those for its control groups (``into``: a directory to clone init into; ``join``: the number of
-files by which init moves itself); the report pipe. Over the socket ``view`` init sends a descriptor of the view
-(``step_view``), over ``gate`` the gate's listeners (``step_hand_over``), over ``channel`` the pseudo-terminal's master
+``sockets`` names them); those for its control groups (``into``: a directory to clone init into; ``join``: how many
+files init moves itself by); the report pipe. Over the socket ``view`` init sends the view's descriptor (``step_view``),
+over ``gate`` the gate's listeners (``step_hand_over``), over ``channel`` the pseudo-terminal's master
 (``step_terminal``). On ``channel`` it then waits for a byte before it starts the command, and sends a byte whenever the
 command has been stopped.
 
@@ -44,7 +44,7 @@ socket ``door`` (``holder.py``).
 A template with ``mounts`` is a standing one, with its door as the second descriptor. ``refresh`` in a run is for a
 standing template (``template.py``).
 
-``clear`` names work directories of overlays (``clearing.py``). It is not answered.
+``clear`` names overlay work directories (``clearing.py``). It is not answered.
 
 ``pause`` and ``resume`` carry a pipe for the answer, ``("done",)`` or ``("failed", why)``.
 
@@ -176,7 +176,7 @@ fifty mounts would slow path look-ups in a short command (mount_lock in fs/names
 
 
 class Loop:
-    """Serves requests until the other end of ``control`` is closed; then kills the remaining children."""
+    """Serves requests until ``control``'s other end is closed; then kills the remaining children."""
 
     def __init__(self, control: _socket.socket, spare: Spare | None) -> None:
         self._control, self._spare = control, spare
@@ -261,7 +261,7 @@ class Loop:
                     os.close(descriptor)
                 return
         if spare.nursery is not None and request["plain"]:
-            self._refill()  # if there is none: even a late native spare is faster than a clone of this process
+            self._refill()  # if there is none: even a late native spare is faster than cloning this process
         if not spare.take(request, descriptors):
             self._watch(start(spare.complete(request), descriptors))
 

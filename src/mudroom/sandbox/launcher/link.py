@@ -1,6 +1,6 @@
 """Symlinks that lead out of a sandbox: in a root made from an image, and on the way to a program.
 
-Runs in the launcher's process, under the rules in ``launcher.py``.
+Launcher code: the rules in ``launcher.py`` hold here.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def require_no_magic_link(program: bytes) -> None:
     ``/proc/self/exe`` is the launcher's program. Where a command exchanges the file between this look and the exec,
     ``program.py`` keeps that program from being changed.
 
-    Raise OSError with ELOOP for such a link, with EACCES for a file of the user's own that is executable but not
-    readable, and otherwise with the error of openat2(2) or read(2): EAGAIN for a file under a lease (fcntl(2)).
+    Raise OSError with ELOOP for such a link, with EACCES for the user's own file if it is executable but not readable,
+    and otherwise with the error from openat2(2) or read(2): EAGAIN for a file under a lease (fcntl(2)).
     """
     for _script in range(_DEEPEST):
         program = _interpreter_of(program)
@@ -61,7 +61,7 @@ def require_no_magic_link(program: bytes) -> None:
 
 
 def _interpreter_of(program: bytes) -> bytes:
-    """Return the path of a script's interpreter; empty for another file."""
+    """Return a script's interpreter; empty for another file."""
     try:
         opened = _open_without_magic_link(program, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
     except OSError as error:

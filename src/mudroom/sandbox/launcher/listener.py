@@ -1,7 +1,7 @@
-"""The steps that leave a single way out of a network namespace: to the gate. Its listeners are made here and sent to
-the host.
+"""The steps that leave a single way from a network namespace: to the gate. Its listeners are made here and sent to the
+host.
 
-Runs in the launcher's process, under the rules in ``launcher.py``.
+Launcher code: the rules in ``launcher.py`` hold here.
 
 A socket belongs to the network namespace in which it was made, whichever process holds it. So the gate, outside,
 accepts connections made inside. The namespace needs no interface but ``lo`` and no mudroom process. The listeners are
@@ -47,9 +47,9 @@ def step_routes(_context: StepContext) -> None:
 
 def step_listen(context: StepContext, proxy: int, redirected: int, ports: tuple[int, ...]) -> None:
     """Make the gate's listeners: the proxy, DNS, and a port to which nftables redirects every other connection. If the
-    kernel offers no nftables to this process, or ``redirected`` is 0, each of the usual ``ports`` gets a listener
-    instead, and other ports are refused. Descriptors of the user and the network namespace go with them, for a host
-    that wants to reach listeners inside."""
+    kernel offers no nftables to this process, or ``redirected`` is 0, each of the usual ``ports`` gets its own
+    listener, and other ports are refused. The user and network namespaces' descriptors go with them, for a host that
+    wants to reach listeners inside."""
     sockets = [
         ("proxy", _start_listening(_bind_tcp(AF_INET, "127.0.0.1", proxy))),
         ("dns-udp", _bind_everywhere(_SOCK_DGRAM, _DNS)),
@@ -94,7 +94,7 @@ def _redirect(port: int) -> bool:
 
 def step_hand_over(context: StepContext) -> None:
     """Send the listeners to the host, if it asked for them, and close them: without a gate, connections are refused.
-    The message names the listeners, in the order of the descriptors."""
+    The message names the listeners, in descriptor order."""
     if context.gate >= 0:
         channel = _socket.socket(fileno=context.gate)
         rights = b"".join(descriptor.to_bytes(4, "little") for _kind, descriptor in context.listeners)

@@ -2,7 +2,7 @@
 
 It runs in the sandbox's init, which is in the same Landlock domain as the command and has no more rights.
 
-Rules of this file:
+Rules:
 1. It may import only modules that the launcher may import: the launcher loads it.
 2. A path is read from the caller's memory once and opened once (O_PATH). It is judged by the opened descriptor's place,
    as the kernel reports it (/proc/self/fd/N, proc_pid_fd(5)), and the change is made through that same descriptor. The
@@ -217,7 +217,7 @@ class Caller:
             os.close(base)
 
     def flags(self, number: int) -> int:
-        """Return the flags of the caller's socket ``number``, with O_NONBLOCK and O_CLOEXEC (proc_pid_fdinfo(5)). Raise
+        """Return the flags on the caller's socket ``number``, with O_NONBLOCK and O_CLOEXEC (proc_pid_fdinfo(5)). Raise
         OSError if it is not a socket."""
         try:
             link = os.readlink(self._proc + b"/fd/%d" % number)
@@ -292,7 +292,7 @@ def _times(caller: Caller, target: int, values: list[int], clock: str) -> int:
 
 
 def _timespecs(caller: Caller, address: int, clock: str) -> bytes:
-    """Read a struct timespec[2] from any of the three formats (utime(2), utimes(2), utimensat(2))."""
+    """Read a struct timespec[2] from any format (utime(2), utimes(2), utimensat(2))."""
     raw = caller.exactly(address, 16 if clock == "seconds" else 32)
     words = [int.from_bytes(raw[i : i + 8], "little", signed=True) for i in range(0, len(raw), 8)]
     if clock == "seconds":

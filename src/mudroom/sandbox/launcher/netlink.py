@@ -1,7 +1,7 @@
 """Netlink messages for the kernel's network configuration: routes (rtnetlink(7)) and a redirection (nftables).
 
-Runs in the launcher's process, under the rules in ``launcher.py``. No program such as ``ip`` or ``nft`` is run: it may
-be missing inside, or be the agent's.
+Launcher code: the rules in ``launcher.py`` hold here. No program such as ``ip`` or ``nft`` is run: it may be missing
+inside, or be the agent's.
 
 A netlink attribute is a 16 bit length and a 16 bit type before its value, padded to four bytes. Numbers in nftables
 messages are big-endian (include/uapi/linux/netfilter/nf_tables.h); in route messages they are in the machine's byte
@@ -49,8 +49,8 @@ def message(kind: int, flags: int, sequence: int, payload: bytes) -> bytes:
 
 
 def bring_loopback_up(sequence: int) -> bytes:
-    """Return the message for ``ip link set lo up``. struct ifinfomsg: family, type, index, flags and the mask of flags
-    that change (rtnetlink(7))."""
+    """Return the message for ``ip link set lo up``. struct ifinfomsg: family, type, index, flags and the mask for the
+    flags that change (rtnetlink(7))."""
     link = bytes(4) + _LOOPBACK.to_bytes(4, "little") + 2 * IFF_UP.to_bytes(4, "little")
     return message(_RTM_NEWLINK, _NLM_F_ACK, sequence, link)
 

@@ -1,9 +1,8 @@
 """The template's end of the native init: a small program that clones and performs what Python would, for most commands.
 
-Runs in the launcher's process, under the rules in ``launcher.py``; the program's own rules are in
-``src/native/init/nursery.c``. A clone of an interpreter copies hundreds of pages before a command starts, a clone of
-the program twenty. Where the program is missing or fails, or for a command that it does not serve, the template clones
-itself.
+Launcher code: the rules in ``launcher.py`` hold here; the program's own rules are in ``src/native/init/nursery.c``. A
+cloned interpreter copies hundreds of pages before a command starts, the cloned program twenty. Where the program is
+missing or fails, or for a command that it does not serve, the template clones itself.
 """
 
 from __future__ import annotations
@@ -123,8 +122,8 @@ def _above(number: int, descriptor: int) -> int:
 
 
 def ask_for_init(nursery: _socket.socket, channel: int) -> int:
-    """Have the program clone an init, which has the other end of ``channel``. Return its pid; it is a child of this
-    process. Raise OSError if that fails, EOFError if the program has ended."""
+    """Have the program clone an init, which has the other end of ``channel``. Return its pid; it is this process's
+    child. Raise OSError if that fails, EOFError if the program has ended."""
     try:
         send(nursery, marshal.dumps(None, PLAIN), [channel])
         answer = nursery.recv(4)

@@ -1,8 +1,8 @@
 """Stop every process in a sandbox, and continue those that were stopped here.
 
-Runs in the launcher's process, under the rules in ``launcher.py``. The launcher or template that cloned an init is an
-ancestor of every process in its sandbox: init inherits orphans (pid_namespaces(7), or as a subreaper). So the processes
-to stop are init and its descendants, and all of them are in this process's /proc.
+Launcher code: the rules in ``launcher.py`` hold here. The launcher or template that cloned an init is an ancestor of
+every process in its sandbox: init inherits orphans (pid_namespaces(7), or as a subreaper). So the processes to stop are
+init and its descendants, all visible in this process's /proc.
 
 A process is stopped before its children are listed, because a stopped process makes no more children. A shell that is
 stopped first also does not see its jobs stop and does not take the terminal back. For the same reason children are
@@ -75,7 +75,7 @@ def descends(pid: int, init: int) -> bool:
 
 
 def generations(root: int) -> Iterator[list[int]]:
-    """Yield the pids of a process, of its children, of theirs, and so on. A generation is listed only after the one
+    """Yield a process's pid, then its children's, then theirs, and so on. A generation is listed only after the one
     above it was yielded."""
     generation = [root]
     while generation:
@@ -85,7 +85,7 @@ def generations(root: int) -> Iterator[list[int]]:
 
 
 def is_at_rest(pid: int) -> bool:
-    """Return whether no thread of a process can run. True for a process that has ended."""
+    """Return whether none of a process's threads can run. True for a process that has ended."""
     states = [read(pid, thread, b"stat").rpartition(b") ")[2][:1] for thread in threads(pid)]
     return all(state in RESTING for state in states)
 

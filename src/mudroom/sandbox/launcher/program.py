@@ -1,15 +1,15 @@
 """The launcher's program file, which is on a read-only mount.
 
-Runs in the launcher's process, under the rules in ``launcher.py``.
+Launcher code: the rules in ``launcher.py`` hold here.
 
 Until its exec each process in a sandbox is a clone of the launcher, and so has the launcher's program as
 ``/proc/self/exe``, whatever its root. By that link a command could run the host's file on the host's mount, and as its
 owner change its mode (compare CVE-2019-5736). No look at a path before the exec prevents that: another process in the
-sandbox exchanges the file. So the launcher runs from a copy of the host's mounts that is read-only, attached nowhere,
-and made before the start: by ``src/native/init/program.c``, or, where that is missing, here, at the cost of a second
-start. A clone, even with namespaces of its own, keeps the program with its mount (exe_file in the kernel's mm_struct).
+sandbox exchanges the file. So the launcher runs from a copy of the host's mounts, read-only, attached nowhere and made
+before the start: by ``src/native/init/program.c``, or, where that is missing, here, by a second start. A clone, even
+with its own namespaces, keeps the program with its mount (exe_file in the kernel's mm_struct).
 
-An ordinary user makes such a copy in namespaces of its own, which end at once; the copy does not.
+An ordinary user makes such a copy in its own namespaces, which end at once; the copy does not.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ def require_protected() -> None:
 
 
 def protect() -> None:
-    """Call at the start of an interpreter with a socket as its last argument. Close all other descriptors but the
-    standard ones, and start again from a read-only mount if a command could change the program. If that fails, return:
+    """Call when an interpreter starts with a socket as its last argument. Close all other descriptors but the standard
+    ones, and start again from a read-only mount if a command could change the program. If that fails, return:
     ``require_protected`` then raises the reason."""
     kept = int(sys.argv[-1])
     if kept > 3:
@@ -84,7 +84,7 @@ def _copy_mounts() -> int:
 
 
 def _copy_mounts_of_user() -> int:
-    """Copy the mounts in the namespaces of a child that shares this process's descriptor table. The child's exit status
+    """Copy the mounts in a child with its own namespaces and this process's descriptor table. The child's exit status
     is the descriptor."""
     child = clone(CLONE_FILES | CLONE_NEWUSER | CLONE_NEWNS)
     if child == 0:
@@ -99,19 +99,19 @@ def _copy_mounts_of_user() -> int:
 
 
 def _start_again() -> None:
-    """Become the same program with the same arguments, run from the copy of the mounts. Raise OSError if that fails."""
+    """Become the same program with the same arguments, run from the mounts' copy. Raise OSError if that fails."""
     try:
         tree = _copy_mounts()
     except PermissionError:
         tree = _copy_mounts_of_user()
-    # The path has no link of its own, which would lead out of the copy.
+    # The path contains no link, which would lead out of the copy.
     flags = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS
     how = b"".join(value.to_bytes(8, "little") for value in (os.O_PATH | os.O_CLOEXEC, 0, flags))
     file = syscall(SYS_openat2, tree, os.fsencode(sys.orig_argv[0]), how, len(how))
     if not os.fstatvfs(file).f_flag & os.ST_RDONLY:
         raise OSError(EROFS, os.strerror(EROFS))
     path = f"/proc/self/fd/{tree}{os.readlink(f'/proc/self/fd/{file}')}"
-    # The copy stays open: as long as it is, the path of the program's directory is the host's, as the dynamic linker
-    # needs it ($ORIGIN in ld.so(8)).
+    # The copy stays open: as long as it is, the program directory's path is the host's, as the dynamic linker needs it
+    # ($ORIGIN in ld.so(8)).
     os.set_inheritable(tree, True)
     os.execv(path, sys.orig_argv)

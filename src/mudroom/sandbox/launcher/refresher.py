@@ -1,6 +1,6 @@
 """The descriptor with which a held sandbox's host reconfigures its overlay.
 
-Runs in the launcher's process, under the rules in ``launcher.py``.
+Launcher code: the rules in ``launcher.py`` hold here.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """System calls that a command's filter refuses: init is notified, answers with the same error and counts the refusal.
 
-Runs in the launcher's process, under the rules in ``launcher.py``.
+Launcher code: the rules in ``launcher.py`` hold here.
 
 A filter rule that would answer with an error notifies init instead (SECCOMP_RET_USER_NOTIF, seccomp_unotify(2)). This
 is done only for calls that are refused in any case, and the answer is an error whatever happens here: if init dies, or
@@ -29,9 +29,9 @@ MOST = 100
 
 
 class Refusals:
-    """The listener of a command's filter, and the refusals counted so far. ``rows`` has the rules by system call
-    number, in order: (rule number, error, conditions); a condition is (argument, whether it has to equal the value,
-    value, mask)."""
+    """A command filter's listener, and the refusals counted so far. ``rows`` has the rules by system call number, in
+    order: (rule number, error, conditions); a condition is (argument, whether it has to equal the value, value,
+    mask)."""
 
     def __init__(self, listener: int, rows: dict[int, tuple[Row, ...]]) -> None:
         self.listener, self._rows = listener, rows
@@ -77,7 +77,7 @@ def reap_and_answer(command: int, wake: int, refusals: Refusals | None) -> tuple
             if not pid:
                 break
         # Not poll(2), which fails if RLIMIT_NOFILE is below the number of descriptors: a command may set init's limits
-        # (prlimit(2)). The listener has no end of file while init itself is under the filter.
+        # (prlimit(2)). The listener reaches no end of file while init itself is under the filter.
         for descriptor in select.select(waited, (), ())[0]:
             if refusals is not None and descriptor == refusals.listener:
                 refusals.answer()

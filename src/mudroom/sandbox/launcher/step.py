@@ -1,7 +1,7 @@
 """A plan's steps, one function each: ``step_bind`` performs ``("bind", …)``.
 
-Runs in the launcher's process, under the rules in ``launcher.py``. A step runs in the sandbox's init, after the clone;
-an OSError in it ends the sandbox before the command has run.
+Launcher code: the rules in ``launcher.py`` hold here. A step runs in the sandbox's init, after the clone; an OSError in
+it ends the sandbox before the command has run.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def attach(context: StepContext, tree: int, path: bytes) -> None:
 
 
 def new_filesystem(kind: bytes, options: Options, attributes: int) -> int:
-    """Make a detached mount of a new file system. ``options``: (key, value), with None for flags. See fsopen(2)."""
+    """Mount a new file system, detached. ``options``: (key, value), with None for flags. See fsopen(2)."""
     return create_mount(syscall(SYS_fsopen, kind, FSOPEN_CLOEXEC), options, attributes)
 
 
@@ -163,7 +163,7 @@ def step_beneath(context: StepContext, path: bytes) -> None:
 
 
 def step_enter(context: StepContext) -> None:
-    """Take the working directory as the new root, as it is in a clone of a template."""
+    """Take the working directory as the new root, as it is in a template's clone."""
     context.root = os.open(b".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
@@ -226,7 +226,7 @@ def step_inside(context: StepContext, source: bytes, path: bytes, attributes: in
 
 
 def step_spread(context: StepContext, path: bytes, places: tuple[tuple[bytes, bytes], ...]) -> None:
-    """Bind directories in the mount at ``path`` to places of their own. The last place may be ``path`` itself, which
+    """Bind directories in the mount at ``path`` to their own places. The last place may be ``path`` itself, which
     covers the whole mount: the kernel uncovers it for no command (mount_namespaces(7), locked mounts; no command has
     the capability)."""
     whole = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=context.root)
@@ -546,7 +546,7 @@ STEPS = {
 
 
 def make_directories(root: int, path: bytes, mode: int = 0o755) -> None:
-    """Create the directories of ``path`` (relative) below the descriptor ``root``; existing ones are kept."""
+    """Create the directories in ``path`` (relative) below the descriptor ``root``; existing ones are kept."""
     try:
         make_directory(root, path or b".", mode)
     except FileNotFoundError:

@@ -1,6 +1,6 @@
 """The state shared by a plan's steps.
 
-Runs in the launcher's process, under the rules in ``launcher.py``.
+Launcher code: the rules in ``launcher.py`` hold here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class StepContext:
         self.is_overlay = False
         """Whether the view is this sandbox's own overlay."""
         self.terminal = -1
-        """The command's side of the pseudo-terminal."""
+        """The pseudo-terminal's side for the command."""
         self.listener = -1
         """The seccomp listener that notifies init of refused calls."""
         self.rows: dict[int, tuple[Row, ...]] = {}

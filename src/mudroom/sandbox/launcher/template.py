@@ -1,13 +1,12 @@
-"""The template has performed, once, the setup that a session's commands share. Its spare is an init made ahead of a
+"""The template has performed, once, the setup that a session's commands share. Its spare is an init made before its
 command.
 
-Runs in the launcher's process, under the rules in ``launcher.py``.
+Launcher code: the rules in ``launcher.py`` hold here.
 
 A *standing* template belongs to one fork. It has also mounted the fork's overlays, each over a host directory, and its
 spare is ready for the command: it has its root, no capabilities, and its filter. Its rules:
 1. It never runs a command itself, and its mounts are moved nowhere: a spare moves the copies that it is cloned with.
-2. Without a command for a while, it ends its spare, which is half of the memory. The next command is cloned when it
-   comes.
+2. Without a command for a while, it ends its spare, which is half the memory. The next command is cloned when it comes.
 3. A request with ``refresh`` makes it drop the kernel's caches of an overlay's files, so that the command sees the
    project as it is now.
 4. It has a socket in the fork's directory, the ``door``. At the first connection it ends every process that it has
@@ -58,14 +57,14 @@ if TYPE_CHECKING:
 
 
 def prepare(request: Request, descriptors: list[int], report: int) -> tuple[_socket.socket, Spare]:
-    """Become a template: perform the steps that all commands of a session share. Return the arguments for ``serve``:
-    the socket for requests and the spare."""
+    """Become a template: perform the steps that all a session's commands share. Return the arguments for ``serve``: the
+    socket for requests and the spare."""
     report = keep_only([report, *descriptors], 3)
     native = is_able(request["native"], request["each"], (*request["ahead"], *request["last"]))
     if native:
         keep_capabilities()
     context = perform(request["plan"], report, StepContext(request["namespaces"]))
-    os.fchdir(context.root)  # a clone has its copy of this mount, in its own namespace, as its working directory
+    os.fchdir(context.root)  # this mount's copy is the working directory of a clone, in its own namespace
     os.close(context.root)
     tell(report, ("prepared",))
     os.close(report)
@@ -101,8 +100,8 @@ def run_spare(channel: _socket.socket, ahead: Plan, last: Plan, namespaces: int)
 
 
 class Spare:
-    """A template's spare init, with the parts of a plan that all commands share. ``steps`` come before the command's
-    own steps and are performed by the spare ahead of a command; ``last`` come after them. ``namespaces``: each init's
+    """A template's spare init, with the plan parts that all commands share. ``steps`` come before the command's own
+    steps and are performed by the spare before it has a command; ``last`` come after them. ``namespaces``: each init's
     clone flags."""
 
     def __init__(self, steps: Plan, last: Plan, namespaces: int) -> None:
@@ -161,7 +160,7 @@ class Spare:
         return self.init
 
     def _clone(self, theirs: _socket.socket) -> int:
-        """Return the pid of a new spare, which has the channel's end ``theirs``. Raise OSError if it cannot be made."""
+        """Return a new spare's pid; it has the channel's end ``theirs``. Raise OSError if it cannot be made."""
         if self.nursery is not None:
             try:
                 return ask_for_init(self.nursery, theirs.fileno())

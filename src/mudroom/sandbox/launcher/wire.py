@@ -1,6 +1,6 @@
 """Messages on the sockets and pipes between the launcher's processes. ``launcher.py`` describes their senders.
 
-Runs in the launcher's process, under the rules in ``launcher.py``.
+Launcher code: the rules in ``launcher.py`` hold here.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ CMSG_CLOEXEC: int = getattr(_socket, "MSG_CMSG_CLOEXEC", 0)
 PLAIN = 2
 """The marshal version whose values do not refer to each other: a native init reads it."""
 PROTOCOL = "mudroom-init-2"
-"""The version of a native init's start and messages, as in ``init.h``. It is also the program's file name, so a program
-built from an older tree is not found."""
+"""The version for a native init's start and messages, as in ``init.h``. It is also the program's file name, so a
+program built from an older tree is not found."""
 NATIVE_INIT = os.fsencode(f"{os.path.dirname(os.path.abspath(__file__))}/{PROTOCOL}")
-"""The program from ``src/native/init``, part of a wheel. Where it is missing, launchers and templates do without."""
+"""The program from ``src/native/init``, shipped in a wheel. Where it is missing, launchers and templates do without."""
 NATIVE_STEPS = frozenset((
     "beneath", "bind", "cover", "cwd", "devpts", "directory", "drop_capabilities", "enter", "file", "freeze",
     "hand_over", "inside", "landlock", "leave", "listen", "listen_on_loopback", "loopback", "mounted",
@@ -47,7 +47,7 @@ def send(channel: _socket.socket, data: bytes, descriptors: list[int]) -> None:
 
 
 def opened(request: Request) -> Request:
-    """Return the whole request. Most of a command's request is packed: a template passes it to the spare unread."""
+    """Return the whole request. A command's request is mostly packed: a template passes it to the spare unread."""
     packed = request.get("whole")
     return marshal.loads(packed) if packed is not None else request
 

@@ -1,6 +1,6 @@
 """Control groups: find where this machine lets them be made, and make a leaf for each command.
 
-Rules of this file:
+Rules:
 1. The machine's capabilities are found by trying: a group is made and its controllers are enabled.
 2. A leaf exists, with its limits, before the command is cloned. It is removed when the command has no process left.
    Leaves left by a crash are removed by the next session that needs groups; systemd removes its own scopes.

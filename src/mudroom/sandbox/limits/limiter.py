@@ -46,7 +46,7 @@ class Limiter:
     """Enforces a session's limits. ``vault``: name for the vault's groups. ``launcher``: returns the pid of the process
     that clones sandboxes, starting it if necessary. ``places``: directories that commands write to, for the io limit.
 
-    Not thread-safe: callers hold a lock of their own around ``hold`` and ``leaf``.
+    Not thread-safe: callers hold their own lock around ``hold`` and ``leaf``.
     """
 
     def __init__(
@@ -208,8 +208,8 @@ class LimitFinding(NamedTuple):
 def survey(
     launcher: Callable[[], int], environ: Mapping[bytes, bytes], place: bytes, *, counts_processes: bool
 ) -> tuple[LimitFinding, ...]:
-    """Try every limit on its own. ``launcher`` returns the pid of a process that may be put into a scope of the user
-    manager. ``place``: a directory on the disk to test for io. ``counts_processes``: see ``stand_in``."""
+    """Try every limit on its own. ``launcher`` returns the pid of a process that may be put into a user manager's
+    scope. ``place``: a directory on the disk to test for io. ``counts_processes``: see ``stand_in``."""
     findings = []
     for kind in KINDS:
         limiter = Limiter(f"doctor{os.getpid()}", launcher, environ, (place,))

@@ -9,7 +9,7 @@ exceptions:
 * shared with the host: its network (unless the network is off), its IPC objects and its processes' abstract sockets.
   The host's processes are invisible, and processes that the command leaves behind end with it.
 
-Programs with a sandbox of their own (browsers, other agents) may make nested user namespaces. All mounts made here are
+Programs with their own sandbox (browsers, other agents) may make nested user namespaces. All mounts made here are
 locked there (mount_namespaces(7)), so these programs can neither uncover a hidden file nor make a mount writable.
 """
 
@@ -106,7 +106,7 @@ def _bind(bind: Bind) -> Step:
 
 
 def _shared(spec: SandboxSpec, around: HostView) -> list[Step]:
-    """Return the root's steps that all commands of a session share. The host's directories are read-only and get no new
+    """Return the root's steps that all a session's commands share. The host's directories are read-only and get no new
     entries: mount points are made only in private directories and in the home's stand-ins."""
     steps: list[Step] = [*session_limits(spec), ("private",), ("host", spec.scratch, READ_ONLY)]
     steps += [("tmpfs", b"dev", ((b"mode", b"0755"), (b"size", b"64k")), NOSUID | NOEXEC)]
@@ -154,8 +154,8 @@ def _is_private(path: bytes, around: HostView) -> bool:
 def _ahead(spec: SandboxSpec, around: HostView) -> list[Step]:
     """Return the steps that each command performs for itself, whatever the command.
 
-    An ordinary user's /proc has no mounts over it: a nested sandbox may mount its own /proc only if all of this one is
-    visible (mount_too_revealing in fs/namespace.c). For root the machine's settings are covered: root could change
+    An ordinary user's /proc has no mounts over it: a nested sandbox may mount its own /proc only if this one is visible
+    as a whole (mount_too_revealing in fs/namespace.c). For root the machine's settings are covered: root could change
     them.
     """
     steps = _in_order(spec, around, private=True)

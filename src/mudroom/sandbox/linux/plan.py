@@ -3,7 +3,7 @@
 There are two shapes, depending on what the kernel permits an ordinary user:
 
 * with namespaces: hide, do not deny. The root is nearly empty: the staged view at the project's own path, a private
-  home, /tmp and /run. No other part of the host can be opened, connected to or signalled.
+  home, /tmp and /run. Nothing else on the host can be opened, connected to or signalled.
 * without namespaces (containers, hardened kernels): Landlock decides which files may be read and written, seccomp takes
   the network away. This is weaker, and reported as such.
 """
@@ -23,7 +23,7 @@ from mudroom.sandbox.linux.seccomp import compile_filter, rows
 from mudroom.sandbox.linux.syscall import DENY, NO_NAMESPACES, NO_NETWORK, ONLY_TCP, SyscallRule
 from mudroom.typing import Any
 
-# MOUNT_ATTR_* of mount_setattr(2).
+# MOUNT_ATTR_*, mount_setattr(2).
 RDONLY, NOSUID, NODEV, NOEXEC = 1, 2, 4, 8
 READ_ONLY = RDONLY | NOSUID | NODEV
 WRITABLE = NOSUID | NODEV
@@ -58,7 +58,7 @@ FS_REFER, FS_RESOLVE_UNIX = 1 << 13, 1 << 16
 FILE_RIGHTS = FS_EXECUTE | FS_WRITE_FILE | FS_READ_FILE | 1 << 14 | 1 << 15 | 1 << 16
 
 HIDDEN_PROC = (b"proc/keys", b"proc/key-users")
-"""Keyrings have no namespace: these files list all of the user's keys outside (keyrings(7))."""
+"""Keyrings have no namespace: these files list all the user's keys outside (keyrings(7))."""
 ROOT_HIDDEN_PROC = (
     b"proc/timer_list", b"proc/vmallocinfo", b"proc/slabinfo", b"proc/pagetypeinfo", b"proc/kpagecount",
     b"proc/kpageflags", b"proc/kpagecgroup",
@@ -86,7 +86,7 @@ def tmpfs(path: bytes, size: bytes, mode: bytes = b"1777", attributes: int = WRI
 
 
 def session_limits(spec: SandboxSpec) -> list[Step]:
-    """Return the steps that limit all commands of a session together. They come first, while /proc is the host's, and
+    """Return the steps that limit all a session's commands together. They come first, while /proc is the host's, and
     are inherited: they cost a command nothing."""
     steps: list[Step] = [("counters", spec.counters)] if spec.counters else []
     return [*steps, *(("rlimit", *limit) for limit in spec.session_rlimits)]
@@ -181,7 +181,7 @@ def own_system(spec: SandboxSpec) -> list[Step]:
 
 
 def _shared(spec: SandboxSpec, placed: Sequence[tuple[bytes, Step]]) -> list[Step]:
-    """Return the root's steps that all commands of a session share. No command can write to any of it.
+    """Return the root's steps that all a session's commands share. No command can write to it.
 
     No file is made inside a bind, which is the host's and read-only.
     """
@@ -214,8 +214,8 @@ def _is_private(path: bytes, spec: SandboxSpec) -> bool:
 
 
 def _placed(spec: SandboxSpec) -> list[tuple[bytes, Step]]:
-    """Return the tree's mounts by path. Sorted by path, a parent is mounted before its children. The later of two binds
-    at the same path counts."""
+    """Return the tree's mounts by path. Sorted by path, a parent is mounted before its children. If two binds have the
+    same path, the later counts."""
     binds = {_place(bind, spec): bind for bind in spec.binds if not is_below(bind.path, spec.project)}
     inside = {bind.path for bind in inside_caches(spec)}
     placed: list[tuple[bytes, Step]] = [

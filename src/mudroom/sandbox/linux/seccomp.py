@@ -1,6 +1,6 @@
 """Compile a table of rules to a classic BPF program for `seccomp(SECCOMP_SET_MODE_FILTER)`, and disassemble it.
 
-Rules of this file:
+Rules:
 
 1. It computes bytes. It installs no filter, inspects no machine and opens no file.
 2. A program is built bottom-up from pieces, and *every piece returns on every path*. So pieces are combined by writing
@@ -8,7 +8,7 @@ Rules of this file:
    through `ja`, whose offset has 32 (`_skip`).
 3. A call without a rule reaches ALLOW after loading only `arch` and `nr`. Since 5.11 the kernel (kernel/seccomp.c:
    seccomp_is_const_allow) finds such calls when the filter is installed and does not run the program for them at all.
-   Other calls, and all calls before 5.11, cost log2 of the number of edges.
+   Other calls, and all calls before 5.11, cost log2(edges).
 
 A program's shape:
 
@@ -67,7 +67,7 @@ _Code = list[_Instruction]
 def compile_filter(rules: Sequence[SyscallRule], machine: str, *, notify: bool = False) -> bytes:
     """Compile a program that answers each call by the first rule that matches, and allows all other calls.
 
-    `machine`: as in uname(2). With `notify` the program asks a listener instead of refusing
+    `machine`: as in uname(2). With `notify` the program asks a listener and does not refuse
     (`sandbox/launcher/refusal.py`), except for calls that are reported as missing. Raise ValueError for an unknown
     machine or call and for a mistaken rule.
     """

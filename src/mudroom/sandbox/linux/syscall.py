@@ -1,6 +1,6 @@
 """The system calls that a sandboxed command may not make, each with its reason. Data only.
 
-Rules of this file:
+Rules:
 
 1. One row per denied call, with its reason. A row without a reason is a bug.
 2. A row names a system call; `NUMBERS` has its number once for every machine. A call that a machine does not have is
@@ -15,9 +15,9 @@ Rules of this file:
    call "does not exist". No rule kills: a command should fail, not vanish.
 
 This is a deny list: defence in depth behind namespaces, dropped capabilities and `no_new_privs`. The kernel refuses
-most of these calls anyway; they are listed because past holes were in the code behind them.
+most calls here anyway; they are listed because past holes were in the code behind them.
 
-Left open on purpose: `LEFT_OPEN` at the end of this file, and chmod of set-id bits (mounts are `nosuid`).
+Left open on purpose: `LEFT_OPEN` below, and chmod of set-id bits (mounts are `nosuid`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from collections.abc import Mapping
 
 from mudroom.typing import Literal, NamedTuple
 
-# Linux's numbers, not those of `errno`: a filter may be compiled and shown where ENOSYS is not 38.
+# Linux's numbers, not `errno`'s: a filter may be compiled and shown where ENOSYS is not 38.
 EPERM, EACCES, ENOSYS, EPROTONOSUPPORT, ESOCKTNOSUPPORT, EAFNOSUPPORT = 1, 13, 38, 93, 94, 97
 ERROR_NAMES: Mapping[int, str] = {
     1: "EPERM", 13: "EACCES", 38: "ENOSYS", 93: "EPROTONOSUPPORT", 94: "ESOCKTNOSUPPORT", 97: "EAFNOSUPPORT",
@@ -52,11 +52,11 @@ class SyscallRule(NamedTuple):
 
 
 class Architecture(NamedTuple):
-    """An architecture's data for a filter. `column`: its index in the rows of `NUMBERS`."""
+    """An architecture's data for a filter. `column`: its index in `NUMBERS`'s rows."""
 
     audit_arch: int
     column: int
-    foreign: tuple[tuple[int, int], ...]  # [first, end) of numbers that belong to another calling convention
+    foreign: tuple[tuple[int, int], ...]  # [first, end): numbers in another calling convention
 
 
 # linux/audit.h: ELF machine number | 64 bit (0x80000000) | little endian (0x40000000).
@@ -171,10 +171,10 @@ def number_of(syscall: str, machine: str) -> int | None:
     return NUMBERS[syscall][MACHINES[machine].column]
 
 
-# linux/sched.h. CLONE_NEWTIME (0x80) lies within CSIGNAL: clone reads it as part of the exit signal, so only unshare
-# can ask for it. For unshare the harmless flags are listed instead of the namespaces, because bits gain meanings there:
-# 0x00100000 is CLONE_PARENT_SETTID to clone, but UNSHARE_EMPTY_MNTNS (7.1) to unshare. Harmless: CLONE_VM, CLONE_FS,
-# CLONE_FILES, CLONE_SIGHAND, CLONE_THREAD, CLONE_SYSVSEM.
+# linux/sched.h. CLONE_NEWTIME (0x80) lies within CSIGNAL: clone reads it as an exit signal bit, so only unshare can ask
+# for it. For unshare the harmless flags are listed, not the namespaces, because bits gain meanings there: 0x00100000 is
+# CLONE_PARENT_SETTID to clone, but UNSHARE_EMPTY_MNTNS (7.1) to unshare. Harmless: CLONE_VM, CLONE_FS, CLONE_FILES,
+# CLONE_SIGHAND, CLONE_THREAD, CLONE_SYSVSEM.
 CLONE_NEW_ANY = 0x7E020000
 UNSHARE_HARMLESS = 0x00000100 | 0x00000200 | 0x00000400 | 0x00000800 | 0x00010000 | 0x00040000
 
@@ -284,7 +284,7 @@ DENY: tuple[SyscallRule, ...] = (
     SyscallRule("ioctl", EPERM, (Cond(1, "==", TIOCSETD),), "loads line disciplines; CVE-2017-2636, CVE-2023-6546"),
     SyscallRule("vhangup", EPERM, _ALWAYS, "hangs up the terminal"),
     # Sockets: four families, and from netlink only routes. (AF_INET, SOCK_PACKET) is packet(7) under an old name, which
-    # a check of the family alone would permit (net/socket.c, __sock_create).
+    # a check on the family alone would permit (net/socket.c, __sock_create).
     SyscallRule("socket", EAFNOSUPPORT, _OTHER_FAMILY, _FAMILY),
     # The kernel makes the sockets, and so loads their protocol's module, before it finds that they have no pairs.
     SyscallRule("socketpair", EAFNOSUPPORT, (Cond(0, "!=", AF_UNIX),), "only unix sockets have pairs; " + _FAMILY),
@@ -292,8 +292,8 @@ DENY: tuple[SyscallRule, ...] = (
     SyscallRule("socket", EPERM, (Cond(0, "==", AF_INET), _RAW), "forges packets; ping uses SOCK_DGRAM"),
     SyscallRule("socket", EPERM, (Cond(0, "==", AF_INET6), _RAW), "forges packets; ping uses SOCK_DGRAM"),
     SyscallRule("socket", EPERM, (Cond(0, "==", AF_INET), _PACKET), "an old name of AF_PACKET; CVE-2017-7308"),
-    # In IP only TCP, UDP and ping. EPROTONOSUPPORT is the answer of a kernel without the protocol: Go, whose listeners
-    # ask for MPTCP, then uses TCP (net/mptcpsock_linux.go).
+    # In IP only TCP, UDP and ping. A kernel without the protocol answers EPROTONOSUPPORT: Go, whose listeners ask for
+    # MPTCP, then uses TCP (net/mptcpsock_linux.go).
     SyscallRule("socket", ESOCKTNOSUPPORT, (Cond(0, "==", AF_INET), *_OTHER_TYPE), _PROTOCOL),
     SyscallRule("socket", ESOCKTNOSUPPORT, (Cond(0, "==", AF_INET6), *_OTHER_TYPE), _PROTOCOL),
     *(
