@@ -67,8 +67,8 @@ class Running(Protocol):
         """
 
     def terminal(self) -> tuple[int, _socket.socket] | None:
-        """Return the command's pseudo-terminal's master, and a socket. The command waits until ``b"g"`` is sent there,
-        and ``b"s"`` arrives whenever it has been stopped. Return None if the sandbox ended before that.
+        """Return the master of the command's pseudo-terminal, and a socket. The command waits until ``b"g"`` is sent
+        there, and ``b"s"`` arrives whenever it has been stopped. Return None if the sandbox ended before that.
 
         Request it by ``Invocation.terminal`` and take it once; the caller closes both. Blocks as ``view`` does.
         """

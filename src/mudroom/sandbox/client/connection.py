@@ -63,7 +63,7 @@ class Connection:
             if sent < len(message):
                 self._socket.sendall(message[sent:])
         except OSError as error:
-            if error.errno == errno.ETOOMANYREFS:  # by all the user's processes; limit: RLIMIT_NOFILE here: unix(7)
+            if error.errno == errno.ETOOMANYREFS:  # in transit by all the user's processes: RLIMIT_NOFILE, unix(7)
                 raise
             raise MudroomError(f"the sandbox launcher is gone: {error.strerror}", AGAIN) from error
         finally:

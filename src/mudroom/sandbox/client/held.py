@@ -75,7 +75,7 @@ class HeldSandbox:
         self.door = door
         self.peer = peer
         self.notes: list[str] = []
-        """Failures to serve its commands fully."""
+        """Notes about failures, for its commands' results."""
         self._refresher = [refresher] if refresher >= 0 else []  # a list: the thread that pops it closes it
         self._ids = itertools.count(1)
 

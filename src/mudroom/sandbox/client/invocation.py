@@ -21,11 +21,11 @@ class ClientTraits(NamedTuple):
     gauge: Gauge | None = None
     """The effects of a container's limits, if the launcher runs in a container."""
     peer: int = 0
-    """A launcher's pid if it is not this process's child; otherwise 0, also if the pid is not visible here."""
+    """The pid of a launcher that is not this process's child; 0 for a child, or if the pid is not visible here."""
 
 
 class Invocation(NamedTuple):
-    """A command, with everything that makes its process."""
+    """A command and the data for its process."""
 
     argv: Sequence[bytes]
     env: Mapping[bytes, bytes]

@@ -56,7 +56,7 @@ class Fate(NamedTuple):
     failed: Callable[[tuple[Any, ...]], MudroomError]
     """Return the error for a report that the command never ran."""
     vanished: Callable[[], Exit]
-    """Return a command's end without a report, or raise MudroomError."""
+    """Return the end of a command that sent no report, or raise MudroomError."""
     is_moot: Callable[[str], bool] = lambda _op: False
     """Return whether a failed request ("signal", "pause" or "resume") is no error."""
     exited: Callable[[], object] = lambda: None
@@ -522,7 +522,7 @@ class LauncherClient:
 
 
 def _fate_of(launcher: LauncherProcess, connection: Connection, steps: Sequence[Step], program: bytes) -> Fate:
-    """Return the fate for a command that performs these steps in its own sandbox."""
+    """Return the fate of a command that performs these steps in its own sandbox."""
 
     def failed(record: tuple[Any, ...]) -> MudroomError:
         from mudroom.sandbox.client.failure import failure_of

@@ -1,4 +1,4 @@
-"""Relay between the caller's descriptors and a command's pipes: no caller's descriptor gets into a sandbox.
+"""Relay between the caller's descriptors and a command's pipes: no descriptor of the caller gets into a sandbox.
 
 With a file's descriptor a command could change the file's mode (fchmod(2)), read it back, empty it, map it, or open it
 again through /proc/self/fd; with a pipe's it could read bytes that others have written, or change its size and flags.
@@ -134,7 +134,7 @@ class OutputRelay:
         return {self.target: select.POLLOUT} if self.is_blocked else {self._read: select.POLLIN}
 
     def has_more(self) -> bool:
-        """Return whether the command's bytes are left, in the pipe or here."""
+        """Return whether bytes of the command are left, in the pipe or here."""
         return not self.ended and bool(self._waiting or unread(self._read))
 
     def attend(self, _ready: Ready) -> None:

@@ -3,8 +3,8 @@
 Rules:
 1. The caller's descriptors alone decide what a command gets (``substitutes``): its own pseudo-terminal if stdin and
    stdout are both terminals. Otherwise every descriptor that is a terminal becomes a pipe that is relayed here; all
-   others are relayed by ``stream.py``. So ``isatty`` inside is never true where it is false outside, and no command's
-   act on its terminal (TIOCSTI, modes, foreground group, hang-up) affects the user's.
+   others are relayed by ``stream.py``. So ``isatty`` inside is never true where it is false outside, and no act of a
+   command on its terminal (TIOCSTI, modes, foreground group, hang-up) affects the user's.
 2. A separate thread does the relaying, because the session has other work. Only this thread talks to the launcher;
    signals post a word to it (signal.set_wakeup_fd). Handlers, in the main thread, do only what another thread cannot:
    stop and end the process. A handler runs when the interpreter does, and a signal that arrives just before the main
@@ -18,7 +18,7 @@ does the command. Where pipes are relayed, Ctrl-Z stops mudroom, and the sandbox
 no input is read and no modes are set; both begin when mudroom finds itself in the foreground.
 
 The display is restored when the output ends and before a question (``terminal_flow.py``): the command's output does not
-affect how mudroom's is displayed.
+affect how mudroom's output is displayed.
 
 While a program in the command reads keys itself (``is_taken``), questions are asked elsewhere, and a sign says so
 (``terminal_sign.py``).
@@ -145,7 +145,7 @@ class Relay:
                 if signal.getsignal(number) is signal.SIG_DFL:
                     self._handlers[number] = signal.signal(number, self._on_end)
         except ValueError:
-            pass  # not the main thread: only that handles signals
+            pass  # not the main thread, which alone handles signals
         try:
             _thread.start_new_thread(self._serve, ())
         except RuntimeError as error:  # the thread limit is reached
@@ -212,7 +212,7 @@ class Relay:
         self._post(_GOING_ON)
 
     def _on_end(self, number: int, _frame: object) -> None:
-        self._is_exiting = True  # first: otherwise the thread would set the modes that are restored here again
+        self._is_exiting = True  # first: otherwise the thread would undo the restored modes
         self._restore_modes()
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)

@@ -3,8 +3,8 @@
 A command may leave a terminal in a state that hides later text: an unterminated string (``OSC`` takes the following
 text for a window title), invisible text (SGR 8), the line drawing character set, margins, no wrap at the line end, no
 tab stops. So a preview or question could be displayed wrongly. ``RESTORED`` ends that. It is written only after output
-with an escape sequence or another character that may act, and never to a terminal that shows escape sequences and does
-not act on them (``TERM=dumb``: Emacs's shell, ed).
+with an escape sequence or another character that may act, and never to a terminal that shows escape sequences instead
+of acting on them (``TERM=dumb``: Emacs's shell, ed).
 
 Sources: ECMA-48; xterm's ctlseqs. Not restored: palette colours (OSC 4), which may be the user's own, and the alternate
 screen, on which text is visible.
@@ -26,8 +26,8 @@ _TAIL = 4096
 _ACTING = re.compile(rb"[\x0e\x1b\x80-\x9f]")
 """SO, ESC, and C1 controls, whose bytes also occur in other UTF-8 characters."""
 _PATIENCE = 5
-"""Seconds that a question waits for a terminal filled with output. If it takes no bytes for so long, the user has
-stopped it (Ctrl-S), and it shows no question either."""
+"""Seconds that a question waits for a terminal full of output. If it takes no bytes for so long, the user has stopped
+it (Ctrl-S), and it shows no question either."""
 RESTORED = b"".join(
     (
         b"\x1b\\",  # ST ends a string

@@ -159,7 +159,7 @@ def _git_settings(home: bytes) -> tuple[list[bytes], tuple[tuple[bytes, bytes], 
 
 
 def _credentials(directories: Iterable[bytes], levels: int = _LEVELS) -> list[bytes]:
-    """Return files with a credential's name in the upper ``levels`` under ``directories``."""
+    """Return files with a credential's name in the upper ``levels`` of ``directories``."""
     paths: list[bytes] = []
     for directory in directories:
         try:
@@ -321,7 +321,7 @@ def _umask() -> int:
     return 0o022
 
 
-# --- whether it is still the same ---
+# --- whether a path still leads to the same file ---
 
 FileIdentity = tuple[int, ...] | None
 

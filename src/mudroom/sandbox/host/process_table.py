@@ -69,7 +69,7 @@ def row_of(pid: int, info: bytes, mine: int) -> Row | None:
 
 
 def words_of(arguments: bytes) -> list[bytes]:
-    """Return the arguments and variables in a KERN_PROCARGS2 answer: a count, the path, then all these,
+    """Return the arguments and variables in a KERN_PROCARGS2 answer: a count, the path, then the words,
     NUL-separated."""
     return [word for word in arguments[4:].split(b"\0") if word]
 

@@ -447,7 +447,7 @@ def report_stops(command: int, channel: _socket.socket) -> None:
 
     def go_on(_number: int, _frame: object) -> None:
         if not stops:
-            return  # a pause has ended, which continues only the processes that it has stopped
+            return  # a pause has ended: it continues only the processes that it has stopped
         stops.clear()
         try:
             os.killpg(command, _signal.SIGCONT)

@@ -32,9 +32,9 @@ A command's request is a head, which contains the complete request as ``marshal`
 the head, and passes on the bytes.
 
 A run's descriptors are, in this order: its stdin, stdout and stderr; the sockets that its host asks for (the request's
-``sockets`` names them); those for its control groups (``into``: a directory to clone init into; ``join``: how many
-files init moves itself by); the report pipe. Over the socket ``view`` init sends the view's descriptor (``step_view``),
-over ``gate`` the gate's listeners (``step_hand_over``), over ``channel`` the pseudo-terminal's master
+``sockets`` names them); those for its control groups (``into``: a directory to clone init into; ``join``: the number of
+files by which init moves itself); the report pipe. Over the socket ``view`` init sends the view's descriptor
+(``step_view``), over ``gate`` the gate's listeners (``step_hand_over``), over ``channel`` the pseudo-terminal's master
 (``step_terminal``). On ``channel`` it then waits for a byte before it starts the command, and sends a byte whenever the
 command has been stopped.
 
@@ -176,7 +176,7 @@ fifty mounts would slow path look-ups in a short command (mount_lock in fs/names
 
 
 class Loop:
-    """Serves requests until ``control``'s other end is closed; then kills the remaining children."""
+    """Serves requests until the other end of ``control`` is closed; then kills the remaining children."""
 
     def __init__(self, control: _socket.socket, spare: Spare | None) -> None:
         self._control, self._spare = control, spare

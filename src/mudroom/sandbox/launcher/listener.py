@@ -1,4 +1,4 @@
-"""The steps that leave a single way from a network namespace: to the gate. Its listeners are made here and sent to the
+"""The steps that leave one way out of a network namespace: to the gate. Its listeners are made here and sent to the
 host.
 
 Launcher code: the rules in ``launcher.py`` hold here.
@@ -47,8 +47,8 @@ def step_routes(_context: StepContext) -> None:
 
 def step_listen(context: StepContext, proxy: int, redirected: int, ports: tuple[int, ...]) -> None:
     """Make the gate's listeners: the proxy, DNS, and a port to which nftables redirects every other connection. If the
-    kernel offers no nftables to this process, or ``redirected`` is 0, each of the usual ``ports`` gets its own
-    listener, and other ports are refused. The user and network namespaces' descriptors go with them, for a host that
+    kernel offers no nftables to this process, or ``redirected`` is 0, each of the usual ``ports`` gets a listener
+    instead, and other ports are refused. The user and network namespaces' descriptors go with them, for a host that
     wants to reach listeners inside."""
     sockets = [
         ("proxy", _start_listening(_bind_tcp(AF_INET, "127.0.0.1", proxy))),
@@ -68,8 +68,8 @@ def step_listen_on_loopback(context: StepContext, places: tuple[tuple[str, int],
     """Make a gate listener at each place on the sandbox's own loopback. Then the command's servers cannot listen there,
     just as they could not on the host beside the server that the place stands for.
 
-    A place needs none if another gate listener has its port at every address (``step_listen`` without nftables): that
-    one judges by the address, too. Without IPv6 in the kernel, IPv6 places have none.
+    A place needs no listener if another gate listener has its port at every address (``step_listen`` without nftables):
+    that one judges by the address, too. Without IPv6 in the kernel, IPv6 places have no listener.
     """
     for address, port in places:
         is_ipv6 = ":" in address

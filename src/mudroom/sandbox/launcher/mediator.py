@@ -292,7 +292,7 @@ def _times(caller: Caller, target: int, values: list[int], clock: str) -> int:
 
 
 def _timespecs(caller: Caller, address: int, clock: str) -> bytes:
-    """Read a struct timespec[2] from any format (utime(2), utimes(2), utimensat(2))."""
+    """Read a struct timespec[2] from any of the three formats (utime(2), utimes(2), utimensat(2))."""
     raw = caller.exactly(address, 16 if clock == "seconds" else 32)
     words = [int.from_bytes(raw[i : i + 8], "little", signed=True) for i in range(0, len(raw), 8)]
     if clock == "seconds":

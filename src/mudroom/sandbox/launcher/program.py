@@ -85,7 +85,7 @@ def _copy_mounts() -> int:
 
 def _copy_mounts_of_user() -> int:
     """Copy the mounts in a child with its own namespaces and this process's descriptor table. The child's exit status
-    is the descriptor."""
+    is the descriptor's number."""
     child = clone(CLONE_FILES | CLONE_NEWUSER | CLONE_NEWNS)
     if child == 0:
         try:
@@ -99,7 +99,7 @@ def _copy_mounts_of_user() -> int:
 
 
 def _start_again() -> None:
-    """Become the same program with the same arguments, run from the mounts' copy. Raise OSError if that fails."""
+    """Become the same program with the same arguments, run from the copy of the mounts. Raise OSError if that fails."""
     try:
         tree = _copy_mounts()
     except PermissionError:

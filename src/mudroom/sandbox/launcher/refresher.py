@@ -20,8 +20,8 @@ def send_refresher(context: StepContext, path: bytes) -> None:
     fspick(2) needs the privilege in the mount namespace, which init gives up later. The reconfiguration itself needs
     only the privilege in the user namespace, whose owner is the host (vfs_cmd_reconfigure in fs/fsopen.c).
 
-    There is no descriptor for another view, whose file system is not the sandbox's own; nor where the kernel (before
-    5.2) or a container's filter has no fspick(2): the view may then show old names, as docs/THREATS.md says.
+    There is no descriptor for a view of another kind, whose file system is not the sandbox's own; nor where the kernel
+    (before 5.2) or a container's filter has no fspick(2): the view may then show old names, as docs/THREATS.md says.
     """
     door = _socket.socket(fileno=context.door)
     picked = _picked(context.root, path) if context.is_overlay else -1

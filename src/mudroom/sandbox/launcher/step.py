@@ -309,8 +309,8 @@ def _overlay_one_by_one(context: StepContext, path: bytes, lowers: list[bytes], 
     try:
         tree = new_filesystem(b"overlay", [*((b"lowerdir+", lower) for lower in lowers), *options], 6)
     except OSError as error:
-        # When the option is set; before 6.5, where overlayfs still had the old mount interface behind the new one, only
-        # when the file system is created (legacy_parse_param in fs/fs_context.c).
+        # EINVAL comes when the option is set; before 6.5, where overlayfs still had the old mount interface behind the
+        # new one, only when the file system is created (legacy_parse_param in fs/fs_context.c).
         if error.errno == EINVAL:
             return False
         raise
@@ -405,7 +405,8 @@ def _lay_over(tree: int, place: int) -> None:
 
 
 def step_pivot(context: StepContext) -> None:
-    """Make the new root the root: pivot_root(2) with both arguments ".", as its NOTES describe; detach the old root."""
+    """Make the new root this process's root: pivot_root(2) with both arguments ".", as its NOTES describe; detach the
+    old root."""
     os.fchdir(context.root)
     syscall(SYS_pivot_root, b".", b".")
     check(libc.umount2(b".", MNT_DETACH))

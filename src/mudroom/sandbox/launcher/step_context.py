@@ -22,7 +22,7 @@ class StepContext:
         self.is_overlay = False
         """Whether the view is this sandbox's own overlay."""
         self.terminal = -1
-        """The pseudo-terminal's side for the command."""
+        """The command's side of the pseudo-terminal."""
         self.listener = -1
         """The seccomp listener that notifies init of refused calls."""
         self.rows: dict[int, tuple[Row, ...]] = {}

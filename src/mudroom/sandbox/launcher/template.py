@@ -1,4 +1,4 @@
-"""The template has performed, once, the setup that a session's commands share. Its spare is an init made before its
+"""The template has performed, once, the setup that a session's commands share. Its spare is an init made ahead of its
 command.
 
 Launcher code: the rules in ``launcher.py`` hold here.
@@ -6,11 +6,12 @@ Launcher code: the rules in ``launcher.py`` hold here.
 A *standing* template belongs to one fork. It has also mounted the fork's overlays, each over a host directory, and its
 spare is ready for the command: it has its root, no capabilities, and its filter. Its rules:
 1. It never runs a command itself, and its mounts are moved nowhere: a spare moves the copies that it is cloned with.
-2. Without a command for a while, it ends its spare, which is half the memory. The next command is cloned when it comes.
+2. Without a command for a while, it ends its spare, which holds half of the memory. The next command is cloned when it
+   comes.
 3. A request with ``refresh`` makes it drop the kernel's caches of an overlay's files, so that the command sees the
    project as it is now.
 4. It has a socket in the fork's directory, the ``door``. At the first connection it ends every process that it has
-   cloned and its mounts, answers one byte, and ends. The holder of the fork's lock connects; no command runs then.
+   cloned, and its mounts, answers one byte, and ends. The holder of the fork's lock connects; no command runs then.
 """
 
 from __future__ import annotations
@@ -57,14 +58,14 @@ if TYPE_CHECKING:
 
 
 def prepare(request: Request, descriptors: list[int], report: int) -> tuple[_socket.socket, Spare]:
-    """Become a template: perform the steps that all a session's commands share. Return the arguments for ``serve``: the
+    """Become a template: perform the steps that a session's commands share. Return the arguments for ``serve``: the
     socket for requests and the spare."""
     report = keep_only([report, *descriptors], 3)
     native = is_able(request["native"], request["each"], (*request["ahead"], *request["last"]))
     if native:
         keep_capabilities()
     context = perform(request["plan"], report, StepContext(request["namespaces"]))
-    os.fchdir(context.root)  # this mount's copy is the working directory of a clone, in its own namespace
+    os.fchdir(context.root)  # a clone's working directory is its copy of this mount, in its own namespace
     os.close(context.root)
     tell(report, ("prepared",))
     os.close(report)

@@ -20,8 +20,8 @@ CMSG_CLOEXEC: int = getattr(_socket, "MSG_CMSG_CLOEXEC", 0)
 PLAIN = 2
 """The marshal version whose values do not refer to each other: a native init reads it."""
 PROTOCOL = "mudroom-init-2"
-"""The version for a native init's start and messages, as in ``init.h``. It is also the program's file name, so a
-program built from an older tree is not found."""
+"""The version of a native init's start and messages, as in ``init.h``. It is also the program's file name, so a program
+built from an older tree is not found."""
 NATIVE_INIT = os.fsencode(f"{os.path.dirname(os.path.abspath(__file__))}/{PROTOCOL}")
 """The program from ``src/native/init``, shipped in a wheel. Where it is missing, launchers and templates do without."""
 NATIVE_STEPS = frozenset((

@@ -216,7 +216,7 @@ def _make_directory(place: str, created: list[str]) -> None:
 
 
 def perform(places: Iterable[str], writes: Iterable[Write], where: Mapping[str, str] | None = None) -> None:
-    """Write limits into the only directory, or into each controller's (``where``). Raise OSError that names the
+    """Write limits into the only directory, or into each controller's (``where``). Raise an OSError that names the
     file."""
     only = "" if where is not None else next(iter(places))
     for entry in writes:

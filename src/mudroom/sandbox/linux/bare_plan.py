@@ -1,7 +1,6 @@
 """Level 0 on Linux: compile a ``SandboxSpec`` with ``around`` to a ``Plan``. Pure.
 
-Level 0 has no isolation but a staged view. Its root is the host's own, read-only through every mount, with these
-exceptions:
+Level 0 has no isolation but a staged view. Its root is the host's own, read-only through every mount. In it:
 
 * writable: the staged project at its own path, private /tmp, /dev and runtime directories, the vault's caches, and
   named credential stores; no other file;
@@ -62,8 +61,8 @@ PERMITTED = frozenset((*_NESTED, *_OWN))
 CLONE_NEWCGROUP = 0x02000000
 _CGROUP = (Cond(0, "!=", 0, CLONE_NEWCGROUP),)
 _NARROWED = {"unshare": _CGROUP, "clone": _CGROUP}
-"""All namespaces but cgroup are permitted. In a cgroup namespace the control groups' owner could mount them again,
-write to them and so lift the limits. clone3 stays refused, because a filter cannot see its flags."""
+"""All namespaces but cgroup are permitted. In a cgroup namespace a command could mount the control groups again, and
+their owner could write to them: limits would be lifted. clone3 stays refused, because a filter cannot see its flags."""
 _NUMBERED = tuple(
     (number, rule._replace(conditions=_NARROWED.get(rule.syscall, rule.conditions)))
     for number, rule in enumerate(DENY)
@@ -106,8 +105,8 @@ def _bind(bind: Bind) -> Step:
 
 
 def _shared(spec: SandboxSpec, around: HostView) -> list[Step]:
-    """Return the root's steps that all a session's commands share. The host's directories are read-only and get no new
-    entries: mount points are made only in private directories and in the home's stand-ins."""
+    """Return the steps for the root that a session's commands share. The host's directories are read-only and get no
+    new entries: mount points are made only in private directories and in the home's stand-ins."""
     steps: list[Step] = [*session_limits(spec), ("private",), ("host", spec.scratch, READ_ONLY)]
     steps += [("tmpfs", b"dev", ((b"mode", b"0755"), (b"size", b"64k")), NOSUID | NOEXEC)]
     steps += [("bind", device, device[1:], DEVICE, False) for device in spec.devices]

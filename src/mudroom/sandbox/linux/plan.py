@@ -86,8 +86,8 @@ def tmpfs(path: bytes, size: bytes, mode: bytes = b"1777", attributes: int = WRI
 
 
 def session_limits(spec: SandboxSpec) -> list[Step]:
-    """Return the steps that limit all a session's commands together. They come first, while /proc is the host's, and
-    are inherited: they cost a command nothing."""
+    """Return the steps that limit a session's commands together. They come first, while /proc is the host's, and are
+    inherited: they cost a command nothing."""
     steps: list[Step] = [("counters", spec.counters)] if spec.counters else []
     return [*steps, *(("rlimit", *limit) for limit in spec.session_rlimits)]
 
@@ -181,7 +181,7 @@ def own_system(spec: SandboxSpec) -> list[Step]:
 
 
 def _shared(spec: SandboxSpec, placed: Sequence[tuple[bytes, Step]]) -> list[Step]:
-    """Return the root's steps that all a session's commands share. No command can write to it.
+    """Return the steps for the root that a session's commands share. No command can write there.
 
     No file is made inside a bind, which is the host's and read-only.
     """

@@ -15,7 +15,7 @@ Rules:
    call "does not exist". No rule kills: a command should fail, not vanish.
 
 This is a deny list: defence in depth behind namespaces, dropped capabilities and `no_new_privs`. The kernel refuses
-most calls here anyway; they are listed because past holes were in the code behind them.
+most of these calls anyway; they are listed because past holes were in the code behind them.
 
 Left open on purpose: `LEFT_OPEN` below, and chmod of set-id bits (mounts are `nosuid`).
 """
@@ -171,10 +171,10 @@ def number_of(syscall: str, machine: str) -> int | None:
     return NUMBERS[syscall][MACHINES[machine].column]
 
 
-# linux/sched.h. CLONE_NEWTIME (0x80) lies within CSIGNAL: clone reads it as an exit signal bit, so only unshare can ask
-# for it. For unshare the harmless flags are listed, not the namespaces, because bits gain meanings there: 0x00100000 is
-# CLONE_PARENT_SETTID to clone, but UNSHARE_EMPTY_MNTNS (7.1) to unshare. Harmless: CLONE_VM, CLONE_FS, CLONE_FILES,
-# CLONE_SIGHAND, CLONE_THREAD, CLONE_SYSVSEM.
+# linux/sched.h. CLONE_NEWTIME (0x80) lies within CSIGNAL: clone reads it as part of the exit signal, so only unshare
+# can ask for it. For unshare the harmless flags are listed, not the namespaces, because bits gain meanings there:
+# 0x00100000 is CLONE_PARENT_SETTID to clone, but UNSHARE_EMPTY_MNTNS (7.1) to unshare. Harmless: CLONE_VM, CLONE_FS,
+# CLONE_FILES, CLONE_SIGHAND, CLONE_THREAD, CLONE_SYSVSEM.
 CLONE_NEW_ANY = 0x7E020000
 UNSHARE_HARMLESS = 0x00000100 | 0x00000200 | 0x00000400 | 0x00000800 | 0x00010000 | 0x00040000
 
@@ -292,7 +292,7 @@ DENY: tuple[SyscallRule, ...] = (
     SyscallRule("socket", EPERM, (Cond(0, "==", AF_INET), _RAW), "forges packets; ping uses SOCK_DGRAM"),
     SyscallRule("socket", EPERM, (Cond(0, "==", AF_INET6), _RAW), "forges packets; ping uses SOCK_DGRAM"),
     SyscallRule("socket", EPERM, (Cond(0, "==", AF_INET), _PACKET), "an old name of AF_PACKET; CVE-2017-7308"),
-    # In IP only TCP, UDP and ping. A kernel without the protocol answers EPROTONOSUPPORT: Go, whose listeners ask for
+    # IP: only TCP, UDP and ping. A kernel without the protocol answers EPROTONOSUPPORT: Go, whose listeners ask for
     # MPTCP, then uses TCP (net/mptcpsock_linux.go).
     SyscallRule("socket", ESOCKTNOSUPPORT, (Cond(0, "==", AF_INET), *_OTHER_TYPE), _PROTOCOL),
     SyscallRule("socket", ESOCKTNOSUPPORT, (Cond(0, "==", AF_INET6), *_OTHER_TYPE), _PROTOCOL),
@@ -363,7 +363,7 @@ _QUEUE = "without an IPC namespace message queues are the user's, everywhere"
 _NEIGHBOUR = "other processes of the user are in sight, and Landlock has no rule for it; 0 is the caller itself"
 
 # Added to those where there are no namespaces at all: calls by which a process affects the user's other processes by
-# number. A thread counts as another process here: a library that binds its threads to processors is refused, and
+# number. A thread counts as another process here: a library that binds its threads to processors gets an error, and
 # continues.
 NO_NAMESPACES: tuple[SyscallRule, ...] = (
     *(
