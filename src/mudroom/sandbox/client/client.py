@@ -83,8 +83,8 @@ class Running(Protocol):
         requested or were taken, or if the sandbox ended before that."""
 
     def open_gate(self, target: tuple[str, int], key: bytes, /) -> Callable[[], Sequence[str]]:
-        """Let connections through the command's bridge to this address, each after the key. Return a function that
-        returns the refused ones. Raise Unsupported where a command has no bridge."""
+        """Relay connections through the command's bridge to this address, sending the key first on each. Return a
+        function that returns why connections were refused or cut. Raise Unsupported where a command has no bridge."""
 
     def door(self) -> _socket.socket:
         """Block until a held sandbox accepts commands, and return the socket for requests to it (``held.py``). The

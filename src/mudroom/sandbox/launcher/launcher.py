@@ -219,7 +219,7 @@ class Loop:
         return self._spare is not None and self._spare.init is None and not self._spare.failed and not self._rests
 
     def _patience(self) -> int | None:
-        """Return after how many milliseconds without an event there is something to do, or None if there is nothing."""
+        """Return the milliseconds without an event after which there is work to do, or None if there is none."""
         if self._spare is not None and self._wants_spare():
             return QUIET if self._spare.nursery is None else NATIVE_QUIET
         is_idle = self._spare is not None and self._spare.init is not None and len(self._runs) == 1

@@ -1,7 +1,7 @@
 """The effect of a container's limits on one command, read from outside in the control group that its engine made.
 
 A container outlives a command, so a command's counts are differences. Peaks are the container's: a peak that has not
-risen during the command tells nothing about the command. The group is never written to. Source: cgroups(7).
+risen during the command is not the command's. The group is never written to. Source: cgroups(7).
 """
 
 from __future__ import annotations

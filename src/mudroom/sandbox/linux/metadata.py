@@ -19,7 +19,7 @@ from mudroom.typing import NamedTuple
 
 
 class MetadataCall(NamedTuple):
-    """What a call's arguments mean. -1: the call has no such argument."""
+    """A call's arguments, by index. -1: the call has no such argument."""
 
     action: str
     """chmod, chown, times, setxattr, removexattr, connect, or refuse (ENOSYS: libc falls back to an older call)."""
