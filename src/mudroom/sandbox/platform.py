@@ -1,7 +1,7 @@
-"""Platforms, and the sandbox that each has. Modules are loaded only when a platform is used.
+"""Platforms and their sandboxes. A platform's modules are loaded only when it is used.
 
-A session is given its platform (``sys.platform``, or the value that its creator passes, as tests do). Nothing that a
-command can change, such as the environment or the policy, chooses it.
+A session is given its platform: ``sys.platform``, or a value from its creator (as in tests). Nothing that a command can
+change, such as the environment or the policy, chooses it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def system_name(platform: str) -> str:
-    """Return the name of a system for messages, from that of ``sys.platform``."""
+    """Return a system's name for messages. ``platform``: as in ``sys.platform``."""
     return {"linux": "Linux", "darwin": "macOS", "win32": "Windows"}.get(platform, platform)
 
 
@@ -33,28 +33,27 @@ class Platform(NamedTuple):
     first: Mode
     """The strongest mode."""
     compile: Callable[[SandboxSpec, str], Plan]
-    """Compile a spec for a machine, named as in uname(2). Raises ValueError."""
+    """Compile a spec for a machine (as in uname(2)). Raises ValueError."""
     client: Callable[[Mapping[bytes, bytes]], Client]
-    """Return a client. Its argument is the host's environment, of which programs of Windows need a part."""
+    """Return a client. The argument is the host's environment; Windows programs need parts from it."""
     survey: Callable[..., Any] | None = None
-    """Survey of the host. Replaces ``host.survey`` unless None; ``look_around`` likewise replaces
-    ``around.look_around``."""
+    """Survey the host. Replaces ``host.survey`` unless None, as ``look_around`` replaces ``around.look_around``."""
     look_around: Callable[..., Any] | None = None
     real_path: Callable[[bytes], bytes] = os.path.realpath
-    """Return the canonical path of a file."""
+    """Return a file's canonical path."""
     has_groups: bool = True
     """Whether control groups can enforce limits."""
     hold: Callable[[Plan, Limits], Plan] | None = None
-    """Return the plan with the limits of a command, where they are part of its confinement and not of a group."""
+    """Return the plan with a command's limits, where its confinement enforces them and no control group does."""
     streams: Callable[[], tuple[Any, Any]] | None = None
-    """Return the counterparts of ``CapturedOutput`` and ``attend`` (``client/capture.py``), which None stands for."""
+    """Return the counterparts of ``CapturedOutput`` and ``attend``. None: those in ``client/capture.py`` are used."""
     is_bridged: bool = False
-    """Whether a command reaches the gate by ``Running.open_gate`` alone."""
+    """A command reaches the gate by ``Running.open_gate`` alone."""
     console: Callable[[tuple[int | None, ...]], Any] | None = None
-    """Return the relay of a command's terminal to the user's, or None if the command gets pipes. None:
-    ``client/terminal.py``."""
+    """Return the relay between a command's terminal and the user's, or None if the command gets pipes. If the field is
+    None, ``client/terminal.py`` is used."""
     closed: Mapping[str, str] = {}
-    """Parts that are refused here before anything of them is started, and why (``ext/certify/opening.py``)."""
+    """Parts that are refused here before anything in them starts, with the reason (``ext/certify/opening.py``)."""
 
     @property
     def system(self) -> str:
@@ -77,12 +76,12 @@ def _client_linux(_environ: Mapping[bytes, bytes]) -> Client:
 
 LINUX = Platform("linux", "overlay", _compile_linux, _client_linux)
 BY_RECORD = frozenset(("darwin", "win32"))
-"""Platforms that open by a record of what held on this machine (``certify``), and never without. A satellite has each
-of them (``core/registry.py``)."""
+"""Platforms that open only by a record of what held on this machine (``certify``). Each is a satellite
+(``core/registry.py``)."""
 
 
 def platform_of(name: str) -> Platform | None:
-    """Return the platform called ``name``, a ``sys.platform``, whatever is certified; None if it has no sandbox. Raise
+    """Return the platform called ``name`` (as in ``sys.platform``), certified or not; None if it has no sandbox. Raise
     NotInstalled."""
     if name not in BY_RECORD:
         return LINUX if name == LINUX.name else None
@@ -93,20 +92,20 @@ def platform_of(name: str) -> Platform | None:
 
 
 def no_gate_at_level_0() -> Unsupported:
-    """Return the refusal of a platform that ``is_bridged``, which a session raises before it opens a door."""
+    """Return the refusal that a session raises before it opens a door on a platform that ``is_bridged``."""
     found = "a restricted token, which no firewall knows"
     return Unsupported("the gate at level 0", "an AppContainer", found, "use level 1")
 
 
 def new_client(environ: Mapping[bytes, bytes]) -> Client:
-    """Return a client of this system, to be started. ``environ``: the host's environment. Where mudroom is not built
-    for the system it is that of Linux, which no session gets to use."""
+    """Return a client for this system, not yet started. ``environ``: the host's environment. On a system without a
+    platform it is the Linux client, which no session gets to use."""
     return (platform_of(sys.platform) or LINUX).client(environ)
 
 
 def platform_here(name: str, certified: Callable[[Platform], Platform] | None = None) -> Platform:
     """Return the platform called ``name``. ``certified`` returns it as far as its record opens it, or raises
-    Unsupported. Raise Unsupported if it has no sandbox, or needs a record and there is none to ask."""
+    Unsupported. Raise Unsupported if it has no sandbox, or if it needs a record and ``certified`` is None."""
     platform = platform_of(name)
     if platform is None:
         raise Unsupported("mudroom", "Linux, macOS or Windows", name, "run it in a virtual machine with Linux")

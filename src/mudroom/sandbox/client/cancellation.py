@@ -1,8 +1,8 @@
-"""The end of one command on request of its caller: a client that has cancelled it, or has gone.
+"""The end of a command on its caller's request: a client that has cancelled it, or has gone.
 
-Rules of this file:
-1. A command that has not been started when its cancellation is set is never started.
-2. A command that runs gets SIGTERM, and ``GRACE`` seconds later SIGKILL. Its changes are collected as usual.
+Rules:
+1. A command that has not started when its cancellation is set never starts.
+2. A running command gets SIGTERM, and ``GRACE`` seconds later SIGKILL. Its changes are collected as usual.
 3. A wait for an approval ends at once (``fileno``).
 """
 
@@ -19,14 +19,14 @@ Signal = Callable[[int], None]
 
 
 class Cancelled(MudroomError):
-    """The caller has cancelled the command before it was started."""
+    """The caller cancelled the command before it started."""
 
     def __init__(self) -> None:
         super().__init__("the command was cancelled before it was started")
 
 
 class Cancellation:
-    """Thread-safe: ``_lock`` guards all attributes. To be closed, unless ``fileno`` was never called."""
+    """Thread-safe: ``_lock`` guards all attributes. Must be closed, unless ``fileno`` was never called."""
 
     def __init__(self) -> None:
         self._lock = _thread.allocate_lock()
@@ -40,11 +40,9 @@ class Cancellation:
 
     @property
     def has_started(self) -> bool:
-        """Whether the command has been started."""
         return self._has_started
 
     def require_unset(self) -> None:
-        """Raise Cancelled if the command was cancelled."""
         if self._is_set:
             raise Cancelled
 
@@ -61,7 +59,7 @@ class Cancellation:
             _end(self, signal)
 
     def kill(self) -> None:
-        """End all processes of the command at once. It is not started any more, either."""
+        """End all the command's processes at once. If it has not started, it never does."""
         self.cancel()
         with self._lock:
             targets = list(self._targets)
@@ -69,7 +67,7 @@ class Cancellation:
             signal(SIGKILL)
 
     def attach(self, signal: Signal) -> None:
-        """Call ``signal`` with the number of each signal for the command, from now until ``detach``."""
+        """Call ``signal`` for each signal to the command, from now until ``detach``."""
         with self._lock:
             self._targets.append(signal)
             self._has_started = True

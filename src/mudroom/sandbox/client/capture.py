@@ -1,4 +1,4 @@
-"""Streams of a command: relayed to the caller's descriptors, or captured in memory up to a limit."""
+"""A command's streams: relayed to the caller's descriptors, or captured in memory up to a limit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GRACE = 2.0
 """Seconds between SIGTERM and SIGKILL for a command that ran out of time."""
 
 Heard = Callable[[str, bytes], None]
-"""Called with the name of a stream and the bytes that have just been read from it."""
+"""Called with a stream's name and the bytes that have just been read from it."""
 
 
 class CapturedStream:
@@ -45,7 +45,6 @@ class CapturedStream:
         return not self.ended and bool(wait_readable([self.read], 0.0))
 
     def attend(self, _ready: Ready) -> None:
-        """Read what is available."""
         chunk = os.read(self.read, 1 << 16)
         self.truncated |= len(chunk) > self._room
         self._chunks.append(chunk[: self._room])
@@ -69,8 +68,8 @@ class CapturedStream:
 
 
 class CapturedOutput:
-    """The streams of one attempt to start a command. ``descriptors`` are the command's: each a pipe, /dev/null opened
-    anew, or one of ``own``."""
+    """The streams for one attempt to start a command. ``descriptors`` are the command's: each a pipe, /dev/null opened
+    anew, or one from ``own``."""
 
     def __init__(
         self,
@@ -81,7 +80,7 @@ class CapturedOutput:
         heard: Heard | None = None,
         own: Collection[int] = (),
     ) -> None:
-        """``own``: descriptors of mudroom's own making, which are passed on as they are."""
+        """``own``: descriptors that mudroom made itself, passed on as they are."""
         self._own, self._nulls = own, list[int]()
         self.streams: list[CapturedStream] = []
         self.relays: list[StreamRelay] = []
@@ -112,7 +111,7 @@ class CapturedOutput:
         return (*self.streams, *(relay for relay in self.relays if relay.is_output))
 
     def captured(self, name: str) -> bytes:
-        """Return the captured bytes of a stream; empty if it was not captured."""
+        """Return a stream's captured bytes; empty if it was not captured."""
         return b"".join(stream.data for stream in self.streams if stream.name == name)
 
     @property
@@ -170,11 +169,11 @@ class Watch(NamedTuple):
     every: float
     """Seconds between two calls."""
     look: Callable[[], float]
-    """Return for how many seconds the command was held up: they do not count towards its timeout."""
+    """Return the seconds for which the command was held up: they do not count towards its timeout."""
 
 
 class Beside(Protocol):
-    """Work beside a running command, on descriptors of its own: the gate."""
+    """Work beside a running command, on its own descriptors: the gate."""
 
     def descriptors(self) -> Collection[int]:
         """Return the descriptors to wait for; called before every wait."""
@@ -191,8 +190,8 @@ def attend(
     watch: Watch | None = None,
     beside: Beside | None = None,
 ) -> tuple[Exit, bool]:
-    """Wait for a command that has received its descriptors, and drain its streams. Return how it ended and whether it
-    ran out of time.
+    """Wait for a command that has received its descriptors, and drain its streams. Return its end and whether it ran
+    out of time.
 
     ``meanwhile`` is called once, as soon as the command is on its way, for work that need not wait for it. An exception
     here (Ctrl-C) kills the sandbox before it is passed on.

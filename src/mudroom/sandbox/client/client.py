@@ -1,11 +1,11 @@
-"""A client of sandboxes, and a command that runs in one, as a session knows them: protocols.
+"""Protocols: a client for sandboxes, and a command that runs in one, as a session knows them.
 
-Each platform has a client of its own, a plain class (``sandbox/platform.py``). The one of Linux, containers and keepers
-starts commands through a launcher: ``launcher_client.py``. A command with a launcher, or with a warden beside it
-(macOS), is a ``LaunchedCommand`` there; one of Windows is a process of its job.
+Each platform has its own client, a plain class (``sandbox/platform.py``). Linux, containers and keepers start commands
+through a launcher: ``launcher_client.py``. A command with a launcher, or with a warden beside it (macOS), is a
+``LaunchedCommand`` there; on Windows a command is a process in its job.
 
-Clients are safe to use from several threads, except for ``start`` and ``close``, which are for the owner to call, and
-``prepare_move``, for the holder of the lock of the limits.
+Clients are thread-safe, except ``start`` and ``close``, which only the owner calls, and ``prepare_move``, for the
+holder of the limits' lock.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Running(Protocol):
     it. Its open descriptors are closed by ``wait_gone``, by ``close``, or when the last reference to it goes."""
 
     notes: tuple[str, ...]
-    """What is different in this command's confinement, for its result."""
+    """Differences in this command's confinement, for its result."""
 
     def fileno(self) -> int:
         """Return a descriptor that becomes readable when the command is over. Raise Unsupported if the system has
@@ -42,11 +42,11 @@ class Running(Protocol):
         """Return whether the command's end is known, so that ``wait`` would not block."""
 
     def signal(self, number: int) -> None:
-        """Send a signal to the command. INT and QUIT are for its process group. KILL ends every process of the sandbox
+        """Send a signal to the command. INT and QUIT are for its process group. KILL ends every process in the sandbox
         at once."""
 
     def pause(self) -> None:
-        """Stop every process of the sandbox. On return none of them can write, until ``resume``. Writes through
+        """Stop every process in the sandbox. On return none of them can write, until ``resume``. Writes through
         ``view`` are not theirs and still possible. SIGKILL works at once, other signals after ``resume``.
 
         Pauses are not counted: one ``resume`` undoes any number of them. Harmless when the command has ended. Raise
@@ -54,17 +54,16 @@ class Running(Protocol):
         """
 
     def resume(self) -> None:
-        """Continue the processes that ``pause`` stopped. A process that its own job control had stopped stays
-        stopped."""
+        """Continue the processes that ``pause`` stopped. A process stopped by its own job control stays stopped."""
 
     def view(self) -> int:
-        """Return a descriptor (O_PATH) of the mount in which the command works, for openat2(2) and similar calls below
+        """Return an O_PATH descriptor for the mount in which the command works, for openat2(2) and similar calls below
         it. Block until it is mounted, which is before the command starts.
 
         Request it by ``RunOptions.view``; take it once. The caller closes it before the fork is mounted again: it keeps
         the mount alive. Any thread may wait here while another is in ``wait``. Links and FIFOs in it come from the
-        command: resolve beneath it and follow no links. Raise MudroomError if the sandbox ended before that; ``wait``
-        has the reason.
+        command: resolve beneath it and follow no links. Raise MudroomError if the sandbox ended before the mount;
+        ``wait`` has the reason.
         """
 
     def terminal(self) -> tuple[int, _socket.socket] | None:
@@ -84,15 +83,15 @@ class Running(Protocol):
         requested or were taken, or if the sandbox ended before that."""
 
     def open_gate(self, target: tuple[str, int], key: bytes, /) -> Callable[[], Sequence[str]]:
-        """Let connections through the command's bridge to this address, each after the key. Return a function that
-        returns what was refused. Raise Unsupported where a command has no bridge."""
+        """Relay connections through the command's bridge to this address, sending the key first on each. Return a
+        function that returns why connections were refused or cut. Raise Unsupported where a command has no bridge."""
 
     def door(self) -> _socket.socket:
-        """Block until a held sandbox accepts commands, and return the socket over which it is asked for them
-        (``held.py``). The caller closes it; take it once. Raise StepFailed, or MudroomError if the launcher died."""
+        """Block until a held sandbox accepts commands, and return the socket for requests to it (``held.py``). The
+        caller closes it; take it once. Raise StepFailed, or MudroomError if the launcher died."""
 
     def wait(self) -> Exit:
-        """Block until every process of the command is gone. Raise StepFailed or CommandNotStarted if the command never
+        """Block until all the command's processes are gone. Raise StepFailed or CommandNotStarted if the command never
         ran, MudroomError if the launcher died.
 
         The sandbox's init, and with it its mounts, may live on for a moment: call ``wait_gone`` before the same fork is
@@ -100,28 +99,28 @@ class Running(Protocol):
         """
 
     def wait_gone(self) -> None:
-        """Block, after ``wait``, until init and every mount of the sandbox are gone, too."""
+        """After ``wait``: block until the sandbox's init and all its mounts are gone, too."""
 
     def close(self) -> None:
         """Close all descriptors without waiting. Harmless when repeated."""
 
 
 class Templates(Protocol):
-    """Processes that keep a part of a sandbox for several commands."""
+    """Processes that keep part of a sandbox for several commands."""
 
     def stand(self, plan: StandingPlan, door: int) -> StandingSandbox:
-        """Make a standing sandbox: a template of one fork. ``door``: a listening socket, at which it is dissolved; the
+        """Make a standing sandbox: a template for one fork. ``door``: a listening socket, at which it is dissolved; the
         caller closes it. Raise StepFailed if a step fails."""
 
     def end_idle(self) -> None:
-        """End the templates that run no command: each has a copy of every mount of the host as it was then."""
+        """End the templates that run no command: each has a copy of every host mount as it was then."""
 
     def forgo_native(self) -> None:
         """Make no native init from now on: MUDROOM_NATIVE is 0."""
 
 
 class Client(Protocol):
-    """A client of sandboxes."""
+    """A client for sandboxes."""
 
     @property
     def traits(self) -> ClientTraits: ...
@@ -130,21 +129,22 @@ class Client(Protocol):
     def templates(self) -> Templates: ...
 
     def start(self) -> None:
-        """Start what commands need, unless it runs, and return at once; the first run waits for it if necessary."""
+        """Start the processes that commands need, unless they run, and return at once; the first run waits for them if
+        necessary."""
 
     def run(self, plan: Plan, invocation: Invocation, options: RunOptions = NO_OPTIONS) -> Running:
         """Start a command. Raise Unsupported for options that the system does not have."""
 
     def clear(self, works: Sequence[tuple[bytes, bytes]]) -> bool:
-        """Have work directories of overlays removed, as (parent, name), and return at once. Return False if that is not
-        possible: then nothing is done."""
+        """Have overlay work directories removed, given as (parent, name), and return at once. Return False if that is
+        not possible: then nothing is done."""
 
     def prepare_move(self) -> int:
-        """Return the pid of the launcher, which is about to be moved into another control group. Raise Unsupported if
+        """Return the launcher's pid; the launcher is about to be moved into another control group. Raise Unsupported if
         the system has none."""
 
     def close(self) -> None:
-        """End every command, and what ``start`` has started."""
+        """End every command, and the processes that ``start`` started."""
 
 
 class LauncherProcess(Protocol):
@@ -152,7 +152,7 @@ class LauncherProcess(Protocol):
 
     most_templates: int
     is_local: bool
-    """Whether it sees the files of this machine, and no command can have written those beside it."""
+    """Whether it sees this machine's files, and no command can have written those beside it."""
 
     @property
     def traits(self) -> ClientTraits: ...
@@ -165,22 +165,22 @@ class LauncherProcess(Protocol):
         """Start it, unless it runs, and return at once."""
 
     def require_pid(self) -> int:
-        """Return its pid; 0 if it was not started. Raise MudroomError if it has ended before that was known."""
+        """Return its pid; 0 if it was not started. Raise MudroomError if it has ended before its pid was known."""
 
     def template_ahead(self, shared: TemplatePlan | None, *, native: bool) -> Connection | None:
-        """Return a template that was made ahead of a command with these shared steps, or None. It is used from now on.
-        ``native``: whether its init may be native."""
+        """Return a template that was made before a command with these shared steps, or None. The caller uses it from
+        now on. ``native``: whether its init may be native."""
 
     def has_ended(self) -> bool:
-        """Return whether it has ended, asked after a command has that did not report its end, and whose connection
-        seems open."""
+        """Return whether it has ended. Asked when a command has ended without a report, although its connection seems
+        open."""
 
     def close(self) -> None:
         """End it, with all its sandboxes."""
 
 
 class NoTemplates:
-    """Of a client without a launcher."""
+    """For a client without a launcher."""
 
     def stand(self, _plan: StandingPlan, _door: int) -> StandingSandbox:
         raise Unsupported("a sandbox that stands between commands", "a launcher", "a client without one")

@@ -1,4 +1,5 @@
-"""Socket to a launcher, and the requests on it. Each carries a pipe for its report (``sandbox/launcher/wire.py``)."""
+"""The socket to a launcher, and the requests on it. Each carries a pipe for its report
+(``sandbox/launcher/wire.py``)."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from mudroom.sandbox.launcher.wire import NATIVE_STEPS, PLAIN
 from mudroom.typing import Any
 
 AGAIN = "run the command again; mudroom doctor tries the sandbox"
-"""What a user can do if a launcher has gone."""
+"""The hint for a user whose launcher has gone."""
 
 
 class Connection:
@@ -27,17 +28,20 @@ class Connection:
 
     def __init__(self, ours: _socket.socket) -> None:
         self.active: set[int] = set()
-        """The ids of the commands that are running."""
+        """Ids of the running commands."""
         self._socket = ours
         self._lock = _thread.RLock()
         self._sending = False
         self._late: list[bytes] = []
-        """Messages of a signal handler that interrupted its own thread in ``send``."""
+        """Messages from a signal handler that interrupted its own thread in ``send``."""
 
     def send(self, message: Mapping[str, Any], descriptors: Sequence[int]) -> None:
-        """Send a message. Raise MudroomError if the other end is gone, OSError if too many descriptors of the user are
-        on their way. A call without descriptors may return before the message is sent: in a signal handler that has
-        interrupted another ``send``, which then sends it, too."""
+        """Send a message. Raise MudroomError if the other end is gone, OSError if too many of the user's descriptors
+        are in transit.
+
+        A call without descriptors may return before the message is sent: in a signal handler that has interrupted
+        another ``send``, which then sends it, too.
+        """
         data = marshal.dumps(dict(message))
         with self._lock:
             if self._sending:
@@ -53,31 +57,31 @@ class Connection:
         carried = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)] if rights else []
         self._sending = True
         try:
-            # in one call: the other end would run at the first bytes, in place of this thread, and wait for the rest
+            # In one call: the other end would run at the first bytes, before this thread, and wait for the rest.
             message = len(data).to_bytes(4, "little") + data
             sent = self._socket.sendmsg([message], carried)
             if sent < len(message):
                 self._socket.sendall(message[sent:])
         except OSError as error:
-            if error.errno == errno.ETOOMANYREFS:  # of all processes of the user, by RLIMIT_NOFILE of this one: unix(7)
+            if error.errno == errno.ETOOMANYREFS:  # in transit by all the user's processes: RLIMIT_NOFILE, unix(7)
                 raise
             raise MudroomError(f"the sandbox launcher is gone: {error.strerror}", AGAIN) from error
         finally:
             self._sending = False
 
     def is_open(self) -> bool:
-        """Return whether the other end lives. It never sends, so a readable socket is at its end of file."""
+        """Return whether the other end is alive. It never sends, so a readable socket is at its end of file."""
         poller = select.poll()
         poller.register(self._socket.fileno(), select.POLLIN)
         return not poller.poll(0)
 
     @property
     def is_closed(self) -> bool:
-        """Whether this end was closed, by ``close``."""
+        """Whether ``close`` has closed this end."""
         return self._socket.fileno() < 0
 
     def close(self) -> None:
-        """Close this end, when no other thread is sending: its descriptor may be another file's at once."""
+        """Close this end while no other thread is sending: its descriptor number may be reused at once."""
         with self._lock:
             self._socket.close()
 
@@ -85,21 +89,20 @@ class Connection:
 def command_request(
     head: Mapping[str, Any], rest: Mapping[str, Any], namespaces: int, steps: Sequence[Step]
 ) -> dict[str, Any]:
-    """Return the request of a command. All of it is packed as well, for a process that passes it on."""
+    """Return a command's request. It is also packed as a whole, for a process that passes it on."""
     whole = {**head, "namespaces": namespaces, "plan": steps, **rest}
     return {**head, "plain": _is_plain(rest, steps), "whole": marshal.dumps(whole, PLAIN)}
 
 
 def _is_plain(rest: Mapping[str, Any], own: Sequence[Step]) -> bool:
-    """Return whether a native init serves the command, of which ``own`` are the steps that its template does not
-    know."""
+    """Return whether a native init serves the command. ``own``: the command's steps that its template does not know."""
     if rest["mediation"] or rest["terminal"] or rest["held"] or rest["join"] or "channel" in rest["sockets"]:
         return False
     return all(step[0] in NATIVE_STEPS for step in own)
 
 
 def with_report(connection: Connection, request: Mapping[str, Any], descriptors: Sequence[int]) -> int:
-    """Send a request with the write end of a new pipe as its last descriptor. Return the read end."""
+    """Send a request with a new pipe's write end as its last descriptor. Return the read end."""
     read, write = os.pipe()
     try:
         connection.send(request, (*descriptors, write))
@@ -118,8 +121,8 @@ def wait_readable(descriptors: Sequence[int], deadline: float | None) -> list[in
 
 
 def wait_ready(wanted: Mapping[int, int], deadline: float | None) -> dict[int, int]:
-    """Return the descriptors for which an event of poll(2) has occurred, with their events. ``wanted``: descriptors
-    with the events to wait for; errors and hang-ups are always reported. ``deadline`` as above."""
+    """Return the descriptors for which a poll(2) event has occurred, with their events. ``wanted``: descriptors with
+    the events to wait for; errors and hang-ups are always reported. ``deadline``: as in ``wait_readable``."""
     if sys.platform == "darwin":
         from mudroom.core.system.readiness import wait_for_devices
 

@@ -1,4 +1,4 @@
-"""Why a command did not run: from the launcher's report to an error."""
+"""Why a command did not run: errors from the launcher's reports."""
 
 from __future__ import annotations
 
@@ -45,18 +45,18 @@ def no_directory(path: bytes, number: int) -> UsageError:
 
 
 _OPEN_FILES = (errno.EMFILE, errno.ETOOMANYREFS)
-"""Its own, and all of the user's that are on their way through sockets (unix(7))."""
+"""This process's own, and all the user's that are in transit through sockets (unix(7))."""
 _TOO_LITTLE = {
     ("clone", errno.EAGAIN): "permit more processes: ulimit -u",
     ("clone", errno.ENOMEM): "permit more memory: ulimit -v",
     ("hostname", errno.EPERM): "an outer filter forbids sethostname, as Podman's does: mudroom doctor has the fix",
 }
-"""What to do if a limit of the user's is too small, or an outer filter too narrow, by operation and errno (clone(2),
-sethostname(2): the capability is there, in a namespace of the sandbox's own)."""
+"""Hints for a user's limit that is too small, or an outer filter that is too narrow, by operation and errno (clone(2),
+sethostname(2): the capability is there, in the sandbox's own namespace)."""
 
 
 _OF_SHELLS = ("cd", "export", "source", ".", "alias", "set", "unset", "ulimit", "umask", "eval", "exec")
-"""Words that a shell does itself, and for which there is no program."""
+"""Words that a shell performs itself: there is no program for them."""
 
 
 def _not_started(program: bytes, number: int) -> CommandNotStarted:
@@ -75,13 +75,13 @@ def _not_started(program: bytes, number: int) -> CommandNotStarted:
     hint = "is it an executable file?"
     if number == E2BIG:  # execve(2), MAX_ARG_STRLEN
         hint = "one argument has at most 128 KiB, all together a quarter of the stack's limit: put it into a file"
-    if number == errno.EAGAIN:  # of clone(2), or of ``require_no_magic_link`` in ``launcher/link.py``
+    if number == errno.EAGAIN:  # from clone(2), or from ``require_no_magic_link`` in ``launcher/link.py``
         hint = "no process is left (ulimit -u, --processes), or another program has a lease on the file"
     return CommandNotStarted(f"{name}: {os.strerror(number).lower()}", 126, hint)
 
 
 def _apart(name: str) -> str:
-    """Return the line to type instead of a command given as one word. The user's own shell acts on none of it."""
+    """Return the line to type instead of a command given as one word. The user's own shell interprets nothing in it."""
     words = as_words(name)
     line = quote_words(words) or "sh -c LINE"
     return f"{'a line of a shell' if words[0] == b'sh' else 'its words stand apart'}: mudroom run -- {line}"

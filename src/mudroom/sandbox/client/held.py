@@ -1,7 +1,7 @@
 """The host's end of a held sandbox, which several commands share (``sandbox/launcher/holder.py``): make it, start
 commands in it, end it.
 
-Safe to use from several threads, as ``Client`` is.
+Thread-safe, as ``Client`` is.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ GRACE = 2.0
 
 def join(connection: Connection, identity: int, invocation: Invocation, cwd: bytes, **more: Any) -> LaunchedCommand:
     """Start a command in the held sandbox at the other end of ``connection``, as ``Client.run`` does in its own
-    sandbox. ``cwd`` is a path inside. ``signal`` affects this command alone, KILL all processes that it has started;
+    sandbox. ``cwd``: a path inside. ``signal`` affects this command alone, KILL all processes that it has started;
     ``pause`` affects the whole sandbox."""
     request = {"op": "command", "id": identity, "cwd": cwd, **invocation.request(), **more}
     pair = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM) if invocation.terminal else None
@@ -51,21 +51,21 @@ def join(connection: Connection, identity: int, invocation: Invocation, cwd: byt
 
 
 def _fate_of(connection: Connection, cwd: bytes, program: bytes) -> Fate:
-    """Return the fate of a command in a held sandbox. When the sandbox is ended (``HeldSandbox.end``), the command ends
-    with it: that is no error, and no signal is needed any more."""
+    """Return a command's fate in a held sandbox. If the sandbox is ended (``HeldSandbox.end``), so is the command: that
+    is no error, and no signal is needed any more."""
 
     def failed(record: tuple[Any, ...]) -> MudroomError:
         if record[2] == "refused":
             return UsageError(record[4], ENDING)
         if record[2] == "cwd":
             return no_directory(cwd, record[3])
-        return failure_of(record, (("cwd", cwd),), program)  # the only step, after those of the sandbox
+        return failure_of(record, (("cwd", cwd),), program)  # the only step, after the sandbox's own
 
     return Fate(failed, lambda: KILLED, lambda op: op == "signal" and connection.is_closed)
 
 
 class HeldSandbox:
-    """A sandbox without a command of its own. ``fileno()`` becomes readable when it is gone."""
+    """A sandbox without its own command. ``fileno()`` becomes readable when it is gone."""
 
     def __init__(self, running: Running, door: Connection, peer: int = 0, refresher: int = -1) -> None:
         """``peer``: as in ``ClientTraits``. ``refresher``: a descriptor that reconfigures the overlay, or -1. It keeps
@@ -74,7 +74,7 @@ class HeldSandbox:
         self.door = door
         self.peer = peer
         self.notes: list[str] = []
-        """What could not be done for its commands."""
+        """Notes about failures, for its commands' results."""
         self._refresher = [refresher] if refresher >= 0 else []  # a list: the thread that pops it closes it
         self._ids = itertools.count(1)
 
@@ -82,11 +82,12 @@ class HeldSandbox:
         self._close_refresher()
 
     def _refresh(self) -> None:
-        """Let the overlay forget the names that it knows, so that the next command sees what was renamed, made and
-        deleted in the project. An entry that a process holds (open file, working directory) keeps its name until then.
+        """Make the overlay forget its cached names, so that the next command sees the project's renamed, new and
+        deleted files. An entry that a process holds (open file, working directory) keeps its name until released.
 
-        A reconfiguration drops every unused entry of the file system's name cache, those of missing names included
-        (reconfigure_super in fs/super.c, shrink_dcache_sb)."""
+        A reconfiguration drops every unused entry from the file system's name cache, including those for missing names
+        (reconfigure_super in fs/super.c, shrink_dcache_sb).
+        """
         from mudroom.sandbox.launcher.kernel import FSCONFIG_CMD_RECONFIGURE, SYS_fsconfig, syscall  # Linux alone
 
         for refresher in self._refresher:
@@ -111,7 +112,7 @@ class HeldSandbox:
         return next(self._ids)
 
     def run(self, invocation: Invocation, cwd: bytes) -> LaunchedCommand:
-        """Start a command. ``cwd`` is a path inside."""
+        """Start a command. ``cwd``: a path inside."""
         self._refresh()
         return join(self.door, self.new_id(), invocation, cwd)
 

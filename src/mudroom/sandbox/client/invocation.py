@@ -1,4 +1,4 @@
-"""A command as a client of sandboxes is given it, the options of its start, and its end. Data only."""
+"""A command as given to a sandbox client, its start options, and its end. Data only."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
 
 class ClientTraits(NamedTuple):
-    """The facts of a client that a session has to know."""
+    """Facts about a client that a session needs."""
 
     awaits_tick: bool = False
-    """Whether its launcher waits for ``RunOptions.after``, and can be trusted with the time of the start."""
+    """Whether its launcher waits for ``RunOptions.after``, and can be trusted with the start time."""
     gauge: Gauge | None = None
-    """Effects of a container's limits, if the launcher runs in a container."""
+    """The effects of a container's limits, if the launcher runs in a container."""
     peer: int = 0
-    """The pid of a launcher that is not a child of this process; 0 for a child, or if the pid is not visible here."""
+    """The pid of a launcher that is not this process's child; 0 for a child, or if the pid is not visible here."""
 
 
 class Invocation(NamedTuple):
-    """A command, with all that its process is made of."""
+    """A command and the data for its process."""
 
     argv: Sequence[bytes]
     env: Mapping[bytes, bytes]
@@ -33,7 +33,7 @@ class Invocation(NamedTuple):
     stdio: tuple[int, int, int]
     """The caller closes them."""
     terminal: Sequence[int] = ()
-    """Its standard descriptors that become a pseudo-terminal of its own. The command then starts when
+    """Its standard descriptors that become its own pseudo-terminal. The command then starts only after
     ``Running.terminal`` was called."""
 
     def request(self) -> dict[str, Any]:
@@ -43,20 +43,20 @@ class Invocation(NamedTuple):
 
 
 class RunOptions(NamedTuple):
-    """Options of one start, in addition to its plan. A client refuses those that its system does not have."""
+    """Options for one start, in addition to its plan. A client refuses those that its system does not have."""
 
     view: bool = False
-    """The descriptor of the view is wanted (``Running.view``)."""
+    """The view's descriptor is wanted (``Running.view``)."""
     gate: bool = False
     """The plan has listeners to hand over (``Running.listeners``)."""
     leaf: Leaf | None = None
-    """The control group of the whole sandbox. The caller closes it."""
+    """The whole sandbox's control group. The caller closes it."""
     held: bool = False
     """The sandbox gets no command yet, and lives until its door is closed (``held.py``). The invocation is ignored."""
     after: int = 0
     """The command starts when CLOCK_MONOTONIC_COARSE is later, in nanoseconds. Its sandbox is made meanwhile."""
     standing: StandingPlace | None = None
-    """The command runs in this sandbox. The plan counts for what belongs to the command alone."""
+    """The command runs in this sandbox. From the plan only the command's own parts count."""
 
 
 NO_OPTIONS = RunOptions()
@@ -67,15 +67,15 @@ class Exit(NamedTuple):
     """Wait status as in wait(2)."""
     user: float
     system: float
-    """CPU seconds of the command and the children it waited for."""
+    """CPU seconds used by the command and the children it waited for."""
     max_rss: int
     """KiB."""
     refused: tuple[bytes, ...] = ()
     """Refused calls, as ``sandbox/host/denials.py`` reads them: metadata changes outside the sandbox's own directories,
     as "chmod /path", and system calls, as "call RULE COUNT"."""
     started: int = 0
-    """Time by CLOCK_MONOTONIC_COARSE when the command started, in nanoseconds; 0 if ``run`` got no ``after``."""
+    """CLOCK_MONOTONIC_COARSE time when the command started, in nanoseconds; 0 if ``run`` got no ``after``."""
 
 
 KILLED = Exit(9, 0.0, 0.0, 0)
-"""The end of a sandbox that has ended without a report."""
+"""The end of a sandbox that did not report."""

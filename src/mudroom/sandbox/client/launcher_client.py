@@ -1,12 +1,11 @@
 """A client whose commands are started by a launcher: start it once, then send it plans.
 
 ``LauncherClient.start()`` costs an interpreter start, which goes on in the background; ``LauncherClient.run`` costs a
-few hundred microseconds. Safe to use from several threads: each run reports over its own pipe.
+few hundred microseconds. Thread-safe: each run reports over its own pipe.
 
 A client has three parts, and each attribute has one owner:
-1. the launcher as a process (``client.LauncherProcess``): this process's child (``SpawnedLauncher``), one that a
-   keeper's zygote has forked (``ext/keeper/launcher.py``), or the first process of a container. It owns the
-   connection;
+1. the launcher as a process (``client.LauncherProcess``): this process's child (``SpawnedLauncher``), a process forked
+   by a keeper's zygote (``ext/keeper/launcher.py``), or a container's first process. It owns the connection;
 2. the templates (``LauncherTemplates``), which choose the process that performs a plan;
 3. the work directories that are to be removed.
 """
@@ -36,30 +35,30 @@ if TYPE_CHECKING:
 
 
 _ROOT = os.path.abspath(__file__).rsplit(os.sep, 4)[0]
-# Imported instead of run as a script, to have its byte code cached: compiling would double the start-up time.
+# Imported, not run as a script, to have its byte code cached: compiling would double the start-up time.
 _BEGIN = f"import sys; sys.path.insert(0, {_ROOT!r}); from mudroom.sandbox.launcher.program import protect; protect(); "
 _START = "from mudroom.sandbox.launcher.launcher import main; main()"
 
 _GROUP_SIGNALS = (1, 2, 3, 15, 20)
 """HUP, INT, QUIT, TERM and TSTP: the signals that terminals, timeout(1) and CI send to a whole process group."""
 _MOST_LISTENERS = 253
-"""SCM_MAX_FD of unix(7)."""
+"""SCM_MAX_FD, unix(7)."""
 FIRST_TO_GO = 500
-"""oom_score_adj: as if half of the machine's memory were used in addition."""
+"""oom_score_adj: as if it also used half the machine's memory."""
 _MOST_WORKS = 256
 TEMPLATES = 8
-"""Number of templates that are kept. Each is a small process, with another one that waits for the next command."""
+"""Templates that are kept. Each is a small process, with another one that waits for the next command."""
 
 
 class Fate(NamedTuple):
-    """How the end of a command is told. It differs by the process that has started the command."""
+    """How to interpret a command's end. This differs by the process that started the command."""
 
     failed: Callable[[tuple[Any, ...]], MudroomError]
-    """Return the error of a report that the command never ran."""
+    """Return the error for a report that the command never ran."""
     vanished: Callable[[], Exit]
-    """Return the end of a command without a report, or raise MudroomError."""
+    """Return the end of a command that sent no report, or raise MudroomError."""
     is_moot: Callable[[str], bool] = lambda _op: False
-    """Return whether it is no error that a request ("signal", "pause" or "resume") has failed."""
+    """Return whether a failed request ("signal", "pause" or "resume") is no error."""
     exited: Callable[[], object] = lambda: None
     """Called when the command has run and ended."""
 
@@ -67,8 +66,8 @@ class Fate(NamedTuple):
 class LaunchedCommand:
     """A command whose end is reported over a pipe: ``client.Running``.
 
-    Owner of the report: the thread that waits for the command. The sockets are taken by single operations of a dict;
-    the thread that takes one closes it.
+    The report's owner: the thread that waits for the command. Sockets are taken by single dict operations; the thread
+    that takes one closes it.
     """
 
     notes: tuple[str, ...] = ()
@@ -76,7 +75,7 @@ class LaunchedCommand:
     def __init__(
         self, connection: Connection, identity: int, report: int, fate: Fate, sockets: dict[str, _socket.socket]
     ) -> None:
-        """``sockets``: this end of those that the sandbox has, by the names of ``OWN_SOCKETS``."""
+        """``sockets``: this end of the sandbox's sockets, by their names in ``OWN_SOCKETS``."""
         self._connection, self._id, self._report, self._fate = connection, identity, report, fate
         self._sockets = sockets
         connection.active.add(identity)
@@ -186,7 +185,7 @@ class LaunchedCommand:
 
     def wait(self) -> Exit:
         try:
-            data = os.read(self._report, 65536)  # at most PIPE_BUF were written, at once
+            data = os.read(self._report, 65536)  # written at once: at most PIPE_BUF
             record = parse_report(data) if data else None
             if record is None or (record[0] == "exited" and not record[-1]):
                 self.wait_gone()  # processes are left: they end with init, and the pipe with it
@@ -199,12 +198,11 @@ class LaunchedCommand:
         return ended
 
     def wait_gone(self) -> None:
-        """Block, after ``wait``, until init and every mount of the sandbox are gone, too.
+        """After ``wait``: block until the sandbox's init and all its mounts are gone, too.
 
         The end of file on the report pipe proves it. Init closes the pipe as it ends, the launcher when it has reaped
         init, and a process is reaped only after it has given up its mount namespace (exit_task_namespaces and
-        exit_task_work in kernel/exit.c come before exit_notify). Most often this has long happened at the time of the
-        call.
+        exit_task_work in kernel/exit.c come before exit_notify). Usually this has long happened when this is called.
         """
         self._close_untaken()
         while self._report >= 0 and os.read(self._report, 65536):
@@ -238,7 +236,7 @@ def _not_running() -> MudroomError:
 
 
 def _rights(channel: _socket.socket) -> bytes:
-    """Return the descriptor that comes over a socket; empty at its end."""
+    """Return the descriptor that arrives over a socket, as bytes; empty at the socket's end."""
     _data, ancillary, _flags, _address = channel.recvmsg(1, _socket.CMSG_SPACE(4), wire.CMSG_CLOEXEC)
     return ancillary[0][2] if ancillary else b""
 
@@ -250,11 +248,12 @@ def _descriptor_of(rights: bytes) -> int:
 
 
 def spawn_interpreter(program: str, kind: int, actions: Sequence[tuple[Any, ...]] = ()) -> tuple[_socket.socket, int]:
-    """Start an interpreter that runs a text of Python, which may import mudroom, with the number of its socket as the
-    last argument. Return the other end, and its pid. ``kind``: of the socket, as in socketpair(2). ``actions``: of
+    """Start an interpreter that runs Python code, which may import mudroom. The code's last argument is its socket's
+    number. Return the other end, and the pid. ``kind``: socket type, as in socketpair(2). ``actions``: for
     posix_spawn(3). The interpreter's file is on a read-only mount (``sandbox/launcher/program.py``).
 
-    It is in a session of its own: signals to this process's group and the end of a terminal do not reach it."""
+    It has its own session: signals to this process's group and a terminal's hang-up do not reach it.
+    """
     ours, theirs = _socket.socketpair(_socket.AF_UNIX, kind)
     os.set_inheritable(theirs.fileno(), True)
     words = (sys.executable, "-I", "-S", "-c", _BEGIN + program, str(theirs.fileno()))
@@ -270,22 +269,22 @@ def spawn_interpreter(program: str, kind: int, actions: Sequence[tuple[Any, ...]
 
 
 def _spawn(words: tuple[str | bytes, ...], actions: Sequence[tuple[Any, ...]]) -> int:
-    """Start a program by way of the native init, which puts it on a read-only mount. Where that is missing or cannot be
+    """Start a program through the native init, which puts it on a read-only mount. Where that is missing or cannot be
     executed, the interpreter does it itself, by a second start."""
-    # the signals are blocked until the launcher ignores them; pending ones are then dropped
+    # The signals are blocked until the launcher ignores them; pending ones are then dropped.
     how: Any = {"file_actions": actions, "setsid": True, "setsigmask": _GROUP_SIGNALS}
     environment = {"PATH": os.defpath, "LC_ALL": "C"}
     if wire.NATIVE_INIT and os.access(wire.NATIVE_INIT, os.X_OK):
         try:
             return os.posix_spawn(wire.NATIVE_INIT, (wire.NATIVE_INIT, *words), environment, **how)
         except OSError:
-            pass  # of another machine, or without its loader
+            pass  # built for another machine, or its loader is missing
     return os.posix_spawn(words[0], words, environment, **how)
 
 
 def _offer_to_the_oom_killer(pid: int) -> None:
-    """Make a process and all that it clones the kernel's first choice when the machine has no memory left: better a
-    command than the user's desktop. As root a command cannot take that back (proc_pid_oom_score_adj(5))."""
+    """Make a process and its clones the kernel's first choice when the machine has no memory left: better a command
+    than the user's desktop. If mudroom runs as root, a command cannot take that back (proc_pid_oom_score_adj(5))."""
     try:
         with open(f"/proc/{pid}/oom_score_adj", "r+b", buffering=0) as stream:
             if int(stream.read()) < FIRST_TO_GO:
@@ -295,13 +294,13 @@ def _offer_to_the_oom_killer(pid: int) -> None:
 
 
 class SpawnedLauncher:
-    """A launcher that is a child of this process. Owner: the owner of its client."""
+    """A launcher that is this process's child. Owner: its client's owner."""
 
     most_templates, is_local = TEMPLATES, True
     traits = ClientTraits(awaits_tick=True)
 
     def __init__(self, *, apart: bool = False) -> None:
-        """With ``apart`` it has none of this process's standard descriptors, for whose end a caller may wait."""
+        """``apart``: it does not get this process's standard descriptors, for whose end a caller may wait."""
         self._actions = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in range(3 if apart else 0)]
         self.connection: Connection | None = None
         self.pid = 0
@@ -332,8 +331,8 @@ class SpawnedLauncher:
 
 
 class LauncherTemplates:
-    """``client.Templates``. ``_choosing`` guards the templates and the choice; ``_place`` is for the holder of the lock
-    of the limits, ``_native`` for the machine of a session, before its commands."""
+    """``client.Templates``. ``_choosing`` guards the templates and the choice. ``_place`` is for the holder of the
+    limits' lock, ``_native`` for a session's machine, before its commands."""
 
     def __init__(self, launcher: LauncherProcess) -> None:
         self._launcher = launcher
@@ -349,8 +348,8 @@ class LauncherTemplates:
     def choose(
         self, plan: Plan, standing: StandingSandbox | None, identity: int
     ) -> tuple[Connection, int, tuple[Step, ...], tuple[Step, ...]]:
-        """Return the process that performs a plan, its namespaces, its steps, and those of the steps that it does not
-        know yet. The steps that commands share are performed once, from the second command with the same steps on."""
+        """Return the process that performs a plan, its namespaces, its steps, and the steps that it does not know yet.
+        Steps that commands share are performed once, from the second command with the same steps on."""
         with self._choosing:
             chosen = self._choose(plan) if standing is None else standing.parts(plan)
             chosen[0].active.add(identity)  # keeps other threads from ending that template to make room
@@ -417,7 +416,7 @@ class LauncherTemplates:
         self._native = False
 
     def leave_place(self) -> None:
-        """Use the templates that exist for no new command: the launcher is moved into another control group."""
+        """Use the existing templates for no new command: the launcher is moved into another control group."""
         self._place += 1
 
     def close(self) -> None:
@@ -428,11 +427,11 @@ class LauncherTemplates:
 
 
 OWN_SOCKETS = ("view", "channel", "gate", "door")
-"""Sockets of a sandbox, in the order in which they are passed."""
+"""A sandbox's sockets, in the order in which they are passed."""
 
 
 class LauncherClient:
-    """``client.Client`` of a launcher. ``_clearing`` guards ``_works``."""
+    """``client.Client`` for a launcher. ``_clearing`` guards ``_works``."""
 
     def __init__(self, launcher: LauncherProcess) -> None:
         self.launcher, self.templates, self.traits = launcher, LauncherTemplates(launcher), launcher.traits
@@ -478,7 +477,7 @@ class LauncherClient:
                 launcher = self.launcher.connection
                 if standing is not None or launcher is None or connection is launcher:
                     raise
-                # The template was killed since it was chosen, and has not had the whole request.
+                # The template was killed since it was chosen, and has not received the whole request.
                 connection.active.discard(identity)
                 connection, steps = launcher, plan.steps
                 connection.active.add(identity)
@@ -495,8 +494,8 @@ class LauncherClient:
         return LaunchedCommand(connection, identity, report, fate, {name: pair[0] for name, pair in pairs.items()})
 
     def clear(self, works: Sequence[tuple[bytes, bytes]]) -> bool:
-        """Have the launcher remove work directories of overlays, as (parent, name), and return at once. It does so when
-        no command runs, or for ``_MOST_WORKS`` at a time. Return False if it cannot: then nothing is done."""
+        """Have the launcher remove overlay work directories, given as (parent, name), and return at once. It does so
+        when no command runs, or when ``_MOST_WORKS`` have gathered. Return False if it cannot: then nothing is done."""
         launcher = self.launcher.connection
         if launcher is None or not self.launcher.is_local:
             return False
@@ -504,19 +503,17 @@ class LauncherClient:
         with self._clearing:
             self._works += works
             if len(self._works) < _MOST_WORKS and any(connection.active for connection in connections):
-                return True  # the command that ends last asks for them
+                return True  # the command that ends last has them removed
             due, self._works = self._works, []
         return _ask_to_clear(launcher, due)
 
     def prepare_move(self) -> int:
-        """Return the pid of the launcher. Templates that exist already stay in the old group and are not used for new
-        commands."""
+        """Return the launcher's pid. Existing templates stay in the old group and are not used for new commands."""
         pid = self.launcher.require_pid()
         self.templates.leave_place()
         return pid
 
     def close(self) -> None:
-        """End the launcher and all its sandboxes."""
         if self._works and self.launcher.connection is not None:
             _ask_to_clear(self.launcher.connection, self._works)
             self._works = []
@@ -525,7 +522,7 @@ class LauncherClient:
 
 
 def _fate_of(launcher: LauncherProcess, connection: Connection, steps: Sequence[Step], program: bytes) -> Fate:
-    """Return the fate of a command that performs these steps in a sandbox of its own."""
+    """Return the fate of a command that performs these steps in its own sandbox."""
 
     def failed(record: tuple[Any, ...]) -> MudroomError:
         from mudroom.sandbox.client.failure import failure_of
@@ -544,5 +541,5 @@ def _ask_to_clear(launcher: Connection, works: Sequence[tuple[bytes, bytes]]) ->
     try:
         launcher.send({"op": "clear", "works": tuple(works)}, ())
     except MudroomError:
-        return False  # the launcher is gone: each fork's next session removes what is left
+        return False  # the launcher is gone: each fork's next session removes the rest
     return True

@@ -1,8 +1,7 @@
 """Parser for a launcher's reports that does not trust them: a launcher in a container is next to commands.
 
 ``marshal.loads`` is unsafe here (its documentation: "never unmarshal data received from an untrusted or unauthenticated
-source"): crafted data can crash the interpreter. This parser accepts only the few kinds of values that launchers
-report.
+source"): crafted data can crash the interpreter. This parser accepts only the few value types that launchers report.
 """
 
 from __future__ import annotations
@@ -15,16 +14,17 @@ from mudroom.typing import Any
 
 _DEEPEST = 8
 _FLAG_REF = 0x80
-"""Python/marshal.c: marks an object that later objects may refer to by its number, in the order in which they begin."""
+"""Python/marshal.c: marks an object that later objects may refer to by its number. Objects are numbered in the order in
+which they begin."""
 _PENDING = object()
 
 
 class ReportError(ValueError):
-    """The data is not a valid report of a launcher."""
+    """The data is not a valid launcher report."""
 
 
 class _Reader:
-    """Owner: the caller: an object lives within one call."""
+    """Owner: the caller. An object lives within one call."""
 
     def __init__(self, data: bytes) -> None:
         self._data, self._at = data, 0
@@ -95,7 +95,7 @@ def _sized(reader: _Reader, width: int) -> bytes:
 
 
 def _long(reader: _Reader, _depth: int) -> int:
-    """Read an integer from digits of 15 bits. The sign is that of their count."""
+    """Read an integer from 15 bit digits. The sign is that of their count."""
     count = reader.number(4)
     if abs(count) > 8:
         raise ReportError("a number that is too long")
@@ -121,7 +121,7 @@ _KINDS: dict[str, Callable[[_Reader, int], Any]] = {
     ")": _sequence(1),
     "[": _sequence(4),
 }
-"""Parsers by the type codes of Python/marshal.c. A list is read as a tuple: reports are tuples."""
+"""Parsers by type code in Python/marshal.c. A list is read as a tuple: reports are tuples."""
 
 
 _SHAPES: dict[str, tuple[type, ...]] = {
@@ -131,15 +131,15 @@ _SHAPES: dict[str, tuple[type, ...]] = {
     "ready": (),
     "done": (),
 }
-"""Types after the first word of a record: see the head of ``sandbox/launcher/launcher.py``."""
+"""Types after a record's first word: see ``sandbox/launcher/launcher.py``."""
 
 
 def read_report(data: bytes) -> tuple[Any, ...]:
-    """Parse one record: a tuple that begins with a word. Raise ReportError, and no other exception, for anything
-    else.
+    """Parse one record: a tuple that begins with a word. Raise ReportError, and no other exception, for anything else.
 
     A failure is the first record of its run. A forked child that could not execute the command reports it, and init
-    reports the end of that child (``launcher/init.py``): both may have arrived, and the second says nothing more."""
+    reports that child's end (``launcher/init.py``): both may have arrived, and the second adds nothing.
+    """
     reader = _Reader(data)
     record = reader.value()
     if not isinstance(record, tuple) or not record or not isinstance(record[0], str):
@@ -150,7 +150,7 @@ def read_report(data: bytes) -> tuple[Any, ...]:
 
 
 def read_record(data: bytes) -> tuple[Any, ...]:
-    """Parse a record of a run, a held sandbox or a template. Raise ReportError."""
+    """Parse a record about a run, a held sandbox or a template. Raise ReportError."""
     record = read_report(data)
     kinds = _SHAPES.get(record[0])
     if kinds is None or len(record) != 1 + len(kinds) or not all(map(isinstance, record[1:], kinds)):
@@ -168,7 +168,7 @@ class StepFailed(MudroomError):
 
 
 def parse_report(data: bytes, read: Callable[[bytes], tuple[Any, ...]] = read_record) -> tuple[Any, ...]:
-    """Parse a report. A launcher in a container may be next to commands, so its data is not trusted."""
+    """Parse a report. Raise MudroomError if it is not valid: a launcher in a container may be next to commands."""
     try:
         return read(data)
     except ReportError as error:

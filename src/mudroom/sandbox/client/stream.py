@@ -1,17 +1,17 @@
 """Relay between the caller's descriptors and a command's pipes: no descriptor of the caller gets into a sandbox.
 
-With a descriptor of a file a command could change the file's mode (fchmod(2)), read it back, empty it, map it, or open
-it again through /proc/self/fd; with one of a pipe it could read what others have written, or change its size and flags.
+With a file's descriptor a command could change the file's mode (fchmod(2)), read it back, empty it, map it, or open it
+again through /proc/self/fd; with a pipe's it could read bytes that others have written, or change its size and flags.
 
-Rules of this file:
+Rules:
 1. A command gets a pipe, or /dev/null opened anew. The bytes move here, in the loop that attends to the command
    (``capture.py``), by splice(2) where both ends allow it.
-2. No call here blocks, but writes to regular files. Flags of the caller's descriptors stay as they are: other processes
-   share them.
+2. No call here blocks, except writes to regular files. The flags on the caller's descriptors are not changed: other
+   processes share them.
 3. stdout and stderr that lead to the same place share one pipe, so their order is kept.
 4. Input that the command has not read stays the caller's where the kernel allows it: in a file the position is set
    back; from a pipe bytes are copied by tee(2) and taken only when the command has read them. A command that reads more
-   than ``CAREFUL`` bytes from a pipe is a reader of the whole: then up to a pipe's size is read ahead.
+   than ``CAREFUL`` bytes from a pipe is taken to read it all: then up to a pipe's size is read ahead.
 5. If the caller's end fails, the command's pipe is closed: it gets EPIPE and SIGPIPE, as it would have. A failure other
    than a reader that has gone is kept for the caller.
 """
@@ -30,7 +30,7 @@ from mudroom.typing import Any
 
 CAREFUL = 1 << 20
 CHUNK = 1 << 20
-"""Bytes of one call, and the wanted size of a pipe. Users may have less (/proc/sys/fs/pipe-user-pages-soft)."""
+"""Bytes per call, and the wanted pipe size. Users may get less (/proc/sys/fs/pipe-user-pages-soft)."""
 _WRITE = 1 << 16
 _PAGE = 4096
 _NULL = os.makedev(1, 3)
@@ -42,7 +42,7 @@ _GONE = (errno.EPIPE, errno.ECONNRESET)
 _NO_SPLICE = (errno.EINVAL, errno.ENOSYS, errno.EPERM, errno.EBADF)
 
 Ready = Mapping[int, int]
-"""Descriptors with their events of poll(2)."""
+"""Descriptors with their poll(2) events."""
 
 
 def leads_to_null(descriptor: int) -> bool:
@@ -51,8 +51,8 @@ def leads_to_null(descriptor: int) -> bool:
 
 
 def is_same(first: int, second: int) -> bool:
-    """Whether bytes that are written to both descriptors come out in the order of the calls: both are one open file, or
-    one pipe, socket or device. kcmp(2) tells open files of one path apart; without it they count as one."""
+    """Return whether bytes written to both descriptors come out in call order: both are one open file, or one pipe,
+    socket or device. kcmp(2) tells open files with one path apart; without it they count as one."""
     one, two = os.fstat(first), os.fstat(second)
     if (one.st_dev, one.st_ino) != (two.st_dev, two.st_ino):
         return False
@@ -66,8 +66,7 @@ def is_same(first: int, second: int) -> bool:
 
 
 def _syscall(number: int, *arguments: int) -> int | None:
-    """Return the result of a system call, or None if the kernel or a filter refuses it. Raise BlockingIOError for
-    EAGAIN."""
+    """Return a system call's result, or None if the kernel or a filter refuses it. Raise BlockingIOError for EAGAIN."""
     import ctypes
 
     libc = ctypes.CDLL(None, use_errno=True)
@@ -80,14 +79,14 @@ def _syscall(number: int, *arguments: int) -> int | None:
 
 
 def _make_pipe(ours: int) -> tuple[int, int]:
-    """Return a new pipe. ``ours``: 0 or 1, the end that does not block. The flag is of that end alone."""
+    """Return a new pipe. ``ours``: 0 or 1, the end that does not block. The flag is that end's alone."""
     pair = os.pipe()
     os.set_blocking(pair[ours], False)
     return pair
 
 
 def resize(pipe: int, size: int) -> None:
-    """Set the size of a pipe, if the kernel allows it."""
+    """Set a pipe's size, if the kernel allows it."""
     if sys.platform == "linux":
         try:
             fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, size)
@@ -96,14 +95,14 @@ def resize(pipe: int, size: int) -> None:
 
 
 def unread(pipe: int) -> int:
-    """Return the number of bytes in a pipe (FIONREAD, pipe(7))."""
+    """Return how many bytes are in a pipe (FIONREAD, pipe(7))."""
     from termios import FIONREAD  # few commands need it
 
     return int.from_bytes(fcntl.ioctl(pipe, FIONREAD, bytes(4)), "little")
 
 
 class OutputRelay:
-    """One pipe of a command's output. Owner: the thread that attends to the command."""
+    """A pipe for a command's output. Owner: the thread that attends to the command."""
 
     is_output = True
 
@@ -135,11 +134,10 @@ class OutputRelay:
         return {self.target: select.POLLOUT} if self.is_blocked else {self._read: select.POLLIN}
 
     def has_more(self) -> bool:
-        """Whether bytes of the command are left, in the pipe or here."""
+        """Return whether bytes of the command are left, in the pipe or here."""
         return not self.ended and bool(self._waiting or unread(self._read))
 
     def attend(self, _ready: Ready) -> None:
-        """Move what can be moved now."""
         self.is_blocked = False
         try:
             count = self._move()
@@ -166,7 +164,7 @@ class OutputRelay:
             return self._move()
 
     def _take(self, size: int) -> bool:
-        """Read into ``_waiting`` if it is empty. Return False at the end of the output."""
+        """Read into ``_waiting`` if it is empty. Return False when the output has ended."""
         if not self._waiting:
             self._waiting = os.read(self._read, size)
         return bool(self._waiting)
@@ -175,7 +173,8 @@ class OutputRelay:
         return self._take(CHUNK) and self._written(os.write(self.target, self._waiting))
 
     def _write_some(self) -> int:
-        """Write to a device or pipe that may block: what it takes at once, when it is ready (pipe(7), PIPE_BUF)."""
+        """Write to a device or pipe that may block: when it is ready, as much as it takes at once (pipe(7),
+        PIPE_BUF)."""
         if not self._take(_WRITE):
             return 0
         if not _is_writable(self.target):
@@ -211,7 +210,7 @@ def _is_writable(descriptor: int) -> bool:
 
 
 class InputRelay:
-    """The pipe of a command's input. Owner: the thread that attends to the command."""
+    """The pipe for a command's input. Owner: the thread that attends to the command."""
 
     is_output = is_blocked = False
     name = "stdin"
@@ -222,13 +221,13 @@ class InputRelay:
         self.failure: OSError | None = None
         self.ended = False
         self._rest = -1
-        """The command's end of the pipe, opened again at the end of a file: it tells what was not read."""
+        """The pipe's end for the command, opened again at the file's end: it tells how many bytes were not read."""
         self._copied = self._passed = 0
         """Bytes that were copied by tee(2) and not taken yet; bytes that the command has read from a pipe."""
         self._waiting = b""
         self._mode = os.fstat(source).st_mode
         self._start = self._position = os.lseek(source, 0, os.SEEK_CUR) if stat.S_ISREG(self._mode) else -1
-        """``_position``: where the caller's file stands if nobody else has read it or sought in it."""
+        """``_position``: the caller's file position, unless another process has read or sought there."""
         self._is_careful = stat.S_ISFIFO(self._mode) and sys.platform == "linux" and os.uname().machine in _SYS_TEE
         if self._is_careful:
             resize(self._write, _PAGE)
@@ -239,8 +238,8 @@ class InputRelay:
             self.theirs = -1
 
     def events(self) -> dict[int, int]:
-        """A file is always ready, so what matters is room in the pipe. POLLERR tells that no reader is left (pipe(7));
-        poll(2) reports it unasked."""
+        """Return the events to wait for. A file is always ready, so only room in the pipe matters. POLLERR tells that
+        no reader is left (pipe(7)); poll(2) reports it unasked."""
         if self.ended:
             return {}
         if stat.S_ISREG(self._mode) or self._copied or self._waiting:
@@ -262,8 +261,8 @@ class InputRelay:
             self._end()
 
     def _tee(self) -> bool:
-        """Copy the next bytes of a pipe. The pipe to the command has one page, so there is room again only when the
-        command has read all of the bytes before."""
+        """Copy the next bytes from a pipe. The pipe to the command has one page, so there is room again only when the
+        command has read all previous bytes."""
         if self._copied:
             self._take(self._copied)
             self._copied = 0
@@ -280,7 +279,7 @@ class InputRelay:
         return bool(count)
 
     def _take(self, count: int) -> None:
-        """Take bytes from the caller's pipe that the command has read. Fewer are there if another reader took some."""
+        """Take bytes that the command has read from the caller's pipe. There are fewer if another reader took some."""
         count = min(count, unread(self.source))
         self._passed += count
         if count:
@@ -309,14 +308,14 @@ class InputRelay:
         return False
 
     def _end_input(self) -> None:
-        """Close the pipe at the end of the input. The command may still read what is in it."""
+        """Close the pipe when the input has ended. The command may still read the bytes in it."""
         if stat.S_ISREG(self._mode) and sys.platform == "linux":
             self._rest = os.open(b"/proc/self/fd/%d" % self._write, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         self.ended = True
         os.close(self._write)
 
     def _end(self) -> None:
-        """Close the pipe, and give back what the command has not read."""
+        """Close the pipe, and give back the bytes that the command has not read."""
         self.ended = True
         left = unread(self._write) + len(self._waiting)
         os.close(self._write)
@@ -324,7 +323,7 @@ class InputRelay:
 
     def _give_back(self, left: int) -> None:
         """Give back the last ``left`` bytes. The command can open its end of the pipe again and write to it, so there
-        may be more than was passed on."""
+        may be more than were passed on."""
         if self._copied:
             self._take(max(self._copied - left, 0))
         elif left and stat.S_ISREG(self._mode) and os.lseek(self.source, 0, os.SEEK_CUR) == self._position:

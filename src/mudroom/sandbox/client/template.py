@@ -24,8 +24,8 @@ from mudroom.sandbox.launcher import wire
 from mudroom.typing import NamedTuple
 
 REST = 2000
-"""Milliseconds without a command after which a standing sandbox ends the init that it has made ahead: that is half of
-its memory, and the next command waits 2 ms for another one."""
+"""Milliseconds without a command after which a standing sandbox ends its spare init: that is half its memory, and the
+next command waits 2 ms for another one."""
 
 
 def request(
@@ -36,13 +36,13 @@ def request(
     *,
     native: bool = True,
 ) -> tuple[Connection, int]:
-    """Ask for a template and return at once: the connection to it, and a pipe that is at its end when it is gone with
-    its mounts. ``require_prepared`` says whether it can be used. ``native``: whether the launcher sees the files of
-    this process, and so may start ``wire.NATIVE_INIT``."""
+    """Ask for a template and return at once: the connection to it, and a pipe that is at its end when the template is
+    gone with its mounts. ``require_prepared`` says whether it can be used. ``native``: whether the launcher sees this
+    process's files, and so may start ``wire.NATIVE_INIT``."""
     ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
     message = {
         "op": "prepare",
-        "id": 0,  # no command's: those of a client begin with 1
+        "id": 0,  # not a command's: a client's ids begin with 1
         "namespaces": plan.namespaces & OF_A_TEMPLATE,
         "maps": plan.maps,
         "plan": plan.shared,
@@ -63,7 +63,7 @@ def request(
 
 
 def require_prepared(report: int, plan: TemplatePlan) -> None:
-    """Wait until a template has performed its steps. Raise StepFailed if it has not."""
+    """Wait until a template has performed its steps. Raise StepFailed if a step fails."""
     record = parse_report(os.read(report, 65536) or marshal.dumps(("failed", -1, "init", 0, "it died")))
     if record[0] != "prepared":
         raise failure_of(record, plan.shared, b"")
@@ -77,7 +77,7 @@ def prepare(
     *,
     native: bool = True,
 ) -> tuple[Connection, int]:
-    """Return what ``request`` does, once the template is prepared. Raise StepFailed if a step fails."""
+    """Return ``request``'s result, once the template is prepared. Raise StepFailed if a step fails."""
     connection, report = request(launcher, plan, mounts, door, native=native)
     try:
         require_prepared(report, plan)
@@ -93,23 +93,23 @@ class StandingPlace(NamedTuple):
 
     sandbox: StandingSandbox
     refresh: bool
-    """Whether the overlays drop what they remember of the files below them before it starts."""
+    """Whether the overlays drop their cached names before the command starts."""
 
 
 class StandingSandbox:
-    """The template of one fork, whose overlays stay mounted. Used by the thread that holds the fork's lock."""
+    """One fork's template, whose overlays stay mounted. Used by the thread that holds the fork's lock."""
 
     def __init__(self, connection: Connection, report: int, plan: StandingPlan, is_current: Callable[[], bool]) -> None:
         self._connection, self._report, self.plan, self._is_current = connection, report, plan, is_current
 
     @property
     def is_open(self) -> bool:
-        """Whether it lives, and its processes are in the launcher's present control group."""
+        """Whether it is alive, and its processes are in the launcher's present control group."""
         return self._is_current() and self._connection.is_open()
 
     def parts(self, plan: Plan) -> tuple[Connection, int, tuple[Step, ...], tuple[Step, ...]]:
-        """Return the process that performs a plan of the same key, its namespaces, its steps, and those that it does
-        not know yet. Raise MudroomError if it cannot."""
+        """Return the process that performs a plan with the same key, its namespaces, its steps, and the steps that it
+        does not know yet. Raise MudroomError if it cannot."""
         wanted = standing_plan(plan)
         if wanted is None or wanted.key != self.plan.key:
             raise MudroomError("a standing sandbox was asked for a command of another plan", "run the command again")

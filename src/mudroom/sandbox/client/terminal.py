@@ -1,26 +1,26 @@
-"""Relay between the user's terminal and a command, which never holds a descriptor of that terminal.
+"""Relay between the user's terminal and a command, which never holds that terminal's descriptor.
 
-Rules of this file:
-1. The caller's descriptors alone decide what a command gets (``substitutes``): a pseudo-terminal of its own if stdin
-   and stdout are both terminals. Otherwise every descriptor that is a terminal becomes a pipe that is relayed here; all
+Rules:
+1. The caller's descriptors alone decide what a command gets (``substitutes``): its own pseudo-terminal if stdin and
+   stdout are both terminals. Otherwise every descriptor that is a terminal becomes a pipe that is relayed here; all
    others are relayed by ``stream.py``. So ``isatty`` inside is never true where it is false outside, and no act of a
    command on its terminal (TIOCSTI, modes, foreground group, hang-up) affects the user's.
-2. A thread of its own does the relaying, because the session has other work. Only this thread talks to the launcher;
+2. A separate thread does the relaying, because the session has other work. Only this thread talks to the launcher;
    signals post a word to it (signal.set_wakeup_fd). Handlers, in the main thread, do only what another thread cannot:
    stop and end the process. A handler runs when the interpreter does, and a signal that arrives just before the main
    thread waits does not wake it: the relay thread does that (``POKE``).
-3. Every way out restores the modes: the end of the command, a stop, an exception, SIGTERM, SIGHUP. After SIGKILL, which
+3. Every way out restores the modes: the command's end, a stop, an exception, SIGTERM, SIGHUP. After SIGKILL, which
    cannot be handled, that is left to the shell, as with any program (bash, zsh and fish do it).
 
 Job control, as a shell outside sees it: when the command is stopped (Ctrl-Z), the user's terminal gets its modes back
-and the whole process group of mudroom is stopped with SIGTSTP, as the kernel would have done. When mudroom continues,
-so does the command. Where pipes are relayed, Ctrl-Z stops mudroom, and the sandbox is paused meanwhile. In the
-background no input is read and no modes are set; both begin when mudroom finds itself in the foreground.
+and mudroom's whole process group is stopped with SIGTSTP, as the kernel would have done. When mudroom continues, so
+does the command. Where pipes are relayed, Ctrl-Z stops mudroom, and the sandbox is paused meanwhile. In the background
+no input is read and no modes are set; both begin when mudroom finds itself in the foreground.
 
-The display is restored at the end of the output and before a question (``terminal_flow.py``): the command's
-output has no effect on the display of mudroom's.
+The display is restored when the output ends and before a question (``terminal_flow.py``): the command's output does not
+affect how mudroom's output is displayed.
 
-While a program of the command reads keys itself (``is_taken``), questions are asked elsewhere, and a sign says so
+While a program in the command reads keys itself (``is_taken``), questions are asked elsewhere, and a sign says so
 (``terminal_sign.py``).
 
 Type-ahead that the command has not read when it ends is lost with its terminal.
@@ -59,21 +59,18 @@ _RELAYED_SIGNALS = (signal.SIGINT, signal.SIGQUIT, signal.SIGWINCH, signal.SIGCO
 QUIET = 50
 """Milliseconds without output after which a sign is shown."""
 _SIGN, _SUSPEND, _RESUME, _ENDING, _GOING_ON = b"\xfb", b"\xfc", b"\xfd", b"\xfe", b"\xff"
-"""Words for the relay thread that are no signal numbers."""
+"""Words for the relay thread that are not signal numbers."""
 
 
 def substitutes(terminals: Sequence[bool]) -> tuple[str, ...]:
-    """Return the substitutes of stdin, stdout and stderr: ``terminal``, ``pipe``, or ``given`` for a descriptor that
-    stays.
-
-    ``terminals`` says which of the three are terminals.
-    """
+    """Return the substitutes for stdin, stdout and stderr: ``terminal``, ``pipe``, or ``given`` for a descriptor that
+    stays. ``terminals`` says which of the three are terminals."""
     for_terminal = "terminal" if terminals[0] and terminals[1] else "pipe"
     return tuple(for_terminal if is_terminal else "given" for is_terminal in terminals)
 
 
 class Relay:
-    """The relay between the descriptors of a caller and one command. It has to be closed in every case.
+    """The relay between a caller's descriptors and one command. It has to be closed in every case.
 
     ``descriptors`` are those to pass to the command; ``numbers`` says which of them become its pseudo-terminal instead.
     Call ``start`` when the command is on its way, in the main thread if signals are to be handled.
@@ -96,18 +93,18 @@ class Relay:
         )
         self.descriptors = (stdin, stdout, stderr)
         self.own = frozenset(self._command_ends)
-        """Those of ``descriptors`` that are not the caller's."""
+        """The ``descriptors`` that are not the caller's."""
         self._running: Running | None = None
         self._master = -1
         self._channel: _socket.socket | None = None
         self._before: list[Any] | None = None
-        """Modes of the user's terminal before raw mode; None outside raw mode."""
+        """The user's terminal modes before raw mode; None outside raw mode."""
         self._raw: list[Any] | None = None
         self._to_stop = False
         """Everything is ready for the main thread to stop the process."""
         self._held = self._paused = False
-        """``_held``: the terminal is left alone because the process is about to be stopped. ``_paused``: the sandbox
-        has been paused for that."""
+        """``_held``: the terminal is left alone because the process is about to be stopped, or the relay is suspended.
+        ``_paused``: the sandbox has been paused for the stop."""
         self._signs = signs
         self._sign: TerminalSign | None = None
         self._sign_text = ""
@@ -130,7 +127,7 @@ class Relay:
         self._main = _thread.get_ident()
         self._done = _thread.allocate_lock()
         self._modes = _thread.allocate_lock()
-        """Held while the modes of the user's terminal are changed; by the main thread only in a handler."""
+        """Held while the user's terminal modes are changed; by the main thread only in a handler."""
         self._is_exiting = False
         """The process is about to end: no mode is changed any more."""
 
@@ -151,13 +148,13 @@ class Relay:
             pass  # not the main thread, which alone handles signals
         try:
             _thread.start_new_thread(self._serve, ())
-        except RuntimeError as error:  # the limit of threads is reached
+        except RuntimeError as error:  # the thread limit is reached
             self._done.release()
             message = f"cannot relay between the terminal and the command: {error}"
             raise MudroomError(message, "threads count as processes, and their number is limited: ulimit -u") from error
 
     def close(self) -> None:
-        """After the command has ended: wait until all of its output is on the terminal, and restore the terminal."""
+        """After the command has ended: wait until all its output is on the terminal, and restore the terminal."""
         if self._running is not None:
             self._post(_ENDING)
             self._done.acquire()
@@ -173,7 +170,7 @@ class Relay:
     @contextmanager
     def suspended(self) -> Iterator[None]:
         """Suspend the relay, to ask the user a question in the main thread: the user's terminal is as before the
-        command, and output of the command waits."""
+        command, and the command's output waits."""
         self._post(_SUSPEND)
         while not self._has_left.acquire(timeout=0.1):
             if not self._done.locked():
@@ -184,15 +181,16 @@ class Relay:
             self._post(_RESUME)
 
     def is_taken(self) -> bool:
-        """Return whether a program reads keys from the user's terminal by itself: no question can be asked there.
+        """Return whether a program reads keys from the user's terminal itself: no question can be asked there.
 
-        It has switched off lines (ICANON) or the echo. The modes are those of the command's terminal, which are read at
-        its master (ioctl_tty(2)); where pipes are relayed, those of the user's terminal, which a pager may have."""
+        It has switched off line mode (ICANON) or echo. The modes are read from the command's terminal, at its master
+        (ioctl_tty(2)); where pipes are relayed, from the user's terminal, which a pager may have.
+        """
         descriptor = self._master if self.numbers else next((user for user in self._user if user >= 0), -1)
         try:
             modes: int = termios.tcgetattr(descriptor)[3]
         except (termios.error, OSError, ValueError):
-            return False  # it has not begun, or has just ended
+            return False  # the command has not begun, or has just ended
         return modes & (termios.ICANON | termios.ECHO) != termios.ICANON | termios.ECHO
 
     def sign(self, text: str) -> None:
@@ -203,18 +201,18 @@ class Relay:
             self._post(_SIGN)
 
     def _on_stop(self, _number: int, _frame: object) -> None:
-        """Handle SIGTSTP. The first comes from outside, and the relay thread gets it by the pipe; the second comes from
+        """Handle SIGTSTP. The first comes from outside, and reaches the relay thread by the pipe; the second comes from
         that thread when all is ready for the stop."""
         if not self._to_stop:
             return
         self._to_stop = False
         handler = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
-        os.killpg(0, signal.SIGTSTP)  # stops here, unless no process could continue it: an orphaned group
+        os.killpg(0, signal.SIGTSTP)  # stops here, unless the group is orphaned: no process could continue it
         signal.signal(signal.SIGTSTP, handler)
         self._post(_GOING_ON)
 
     def _on_end(self, number: int, _frame: object) -> None:
-        self._is_exiting = True  # first: the thread would set the modes again that are restored here
+        self._is_exiting = True  # first: otherwise the thread would undo the restored modes
         self._restore_modes()
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
@@ -259,7 +257,7 @@ class Relay:
     # --- in the relay thread ---
 
     def _serve(self) -> None:
-        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # they are for the thread that handles them
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # signals are for the thread that handles them
         try:
             if not self.numbers or self._open_master():
                 self._relay()
@@ -273,8 +271,8 @@ class Relay:
             self._done.release()
 
     def _open_master(self) -> bool:
-        """Take the master, give it the modes and size of the user's terminal, and let the command start. Return False
-        if the sandbox ended before that."""
+        """Take the master, give it the user's terminal modes and size, and let the command start. Return False if the
+        sandbox ended before that."""
         assert self._running is not None
         terminal = self._running.terminal()
         if terminal is None:
@@ -344,7 +342,8 @@ class Relay:
         return is_wanted and not flow.ended and len(flow.waiting) < LIMIT
 
     def _close_input(self, flow: TerminalFlow) -> None:
-        """End the input: close the pipe, once all bytes are in it. The end of a terminal means that it has gone."""
+        """End the input: close the pipe, once all bytes are in it. If a terminal's input ends, the terminal has
+        gone."""
         self._flows.remove(flow)
         if flow.target == self._master and self._running is not None:
             self._running.signal(signal.SIGHUP)
@@ -444,9 +443,9 @@ class Relay:
                 pass  # the terminal or the master is gone
 
     def _enter_raw_mode(self) -> None:
-        """Enter raw mode, in which every key goes to the command. Only from the foreground: a background group would be
-        stopped."""
+        """Enter raw mode, in which every key goes to the command."""
         with self._modes:
+            # Only from the foreground: the kernel would stop a background group.
             if not self.numbers or self._before is not None or self._is_exiting or not self._in_foreground():
                 return
             try:
@@ -468,13 +467,13 @@ class Relay:
 
 
 def _path_of_terminal(descriptor: int) -> str:
-    """Return a path by which the terminal is opened anew, with flags of its own. macOS: /dev/fd/N would share them
+    """Return a path by which the terminal is opened anew, with its own flags. macOS: /dev/fd/N would share them
     (fd(4)), the terminal's name does not (ttyname(3)). Raise OSError."""
     return f"/proc/self/fd/{descriptor}" if sys.platform == "linux" else os.ttyname(descriptor)
 
 
 def _on_word(_number: int, _frame: object) -> None:
-    """Do nothing: the relay thread gets the signal by the wakeup pipe."""
+    """Do nothing: the relay thread gets the signal through the wakeup pipe."""
 
 
 def _close_all(descriptors: list[int]) -> None:

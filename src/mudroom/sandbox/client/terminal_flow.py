@@ -1,13 +1,13 @@
 """Bytes between the user's terminal and a command, and the display that the command leaves behind.
 
-A command may leave a terminal in a state that hides what is printed next: a string without an end (``OSC``, which takes
-the following text for a window's title), invisible text (SGR 8), the character set of line drawing, margins, no wrap at
-the end of a line, no tab stops. So a preview or question could be displayed wrongly. ``RESTORED`` ends that. It is
-written after output with an escape sequence or another character that may act, and after no other output; nor to a
-terminal that shows escape sequences instead of acting on them (``TERM=dumb``: Emacs's shell, ed).
+A command may leave a terminal in a state that hides later text: an unterminated string (``OSC`` takes the following
+text for a window title), invisible text (SGR 8), the line drawing character set, margins, no wrap at the line end, no
+tab stops. So a preview or question could be displayed wrongly. ``RESTORED`` ends that. It is written only after output
+with an escape sequence or another character that may act, and never to a terminal that shows escape sequences instead
+of acting on them (``TERM=dumb``: Emacs's shell, ed).
 
-Sources: ECMA-48; xterm's ctlseqs. Not restored: colours of the palette (OSC 4), which may be the user's own, and the
-alternate screen, on which text is visible.
+Sources: ECMA-48; xterm's ctlseqs. Not restored: palette colours (OSC 4), which may be the user's own, and the alternate
+screen, on which text is visible.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ from mudroom.sandbox.client.connection import wait_ready
 LIMIT = 1 << 16
 """Bytes in transit in one direction; a writer of more has to wait."""
 _TAIL = 4096
-"""Bytes of the last output, in which the begin of an unfinished escape sequence is looked for."""
+"""Last output bytes, searched for the start of an unfinished escape sequence."""
 _ACTING = re.compile(rb"[\x0e\x1b\x80-\x9f]")
-"""SO, ESC, and C1 controls, which are also bytes of other characters in UTF-8."""
+"""SO, ESC, and C1 controls, whose bytes also occur in other UTF-8 characters."""
 _PATIENCE = 5
-"""Seconds that a question waits for a terminal that is full of output. One that takes nothing for as long has been
-stopped by the user (Ctrl-S), and shows no question either."""
+"""Seconds that a question waits for a terminal full of output. If it takes no bytes for so long, the user has stopped
+it (Ctrl-S), and it shows no question either."""
 RESTORED = b"".join(
     (
         b"\x1b\\",  # ST ends a string
         b"\x1b]8;;\x1b\\",  # no hyperlink
         b"\x1b[?69l\x1b7\x1b[r\x1b8",  # no margins; DECSTBM moves the cursor, which DECRC brings back
         b"\x1b[0m\x1b(B\x0f",  # plain text, in ASCII
-        b"\x1b[?7h\x1b[4l\x1b[?5W",  # wrapping at the end of a line; no insert mode; a tab stop every 8 columns
+        b"\x1b[?7h\x1b[4l\x1b[?5W",  # wrapping at the line end; no insert mode; a tab stop every 8 columns
         b"\x1b[?25h\x1b[?2026l",  # the cursor is visible; no synchronized update
     )
 )
-"""Bytes after which text is displayed as it is written, without a change of what is on the screen."""
+"""Bytes after which text is displayed as written. They do not change what is on the screen."""
 
 
 class TerminalFlow:
     """Bytes in one direction: from ``source`` to ``target``, both non-blocking where possible.
 
-    Owner: the thread of the relay.
+    Owner: the relay's thread.
     """
 
     def __init__(self, source: int, target: int, *, is_input: bool, acts: bool = True) -> None:
@@ -87,8 +87,8 @@ class TerminalFlow:
             self.waiting, self.ended = b"", self.ended or self.is_input
 
     def restore(self) -> None:
-        """Restore the display at once, although output may wait: a question is about to be asked. Wait for room in a
-        terminal that is full: a command that fills it would have the question displayed as it likes."""
+        """Restore the display at once, although output may wait: a question is about to be asked. Wait for room if the
+        terminal is full: otherwise a command that fills it would control how the question is displayed."""
         if not self._has_acted:
             return
         self._has_acted = bool(self.waiting)

@@ -1,8 +1,8 @@
-"""The sign on the user's terminal that questions wait elsewhere, while a program of the command has the terminal.
+"""The sign on the user's terminal that questions wait elsewhere, while a program in the command has the terminal.
 
-1. Nothing is drawn. The sign is the window's title, which is pushed and popped (XTWINOPS 22 and 23 of xterm's
-   ctlseqs), the bell once, and a notification (OSC 9) where the terminal is known to show it.
-2. Bytes go only between two escape sequences and between two characters of the program (``is_between``).
+1. Nothing is drawn. The sign is the window's title, which is pushed and popped (XTWINOPS 22 and 23 in xterm's ctlseqs),
+   the bell once, and a notification (OSC 9) where the terminal is known to show it.
+2. Bytes go only between two escape sequences and between two of the program's characters (``is_between``).
 3. A title that the program sets meanwhile is set again afterwards.
 """
 
@@ -18,7 +18,7 @@ SignKind = Literal["title", "bell", "notification"]
 _PLAIN = ("", "dumb", "unknown", "linux")
 """Values of TERM without a window title."""
 _NOTIFYING_PROGRAMS = ("iTerm.app", "WezTerm", "ghostty")
-"""Values of TERM_PROGRAM, and below of TERM, of terminals that document OSC 9 as a notification."""
+"""Values of TERM_PROGRAM, and below of TERM, for terminals that document OSC 9 as a notification."""
 _NOTIFYING_TERMS = ("xterm-kitty", "xterm-ghostty", "foot", "foot-extra")
 _PUSH, _POP = b"\x1b[22;0t", b"\x1b[23;0t"
 _SEQUENCE = re.compile(
@@ -29,7 +29,7 @@ _TITLE = re.compile(rb"\x1b\][02];([^\x07\x1b]*)(?:\x07|\x1b\\)")
 
 
 def sign_kinds(environ: Mapping[bytes, bytes]) -> tuple[SignKind, ...]:
-    """Return the parts of a sign that the terminal of this environment shows."""
+    """Return the sign parts that the terminal shows. ``environ``: the terminal's environment."""
     term = environ.get(b"TERM", b"").decode("utf-8", "replace")
     if term in _PLAIN:
         return ("bell",)
@@ -67,13 +67,13 @@ class TerminalSign:
         return bool(self._text)
 
     def heard(self, tail: bytes) -> None:
-        """Note the title in the output that ends with ``tail``, if the program has set one while the sign is shown."""
+        """Note the title in output that ends with ``tail``, if the program has set one while the sign is shown."""
         if self._text and b"\x1b]" in tail:
             titles = [title for title in _TITLE.findall(tail) if title != self._text.encode()]
             self._program_title = titles[-1] if titles else self._program_title
 
     def change(self, text: str) -> bytes:
-        """Return the bytes that show the sign with this text; empty: that remove it."""
+        """Return the bytes that show the sign with this text, or remove it if the text is empty."""
         before, self._text = self._text, text
         if text == before:
             return b""

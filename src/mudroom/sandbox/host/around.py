@@ -1,9 +1,9 @@
-"""The part of this host that a command at level 0 sees: hidden files, reachable sockets, and the home's stand-in.
+"""This host as a command at level 0 sees it: hidden files, reachable sockets, and the home's stand-in.
 
-The home is read-only, but caches of the vault must appear in it, and credentials must not. No entry may be made in the
-real home. A cover over a file disappears as soon as the host puts another file in its place (vfs_rename in fs/namei.c
-detaches the mounts there). So a directory with a missing or hidden entry is replaced by a stand-in, into which its
-other entries are bound by name: hidden entries never exist there.
+The home is read-only, but the vault's caches must appear in it, and credentials must not. No entry may be made in the
+real home. A mount over a file is no lasting cover: it disappears as soon as the host puts another file in its place
+(vfs_rename in fs/namei.c detaches the mounts there). So a directory with a missing or hidden entry is replaced by a
+stand-in, into which its other entries are bound by name: hidden entries never exist there.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ _DAEMONS = (
     b"/run/docker.sock", b"/run/podman/podman.sock", b"/run/containerd/containerd.sock", b"/run/dbus/system_bus_socket",
     b"/run/crio/crio.sock", b"/run/snapd.socket", b"/var/lib/lxd/unix.socket", b"/run/libvirt/libvirt-sock",
 )  # fmt: skip
-"""Also looked up by name: they may listen in another network namespace, whose sockets /proc does not list here."""
+"""Also looked up by name: /proc lists only sockets in this network namespace, and these may listen in another."""
 
 
 def gpu_devices() -> tuple[bytes, ...]:
-    """Return the device nodes of graphics and compute cards."""
+    """Return the device nodes for graphics and compute cards."""
     paths = [path for path in _GPU if os.path.exists(path)]
     paths += [b"/dev/" + name for name in sorted(os.listdir(b"/dev")) if name.startswith(_GPU_PREFIXES)]
     return tuple(path for path in dict.fromkeys(paths) if not stat.S_ISREG(os.stat(path).st_mode))
 
 
 def private_places(environ: Mapping[bytes, bytes]) -> tuple[bytes, ...]:
-    """Return the directories that are private to the command: those for temporary files, and the runtime directory of
-    the user's session."""
+    """Return the directories that are private to the command: temporary directories and the user session's runtime
+    directory."""
     runtime = environ.get(b"XDG_RUNTIME_DIR") or b"/run/user/%d" % os.getuid()
     directories = [
         os.path.realpath(path) for path in (*_PRIVATE, runtime) if path.startswith(b"/") and os.path.isdir(path)
@@ -48,8 +48,8 @@ def private_places(environ: Mapping[bytes, bytes]) -> tuple[bytes, ...]:
 
 
 def host_sockets(spared: Iterable[bytes], private: Sequence[bytes]) -> tuple[bytes, ...]:
-    """Return the host's reachable unix sockets that have a path (unix(7), /proc/net/unix), except the spared ones and
-    those in private directories."""
+    """Return the host's reachable unix sockets that have a path (unix(7), /proc/net/unix), except spared ones and those
+    in private directories."""
     with open(_SOCKETS, "rb") as lines:
         listed = {fields[7] for fields in (line.split(None, 7) for line in lines) if len(fields) == 8}
     paths = {os.path.realpath(path.rstrip(b"\n")) for path in (*listed, *_DAEMONS) if path.startswith(b"/")}
@@ -62,8 +62,8 @@ def host_sockets(spared: Iterable[bytes], private: Sequence[bytes]) -> tuple[byt
 
 
 def hidden_places(home: bytes, state: bytes, shown: Collection[bytes]) -> tuple[bytes, ...]:
-    """Return the existing paths to hide: mudroom's state, stores that were not named, and files at the top of the home
-    and of its hidden directories that are credentials by their names."""
+    """Return the existing paths to hide: mudroom's state, credential stores that were not named, and files with a
+    credential's name at the top of the home and its hidden directories."""
     candidates = [home + b"/" + place for place in store_places()]
     candidates += _by_name(home)
     for entry in _entries(home):
@@ -75,7 +75,7 @@ def hidden_places(home: bytes, state: bytes, shown: Collection[bytes]) -> tuple[
 
 
 def _can_be_hidden(real: bytes, home: bytes) -> bool:
-    """Return whether a store's real path is hidden, too. The system is not hidden, nor a directory that contains the
+    """Return whether a store's real path is hidden, too. System directories are not, nor a directory that contains the
     home."""
     if is_below(real, home):
         return real != home
@@ -95,7 +95,7 @@ def _entries(directory: bytes) -> list[os.DirEntry[bytes]]:
 
 
 class HomeStandIn(NamedTuple):
-    """A stand-in for a directory: see the head of this file."""
+    """A stand-in for a directory: see the top of this file."""
 
     directories: tuple[tuple[bytes, int], ...]
     links: tuple[tuple[bytes, bytes], ...]
@@ -103,7 +103,7 @@ class HomeStandIn(NamedTuple):
 
 
 def build_stand_in(home: bytes, hidden: Collection[bytes], needed: Collection[bytes]) -> HomeStandIn:
-    """Return a stand-in for ``home`` without ``hidden``, in which ``needed`` can be mounted."""
+    """Return a stand-in for ``home`` without ``hidden``, with a place for each mount in ``needed``."""
     directories: list[tuple[bytes, int]] = []
     links: list[tuple[bytes, bytes]] = []
     shown: list[Bind] = []
@@ -126,21 +126,21 @@ def build_stand_in(home: bytes, hidden: Collection[bytes], needed: Collection[by
 
 
 def _is_touched(directory: bytes, hidden: Collection[bytes], needed: Collection[bytes]) -> bool:
-    """Return whether an entry below is hidden, or has to be mounted at a path that is no directory."""
+    """Return whether an entry below is hidden, or needs a mount at a path that is no directory."""
     if any(path != directory and is_below(path, directory) for path in hidden):
         return True
     return any(path != directory and is_below(path, directory) and not os.path.isdir(path) for path in needed)
 
 
 class Home(NamedTuple):
-    """The home, as level 0 needs it."""
+    """The home directory as level 0 needs it."""
 
     path: bytes
     state: bytes
-    """mudroom's own directory, which is always hidden."""
+    """mudroom's own directory, always hidden."""
     project: bytes
     needed: tuple[bytes, ...] = ()
-    """Paths in the home on which mounts will be made."""
+    """Paths in the home that will be mounted on."""
     shown: tuple[bytes, ...] = ()
     """Files in the home that may be read, whatever they hold."""
     replaced: tuple[bytes, ...] = ()
@@ -148,7 +148,7 @@ class Home(NamedTuple):
 
 
 class NamedStore(Protocol):
-    """The credential stores that are open (``Opened``, or an object made from it)."""
+    """The open credential stores (``Opened``, or an object made from it)."""
 
     @property
     def live(self) -> tuple[Bind, ...]: ...
@@ -167,8 +167,8 @@ def look_around(
     *,
     namespaces: bool,
 ) -> tuple[HostView, tuple[tuple[bytes, bytes], ...]]:
-    """Return the surroundings of a command, and the empty files on which single files are mounted. ``masks`` are files
-    that no command may read."""
+    """Return a command's surroundings, and the empty files on which single files are mounted. ``masks``: files that no
+    command may read."""
     hidden = (*hidden_places(home.path, home.state, (*opened.named, *home.shown)), *home.replaced)
     if not namespaces:
         return HostView(shown=readable((*hidden, *masks, b"/dev/pts")), live=opened.live, abstract=opened.abstract), ()
@@ -208,7 +208,8 @@ def _is_inside(path: bytes, directories: Iterable[bytes]) -> bool:
 
 
 def _in_private(binds: Iterable[Bind], private: Sequence[bytes], home: bytes) -> Iterator[Bind]:
-    """Yield the binds of level 1 that a private directory would hide; those in the home are shown by its stand-in."""
+    """Yield the level 1 binds that a private directory would hide, except those in the home, which its stand-in
+    shows."""
     for bind in binds:
         if any(is_below(bind.path, directory) for directory in private) and not is_below(bind.path, home):
             yield bind
@@ -216,7 +217,7 @@ def _in_private(binds: Iterable[Bind], private: Sequence[bytes], home: bytes) ->
 
 def readable(hidden: Collection[bytes]) -> tuple[Bind, ...]:
     """Return binds for the whole host except ``hidden``, where files cannot be covered: the entries around each hidden
-    path, by name. Symlinks are left out: a right granted at a symlink applies to its target."""
+    path are bound by name. Symlinks are left out: a right granted at a symlink applies to its target."""
     binds: list[Bind] = []
 
     def visit(directory: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Parse the refused calls that init reports into denials: the call, the reason and the count. Pure."""
+"""Parse the refused calls that init reports into denials: call, reason and count. Pure."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ NO_RULE = "no rule names this port of this machine"
 
 
 def denials(records: Iterable[bytes]) -> tuple[Denial, ...]:
-    """Parse records of init: ``call <number of the rule> <count>``, or a call that the mediator refused (``chmod
-    /path``, ``connect 10.0.0.1:80``)."""
+    """Parse init's records: ``call RULE COUNT`` (RULE: an index of ``DENY``), or a call that the mediator refused
+    (``chmod /path``, ``connect 10.0.0.1:80``)."""
     return tuple(_denial(record) for record in records)
 
 
@@ -31,7 +31,7 @@ def _denial(record: bytes) -> Denial:
 
 
 def rules_for(name: str) -> tuple[SyscallRule, ...]:
-    """Return the rules that refuse a system call to every command; empty if none does."""
+    """Return the rules that refuse a system call to every command; empty if there is none."""
     return tuple(rule for rule in DENY if rule.syscall == name)
 
 

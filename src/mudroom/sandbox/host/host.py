@@ -1,4 +1,4 @@
-"""Survey of this host for a sandbox: system directories, devices, toolchains, id maps.
+"""Survey this host for a sandbox: system directories, devices, toolchains, id maps.
 
 Done once per session. The home directory and the search path are arguments; the environment is never read.
 """
@@ -28,7 +28,7 @@ _SYSTEM_PARTS = (
 )
 _DEVICES = (b"/dev/null", b"/dev/zero", b"/dev/full", b"/dev/random", b"/dev/urandom", b"/dev/tty")
 
-# Toolchains below the home directory: read-only inside. The rest of the home is hidden.
+# Toolchains below the home directory: read-only inside. Everything else in the home is hidden.
 _TOOLCHAINS = (
     b".pyenv .rbenv .nodenv .goenv .jenv .asdf .nvm .volta .fnm .rustup .cargo/bin .cargo/env .sdkman .deno .bun "
     b".local/bin .local/lib .local/pipx .local/share/uv .local/share/pnpm .local/share/mise .local/share/pipx .mise "
@@ -37,21 +37,21 @@ _TOOLCHAINS = (
 ).split()
 _SETTINGS = (b".config/git/ignore", b".config/git/attributes")
 _GIT = (b".gitconfig", b".config/git/config")
-"""Shown unchanged if they hold only settings; otherwise only the user's identity in them is shown."""
+"""Shown unchanged if they hold only settings; otherwise reduced to the user's identity."""
 _LEVELS = 2
-"""Directory levels of a toolchain in which credentials are looked for; below that are packages."""
+"""Directory levels in a toolchain that are searched for credentials; below are packages."""
 
-# Root could read these although the sandbox has no capability: root owns the files.
+# Root in the sandbox could read these even without a capability: root owns the files.
 _ROOT_SECRETS = (
     b"/etc/shadow /etc/shadow- /etc/gshadow /etc/gshadow- /etc/sudoers /etc/krb5.keytab /etc/ssh/ssh_host_rsa_key "
     b"/etc/ssh/ssh_host_ecdsa_key /etc/ssh/ssh_host_ed25519_key"
 ).split()
 
-# A sandbox has its own of these; a PATH that names one of them does not change that.
+# A sandbox has its own; a PATH that names one does not show the host's.
 _NOT_SHOWN = (b"/", b"/tmp", b"/run", b"/dev", b"/dev/shm", b"/proc")
 
 _SOURCES = {"bind": 1, "inside": 1, "root": 1}
-"""Steps that use a path of the host, with the index of that argument."""
+"""Steps that use a host path, with that argument's index."""
 
 _SYS_landlock_create_ruleset = 444
 _LANDLOCK_CREATE_RULESET_VERSION = 1
@@ -63,9 +63,9 @@ class Host(NamedTuple):
     home: tuple[Bind, ...]
     devices: tuple[bytes, ...]
     masks: tuple[bytes, ...]
-    """Secrets inside shown directories: the system's, and credentials inside of toolchains."""
+    """Secrets inside shown directories: the system's, and credentials in toolchains."""
     files: tuple[tuple[bytes, bytes], ...]
-    """(path, content): settings of git, reduced."""
+    """(path, content): git settings, reduced."""
     uid_map: bytes
     gid_map: bytes
     deny_setgroups: bool
@@ -73,14 +73,14 @@ class Host(NamedTuple):
     landlock_abi: int
     machine: str
     watchers: tuple[int, int] = (0, 0)
-    """The user's own limits of inotify: instances and watches; 0: unknown."""
+    """The user's own inotify limits: instances and watches. 0: unknown."""
     counts_processes: bool = False
-    """RLIMIT_NPROC counts the processes of a user in each user namespace on its own (Linux 5.14), and holds for this
-    user: it never does for root."""
+    """RLIMIT_NPROC counts a user's processes in each user namespace separately (Linux 5.14), and applies to this user.
+    It never applies to root."""
 
 
 def survey(home: bytes, search: Sequence[bytes]) -> Host:
-    """Survey the host. ``home`` is the user's home directory, ``search`` the directories of PATH; both real paths."""
+    """Survey the host. ``home``: the user's home directory; ``search``: the directories in PATH; both real paths."""
     uid, gid, kernel = os.geteuid(), os.getegid(), os.uname()
     system, links = _system_directories()
     toolchains, masks, files = survey_paths(home, search, [bind.path for bind in system])
@@ -115,7 +115,7 @@ def _users_limit(name: str) -> int:
 
 
 def _version(release: str) -> tuple[int, int]:
-    """Return major and minor of a release as uname(2) gives it, or zeros if it begins with no numbers."""
+    """Return (major, minor) from a uname(2) release, or zeros if it does not begin with two numbers."""
     numbers = [part for part in release.split("-")[0].split(".")[:2] if part.isdecimal()]
     return (int(numbers[0]), int(numbers[1])) if len(numbers) == 2 else (0, 0)
 
@@ -123,8 +123,8 @@ def _version(release: str) -> tuple[int, int]:
 def survey_paths(
     home: bytes, search: Sequence[bytes], system: Sequence[bytes], more: Iterable[bytes] = ()
 ) -> tuple[tuple[Bind, ...], tuple[bytes, ...], tuple[tuple[bytes, bytes], ...]]:
-    """Return toolchains in the home (``more``: beyond the usual places) and those of PATH outside ``system``; the
-    credentials in them; and git's settings, reduced."""
+    """Return toolchains in the home (``more``: beyond the usual places) and in PATH outside ``system``; the credentials
+    in them; and git's settings, reduced."""
     git, files = _git_settings(home)
     below_home = [*(home + b"/" + part for part in _in(home, (*_TOOLCHAINS, *more, *_SETTINGS))), *git]
     toolchains = _existing([*below_home, *_search_roots(search, home, system)])
@@ -132,11 +132,11 @@ def survey_paths(
 
 
 def _in(directory: bytes, paths: Sequence[bytes]) -> Sequence[bytes]:
-    """Return the relative paths whose first name is in a directory: one look instead of one for each."""
+    """Return the relative paths whose first name is in a directory: a listing, not a stat for each."""
     try:
         names = frozenset(os.listdir(directory))
     except OSError:
-        return paths  # not readable; what is in there may be
+        return paths  # not readable, but the paths in it may be
     return [path for path in paths if path.partition(b"/")[0] in names]
 
 
@@ -145,7 +145,7 @@ def _root_secrets(uid: int) -> list[bytes]:
 
 
 def _git_settings(home: bytes) -> tuple[list[bytes], tuple[tuple[bytes, bytes], ...]]:
-    """Return the settings files of git that may be shown, and the reduced contents of the others."""
+    """Return git's settings files that may be shown, and the others' reduced contents."""
     shown, files = [], []
     for path in (home + b"/" + name for name in _GIT):
         settings = _read(path)
@@ -159,7 +159,7 @@ def _git_settings(home: bytes) -> tuple[list[bytes], tuple[tuple[bytes, bytes], 
 
 
 def _credentials(directories: Iterable[bytes], levels: int = _LEVELS) -> list[bytes]:
-    """Return files that are credentials by their names, in the upper ``levels`` of ``directories``."""
+    """Return files with a credential's name in the upper ``levels`` of ``directories``."""
     paths: list[bytes] = []
     for directory in directories:
         try:
@@ -189,9 +189,9 @@ def _system_directories() -> tuple[tuple[Bind, ...], tuple[tuple[bytes, bytes], 
 
 
 def without(binds: Iterable[Bind], hidden: Sequence[bytes]) -> tuple[Bind, ...]:
-    """Return the same binds without the ``hidden`` files, for hosts where files cannot be covered: the entries around a
-    hidden file are bound by name. A symlink among them to a directory above a hidden file is left out, since a right
-    that is granted at a symlink applies to its target."""
+    """Return the binds without the ``hidden`` files, for hosts where files cannot be covered: the entries around a
+    hidden file are bound by name. A symlink to a directory above a hidden file is left out: a right granted at a
+    symlink applies to its target."""
     binds_left: list[Bind] = []
     for bind in binds:
         if bind.path in hidden:
@@ -213,7 +213,7 @@ def _leads_above(path: bytes, hidden: Sequence[bytes]) -> bool:
 
 
 def _search_roots(search: Iterable[bytes], home: bytes, shown: Sequence[bytes]) -> list[bytes]:
-    """Return the directories to show for the programs of PATH to work: each directory, or the environment it belongs
+    """Return the directories to show so that programs in PATH work: each directory, or the environment it belongs
     to."""
     roots = []
     prefixes = [os.fsencode(prefix) for prefix in (sys.prefix, sys.base_prefix)]
@@ -229,7 +229,7 @@ def _search_roots(search: Iterable[bytes], home: bytes, shown: Sequence[bytes]) 
                 roots.append(interpreter)
         else:
             roots.append(real)
-            modules = above + b"/lib/node_modules"  # of npm's prefix: its programs are links to there
+            modules = above + b"/lib/node_modules"  # npm's prefix: its programs are links into this
             if os.path.basename(real) == b"bin" and os.path.isdir(modules):
                 roots.append(modules)
     return roots
@@ -245,14 +245,14 @@ def _existing(paths: Iterable[bytes]) -> tuple[Bind, ...]:
 
 
 def _identity_map(map_file: bytes) -> bytes:
-    """Return a map of every id of this user namespace to itself. Lines are: inside, outside, count."""
+    """Return a map of every id in this user namespace to itself. Lines are: inside, outside, count."""
     with open(map_file, "rb") as lines:
         rows = [line.split() for line in lines]
     return b"\n".join(b"%s %s %s" % (inside, inside, count) for inside, _outside, count in rows)
 
 
 def settings_of(host: Host, home: bytes) -> tuple[Bind, ...]:
-    """Return the binds of the home that hold no program: settings of git."""
+    """Return the home's binds that hold no program: git's settings."""
     names = [home + b"/" + name for name in (*_GIT, *_SETTINGS)]
     return tuple(bind for bind in host.home if bind.path in names)
 
@@ -260,16 +260,16 @@ def settings_of(host: Host, home: bytes) -> tuple[Bind, ...]:
 def own_settings(
     binds: tuple[Bind, ...], files: tuple[tuple[bytes, bytes], ...], links: Collection[bytes], home: bytes
 ) -> tuple[tuple[Bind, ...], tuple[tuple[bytes, bytes], ...]]:
-    """Return the binds and files of a command with git's settings as files of its own: git replaces them by a rename,
-    which fails at a mount. What is at the paths of ``links`` is left out."""
+    """Return a command's binds and files, with git's settings as its own files: git replaces them by a rename, which
+    fails at a mount. Files at the paths in ``links`` are left out."""
     replaced = {home + b"/" + name for name in _GIT}
-    own = [(bind.path, _read(bind.source) or b"") for bind in binds if bind.path in replaced]  # removed since then
+    own = [(bind.path, _read(bind.source) or b"") for bind in binds if bind.path in replaced]  # gone since the survey
     left = tuple(bind for bind in binds if bind.path not in replaced)
     return left, tuple((path, content) for path, content in (*files, *own) if path not in links)
 
 
 def _read(path: bytes) -> bytes | None:
-    """Return the content of a file, or None if it is missing or not readable."""
+    """Return a file's content, or None if it is missing or not readable."""
     try:
         with open(path, "rb") as stream:
             return stream.read()
@@ -278,8 +278,7 @@ def _read(path: bytes) -> bytes | None:
 
 
 def user_name() -> str:
-    """Return the name of the user that runs this process. For root it is "mudroom": root's commands at level 2 run as
-    another user."""
+    """Return this process's user name; for root "mudroom", since root's commands at level 2 run as another user."""
     import pwd
 
     try:
@@ -289,7 +288,7 @@ def user_name() -> str:
 
 
 def landlock_abi() -> int:
-    """Return the Landlock ABI of the kernel, 0 without Landlock: landlock_create_ruleset(2)."""
+    """Return the kernel's Landlock ABI, or 0 without Landlock: landlock_create_ruleset(2)."""
     libc = ctypes.CDLL(None)
     version = libc.syscall(
         ctypes.c_long(_SYS_landlock_create_ruleset),
@@ -301,7 +300,7 @@ def landlock_abi() -> int:
 
 
 def umask() -> int:
-    """Return the caller's umask. Raise MaskedRights if it takes the caller's own rights."""
+    """Return the caller's umask. Raise MaskedRights if it removes the owner's own rights."""
     mask = _umask()
     if mask & 0o700:
         raise MaskedRights(mask)
@@ -309,27 +308,27 @@ def umask() -> int:
 
 
 def _umask() -> int:
-    """umask(2) can only read the mask by setting it; /proc has it since Linux 4.7."""
+    """umask(2) can only read the mask by setting it; /proc shows it since Linux 4.7."""
     try:
         with open("/proc/self/status", "rb") as stream:
             for line in stream:
                 if line.startswith(b"Umask:"):
                     return int(line.split()[1], 8)
     except FileNotFoundError:
-        mask = os.umask(0o077)  # no /proc: macOS. Files that another thread makes at this moment are private
+        mask = os.umask(0o077)  # no /proc: macOS. Files that another thread makes meanwhile are private
         os.umask(mask)
         return mask
     return 0o022
 
 
-# --- whether it is still the same ---
+# --- whether a path still leads to the same file ---
 
 FileIdentity = tuple[int, ...] | None
 
 
 def shown_paths(steps: Iterable[Step]) -> list[bytes]:
-    """Return the paths of the host that steps show, mount over or cover, but for those in /proc. A cover is gone for
-    all as soon as the host replaces the file below it (vfs_rename in fs/namei.c)."""
+    """Return the host paths that steps show, mount over or cover, except those in /proc. A cover disappears for every
+    command as soon as the host replaces the file below it (vfs_rename in fs/namei.c)."""
     paths: list[bytes] = []
     for step in steps:
         if step[0] in _SOURCES:
@@ -340,9 +339,11 @@ def shown_paths(steps: Iterable[Step]) -> list[bytes]:
 
 
 def identify(path: bytes) -> FileIdentity:
-    """Return what tells a file from another one at the same path; None if there is none. A mount holds the file that
-    had its path when the mount was made. A directory keeps its number as long as it is mounted. The number of a file
-    that is replaced twice may be that of the first one, so its ctime counts, too."""
+    """Return a value that differs for another file at the same path; None if there is none.
+
+    A mount holds the file that had its path when the mount was made. A directory keeps its inode number as long as it
+    is mounted. A file that is replaced twice may get its first inode number again, so the ctime counts, too.
+    """
     try:
         info = os.stat(path, follow_symlinks=False)
     except OSError:

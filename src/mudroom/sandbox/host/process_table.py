@@ -1,8 +1,7 @@
-"""Processes of this user, with parent, process group and start: for platforms without pid namespaces.
+"""This user's processes with parent, process group and start time, for platforms without pid namespaces.
 
-Part of the warden's process: the rules at the top of ``ext/macos/warden.py`` hold here. On macOS by libproc
-and sysctl(3) (``core/system/libproc.py``); on Linux, where this is tested, by proc(5). The
-part for macOS has never been run.
+Warden code: the rules in ``ext/macos/warden.py`` hold here. macOS: libproc and sysctl(3) (``core/system/libproc.py``).
+Linux, where this is tested: proc(5). The macOS part has never been run.
 """
 
 from __future__ import annotations
@@ -17,22 +16,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     Row = tuple[int, int, int, bool, int]
-    """pid, parent's pid, process group, whether it is stopped, start time (in any unit; it tells a reused pid
-    apart)."""
+    """pid, parent's pid, process group, whether it is stopped, start time (any unit; it tells a reused pid apart)."""
 
 
 def rows() -> Iterator[Row]:
-    """Yield all live processes of this user. A process that ends meanwhile is left out."""
+    """Yield this user's live processes. A process that ends meanwhile is left out."""
     return _rows()
 
 
 def carries(pid: int, variable: bytes) -> bool:
-    """Return whether a process was started with ``NAME=VALUE`` in its environment. The process may have changed that
-    since.
+    """Return whether a process was started with ``NAME=VALUE`` in its environment. It may have changed that since.
 
-    macOS leaves the environment out of KERN_PROCARGS2 for programs that it restricts (CS_RESTRICT: xnu,
-    bsd/kern/kern_sysctl.c, sysctl_procargsx), as Apple's own are: /bin/sh, /usr/bin/perl. For those the result is
-    always False.
+    For programs that macOS restricts (CS_RESTRICT), such as Apple's own /bin/sh and /usr/bin/perl, KERN_PROCARGS2
+    leaves out the environment (xnu, bsd/kern/kern_sysctl.c, sysctl_procargsx): the result is always False.
     """
     try:
         return variable in _words(pid)
@@ -62,7 +58,7 @@ def _linux_words(pid: int) -> list[bytes]:
 
 
 def row_of(pid: int, info: bytes, mine: int) -> Row | None:
-    """Parse ``struct proc_bsdinfo`` into a row. Return None for a process that has ended, or of another user."""
+    """Parse ``struct proc_bsdinfo`` into a row. Return None for a process that has ended or is another user's."""
 
     def word(offset: int) -> int:
         return int.from_bytes(info[offset : offset + 4], "little")
@@ -73,8 +69,8 @@ def row_of(pid: int, info: bytes, mine: int) -> Row | None:
 
 
 def words_of(arguments: bytes) -> list[bytes]:
-    """Return the arguments and variables in the answer of KERN_PROCARGS2: a count, the path, then all of them, with
-    NULs."""
+    """Return the arguments and variables in a KERN_PROCARGS2 answer: a count, the path, then the words,
+    NUL-separated."""
     return [word for word in arguments[4:].split(b"\0") if word]
 
 

@@ -1,4 +1,4 @@
-"""Resource use of running commands' processes, seen from outside through /proc (proc(5)).
+"""Running commands' resource use, seen from outside through /proc (proc(5)).
 
 A process controls its own data there: a command can blank the variable that identifies it. The result is for display,
 never for a decision.
@@ -18,20 +18,20 @@ _LISTEN = b"0A"
 
 class ProcessUsage(NamedTuple):
     pid: int
-    """Pid of the oldest process, outside the sandbox."""
+    """The oldest process's pid, seen outside the sandbox."""
     inside: int
-    """Pid of the same process inside the sandbox."""
+    """The same process's pid inside the sandbox."""
     processes: int
     cpu: float
-    """CPU seconds of the live processes."""
+    """CPU seconds used by the live processes."""
     memory: int
     """Resident bytes; shared memory is counted for each process."""
     ports: tuple[int, ...]
-    """TCP ports on which they listen, inside."""
+    """TCP ports that they listen on, inside."""
 
 
 def usages(keeper: int, mark: bytes) -> dict[str, ProcessUsage]:
-    """Return the usage of the descendants of ``keeper``, grouped by the value of the variable ``mark``."""
+    """Return the usage of ``keeper``'s descendants, grouped by their variable ``mark``."""
     groups: dict[str, list[int]] = {}
     for pid in descendants(keeper):
         value = _variable(pid, mark)
@@ -48,14 +48,14 @@ def descendants(pid: int) -> Iterator[int]:
 def _usage(pids: list[int]) -> ProcessUsage:
     """Return the usage of ``pids``, parents before their children.
 
-    The oldest is the first of those that started in the earliest tick. Pids restart at 300 when the kernel has reached
-    pid_max, so a child may have a lower pid than its parent.
+    The oldest is the first that started in the earliest tick. Pids restart at 300 when the kernel has reached pid_max,
+    so a child may have a lower pid than its parent.
     """
     cpu, memory, ports = 0.0, 0, set[int]()
     oldest, earliest = pids[0], None
     for pid in pids:
         words = _read(pid, b"stat").rpartition(b") ")[2].split()
-        if len(words) > 21:  # utime, stime, starttime and rss are the fields 14, 15, 22 and 24
+        if len(words) > 21:  # fields 14, 15, 22 and 24: utime, stime, starttime and rss
             cpu += (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
             memory += int(words[21]) * os.sysconf("SC_PAGE_SIZE")
             if earliest is None or int(words[19]) < earliest:
@@ -65,7 +65,7 @@ def _usage(pids: list[int]) -> ProcessUsage:
 
 
 def _inside(pid: int) -> int:
-    """Return its pid in the innermost pid namespace; 0 if it has gone."""
+    """Return the pid in the innermost pid namespace, or 0 if the process is gone."""
     for line in _read(pid, b"status").splitlines():
         if line.startswith(b"NSpid:"):
             return int(line.split()[-1])
@@ -80,7 +80,7 @@ def _variable(pid: int, name: bytes) -> str:
 
 
 def _ports(pid: int) -> set[int]:
-    """Return the ports on which a process listens: its sockets among the listening ones of its network namespace."""
+    """Return the ports that a process listens on: its sockets among those that listen in its network namespace."""
     sockets = _sockets(pid)
     if not sockets:
         return set()

@@ -1,7 +1,7 @@
-"""The removal of the work directories of overlays that are not mounted any more.
+"""Remove the work directories of unmounted overlays.
 
-Part of the launcher's process: the rules at the top of ``launcher.py`` hold here. The launcher does this beside the
-host, which then goes on with the command's changes.
+Launcher code: the rules in ``launcher.py`` hold here. The launcher does this while the host goes on with the command's
+changes.
 """
 
 from __future__ import annotations
@@ -9,26 +9,26 @@ from __future__ import annotations
 import os
 
 MADE_BY_THE_KERNEL = (b"work", b"incompat", b"volatile")
-"""One in the other, with mode 000 (ovl_make_workdir and ovl_create_volatile_dirty in fs/overlayfs/super.c)."""
+"""Nested, with mode 000 (ovl_make_workdir and ovl_create_volatile_dirty in fs/overlayfs/super.c)."""
 
 
 def clear(works: tuple[tuple[bytes, bytes], ...]) -> None:
-    """Remove the named directories of their parents. What is not as the kernel leaves it stays: the host removes it
-    before the first command of its next session."""
+    """Remove the directories, given as (parent, name). A directory that is not as the kernel leaves it stays: the host
+    removes it before the first command of its next session."""
     for parent, name in works:
         opened: list[int] = []
         try:
             opened.append(os.open(parent, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC))
             _remove(opened, name)
         except OSError:
-            pass  # as promised: it stays
+            pass  # not as the kernel leaves it: it stays
         finally:
             for descriptor in opened:
                 os.close(descriptor)
 
 
 def _remove(opened: list[int], name: bytes) -> None:
-    """``opened`` has the descriptor of the parent, and receives the others."""
+    """Remove a directory. ``opened`` has the parent's descriptor, and receives the others."""
     chain = (name, *MADE_BY_THE_KERNEL)
     for each in chain:
         opened.append(os.open(each, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=opened[-1]))

@@ -1,24 +1,24 @@
-"""The init of a held sandbox, which several commands share: it starts them one after the other or side by side.
+"""The init in a held sandbox, which several commands share: it starts them one after the other or side by side.
 
-Part of the launcher's process: the rules at the top of ``launcher.py`` hold here. Like every module that an init needs,
-this one is imported before the confinement: afterwards its file may be the command's.
+Launcher code: the rules in ``launcher.py`` hold here. Like every module that an init needs, this one is imported before
+the confinement: afterwards its file may be the command's.
 
-Rules of this file:
+Rules:
 1. A command joins by being forked from init, after init has given up all privileges. It has init's namespaces, root,
    control group, limits, system call filter, Landlock domain and empty capability sets, because no process can shed
    them after inheriting them (seccomp(2), landlock(7), capabilities(7), PR_SET_NO_NEW_PRIVS). No process enters from
    outside (setns(2)), so there is no privilege to drop again and none to forget.
 2. Init receives requests over the socket ``door``, from its host alone. At the socket's end of file init ends, and with
    it every process in the sandbox.
-3. Between init and each command is a ``warden``: the leader of the command's session. It inherits the command's orphans
+3. Between init and each command is a ``warden``, the leader of the command's session. It inherits the command's orphans
    (PR_SET_CHILD_SUBREAPER), kills them when the command has ended, and reports that. No process may trace it
-   (PR_SET_DUMPABLE is inherited over fork). Other processes of the sandbox can kill it: its orphans then become init's
+   (PR_SET_DUMPABLE is inherited over fork). Other processes in the sandbox can kill it: its orphans then become init's
    children, and init kills them.
 
-Before the first request, one byte comes back over the door, with a descriptor that reconfigures the overlay if the view
-is one. A request is ``{"op": "command", "id", "argv", "env", "search", "cwd", "terminal"}``, with descriptors: stdin,
-stdout and stderr, a socket if ``terminal`` names any of them (as ``channel`` of ``launcher.py``), and the report pipe;
-or it is ``{"op": "signal", "id", "signal"}``. The report pipe carries the records that ``launcher.py`` describes.
+Before the first request, init sends one byte over the door; if the view is an overlay, with a descriptor that
+reconfigures it. A request is ``{"op": "command", "id", "argv", "env", "search", "cwd", "terminal"}`` or ``{"op":
+"signal", "id", "signal"}``. A command's descriptors are stdin, stdout and stderr, a socket if ``terminal`` is not empty
+(as ``channel`` in ``launcher.py``), and the report pipe, which carries the records that ``launcher.py`` describes.
 """
 
 from __future__ import annotations
@@ -65,22 +65,22 @@ PTMX = b"dev/pts/ptmx"
 
 
 class HeldCommand:
-    """A running command, as init knows it. Init keeps these by the pid of the command's warden."""
+    """A running command, as init knows it. Init keeps these by the warden's pid."""
 
     def __init__(self, identity: int, report: int, result: int, before: dict[int, int]) -> None:
         self.identity, self.report, self.result = identity, report, result
         self.before = before
-        """How often each filter rule had refused a call in the sandbox before this command began."""
+        """How many calls each filter rule had refused in the sandbox before this command began."""
 
 
 def hold(request: Request, descriptors: list[int], report: int, context: StepContext | None = None) -> None:
-    """Run pid 1 of a held sandbox: perform the plan, then serve commands until the other end of the door is closed."""
+    """Run pid 1 of a held sandbox: perform the plan, then serve commands until the door's other end is closed."""
     context, report = set_up(request, descriptors, report, context)
     unblock_signals()
     holder = Holder(_socket.socket(fileno=context.door), context, request["mediation"])
     tell(report, ("ready",))
     holder.run()
-    if not request["namespaces"] & CLONE_NEWPID:  # with a pid namespace the kernel kills them
+    if not request["namespaces"] & CLONE_NEWPID:  # in a pid namespace the kernel kills them
         end_children(())
 
 
@@ -152,7 +152,7 @@ class Holder:
                 return
             if pid in self._commands:
                 self._finish(self._commands.pop(pid), status)
-            end_children(list(self._commands))  # orphans of a warden that was killed
+            end_children(list(self._commands))  # orphans of a killed warden
 
     def _finish(self, command: HeldCommand, status: int) -> None:
         end_children(list(self._commands))
@@ -212,7 +212,7 @@ def run_warden(request: Request, descriptors: list[int], result_pipe: int) -> No
     if channel is not None:
         report_stops(command, channel)
     for descriptor in (0, 1, 2):
-        os.close(descriptor)  # a pipe of the command must end when the command does
+        os.close(descriptor)  # a command's pipe must end when the command does
     refused: list[bytes] = []
     if ours is not None and theirs is not None:
         theirs.close()

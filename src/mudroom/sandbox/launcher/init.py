@@ -1,7 +1,7 @@
 """Pid 1 of a sandbox: it performs a plan, starts the command, reaps orphans and reports the end.
 
-Part of the launcher's process: the rules at the top of ``launcher.py`` hold here. All code here runs in a clone of the
-launcher, in the sandbox's namespaces.
+Launcher code: the rules in ``launcher.py`` hold here. All code here runs in a clone of the launcher, in the sandbox's
+namespaces.
 """
 
 from __future__ import annotations
@@ -54,15 +54,15 @@ class Run:
         self.identity, self.pid, self.pidfd, self.report = identity, pid, pidfd, report
         self.leaves_orphans = not namespaces & CLONE_NEWPID
         self.stopped: list[int] = []
-        """Pids of the sandbox that a pause has stopped."""
+        """Pids in the sandbox that a pause has stopped."""
 
 
 class ReportedError(Exception):
-    """Raised after a failure was written to the report pipe: the process only has to exit."""
+    """A failure was already written to the report pipe: the process only has to exit."""
 
 
 def perform(plan: Plan, report: int, context: StepContext, first: int = 0) -> StepContext:
-    """Perform the steps of ``plan``. ``first`` is the index of its first step in the plan that the host knows. Raise
+    """Perform the steps in ``plan``. ``first``: the index of its first step in the plan that the host knows. Raise
     ReportedError after a failed step was reported."""
     for index, step in enumerate(plan, first):
         try:
@@ -75,7 +75,7 @@ def perform(plan: Plan, report: int, context: StepContext, first: int = 0) -> St
 
 
 def is_missing(directory: bytes, program: bytes) -> bool:
-    """Whether execve(2) of the program would fail with ENOENT or ENOTDIR."""
+    """Return whether execve(2) of the program would fail with ENOENT or ENOTDIR."""
     try:
         os.stat(directory + b"/" + program)
     except OSError as error:
@@ -86,11 +86,12 @@ def is_missing(directory: bytes, program: bytes) -> bool:
 def start_program(
     start: Callable[[bytes, list[bytes]], int | None], argv: list[bytes], search: list[bytes]
 ) -> int | None:
-    """Call ``start(path, argv)`` for ``argv[0]``, looking it up in the directories of ``search`` as execvp(3) does. A
-    file without a known executable format is run by the shell. Raise OSError if the program cannot be started.
+    """Call ``start(path, argv)`` for ``argv[0]``, looked up in the directories ``search`` as execvp(3) does. A file
+    without a known executable format is run by the shell. Raise OSError if the program cannot be started.
 
-    A missing file is found out by stat(2): a process that cannot execute it costs a hundred times as much. No program
-    has an empty name, for which the interpreter raises another error."""
+    Missing files are found by stat(2): a process that fails to execute one costs a hundred times as much. An empty name
+    is not tried: the interpreter would raise another error for it.
+    """
     program = argv[0]
     candidates = [program] if b"/" in program else [d + b"/" + program for d in search if not is_missing(d, program)]
     failure = OSError(ENOENT, "not found")
@@ -116,21 +117,22 @@ GROUP_SIGNALS = (_signal.SIGINT, _signal.SIGQUIT)
 NULL_DEVICE = os.makedev(1, 3)
 """/dev/null: Documentation/admin-guide/devices.txt."""
 SI_USER = 0
-"""si_code of a signal that a process has sent (sigaction(2)); the kernel sends those of a terminal."""
+"""si_code of a signal sent by a process (sigaction(2)); the kernel sends a terminal's signals."""
 CLOCK_MONOTONIC_COARSE = 6
-"""linux/time.h. It ticks together with the clock with which files are stamped, and nobody sets it."""
+"""linux/time.h. It ticks together with the clock that stamps files, and cannot be set."""
 TICKS = 20_000_000
-"""Nanoseconds: two ticks of the slowest kernel (CONFIG_HZ)."""
+"""Nanoseconds: two ticks on the slowest kernel (CONFIG_HZ)."""
 LOOK = 0.0002
 """Seconds between two looks at that clock."""
 BLOCKED_SIGNALS = (*FORWARDED_SIGNALS, *GROUP_SIGNALS)
-"""Signals that stay blocked, and so pending, until the command has started: no step of the setup is interrupted."""
+"""Blocked, and so pending, until the command has started: no setup step is interrupted."""
 # The interpreter ignores some of these at start; a command must not inherit that.
 RESET_SIGNALS = (*TERMINAL_SIGNALS, *FORWARDED_SIGNALS, _signal.SIGPIPE, _signal.SIGXFSZ)
 
 
 def hand_over_listener(channel: _socket.socket, program: bytes) -> None:
-    """In the command's process: route metadata calls to init, and send init the listener, for which it waits."""
+    """In the command's process: install the filter for metadata calls, and send its listener to init, which waits for
+    it."""
     from mudroom.sandbox.launcher.mediator import install
 
     listener = install(program)
@@ -156,8 +158,8 @@ def mediate(channel: _socket.socket, request: Request, command: int, wake: int) 
 
 
 def await_tick(after: int) -> int:
-    """Return the time by ``CLOCK_MONOTONIC_COARSE`` in nanoseconds, once it is later than ``after``, which is at most
-    ``TICKS`` ahead. 0 without a wait if ``after`` is 0: the host has waited."""
+    """Wait until ``CLOCK_MONOTONIC_COARSE`` is later than ``after``, but not if ``after`` is more than ``TICKS`` ahead.
+    Return its time in nanoseconds; 0, without a wait, if ``after`` is 0: the host has waited."""
     if not after:
         return 0
     while (now := time.clock_gettime_ns(CLOCK_MONOTONIC_COARSE)) <= after <= now + TICKS:
@@ -166,7 +168,7 @@ def await_tick(after: int) -> int:
 
 
 def spawn(request: Request) -> int:
-    """Start the command by posix_spawn(3), which shares memory until the exec; fork would copy it. Return its pid."""
+    """Start the command by posix_spawn(3), which shares memory until the exec (fork would copy it). Return its pid."""
     env = request["env"]
 
     def start(path: bytes, argv: list[bytes]) -> int:
@@ -178,8 +180,8 @@ def spawn(request: Request) -> int:
 
 
 def fork_command(request: Request, report: int, terminal: int, channel: _socket.socket | None) -> int:
-    """Fork the command where the child itself has to act before its exec: take the foreground of its terminal, or
-    install its own filter, whose listener it sends over ``channel``. Return its pid."""
+    """Fork the command. Used where the child must act before its exec: take its terminal's foreground, or install its
+    own filter, whose listener it sends over ``channel``. Return its pid."""
     command = os.fork()
     if command:
         return command
@@ -202,9 +204,9 @@ def fork_command(request: Request, report: int, terminal: int, channel: _socket.
 
 
 def fork_with_signals_blocked(start: Callable[[], int]) -> int:
-    """Call ``start``, which forks or clones; the child has ``BLOCKED_SIGNALS`` blocked from its first instruction on. A
-    signal that the child cannot handle yet would end it or be lost (pid 1 receives only signals for which it has a
-    handler: pid_namespaces(7)). Return what ``start`` returns."""
+    """Call ``start``, which forks or clones, and return its result. The child has ``BLOCKED_SIGNALS`` blocked from its
+    first instruction on. A signal that it cannot handle yet would end it or be lost: pid 1 receives only signals for
+    which it has a handler (pid_namespaces(7))."""
     child = -1
     _signal.pthread_sigmask(_signal.SIG_BLOCK, BLOCKED_SIGNALS)
     try:
@@ -221,7 +223,7 @@ def unblock_signals() -> None:
 
 def discard_terminal_signals() -> None:
     """In a child that has just left its process group: discard pending terminal signals, which were meant for the old
-    group. A signal that a process has sent is kept."""
+    group. A signal sent by a process is kept."""
     for number in GROUP_SIGNALS:
         info = _signal.sigtimedwait((number,), 0)
         if info is not None and info.si_code == SI_USER:
@@ -233,9 +235,11 @@ def open_signal_pipe() -> tuple[int, int]:
 
 
 def watch_signals(pipe: tuple[int, int]) -> int:
-    """Return the end of the pipe that becomes readable with every signal that has a handler. A Python handler runs only
-    when the interpreter does, so a signal that arrives just before a wait would otherwise be handled only after the
-    next one (signal(7), pselect)."""
+    """Return the pipe's end that becomes readable with every signal that has a handler.
+
+    A Python handler runs only when the interpreter does: a signal that arrives just before a wait would otherwise be
+    handled only after the next one (signal(7), pselect).
+    """
     wake, write_end = pipe
     _signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
     _signal.signal(_signal.SIGCHLD, lambda _number, _frame: None)
@@ -273,19 +277,19 @@ def end_children(spared: Sequence[int]) -> None:
 
 
 def begin_child(ready: int | None) -> None:
-    """The first instructions of a cloned child: set the death signal to the launcher's end, leave the terminal's
-    session, wait for the id maps, and forbid tracing."""
+    """A cloned child's first instructions: arrange to die with the launcher, leave the terminal's session, wait for the
+    id maps, and forbid tracing."""
     prctl(PR_SET_PDEATHSIG, _signal.SIGKILL)
     os.setsid()
     discard_terminal_signals()
     if ready is not None and os.read(ready, 1) != b"g":
         os._exit(125)  # the launcher is gone, or could not write the id maps and has reported that
-    prctl(PR_SET_DUMPABLE, 0)  # not earlier: it gives root this process's /proc files, the id maps included
+    prctl(PR_SET_DUMPABLE, 0)  # not earlier: it gives root this process's /proc files, including the id maps
 
 
 def join_cgroups(request: Request, descriptors: list[int], report: int) -> list[int]:
-    """Enter the command's control groups before any other step, and make them the root of a cgroup namespace, so that
-    the groups above stay invisible. Return the remaining descriptors."""
+    """Enter the command's control groups before any other step, and make them a cgroup namespace's root, so that the
+    groups above stay invisible. Return the remaining descriptors."""
     first = len(descriptors) - request["into"] - request["join"]
     if first == len(descriptors):
         return descriptors
@@ -321,8 +325,7 @@ def run_role(role: Callable[[], None], report: int) -> NoReturn:
 def set_up(
     request: Request, descriptors: list[int], report: int, context: StepContext | None = None
 ) -> tuple[StepContext, int]:
-    """Become pid 1 of a sandbox: perform the whole plan. Return the context of the steps and the new number of the
-    report pipe."""
+    """Become pid 1 of a sandbox: perform the whole plan. Return the steps' context and the report pipe's new number."""
     if not request["namespaces"] & CLONE_NEWPID:
         prctl(PR_SET_CHILD_SUBREAPER, 1)
     descriptors = join_cgroups(request, descriptors, report)
@@ -338,7 +341,7 @@ def set_up(
     else:
         listeners = [descriptor for _kind, descriptor in context.listeners]
         made_ahead = [number for number in (context.root, context.listener, *listeners) if number >= 0]
-        # 3 was the template's channel
+        # 3 was the template's channel.
         report = os.dup2(report, 3, inheritable=False)
         close_others([report, *made_ahead, *sockets])
     for name, number in zip(request["sockets"], sockets, strict=True):
@@ -372,7 +375,7 @@ def run_init(request: Request, descriptors: list[int], report: int, context: Ste
     if channel is not None:
         report_stops(command, channel)
     for descriptor in (0, 1, 2):
-        os.close(descriptor)  # a pipe of the command must end when the command does
+        os.close(descriptor)  # a command's pipe must end when the command does
     if request["mediation"]:
         refused = mediate(ours, request, command, wake)
     refusals = Refusals(context.listener, context.rows) if context.listener >= 0 else None
@@ -393,7 +396,7 @@ def forward_signals(command: int) -> None:
         try:
             os.killpg(command, received)
         except ProcessLookupError:
-            forward(received, None)  # the command leads no group yet (``fork_command``)
+            forward(received, None)  # the command does not lead a group yet (``fork_command``)
 
     for number in FORWARDED_SIGNALS:
         _signal.signal(number, forward)
@@ -402,8 +405,8 @@ def forward_signals(command: int) -> None:
 
 
 def renew_null() -> None:
-    """Open /dev/null anew for the standard descriptors that lead to it. The mount of the device is read-only here, so a
-    command that is root cannot change its mode or owner, which are the host's, by fchmod(2)."""
+    """Reopen /dev/null for the standard descriptors that lead to it. The device's mount is read-only here, so a command
+    that is root cannot change its mode or owner, which are the host's, by fchmod(2)."""
     for number in (0, 1, 2):
         status = os.fstat(number)
         if status.st_rdev == NULL_DEVICE and status.st_mode & 0o170000 == 0o020000:
@@ -414,11 +417,11 @@ def renew_null() -> None:
 
 def take_terminal(context: StepContext, numbers: tuple[int, ...]) -> _socket.socket:
     """Make the pseudo-terminal this process's controlling terminal, and the command's standard descriptors ``numbers``.
-    Then wait until the host has copied the settings of the user's terminal. Return the socket to the host.
+    Then wait until the host has copied the user's terminal settings. Return the socket to the host.
 
-    A command that led the session itself could not be stopped: its process group would be orphaned, and the stop
-    signals of a terminal do not affect an orphaned group (setpgid(2)). This process keeps its copy open, so the master
-    is at its end of file when the last process has gone, not when the command closes its descriptors.
+    A command that led the session itself could not be stopped: its process group would be orphaned, and a terminal's
+    stop signals do not affect an orphaned group (setpgid(2)). This process keeps its copy open, so the master reaches
+    its end of file when the last process has gone, not when the command closes its descriptors.
     """
     check(libc.ioctl(context.terminal, c_ulong(TIOCSCTTY), 0))
     for number in numbers:
@@ -430,8 +433,7 @@ def take_terminal(context: StepContext, numbers: tuple[int, ...]) -> _socket.soc
 
 
 def report_stops(command: int, channel: _socket.socket) -> None:
-    """Report to the host whenever the command is stopped (waitid(2)), and continue the command when the host asks for
-    it."""
+    """Tell the host whenever the command is stopped (waitid(2)), and continue the command when the host asks for it."""
 
     stops: list[bool] = []
 
@@ -445,7 +447,7 @@ def report_stops(command: int, channel: _socket.socket) -> None:
 
     def go_on(_number: int, _frame: object) -> None:
         if not stops:
-            return  # the end of a pause: a pause continues only the processes that it has stopped
+            return  # a pause has ended: it continues only the processes that it has stopped
         stops.clear()
         try:
             os.killpg(command, _signal.SIGCONT)
@@ -458,10 +460,10 @@ def report_stops(command: int, channel: _socket.socket) -> None:
 
 
 def keep_only(descriptors: list[int], first: int) -> int:
-    """Move ``descriptors`` to consecutive numbers from ``first`` on (close-on-exec) and close all higher ones, so no
-    other descriptor gets into the sandbox. Return ``first``."""
+    """Move ``descriptors`` to consecutive numbers from ``first`` on (close-on-exec) and close all higher ones, so that
+    no other descriptor gets into the sandbox. Return ``first``."""
     if descriptors != [first]:
-        free = max(*descriptors, first + len(descriptors)) + 1  # moved by way of these numbers: old and new may overlap
+        free = max(*descriptors, first + len(descriptors)) + 1  # via free numbers: old and new may overlap
         high = [os.dup2(descriptor, free + index, inheritable=False) for index, descriptor in enumerate(descriptors)]
         for index, descriptor in enumerate(high):
             os.dup2(descriptor, first + index, inheritable=False)
@@ -470,7 +472,7 @@ def keep_only(descriptors: list[int], first: int) -> int:
 
 
 def close_others(kept: list[int]) -> None:
-    """Close all descriptors above the standard ones but ``kept``, which is not empty."""
+    """Close all descriptors above the standard ones except ``kept``, which is not empty."""
     first = 3
     for descriptor in sorted(kept):
         if first < descriptor:

@@ -1,6 +1,6 @@
 """The kernel's interface as the launcher uses it. Numbers are from the uapi headers, names as in the man pages.
 
-Part of the launcher's process: the rules at the top of ``launcher.py`` hold here.
+Launcher code: the rules in ``launcher.py`` hold here.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ LINUX_CAPABILITY_VERSION_3 = 0x20080522
 SIOCSIFFLAGS, IFF_UP = 0x8914, 1
 TIOCSCTTY, TIOCSPTLCK, TIOCGPTPEER = 0x540E, 0x40045431, 0x5441
 LANDLOCK_CREATE_RULESET_VERSION, LANDLOCK_RULE_PATH_BENEATH, LANDLOCK_RULE_NET_PORT = 1, 1, 2
-LANDLOCK_FILE_RIGHTS = 0b1_1100_0000_0000_0111  # of files: execute, write, read; truncate, ioctl, resolve_unix
+LANDLOCK_FILE_RIGHTS = 0b1_1100_0000_0000_0111  # for files: execute, write, read; truncate, ioctl, resolve_unix
 
 SIGCHLD = 17
 ENOENT, EINTR, EIO, ENOEXEC, EACCES, EBUSY, EINVAL, EPERM, ENOSYS, ENOTDIR = 2, 4, 5, 8, 13, 16, 22, 1, 38, 20
@@ -58,13 +58,13 @@ def check(result: int, context: str = "") -> int:
 
 
 def look_up_functions() -> None:
-    """Look up the functions that each init calls. ``libc`` keeps a function from its first use on, but a clone's goes
-    with the clone."""
+    """Look up the functions that each init calls. ``libc`` keeps a function from its first use on, but one looked up in
+    a clone is lost with it."""
     for name in _OF_EACH_INIT:
         getattr(libc, name)
 
 
-# A function of its own, with types: without them each argument of each call needs an object of a ctypes type.
+# Its own function object, with types: without them each argument in each call needs a ctypes object.
 _call = libc["syscall"]
 _call.restype, _call.argtypes = c_long, (c_long, *[c_void_p] * 6)
 _UNUSED = (None,) * 6
@@ -77,13 +77,13 @@ def syscall(number: int, *args: int | bytes | None) -> int:
 
 
 def clone(flags: int) -> int:
-    """Fork with new namespaces: clone(2) with a null stack behaves as fork does. Return the pid, 0 in the child."""
+    """Fork with new namespaces: clone(2) with a null stack behaves as fork does. Return the pid; 0 in the child."""
     return syscall(SYS_clone, flags | SIGCHLD, 0, 0, 0, 0)
 
 
 def clone_into(flags: int, cgroup: int) -> int:
-    """The same into a control group of version 2, with ``cgroup`` a descriptor of its directory: struct clone_args of
-    clone(2). Linux 5.7."""
+    """Clone as ``clone`` does, but into a version 2 control group, given by its directory's descriptor ``cgroup``:
+    struct clone_args in clone(2). Linux 5.7."""
     words = [flags | CLONE_INTO_CGROUP, 0, 0, 0, SIGCHLD, 0, 0, 0, 0, 0, cgroup]
     arguments = b"".join(word.to_bytes(8, "little") for word in words)
     return syscall(SYS_clone3, arguments, len(arguments))
@@ -98,7 +98,7 @@ def prctl(option: int, a: int = 0, b: int = 0) -> int:
 
 
 def set_attributes(tree: int, attributes: int, recursive: bool) -> None:
-    """mount_setattr(2): struct mount_attr is attr_set, attr_clr, propagation, userns_fd (64 bits each)."""
+    """Call mount_setattr(2): struct mount_attr is attr_set, attr_clr, propagation, userns_fd (64 bits each)."""
     attr = attributes.to_bytes(8, "little") + bytes(24)
     flags = AT_EMPTY_PATH | (AT_RECURSIVE if recursive else 0)
     syscall(SYS_mount_setattr, tree, b"", flags, attr, 32)

@@ -1,57 +1,57 @@
 """The launcher: a small resident process that performs plans.
 
-It runs as a process of its own (``python -I -S``) and receives requests over a socket. For each request it clones a
-child into new namespaces, performs the plan's steps there, drops every privilege and runs the command.
+It runs as its own process (``python -I -S``) and receives requests over a socket. For each request it clones a child
+into new namespaces, performs the plan's steps there, drops every privilege and runs the command.
 
-Rules of this file, and of its family: ``init``, ``holder``, ``template``, ``step``, ``step_context``, ``listener``,
+Rules for this file and its family: ``init``, ``holder``, ``template``, ``step``, ``step_context``, ``listener``,
 ``directory``, ``link``, ``netlink``, ``nursery``, ``program``, ``wire``, ``kernel``, ``mediator``, ``pause``,
 ``refusal``:
-1. They import each other and no other module of mudroom, and of the standard library only the modules that the
-   architecture test lists: every millisecond of start-up here is a millisecond of every cold ``mudroom run``. Code that
-   a first command does not need is imported when it is needed, but never in an init after its ``pivot``: the files in
-   sight are then the command's.
+1. They import each other and no other mudroom module, and from the standard library only the modules that the
+   architecture test lists: every millisecond of start-up here is added to every cold ``mudroom run``. Code that a first
+   command does not need is imported on demand, but never in an init after its ``pivot``: the files in sight are then
+   the command's.
 2. It decides nothing. A plan is a list of tuples ``(op, *arguments)``; ``STEPS`` maps each op to a function. An act
    that is not in the plan does not happen.
 3. It is single-threaded and stays so: it clones without exec, which is only sound while no other thread exists.
-4. Any failure before the exec ends the child and is reported with the index of the step; the command has not run.
+4. Any failure before the exec ends the child and is reported with the step's index; the command has not run.
 
 Processes: ``launcher`` (host namespaces) → ``init`` (pid 1 of the sandbox: performs the plan, then reaps) →
 ``command``. When its init ends, the kernel kills every process left in a pid namespace (pid_namespaces(7)).
 
-From its second command on, a session has a ``template`` between launcher and init. A template is a launcher inside its
-own user and mount namespace, in which the first steps of the plan, which do not depend on the command, have been
-performed. Every init is cloned from it with a copy of that mount namespace, and performs the rest. The template also
-knows the steps that every command shares, at the start and at the end: a request to it carries only the command's own
-steps. The template clones one init ahead of time, the ``spare``, so the next command does not wait for its namespaces.
-Where there is a native init, a program beside the template clones it (``nursery.py``), for requests that are ``plain``.
+From its second command on, a session has a ``template`` between launcher and init. A template is a launcher in its own
+user and mount namespace, where the plan's first steps, which do not depend on the command, have been performed. Every
+init is cloned from it with a copy of its mount namespace, and performs the rest. The template also knows the steps that
+every command shares, at the start and at the end: a request to it carries only the command's own steps. The template
+clones one init in advance, the ``spare``, so that the next command does not wait for its namespaces. Where there is a
+native init, a program beside the template clones it (``nursery.py``), for requests that are ``plain``.
 
 Wire format, in both directions little-endian: 4 bytes length, then that many bytes of ``marshal``. Descriptors travel
 with the length (SCM_RIGHTS). Only the host process and this one ever hold the socket.
 
-A request of a command is a head, and the same with the rest as bytes of ``marshal`` in it (``whole``): a template reads
+A command's request is a head, which contains the complete request as ``marshal`` bytes (``whole``): a template reads
 the head, and passes on the bytes.
 
-The descriptors of a run are, in this order: its stdin, stdout and stderr; the sockets that its host asks for
-(``sockets`` of the request names them); those of its control groups (``into`` of the request: a directory to clone init
-into; ``join``: the number of files by which init moves itself); the report pipe. Over the socket ``view`` init sends a
-descriptor of the view (``step_view``), over ``gate`` the gate's listeners (``step_hand_over``), over ``channel`` the
-master of a pseudo-terminal (``step_terminal``). On ``channel`` it then waits for a byte before it starts the command,
-and sends a byte whenever the command has been stopped.
+A run's descriptors are, in this order: its stdin, stdout and stderr; the sockets that its host asks for (the request's
+``sockets`` names them); those for its control groups (``into``: a directory to clone init into; ``join``: the number of
+files by which init moves itself); the report pipe. Over the socket ``view`` init sends the view's descriptor
+(``step_view``), over ``gate`` the gate's listeners (``step_hand_over``), over ``channel`` the pseudo-terminal's master
+(``step_terminal``). On ``channel`` it then waits for a byte before it starts the command, and sends a byte whenever the
+command has been stopped.
 
 A run that is ``held`` has no command: init writes ``("ready",)`` to the report pipe and receives commands over the
 socket ``door`` (``holder.py``).
 
-``mounts`` of a template makes it a standing one, with its door as the second descriptor; ``refresh`` of a run is for
-one of these (``template.py``).
+A template with ``mounts`` is a standing one, with its door as the second descriptor. ``refresh`` in a run is for a
+standing template (``template.py``).
 
-``clear`` names work directories of overlays (``clearing.py``). It is not answered.
+``clear`` names overlay work directories (``clearing.py``). It is not answered.
 
-``pause`` and ``resume`` carry a pipe on which ``("done",)`` or ``("failed", why)`` is answered.
+``pause`` and ``resume`` carry a pipe for the answer, ``("done",)`` or ``("failed", why)``.
 
-The report pipe of a run carries one marshalled tuple, ``("failed", step index, op, errno, detail)`` or ``("exited",
-wait status, user s, system s, max RSS KiB, refused calls, start, empty)``; ``start`` is the time by
-CLOCK_MONOTONIC_COARSE when the command started, or 0 if ``after`` of the request is 0; ``empty`` says that init is the
-only process left in the sandbox. End of file on the pipe means that init has ended, too.
+A run's report pipe carries one marshalled tuple, ``("failed", step index, op, errno, detail)`` or ``("exited", wait
+status, user s, system s, max RSS KiB, refused calls, start, empty)``. ``start`` is the CLOCK_MONOTONIC_COARSE time when
+the command started, or 0 if the request's ``after`` is 0. ``empty`` says that init is the only process left in the
+sandbox. End of file on the pipe means that init has ended, too.
 """
 
 from __future__ import annotations
@@ -107,11 +107,11 @@ def map_ids(pid: int, uid_map: bytes, gid_map: bytes, deny_setgroups: bool) -> N
 
 
 def start(request: Request, descriptors: list[int]) -> Run | None:
-    """Clone a sandbox's init, or a template. Return None if that fails, after reporting it. Closes all ``descriptors``;
-    the last is the report pipe."""
+    """Clone a sandbox's init, or a template. If that fails, report it and return None. Closes all ``descriptors``; the
+    last is the report pipe."""
     report = descriptors[-1]
     if request["op"] == "prepare":
-        # here, not in each template: what this process has loaded it shares with all of them and their spares
+        # Here, not in each template: modules loaded in this process are shared with all templates and their spares.
         import mudroom.sandbox.launcher.template  # noqa: F401 - as said
 
         look_up_functions()
@@ -133,7 +133,7 @@ def start(request: Request, descriptors: list[int]) -> Run | None:
         os.close(descriptor)
     go, op = b"g", "program"
     try:
-        # After the clone: where no namespace can be made, that is the failure to tell, and another mode is tried.
+        # After the clone: where no namespace can be made, that is the failure to report, and another mode is tried.
         # Without a mount namespace the program is in sight by its path as well.
         if request["namespaces"] & CLONE_NEWNS:
             require_protected()
@@ -165,14 +165,14 @@ def run_child(request: Request, descriptors: list[int], report: int, ready: int)
 
 
 IGNORED_SIGNALS = (*TERMINAL_SIGNALS, _signal.SIGHUP, _signal.SIGTERM)
-"""The launcher ends with its host. A service manager signals every process of a control group (systemd.kill(5)), the
-launcher included: it must not die before the host has collected the changes of a command."""
+"""The launcher ends with its host. A service manager signals every process in a control group (systemd.kill(5)),
+including the launcher, which must not die before the host has collected a command's changes."""
 
 
 QUIET, NATIVE_QUIET = 4, 50
-"""Milliseconds without an event after which a template clones the next spare, if the command that has taken the last
-one still runs: while that one starts, it needs the processors. A native spare is made as fast when it is asked for, and
-its fifty mounts would disturb the look-ups of paths in a short command (mount_lock in fs/namespace.c)."""
+"""Milliseconds without an event after which a template clones the next spare while the command that took the last one
+still runs: when it starts, that command needs the processors. A native spare is made just as fast on request, and its
+fifty mounts would slow path look-ups in a short command (mount_lock in fs/namespace.c)."""
 
 
 class Loop:
@@ -200,7 +200,7 @@ class Loop:
                     self._finish(descriptor)
                 elif descriptor == self._door and self._spare is not None:
                     self._end()
-                    self._control.close()  # before the answer: a request would go to nobody
+                    self._control.close()  # before the answer: a request would be lost
                     self._spare.dissolve()
                     return
                 elif descriptor == self._control.fileno():
@@ -219,7 +219,7 @@ class Loop:
         return self._spare is not None and self._spare.init is None and not self._spare.failed and not self._rests
 
     def _patience(self) -> int | None:
-        """Return the milliseconds without an event after which there is something to do; None: there is nothing."""
+        """Return the milliseconds without an event after which there is work to do, or None if there is none."""
         if self._spare is not None and self._wants_spare():
             return QUIET if self._spare.nursery is None else NATIVE_QUIET
         is_idle = self._spare is not None and self._spare.init is not None and len(self._runs) == 1
@@ -261,7 +261,7 @@ class Loop:
                     os.close(descriptor)
                 return
         if spare.nursery is not None and request["plain"]:
-            self._refill()  # if there is none: a native one that is late is still faster than a clone of this process
+            self._refill()  # if there is none: even a late native spare is faster than cloning this process
         if not spare.take(request, descriptors):
             self._watch(start(spare.complete(request), descriptors))
 
@@ -314,6 +314,6 @@ def serve(control: _socket.socket, spare: Spare | None = None) -> None:
 
 
 def main() -> None:
-    """Serve the host, and end without the teardown of the interpreter: the host waits for this process."""
+    """Serve the host, and end without tearing down the interpreter: the host waits for this process."""
     serve(_socket.socket(fileno=int(sys.argv[-1])))
     os._exit(0)

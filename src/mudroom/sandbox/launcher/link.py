@@ -1,6 +1,6 @@
-"""Symlinks that lead out of a sandbox: in a root that comes from an image, and on the way to a program.
+"""Symlinks that lead out of a sandbox: in a root made from an image, and on the way to a program.
 
-Part of the launcher's process: the rules at the top of ``launcher.py`` hold here.
+Launcher code: the rules in ``launcher.py`` hold here.
 """
 
 from __future__ import annotations
@@ -21,16 +21,17 @@ from mudroom.sandbox.launcher.kernel import (
 )
 
 _HEAD = 256
-"""BINPRM_BUF_SIZE of include/uapi/linux/binfmts.h: where the kernel looks for the interpreter of a script."""
+"""BINPRM_BUF_SIZE in include/uapi/linux/binfmts.h: the bytes in which the kernel looks for a script's interpreter."""
 _DEEPEST = 6
-"""Scripts that are interpreters of each other: the kernel refuses more (exec_binprm in fs/exec.c)."""
+"""Nested script interpreters: the kernel refuses more (exec_binprm in fs/exec.c)."""
 
 
 def require_no_link(root: int, path: bytes) -> None:
-    """Check that ``path`` below the descriptor ``root`` may be mounted upon. An absolute symlink on the way would lead
-    out of the root, and a symlink at the end is no mount point: both raise OSError with ELOOP. A missing path raises
-    the error of openat2(2). RESOLVE_BENEATH; struct open_how is flags, mode, resolve."""
+    """Check that ``path`` below the descriptor ``root`` may be mounted upon. Raise OSError with ELOOP for an absolute
+    symlink on the way, which would lead out of the root, and for a symlink at the end, which is no mount point. A
+    missing path raises openat2(2)'s error."""
     flags = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+    # struct open_how: flags, mode, resolve.
     how = b"".join(value.to_bytes(8, "little") for value in (flags, 0, RESOLVE_BENEATH))
     try:
         place = syscall(SYS_openat2, root, path, how, len(how))
@@ -45,12 +46,13 @@ def require_no_link(root: int, path: bytes) -> None:
 
 
 def require_no_magic_link(program: bytes) -> None:
-    """Check that neither a program nor the interpreters of a script are reached by a magic link of /proc: until the
-    exec ``/proc/self/exe`` is the launcher's program. ``program.py`` keeps that from being changed, also by a command
-    that exchanges the file between this look and the exec.
+    """Check that neither a program nor a script's interpreters are reached by a magic link in /proc: until the exec
+    ``/proc/self/exe`` is the launcher's program. Where a command exchanges the file between this look and the exec,
+    ``program.py`` keeps that program from being changed.
 
-    Raise OSError with ELOOP for such a link, with EACCES for a file of the user's own that can be executed and not
-    read, and otherwise with the error of openat2(2) or read(2): EAGAIN for a file under a lease (fcntl(2))."""
+    Raise OSError with ELOOP for such a link, with EACCES for the user's own file if it is executable but not readable,
+    and otherwise with the error from openat2(2) or read(2): EAGAIN for a file under a lease (fcntl(2)).
+    """
     for _script in range(_DEEPEST):
         program = _interpreter_of(program)
         if not program:
@@ -59,7 +61,7 @@ def require_no_magic_link(program: bytes) -> None:
 
 
 def _interpreter_of(program: bytes) -> bytes:
-    """Return the path of a script's interpreter; empty for another file."""
+    """Return a script's interpreter; empty for another file."""
     try:
         opened = _open_without_magic_link(program, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
     except OSError as error:
@@ -73,7 +75,7 @@ def _interpreter_of(program: bytes) -> bytes:
         head = os.read(opened, _HEAD)
     except OSError:
         if os.fstat(opened).st_mode & 0o170000 != 0o100000:
-            raise OSError(EACCES, os.strerror(EACCES)) from None  # as execve(2) has it
+            raise OSError(EACCES, os.strerror(EACCES)) from None  # as execve(2) does
         raise
     finally:
         os.close(opened)
@@ -82,7 +84,7 @@ def _interpreter_of(program: bytes) -> bytes:
 
 
 def _require_of_another(program: bytes) -> None:
-    """Check that a file that cannot be read has another owner, for whom alone it can change."""
+    """Check that an unreadable file has another owner, who alone can change it."""
     opened = _open_without_magic_link(program, os.O_PATH)
     owner = os.fstat(opened).st_uid
     os.close(opened)

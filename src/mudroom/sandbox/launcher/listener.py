@@ -1,11 +1,11 @@
 """The steps that leave one way out of a network namespace: to the gate. Its listeners are made here and sent to the
 host.
 
-Part of the launcher's process: the rules at the top of ``launcher.py`` hold here.
+Launcher code: the rules in ``launcher.py`` hold here.
 
 A socket belongs to the network namespace in which it was made, whichever process holds it. So the gate, outside,
-accepts connections made inside. The namespace needs no interface but ``lo`` and no process of mudroom. The listeners
-are made ahead of the command and listen from then on: a connection made before the gate has them waits in their queue.
+accepts connections made inside. The namespace needs no interface but ``lo`` and no mudroom process. The listeners are
+made before the command and listen from then on: a connection made before the gate has them waits in their queue.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 _SOL_IP, _IP_PKTINFO = 0, 8
 _SOL_IPV6, _IPV6_V6ONLY, _IPV6_RECVPKTINFO = 41, 26, 49
 _QUEUE = 4096
-"""Backlog of a listener, in connections; the kernel limits it to net.core.somaxconn (listen(2))."""
+"""A listener's backlog, in connections; the kernel limits it to net.core.somaxconn (listen(2))."""
 _DNS = 53
 
 
 def step_routes(_context: StepContext) -> None:
-    """Bring ``lo`` up, and route every address to this namespace, so each connection is answered here. Without IPv6 in
-    the kernel no process could use it, so its absence is no error."""
+    """Bring ``lo`` up, and route every address to this namespace, so that each connection is answered here. IPv6
+    missing in the kernel is no error: then no process can use it."""
     *needed, ipv6 = ask(NETLINK_ROUTE, routes())
     for number in (*needed, 0 if ipv6 in (EAFNOSUPPORT, EOPNOTSUPP) else ipv6):
         if number:
@@ -46,10 +46,10 @@ def step_routes(_context: StepContext) -> None:
 
 
 def step_listen(context: StepContext, proxy: int, redirected: int, ports: tuple[int, ...]) -> None:
-    """Make the gate's listeners: the proxy, DNS, and a port to which nftables redirects every other connection. Where
-    the kernel offers no nftables to this process, or ``redirected`` is 0, there is a listener for each of the usual
-    ``ports`` instead, and other ports are refused. Descriptors of the user and the network namespace go with them, for
-    a host that wants to reach listeners inside."""
+    """Make the gate's listeners: the proxy, DNS, and a port to which nftables redirects every other connection. If the
+    kernel offers no nftables to this process, or ``redirected`` is 0, each of the usual ``ports`` gets a listener
+    instead, and other ports are refused. The user and network namespaces' descriptors go with them, for a host that
+    wants to reach listeners inside."""
     sockets = [
         ("proxy", _start_listening(_bind_tcp(AF_INET, "127.0.0.1", proxy))),
         ("dns-udp", _bind_everywhere(_SOCK_DGRAM, _DNS)),
@@ -65,11 +65,12 @@ def step_listen(context: StepContext, proxy: int, redirected: int, ports: tuple[
 
 
 def step_listen_on_loopback(context: StepContext, places: tuple[tuple[str, int], ...]) -> None:
-    """Make a listener of the gate at each place of the sandbox's own loopback. A server of the command cannot listen
-    there then, as it could not on the host beside the server that the place stands for.
+    """Make a gate listener at each place on the sandbox's own loopback. Then the command's servers cannot listen there,
+    just as they could not on the host beside the server that the place stands for.
 
-    A place whose port another listener of the gate has at every address (``step_listen`` without nftables) needs none:
-    that one judges by the address, too. There is none for IPv6 in a kernel without it."""
+    A place needs no listener if another gate listener has its port at every address (``step_listen`` without nftables):
+    that one judges by the address, too. Without IPv6 in the kernel, IPv6 places have no listener.
+    """
     for address, port in places:
         is_ipv6 = ":" in address
         try:
@@ -93,7 +94,7 @@ def _redirect(port: int) -> bool:
 
 def step_hand_over(context: StepContext) -> None:
     """Send the listeners to the host, if it asked for them, and close them: without a gate, connections are refused.
-    The message names the listeners, in the order of the descriptors."""
+    The message names the listeners, in descriptor order."""
     if context.gate >= 0:
         channel = _socket.socket(fileno=context.gate)
         rights = b"".join(descriptor.to_bytes(4, "little") for _kind, descriptor in context.listeners)
@@ -114,7 +115,7 @@ def _start_listening(socket: _socket.socket) -> _socket.socket:
 
 
 def _bind_tcp(family: int, address: str, port: int) -> _socket.socket:
-    """Bind a TCP socket. SO_REUSEADDR: connections of an earlier command in the same network namespace that are still
+    """Bind a TCP socket. SO_REUSEADDR: an earlier command's connections in the same network namespace that are still
     closing do not block the port (socket(7)); a listener on it does."""
     socket = _socket.socket(family, _SOCK_STREAM)
     socket.setsockopt(_socket.SOL_SOCKET, _socket.SO_REUSEADDR, 1)
@@ -123,7 +124,7 @@ def _bind_tcp(family: int, address: str, port: int) -> _socket.socket:
 
 
 def _bind_everywhere(kind: int, port: int) -> _socket.socket:
-    """Bind a socket to every address of both families. Each datagram carries the address that it was sent to (ipv6(7),
+    """Bind a socket to every address of both families. Each datagram carries its destination address (ipv6(7),
     ip(7))."""
     try:
         socket = _socket.socket(AF_INET6, kind)

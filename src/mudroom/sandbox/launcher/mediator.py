@@ -2,11 +2,11 @@
 
 It runs in the sandbox's init, which is in the same Landlock domain as the command and has no more rights.
 
-Rules of this file:
+Rules:
 1. It may import only modules that the launcher may import: the launcher loads it.
-2. A path is read from the caller's memory once and opened once (O_PATH). It is judged by the place of the opened
-   descriptor, as the kernel reports it (/proc/self/fd/N, proc_pid_fd(5)), and the change is made through that same
-   descriptor. The caller's own system call never continues, so there is no race (seccomp_unotify(2)).
+2. A path is read from the caller's memory once and opened once (O_PATH). It is judged by the opened descriptor's place,
+   as the kernel reports it (/proc/self/fd/N, proc_pid_fd(5)), and the change is made through that same descriptor. The
+   caller's own system call never continues, so there is no race (seccomp_unotify(2)).
 3. Anything unclear is EPERM.
 """
 
@@ -55,8 +55,8 @@ def install(program: bytes) -> int:
 
 
 def _control(listener: int, operation: int, message: Any) -> bool:
-    """Call ioctl(2), repeated while signals interrupt it: init gets a signal for every process that ends, and a caller
-    whose answer is lost waits for ever. Return whether the call succeeded; errno has the error."""
+    """Call ioctl(2), repeated while signals interrupt it. Return whether the call succeeded; errno has the error."""
+    # Init gets a signal for every process that ends, and a caller whose answer is lost waits for ever.
     while libc.ioctl(listener, ctypes.c_ulong(operation), message) < 0:
         if ctypes.get_errno() != EINTR:
             return False
@@ -64,8 +64,8 @@ def _control(listener: int, operation: int, message: Any) -> bool:
 
 
 class Mediator:
-    """Answers the calls of one command. ``rows`` are by system call number; ``roots`` are the directories in which
-    changes are allowed."""
+    """Answers one command's calls. ``rows``: by system call number; ``roots``: directories in which changes are
+    allowed."""
 
     def __init__(self, listener: int, rows: dict[int, Row], roots: tuple[bytes, ...]) -> None:
         self._listener = listener
@@ -75,7 +75,7 @@ class Mediator:
 
     def attend(self, pidfd: int, wake: int) -> None:
         """Answer calls until the process behind ``pidfd`` has ended. ``wake`` is readable when a signal has arrived;
-        its handler runs when the poll returns."""
+        the signal's handler runs when the poll returns."""
         poller = select.poll()
         poller.register(self._listener, select.POLLIN)
         poller.register(pidfd, select.POLLIN)
@@ -127,9 +127,8 @@ class Mediator:
     def _connect(
         self, caller: Caller, arguments: list[int], gate: int, places: tuple[tuple[str, int, int], ...]
     ) -> int:
-        """Connect to the gate and to no other address: a place of the host's loopback leads to the gate's listener for
-        it. The caller's socket is replaced by a socket connected here, so it leads to the gate whatever the caller
-        changes meanwhile (SECCOMP_ADDFD_FLAG_SETFD, seccomp_unotify(2)). Return 0 or EACCES."""
+        """Connect to the gate and to no other address. A place on the host's loopback leads to its gate listener.
+        Return 0 or EACCES."""
         where = address(caller.read(arguments[1], min(arguments[2] & 0xFFFFFFFF, _LONGEST_ADDRESS)))
         ports = {(_bracketed(host), port): listener for host, port, listener in places}
         port = gate if where == (b"127.0.0.1", gate) else ports.get(where)
@@ -139,6 +138,8 @@ class Mediator:
             return EACCES
         number = _signed(arguments[0])
         flags = caller.flags(number)
+        # The caller's socket is replaced by one connected here, so it leads to the gate whatever the caller changes
+        # meanwhile (SECCOMP_ADDFD_FLAG_SETFD, seccomp_unotify(2)).
         replacement = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
         try:
             replacement.settimeout(_CONNECT_TIMEOUT)
@@ -171,7 +172,7 @@ class Caller:
         try:
             self.check()
             return os.pread(memory, length, address)
-        except (OverflowError, OSError) as error:  # EIO: nothing is mapped there; OverflowError: above 2**63
+        except (OverflowError, OSError) as error:  # EIO: no memory is mapped there; OverflowError: above 2**63
             if isinstance(error, OSError) and error.errno != EIO:
                 raise
             raise OSError(EFAULT, "no memory there") from None
@@ -209,15 +210,15 @@ class Caller:
         for alias, real in ((b"/proc/self/", self._proc + b"/"), (b"/dev/fd/", self._proc + b"/fd/")):
             if name.startswith(alias):
                 name = real + name[len(alias) :]
-        base = self._descriptor(AT_FDCWD if name.startswith(b"/") else at)  # not looked at then, open or not: openat(2)
+        base = self._descriptor(AT_FDCWD if name.startswith(b"/") else at)  # an absolute name ignores it: openat(2)
         try:
             return os.open(name, os.O_PATH | os.O_CLOEXEC | nofollow, dir_fd=base)
         finally:
             os.close(base)
 
     def flags(self, number: int) -> int:
-        """Return O_NONBLOCK and O_CLOEXEC of the caller's socket ``number``, among its flags (proc_pid_fdinfo(5)).
-        Raise OSError if it is no socket."""
+        """Return the flags on the caller's socket ``number``, with O_NONBLOCK and O_CLOEXEC (proc_pid_fdinfo(5)). Raise
+        OSError if it is not a socket."""
         try:
             link = os.readlink(self._proc + b"/fd/%d" % number)
         except FileNotFoundError:

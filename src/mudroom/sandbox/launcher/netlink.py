@@ -1,10 +1,11 @@
 """Netlink messages for the kernel's network configuration: routes (rtnetlink(7)) and a redirection (nftables).
 
-Part of the launcher's process: the rules at the top of ``launcher.py`` hold here. No program such as ``ip`` or ``nft``
-is run: it may be missing inside, or be the agent's.
+Launcher code: the rules in ``launcher.py`` hold here. No program such as ``ip`` or ``nft`` is run: it may be missing
+inside, or be the agent's.
 
-A netlink attribute is a 16 bit length and a 16 bit type before its value, padded to four bytes. Numbers in messages of
-nftables are big-endian (include/uapi/linux/netfilter/nf_tables.h), those of routes are in the machine's byte order.
+A netlink attribute is a 16 bit length and a 16 bit type before its value, padded to four bytes. Numbers in nftables
+messages are big-endian (include/uapi/linux/netfilter/nf_tables.h); in route messages they are in the machine's byte
+order.
 """
 
 from __future__ import annotations
@@ -42,21 +43,21 @@ def attribute(kind: int, value: bytes) -> bytes:
 
 
 def message(kind: int, flags: int, sequence: int, payload: bytes) -> bytes:
-    """struct nlmsghdr: length, type, flags, sequence, port."""
+    """Return a netlink message. struct nlmsghdr: length, type, flags, sequence, port."""
     head = (16 + len(payload)).to_bytes(4, "little") + kind.to_bytes(2, "little")
     return head + (flags | _NLM_F_REQUEST).to_bytes(2, "little") + sequence.to_bytes(4, "little") + bytes(4) + payload
 
 
 def bring_loopback_up(sequence: int) -> bytes:
-    """Return the message of ``ip link set lo up``: struct ifinfomsg is a family, a type, an index, flags and the mask
-    of those that change (rtnetlink(7))."""
+    """Return the message for ``ip link set lo up``. struct ifinfomsg: family, type, index, flags and the mask for the
+    flags that change (rtnetlink(7))."""
     link = bytes(4) + _LOOPBACK.to_bytes(4, "little") + 2 * IFF_UP.to_bytes(4, "little")
     return message(_RTM_NEWLINK, _NLM_F_ACK, sequence, link)
 
 
 def route_everything_here(family: int, sequence: int = 1) -> bytes:
-    """Return the message of ``ip route add local default dev lo``: every address is a local one, so a connection to any
-    address reaches the listeners here (Documentation/networking/ip-sysctl.rst calls it AnyIP)."""
+    """Return the message for ``ip route add local default dev lo``: every address is local, so a connection to any
+    address reaches the listeners here (AnyIP in Documentation/networking/ip-sysctl.rst)."""
     route = bytes((family, 0, 0, 0, _RT_TABLE_LOCAL, _RTPROT_BOOT, _RT_SCOPE_HOST, _RTN_LOCAL)) + bytes(4)
     payload = route + attribute(_RTA_OIF, _LOOPBACK.to_bytes(4, "little"))
     return message(_RTM_NEWROUTE, _NLM_F_ACK | _NLM_F_CREATE | _NLM_F_EXCL, sequence, payload)
@@ -68,8 +69,8 @@ def routes() -> list[bytes]:
 
 
 def redirect_to(port: int) -> list[bytes]:
-    """Return one batch, which is applied as a whole or not at all: every outgoing TCP connection is redirected to the
-    local ``port``, except those to loopback and to DNS. In the language of nft(8)::
+    """Return a batch, applied as a whole or not at all, that redirects every outgoing TCP connection to the local
+    ``port``, except those to loopback and to DNS. In nft(8) language::
 
         table inet mudroom { chain out { type nat hook output priority -100
             meta nfproto ipv4 @nh,128,8 0x7f accept
@@ -138,7 +139,7 @@ _ACCEPTED = _expression(
 
 
 def talk(protocol: int, messages: Iterable[bytes]) -> None:
-    """Send the messages and wait until each that asks for an acknowledgement has one. Raise the kernel's first error as
+    """Send the messages and wait for every acknowledgement that they ask for. Raise the kernel's first error as
     OSError."""
     for number in ask(protocol, messages):
         if number:
@@ -146,8 +147,10 @@ def talk(protocol: int, messages: Iterable[bytes]) -> None:
 
 
 def ask(protocol: int, messages: Iterable[bytes]) -> list[int]:
-    """Send the messages. Return the acknowledgement of each that asks for one, in their order: 0 or an error number.
-    After an error in a batch of nftables the kernel may acknowledge no more; the numbers end with it."""
+    """Send the messages. Return an error number, or 0, for each message that asks for an acknowledgement, in order.
+
+    After an error in an nftables batch the kernel may acknowledge no more; the numbers end with it.
+    """
     requests = list(messages)
     awaited = sum(1 for request in requests if int.from_bytes(request[6:8], "little") & _NLM_F_ACK)
     channel = _socket.socket(AF_NETLINK, _socket.SOCK_RAW | _socket.SOCK_CLOEXEC, protocol)
@@ -162,7 +165,7 @@ def ask(protocol: int, messages: Iterable[bytes]) -> list[int]:
 
 
 def _acknowledged(data: bytes) -> list[int]:
-    """Return the error numbers of the acknowledgements in ``data``: NLMSG_ERROR, with 0 for success (netlink(7))."""
+    """Return the error numbers in the acknowledgements in ``data``: NLMSG_ERROR, with 0 for success (netlink(7))."""
     numbers: list[int] = []
     while len(data) >= 20:
         length = int.from_bytes(data[:4], "little")

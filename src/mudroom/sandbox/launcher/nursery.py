@@ -1,9 +1,8 @@
 """The template's end of the native init: a small program that clones and performs what Python would, for most commands.
 
-Part of the launcher's process: the rules at the top of ``launcher.py`` hold here; those of the program are in
-``src/native/init/nursery.c``. A clone of an interpreter copies hundreds of pages before a command starts; that of the
-program copies twenty. Where it is missing, or fails, or for a command that it does not serve, the template clones
-itself.
+Launcher code: the rules in ``launcher.py`` hold here; the program's own rules are in ``src/native/init/nursery.c``. A
+cloned interpreter copies hundreds of pages before a command starts, the cloned program twenty. Where the program is
+missing or fails, or for a command that it does not serve, the template clones itself.
 """
 
 from __future__ import annotations
@@ -45,8 +44,8 @@ _HELD = ctypes.c_char * 24
 
 
 def is_able(path: bytes, namespaces: int, plan: Plan) -> bool:
-    """Return whether the program can make the inits of a template: it is there, each init has its own processes and
-    mounts, and it knows all steps."""
+    """Return whether the program can make a template's inits: it exists, each init has its own processes and mounts,
+    and the program knows all steps."""
     own = CLONE_NEWPID | CLONE_NEWNS
     if not path or namespaces & own != own:
         return False
@@ -54,10 +53,10 @@ def is_able(path: bytes, namespaces: int, plan: Plan) -> bool:
 
 
 def keep_capabilities() -> None:
-    """Let the next exec keep the capabilities that this process has in its user namespace: inheritable, and ambient
-    (capabilities(7)). To be called before the bounding set is empty."""
+    """Let the next exec keep this process's capabilities in its user namespace: inheritable, and ambient
+    (capabilities(7)). Call before the bounding set is emptied."""
     header, held = _header(), bytes(_held())
-    # two structs of effective, permitted, inheritable
+    # Two structs: effective, permitted, inheritable.
     parts = [held[at : at + 4] for at in range(0, 24, 4)]
     syscall(SYS_capset, header, b"".join((parts[0], parts[1], parts[1], parts[3], parts[4], parts[4])))
     permitted = int.from_bytes(parts[1] + parts[4], "little")
@@ -123,8 +122,8 @@ def _above(number: int, descriptor: int) -> int:
 
 
 def ask_for_init(nursery: _socket.socket, channel: int) -> int:
-    """Have the program clone an init, which has the other end of ``channel``. Return its pid: it is a child of this
-    process. Raise OSError if that fails, EOFError if the program has ended."""
+    """Have the program clone an init, which has the other end of ``channel``. Return its pid; it is this process's
+    child. Raise OSError if that fails, EOFError if the program has ended."""
     try:
         send(nursery, marshal.dumps(None, PLAIN), [channel])
         answer = nursery.recv(4)
@@ -139,7 +138,7 @@ def ask_for_init(nursery: _socket.socket, channel: int) -> int:
 
 
 def _with_messages(step: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return a step with the messages of netlink(7) that it sends."""
+    """Return a step with the netlink(7) messages that it sends."""
     if step[0] == "routes":
         return (*step, b"".join(routes()))
     if step[0] == "listen":

@@ -1,8 +1,8 @@
-"""Stop every process of a sandbox, and continue those that were stopped here.
+"""Stop every process in a sandbox, and continue those that were stopped here.
 
-Part of the launcher's process: the rules at the top of ``launcher.py`` hold here. The launcher or template that cloned
-an init is an ancestor of every process in its sandbox: init inherits orphans (pid_namespaces(7), or as a subreaper). So
-the processes to stop are init and its descendants, and all of them are in this process's /proc.
+Launcher code: the rules in ``launcher.py`` hold here. The launcher or template that cloned an init is an ancestor of
+every process in its sandbox: init inherits orphans (pid_namespaces(7), or as a subreaper). So the processes to stop are
+init and its descendants, all visible in this process's /proc.
 
 A process is stopped before its children are listed, because a stopped process makes no more children. A shell that is
 stopped first also does not see its jobs stop and does not take the terminal back. For the same reason children are
@@ -26,7 +26,7 @@ MOST = 60.0
 """Seconds in which all processes must have come to rest. A sandbox that forks faster than it can be stopped never does.
 On a slow machine (emulated, or with hundreds of busy processes) a normal pause takes many seconds."""
 RESTING = b"TtZXx"
-"""States of proc_pid_stat(5) in which no instruction is executed: stopped, traced, ended."""
+"""States in proc_pid_stat(5) in which no instruction is executed: stopped, traced, ended."""
 
 
 def pause(init: int, stopped: list[int]) -> None:
@@ -55,20 +55,19 @@ def pause(init: int, stopped: list[int]) -> None:
 
 
 def resume(init: int, stopped: list[int]) -> None:
-    """Continue the processes that ``pause`` stopped and that still exist. A process that was stopped before the pause
-    stays stopped.
-
-    A process that is not listed is looked for by its parents: after a pause that failed, others end meanwhile, and
-    /proc may skip a child then (proc(5)), which would stay stopped for ever."""
+    """Continue the processes that ``pause`` stopped and that still exist. A process stopped before the pause stays
+    stopped."""
     present = {pid for generation in generations(init) for pid in generation}
     for pid in reversed(stopped):
+        # Not only ``present``: after a failed pause other processes end meanwhile, and then /proc may skip a child
+        # (proc(5)), which would stay stopped for ever. It is found by its parents.
         if pid in present or descends(pid, init):
             signal(pid, _signal.SIGCONT)
     stopped.clear()
 
 
 def descends(pid: int, init: int) -> bool:
-    """Return whether a process is ``init`` or has it for an ancestor."""
+    """Return whether a process is ``init`` or descends from it."""
     while pid > 1 and pid != init:
         fields = read(pid, b"%d" % pid, b"stat").rpartition(b") ")[2].split()
         pid = int(fields[1]) if len(fields) > 1 else 0
@@ -76,8 +75,8 @@ def descends(pid: int, init: int) -> bool:
 
 
 def generations(root: int) -> Iterator[list[int]]:
-    """Yield the pids of a process, of its children, of theirs, and so on. Each generation is listed after the one above
-    it was yielded."""
+    """Yield a process's pid, then its children's, then theirs, and so on. A generation is listed only after the one
+    above it was yielded."""
     generation = [root]
     while generation:
         yield generation
@@ -86,7 +85,7 @@ def generations(root: int) -> Iterator[list[int]]:
 
 
 def is_at_rest(pid: int) -> bool:
-    """Return whether no thread of a process can run. True for a process that has ended."""
+    """Return whether none of a process's threads can run. True for a process that has ended."""
     states = [read(pid, thread, b"stat").rpartition(b") ")[2][:1] for thread in threads(pid)]
     return all(state in RESTING for state in states)
 
@@ -94,7 +93,7 @@ def is_at_rest(pid: int) -> bool:
 def stop(processes: list[int], end: float) -> None:
     """Stop processes and wait until they rest; a system call in progress completes first. A child made by vfork(2) has
     to exec before its parent can stop, so it must not be stopped before its parent. Raise TimeoutError if a process
-    does not come to rest within ``PATIENCE`` seconds, or not all of them do until ``end``."""
+    does not come to rest within ``PATIENCE`` seconds, or not all have by ``end``."""
     for pid in processes:
         signal(pid, _signal.SIGSTOP)
     for pid in processes:
@@ -113,8 +112,8 @@ def signal(pid: int, number: int) -> None:
 
 
 def threads(pid: int) -> list[bytes]:
-    """List the threads of a process; empty if it is gone. Raise PermissionError if it exists but its /proc entry is
-    hidden (hidepid, proc(5))."""
+    """List a process's threads; empty if it is gone. Raise PermissionError if it exists but its /proc entry is hidden
+    (hidepid, proc(5))."""
     try:
         return os.listdir(b"/proc/%d/task" % pid)
     except (FileNotFoundError, ProcessLookupError):
@@ -126,7 +125,7 @@ def threads(pid: int) -> list[bytes]:
 
 
 def read(pid: int, thread: bytes, name: bytes) -> bytes:
-    """Read a /proc file of a thread; empty if the thread is gone."""
+    """Read a thread's /proc file; empty if the thread is gone."""
     try:
         descriptor = os.open(b"/proc/%d/task/%s/%s" % (pid, thread, name), os.O_RDONLY | os.O_CLOEXEC)
     except (FileNotFoundError, ProcessLookupError):

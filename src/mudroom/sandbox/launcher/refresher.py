@@ -1,6 +1,6 @@
-"""The descriptor with which the host of a held sandbox reconfigures its overlay.
+"""The descriptor with which a held sandbox's host reconfigures its overlay.
 
-Part of the launcher's process: the rules at the top of ``launcher.py`` hold here.
+Launcher code: the rules in ``launcher.py`` hold here.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ if TYPE_CHECKING:
 
 
 def send_refresher(context: StepContext, path: bytes) -> None:
-    """Send the host a descriptor with which it can reconfigure the overlay at ``path``, in the step ``view``: fspick(2)
-    needs the privilege in the mount namespace that init gives up later. The reconfiguration itself needs only that in
-    the user namespace, whose owner is the host (vfs_cmd_reconfigure in fs/fsopen.c). For a view of another kind there
-    is no descriptor: its file system is not the sandbox's own. Nor is there one where the kernel (before 5.2) or the
-    filter of a container has no fspick(2): the view may then show old names, as docs/THREATS.md says."""
+    """Send the host a descriptor with which it can reconfigure the overlay at ``path``. Called in the step ``view``:
+    fspick(2) needs the privilege in the mount namespace, which init gives up later. The reconfiguration itself needs
+    only the privilege in the user namespace, whose owner is the host (vfs_cmd_reconfigure in fs/fsopen.c).
+
+    There is no descriptor for a view of another kind, whose file system is not the sandbox's own; nor where the kernel
+    (before 5.2) or a container's filter has no fspick(2): the view may then show old names, as docs/THREATS.md says.
+    """
     door = _socket.socket(fileno=context.door)
     picked = _picked(context.root, path) if context.is_overlay else -1
     if picked >= 0:

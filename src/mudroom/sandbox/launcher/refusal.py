@@ -1,6 +1,6 @@
 """System calls that a command's filter refuses: init is notified, answers with the same error and counts the refusal.
 
-Part of the launcher's process: the rules at the top of ``launcher.py`` hold here.
+Launcher code: the rules in ``launcher.py`` hold here.
 
 A filter rule that would answer with an error notifies init instead (SECCOMP_RET_USER_NOTIF, seccomp_unotify(2)). This
 is done only for calls that are refused in any case, and the answer is an error whatever happens here: if init dies, or
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 # include/uapi/linux/seccomp.h: struct seccomp_notif is 80 bytes, struct seccomp_notif_resp 24.
 NOTIF_RECV, NOTIF_SEND = 0xC0502100, 0xC0182101
 MOST = 100
-"""Different refusals that are counted. The limit keeps the report of a run one small write."""
+"""Different refusals that are counted. The limit keeps a run's report to one small write."""
 
 
 class Refusals:
-    """The listener of a command's filter, and the refusals counted so far. ``rows`` has the rules by system call
-    number, in order: (number of the rule, error, conditions); a condition is (argument, whether it has to equal the
-    value, value, mask)."""
+    """A command filter's listener, and the refusals counted so far. ``rows`` has the rules by system call number, in
+    order: (rule number, error, conditions); a condition is (argument, whether it has to equal the value, value,
+    mask)."""
 
     def __init__(self, listener: int, rows: dict[int, tuple[Row, ...]]) -> None:
         self.listener, self._rows = listener, rows
         self.counts: dict[int, int] = {}
-        """How often each rule has refused a call."""
+        """How many calls each rule has refused."""
 
     def answer(self) -> None:
         """Answer one waiting call. Return without an answer if its caller was killed meanwhile."""
@@ -67,18 +67,17 @@ class Refusals:
 
 def reap_and_answer(command: int, wake: int, refusals: Refusals | None) -> tuple[int, Any]:
     """Wait for the command, and meanwhile reap every orphan and answer every refused call. ``wake`` is readable when a
-    signal has arrived, including SIGCHLD. Return the command's wait status and its resource use.
-
-    By select(2): poll(2) fails if RLIMIT_NOFILE is below the number of descriptors, and a command may set the limits of
-    init (prlimit(2)). The listener has no end while init is under the filter itself."""
+    signal has arrived, including SIGCHLD. Return the command's wait status and its resource use."""
     waited = [wake] if refusals is None else [wake, refusals.listener]
     while True:
-        while True:  # before the first wait: the command may have ended before the handler of SIGCHLD was installed
+        while True:  # before the first wait: the command may have ended before the SIGCHLD handler was installed
             pid, status, usage = os.wait4(-1, os.WNOHANG)
             if pid == command:
                 return status, usage
             if not pid:
                 break
+        # Not poll(2), which fails if RLIMIT_NOFILE is below the number of descriptors: a command may set init's limits
+        # (prlimit(2)). The listener reaches no end of file while init itself is under the filter.
         for descriptor in select.select(waited, (), ())[0]:
             if refusals is not None and descriptor == refusals.listener:
                 refusals.answer()

@@ -1,7 +1,7 @@
-"""The steps of a plan, one function each: ``step_bind`` performs ``("bind", …)``.
+"""A plan's steps, one function each: ``step_bind`` performs ``("bind", …)``.
 
-Part of the launcher's process: the rules at the top of ``launcher.py`` hold here. A step runs in the sandbox's init,
-after the clone; an OSError in it ends the sandbox before the command has run.
+Launcher code: the rules in ``launcher.py`` hold here. A step runs in the sandbox's init, after the clone; an OSError in
+it ends the sandbox before the command has run.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ _CAPABILITY_SETS = ctypes.c_char * 24
 
 
 class _FilterProgram(ctypes.Structure):
-    """struct sock_fprog of seccomp(2)."""
+    """struct sock_fprog, seccomp(2)."""
 
     _fields_ = (("length", ctypes.c_ushort), ("filter", c_char_p))
 
@@ -100,12 +100,12 @@ def attach(context: StepContext, tree: int, path: bytes) -> None:
 
 
 def new_filesystem(kind: bytes, options: Options, attributes: int) -> int:
-    """Make a detached mount of a new file system. ``options`` are (key, value) with None for flags. See fsopen(2)."""
+    """Mount a new file system, detached. ``options``: (key, value), with None for flags. See fsopen(2)."""
     return create_mount(syscall(SYS_fsopen, kind, FSOPEN_CLOEXEC), options, attributes)
 
 
 def create_mount(context_fd: int, options: Options, attributes: int) -> int:
-    """Configure the file system context of fsopen(2) and return its mount. ``context_fd`` is closed."""
+    """Configure a file system context from fsopen(2) and return its mount. ``context_fd`` is closed."""
     try:
         for key, value in options:
             if value is None:
@@ -119,13 +119,12 @@ def create_mount(context_fd: int, options: Options, attributes: int) -> int:
 
 
 def step_private(_context: StepContext) -> None:
-    """Separate mount events of this namespace from the host's, in both directions."""
+    """Separate this namespace's mount events from the host's, in both directions."""
     check(libc.mount(b"none", b"/", None, c_ulong(MS_REC | MS_PRIVATE), None))
 
 
 def step_root(context: StepContext, mountpoint: bytes, options: Options) -> None:
-    """Make an empty tmpfs the new root. It is mounted over ``mountpoint``, a directory of the vault, until the
-    pivot."""
+    """Make an empty tmpfs the new root. Until the pivot it is mounted over ``mountpoint``, a directory in the vault."""
     tree = new_filesystem(b"tmpfs", options, 6)
     syscall(SYS_move_mount, tree, b"", AT_FDCWD, mountpoint, MOVE_MOUNT_F_EMPTY_PATH)
     os.close(tree)
@@ -148,8 +147,8 @@ def step_image(context: StepContext, mountpoint: bytes, attributes: int) -> None
 
 
 def step_take(context: StepContext, place: bytes, path: bytes) -> None:
-    """Move the mount at a path of the host to its place in the new root. A template has made it, and keeps its own;
-    this one is a copy that came with the mount namespace (clone(2), CLONE_NEWNS)."""
+    """Move the mount at a host path to its place in the new root. A template has made it, and keeps its own; this one
+    is a copy that came with the mount namespace (clone(2), CLONE_NEWNS)."""
     make_directories(context.root, path)
     syscall(SYS_move_mount, AT_FDCWD, place, context.root, path, 0)
 
@@ -164,13 +163,14 @@ def step_beneath(context: StepContext, path: bytes) -> None:
 
 
 def step_enter(context: StepContext) -> None:
-    """In a clone of a template the working directory is the new root."""
+    """Take the working directory as the new root, as it is in a template's clone."""
     context.root = os.open(b".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
 def step_bind(context: StepContext, source: bytes, path: bytes, attributes: int, optional: bool) -> None:
-    """Show a tree of the host. Recursive: the kernel refuses to uncover a directory that a submount hides."""
+    """Show a host tree."""
     try:
+        # Recursive: the kernel refuses to uncover a directory that a submount hides.
         tree = syscall(SYS_open_tree, AT_FDCWD, source, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE)
     except OSError as error:
         if optional and error.errno in (ENOENT, EACCES, ENOTDIR):
@@ -190,7 +190,8 @@ def step_bind(context: StepContext, source: bytes, path: bytes, attributes: int,
 
 
 def step_mounted(context: StepContext, source: bytes, path: bytes, attributes: int, identity: tuple[int, int]) -> None:
-    """Show this directory, or without a path only look. The kernel refuses (EINVAL) if the user has mounted inside."""
+    """Show the directory ``source``; without ``path`` only check it. Raise OSError with ESTALE if it is not
+    ``identity``. The kernel refuses (EINVAL) if the user has mounted inside."""
     tree = syscall(SYS_open_tree, AT_FDCWD, source, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC)
     if (os.fstat(tree).st_dev, os.fstat(tree).st_ino) != tuple(identity):
         raise OSError(ESTALE, "another directory is there")
@@ -203,12 +204,11 @@ def step_mounted(context: StepContext, source: bytes, path: bytes, attributes: i
 
 
 def step_inside(context: StepContext, source: bytes, path: bytes, attributes: int) -> None:
-    """Show a tree of the host inside a directory that commands have written to. No link on the way is followed: an
-    absolute link would lead to the host, whose root is still this process's own. The place is created if it is
-    missing."""
+    """Show a host tree inside a directory that commands have written to. The place is created if it is missing."""
     tree = syscall(SYS_open_tree, AT_FDCWD, source, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE)
     set_attributes(tree, attributes, recursive=True)
     is_directory = os.fstat(tree).st_mode & 0o170000 == 0o040000
+    # No link on the way is followed: an absolute link would lead to the host, whose root is still this process's own.
     *above, last = path.split(b"/")
     at = os.dup(context.root)
     for name in (*above, last) if is_directory else above:
@@ -226,7 +226,7 @@ def step_inside(context: StepContext, source: bytes, path: bytes, attributes: in
 
 
 def step_spread(context: StepContext, path: bytes, places: tuple[tuple[bytes, bytes], ...]) -> None:
-    """Bind directories of the mount at ``path`` to places of their own. The last place may be ``path`` itself, which
+    """Bind directories in the mount at ``path`` to their own places. The last place may be ``path`` itself, which
     covers the whole mount: the kernel uncovers it for no command (mount_namespaces(7), locked mounts; no command has
     the capability)."""
     whole = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=context.root)
@@ -250,7 +250,7 @@ def step_proc(context: StepContext, path: bytes) -> None:
 
 
 def step_devpts(context: StepContext, path: bytes) -> None:
-    """Mount an own instance of devpts with its own limit: the kernel's limit is for all sandboxes and the host
+    """Mount a separate devpts instance with its own limit: the kernel's limit is for all sandboxes and the host
     together."""
     options = ((b"ptmxmode", b"0666"), (b"mode", b"0620"), (b"max", b"256"), (b"newinstance", None))
     tree = new_filesystem(b"devpts", options, 10)
@@ -276,7 +276,7 @@ def step_terminal(context: StepContext, path: bytes) -> None:
 def step_overlay(
     context: StepContext, path: bytes, lowers: tuple[bytes, ...], upper: bytes, work: bytes, volatile: bool
 ) -> None:
-    """Mount the staged view. Layers are named by descriptor, so no character of a path needs escaping on any kernel.
+    """Mount the staged view. Layers are named by descriptor, so no character in a path needs escaping on any kernel.
 
     ``userxattr`` always: without it the mount succeeds in a user namespace, but removing a lower directory fails with
     EIO. redirect_dir, metacopy, index and xino stay off: with them a lower that changes between two mounts is not
@@ -305,12 +305,12 @@ def step_overlay(
 
 def _overlay_one_by_one(context: StepContext, path: bytes, lowers: list[bytes], options: Options) -> bool:
     """Mount many lowers, each as its own option: fsconfig(2) takes no string longer than 255 bytes. Return False before
-    Linux 6.8, which has no such option. The error is EINVAL when the option is set; before 6.5, where overlayfs still
-    had the old mount interface behind the new one, EINVAL comes only when the file system is created
-    (legacy_parse_param in fs/fs_context.c)."""
+    Linux 6.8, which has no such option."""
     try:
         tree = new_filesystem(b"overlay", [*((b"lowerdir+", lower) for lower in lowers), *options], 6)
     except OSError as error:
+        # EINVAL comes when the option is set; before 6.5, where overlayfs still had the old mount interface behind the
+        # new one, only when the file system is created (legacy_parse_param in fs/fs_context.c).
         if error.errno == EINVAL:
             return False
         raise
@@ -319,8 +319,8 @@ def _overlay_one_by_one(context: StepContext, path: bytes, lowers: list[bytes], 
 
 
 def _overlay_all_at_once(context: StepContext, path: bytes, layers: list[int], volatile: bool) -> None:
-    """Mount many lowers by mount(2), whose options may fill a page. 500 lowers, the limit of an overlay (OVL_MAX_STACK
-    in fs/overlayfs/super.c), take 2000 bytes when they are named relative to the directory of the descriptors."""
+    """Mount many lowers by mount(2), whose options may fill a page. 500 lowers, an overlay's limit (OVL_MAX_STACK in
+    fs/overlayfs/super.c), take 2000 bytes when named relative to the directory /proc/self/fd."""
     *lowers, upper, work = (b"%d" % layer for layer in layers)
     options = b"lowerdir=" + b":".join(lowers) + b",upperdir=" + upper + b",workdir=" + work + b",userxattr"
     if volatile:
@@ -372,14 +372,14 @@ def step_file(context: StepContext, path: bytes, content: bytes, mode: int) -> N
 
 
 def step_seal(context: StepContext, path: bytes, attributes: int) -> None:
-    """Make a mount of the new root read-only, after everything in it has been put in place."""
+    """Make a mount in the new root read-only, after everything in it has been put in place."""
     tree = os.open(path or b".", os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=context.root)
     set_attributes(tree, attributes, recursive=False)
     os.close(tree)
 
 
 def step_cover(context: StepContext, path: bytes) -> None:
-    """Hide a file of the new root, if it exists, under a device: on a mount without devices it cannot be opened, not
+    """Hide a file in the new root, if it exists, under a device: on a mount without devices it cannot be opened, not
     even for reading (mount(2), MS_NODEV)."""
     try:
         place = os.open(path, os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=context.root)
@@ -390,7 +390,7 @@ def step_cover(context: StepContext, path: bytes) -> None:
 
 
 def step_freeze(context: StepContext, path: bytes) -> None:
-    """Make a directory of the new root read-only where its file system stays writable."""
+    """Make a directory in the new root read-only although its file system stays writable."""
     place = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=context.root)
     tree = syscall(SYS_open_tree, place, b"", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH)
     _lay_over(tree, place)
@@ -405,7 +405,8 @@ def _lay_over(tree: int, place: int) -> None:
 
 
 def step_pivot(context: StepContext) -> None:
-    """pivot_root(2) with both arguments ".", as its NOTES describe; the old root is then detached."""
+    """Make the new root this process's root: pivot_root(2) with both arguments ".", as its NOTES describe; detach the
+    old root."""
     os.fchdir(context.root)
     syscall(SYS_pivot_root, b".", b".")
     check(libc.umount2(b".", MNT_DETACH))
@@ -418,7 +419,7 @@ def step_hostname(_context: StepContext, name: bytes) -> None:
 
 
 def step_loopback(_context: StepContext) -> None:
-    """Bring ``lo`` up: struct ifreq is a 16 byte name and then a union that starts with short ifr_flags."""
+    """Bring ``lo`` up. struct ifreq: a 16 byte name, then a union that starts with short ifr_flags."""
     descriptor = _socket.socket(_socket.AF_INET, _socket.SOCK_DGRAM | _socket.SOCK_CLOEXEC, 0)
     request = b"lo".ljust(16, b"\0") + IFF_UP.to_bytes(2, "little") + bytes(22)
     check(libc.ioctl(descriptor.fileno(), c_ulong(SIOCSIFFLAGS), c_char_p(request)))
@@ -431,9 +432,9 @@ def step_rlimit(_context: StepContext, resource: int, soft: int, hard: int) -> N
 
 
 def step_counters(_context: StepContext, limits: tuple[tuple[bytes, int, bool], ...]) -> None:
-    """Set limits of this user namespace, as (file of /proc/sys/user, number, whether to go on without it). /proc is the
-    host's: these files show the namespace of whoever opens them, and its CAP_SYS_RESOURCE opens them for writing
-    (set_permissions in kernel/ucount.c). In a container /proc/sys may be read-only."""
+    """Set limits of this user namespace: (file in /proc/sys/user, number, whether to go on without it). /proc is the
+    host's: these files show the namespace of the process that opens them, and its CAP_SYS_RESOURCE opens them for
+    writing (set_permissions in kernel/ucount.c). In a container /proc/sys may be read-only."""
     for name, number, optional in limits:
         try:
             descriptor = os.open(b"/proc/sys/user/" + name, os.O_WRONLY | os.O_CLOEXEC)
@@ -487,8 +488,8 @@ def step_landlock(
     flags: int,
     ports: tuple[tuple[int, int], ...] = (),
 ) -> None:
-    """Restrict this process for good (landlock(7)). ``rules`` are (path, access); a missing path is skipped, which only
-    ever allows less. ``flags`` are those of landlock_restrict_self(2). ``ports`` are (TCP port, access)."""
+    """Restrict this process for good (landlock(7)). ``rules``: (path, access); a missing path is skipped, which only
+    ever allows less. ``flags``: for landlock_restrict_self(2). ``ports``: (TCP port, access)."""
     attributes = b"".join(value.to_bytes(8, "little") for value in (handled_fs, handled_net, scoped))
     size = 24 if scoped else 16 if handled_net else 8
     ruleset = syscall(SYS_landlock_create_ruleset, attributes, size, 0)
@@ -542,15 +543,15 @@ STEPS = {
 } | LISTENER_STEPS
 
 
-# --- directories of a new root ---
+# --- directories in a new root ---
 
 
 def make_directories(root: int, path: bytes, mode: int = 0o755) -> None:
-    """Create the directories of ``path`` (relative) below the descriptor ``root``; existing ones are kept."""
+    """Create the directories in ``path`` (relative) below the descriptor ``root``; existing ones are kept."""
     try:
         make_directory(root, path or b".", mode)
     except FileNotFoundError:
-        make_directories(root, path.rpartition(b"/")[0])  # most often only the last ones are missing
+        make_directories(root, path.rpartition(b"/")[0])  # usually only the last ones are missing
         make_directory(root, path, mode)
 
 

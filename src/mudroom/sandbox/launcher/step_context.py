@@ -1,6 +1,6 @@
-"""The state that the steps of a plan share.
+"""The state shared by a plan's steps.
 
-Part of the launcher's process: the rules at the top of ``launcher.py`` hold here.
+Launcher code: the rules in ``launcher.py`` hold here.
 """
 
 from __future__ import annotations
@@ -11,22 +11,22 @@ if TYPE_CHECKING:
 
 
 class StepContext:
-    """State shared by the steps of a plan. Every attribute that holds a descriptor is -1 while it has none."""
+    """Every attribute that holds a descriptor is -1 while it has none."""
 
     def __init__(self, namespaces: int) -> None:
         self.root = -1
         """The new root."""
         self.view = self.channel = self.gate = self.door = -1
-        """Sockets of the host: the view is sent over ``view``, the master of a pseudo-terminal over ``channel``, the
-        gate's listeners over ``gate``; commands of a held sandbox are received over ``door``."""
+        """Sockets to the host: the view is sent over ``view``, a pseudo-terminal's master over ``channel``, the gate's
+        listeners over ``gate``; a held sandbox receives commands over ``door``."""
         self.is_overlay = False
-        """Whether the view is an overlay of this sandbox's own."""
+        """Whether the view is this sandbox's own overlay."""
         self.terminal = -1
         """The command's side of the pseudo-terminal."""
         self.listener = -1
         """The seccomp listener that notifies init of refused calls."""
         self.rows: dict[int, tuple[Row, ...]] = {}
-        """The rules of that filter, by system call number."""
+        """That filter's rules, by system call number."""
         self.listeners: list[tuple[str, int]] = []
-        """The gate's listeners, until they are handed over: their kind and descriptor."""
+        """The gate's listeners, until they are handed over: kind and descriptor."""
         self.namespaces = namespaces

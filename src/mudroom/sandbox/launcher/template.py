@@ -1,16 +1,17 @@
-"""The template holds the setup that a session's commands share, performed once; the spare is an init made ahead of a
+"""The template has performed, once, the setup that a session's commands share. Its spare is an init made ahead of its
 command.
 
-Part of the launcher's process: the rules at the top of ``launcher.py`` hold here.
+Launcher code: the rules in ``launcher.py`` hold here.
 
-A *standing* template belongs to one fork: it has also mounted the fork's overlays, each over a directory of the host,
-and its spare is ready for the command: it has its root, no capabilities, and its filter. Rules of it:
+A *standing* template belongs to one fork. It has also mounted the fork's overlays, each over a host directory, and its
+spare is ready for the command: it has its root, no capabilities, and its filter. Its rules:
 1. It never runs a command itself, and its mounts are moved nowhere: a spare moves the copies that it is cloned with.
-2. Without a command for a while, it ends its spare: half of the memory. The next command is cloned when it comes.
-3. A request with ``refresh`` makes it drop what the kernel remembers of the files of an overlay, so that the command
-   sees the project as it is now.
+2. Without a command for a while, it ends its spare, which holds half of the memory. The next command is cloned when it
+   comes.
+3. A request with ``refresh`` makes it drop the kernel's caches of an overlay's files, so that the command sees the
+   project as it is now.
 4. It has a socket in the fork's directory, the ``door``. At the first connection it ends every process that it has
-   cloned and its mounts, answers one byte, and ends. The holder of the fork's lock connects; no command runs then.
+   cloned, and its mounts, answers one byte, and ends. The holder of the fork's lock connects; no command runs then.
 """
 
 from __future__ import annotations
@@ -57,14 +58,14 @@ if TYPE_CHECKING:
 
 
 def prepare(request: Request, descriptors: list[int], report: int) -> tuple[_socket.socket, Spare]:
-    """Become a template: perform the steps that all commands of a session share. Return the arguments of ``serve``: the
+    """Become a template: perform the steps that a session's commands share. Return the arguments for ``serve``: the
     socket for requests and the spare."""
     report = keep_only([report, *descriptors], 3)
     native = is_able(request["native"], request["each"], (*request["ahead"], *request["last"]))
     if native:
         keep_capabilities()
     context = perform(request["plan"], report, StepContext(request["namespaces"]))
-    os.fchdir(context.root)  # a clone finds the copy of this mount in its own namespace as its working directory
+    os.fchdir(context.root)  # a clone's working directory is its copy of this mount, in its own namespace
     os.close(context.root)
     tell(report, ("prepared",))
     os.close(report)
@@ -100,9 +101,9 @@ def run_spare(channel: _socket.socket, ahead: Plan, last: Plan, namespaces: int)
 
 
 class Spare:
-    """The spare init of a template, with the parts of a plan that all commands share: ``steps`` come before the
-    command's own steps and are performed by the spare ahead of a command, ``last`` come after them. ``namespaces`` are
-    the clone flags of each init."""
+    """A template's spare init, with the plan parts that all commands share. ``steps`` come before the command's own
+    steps and are performed by the spare before it has a command; ``last`` come after them. ``namespaces``: each init's
+    clone flags."""
 
     def __init__(self, steps: Plan, last: Plan, namespaces: int) -> None:
         self.steps, self.last, self.namespaces = steps, last, namespaces
@@ -111,16 +112,16 @@ class Spare:
         self.init: Run | None = None
         self.channel: _socket.socket | None = None
         self.mounts: tuple[bytes, ...] = ()
-        """Directories of the host over which a standing template has mounted its overlays."""
+        """Host directories over which a standing template has mounted its overlays."""
         self.door: _socket.socket | None = None
-        """The door of a standing template."""
+        """A standing template's door."""
         self.nursery: _socket.socket | None = None
-        """The program that clones inits; None: this process does."""
+        """The program that clones inits. None: this process does."""
         self.rest: int | None = None
         """Milliseconds without a command after which a standing template lets its spare go."""
 
     def refresh(self) -> None:
-        """Drop what the kernel remembers of the files of the overlays: reconfigure_super in fs/super.c begins with
+        """Drop the kernel's caches of the overlays' files: reconfigure_super in fs/super.c begins with
         shrink_dcache_sb. Raise OSError if that is not possible."""
         for mount in self.mounts:
             picked = syscall(SYS_fspick, AT_FDCWD, mount, FSPICK_CLOEXEC)
@@ -130,9 +131,11 @@ class Spare:
                 os.close(picked)
 
     def dissolve(self) -> None:
-        """End the mounts, after the last process that has copies of them, and answer. A process is reaped after it has
-        given up its mount namespace, and an unmount is done when the call returns (cleanup_mnt in fs/namespace.c runs
-        before the return to user mode)."""
+        """End the mounts, after the last process that has copies of them, and answer.
+
+        A process is reaped after it has given up its mount namespace, and an unmount is done when the call returns
+        (cleanup_mnt in fs/namespace.c runs before the return to user mode).
+        """
         assert self.door is not None
         listening: Any = self.door  # the type stub lacks ``_accept``
         peer = _socket.socket(fileno=listening._accept()[0])
@@ -141,7 +144,7 @@ class Spare:
         try:
             peer.send(b"g")
         except BrokenPipeError:
-            pass  # it has not waited
+            pass  # the peer has not waited
         peer.close()
 
     def refill(self) -> Run | None:
@@ -158,7 +161,7 @@ class Spare:
         return self.init
 
     def _clone(self, theirs: _socket.socket) -> int:
-        """Return the pid of a new spare, which has that end of its channel. Raise OSError if there is none."""
+        """Return a new spare's pid; it has the channel's end ``theirs``. Raise OSError if it cannot be made."""
         if self.nursery is not None:
             try:
                 return ask_for_init(self.nursery, theirs.fileno())
@@ -170,20 +173,20 @@ class Spare:
         return pid
 
     def give_nursery_up(self) -> bool:
-        """Return whether inits were native; from now on they are not."""
+        """Stop using the native init from now on. Return whether it was in use."""
         nursery, self.nursery = self.nursery, None
         if nursery is not None:
             nursery.close()
         return nursery is not None
 
     def let_go(self) -> None:
-        """End the spare. The loop waits for it as for any other."""
+        """End the spare. The loop waits for it as for any other run."""
         if self.channel is not None:
             self.channel.close()
         self.init = self.channel = None
 
     def complete(self, request: Request) -> Request:
-        """Return the request of a command with the whole plan, for an init that is no spare."""
+        """Return a command's request with the whole plan, for an init that is no spare."""
         whole = opened(request)
         return {**whole, "plan": (*self.steps, *whole["plan"], *self.last)}
 

@@ -1,6 +1,6 @@
-"""Messages on the sockets and pipes of the launcher's processes. ``launcher.py`` describes who sends which.
+"""Messages on the sockets and pipes between the launcher's processes. ``launcher.py`` describes their senders.
 
-Part of the launcher's process: the rules at the top of ``launcher.py`` hold here.
+Launcher code: the rules in ``launcher.py`` hold here.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 CMSG_CLOEXEC: int = getattr(_socket, "MSG_CMSG_CLOEXEC", 0)
 """recvmsg(2). macOS has no such flag; there close-on-exec is set after the descriptor has arrived."""
 PLAIN = 2
-"""The version of marshal whose values do not refer to each other: a native init reads it."""
+"""The marshal version whose values do not refer to each other: a native init reads it."""
 PROTOCOL = "mudroom-init-2"
-"""How a native init is started, and what it is told: that of ``init.h``, and the name of its file. So a program that
-was built from an older tree is not found."""
+"""The version of a native init's start and messages, as in ``init.h``. It is also the program's file name, so a program
+built from an older tree is not found."""
 NATIVE_INIT = os.fsencode(f"{os.path.dirname(os.path.abspath(__file__))}/{PROTOCOL}")
-"""The program of ``src/native/init``, which a wheel has. Launchers and templates do without where it is missing."""
+"""The program from ``src/native/init``, shipped in a wheel. Where it is missing, launchers and templates do without."""
 NATIVE_STEPS = frozenset((
     "beneath", "bind", "cover", "cwd", "devpts", "directory", "drop_capabilities", "enter", "file", "freeze",
     "hand_over", "inside", "landlock", "leave", "listen", "listen_on_loopback", "loopback", "mounted",
     "no_new_privs", "overlay", "pivot", "proc", "rlimit", "routes", "seal", "seccomp", "spread", "symlink",
     "take", "terminal", "tmpfs", "umask", "view"
 ))  # fmt: skip
-"""The steps that a native init performs: the table of ``src/native/init/step.c``."""
+"""The steps that a native init performs: the table in ``src/native/init/step.c``."""
 
 
 def tell(report: int, record: tuple[Any, ...]) -> None:
@@ -38,7 +38,7 @@ def tell(report: int, record: tuple[Any, ...]) -> None:
 
 
 def send(channel: _socket.socket, data: bytes, descriptors: list[int]) -> None:
-    """Send a message of ``marshal``."""
+    """Send a message, already marshalled, with descriptors."""
     rights = b"".join(descriptor.to_bytes(4, "little") for descriptor in descriptors)
     whole = len(data).to_bytes(4, "little") + data  # in one call: the other end would wait for the rest
     sent = channel.sendmsg([whole], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)])
@@ -47,8 +47,7 @@ def send(channel: _socket.socket, data: bytes, descriptors: list[int]) -> None:
 
 
 def opened(request: Request) -> Request:
-    """Return the whole request. That of a command has most of itself packed: a template passes it to the spare as it
-    is."""
+    """Return the whole request. A command's request is mostly packed: a template passes it to the spare unread."""
     packed = request.get("whole")
     return marshal.loads(packed) if packed is not None else request
 

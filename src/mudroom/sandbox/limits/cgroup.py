@@ -1,18 +1,18 @@
-"""Control groups: find the place on this machine where they can be made, and make a leaf for each command.
+"""Control groups: find where this machine lets them be made, and make a leaf for each command.
 
-Rules of this file:
-1. Capabilities of the machine are found by trying: a group is made and its controllers are enabled.
-2. A leaf exists, with its limits, before the command is cloned, and is removed when no process of the command is left.
+Rules:
+1. The machine's capabilities are found by trying: a group is made and its controllers are enabled.
+2. A leaf exists, with its limits, before the command is cloned. It is removed when the command has no process left.
    Leaves left by a crash are removed by the next session that needs groups; systemd removes its own scopes.
-3. No process of a command is ever outside of its leaf. Version 2: init is cloned into it (CLONE_INTO_CGROUP, clone(2)).
-   Version 1: init itself moves (a write of "0" to ``tasks``) before it performs the first step, while it has a single
-   thread. Both avoid the lock over all forks of the machine, for which a write to ``cgroup.procs`` may wait tens of
-   milliseconds (``threadgroup`` in cgroup_procs_write_start, kernel/cgroup/cgroup.c).
-4. The group of the vault, directly above the leaves, carries the limits of all its sandboxes together.
+3. A command's processes never run outside its leaf. Version 2: init is cloned into it (CLONE_INTO_CGROUP, clone(2)).
+   Version 1: init moves itself (by writing "0" to ``tasks``) before its first step, while it has a single thread. Both
+   avoid the machine-wide lock over forks, for which a write to ``cgroup.procs`` may wait tens of milliseconds
+   (``threadgroup`` in cgroup_procs_write_start, kernel/cgroup/cgroup.c).
+4. The vault's group, directly above the leaves, carries the limits for all its sandboxes together.
 
-    BASE/mudroom/VAULT/PID.N      PID: of the process that made it
+    BASE/mudroom/VAULT/PID.N      PID: the process that made it
 
-BASE is the group of this process, or the nearest above it in which groups can be made: limits on mudroom also limit the
+BASE is this process's group, or the nearest ancestor in which groups can be made, so limits on mudroom also limit the
 sandboxes. Sources: cgroups(7), Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/.
 """
 
@@ -47,7 +47,7 @@ OURS = "mudroom"
 V1_NAMES = {"memory": "memory", "pids": "pids", "cpu": "cpu"}
 V1_IO = "cgroup v1, which does not throttle writes through the page cache"
 _COUNTED = ("memory", "pids")
-"""Enabled even without a limit where available: they count a command's use."""
+"""Enabled where available even without a limit: they count a command's use."""
 PATIENCE = 5000
 """Milliseconds that a killed process may take to exit."""
 
@@ -60,19 +60,19 @@ class CgroupMount(NamedTuple):
 
 
 class CgroupTree(NamedTuple):
-    """The place in which leaves are made."""
+    """The directories in which leaves are made."""
 
     version: int
     parents: Mapping[str, str]
-    """Directory of the vault by controller, with the names of version 2. In version 2 all directories are the same."""
+    """The vault's directory by controller (version 2 names). In version 2 all directories are the same."""
     totals: tuple[str, ...]
-    """The directories that hold the limits of all sandboxes of the vault."""
+    """The directories with the limits for all the vault's sandboxes together."""
     how: str
     """Description for people."""
 
 
 class NoControlGroup(Exception):
-    """No group with these controllers can be made. ``found`` describes the host instead."""
+    """No group with these controllers can be made. ``found`` describes what the host has."""
 
     def __init__(self, found: str) -> None:
         super().__init__(found)
@@ -96,7 +96,7 @@ def write(path: str, content: str) -> None:
 
 
 def mounts(table: str) -> list[CgroupMount]:
-    """Return the control group file systems of a /proc/PID/mountinfo, proc_pid_mountinfo(5)."""
+    """Return the control group file systems in a /proc/PID/mountinfo, proc_pid_mountinfo(5)."""
     entries = []
     for line in table.splitlines():
         left, _dash, right = line.partition(" - ")
@@ -108,13 +108,13 @@ def mounts(table: str) -> list[CgroupMount]:
 
 
 def memberships(table: str) -> dict[str, str]:
-    """Return the path by controller of a /proc/PID/cgroup; that of version 2 is under ""."""
+    """Return the paths in a /proc/PID/cgroup by controller; the version 2 path is under ""."""
     rows = (line.split(":", 2) for line in table.splitlines())
     return {name: row[2] for row in rows for name in row[1].split(",")}
 
 
 def directory(mount: CgroupMount, path: str) -> str | None:
-    """Return the directory of a group, or None if it lies outside of the mount."""
+    """Return a group's directory, or None if it lies outside the mount."""
     root = mount.root.rstrip("/")
     if path.startswith("/..") or not (path + "/").startswith(root + "/"):
         return None
@@ -139,13 +139,13 @@ def find(vault: str, limits: Limits, wanted: frozenset[str], own: str = "/proc/s
 
 
 def find_v2(group: str, top: str, vault: str, limits: Limits, wanted: frozenset[str]) -> CgroupTree:
-    """Set up the nearest group, from ``group`` up to ``top``, in which others can be made. Raise NoControlGroup."""
+    """Set up the nearest group, from ``group`` up to ``top``, in which groups can be made. Raise NoControlGroup."""
     reason = f"no group from {group} upwards has " + ", ".join(sorted(wanted))
     while True:
         offered = frozenset(read(group + "/cgroup.controllers").split())
         if wanted <= offered:
             try:
-                # Else no process could be cloned into the groups below.
+                # Without write access no process could be cloned into the groups below.
                 if not os.access(group + "/cgroup.procs", os.W_OK):
                     raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), group)
                 leaf_parent = make_v2(group, vault, limits, wanted, offered)
@@ -158,8 +158,8 @@ def find_v2(group: str, top: str, vault: str, limits: Limits, wanted: frozenset[
 
 
 def make_v2(base: str, vault: str, limits: Limits, wanted: frozenset[str], offered: frozenset[str]) -> str:
-    """Make BASE/mudroom/VAULT, with the controllers enabled for the groups below. Raise OSError after removing what was
-    made."""
+    """Make BASE/mudroom/VAULT, with the controllers enabled for the groups below. Raise OSError after removing the
+    groups that were made."""
     names = sorted(wanted | offered.intersection(_COUNTED))
     created: list[str] = []
     try:
@@ -175,7 +175,7 @@ def make_v2(base: str, vault: str, limits: Limits, wanted: frozenset[str], offer
 
 
 def enable(place: str, names: Iterable[str]) -> None:
-    """Enable controllers for the groups below ``place``. Raise OSError: EBUSY if the group itself has processes."""
+    """Enable controllers for the groups below ``place``. Raise OSError; EBUSY if the group itself has processes."""
     on = read(place + "/cgroup.subtree_control").split()
     missing = [name for name in names if name not in on]
     if missing:
@@ -216,7 +216,8 @@ def _make_directory(place: str, created: list[str]) -> None:
 
 
 def perform(places: Iterable[str], writes: Iterable[Write], where: Mapping[str, str] | None = None) -> None:
-    """Write limits into the only directory, or into that of each controller. Raise OSError, naming the file."""
+    """Write limits into the only directory, or into each controller's (``where``). Raise an OSError that names the
+    file."""
     only = "" if where is not None else next(iter(places))
     for entry in writes:
         path = f"{only if where is None else where[entry.controller]}/{entry.file}"
@@ -235,17 +236,17 @@ def _remove_quietly(places: Iterable[str]) -> None:
         try:
             os.rmdir(place)
         except OSError:
-            pass  # gone, or in use by another session, which then removes it
+            pass  # gone, or in use by another session, which removes it later
 
 
 _numbers = itertools.count(1)
 
 
 class Leaf:
-    """The group of one command. Owner: the thread that runs the command."""
+    """One command's group. Owner: the thread that runs the command."""
 
     def __init__(self, tree: CgroupTree, limits: Limits, devices: Iterable[str], usual: Limits = NO_LIMITS) -> None:
-        """Make the group, with its limits. ``usual``: limits that are held if the group has their controller. Raise
+        """Make the group with its limits. ``usual``: limits that are set only if the group has their controller. Raise
         OSError after removing what was made."""
         name = f"{os.getpid()}.{next(_numbers)}"
         self._tree = tree
@@ -253,7 +254,7 @@ class Leaf:
         self._places = tuple(dict.fromkeys(self._where.values()))
         self._usual = Limits()
         self.descriptors: tuple[int, ...] = ()
-        """For the launcher: in version 2 the directory, in version 1 each ``tasks``."""
+        """For the launcher. Version 2: the directory; version 1: each ``tasks`` file."""
         try:
             for place in self._places:
                 os.mkdir(place, 0o755)
@@ -274,7 +275,7 @@ class Leaf:
         self._before = self._total()
 
     def _hold_usual(self, usual: Limits) -> Limits:
-        """Set the limits that no command is refused for, and return those that hold."""
+        """Set the usual limits, without which a command still runs. Return those that could be set."""
         held = Limits()
         for kind, limit in command_limits(usual):
             own = ((kind, limit),)
@@ -301,7 +302,7 @@ class Leaf:
         return reading_v1({file: read(f"{self._where[c]}/{file}") for c, file in READ_V1 if c in self._where})
 
     def totals(self) -> tuple[Reading, Reading]:
-        """Return the counts of the vault's group when the leaf was made, and now."""
+        """Return the counts in the vault's group: when the leaf was made, and now."""
         return self._before, self._total()
 
     def _total(self) -> Reading:
@@ -310,8 +311,8 @@ class Leaf:
         return reading_v1({file: read(f"{self._tree.parents[c]}/{file}") for c, file in READ_V1 if c in self._where})
 
     def close(self) -> None:
-        """Kill the remaining processes, wait for their end, and remove the group. Harmless when repeated. Raise
-        MudroomError if a process cannot be killed."""
+        """Kill the remaining processes, wait for them, and remove the group. May be repeated. Raise MudroomError if a
+        process cannot be killed."""
         descriptors, self.descriptors = self.descriptors, ()
         for descriptor in descriptors:
             os.close(descriptor)
@@ -333,14 +334,14 @@ def remove(place: str) -> None:
         except (FileNotFoundError, NotADirectoryError):
             return
         except OSError as error:
-            if error.errno not in (errno.EBUSY, errno.ENOTEMPTY):  # cgroups(7): processes or groups are in it
+            if error.errno not in (errno.EBUSY, errno.ENOTEMPTY):  # cgroups(7): it has processes or groups
                 raise MudroomError(f"{place} cannot be removed: {error.strerror}", f"rmdir {place}") from error
             _kill_all(place)
     raise MudroomError(f"{place} cannot be removed: processes in it do not end", f"cat {place}/cgroup.procs lists them")
 
 
 def _kill_all(place: str) -> None:
-    """Kill every process of a group, and wait for those that were listed."""
+    """Kill every process in a group, and wait for those that were listed."""
     poller, waiting = select.poll(), []
     for word in read(place + "/cgroup.procs").split():
         try:
@@ -370,7 +371,7 @@ def _kill(place: str, processes: Iterable[int]) -> None:
 
 
 def sweep(tree: CgroupTree) -> None:
-    """Remove the leaves of processes that are gone, and kill the sandboxes' remaining processes."""
+    """Remove the leaves whose maker has ended, with the processes still in them."""
     for parent in set(tree.parents.values()):
         for name in os.listdir(parent):
             pid = name.partition(".")[0]

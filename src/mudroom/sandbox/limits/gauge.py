@@ -1,7 +1,7 @@
 """The effect of a container's limits on one command, read from outside in the control group that its engine made.
 
-A container outlives a command, so counts of a command are differences. Peaks are the container's: a peak that has not
-risen during the command says nothing about it. The group is never written to. Source: cgroups(7).
+A container outlives a command, so a command's counts are differences. Peaks are the container's: a peak that has not
+risen during the command is not the command's. The group is never written to. Source: cgroups(7).
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ _Number = TypeVar("_Number", int, float)
 _V1 = {**V1_NAMES, "cpuacct": "cpuacct"}
 
 _BATCH = 4 << 20
-"""Bytes: a group can be this far below its limit when an allocation does not fit: a huge page."""
+"""Bytes. An allocation, such as a huge page, can fail while a group is this far below its limit."""
 
 
 class GaugePlace(NamedTuple):
     version: int
     where: Mapping[str, str]
-    """Directory by controller, with the names of ``core/confinement/limit.py``; version 2 has only the key ""."""
+    """Directories by controller, with the names in ``core/confinement/limit.py``. Version 2 has only the key ""."""
 
 
 def find(pid: int, proc: str = "/proc") -> GaugePlace | None:
-    """Return the group of a process, or None if it is not visible, or is the same as this process's."""
+    """Return a process's group, or None if it is not visible or is this process's own."""
     table, member = mounts(read(f"{proc}/self/mountinfo")), memberships(read(f"{proc}/{pid}/cgroup"))
     own = memberships(read(f"{proc}/self/cgroup"))
     hierarchies = {name: mount for mount in table if mount.kind == "cgroup" for name in mount.options}
@@ -44,7 +44,7 @@ def find(pid: int, proc: str = "/proc") -> GaugePlace | None:
 
 
 class Gauge:
-    """The counts of one container. Call ``begin`` before every command. Owner: the thread that has the container."""
+    """One container's counts. Call ``begin`` before every command. Owner: the thread that has the container."""
 
     def __init__(self, place: GaugePlace | None) -> None:
         self._place = place
@@ -54,7 +54,7 @@ class Gauge:
         self._before = self._now()
 
     def completed(self, limits: Limits) -> Limits:
-        """Return the limits themselves: a container holds no others."""
+        """Return ``limits`` unchanged: a container holds no others."""
         return limits
 
     def totals(self) -> tuple[Reading, Reading]:
@@ -62,7 +62,7 @@ class Gauge:
         return Reading(), Reading()
 
     def reading(self) -> Reading | None:
-        """Return the counts since ``begin``, for the running or the last command, including the launcher's own use.
+        """Return the counts since ``begin``, for the running or the last command, including the launcher's own use;
         None if the container's group is not visible."""
         now = self._now()
         return since(now, self._before) if now is not None and self._before is not None else None
@@ -80,9 +80,12 @@ class Gauge:
 
 
 def _count_full_memory(reading: Reading, limit: str) -> Reading:
-    """Count a full memory where the kernel has killed for it but counted none. Engines limit memory with swap to the
-    same value as memory alone, and a kernel that checks that limit first counts no failure of the other
-    (try_charge_memcg in mm/memcontrol.c). So a kill in a group that has been full was for memory."""
+    """Count a full memory where the kernel killed for it without counting it.
+
+    Engines set the limit for memory with swap to the same value as the one for memory. A kernel that checks the former
+    first does not count a failure of the latter (try_charge_memcg in mm/memcontrol.c). So a kill in a group that has
+    been full was for memory.
+    """
     most, peak = limit.strip(), reading.memory_peak
     if not reading.memory_kills or peak is None or not most.isdecimal() or peak + _BATCH < int(most):
         return reading
@@ -90,7 +93,7 @@ def _count_full_memory(reading: Reading, limit: str) -> Reading:
 
 
 def since(now: Reading, before: Reading) -> Reading:
-    """Return the increase since ``before``; a peak that was reached before is left out."""
+    """Return the increase since ``before``. A peak that was already reached then is left out."""
     return difference(now, before)._replace(
         memory_peak=_risen(now.memory_peak, before.memory_peak),
         processes_peak=_risen(now.processes_peak, before.processes_peak),

@@ -1,7 +1,7 @@
-"""Decide once per session how its limits are enforced on this machine; then make a leaf for each command.
+"""Decide once per session how this machine enforces its limits; then make a leaf for each command.
 
 A requested limit that cannot be enforced is refused, unless the policy permits running without it (``limits: {missing:
-degrade}``). A note then reports the loss.
+degrade}``); then a note reports the loss.
 """
 
 from __future__ import annotations
@@ -31,23 +31,22 @@ Rlimits = tuple[tuple[int, int, int], ...]
 
 
 class HeldLimits(NamedTuple):
-    """The enforcement of a session's limits."""
+    """How a session's limits are enforced."""
 
     limits: Limits
-    """The limits that control groups enforce."""
+    """Limits enforced by control groups."""
     tree: CgroupTree | None
     rlimits: Rlimits
-    """Substitutes for other limits."""
+    """Stand-ins for other limits."""
     notes: tuple[str, ...]
     devices: tuple[str, ...]
 
 
 class Limiter:
-    """Enforces the limits of a session. ``vault`` is the name of the vault's groups. ``launcher`` returns the pid of
-    the process that sandboxes are cloned from, and starts it if necessary. ``places`` are the directories that commands
-    write to, for the limit of io.
+    """Enforces a session's limits. ``vault``: name for the vault's groups. ``launcher``: returns the pid of the process
+    that clones sandboxes, starting it if necessary. ``places``: directories that commands write to, for the io limit.
 
-    Several threads may use it only with a lock of their own around ``hold`` and ``leaf``.
+    Not thread-safe: callers hold their own lock around ``hold`` and ``leaf``.
     """
 
     def __init__(
@@ -58,20 +57,20 @@ class Limiter:
         self._key: tuple[Limits, bool] | None = None
 
     def hold(self, limits: Limits, *, counts_processes: bool) -> HeldLimits:
-        """Decide how to enforce these limits; the decision is cached while they stay the same. Raise Unsupported."""
+        """Decide how to enforce these limits; cached while they stay the same. Raise Unsupported."""
         if self._held is None or self._key != (limits, counts_processes):
             self._held, self._key = self._decide(limits, counts_processes), (limits, counts_processes)
         return self._held
 
     def leaf(self, usual: Limits = NO_LIMITS) -> Leaf | None:
-        """Return the group of the next command, which the caller closes, or None if no group is needed. ``usual``:
-        limits that it also holds if it can. Raise Unsupported if it cannot be made any more."""
+        """Return the next command's group, to be closed by the caller, or None if no group is needed. ``usual``: limits
+        that are also set if the group can hold them. Raise Unsupported if the group can no longer be made."""
         held = self._held
         if held is None or held.tree is None:
             return None
         try:
             return Leaf(held.tree, held.limits, held.devices, usual)
-        except FileNotFoundError:  # the last other session has removed the vault's group
+        except FileNotFoundError:  # another session was the last to leave and removed the vault's group
             tree = self._tree(held.limits, needed_controllers(held.limits))
             self._held = held._replace(tree=tree)
             return Leaf(tree, held.limits, held.devices, usual)
@@ -105,7 +104,8 @@ class Limiter:
         return HeldLimits(remaining, tree, tuple(rlimits), tuple(notes), devices)
 
     def _tree(self, limits: Limits, wanted: frozenset[str]) -> CgroupTree:
-        """Make the tree: as root directly, otherwise by systemd, and directly only without it. Raise NoControlGroup."""
+        """Make the tree: directly as root or without cgroup v2, otherwise by systemd, and directly if that fails. Raise
+        NoControlGroup."""
         if os.geteuid() == 0 or not _is_unified():
             return find(self._vault, limits, wanted)
         try:
@@ -117,7 +117,7 @@ class Limiter:
                 raise first from None
 
     def _choose_limit_to_drop(self, limits: Limits) -> str:
-        """Choose the limit to give up: one that cannot be enforced on its own, else all of them in turn."""
+        """Return the kind to give up: a limit that cannot be enforced even alone, otherwise the first."""
         kinds = [kind for kind in KINDS if CONTROLLERS[kind] in needed_controllers(limits)]
         for kind in reversed(kinds):
             if len(kinds) > 1:
@@ -131,8 +131,8 @@ class Limiter:
         self, limits: Limits, kind: str, missing: NoControlGroup, notes: list[str], rlimits: list[tuple[int, int, int]],
         counts_processes: bool,
     ) -> Limits:  # fmt: skip
-        """Return ``limits`` without the limit of ``kind``, which cannot be enforced. Raise Unsupported if the policy
-        does not permit that."""
+        """Return ``limits`` without ``kind``, which cannot be enforced. Raise Unsupported if the policy does not permit
+        that."""
         if limits.missing == "refuse":
             raise Unsupported(
                 f"a limit of {NAMES[kind]}", f"a control group with the controller {CONTROLLERS[kind]}", missing.found,
@@ -155,7 +155,7 @@ def _is_unified() -> bool:
 
 
 def fix(kind: str, found: str) -> str:
-    """Return the fix for a limit that cannot be enforced, in one line."""
+    """Return one line that tells how to make a limit enforceable."""
     permit = 'or permit running without it: "limits: {missing: degrade}" in .mudroom/policy.yaml'
     if kind == "io" and ("v1" in found or "block device" in found) and not in_container():
         return f"keep project and vault on a disk, under cgroup v2; {permit}"
@@ -196,11 +196,11 @@ def disks(places: Iterable[bytes]) -> tuple[tuple[str, ...], str]:
 
 
 class LimitFinding(NamedTuple):
-    """One kind of limit on this machine, for ``mudroom doctor``."""
+    """How this machine enforces one kind of limit, for ``mudroom doctor``."""
 
     limit: str
     state: Literal["strict", "degraded", "missing"]
-    """``strict``; ``degraded``: only a weaker substitute; ``missing``."""
+    """``degraded``: only by a weaker stand-in."""
     found: str
     fix: str
 
@@ -208,8 +208,8 @@ class LimitFinding(NamedTuple):
 def survey(
     launcher: Callable[[], int], environ: Mapping[bytes, bytes], place: bytes, *, counts_processes: bool
 ) -> tuple[LimitFinding, ...]:
-    """Try every limit on its own. ``launcher`` returns the pid of a process that may be put into a scope of the user
-    manager; ``place`` is a directory on the disk to test for io; ``counts_processes``: see ``stand_in``."""
+    """Try every limit on its own. ``launcher`` returns the pid of a process that may be put into a user manager's
+    scope. ``place``: a directory on the disk to test for io. ``counts_processes``: see ``stand_in``."""
     findings = []
     for kind in KINDS:
         limiter = Limiter(f"doctor{os.getpid()}", launcher, environ, (place,))

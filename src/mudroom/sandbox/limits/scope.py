@@ -1,16 +1,15 @@
-"""A delegated cgroup subtree for an ordinary user: a scope that systemd's user manager makes for the launchers of a
-vault.
+"""A delegated cgroup subtree for an ordinary user: a scope that systemd's user manager makes for a vault's launchers.
 
 An ordinary user may not move a process from its login session into a group of the user manager, nor clone one there:
-the nearest common group belongs to root. The manager can, so the launcher is handed to it. Every process that the
+their nearest common group belongs to root. The manager may, so the launcher is handed to it. Every process that the
 launcher clones afterwards starts inside the scope, below which the kernel permits the user everything.
 
     user@UID.service/app.slice/mudroom-VAULT.scope/
-        launcher/            the launchers: a group with controllers for those below it has no processes (cgroups(7))
+        launcher/            the launchers: a group that enables controllers below it has no processes (cgroups(7))
         mudroom/VAULT/PID.N  leaves, as anywhere
 
-systemd ends the scope with the last launcher in it, also after a crash. Sources: org.freedesktop.systemd1(5),
-systemd.scope(5), the "Control Group APIs and Delegation" document of systemd.
+systemd ends the scope with its last launcher, also after a crash. Sources: org.freedesktop.systemd1(5),
+systemd.scope(5), systemd's document "Control Group APIs and Delegation".
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from mudroom.sandbox.limits.cgroup import (
 from mudroom.typing import Any
 
 TIMEOUT = 10.0
-"""Timeout in seconds for each answer of the bus and the user manager."""
+"""Seconds to wait for each answer from the bus or the user manager."""
 LAUNCHERS = "launcher"
 
 Call = Callable[..., tuple[Any, ...]]
@@ -47,7 +46,7 @@ def bus_address(environ: Mapping[bytes, bytes], uid: int) -> str:
 def make(
     vault: str, launcher: int, limits: Limits, wanted: frozenset[str], environ: Mapping[bytes, bytes]
 ) -> CgroupTree:
-    """Put the launcher into the vault's scope, and set that up for leaves. Raise NoControlGroup."""
+    """Put the launcher into the vault's scope, and set the scope up for leaves. Raise NoControlGroup."""
     scope = f"mudroom-{vault}.scope"
     _enter_scope(scope, launcher, environ)
     unified = next((mount for mount in mounts(read("/proc/self/mountinfo")) if mount.kind == "cgroup2"), None)
@@ -85,8 +84,10 @@ def _enter_scope(scope: str, launcher: int, environ: Mapping[bytes, bytes]) -> N
 
 
 def _start_or_attach(connection: Any, scope: str, launcher: int) -> None:
-    """Start the scope for the first launcher of a vault, or attach another launcher to it. In between the scope may
-    end, or may not have its group for launchers yet."""
+    """Start the scope for the vault's first launcher, or attach a further launcher to it.
+
+    Tried repeatedly: between the two calls the scope may end, or may not yet have its group for launchers.
+    """
     from jeepney import DBusAddress, DBusErrorResponse, MatchRule, message_bus, new_method_call
     from jeepney.wrappers import unwrap_msg  # type: ignore[import-untyped]
 

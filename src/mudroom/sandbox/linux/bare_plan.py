@@ -1,14 +1,14 @@
 """Level 0 on Linux: compile a ``SandboxSpec`` with ``around`` to a ``Plan``. Pure.
 
-Level 0 has no isolation but a staged view. Its root is the host's own, read-only through every mount of it, and in it
+Level 0 has no isolation but a staged view. Its root is the host's own, read-only through every mount. In it:
 
-* writable: the staged project at its own path, a private /tmp, /dev and runtime directory, caches of the vault, and the
-  credential stores that were named; no other file;
-* hidden: mudroom's own state, credential stores that were not named, sockets of host programs that were not named;
+* writable: the staged project at its own path, private /tmp, /dev and runtime directories, the vault's caches, and
+  named credential stores; no other file;
+* hidden: mudroom's own state, credential stores that were not named, host programs' sockets that were not named;
 * shared with the host: its network (unless the network is off), its IPC objects and its processes' abstract sockets.
   The host's processes are invisible, and processes that the command leaves behind end with it.
 
-Programs with a sandbox of their own (browsers, other agents) may make nested user namespaces. All mounts made here are
+Programs with their own sandbox (browsers, other agents) may make nested user namespaces. All mounts made here are
 locked there (mount_namespaces(7)), so these programs can neither uncover a hidden file nor make a mount writable.
 """
 
@@ -61,15 +61,15 @@ PERMITTED = frozenset((*_NESTED, *_OWN))
 CLONE_NEWCGROUP = 0x02000000
 _CGROUP = (Cond(0, "!=", 0, CLONE_NEWCGROUP),)
 _NARROWED = {"unshare": _CGROUP, "clone": _CGROUP}
-"""All namespaces but cgroup are permitted. In a cgroup namespace the control groups could be mounted again and, by
-their owner, be written: limits would be lifted. clone3 stays refused, because a filter cannot see its flags."""
+"""All namespaces but cgroup are permitted. In a cgroup namespace a command could mount the control groups again, and
+their owner could write to them: limits would be lifted. clone3 stays refused, because a filter cannot see its flags."""
 _NUMBERED = tuple(
     (number, rule._replace(conditions=_NARROWED.get(rule.syscall, rule.conditions)))
     for number, rule in enumerate(DENY)
     if rule.syscall not in PERMITTED
 )
 RULES = tuple(rule for _number, rule in _NUMBERED)
-"""The rules of level 1 that remain."""
+"""The level 1 rules that remain."""
 _EMPTY = ((b"mode", b"0555"), (b"size", b"4k"))
 
 
@@ -105,8 +105,8 @@ def _bind(bind: Bind) -> Step:
 
 
 def _shared(spec: SandboxSpec, around: HostView) -> list[Step]:
-    """Return the steps of the root that all commands of a session share. The host's directories are read-only and get
-    no new entries. Mount points are made in private directories and in those that stand in for the home."""
+    """Return the steps for the root that a session's commands share. The host's directories are read-only and get no
+    new entries: mount points are made only in private directories and in the home's stand-ins."""
     steps: list[Step] = [*session_limits(spec), ("private",), ("host", spec.scratch, READ_ONLY)]
     steps += [("tmpfs", b"dev", ((b"mode", b"0755"), (b"size", b"64k")), NOSUID | NOEXEC)]
     steps += [("bind", device, device[1:], DEVICE, False) for device in spec.devices]
@@ -117,15 +117,15 @@ def _shared(spec: SandboxSpec, around: HostView) -> list[Step]:
 
 
 def _in_order(spec: SandboxSpec, around: HostView, *, private: bool) -> list[Step]:
-    """Return the mounts in the directories that each command has for itself, or the others. A parent comes before its
-    children; the home is made read-only after everything in it has been put in place."""
+    """Return the mounts in directories that are private to each command, or those elsewhere. A parent comes before its
+    children. The home is made read-only last, after everything in it has been put in place."""
     placed = sorted(_placed(spec, around), key=lambda place: place[0])
     steps = [step for path, step in placed if _is_private(path, around) is private]
     return [*steps, ("seal", spec.home[1:], READ_ONLY)] if _is_private(spec.home, around) is private else steps
 
 
 def _placed(spec: SandboxSpec, around: HostView) -> list[tuple[bytes, Step]]:
-    """Return what is put into the host's tree, by path."""
+    """Return the steps that put entries into the host's tree, with their paths."""
     inside = {bind.path for bind in inside_caches(spec)}
     size = spec.tmpfs
     placed: list[tuple[bytes, Step]] = [
@@ -146,14 +146,17 @@ def _placed(spec: SandboxSpec, around: HostView) -> list[tuple[bytes, Step]]:
 
 
 def _is_private(path: bytes, around: HostView) -> bool:
-    """Return whether a path is in a directory that every command has for itself."""
+    """Return whether a path is in a directory that is private to each command."""
     return any(is_below(path, own) for own in around.private)
 
 
 def _ahead(spec: SandboxSpec, around: HostView) -> list[Step]:
-    """An ordinary user's /proc has no mounts over it: a nested sandbox may mount its own only if all of this one is
-    visible (mount_too_revealing in fs/namespace.c). For root, the machine's settings are covered: root could change
-    them."""
+    """Return the steps that each command performs for itself, whatever the command.
+
+    An ordinary user's /proc has no mounts over it: a nested sandbox may mount its own /proc only if this one is visible
+    as a whole (mount_too_revealing in fs/namespace.c). For root the machine's settings are covered: root could change
+    them.
+    """
     steps = _in_order(spec, around, private=True)
     steps += [tmpfs(b"/dev/shm", spec.tmpfs.other), ("proc", b"proc"), ("devpts", b"dev/pts")]
     if spec.network == "none":
@@ -176,7 +179,7 @@ def _confinement(spec: SandboxSpec, around: HostView, machine: str) -> list[Step
 
 
 def _rows(machine: str) -> tuple[tuple[int, Any], ...]:
-    """Rows with the rule numbers of level 1's list: a denial means the same at both levels."""
+    """Return rows with level 1's rule numbers, so that a denial means the same at both levels."""
     return tuple(
         (call, tuple((_NUMBERED[index][0], action, conditions) for index, action, conditions in own))
         for call, own in rows(RULES, machine).items()
@@ -185,7 +188,7 @@ def _rows(machine: str) -> tuple[tuple[int, Any], ...]:
 
 def _without_namespaces(spec: SandboxSpec, around: HostView, machine: str) -> Plan:
     """Confine by Landlock: writes only in the copy, a private directory, caches and named stores; reads everywhere but
-    in hidden store_places, whose names can still be listed."""
+    in hidden places, whose names can still be listed."""
     assert isinstance(spec.view, Copy), "an overlay needs a mount namespace"
     everything = filesystem_rights(spec.landlock_abi)
     own = (spec.view.work, spec.scratch, *(bind.source for bind in (*spec.binds, *around.live) if bind.writable))

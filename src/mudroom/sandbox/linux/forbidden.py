@@ -1,7 +1,7 @@
-"""Find the reason why user namespaces are forbidden on this host, and the fix.
+"""Find out why this host forbids user namespaces, and the fix.
 
-Each row of ``_SETTINGS`` is a file of the kernel, its value where namespaces are forbidden, and the fix. The files are
-read only after making a namespace has failed: whether namespaces work is found by trying.
+Each row of ``_SETTINGS`` is a kernel file, its value where namespaces are forbidden, and the fix. The files are read
+only after making a namespace has failed: whether namespaces work is found by trying.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ def _read(path: str) -> str:
 def why_forbidden(
     program: str, read: Callable[[str], str] = _read, exists: Callable[[str], bool] = os.path.exists
 ) -> tuple[str, str]:
-    """Return the reason why user namespaces are forbidden, and the fix. ``program`` is the real path of the interpreter
-    that runs mudroom."""
+    """Return why user namespaces are forbidden, and the fix. ``program``: real path of the interpreter that runs
+    mudroom."""
     for path, value, reason, fix in _SETTINGS:
         if read(path) == value:
             return f"{reason} ({path} is {value})", fix.format(program=program) if fix is APPARMOR else fix

@@ -5,10 +5,10 @@ truncate(2) before its ABI 3 (landlock(7), "current limitations"). Without a mou
 change modes and times in the real project. So these calls go to ``sandbox/launcher/mediator.py`` by seccomp user
 notification. The mediator performs them itself on files inside the command's own directories and refuses the rest.
 
-Landlock's rules for TCP name ports and no addresses (landlock(7)): the gate's port would be open at every address of
-the internet, and a server that listens on all ports is easy to get. So connect(2) goes the same way.
+Landlock's TCP rules name ports, not addresses (landlock(7)): the gate's port would be open at every address on the
+internet, and a server that listens on all ports is easy to get. So connect(2) goes the same way.
 
-Pure: this file is the table, and the filter that routes the calls.
+Pure: the table, and the filter that routes the calls.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from mudroom.typing import NamedTuple
 
 
 class MetadataCall(NamedTuple):
-    """The meaning of a call's arguments. -1: the call has no such argument."""
+    """A call's arguments, by index. -1: the call has no such argument."""
 
     action: str
     """chmod, chown, times, setxattr, removexattr, connect, or refuse (ENOSYS: libc falls back to an older call)."""
     directory: int = -1
-    """A directory descriptor; with a path of -1 the descriptor of the file itself."""
+    """A directory descriptor; if ``path`` is -1, the file's own descriptor."""
     path: int = -1
     flags: int = -1
     """AT_* flags."""
     values: int = -1
-    """The first argument with new values; for connect the port of the gate."""
+    """The first argument with new values. For connect: the gate's port."""
     follow: bool = True
-    """Whether a symbolic link at the end of the path is followed (unless the flags say otherwise)."""
+    """Whether a symbolic link at the path's end is followed (unless the flags say otherwise)."""
     clock: str = ""
-    """The format of times: ``seconds`` (utime), ``timeval`` or ``timespec``."""
+    """Time format: ``seconds`` (utime), ``timeval`` or ``timespec``."""
     places: tuple[tuple[str, int, int], ...] = ()
-    """For connect: places of the host's loopback, as in ``SandboxSpec.loopback``."""
+    """For connect: places on the host's loopback, as in ``SandboxSpec.loopback``."""
 
 
 _X86_64: dict[int, MetadataCall] = {
@@ -87,8 +87,8 @@ _USER_NOTIF = (0x06, 0, 0, 0x7FC00000)
 def calls(
     machine: str, landlock_abi: int, gate: int = 0, places: tuple[tuple[str, int, int], ...] = ()
 ) -> dict[int, MetadataCall]:
-    """Return the routed calls by system call number. ``gate`` is its port on the host's loopback; 0 means no gate and
-    no connections. ``places``: of the host's loopback, which lead to listeners of the gate. Raise ValueError for an
+    """Return the routed calls by system call number. ``gate``: the gate's port on the host's loopback; 0: no gate and
+    no connections. ``places``: loopback addresses and ports that lead to the gate's listeners. Raise ValueError for an
     unknown machine."""
     own = {"x86_64": _X86_64, "aarch64": _AARCH64}.get(machine)
     if own is None:
@@ -102,8 +102,8 @@ def calls(
 
 
 def route(numbers: list[int]) -> bytes:
-    """Return a filter that sends these calls to the listener and allows the rest. Another filter checks the
-    architecture."""
+    """Return a filter that sends these calls to the listener and allows the rest. It does not check the architecture:
+    another filter does."""
     program = [_LD_NR]
     for number in sorted(numbers):
         program += [(0x15, 0, 1, number), _USER_NOTIF]

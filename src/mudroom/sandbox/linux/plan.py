@@ -3,7 +3,7 @@
 There are two shapes, depending on what the kernel permits an ordinary user:
 
 * with namespaces: hide, do not deny. The root is nearly empty: the staged view at the project's own path, a private
-  home, /tmp and /run. No other part of the host can be opened, connected to or signalled.
+  home, /tmp and /run. Nothing else on the host can be opened, connected to or signalled.
 * without namespaces (containers, hardened kernels): Landlock decides which files may be read and written, seccomp takes
   the network away. This is weaker, and reported as such.
 """
@@ -23,17 +23,17 @@ from mudroom.sandbox.linux.seccomp import compile_filter, rows
 from mudroom.sandbox.linux.syscall import DENY, NO_NAMESPACES, NO_NETWORK, ONLY_TCP, SyscallRule
 from mudroom.typing import Any
 
-# MOUNT_ATTR_* of mount_setattr(2).
+# MOUNT_ATTR_*, mount_setattr(2).
 RDONLY, NOSUID, NODEV, NOEXEC = 1, 2, 4, 8
 READ_ONLY = RDONLY | NOSUID | NODEV
 WRITABLE = NOSUID | NODEV
 DEVICE = RDONLY | NOSUID | NOEXEC
-"""A device can be written to on a read-only mount, but its mode, owner and times, which are the host's, cannot be
+"""A device on a read-only mount can be written to, but its mode, owner and times, which are the host's, cannot be
 changed."""
 
 PROXY_PORT, REDIRECTED = 3128, 1
-"""Ports of the gate's listeners inside. Programs are told of the proxy port. The redirected port is tcpmux, which is
-practically unused, and below 1024, where no command can listen itself (ip_unprivileged_port_start in ip-sysctl.rst)."""
+"""Ports of the gate's listeners inside. Programs are told the proxy port. The redirected port is tcpmux: practically
+unused, and below 1024, where no command can listen (ip_unprivileged_port_start in ip-sysctl.rst)."""
 
 MOST_LOWERS = 500
 """OVL_MAX_STACK in fs/overlayfs/super.c."""
@@ -44,19 +44,21 @@ FS_RIGHTS = {1: (1 << 13) - 1, 2: 1 << 13, 3: 1 << 14, 5: 1 << 15, 9: 1 << 16}
 _NET_RIGHTS, _CONNECT_TCP = 0b11, 0b10
 SCOPE_ABSTRACT_UNIX_SOCKET, SCOPE_SIGNAL = 1, 2
 _LOG_SAME_EXEC_OFF, _LOG_SUBDOMAINS_OFF = 1, 4
-"""LANDLOCK_RESTRICT_SELF_LOG_* of include/uapi/linux/landlock.h. Where the host's audit is on, the kernel logs a
-domain's refusals until the next execve(2), and afterwards only on request. The first flag is for programs that start
-unknown programs: it covers refusals between fork and exec. The second covers domains that a command makes for itself:
-the command could request a log of all its refusals, and fill the host's log. The header recommends to make the second a
-choice, for people who debug a sandbox by that log; without the flag the command would make that choice, and the log is
-not its own."""
+"""LANDLOCK_RESTRICT_SELF_LOG_* in include/uapi/linux/landlock.h.
+
+Where the host's audit is on, the kernel logs a domain's refusals until the next execve(2), and afterwards only on
+request. The first flag is for programs that start unknown programs: it covers refusals between fork and exec. The
+second covers domains that a command makes for itself: a command could request a log of all its refusals, and fill the
+host's log. The header recommends making the second flag optional, for people who debug a sandbox by that log. But then
+the command would choose, and the log is not its own.
+"""
 SOCKETS_SINCE = 9
-"""The ABI whose LANDLOCK_ACCESS_FS_RESOLVE_UNIX covers connect(2) and sendmsg(2) to the path of a socket."""
+"""The ABI whose LANDLOCK_ACCESS_FS_RESOLVE_UNIX covers connect(2) and sendmsg(2) to a socket's path."""
 FS_REFER, FS_RESOLVE_UNIX = 1 << 13, 1 << 16
 FILE_RIGHTS = FS_EXECUTE | FS_WRITE_FILE | FS_READ_FILE | 1 << 14 | 1 << 15 | 1 << 16
 
 HIDDEN_PROC = (b"proc/keys", b"proc/key-users")
-"""Keyrings have no namespace: these files list all keys of the user outside (keyrings(7))."""
+"""Keyrings have no namespace: these files list all the user's keys outside (keyrings(7))."""
 ROOT_HIDDEN_PROC = (
     b"proc/timer_list", b"proc/vmallocinfo", b"proc/slabinfo", b"proc/pagetypeinfo", b"proc/kpagecount",
     b"proc/kpageflags", b"proc/kpagecgroup",
@@ -73,19 +75,19 @@ STANDARD_LINKS = (
 HOST_NAME = b"mudroom"
 _RUN = (b"/run", b"/var/run")
 _PRIVATE = (b"/", b"/tmp", b"/run", b"/dev/shm")
-"""The sandbox has its own of these; parts of the host's can be bound into them where that is allowed."""
+"""The sandbox has its own; parts of the host's can be bound into them where that is allowed."""
 MOST_FILES = b"1m"
-"""Files of a file system in memory: the kernel's memory of each, about a kilobyte, does not count to its size."""
+"""Files in a tmpfs: the kernel memory for each, about a kilobyte, is not counted in its size."""
 
 
 def tmpfs(path: bytes, size: bytes, mode: bytes = b"1777", attributes: int = WRITABLE) -> Step:
-    """Return the step that makes a directory in memory at an absolute path."""
+    """Return the step that mounts a tmpfs at an absolute path."""
     return ("tmpfs", path[1:], ((b"mode", mode), (b"size", size), (b"nr_inodes", MOST_FILES)), attributes)
 
 
 def session_limits(spec: SandboxSpec) -> list[Step]:
-    """Return the steps that limit all commands of a session together. They come first, while /proc is the host's, and
-    are inherited: they cost a command nothing."""
+    """Return the steps that limit a session's commands together. They come first, while /proc is the host's, and are
+    inherited: they cost a command nothing."""
     steps: list[Step] = [("counters", spec.counters)] if spec.counters else []
     return [*steps, *(("rlimit", *limit) for limit in spec.session_rlimits)]
 
@@ -110,7 +112,8 @@ def _with_namespaces(spec: SandboxSpec, machine: str) -> Plan:
     flags, shared, ahead, last = _frame(common, machine)
     own = [
         # uid 0 without capabilities still *owns* secrets that others cannot read. Covered for each command, not in the
-        # template: a cover is gone for all as soon as the host replaces the file (vfs_rename in fs/namei.c)
+        # template: a cover disappears for every command as soon as the host replaces the file (vfs_rename in
+        # fs/namei.c).
         *(("cover", mask[1:]) for mask in spec.masks),
         *cache_steps(spec),
         view_step(spec),
@@ -127,7 +130,7 @@ def _with_namespaces(spec: SandboxSpec, machine: str) -> Plan:
 
 
 def gate_steps(spec: SandboxSpec) -> tuple[Step, ...]:
-    """Return the steps of a command that complete the gate's listeners, and hand them over."""
+    """Return a command's steps that complete the gate's listeners and hand them over."""
     if spec.network != "gate":
         return ()
     places = tuple((address, port) for address, port, _outside in spec.loopback)
@@ -144,16 +147,16 @@ def _is_mounted(view: Overlay | Copy) -> bool:
 
 @functools.lru_cache(maxsize=8)
 def _frame(spec: SandboxSpec, machine: str) -> tuple[int, tuple[Step, ...], tuple[Step, ...], tuple[Step, ...]]:
-    """Return the parts that do not depend on the command: the namespaces, the steps before its own and those after.
-    Cached for the session: there are a hundred steps."""
+    """Return the command-independent parts: the namespaces, the steps before the command's own, and those after. Cached
+    for the session: there are a hundred steps."""
     flags = sum(bit for name, bit in NAMESPACES.items() if name != "net" or spec.network != "open")
     placed = sorted(_placed(spec), key=lambda place: place[0])
     return flags, tuple(_shared(spec, placed)), tuple(_ahead(spec, placed)), tuple(confinement(spec, machine))
 
 
 def _ahead(spec: SandboxSpec, placed: Iterable[tuple[bytes, Step]]) -> list[Step]:
-    """Return the steps that each command performs for itself but that do not depend on the command: no two commands of
-    different sandboxes share a directory that both can write to."""
+    """Return the steps that each command performs for itself, whatever the command: no two sandboxes share a directory
+    that both can write to."""
     steps = [step for path, step in placed if _is_private(path, spec)]
     steps += [("file", path[1:], content, 0o600) for path, content in spec.files]
     steps += [("symlink", target, path[1:]) for target, path in spec.home_links]
@@ -161,7 +164,7 @@ def _ahead(spec: SandboxSpec, placed: Iterable[tuple[bytes, Step]]) -> list[Step
 
 
 def own_system(spec: SandboxSpec) -> list[Step]:
-    """Return the steps of a command's own /proc, terminals and network."""
+    """Return the steps for a command's own /proc, terminals and network."""
     steps: list[Step] = [("proc", b"proc"), *(("cover", path) for path in HIDDEN_PROC)]
     steps.append(("devpts", b"dev/pts"))
     if spec.as_root:  # uid 0 without capabilities still owns the files in these: sysctl(2), proc(5)
@@ -178,11 +181,11 @@ def own_system(spec: SandboxSpec) -> list[Step]:
 
 
 def _shared(spec: SandboxSpec, placed: Sequence[tuple[bytes, Step]]) -> list[Step]:
-    """Return the steps of the root that all commands of a session share. A command can write to none of it.
+    """Return the steps for the root that a session's commands share. No command can write there.
 
-    No file is made inside a bind: it is the host's, and read-only.
+    No file is made inside a bind, which is the host's and read-only.
     """
-    own_run = not any(is_below(_RUN[1], path) for path, _step in placed)  # else the host's: most often the same link
+    own_run = not any(is_below(_RUN[1], path) for path, _step in placed)  # else the host's: usually the same link
     steps: list[Step] = [
         *session_limits(spec),
         ("private",),
@@ -205,14 +208,14 @@ def _devices(spec: SandboxSpec) -> list[Step]:
 
 
 def _is_private(path: bytes, spec: SandboxSpec) -> bool:
-    """Return whether a path is in a directory that every command has for itself."""
+    """Return whether a path is in a directory that is private to each command."""
     places = (b"/tmp", b"/run", b"/var/tmp", b"/dev/shm", spec.home)
     return path in places or path.startswith(tuple(place + b"/" for place in places))
 
 
 def _placed(spec: SandboxSpec) -> list[tuple[bytes, Step]]:
-    """Return the mounts of the tree by path. Sorted by path, a parent is mounted before its children. Of two binds at
-    the same path the later counts."""
+    """Return the tree's mounts by path. Sorted by path, a parent is mounted before its children. If two binds have the
+    same path, the later counts."""
     binds = {_place(bind, spec): bind for bind in spec.binds if not is_below(bind.path, spec.project)}
     inside = {bind.path for bind in inside_caches(spec)}
     placed: list[tuple[bytes, Step]] = [
@@ -231,16 +234,17 @@ def _placed(spec: SandboxSpec) -> list[tuple[bytes, Step]]:
 
 
 def bind_step(bind: Bind, others: Iterable[Bind]) -> Step:
-    """Return the step that shows a bind. In a tree that commands have written to no link is followed on the way."""
+    """Return the step that shows a bind."""
     attributes = WRITABLE if bind.writable else READ_ONLY
+    # Commands have written to this tree: "inside" follows no link, which could lead back to the host.
     if any(other.writable and other.path != bind.path and is_below(bind.path, other.path) for other in others):
         return ("inside", bind.source, bind.path[1:], attributes)
     return ("bind", bind.source, bind.path[1:], attributes, False)
 
 
 def cache_steps(spec: SandboxSpec) -> list[Step]:
-    """Return the mounts of the caches: one overlay, whose directories are then bound to their own places; and what is
-    shown inside of them."""
+    """Return the mounts for the caches: one overlay, whose directories are then bound to their own places; then the
+    binds inside them."""
     caches = spec.caches
     if not caches.places:
         return []
@@ -257,7 +261,7 @@ def cache_steps(spec: SandboxSpec) -> list[Step]:
 
 
 def inside_caches(spec: SandboxSpec) -> tuple[Bind, ...]:
-    """Return the binds whose places lie in a cache. They are mounted after it."""
+    """Return the binds that lie in a cache. They are mounted after it."""
     return _inside(spec.binds, spec.caches.places)
 
 
@@ -269,8 +273,8 @@ def _inside(binds: tuple[Bind, ...], caches: tuple[tuple[bytes, bytes], ...]) ->
 
 
 def _place(bind: Bind, spec: SandboxSpec) -> bytes:
-    """Return the path of a bind with the root's links resolved: a link is never mounted upon, nor followed by a step
-    (an absolute link would lead back to the host). Raise UsageError for a path that has to be the sandbox's own."""
+    """Return a bind's path with the root's links resolved. A link is never mounted upon, nor followed by a step: an
+    absolute link would lead back to the host. Raise UsageError for a path that the sandbox needs for itself."""
     path = bind.path
     for target, link in (*spec.links, _RUN):
         if is_below(path, link):
@@ -285,7 +289,7 @@ def _place(bind: Bind, spec: SandboxSpec) -> bytes:
 
 
 def own_directory(spec: SandboxSpec) -> list[Step]:
-    """The project's ``.mudroom``: readable inside but for slots of applies; the command cannot change its policy."""
+    """Mount the project's ``.mudroom``: readable inside except apply slots. The command cannot change its policy."""
     own = spec.project + b"/.mudroom"
     steps: list[Step] = [("bind", bind.source, own[1:], READ_ONLY, False) for bind in spec.binds if bind.path == own]
     if steps and spec.has_slots:
@@ -316,11 +320,11 @@ def confinement(spec: SandboxSpec, machine: str) -> list[Step]:
 
 
 def socket_rights(spec: SandboxSpec) -> tuple[int, tuple[tuple[bytes, int], ...]]:
-    """Return the file rights that Landlock handles in addition to namespaces, and its rules: pathname sockets of others
+    """Return the file rights that Landlock handles in addition to namespaces, and its rules: others' pathname sockets
     can be connected to only in the fork's own places, and where the user named them.
 
-    A server in the command's own domain, which all processes of its sandbox share, can always be reached, so the
-    private directories need no rule; rules there would cover the stores and sockets of the host below them (landlock(7)
+    A server in the command's own domain, which all processes in its sandbox share, can always be reached, so the
+    private directories need no rule. Rules there would also open the host's stores and sockets below them (landlock(7)
     has no exceptions). A ruleset that handles any file right forbids renaming between directories unless a rule permits
     it (LANDLOCK_ACCESS_FS_REFER in include/uapi/linux/landlock.h): it is permitted everywhere, and mounts still decide.
 
@@ -360,7 +364,7 @@ def no_audit_flags(abi: int) -> int:
 
 
 def filesystem_rights(abi: int) -> int:
-    """Return every LANDLOCK_ACCESS_FS_* right that a kernel of this ABI can handle."""
+    """Return every LANDLOCK_ACCESS_FS_* right that a kernel with this ABI can handle."""
     return sum(bits for since, bits in FS_RIGHTS.items() if abi >= since)
 
 

@@ -1,16 +1,16 @@
 """Compile a table of rules to a classic BPF program for `seccomp(SECCOMP_SET_MODE_FILTER)`, and disassemble it.
 
-Rules of this file:
+Rules:
 
 1. It computes bytes. It installs no filter, inspects no machine and opens no file.
-2. A program is built bottom-up from pieces, and *every piece returns on every path*. Pieces are therefore combined by
-   writing them one after the other and jumping over the first: no labels, no fix-ups. A jump that needs more than its 8
-   bits goes through `ja`, whose offset has 32 (`_skip`).
-3. A call without a rule reaches ALLOW after loading only `arch` and `nr`. The kernel (from 5.11, kernel/seccomp.c:
+2. A program is built bottom-up from pieces, and *every piece returns on every path*. So pieces are combined by writing
+   them one after the other and jumping over the first: no labels, no fix-ups. A jump too far for its 8 bits goes
+   through `ja`, whose offset has 32 (`_skip`).
+3. A call without a rule reaches ALLOW after loading only `arch` and `nr`. Since 5.11 the kernel (kernel/seccomp.c:
    seccomp_is_const_allow) finds such calls when the filter is installed and does not run the program for them at all.
-   For the others, and before 5.11, a call costs log2 of the edges.
+   Other calls, and all calls before 5.11, cost log2(edges).
 
-The shape of a program:
+A program's shape:
 
     arch differs?  KILL_PROCESS      a 32-bit call: the numbers mean other calls there
     binary search over nr            the number line, cut at the edges of denied calls; a leaf is a piece:
@@ -19,9 +19,9 @@ The shape of a program:
         conditions, ERRNO(e) / ALLOW
         ERRNO(ENOSYS)                numbers of a foreign calling convention, x32
 
-x32 gets ENOSYS where a wrong `arch` kills, for three reasons. ENOSYS is the answer of a kernel without
-CONFIG_X86_X32_ABI, as most are. No call is executed either way. And the range holds -1, the number that a tracer writes
-to skip a call, which is no reason to die. No program issues a 32-bit call by accident.
+x32 gets ENOSYS where a wrong `arch` kills, for three reasons. A kernel without CONFIG_X86_X32_ABI, as most are, answers
+ENOSYS. No call is executed either way. And the range holds -1, the number that a tracer writes to skip a call, which is
+no reason to die. No program issues a 32-bit call by accident.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ _Code = list[_Instruction]
 
 
 def compile_filter(rules: Sequence[SyscallRule], machine: str, *, notify: bool = False) -> bytes:
-    """Compile a program that answers each call with the first rule that matches, and allows all other calls.
+    """Compile a program that answers each call by the first rule that matches, and allows all other calls.
 
-    `machine` is as in uname(2). With `notify` the program asks a listener instead of refusing
+    `machine`: as in uname(2). With `notify` the program asks a listener instead of refusing
     (`sandbox/launcher/refusal.py`), except for calls that are reported as missing. Raise ValueError for an unknown
     machine or call and for a mistaken rule.
     """
@@ -85,8 +85,8 @@ def compile_filter(rules: Sequence[SyscallRule], machine: str, *, notify: bool =
 
 
 def rows(rules: Sequence[SyscallRule], machine: str) -> dict[int, tuple[tuple[int, int, tuple[_Row, ...]], ...]]:
-    """Return the rules by system call number, as the listener of a notifying filter needs them: number of the rule,
-    error, conditions as (argument, whether it has to equal the value, value, mask)."""
+    """Return the rules by system call number, for a notifying filter's listener: rule number, error, and conditions as
+    (argument, whether it has to equal the value, value, mask)."""
     table: dict[int, tuple[tuple[int, int, tuple[_Row, ...]], ...]] = {}
     for index, rule in enumerate(rules):
         number = number_of(rule.syscall, machine)
@@ -133,7 +133,7 @@ def _check(rule: SyscallRule) -> None:
 
 
 def _search(segments: Sequence[tuple[int, _Code]]) -> _Code:
-    """Return a balanced tree of `nr >= edge`; the number is in the accumulator."""
+    """Return a balanced tree of `nr >= edge` tests. The number is in the accumulator."""
     if len(segments) == 1:
         return segments[0][1]
     middle = len(segments) // 2
@@ -146,7 +146,7 @@ def _search(segments: Sequence[tuple[int, _Code]]) -> _Code:
 
 
 def _decide(rules: Sequence[SyscallRule], notify: bool) -> _Code:
-    """Return the code for the rules of one system call: the first whose conditions all hold decides."""
+    """Return the code for a system call's rules: the first rule whose conditions all hold decides."""
     code = _return(_ALLOW)
     for rule in reversed(rules):
         denied = _return(_USER_NOTIF if notify and rule.action != ENOSYS else _ERRNO | rule.action)
@@ -192,7 +192,8 @@ _TEXT = {
 
 
 def disassemble(program: bytes) -> list[str]:
-    """Return one line per instruction, jumps with their targets. Supports only instructions of `compile_filter`."""
+    """Return one line per instruction, jumps with their targets. Supports only instructions that `compile_filter`
+    emits."""
     if len(program) % _FORMAT.size:
         raise ValueError(f"{len(program)} bytes are not a whole number of instructions")
     return [_line(index, _Instruction(*fields)) for index, fields in enumerate(_FORMAT.iter_unpack(program))]

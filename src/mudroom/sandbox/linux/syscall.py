@@ -1,23 +1,23 @@
 """The system calls that a sandboxed command may not make, each with its reason. Data only.
 
-Rules of this file:
+Rules:
 
-1. One row per denied call, and in each row its reason. A row without a reason is a bug.
-2. A row names a system call; its number stands once, in `NUMBERS`, for every machine. A call that a machine does not
-   have is `None` there, on purpose and by hand; a name that is not in the table is a typo.
+1. One row per denied call, with its reason. A row without a reason is a bug.
+2. A row names a system call; `NUMBERS` has its number once for every machine. A call that a machine does not have is
+   `None` there, on purpose and by hand; a name that is not in the table is a typo.
 3. A condition sees only the *low 32 bits* of an argument. The kernel takes `int`, `unsigned int` and `umode_t`
    arguments from the low half of the register but shows a filter all of it (seccomp(2): "the more-significant half of
    the argument register is ignored by the system call, but visible in the seccomp data"), so a filter that compares 64
    bits is evaded by setting bit 32: CVE-2019-10063. Every argument named below is such an argument, or is cut to 32
    bits by the kernel (`clone`, kernel/fork.c: `lower_32_bits`), or is refused by the kernel if any high bit is set
    (`unshare`). A filter cannot judge pointers and 64-bit sizes, and no row tries.
-4. The error is one that programs can handle already: EPERM, unless programs fall back to an older way when a call "does
-   not exist": then ENOSYS. No rule kills: a command should fail, not vanish.
+4. The error is one that programs can already handle: EPERM, or ENOSYS where programs fall back to an older way if a
+   call "does not exist". No rule kills: a command should fail, not vanish.
 
 This is a deny list: defence in depth behind namespaces, dropped capabilities and `no_new_privs`. The kernel refuses
-most of these calls anyway; they are listed because the code behind them is where the holes were.
+most of these calls anyway; they are listed because past holes were in the code behind them.
 
-Left open on purpose: `LEFT_OPEN` at the end of this file, and chmod of set-id bits (mounts are `nosuid`).
+Left open on purpose: `LEFT_OPEN` below, and chmod of set-id bits (mounts are `nosuid`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from collections.abc import Mapping
 
 from mudroom.typing import Literal, NamedTuple
 
-# Linux's numbers, not those of `errno`: a filter may be compiled and shown where ENOSYS is not 38.
+# Linux's numbers, not `errno`'s: a filter may be compiled and shown where ENOSYS is not 38.
 EPERM, EACCES, ENOSYS, EPROTONOSUPPORT, ESOCKTNOSUPPORT, EAFNOSUPPORT = 1, 13, 38, 93, 94, 97
 ERROR_NAMES: Mapping[int, str] = {
     1: "EPERM", 13: "EACCES", 38: "ENOSYS", 93: "EPROTONOSUPPORT", 94: "ESOCKTNOSUPPORT", 97: "EAFNOSUPPORT",
@@ -34,7 +34,7 @@ ERROR_NAMES: Mapping[int, str] = {
 
 
 class Cond(NamedTuple):
-    """Holds when `(low 32 bits of argument `arg`) & mask` is, or is not, `value`."""
+    """Holds when `(low 32 bits of argument `arg`) & mask` equals `value` (`==`), or differs (`!=`)."""
 
     arg: int
     op: Literal["==", "!="]
@@ -52,19 +52,18 @@ class SyscallRule(NamedTuple):
 
 
 class Architecture(NamedTuple):
-    """An architecture, as a filter needs it. `column` is its place in the rows of `NUMBERS`."""
+    """An architecture's data for a filter. `column`: its index in `NUMBERS`'s rows."""
 
     audit_arch: int
     column: int
-    foreign: tuple[tuple[int, int], ...]  # [first, end) of numbers that belong to another calling convention
+    foreign: tuple[tuple[int, int], ...]  # [first, end): numbers in another calling convention
 
 
 # linux/audit.h: ELF machine number | 64 bit (0x80000000) | little endian (0x40000000).
 AUDIT_ARCH_X86_64, AUDIT_ARCH_AARCH64 = 0xC000003E, 0xC00000B7
 
-# x32 shares its AUDIT_ARCH with x86-64, so a policy based on numbers must deny everything that has
-# __X32_SYSCALL_BIT; before 5.4 the x32 calls 512-547 were reached *without* the bit too: 521 was ptrace, 514
-# ioctl (both: seccomp(2)).
+# x32 shares its AUDIT_ARCH with x86-64, so a policy based on numbers must deny everything that has __X32_SYSCALL_BIT.
+# Before 5.4 the x32 calls 512-547 were reached *without* the bit, too: 521 was ptrace, 514 ioctl (both: seccomp(2)).
 MACHINES: Mapping[str, Architecture] = {
     "x86_64": Architecture(AUDIT_ARCH_X86_64, 0, ((512, 548), (0x40000000, 1 << 32))),
     "aarch64": Architecture(AUDIT_ARCH_AARCH64, 1, ()),
@@ -163,8 +162,8 @@ NUMBERS: Mapping[str, tuple[int | None, int | None]] = {
 
 
 def number_of(syscall: str, machine: str) -> int | None:
-    """Return the number of a system call, or None if the machine has no such call. Raise ValueError for an unknown
-    machine or name."""
+    """Return a system call's number, or None if the machine has no such call. Raise ValueError for an unknown machine
+    or name."""
     if machine not in MACHINES:
         raise ValueError(f"no system call filter for machine {machine!r}, only for {', '.join(MACHINES)}")
     if syscall not in NUMBERS:
@@ -172,15 +171,15 @@ def number_of(syscall: str, machine: str) -> int | None:
     return NUMBERS[syscall][MACHINES[machine].column]
 
 
-# linux/sched.h. CLONE_NEWTIME (0x80) lies within CSIGNAL: clone reads it as part of the exit signal, so only
-# unshare can ask for it. Of unshare the harmless flags are listed rather than the namespaces, because bits
-# gain meanings there: 0x00100000 is CLONE_PARENT_SETTID to clone, but UNSHARE_EMPTY_MNTNS (7.1) to unshare.
-# Harmless: CLONE_VM, CLONE_FS, CLONE_FILES, CLONE_SIGHAND, CLONE_THREAD, CLONE_SYSVSEM.
+# linux/sched.h. CLONE_NEWTIME (0x80) lies within CSIGNAL: clone reads it as part of the exit signal, so only unshare
+# can ask for it. For unshare the harmless flags are listed, not the namespaces, because bits gain meanings there:
+# 0x00100000 is CLONE_PARENT_SETTID to clone, but UNSHARE_EMPTY_MNTNS (7.1) to unshare. Harmless: CLONE_VM, CLONE_FS,
+# CLONE_FILES, CLONE_SIGHAND, CLONE_THREAD, CLONE_SYSVSEM.
 CLONE_NEW_ANY = 0x7E020000
 UNSHARE_HARMLESS = 0x00000100 | 0x00000200 | 0x00000400 | 0x00000800 | 0x00010000 | 0x00040000
 
-# personality(2): PER_LINUX32 and UNAME26 change what uname says; ADDR_NO_RANDOMIZE is what `setarch -R`, gdb
-# and ThreadSanitizer set, for themselves and their children. 0xffffffff asks and sets nothing.
+# personality(2): PER_LINUX32 and UNAME26 change uname's answer. `setarch -R`, gdb and ThreadSanitizer set
+# ADDR_NO_RANDOMIZE for themselves and their children. 0xffffffff asks and sets nothing.
 PERSONA_HARMLESS = 0x0008 | 0x0020000 | 0x0040000
 PERSONA_QUERY = 0xFFFFFFFF
 
@@ -196,7 +195,7 @@ NETLINK_ROUTE = 0
 # net/socket.c takes the type from these bits (SOCK_TYPE_MASK); above them are SOCK_CLOEXEC and SOCK_NONBLOCK.
 TYPE_MASK = 0xF
 SOCK_STREAM, SOCK_DGRAM, SOCK_RAW, SOCK_SEQPACKET, SOCK_PACKET = 1, 2, 3, 5, 10
-# linux/in.h. 0 is the protocol of the type: TCP or UDP.
+# linux/in.h. 0 is the type's default protocol: TCP or UDP.
 IPPROTO_ICMP, IPPROTO_TCP, IPPROTO_UDP, IPPROTO_ICMPV6 = 1, 6, 17, 58
 
 _ALWAYS: tuple[Cond, ...] = ()
@@ -210,7 +209,8 @@ _OTHER_TYPE = (Cond(1, "!=", SOCK_STREAM, TYPE_MASK), Cond(1, "!=", SOCK_DGRAM, 
 
 
 def _other_protocol(family: int, kind: int, *protocols: int) -> tuple[Cond, ...]:
-    """Return the conditions of a socket of this family and type for a protocol that is neither 0 nor of these."""
+    """Return the conditions for a socket with this family and type, and a protocol that is neither 0 nor in
+    ``protocols``."""
     others = tuple(Cond(2, "!=", protocol) for protocol in (0, *protocols))
     return (Cond(0, "==", family), Cond(1, "==", kind, TYPE_MASK), *others)
 
@@ -276,24 +276,24 @@ DENY: tuple[SyscallRule, ...] = (
     SyscallRule("add_key", EPERM, _ALWAYS, _KEYRING),
     SyscallRule("request_key", EPERM, _ALWAYS, _KEYRING),
     SyscallRule("keyctl", EPERM, _ALWAYS, _KEYRING),
-    # Most bits of a persona weaken the address space: READ_IMPLIES_EXEC, MMAP_PAGE_ZERO, old layouts.
+    # Most persona bits weaken the address space: READ_IMPLIES_EXEC, MMAP_PAGE_ZERO, old layouts.
     SyscallRule("personality", EPERM, _WEAKER, "turns protections of the address space off; CVE-2009-1895"),
-    # Terminals: the command must not type into, or paste from, the terminal mudroom was started in.
+    # Terminals: the command must not type into, or paste from, the terminal in which mudroom was started.
     SyscallRule("ioctl", EPERM, (Cond(1, "==", TIOCSTI),), "types into the user's shell; CVE-2017-5226"),
     SyscallRule("ioctl", EPERM, (Cond(1, "==", TIOCLINUX),), "pastes into a virtual console; CVE-2023-28100"),
     SyscallRule("ioctl", EPERM, (Cond(1, "==", TIOCSETD),), "loads line disciplines; CVE-2017-2636, CVE-2023-6546"),
     SyscallRule("vhangup", EPERM, _ALWAYS, "hangs up the terminal"),
-    # Sockets: four families, and of netlink only routes. (AF_INET, SOCK_PACKET) is packet(7) under an old name, which a
-    # check of the family alone would permit (net/socket.c, __sock_create).
+    # Sockets: four families, and from netlink only routes. (AF_INET, SOCK_PACKET) is packet(7) under an old name, which
+    # a check on the family alone would permit (net/socket.c, __sock_create).
     SyscallRule("socket", EAFNOSUPPORT, _OTHER_FAMILY, _FAMILY),
-    # The kernel makes the sockets, and so loads the module of their protocol, before it finds that they have no pairs.
+    # The kernel makes the sockets, and so loads their protocol's module, before it finds that they have no pairs.
     SyscallRule("socketpair", EAFNOSUPPORT, (Cond(0, "!=", AF_UNIX),), "only unix sockets have pairs; " + _FAMILY),
     SyscallRule("socket", EAFNOSUPPORT, _NETLINK_OTHER, _NETLINK),
     SyscallRule("socket", EPERM, (Cond(0, "==", AF_INET), _RAW), "forges packets; ping uses SOCK_DGRAM"),
     SyscallRule("socket", EPERM, (Cond(0, "==", AF_INET6), _RAW), "forges packets; ping uses SOCK_DGRAM"),
     SyscallRule("socket", EPERM, (Cond(0, "==", AF_INET), _PACKET), "an old name of AF_PACKET; CVE-2017-7308"),
-    # Of IP only TCP, UDP and ping. EPROTONOSUPPORT is the answer of a kernel without the protocol: Go, whose listeners
-    # ask for MPTCP, then uses TCP (net/mptcpsock_linux.go).
+    # IP: only TCP, UDP and ping. A kernel without the protocol answers EPROTONOSUPPORT: Go, whose listeners ask for
+    # MPTCP, then uses TCP (net/mptcpsock_linux.go).
     SyscallRule("socket", ESOCKTNOSUPPORT, (Cond(0, "==", AF_INET), *_OTHER_TYPE), _PROTOCOL),
     SyscallRule("socket", ESOCKTNOSUPPORT, (Cond(0, "==", AF_INET6), *_OTHER_TYPE), _PROTOCOL),
     *(
@@ -306,7 +306,7 @@ DENY: tuple[SyscallRule, ...] = (
         )
     ),
     # Calls that affect the whole machine; all need capabilities in the first user namespace. adjtimex and clock_adjtime
-    # can also just read, but the pointer hides which is meant.
+    # can also only read, but the pointer hides which is meant.
     SyscallRule("settimeofday", EPERM, _ALWAYS, _CLOCK),
     SyscallRule("clock_settime", EPERM, _ALWAYS, _CLOCK),
     SyscallRule("clock_adjtime", EPERM, _ALWAYS, _CLOCK),
@@ -323,7 +323,7 @@ DENY: tuple[SyscallRule, ...] = (
     SyscallRule("syslog", EPERM, _ALWAYS, "the kernel's log holds addresses and other people's paths"),
     SyscallRule("iopl", EPERM, _ALWAYS, "touches hardware ports"),
     SyscallRule("ioperm", EPERM, _ALWAYS, "touches hardware ports"),
-    # Missing in kernels without CONFIG_MODIFY_LDT_SYSCALL. Its users are 16-bit programs of Wine and DOSEMU, and Wine
+    # Missing in kernels without CONFIG_MODIFY_LDT_SYSCALL. Its users are 16-bit programs in Wine and DOSEMU; Wine
     # starts them through 32-bit calls, which no filter here lets through anyway.
     SyscallRule("modify_ldt", ENOSYS, _ALWAYS, "segments of 16-bit programs; CVE-2015-3290, CVE-2015-5157"),
     SyscallRule("listns", ENOSYS, _ALWAYS, "lists namespaces, which are nobody's business here; Linux 6.19"),
@@ -333,10 +333,10 @@ DENY: tuple[SyscallRule, ...] = (
     SyscallRule("_sysctl", ENOSYS, _ALWAYS, "kernel settings by number; removed in 5.5"),
 )
 
-# In addition to DENY, where no network namespace separates the command from the network: no sockets but connected
-# pairs. A pair of datagram sockets does not qualify: connect() to AF_UNSPEC dissolves it and another connect() points
-# it at any unix server; SOCK_RAW is the same under another name (net/unix/af_unix.c, unix_create). Streams and
-# sequenced packets cannot be connected again.
+# Added to DENY where no network namespace separates the command from the network: no sockets but connected pairs. A
+# pair of datagram sockets is refused, too: connect() to AF_UNSPEC dissolves it and another connect() points it at any
+# unix server; SOCK_RAW is the same under another name (net/unix/af_unix.c, unix_create). Streams and sequenced packets
+# cannot be connected again.
 NO_NETWORK: tuple[SyscallRule, ...] = (
     SyscallRule("socket", EPERM, (Cond(0, "==", AF_UNIX),), "unix servers (docker, D-Bus) act outside"),
     SyscallRule("socket", EACCES, _ALWAYS, "the network is closed for this command"),
@@ -345,8 +345,8 @@ NO_NETWORK: tuple[SyscallRule, ...] = (
 
 _MSG_FASTOPEN = 0x20000000
 _PAST_LANDLOCK = "connects by sending (MSG_FASTOPEN), which Landlock is not asked about"
-# In place of NO_NETWORK where the gate is a proxy on the host's loopback, and Landlock permits connections to one port:
-# its rules cover only TCP and connect(2) (security/landlock/net.c).
+# Replaces NO_NETWORK where the gate is a proxy on the host's loopback, and Landlock permits connections to one port:
+# Landlock's rules cover only TCP and connect(2) (security/landlock/net.c).
 ONLY_TCP: tuple[SyscallRule, ...] = (
     SyscallRule("socket", EPERM, (Cond(0, "==", AF_UNIX),), "unix servers (docker, D-Bus) act outside"),
     SyscallRule("socket", EACCES, (Cond(0, "!=", AF_INET), Cond(0, "!=", AF_INET6)), "only TCP leads to the gate"),
@@ -362,8 +362,9 @@ _SYSV = "without an IPC namespace System V objects are the user's, everywhere; a
 _QUEUE = "without an IPC namespace message queues are the user's, everywhere"
 _NEIGHBOUR = "other processes of the user are in sight, and Landlock has no rule for it; 0 is the caller itself"
 
-# In addition to those, without any namespaces: calls by which a process affects others of its user by number. A thread
-# counts as another process here: a library that binds its threads to processors is refused that, and continues.
+# Added to those where there are no namespaces at all: calls by which a process affects the user's other processes by
+# number. A thread counts as another process here: a library that binds its threads to processors gets an error, and
+# continues.
 NO_NAMESPACES: tuple[SyscallRule, ...] = (
     *(
         SyscallRule(name, ENOSYS, _ALWAYS, _SYSV)
