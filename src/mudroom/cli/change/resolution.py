@@ -239,7 +239,7 @@ def _suffix(path: bytes) -> str:
 def _run(
     runner: ForegroundRunner, words: list[str], directory: Path, what: str, context: Context, *, is_typed_in: bool
 ) -> None:
-    """Run a program in a directory. Its path is made absolute first, so that it means the same program there as here."""
+    """Run a program in a directory. Its path is made absolute first, so that it names the same program there."""
     try:
         program = os.path.abspath(os.fsdecode(require_program(os.fsencode(words[0]), context.environ)))
         code = runner.run([program, *words[1:]], directory, is_typed_in=is_typed_in)
