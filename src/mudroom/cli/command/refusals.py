@@ -34,7 +34,7 @@ _PROFILE, _DENIES = "profile ", " denies it"
 
 
 def refusal_lines(denials: Sequence[Denial], inner: str = "") -> list[str]:
-    """Return the lines. ``inner`` describes the command's own sandbox and its switch (``KnownAgents``); "" if unknown."""
+    """Return the lines. ``inner`` describes a nested sandbox and its switch (``KnownAgents``); "" if unknown."""
     if not denials:
         return []
     hosts = [denial for denial in denials if denial.kind == "network"]
