@@ -122,7 +122,7 @@ def _containers(directory: bytes, environ: Mapping[bytes, bytes], run: Runner, e
 
 
 def _by_rows(directory: bytes, home: bytes, environ: Mapping[bytes, bytes]) -> list[Finding]:
-    """Return the Linux protections that certification rows test. They are tried in ``directory``, which must be empty."""
+    """Return the Linux protections that certification rows test, in ``directory``, which must be empty."""
     try:
         certify = part("certify", "cli", "mudroom certify")
     except NotInstalled as error:
@@ -208,7 +208,7 @@ def _permit() -> tuple[str, str]:
 
 
 def _overlay(run: Runner) -> Finding:
-    """Remove a directory and create it again, which fails with EIO on a file system that supports overlays only partly."""
+    """Remove a directory and create it again, which fails with EIO on an overlay that is not fully supported."""
     name = "the overlay view"
     out, _notes, changed, _denials, error = run(Settings(view="overlay"), "rm -r d && mkdir d && touch d/new && ls d")
     if error:
