@@ -1,12 +1,12 @@
-"""The ``typing`` names needed at run time, without the cost of importing ``typing``.
+"""The ``typing`` names needed at run time, without importing ``typing``.
 
 A type checker reads the real names. At run time, importing ``typing`` costs as much as starting the interpreter (it
 imports ``re``, which imports ``enum``), and ``typing.NamedTuple`` compiles each class's constructor from a string. Here
 a constructor is a function over a code object that was compiled with this file; only the variable names are replaced.
 
 Rules of this file:
-1. A ``NamedTuple`` has the attributes, errors and speed of ``typing``'s: tests/test_typing.py compares them. Not
-   supported: other bases beside it, and the call ``NamedTuple("Name", …)``.
+1. ``NamedTuple`` matches ``typing.NamedTuple`` in attributes, errors and speed: tests/test_typing.py compares them.
+   Not supported: other bases beside it, and the call ``NamedTuple("Name", …)``.
 2. Annotations are strings (``from __future__ import annotations``), so names that occur only in annotations are
    placeholders at run time. msgspec evaluates annotations: a module that imports msgspec, and all of ``web`` and
    ``tui``, import ``typing`` itself.
@@ -154,7 +154,7 @@ else:
     }
 
     class _NamedTupleType(type):
-        """The metaclass of ``NamedTuple`` only: its subclasses are plain classes over ``tuple``."""
+        """The metaclass for ``NamedTuple`` only: its subclasses are plain classes over ``tuple``."""
 
         def __new__(cls, name, bases, body):
             if not bases:

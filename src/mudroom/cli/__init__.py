@@ -5,14 +5,14 @@ COLLECTED = 20_000
 the interpreter's threshold, 700, the collector visits them 80 times, which costs a third of the interpreter's start."""
 
 KEEPER = "mudroom.ext.keeper.client"
-"""The row ``keeper client`` in ``core/registry.py``, which a command that a keeper runs does not load."""
+"""Same as the row ``keeper client`` in ``core/registry.py``, which need not be loaded if a keeper runs the command."""
 
 
 def main() -> None:
     """Run the console script, and end the process with the exit code that docs/FORMAT.md promises."""
     try:
         _run_words()
-    except KeyboardInterrupt:  # while modules are loaded, or passed on by a keeper that has not run the command
+    except KeyboardInterrupt:  # while modules load, or passed on by a keeper that has not run the command
         import os
 
         os.write(2, b"mudroom: interrupted\n")

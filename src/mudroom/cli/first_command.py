@@ -59,6 +59,6 @@ def harmless_command(project: bytes) -> FirstCommand:
     for name in (*(name for name in _CODE if name in directories), *(name for _is_file, name in found)):
         words = (b"rm", b"-rf" if name in directories else b"-f", name if name[:1] != b"-" else b"./" + name)
         line = quote_words(words)
-        if line is not None:  # else a terminal cannot show the name
+        if line is not None:  # None: a terminal cannot show the name
             return FirstCommand(f"mudroom run -- {line}", DAMAGE)
     return FirstCommand("mudroom run -- sh -c 'echo hello > hello.txt'", CHANGES)

@@ -233,7 +233,7 @@ def _execute(verb: str, row: Verb, argv: list[str], usual: Context) -> int:
 
 
 def configure_shared(parser: Any) -> None:
-    """Add the options that all verbs have."""
+    """Add the options that all verbs share."""
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of text")
     parser.add_argument("--project", metavar="DIR", help="the project; default: the one the current directory is in")
 
@@ -249,12 +249,12 @@ def verb_module(verb: str) -> Any:
 
 
 def _module(name: str) -> Any:
-    __import__(name)  # importlib has modules of its own
+    __import__(name)  # importlib would import further modules
     return sys.modules[name]
 
 
 def offered_verbs() -> dict[str, Verb]:
-    """Return the verbs of this installation, without those of absent satellites."""
+    """Return the installed verbs: without those that belong to absent satellites."""
     from mudroom.core.registry import is_installed, satellite_of
 
     return {verb: row for verb, row in VERBS.items() if row.folder or is_installed(satellite_of("verb", verb))}

@@ -82,7 +82,7 @@ class PlainOptions:
         return _Group(self, exclusive=True)
 
     def __getattr__(self, _name: str) -> Any:
-        raise _NotPlainError  # another method of a parser
+        raise _NotPlainError  # another parser method
 
     def add(self, group: object, names: Sequence[str], given: dict[str, Any]) -> None:
         option = _Option(group, names, given)

@@ -1,4 +1,4 @@
-"""``mudroom diff``: what a fork would change."""
+"""``mudroom diff``: show a fork's changes."""
 
 from __future__ import annotations
 

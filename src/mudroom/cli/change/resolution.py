@@ -100,7 +100,7 @@ def decide_by_driver(session: Session, fork: str, conflict: ForkConflict, tool: 
         raise UsageError(f"the merge driver {tool!r} is not told the files", "a command with %O %A %B")
     sides = (conflict.base, conflict.ours, conflict.theirs)
     with ForegroundRunner() as runner, _program_directory() as directory:
-        names = {"%P": "merged" + _suffix(conflict.path)}
+        names = {"%P": "merged" + _suffix(conflict.path)}  # not the real path, which the fork may have chosen
         for sign, name, side in zip(("%O", "%A", "%B"), ("base", "ours", "theirs"), sides, strict=True):
             if side.content is None and (sign != "%O" or side.entry is not None):
                 raise UsageError(

@@ -28,7 +28,7 @@ _FLAGS = {
     "protected": "runs by itself later",
     LEADS_OUT: "is a link that leads out of the project",
 }
-"""Flags because of which the user is asked, with the reason."""
+"""Flags that make mudroom ask the user, with the reason."""
 
 
 class AutoApply(NamedTuple):

@@ -37,7 +37,7 @@ class Keeper(NamedTuple):
 
 
 class _KeeperError(MudroomError):
-    """An error that the keeper has reported."""
+    """An error reported by the keeper."""
 
 
 def start(keeper: Keeper, context: Context) -> int:

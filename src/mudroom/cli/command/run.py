@@ -95,7 +95,7 @@ def add_on_option(parser: argparse.ArgumentParser) -> None:
 
 
 def add_confinement_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say how a command is confined."""
+    """Add the options for a command's confinement."""
     parser.add_argument(
         "--level",
         type=int,

@@ -90,7 +90,7 @@ def examine(
         denials = tuple(denial.target for denial in result.denials)
         return ShellTrial(result.stdout, result.notes, len(result.changeset.changes), denials)
 
-    import resource  # Windows has none, and takes the values of this module
+    import resource  # absent on Windows, which imports this file's constants
 
     os.mkdir(directory + b"/rows")
     rows = _by_rows(directory + b"/rows", home, environ)
@@ -143,7 +143,7 @@ def certified(state: bytes) -> tuple[list[Finding], bool]:
 
 
 def _limits(directory: bytes, environ: Mapping[bytes, bytes], counts_processes: bool) -> list[Finding]:
-    """Test each kind of limit in a temporary control group."""
+    """Test each limit in a temporary control group."""
     client = LauncherClient(SpawnedLauncher())
     client.start()
     try:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import argparse
 
 _PAUSE = 0.2
-"""Seconds between two reads of the journal."""
+"""Seconds between two journal reads."""
 
 
 def print_log(args: argparse.Namespace, context: Context) -> int:

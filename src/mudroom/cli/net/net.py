@@ -160,7 +160,7 @@ _UNIX = {
 """Actions that are not available on Windows: what they need, what Windows has, and an alternative."""
 
 
-# --- changing ---
+# --- changing rules ---
 
 
 def _allow(args: argparse.Namespace, context: Context) -> int:
@@ -300,7 +300,7 @@ def _other_rule_hint(text: str, project: bytes, context: Context) -> str:
     return "mudroom net ls lists all rules"
 
 
-# --- looking ---
+# --- showing rules ---
 
 
 def _machine_answers(project: bytes, context: Context) -> tuple[HostRule, ...]:

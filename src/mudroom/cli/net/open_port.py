@@ -58,8 +58,8 @@ def open_port(args: argparse.Namespace, context: Context) -> int:
 
 
 def _find_running(session: Session, fork: str | None) -> tuple[str, int, list[int]]:
-    """Return the fork's name, a descriptor that signals the end of its command, and its namespaces. Without a name,
-    take the only fork in which a command runs. Raise UsageError if there is none, or several."""
+    """Return the fork's name, a descriptor that signals its command's end, and its namespaces. Without a name, take the
+    only fork in which a command runs. Raise UsageError if there is none, or several."""
     running: list[tuple[str, int, list[int]]] = []
     names = [fork] if fork is not None else [fork.name for fork in session.vault.forks()]
     for name in names:

@@ -19,8 +19,8 @@ _ASKED = 3
 
 
 def print_presets(active: Collection[str], words: Sequence[str], context: Context) -> int:
-    """List the presets named by ``words``, with or without @; all if there are no words. ``active`` holds the names of
-    the presets that a rule allows."""
+    """List the presets named by ``words``, with or without @; all if there are no words. ``active`` names the presets
+    that a rule allows."""
     presets = {name: PRESETS[name] for name in map(_name_of, words)} if words else PRESETS
     if context.as_json:
         rows = [

@@ -78,7 +78,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         return max([_answer(name, answer, queue, session, context, preset=args.preset) for name in args.ids])
 
 
-# --- what waits ---
+# --- waiting questions ---
 
 
 def _list(rows: list[QueueRow], queue: Queue, context: Context) -> int:
@@ -136,7 +136,7 @@ def _age(seconds: int) -> str:
     return f"{seconds} s"
 
 
-# --- an answer ---
+# --- answering ---
 
 
 def _answer(name: str, answer: CommandAnswer, queue: Queue, session: Session, context: Context, *, preset: bool) -> int:
@@ -211,7 +211,7 @@ def keep_host(session: Session, host: HostQuestion, allow: bool, preset: str = "
     keep(session.project, rule, time.strftime("asked %Y-%m-%d"), state=state)
 
 
-# --- as they come ---
+# --- following ---
 
 
 class _WatchedQuestion:

@@ -138,7 +138,7 @@ def _read_answer(
     if the queue fails."""
     until = time.monotonic() + PATIENCE
     with interrupts() as interrupted:
-        if not forget_typed(0):
+        if not forget_typed(0):  # earlier input must not answer the question
             return "the terminal has gone"
         terminal.begin_line()
         note = upload_note(question.host)

@@ -141,7 +141,7 @@ def _print_decision(terminal: Terminal, decision: QueueDecision) -> CommandAnswe
     return answer_of(decision)
 
 
-# --- what is shown ---
+# --- question text ---
 
 
 def _question_lines(question: CommandQuestion, ticket: Ticket, queue: Queue) -> list[str]:
@@ -202,7 +202,7 @@ def ask_here(
     raised by ``elsewhere`` pass through."""
     until = time.monotonic() + patience
     with interrupts() as interrupted:
-        if not forget_typed(0):
+        if not forget_typed(0):  # earlier input must not answer the question
             return NoAnswer("withdrawn", "the terminal has gone")
         terminal.begin_line()
         for line in lines:

@@ -45,7 +45,7 @@ def wake_for_signals() -> Iterator[None]:
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     watch = None
     try:
-        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # rule 4
         watch = _begin()
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         yield
@@ -138,7 +138,7 @@ class _Watch:
                 else b""
             )
             if set(received) - {signal.SIGURG}:
-                self._pending_answers = 2
+                self._pending_answers = 2  # rule 3
             elif received:
                 continue  # our own poke
             if self._pending_answers and not self._is_ended:

@@ -40,7 +40,7 @@ examples:
   mudroom log export --format otlp -o log.jsonl   for OpenTelemetry collectors; also jsonl, csv"""
 
 _PAUSE = 200
-"""Milliseconds between two reads of the journal."""
+"""Milliseconds between two journal reads."""
 _DEFAULT_COUNT = 20
 
 
@@ -146,7 +146,7 @@ def _event_printer(context: Context) -> Callable[[Event], None]:
 
 
 def _follow(vault: Vault, number: int, where: EventFilter, print_event: Callable[[Event], None]) -> int:
-    """Print new events until Ctrl-C, or until the reader of stdout is gone (``is_abandoned``)."""
+    """Print new events until Ctrl-C, or until stdout's reader is gone (``is_abandoned``)."""
     try:
         while not is_abandoned(1, _PAUSE / 1000):
             for event in vault.journal.events_since(number):
@@ -158,7 +158,7 @@ def _follow(vault: Vault, number: int, where: EventFilter, print_event: Callable
     return 141
 
 
-# --- which ---
+# --- event selection ---
 
 
 def _selection(args: argparse.Namespace, now: int) -> EventFilter:

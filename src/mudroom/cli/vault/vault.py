@@ -69,7 +69,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     return run(args, context)
 
 
-# --- what there is ---
+# --- contents ---
 
 
 def _ls(args: argparse.Namespace, context: Context) -> int:
@@ -159,7 +159,7 @@ def _check(args: argparse.Namespace, context: Context) -> int:
     return 1 if problems else 0
 
 
-# --- elsewhere ---
+# --- export and import ---
 
 
 STREAM = "-"
