@@ -5,7 +5,7 @@
         room.apply("a")
 
 The names below are loaded at first use: ``import mudroom`` itself loads no other module. docs/LIBRARY.md describes
-them; ``mudroom.errors`` has the other exceptions.
+them. The other exceptions are in ``mudroom.errors``.
 """
 
 TYPE_CHECKING = False

@@ -1,7 +1,7 @@
-"""The names of the kernel that a satellite may rely on, loaded at first use.
+"""Kernel names that a satellite may rely on, loaded at first use.
 
-``API`` is raised when a name leaves or changes its meaning; names and arguments may be added. A satellite that lies in
-the same repository may import more of the kernel, and changes with it. Programs take ``mudroom`` itself.
+``API`` is incremented when a name is removed or changes its meaning, not when names or arguments are added. A satellite
+in this repository may import more from the kernel, because it changes with it. Programs import ``mudroom`` itself.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ PLACES = {
     "vault.apply.landing": ("LandingResult",),
     "vault.apply.transaction": ("ApplyResult",),
 }  # fmt: skip
-"""By module: its names."""
+"""Names by the module that defines them, without the prefix ``mudroom.``."""
 
 
 def __getattr__(name: str) -> object:

@@ -4,13 +4,17 @@
     ├── UsageError          the caller's request is not valid                          exit 125
     │   ├── Refused         the policy does not allow the command here                 exit 126
     │   ├── ForkExists      another fork has this name                                 exit 125
-    │   └── ForkGone        the fork was discarded or renamed while it was waited for  exit 125
+    │   ├── ForkGone        the fork was discarded or renamed while it was waited for  exit 125
+    │   └── MaskedRights    the umask takes the user's own rights to new files         exit 125
     ├── Unsupported         this machine cannot provide a requested protection         exit 125
     ├── ForkMoved           the fork has changed since its review; nothing was applied exit 4
-    │   ├── ForkChanged     its changes are other ones
+    │   ├── ForkChanged     its set of changes differs from the review                 exit 4
+    │   ├── NotReviewed     the fork was in use when its changes were shown            exit 4
     │   └── SideMoved       a side of a conflict has changed since it was shown        exit 4
-    │       └── DecidedMeanwhile  the decision about the conflict has changed since
-    ├── Interrupted             Ctrl-C at a question; nothing was applied                  exit 130
+    │       └── DecidedMeanwhile  the decision about the conflict has changed since    exit 4
+    ├── SecretsUnknown      the policy, which names secrets, cannot be read            exit 125
+    ├── ProjectClosed       a directory of the project is closed to the user           exit 125
+    ├── Interrupted         Ctrl-C at a question; nothing was applied                  exit 130
     ├── SandboxAlive        processes of a command that has ended are still alive      exit 125
     ├── RunUnwritten        a command has run; its output or record was not written    exit 125
     ├── ApplyUnwritten      an apply has landed; its record was not written            exit 125
@@ -26,7 +30,7 @@ from __future__ import annotations
 import errno
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
-"""errno values of OSError for a full disk or quota. They are not a failure of the path that was accessed."""
+"""OSError errno values for a full disk or quota. They say nothing about the accessed path."""
 
 
 class MudroomError(Exception):
@@ -41,7 +45,7 @@ class MudroomError(Exception):
         return f"{self.message} ({self.hint})" if self.hint else self.message
 
     def __reduce__(self) -> tuple[object, ...]:
-        """The arguments of most kinds are not those of ``Exception``, by which it would be made again."""
+        """Restore without ``__init__``, because ``args`` are not its arguments in most subclasses."""
         return _restored, (type(self), self.args, self.__dict__)
 
 
@@ -86,7 +90,7 @@ class Interrupted(MudroomError):
 
 
 class SandboxAlive(MudroomError):
-    """The command of a fork was cut off or has ended, and a process of its sandbox has not."""
+    """A fork's command has ended or was cut off, and a process in its sandbox is still alive."""
 
 
 class SecretsUnknown(MudroomError):
@@ -94,12 +98,12 @@ class SecretsUnknown(MudroomError):
 
 
 class ProjectClosed(MudroomError):
-    """A directory of the project is closed to the user: changes of a fork cannot be collected until it is opened."""
+    """A project directory is closed to the user: a fork's changes cannot be collected until it is opened."""
 
 
 class ForkMoved(MudroomError):
     """``path`` is the first path that differs from the review. ``what`` is the operation that was not performed,
-    ``why`` the difference, if it is known."""
+    ``why`` the difference if it is known."""
 
     exit_code = 4
 
@@ -112,7 +116,7 @@ class ForkMoved(MudroomError):
 
 
 class ForkChanged(ForkMoved):
-    """The changes of a fork are not those of its last review: other ones, more or fewer."""
+    """The fork's changes are not the reviewed ones: others, more or fewer."""
 
     def __init__(self, fork: str, what: str = "applied") -> None:
         MudroomError.__init__(
@@ -124,7 +128,7 @@ class ForkChanged(ForkMoved):
 
 
 class NotReviewed(ForkMoved):
-    """The fork was in use when its changes were shown, so that they were not reviewed. ``mounted``: it still is."""
+    """The fork was in use when its changes were shown, so they were not reviewed. ``mounted``: it is still mounted."""
 
     def __init__(self, fork: str, *, mounted: bool = False) -> None:
         again = f"mudroom unmount {fork}, then mudroom diff {fork}" if mounted else f"mudroom diff {fork}"
@@ -137,7 +141,7 @@ class NotReviewed(ForkMoved):
 
 
 class SideMoved(ForkMoved):
-    """``path``: one side of its conflict has changed since it was shown."""
+    """One side of the conflict at ``path`` has changed since it was shown."""
 
     def __init__(self, path: bytes, shown: str) -> None:
         MudroomError.__init__(
@@ -147,7 +151,7 @@ class SideMoved(ForkMoved):
 
 
 class DecidedMeanwhile(SideMoved):
-    """``path``: another process has recorded or withdrawn a decision about its conflict since it was shown."""
+    """Another process has recorded or withdrawn a decision about the conflict at ``path`` since it was shown."""
 
     def __init__(self, path: bytes, shown: str) -> None:
         MudroomError.__init__(
@@ -157,7 +161,7 @@ class DecidedMeanwhile(SideMoved):
 
 
 class MaskedRights(UsageError):
-    """``mask``: bits of the umask that take the user's own rights to new files."""
+    """``mask`` holds the umask bits that take the user's own rights to new files."""
 
     def __init__(self, mask: int) -> None:
         super().__init__(f"the umask {mask:04o} takes your own rights to new files", "umask 077 leaves them")
@@ -170,8 +174,8 @@ class CommandNotStarted(MudroomError):
 
 
 class RunUnwritten(MudroomError):
-    """A command has run and its changes are collected, but its output or its entry in the journal could not be written.
-    ``why``: the reason. ``fork`` holds the changes, if it ``has_changes``."""
+    """A command has run and its changes are collected, but its output or its journal event could not be written.
+    ``why`` is the reason. ``fork`` holds the changes if it ``has_changes``."""
 
     def __init__(
         self, exit_code: int, why: str, hint: str, fork: str, *, has_changes: bool, is_gone: bool = False
@@ -187,8 +191,8 @@ class RunUnwritten(MudroomError):
 
 
 class ApplyUnwritten(MudroomError):
-    """An apply, undo or redo is complete in the project, and a later step of it has failed. ``done``: applied, undone
-    or redone. ``why``: the reason."""
+    """An apply, undo or redo is complete in the project, but a later step failed. ``done`` is "applied", "undone" or
+    "redone"; ``why`` is the reason."""
 
     def __init__(self, name: str, done: str, why: str, hint: str = "") -> None:
         super().__init__(f"{name} has been {done}; after that: {why}", hint)

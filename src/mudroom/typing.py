@@ -1,16 +1,16 @@
-"""The names of ``typing`` that are needed at run time, without the cost of ``typing``.
+"""The ``typing`` names needed at run time, without importing ``typing``.
 
 A type checker reads the real names. At run time, importing ``typing`` costs as much as starting the interpreter (it
-imports ``re``, and that ``enum``), and its ``NamedTuple`` compiles the constructor of each class from a string. Here a
-constructor is a function over a code object that was compiled with this file; only its names of variables are replaced.
+imports ``re``, which imports ``enum``), and ``typing.NamedTuple`` compiles each class's constructor from a string. Here
+a constructor is a function over a code object that was compiled with this file; only the variable names are replaced.
 
 Rules of this file:
-1. A ``NamedTuple`` has the attributes, the errors and the speed of one of ``typing``: tests/test_typing.py compares
-   them. Not supported: other bases beside it, and the call ``NamedTuple("Name", …)``.
-2. Annotations are strings (``from __future__ import annotations``), so a name that occurs only in them stands for
-   nothing at run time. msgspec reads annotations: a module that imports it, and all of ``web`` and ``tui``, take
-   ``typing`` itself.
-3. Nothing is imported at run time that an interpreter without ``site`` has not loaded, except modules in C.
+1. ``NamedTuple`` matches ``typing.NamedTuple`` in attributes, errors and speed: tests/test_typing.py compares them.
+   Not supported: other bases beside it, and the call ``NamedTuple("Name", …)``.
+2. Annotations are strings (``from __future__ import annotations``), so names that occur only in annotations are
+   placeholders at run time. msgspec evaluates annotations: a module that imports msgspec, and all of ``web`` and
+   ``tui``, import ``typing`` itself.
+3. At run time this file imports only modules in C and those that an interpreter without ``site`` has already loaded.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ else:
     _new = tuple.__new__
     _make_function = type(lambda: None)
 
-    # By number of fields. A number that the code does not have is compiled when a class has it.
+    # By number of fields. ``_constructor`` compiles the missing ones on demand.
     _CONSTRUCTORS = {
         1: lambda _cls, a: _new(_cls, (a,)),
         2: lambda _cls, a, b: _new(_cls, (a, b)),
@@ -101,7 +101,7 @@ else:
     ) | {"_asdict", "_source"}
 
     def _constructor(name, fields, defaults):
-        """Return the ``__new__`` of a class."""
+        """Return the ``__new__`` for a class with these fields."""
         known = _CONSTRUCTORS.get(len(fields))
         if known is None:
             known = eval(f"lambda _cls, {', '.join(fields)}: _new(_cls, ({', '.join(fields)}{',' if fields else ''}))")
@@ -113,7 +113,7 @@ else:
 
     @classmethod
     def _make(cls, iterable):
-        """Return a new value of the elements of an iterable."""
+        """Return a new value from an iterable."""
         result = _new(cls, iterable)
         if len(result) != len(cls._fields):
             raise TypeError(f"Expected {len(cls._fields)} arguments, got {len(result)}")
@@ -134,7 +134,7 @@ else:
     _FORMS = {}
 
     def __repr__(self):
-        """Return the name of the class with its fields."""
+        """Return the class name with the field names and values."""
         form = _FORMS.get(self._fields)
         if form is None:
             form = _FORMS[self._fields] = f"({', '.join([f'{field}=%r' for field in self._fields])})"
@@ -154,7 +154,7 @@ else:
     }
 
     class _NamedTupleType(type):
-        """The type of ``NamedTuple`` alone: its subclasses are plain classes over ``tuple``."""
+        """The metaclass for ``NamedTuple`` only: its subclasses are plain classes over ``tuple``."""
 
         def __new__(cls, name, bases, body):
             if not bases:
@@ -173,7 +173,7 @@ else:
             return type(name, (tuple,), space)
 
     def _check(fields, defaults, body):
-        """Raise the errors of ``typing.NamedTuple`` about the body of a class."""
+        """Raise the errors that ``typing.NamedTuple`` raises for a class body."""
         if fields[len(fields) - len(defaults) :] != tuple(defaults):
             late = next(field for field in fields[fields.index(next(iter(defaults))) :] if field not in defaults)
             raise TypeError(f"Non-default namedtuple field {late} cannot follow default field {', '.join(defaults)}")
@@ -184,27 +184,27 @@ else:
             raise AttributeError(f"Cannot overwrite NamedTuple attribute {', '.join(body.keys() & _PROHIBITED)}")
 
     class NamedTuple(metaclass=_NamedTupleType):
-        """Base of a class with named fields; see the rules of this file."""
+        """Base class for tuples with named fields; see the rules of this file."""
 
     class Protocol:
-        """Base of a protocol: only a type checker reads it."""
+        """Base class for protocols, which only a type checker reads."""
 
         __slots__ = ()
 
     class Generic:
-        """Base of a generic class."""
+        """Base class for generic classes."""
 
         def __class_getitem__(cls, _parameters):
             return cls
 
     class TypedDict(dict):
-        """Base of a class whose ``__annotations__`` are the known keys of a dict."""
+        """Base class for dicts whose known keys are the ``__annotations__``."""
 
         def __init_subclass__(cls, total=True):
             pass
 
     class _LiteralValues:
-        """``Literal["a", "b"]``: ``get_args`` below, ``typing.get_type_hints`` and msgspec read it as ``typing``'s."""
+        """``Literal["a", "b"]``, as ``get_args`` below, ``typing.get_type_hints`` and msgspec expect it."""
 
         def __init__(self, values):
             self.__args__ = values

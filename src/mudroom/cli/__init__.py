@@ -1,19 +1,18 @@
-"""The command line. It translates words into calls of the session, and values into text. Decisions are made in the
-session."""
+"""The command line: it translates arguments into session calls, and results into text. The session decides."""
 
 COLLECTED = 20_000
-"""New objects between two looks for garbage in circles. Loading modules makes 60,000 that stay, and the interpreter's
-700 make it look through them 80 times: a third of its own start."""
+"""Allocations between two runs of the cyclic garbage collector. Loading modules makes 60,000 objects that stay. With
+the interpreter's threshold, 700, the collector visits them 80 times, which costs a third of the interpreter's start."""
 
 KEEPER = "mudroom.ext.keeper.client"
-"""The row ``keeper client`` of ``core/registry.py``. A command that a keeper runs does not load that module."""
+"""Same as the row ``keeper client`` in ``core/registry.py``, which need not be loaded if a keeper runs the command."""
 
 
 def main() -> None:
-    """Run the console script. End the process with the exit code that docs/FORMAT.md promises."""
+    """Run the console script, and end the process with the exit code that docs/FORMAT.md promises."""
     try:
         _run_words()
-    except KeyboardInterrupt:  # while modules are loaded, or passed on by a keeper that has not run the command
+    except KeyboardInterrupt:  # while modules load, or passed on by a keeper that has not run the command
         import os
 
         os.write(2, b"mudroom: interrupted\n")
@@ -21,7 +20,7 @@ def main() -> None:
 
 
 def _run_words() -> None:
-    """A keeper runs the command, if there is one that can. Until that is known, nothing else is imported."""
+    """Hand the command to a keeper if one can run it, else run it here. Import nothing else before that is known."""
     import sys
 
     wants_keeper = False
@@ -66,5 +65,5 @@ def _run_words() -> None:
 
             part("keeper", "process", "a keeper").start_if_wanted(os.environb)
     except (OSError, KeyboardInterrupt):
-        pass  # the reader is gone, e.g. a pager that was closed, or is not waited for: the command has its exit code
-    os._exit(code)  # skip the teardown of the interpreter
+        pass  # the reader is gone, e.g. a closed pager, or Ctrl-C ends the wait: the command has its exit code already
+    os._exit(code)  # skip interpreter teardown

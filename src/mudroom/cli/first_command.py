@@ -1,5 +1,5 @@
-"""The first commands to try, by the files of a project and the programs of this machine. ``mudroom`` alone and
-``mudroom setup`` print them: each works when pasted, in this project."""
+"""First commands to try, chosen by the project's files and this machine's programs. ``mudroom`` alone and ``mudroom
+setup`` print them. Each works when pasted in this project."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ INSTALLS = (
     (b"CMakeLists.txt", b"cmake", "cmake -B build"),
     (b"Makefile", b"make", "make"),
 )
-"""A file at the top of the project, the program that must be there, and what installs, builds or tests: the first row
-that fits."""
+"""Rows: a file at the top of the project, a program that must be installed, and a command that installs, builds or
+tests. The first row that fits is used."""
 _CODE = (b"src", b"lib", b"app", b"tests", b"test", b"docs")
-"""Directories whose loss says the most, by preference."""
+"""Directories to remove in the example, by preference: the ones whose loss is most striking."""
 CHANGES = "shows what it would change; apply or not"
 DAMAGE = "shows the damage, does none"
 
 
 def install_command(project: bytes, is_there: Callable[[bytes], bool]) -> FirstCommand | None:
-    """Return the command that installs or builds here, or None. ``is_there``: whether a program is on the PATH."""
+    """Return a command that installs or builds here, or None. ``is_there`` says whether a program is on the PATH."""
     for name, program, line in INSTALLS:
         if os.path.lexists(project + b"/" + name) and is_there(program):
             return FirstCommand(f"mudroom run -- {line}", CHANGES)
@@ -49,7 +49,7 @@ def install_command(project: bytes, is_there: Callable[[bytes], bool]) -> FirstC
 
 
 def harmless_command(project: bytes) -> FirstCommand:
-    """Return a command whose damage or change is worth a look: it removes something that is there, or writes a file."""
+    """Return a command with a visible change: it removes an existing directory or file, or writes a file."""
     try:
         with os.scandir(project) as entries:
             found = sorted((not entry.is_dir(), entry.name) for entry in entries if not entry.name.startswith(b"."))
@@ -59,6 +59,6 @@ def harmless_command(project: bytes) -> FirstCommand:
     for name in (*(name for name in _CODE if name in directories), *(name for _is_file, name in found)):
         words = (b"rm", b"-rf" if name in directories else b"-f", name if name[:1] != b"-" else b"./" + name)
         line = quote_words(words)
-        if line is not None:  # else a terminal cannot show the name
+        if line is not None:  # None: a terminal cannot show the name
             return FirstCommand(f"mudroom run -- {line}", DAMAGE)
     return FirstCommand("mudroom run -- sh -c 'echo hello > hello.txt'", CHANGES)

@@ -1,7 +1,7 @@
-"""What a verb that only shows needs of a project: its vault and its settings, without the modules that run commands.
+"""A project's vault and settings, for verbs that only show, without loading the modules that run commands.
 
-If a command of the project was cut off or runs, or a fork is mounted, there is something to settle first: then it is a
-whole session, as of ``open_session``.
+If a command of the project runs or was cut off, or a fork is mounted, something must be settled first. Then
+``open_session`` opens a whole session instead.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ class ProjectListing(NamedTuple):
     vault: Vault
     settings: Settings
     record: Callable[[str], ForkRecord | None]
-    """Return the record of the fork with this name."""
+    """Return a fork's record by its name."""
 
 
 @contextmanager
 def open_listing(context: Context, *, reads_policy: bool = True) -> Iterator[ProjectListing]:
-    """Yield the listing. Raise as ``open_session`` with ``needs_policy`` False; ``reads_policy`` False: the defaults
-    hold, and no policy is looked at."""
+    """Yield the listing. Raise like ``open_session`` with ``needs_policy=False``. With ``reads_policy=False`` no policy
+    is read and the defaults hold."""
     vault = _vault_at_rest(context) if sys.platform == "linux" else None
     if vault is None:
         from mudroom.cli.project_session import open_session
@@ -52,7 +52,7 @@ def open_listing(context: Context, *, reads_policy: bool = True) -> Iterator[Pro
 
 
 def _vault_at_rest(context: Context) -> Vault | None:
-    """Return the vault, or None if something is to be settled in it."""
+    """Return the vault, or None if something in it must be settled first."""
     place, project = places(context.environ), disk.real_path(project_of(context))
     state = disk.real_path(place.state)
     check_project(project, disk.real_path(place.home), state)

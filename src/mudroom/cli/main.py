@@ -1,7 +1,7 @@
-"""The verbs, the options that all verbs share, and the conversion of errors into one line and an exit code.
+"""The verbs, their shared options, and the conversion of errors into one line and an exit code.
 
-A verb is a module of a folder of this package, with ``configure(parser)`` and ``execute(args, context) -> int``. Only
-the module of the verb that is called is imported.
+A verb is a module in a subfolder of this package, with ``configure(parser)`` and ``execute(args, context) -> int``.
+Only the called verb's module is imported.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 class Verb(NamedTuple):
     folder: str
-    """The folder of its module; "" if the verb belongs to a satellite (``core/registry.py``)."""
+    """The folder with its module; "" if the verb belongs to a satellite (``core/registry.py``)."""
     help: str
     in_order: bool = False
-    """Options come before the command, or belong to an action. For other verbs, options and names come in any order."""
+    """Options come before the command, or belong to an action. Other verbs take options and names in any order."""
     splits_command: bool = False
     """The words after ``--`` are a command, and become ``args.command``."""
     launches: bool = False
-    """A launcher starts before the verb is loaded: it takes as long as that, on another processor."""
+    """Start a launcher before the verb is loaded: both take equally long, and the launcher uses another processor."""
 
 
 VERBS = {
@@ -116,8 +116,8 @@ def run(
     client: Client | None = None,
     later: Callable[[bytes, Callable[[], None]], None] | None = None,
 ) -> int:
-    """Run a verb and return its exit code. ``client``: its launcher, if not a new process; it is not started yet.
-    ``later``: as of ``Context``."""
+    """Run a verb and return its exit code. ``client`` is a launcher to use instead of a new process; it is not started
+    yet. ``later`` is passed on in the ``Context``."""
     terminal = Terminal(environ)
     try:
         return _run_verb(list(argv), Context(environ, terminal, False, None, client, later))
@@ -150,7 +150,7 @@ def run(
 
 
 _WITHOUT_MEMORY = ("failed to map segment", "error return without exception set")
-"""Of dlopen(3), and of an interpreter that could not allocate a function or a frame."""
+"""Error texts from dlopen(3), and from an interpreter that could not allocate a function or a frame."""
 _HINTS = {
     11: "permit more processes: ulimit -u",
     12: "permit more memory: ulimit -v unlimited",
@@ -164,7 +164,7 @@ _HINTS = {
 
 
 def _run_verb(argv: list[str], usual: Context) -> int:
-    """``usual``: the context without the options of the verb."""
+    """Run a verb. ``usual`` is the context without the verb's options."""
     environ, terminal = usual.environ, usual.terminal
     if not argv:
         home: int = _module("mudroom.cli.fork.home").show_home(usual)
@@ -196,12 +196,13 @@ def _run_verb(argv: list[str], usual: Context) -> int:
 
 
 _LAUNCH_NOTHING = ("-h", "--h", "--ex", "--b", "--on")
-"""Beginnings of options of verbs that launch: --help, --explain, --background (it has its own process), and --on:
-another machine runs it."""
+"""Prefixes of options with which a verb launches no command here: --help, --explain, --background (it has its own
+process), and --on (another machine runs it)."""
 
 
 def _is_to_launch(argv: Sequence[str]) -> bool:
-    """Return whether a line runs a command here. In doubt a launcher starts for nothing, or with the verb."""
+    """Return whether a command line runs a command here. If the guess is wrong, the launcher is started in vain, or
+    later by the verb."""
     options = argv[: argv.index("--")] if "--" in argv else argv
     return not any(word.startswith(_LAUNCH_NOTHING) for word in options)
 
@@ -232,13 +233,13 @@ def _execute(verb: str, row: Verb, argv: list[str], usual: Context) -> int:
 
 
 def configure_shared(parser: Any) -> None:
-    """Add the options that all verbs have."""
+    """Add the options that all verbs share."""
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of text")
     parser.add_argument("--project", metavar="DIR", help="the project; default: the one the current directory is in")
 
 
 def verb_module(verb: str) -> Any:
-    """Return the module of a verb. Raise NotInstalled if it belongs to a satellite that is absent."""
+    """Return a verb's module. Raise NotInstalled if it belongs to an absent satellite."""
     folder = VERBS[verb].folder
     if not folder:
         from mudroom.core.registry import part
@@ -248,19 +249,19 @@ def verb_module(verb: str) -> Any:
 
 
 def _module(name: str) -> Any:
-    __import__(name)  # importlib has modules of its own
+    __import__(name)  # importlib would import further modules
     return sys.modules[name]
 
 
 def offered_verbs() -> dict[str, Verb]:
-    """Return the verbs that this installation has: without those of satellites that are absent."""
+    """Return the installed verbs: without those that belong to absent satellites."""
     from mudroom.core.registry import is_installed, satellite_of
 
     return {verb: row for verb, row in VERBS.items() if row.folder or is_installed(satellite_of("verb", verb))}
 
 
 def _agents(environ: Mapping[bytes, bytes]) -> KnownAgents:
-    """Return the agents that are verbs, too: ``mudroom claude`` is ``mudroom agent run -- claude``."""
+    """Return the agents, whose names are verbs, too: ``mudroom claude`` is ``mudroom agent run -- claude``."""
     from mudroom.core.known_agents import known_agents
     from mudroom.policy.config import user_config
 
@@ -268,7 +269,8 @@ def _agents(environ: Mapping[bytes, bytes]) -> KnownAgents:
 
 
 def _without_verb(argv: Sequence[str], environ: Mapping[bytes, bytes]) -> tuple[str, str]:
-    """Return the problem with words that do not begin with a verb, and a hint: the same words with the verb first."""
+    """Return the error message and the hint for a command line that does not begin with a verb. The hint gives the
+    corrected line where that can be guessed."""
     if not argv[0].startswith("-"):
         return f"there is no verb {argv[0]!r}", _suggest(argv, environ)
     import shlex
@@ -291,7 +293,7 @@ def _without_verb(argv: Sequence[str], environ: Mapping[bytes, bytes]) -> tuple[
 
 
 def _suggest(words: Sequence[str], environ: Mapping[bytes, bytes]) -> str:
-    """Return the line that was probably meant: a command with ``run`` before it, or a verb of a similar name."""
+    """Return a hint with the probably intended line: ``run`` before a command, or a verb with a similar name."""
     import difflib
     import shlex
     import shutil
@@ -324,7 +326,7 @@ def _suggest(words: Sequence[str], environ: Mapping[bytes, bytes]) -> str:
 
 _SHORT = {"-v": "--version", "-V": "--version", "-?": "--help"}
 _LIKELY = 0.8
-"""Least likeness of an agent that was probably meant (difflib). With less, "commit" would be copilot."""
+"""Minimum difflib ratio for an agent's name to be suggested. Below it, "commit" would suggest copilot."""
 _MEANT = {
     **dict.fromkeys(("init", "install"), "setup"),
     **dict.fromkeys(("accept", "commit", "land", "merge"), "apply"),
@@ -345,12 +347,13 @@ _MEANT = {
     "stop": "ps --end",
     "info": "status",
 }
-"""Verbs of other tools, and the verb here."""
+"""Other tools' verbs, with the verb here."""
 _OF_FORKS = {
     **dict.fromkeys(("kill", "stop"), ("ps --end", "ps", "ID")),
     "rm": ("discard", "ls", "FORK"),
 }
-"""Verbs of other tools that take a name: the verb here, the one that lists what it takes. Some are programs, too."""
+"""Other tools' verbs that take a name, with the verb here, the verb that lists the names, and the argument. Some are
+programs, too."""
 
 
 def version() -> str:
@@ -358,7 +361,7 @@ def version() -> str:
 
 
 def overview(columns: int = 100) -> str:
-    """Return the help of mudroom itself, for a terminal of this width."""
+    """Return mudroom's own help, for a terminal with this many columns."""
     import textwrap
 
     from mudroom.cli.terminal.fold import fold_help

@@ -1,4 +1,4 @@
-"""The parser of a verb: help, errors and every form of a command line. ``plain_options.py`` reads the usual ones."""
+"""A verb's full parser: help, errors and every form of a command line. ``plain_options.py`` reads the usual forms."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from mudroom.typing import Any, NoReturn
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser that exits with 125, mudroom's own failure code, where argparse exits with 2, and reads whole names of
-    options only: some loosen what a command may do, and the shortest form of one changes with each new option."""
+    """A parser that exits with 125, mudroom's own failure code, where argparse exits with 2. It accepts no abbreviated
+    options: some options loosen protections, and the shortest unique prefix changes with each new option."""
 
     def __init__(self, words: Sequence[str] = (), **given: Any) -> None:
         super().__init__(**{"allow_abbrev": False, **given})
@@ -25,13 +25,13 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _actions(parser: argparse.ArgumentParser) -> list[str]:
-    """Return the words of which a verb takes one, in its first place."""
+    """Return the choices for a verb's first argument, or []."""
     first = next((action for action in parser._actions if not action.option_strings), None)
     return [str(word) for word in (first.choices or ())] if first is not None else []
 
 
 def _options(parser: argparse.ArgumentParser) -> list[str]:
-    """Return the options of a verb, also those of its actions: an error of an action is raised by the verb."""
+    """Return a verb's options, including those of its actions, because the verb reports its actions' errors."""
     options = [*parser._option_string_actions]
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
@@ -40,7 +40,7 @@ def _options(parser: argparse.ArgumentParser) -> list[str]:
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):
-    """The width is given: argparse imports shutil to ask for it, and makes a formatter for every option."""
+    """A formatter with a given width. Otherwise argparse imports shutil to ask for it, and does so for every option."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         return fold_help(super()._fill_text(text, width, indent), width)
@@ -54,7 +54,7 @@ def make_parser(
     columns: int = 100,
     words: Sequence[str] = (),
 ) -> argparse.ArgumentParser:
-    """``columns``: width of its help. ``words``: a command line, for what is said about it."""
+    """Return a verb's parser. ``columns`` is the width of its help, ``words`` the command line for error messages."""
 
     def formatter(prog: str) -> argparse.HelpFormatter:
         return _Formatter(prog, width=columns)
@@ -80,8 +80,8 @@ def parse(
     in_order: bool,
     columns: int = 100,
 ) -> argparse.Namespace:
-    """Return the values of a verb's command line. Raise UsageError if it is wrong. ``--help`` ends the process.
-    ``columns``: width of the help."""
+    """Parse a verb's command line. Raise UsageError if it is invalid. ``--help`` ends the process; ``columns`` is the
+    width of the help."""
     before = words[: words.index("--")] if "--" in words else words
     parser = make_parser(verb, help_text, epilog, configure, columns, before)
     return parser.parse_args(words) if in_order else parser.parse_intermixed_args(words)

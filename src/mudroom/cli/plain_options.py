@@ -1,11 +1,10 @@
-"""Options of a usual command line, read without argparse: importing that and building a parser cost half as much as
-starting the interpreter.
+"""Read usual command lines without argparse: importing it and building a parser costs half an interpreter's start.
 
 Rules of this file:
-1. ``PlainOptions`` records the options that a verb's ``configure`` adds, and reads the words by them.
-2. It knows the forms that most lines have: whole names of options, values beside them or after ``=``, and a command at
-   the end. For any other form (a wrong name or value, ``--help``) it returns None, and argparse reads it:
-   that has the errors, the help and the rest. tests/cli/test_plain_options.py compares the two for every verb.
+1. ``PlainOptions`` records the options that a verb's ``configure`` adds, and reads the words accordingly.
+2. It knows the usual forms: full option names, values as the next word or after ``=``, and a command at the end. For
+   any other form (a wrong name or value, ``--help``) ``read_plain`` returns None, and argparse reads the line: it has
+   the errors, the help and the rest. tests/cli/test_plain_options.py compares the two for every verb.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 REMAINDER = "..."
-"""``argparse.REMAINDER``: this argument takes all words from the first that is no option, or ``--``."""
+"""``argparse.REMAINDER``: the argument takes all words from the first non-option, or from ``--``."""
 _SUPPRESS = "==SUPPRESS=="
 _KNOWN = frozenset(("action", "choices", "default", "help", "metavar", "nargs", "type"))
 
 
 class _NotPlainError(Exception):
-    """The verb or the line has a form that is left to argparse."""
+    """The verb or the line has a form that argparse has to read."""
 
 
 class _Option:
@@ -35,7 +34,7 @@ class _Option:
         self.choices = given.get("choices")
         self.default = given.get("default", False if self.action == "store_true" else None)
         self.group = group
-        """The options of which only one may be given."""
+        """Options with the same group exclude each other. None: no group."""
         self.dest = next((name for name in names if name.startswith("--")), names[0]).lstrip("-").replace("-", "_")
         if not _KNOWN.issuperset(given) or self.action not in ("store", "store_true", "append"):
             raise _NotPlainError
@@ -55,7 +54,7 @@ class _Option:
 
 
 class _Group:
-    """A group of options: its title is for argparse."""
+    """A group of options. Only argparse uses its title."""
 
     def __init__(self, options: PlainOptions, *, exclusive: bool) -> None:
         self._options, self._exclusive = options, exclusive
@@ -65,12 +64,12 @@ class _Group:
 
 
 class PlainOptions:
-    """Stands for a parser in ``configure``. Owner: the thread of the verb."""
+    """Stands in for a parser in ``configure``. Owner: the verb's thread."""
 
     def __init__(self) -> None:
         self._named: dict[str, _Option] = {}
         self._rest: _Option | None = None
-        """Takes the command at the end."""
+        """The argument that takes the command at the end."""
         self._defaults: dict[str, Any] = {}
 
     def add_argument(self, *names: str, **given: Any) -> None:
@@ -83,7 +82,7 @@ class PlainOptions:
         return _Group(self, exclusive=True)
 
     def __getattr__(self, _name: str) -> Any:
-        raise _NotPlainError  # another method of a parser
+        raise _NotPlainError  # another parser method
 
     def add(self, group: object, names: Sequence[str], given: dict[str, Any]) -> None:
         option = _Option(group, names, given)
@@ -115,7 +114,7 @@ class PlainOptions:
                 if at == len(words) or words[at].startswith("-"):
                     raise _NotPlainError
                 value, at = words[at], at + 1
-            elif not name.startswith("--") or value == "--":  # which argparse drops
+            elif not name.startswith("--") or value == "--":  # argparse drops such a "--"
                 raise _NotPlainError
             new = option.value(value)
             values[option.dest] = [*(values[option.dest] or ()), new] if option.action == "append" else new
@@ -128,7 +127,7 @@ class PlainOptions:
         return SimpleNamespace(**values)
 
     def _is_ambiguous(self, word: str) -> bool:
-        """Return whether argparse refuses a word of the command as an abbreviation of several options."""
+        """Return whether argparse refuses a word in the command as an ambiguous abbreviation."""
         name = word.partition("=")[0]
         if not name.startswith("--") or name in self._named:
             return False
@@ -140,11 +139,11 @@ def _before_dashes(words: Sequence[str]) -> Sequence[str]:
 
 
 _CONFIGURED: dict[str, PlainOptions] = {}
-"""By verb. A verb has the same options each time; a keeper's commands find those of its rehearsal here."""
+"""Options by verb. They never change; a keeper's commands find them here since its rehearsal."""
 
 
 def read_plain(verb: str, configure: Callable[[Any], None], words: Sequence[str]) -> SimpleNamespace | None:
-    """Return the values of a command line, as argparse would. Return None if argparse has to read it."""
+    """Return the same values as argparse, or None if argparse has to read the line."""
     try:
         options = _CONFIGURED.get(verb)
         if options is None:

@@ -1,4 +1,4 @@
-"""The project of a command line, found without a session."""
+"""Find the command line's project without a session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the words of a command line to a session: which project, which state directory, which settings."""
+"""Open a session for a command line: which project, which state directory, which settings."""
 
 from __future__ import annotations
 
@@ -42,13 +42,14 @@ def open_session(
     reads_policy: bool = True,
     needs_policy: bool = True,
 ) -> Session:
-    """Return a session on the project of the command line (``project_session.py:open_project``).
+    """Return a session on the command line's project (``session/project_session.py:open_project``).
 
-    ``adjust`` applies the options of the command line to the settings of the policy files; ``level`` is its isolation
-    level. ``agent`` is the agent whose commands will run, None: the user's own commands. ``ask`` says how approvals and
-    hosts are asked about. ``also`` are host rules for this session, beside those of the project. ``reads_policy`` False
-    is for verbs that neither run nor change anything and have to work with a broken policy file. ``needs_policy``
-    False: the same, with a note about the fault; for verbs that show, take back or throw away.
+    ``adjust`` applies command-line options to the settings from the policy files; ``level`` is the requested isolation
+    level. ``agent`` names the agent whose commands will run; None stands for the user's own commands. ``ask`` says how
+    to ask about approvals and hosts. ``also`` are host rules for this session, in addition to the project's.
+    ``reads_policy=False`` is for verbs that neither run nor change anything and have to work with a broken policy file.
+    ``needs_policy=False`` tolerates a broken policy file, too, but prints a note: for verbs that show, take back or
+    throw away.
     """
     if sys.platform in BY_RECORD:
         from mudroom.core.registry import part
@@ -77,18 +78,18 @@ def open_session(
 
 
 def settings_of(context: Context, project: bytes) -> Settings:
-    """Return the settings of all policy files, the project's as far as it is trusted. Print a note about the rest."""
+    """Return the settings from all policy files, the project's as far as it is trusted. Print a note about the rest."""
     return project_settings(project, context.environ, context.terminal.note)
 
 
 _MOST_NAMED = 5
-"""Forks that a message names; the newest first."""
+"""Most forks that a message names, newest first."""
 
 
 @contextmanager
 def full_disk_hint(session: Session, fork: str | None = None) -> Iterator[None]:
-    """Around a command: if the disk is full, raise MudroomError that names the fork to discard. ``fork`` None: the
-    newest fork, which was made for the command."""
+    """If the disk fills up during a command, raise MudroomError with the fork to discard: ``fork``, or if that is None
+    the newest fork, which was made for the command."""
     try:
         yield
     except OSError as error:
@@ -104,9 +105,8 @@ def full_disk_hint(session: Session, fork: str | None = None) -> Iterator[None]:
 
 @contextmanager
 def no_leftover(session: Session, fork: str | None = None, *, is_wanted: bool = True) -> Iterator[None]:
-    """Around a command in a fork of its own: if its output or its record cannot be written, discard a fork without
-    changes, and one whose changes are not wanted. ``fork``: the one that the user named, which stays. Raise
-    RunUnwritten."""
+    """If a command raises RunUnwritten, discard the fork that was made for it if it has no changes or unwanted ones,
+    and raise the error again. A fork that the user named (``fork``) always stays."""
     try:
         yield
     except RunUnwritten as error:
@@ -122,7 +122,7 @@ def no_leftover(session: Session, fork: str | None = None, *, is_wanted: bool = 
 
 @contextmanager
 def exclusive(session: Session, context: Context, command: str) -> Iterator[None]:
-    """Hold the vault's lock. Wait for its holder, with a message; then recover applies that a crash cut off."""
+    """Hold the vault's lock. If it is taken, wait with a message. Then recover applies that a crash cut off."""
     started = time.strftime("%H:%M:%S")
     holder = f"`{command}` (process {os.getpid()}, since {started})"
     print_line = context.terminal.say
@@ -137,7 +137,7 @@ def exclusive(session: Session, context: Context, command: str) -> Iterator[None
 
 
 def print_remarks(session: Session, context: Context) -> None:
-    """Print what has not been said yet: a mount that could not be made again, or one that had ended."""
+    """Print the pending remarks: a mount that had ended, or could not be made again."""
     for remark in session.forks.unsaid():
         context.terminal.note(remark)
 
@@ -160,7 +160,7 @@ def print_recovered(context: Context, name: str, fork: str, outcome: str) -> Non
 
 
 def project_paths(words: list[str], session: Session) -> list[bytes]:
-    """Return paths of the command line, which are relative to the current directory, as paths of the project."""
+    """Return command-line paths, which are relative to the current directory, as project paths."""
     here = disk.real_path(working_directory())
     inside = here[len(session.project) + 1 :] if here.startswith(session.project + b"/") else b""
     paths: list[bytes] = []
@@ -178,8 +178,8 @@ def project_paths(words: list[str], session: Session) -> list[bytes]:
 
 
 def only_fork(session: Session, name: str | None, option: str = "") -> str:
-    """Return the fork that is named, or the only fork there is. Raise UsageError if the choice is not clear.
-    ``option``: by which it is named; empty: as an argument."""
+    """Return the named fork, or the only one. Raise UsageError if there is none, or several and no name. ``option`` is
+    the option that names a fork; empty if an argument does."""
     if name is not None:
         return session.vault.fork(name).name
     forks = session.vault.forks()

@@ -1,6 +1,6 @@
-"""The messages of argparse about a wrong command line, in mudroom's words, with the name that was probably meant.
+"""argparse's error messages in mudroom's words, with the name that was probably meant.
 
-message of argparse                         told as
+message from argparse                       told as
 unrecognized arguments: --lvel              run has no option --lvel (did you mean --level? …)
 unrecognized arguments: now                 setup takes no argument now
 argument --level: invalid choice: '7' …     --level 7: choose from 0, 1, 2
@@ -13,7 +13,7 @@ the following arguments are required: FORK  apply needs FORK; with an unknown op
 the following …: run|ls|show                agent needs an action: run, ls, show
 the following …: action, NAME               fork needs an action: new, ls, rename, rm
 
-Any other message is passed on as it is. The texts are those of CPython 3.11 to 3.14 (Lib/argparse.py).
+Any other message is passed on unchanged. The texts are those in CPython 3.11 to 3.14 (Lib/argparse.py).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NO_VALUE = (": expected one argument", ": expected at least one argument")
 
 
 _LIKELY = 0.75
-"""Least likeness of a name that was probably meant (difflib). With less, --foo would be --io."""
+"""Minimum difflib ratio for a name to be suggested. Below it, --foo would suggest --io."""
 
 
 _INSTEAD = {
@@ -50,19 +50,19 @@ _INSTEAD = {
     "run --dry-run": "mudroom run --no -- COMMAND only shows its changes",
     "run --fork": "mudroom exec --fork NAME -- COMMAND",
 }
-"""Options of other tools or verbs, and what does that here."""
+"""Other tools' or verbs' options, with the equivalent here."""
 _ARGUMENTS = {
     "log": "mudroom log -n {}",
     "rollback": "mudroom rollback CHECKPOINT --fork FORK",
     "serve": "mudroom serve --port {}",
     "shell": "mudroom shell --fork {}",
 }
-"""Lines that give a verb without such an argument what was probably meant by it."""
+"""Probably intended line where a verb takes no such argument."""
 _OF_ACTIONS = {
     "agent": "mudroom agent run {0} runs it; ",
     "log": "mudroom log --fork {0} has the events of a fork; ",
 }
-"""The same for verbs with actions, where no action has a similar name."""
+"""The same for verbs with actions, if no action has a similar name."""
 _MEANT = {
     **dict.fromkeys(("list", "show", "status"), "ls"),
     **dict.fromkeys(("create", "make"), "new"),
@@ -72,14 +72,14 @@ _MEANT = {
     **dict.fromkeys(("add", "permit"), "allow"),
     "move": "rename",
 }
-"""Actions of other tools, and the action here."""
+"""Other tools' actions, with the action here."""
 
 
 def explain(
     message: str, prog: str, options: Sequence[str], words: Sequence[str] = (), actions: Sequence[str] = ()
 ) -> tuple[str, str]:
-    """Return the problem and a hint. ``prog``: the verb as it is typed; ``options``: all its options; ``words``: those
-    of the line before ``--``; ``actions``: the words of which it takes one."""
+    """Return the error message and the hint for argparse's ``message``. ``prog`` is the verb as typed, ``options`` are
+    all its options, ``words`` the line before ``--``, ``actions`` the choices for its first argument."""
     verb, help_of = prog.removeprefix("mudroom "), f"{prog} --help"
     if message.startswith(_UNKNOWN):
         word = message.removeprefix(_UNKNOWN).split(" ")[0]
@@ -93,7 +93,7 @@ def explain(
     if message.startswith(_REQUIRED):
         unknown = [word.partition("=")[0] for word in words if word.startswith("-")]
         unknown = [name for name in unknown if name not in options]
-        if unknown:  # it says more than that a name is missing
+        if unknown:  # more useful than the missing name
             instead = _INSTEAD.get(f"{verb} {unknown[0]}")
             return f"{verb} has no option {unknown[0]}", instead or f"{_near(unknown[0], options)}{help_of}"
         missing = message.removeprefix(_REQUIRED)
@@ -139,7 +139,7 @@ def explain(
 
 
 def _is_name(word: str) -> bool:
-    """Return whether a word can be the name of a fork or an agent, or a number."""
+    """Return whether a word can be a number, or a fork's or agent's name."""
     return word.isascii() and word[:1].isalnum() and word.translate({45: "", 46: "", 95: ""}).isalnum()
 
 

@@ -1,4 +1,4 @@
-"""Changes of an agent's settings in a review: they are shown apart from the project's files."""
+"""Changes to an agent's settings, which a review shows apart from the project's files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TITLE = "your agent's settings: they run later, and land only if you choose them
 
 
 def changed_settings(session: Session, fork: str) -> list[str]:
-    """Return a line for each change of the settings of the fork's agent, or of many below one directory."""
+    """Return a line for each change to the settings of the fork's agent; many below a directory share a line."""
     agents = part_or_none("agents", "settings")
     lines: list[str] = agents.changed_settings(session, fork) if agents is not None else []
     return lines

@@ -100,7 +100,7 @@ def _commits(what: str = "a report of commits") -> Any:
 
 
 def _apply(session: Session, name: str, args: argparse.Namespace, context: Context) -> LandingResult | None:
-    """Return the outcome; None if the user has chosen to apply no change."""
+    """Return the outcome, or None if the user chose to apply no change."""
     if args.patch:
         _require_terminal(context, "-p asks about each hunk")
     look = session.changes.review(name, at_rest=True) if args.patch or not args.yes else session.changes.look(name)
@@ -146,8 +146,8 @@ def _land(
 
 
 def _require_directories(changes: Sequence[Change], paths: Sequence[bytes], name: str) -> None:
-    """Raise UsageError if a chosen path lies in a directory that is something else in the project, and that directory
-    is not chosen."""
+    """Raise UsageError if a chosen path lies in a directory that is no directory in the project, and that directory is
+    not chosen."""
     if not paths:
         return
     wanted = {change.path for change in changes if any(is_below(change.path, path) for path in paths)}
@@ -158,7 +158,8 @@ def _require_directories(changes: Sequence[Change], paths: Sequence[bytes], name
 
 
 def matching_paths(changes: Sequence[Change], paths: Sequence[bytes]) -> list[bytes]:
-    """Return the paths, with each pattern (*, ? or [) that is no path itself replaced by the paths that it matches."""
+    """Return the paths, with each pattern (*, ? or [) replaced by the changed paths that match it. A word that is a
+    changed path itself is no pattern. Raise UsageError if a pattern matches none."""
     matched: list[bytes] = []
     for path in paths:
         if not set(path) & set(b"*?[") or any(is_below(change.path, path) for change in changes):
@@ -172,7 +173,7 @@ def matching_paths(changes: Sequence[Change], paths: Sequence[bytes]) -> list[by
 
 
 def _matches(path: bytes, pattern: bytes) -> bool:
-    """Match as shells match file names. A pattern without a slash is matched with the last part of the path."""
+    """Match like a shell. A pattern without a slash is compared with the last path component."""
     return fnmatch.fnmatchcase(path if b"/" in pattern else path.rpartition(b"/")[2], pattern)
 
 

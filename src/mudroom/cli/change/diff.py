@@ -1,4 +1,4 @@
-"""``mudroom diff``: what a fork would change."""
+"""``mudroom diff``: show a fork's changes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from mudroom.core.tree.change import Change, Changeset
 
 _NAMES = 60
-"""Columns of names in ``--stat``; a longer name is not cut."""
+"""Most columns for names in ``--stat``. A longer name is not cut."""
 
 EXAMPLES = """\
 examples:
@@ -80,7 +80,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 
 
 def _refuse(args: argparse.Namespace) -> None:
-    """Raise UsageError if options do not go together."""
+    """Raise UsageError if options exclude each other."""
     if (args.patch or args.repository is not None) and not args.commits:
         raise UsageError(
             "--patch and --repository are for --commits", "mudroom diff FORK prints the differences of files"
@@ -100,8 +100,7 @@ def _review_as_json(session: Session, name: str, context: Context) -> int:
 
 
 def _review(session: Session, name: str, words: list[str], context: Context, *, stat: bool) -> int:
-    """Show the changes of a fork. Without paths the fork is reviewed by it, and the files of git itself are left
-    out."""
+    """Show a fork's changes. Without paths this counts as a review, and git's own files are left out."""
     look = session.changes.look(name) if words else session.changes.review(name)
     for line in (*look_line(name, look), *credentials_line(session, name), *session.forks.unsaid()):
         context.terminal.note(line)
@@ -136,8 +135,8 @@ def _review(session: Session, name: str, words: list[str], context: Context, *, 
 
 
 def _own_files(changes: Sequence[Change]) -> set[bytes]:
-    """Return the paths of files that git keeps for itself in the project's repositories, which an apply leaves out: its
-    commits come by ``--git``. Hooks and settings are not among them."""
+    """Return the paths of git's own files in the project's repositories, without hooks and settings. An apply leaves
+    them out: ``--git`` brings the commits."""
     units = repositories(changes)
     return {
         change.path
@@ -147,12 +146,12 @@ def _own_files(changes: Sequence[Change]) -> set[bytes]:
 
 
 def _settings(session: Session, name: str) -> list[str]:
-    """Return the section about the settings of the fork's agent."""
+    """Return the section about changes to the agent's settings."""
     return section(name, changed_settings(session, name))
 
 
 def _require_fork(session: Session, name: str, context: Context) -> None:
-    """Raise UsageError if the first word is a file of the project where a fork is to be named."""
+    """Raise UsageError if the first word names a project file and no fork."""
     forks = session.vault.forks()
     word = os.fsencode(name)
     if not forks or _is_side(session, name) or not os.path.lexists(os.path.join(context.project or b"", word)):
@@ -163,12 +162,12 @@ def _require_fork(session: Session, name: str, context: Context) -> None:
 
 
 def _is_side(session: Session, word: str) -> bool:
-    """Return whether a word names something to compare with, and is not a path."""
+    """Return whether a word names a state to compare with (a fork, base, now) and not a path."""
     return word in ("base", "now") or word.partition("@")[0] in {fork.name for fork in session.vault.forks()}
 
 
 def _conflicts(session: Session, name: str, words: list[str], context: Context) -> int:
-    """Print the conflicts, texts with markers. Return 3 if there are any."""
+    """Print the conflicts, texts with markers. Return 3 if there are any, else 0."""
     from mudroom.cli.change.resolve import conflict_to_json
     from mudroom.core.merge.marker import Labels, with_markers
 
@@ -197,13 +196,13 @@ def _chosen(changeset: Changeset, paths: Sequence[bytes]) -> list[Change]:
 
 
 def _stat(changes: Sequence[Change]) -> Iterator[bytes]:
-    """Yield a line for each file, and the sums, as ``git diff --stat`` does without its graph."""
+    """Yield a line for each file, and the totals, like ``git diff --stat`` without its graph."""
     rows = [(show_path(change.path), change) for change in counted_changes(list(changes))]
     width = min(max((len(name) for name, _change in rows), default=0), _NAMES)
     for name, change in rows:
         count = "binary" if change.binary else f"+{change.lines_added} -{change.lines_removed}"
         if change.staged is not None and count == "+0 -0" and change.base is None and change.staged.size:
-            count = counted(change.staged.size, "byte")  # the lines of so many files are not counted
+            count = counted(change.staged.size, "byte")  # lines are not counted if there are so many files
         verb = "" if change.verb == "modified" else f"  {change.verb}"
         yield f" {name:<{width}} | {count}{verb}\n".encode()
     total = summarise(changes)

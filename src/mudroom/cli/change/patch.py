@@ -1,5 +1,5 @@
-"""``mudroom apply -p``: choose file by file and hunk by hunk, with the keys of ``git add -p``. A chosen row that needs
-rows which are not chosen (core/tree/dependent_rows.py) is named, and stays in the fork."""
+"""``mudroom apply -p``: choose file by file and hunk by hunk, with the same keys as ``git add -p``. A chosen row whose
+required rows (core/tree/dependent_rows.py) are not chosen is named, and stays in the fork."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ s - split it into smaller ones          q - stop: apply only the hunks chosen so
 ? - this help"""
 
 _MOST_NAMED = 20
-"""Paths that are named."""
+"""Most paths that are named."""
 
 
 class PatchSelection(NamedTuple):
     paths: tuple[bytes, ...]
     parts: dict[bytes, PartialChoice]
-    """The paths of which only a part was chosen."""
+    """The partly chosen paths."""
 
 
 class _Quit(Exception):
@@ -40,7 +40,7 @@ class _Quit(Exception):
 
 
 def choose(session: Session, fork: str, paths: Sequence[bytes], context: Context) -> PatchSelection | None:
-    """Ask about every change at and below ``paths`` (empty: all changes). Return None if no change was chosen."""
+    """Ask about each change at and below ``paths`` (empty: all changes). Return None if no change was chosen."""
     chosen: list[Change] = []
     parts: dict[bytes, PartialChoice] = {}
     try:
@@ -68,7 +68,7 @@ def choose(session: Session, fork: str, paths: Sequence[bytes], context: Context
 
 
 def _complete(session: Session, fork: str, chosen: Sequence[Change], context: Context) -> list[Change]:
-    """Return the chosen changes without those that need a row which was declined, or not asked about."""
+    """Return the chosen changes whose required rows are chosen, too. Print the others."""
     needed = needs(row_of(change) for change in counted_changes(session.changes.of(fork).changes))
     picked = {change.path for change in chosen}
     kept = complete_selection(picked, needed)
@@ -83,7 +83,7 @@ def _complete(session: Session, fork: str, chosen: Sequence[Change], context: Co
 
 
 def _ask_whole(change: Change, context: Context) -> bool:
-    """Ask about a change without hunks: a binary file, a link, a directory, a whole file that is added or deleted."""
+    """Ask about a change without hunks: a binary file, a link, a directory, an added or deleted file."""
     verb = {"added": "add", "deleted": "remove", "renamed": "rename", "modified": "change"}[change.verb]
     kind = "" if change.entry.kind == "file" else f" ({change.entry.kind})"
     if change.base is not None and change.staged is not None and change.base.kind != change.staged.kind:
@@ -96,7 +96,7 @@ def _ask_whole(change: Change, context: Context) -> bool:
 
 
 def _ask_file(change: Change, base: bytes, staged: bytes, context: Context) -> PartialChoice | None:
-    """Return the chosen part of a file; None if no part is chosen."""
+    """Return the chosen part of a file, or None if no part is chosen."""
     assert change.staged is not None
     context.terminal.say(context.terminal.style(show_path(change.path), "bold"))
     mode = change.staged.mode
@@ -118,7 +118,7 @@ def _ask_mode(change: Change, context: Context) -> bool:
 
 
 def _ask_hunks(base: bytes, staged: bytes, context: Context) -> set[int]:
-    """Return the numbers of the chosen blocks."""
+    """Return the chosen block numbers."""
     wanted: set[int] = set()
     pending = list(hunks(base, staged))
     total, number = len(pending), 0
@@ -152,7 +152,7 @@ def _show(hunk: Hunk, context: Context) -> None:
 
 
 def _ask_key(question: str, context: Context) -> str:
-    """Return one key. Raise _Quit at q, and at the end of the input."""
+    """Return one key. Raise _Quit at q and at end of input."""
     reply = context.terminal.ask(context.terminal.style(question, "blue"))
     answer = reply.strip().lower()[:1]
     if not reply or answer == "q":

@@ -1,4 +1,4 @@
-"""The changes of a fork as a few lines of text."""
+"""A fork's changes as a few lines of text."""
 
 from __future__ import annotations
 
@@ -21,17 +21,18 @@ if TYPE_CHECKING:
     from mudroom.vault.forks.review import ForkLook
 
 LINES = 20
-"""A preview has about this many rows; directories stand for their files until it fits."""
+"""Approximate number of rows in a preview. Files are rolled up into directories until it fits."""
 _SOURCES = 3
-"""Old paths of renamed files that the row of a directory names."""
+"""Most old paths of renamed files that a directory's row names."""
 _MOST_TIMES = 6
-"""Lines about files that run later, before the last line that names the rest."""
+"""Most lines about files that run later; another line names the rest."""
 
 
 def preview(
     title: str, changeset: Changeset, terminal: Terminal, commits: Mapping[bytes, str] = MappingProxyType({})
 ) -> list[str]:
-    """``commits``: a line about the commits of a repository, by its ``.git`` (``commit_lines``)."""
+    """Return a preview's lines. ``commits`` holds a line about each repository's commits, by its ``.git``
+    (``commit_lines``)."""
     changes = changeset.changes
     count = summarise(changes).files or len(changes)
     lines = [f"{title} {count:,} file{'' if count == 1 else 's'}"]
@@ -51,8 +52,8 @@ def preview(
 
 
 def commit_lines(session: Session, fork: str, changes: Sequence[Change]) -> dict[bytes, str]:
-    """Return a line about the new commits of each repository whose refs the fork changed, as far as they can be read
-    cheaply, or that they stay in the fork."""
+    """Return a line for each repository whose refs the fork changed, by its ``.git``: the new commits, as far as they
+    can be read cheaply, or that they stay in the fork."""
     units = repositories(change for change in changes if _is_of_refs(change.path))
     if not units:
         return {}
@@ -73,19 +74,19 @@ def _is_of_refs(path: bytes) -> bool:
 
 
 def look_line(fork: str, look: ForkLook) -> list[str]:
-    """Return a line if a look is no review."""
+    """Return a line that says why the look is not a review, or [] if it is."""
     from mudroom.vault.forks.review import not_reviewed
 
     return [f"{not_reviewed(fork, look.in_use)}; no apply takes it for one"] if look.in_use else []
 
 
 def look_to_json(look: ForkLook) -> dict[str, Any]:
-    """Return the fields of a look: its fingerprint, and why it is no review (null: it is one)."""
+    """Return a look's fields: its fingerprint, and why it is not a review (null if it is)."""
     return {"reviewed": look.fingerprint, "in_use": look.in_use or None}
 
 
 def credentials_line(session: Session, fork: str) -> list[str]:
-    """Return a line if credentials were open to the fork's commands, for the reviewer."""
+    """Return a line for the reviewer if the fork's commands could read credentials, or []."""
     names = session.vault.fork(fork).credentials
     return [f"your credentials were open to commands of {fork}: {', '.join(names)}"] if names else []
 
@@ -116,7 +117,7 @@ def _describe_change(change: Change) -> str:
 
 
 def _describe_form(change: Change) -> list[str]:
-    """Return the target of a link, the mode of a new entry and the owner, as far as they are not the usual ones."""
+    """Return a link's target, and a new entry's mode and the owner if they are unusual."""
     staged = change.staged
     if staged is None:
         return []
@@ -173,7 +174,7 @@ def _warnings(changeset: Changeset, commits: Mapping[bytes, str]) -> list[str]:
 
 
 def _later_lines(changes: Sequence[Change]) -> list[str]:
-    """Return a line for each time at which changes run by themselves; the rest in one line."""
+    """Return a line for each occasion on which changed files run by themselves; the last line names the rest."""
     flagged = [change for change in changes if change.verb != "deleted" and not is_left_out(change)]
     groups = group_later(flagged)
     lines = [f"runs by itself later: {_group_words(group)}" for group in groups[:_MOST_TIMES]]
@@ -192,12 +193,12 @@ def _name_links(links: Sequence[Change], limit: int = 4) -> str:
 
 
 def _is_worth_a_line(change: Change) -> bool:
-    """Return whether a flag is worth a line: for files of an installed package it is not."""
+    """Return whether a flagged change is worth a warning: not if it is deleted, or part of an installed package."""
     return change.verb != "deleted" and b"node_modules/" not in change.path and b"site-packages/" not in change.path
 
 
 def left_out(withheld: Sequence[bytes]) -> list[str]:
-    """Return a line for each reason why apply has left paths out, with the option that applies them."""
+    """Return a line for each reason why apply left paths out, with the way to apply them."""
     units = {git for path in withheld if (git := git_directory(path)) not in (None, path) and not is_protected(path)}
     others = [path for path in withheld if is_protected(path) or git_directory(path) not in units]
     above = {directory for path in withheld for directory in ancestors(path)}
@@ -217,7 +218,7 @@ def name_some(paths: Sequence[bytes], limit: int = 4) -> str:
 
 
 def size(count: int) -> str:
-    """Return a number of bytes in words, in powers of ten as disks and package managers give them."""
+    """Return a size for display. Units are powers of ten, as for disks and in package managers."""
     amount = float(count)
     for unit in ("B", "kB", "MB", "GB"):
         if amount < 1000 or unit == "GB":

@@ -1,5 +1,5 @@
-"""``mudroom recover``: finish or take back applies that a killed mudroom, or a crash of the machine, cut off; and name
-the forks in which a command was cut off."""
+"""``mudroom recover``: finish or take back applies that a killed mudroom or a machine crash cut off, and name the forks
+in which a command was cut off."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The ways to decide a conflict: one side, both, place by place, in an editor, by a merge driver.
+"""Ways to decide a conflict: one side, both, place by place, in an editor, by a merge driver.
 
-An editor and a merge driver are programs of the user's own, run on the host on copies of the three sides. They are
-given no name that the fork has chosen, and no secret. The text that the user wrote becomes the decision, or is kept in
-a file whose path is printed.
+The editor and the merge driver are the user's own programs. They run on the host, on copies of the three sides. They
+get no file name chosen by the fork, and no secret. The user's text becomes the decision, or is kept in a file whose
+path is printed.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from mudroom.session import ForkConflict, Session
 
 KEPT = "kept"
-"""The name, without suffix, of a file with a text that was not decided for."""
+"""Name, without suffix, of a kept file: a text that did not become the decision."""
 DRIVERS = {"mergiraf": "mergiraf merge --git %O %A %B -s project -x original -y fork -p %P"}
-"""Merge drivers that have a name."""
+"""Merge drivers that ``--tool`` knows by name."""
 
 
 def decide_whole(session: Session, fork: str, conflict: ForkConflict, side: Either) -> None:
@@ -67,7 +67,7 @@ def decide_by_hunk(session: Session, fork: str, conflict: ForkConflict, hunks: M
 
 
 def decide_in_editor(session: Session, fork: str, conflict: ForkConflict, context: Context) -> None:
-    """Open an editor on the text with conflict markers; if the conflict is decided, on the result."""
+    """Open an editor on the text with conflict markers, or on the result if the conflict is already decided."""
     _require_shown(session, conflict)
     editor = _split(os.fsdecode(context.environ.get(b"VISUAL") or context.environ.get(b"EDITOR") or b"vi"))
     merged = _merged_text(conflict)
@@ -90,8 +90,8 @@ def decide_in_editor(session: Session, fork: str, conflict: ForkConflict, contex
 
 
 def decide_by_driver(session: Session, fork: str, conflict: ForkConflict, tool: str, context: Context) -> None:
-    """Run a merge driver with git's placeholders (gitattributes(5)): %O base, %A ours and the result, %B theirs, %P the
-    path."""
+    """Run a merge driver with git's placeholders (gitattributes(5)): %O base, %A ours and the result, %B theirs, %P
+    the path."""
     _require_shown(session, conflict)
     words = _split(DRIVERS.get(tool, tool))
     if not words or find_program(words[0], context.environ) is None:
@@ -100,7 +100,7 @@ def decide_by_driver(session: Session, fork: str, conflict: ForkConflict, tool: 
         raise UsageError(f"the merge driver {tool!r} is not told the files", "a command with %O %A %B")
     sides = (conflict.base, conflict.ours, conflict.theirs)
     with ForegroundRunner() as runner, _program_directory() as directory:
-        names = {"%P": "merged" + _suffix(conflict.path)}
+        names = {"%P": "merged" + _suffix(conflict.path)}  # not the real path, which the fork may have chosen
         for sign, name, side in zip(("%O", "%A", "%B"), ("base", "ours", "theirs"), sides, strict=True):
             if side.content is None and (sign != "%O" or side.entry is not None):
                 raise UsageError(
@@ -122,7 +122,7 @@ def decide_by_driver(session: Session, fork: str, conflict: ForkConflict, tool: 
 
 
 def _split(line: str) -> list[str]:
-    """Return the words of a program. Raise UsageError if a quote is open."""
+    """Split a command line into words. Raise UsageError if a quote is not closed."""
     try:
         return shlex.split(line)
     except ValueError as error:
@@ -140,7 +140,7 @@ def _require_shown(session: Session, conflict: ForkConflict) -> None:
 
 @contextmanager
 def _program_directory() -> Iterator[Path]:
-    """Yield a directory for one program. It is removed afterwards, unless it holds a file to keep."""
+    """Yield a temporary directory for a program. It is removed afterwards unless it holds a kept file."""
     directory = Path(tempfile.mkdtemp(prefix="mudroom-"))
     try:
         yield directory
@@ -152,7 +152,7 @@ def _program_directory() -> Iterator[Path]:
 
 
 class _Edited:
-    """A file that the user edits. If it does not become a decision, it is kept as it is, and its path is printed."""
+    """A file that the user edits. If it does not become the decision, the file is kept and its path printed."""
 
     def __init__(self, place: Path, initial: bytes, say: Callable[[str], None]) -> None:
         self.place, self.initial, self.say = place, initial, say
@@ -183,7 +183,7 @@ class _Edited:
             error.hint = f"{error.hint}; what was written is kept: {kept}" if error.hint else f"it is kept: {kept}"
 
     def _rescued(self) -> set[str]:
-        """Return the recovery files that an editor wrote after SIGTERM: vim a .swp, nano a .save, emacs a #file#."""
+        """Return the recovery files that the editor wrote after SIGTERM: vim a .swp, nano a .save, emacs a #file#."""
         since = time.time() - 2 * GRACE
         names = set()
         for entry in self.place.parent.iterdir():
@@ -198,7 +198,7 @@ class _Edited:
 
 
 def _remove_others(directory: Path, kept: set[str]) -> None:
-    """Remove all other entries; of a link the link, not its target. Entries that cannot be removed stay."""
+    """Remove all other entries. Links are not followed. Entries that cannot be removed stay."""
     own = disk.open_path(directory, os.O_RDONLY | disk.O_DIRECTORY | disk.O_NOFOLLOW | disk.O_CLOEXEC)
     try:
         for name in set(os.listdir(own)) - kept:
@@ -231,7 +231,7 @@ def _merged_text(conflict: ForkConflict) -> MergedText:
 
 
 def _suffix(path: bytes) -> str:
-    """Return the suffix of a file name if it is plain: editors and merge drivers take the language from it."""
+    """Return a file name's suffix if it is plain: editors and merge drivers infer the language from it."""
     suffix = os.path.splitext(path)[1]
     return suffix.decode() if suffix[1:].isalnum() and len(suffix) < 12 and suffix.isascii() else ""
 
@@ -239,7 +239,7 @@ def _suffix(path: bytes) -> str:
 def _run(
     runner: ForegroundRunner, words: list[str], directory: Path, what: str, context: Context, *, is_typed_in: bool
 ) -> None:
-    """Run a program in a directory, where its name must not mean another one than here."""
+    """Run a program in a directory. Its path is made absolute first, so that it names the same program there."""
     try:
         program = os.path.abspath(os.fsdecode(require_program(os.fsencode(words[0]), context.environ)))
         code = runner.run([program, *words[1:]], directory, is_typed_in=is_typed_in)

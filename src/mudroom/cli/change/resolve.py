@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mudroom.session import ForkConflict, Session
 
 MOST_PLACES = 8
-"""Places whose decision is shown."""
+"""Most places whose decision is shown."""
 EXAMPLES = """\
 examples:
   mudroom resolve agent-1                           list the conflicts and their decisions
@@ -36,7 +36,7 @@ Nothing is applied: mudroom apply does that, and finds the decision as long as b
 
 
 class _Hunk(argparse.Action):
-    """``--hunk N``: the conflict that the next --mine, --theirs or --both decides."""
+    """``--hunk N``: the next --mine, --theirs or --both decides conflict N."""
 
     def __call__(self, _parser: Any, namespace: argparse.Namespace, values: Any, _option: Any = None) -> None:
         try:
@@ -121,7 +121,7 @@ def _print_conflicts(conflicts: list[ForkConflict], undecided: int, name: str, c
 
 
 def _state(conflict: ForkConflict) -> tuple[str, str]:
-    """Return the state in words, and its colour."""
+    """Return the state's words and colour."""
     if not conflict.decided:
         return "conflict", "red"
     places = _places(conflict) if conflict.take == "content" else ""
@@ -129,7 +129,7 @@ def _state(conflict: ForkConflict) -> tuple[str, str]:
 
 
 def _places(conflict: ForkConflict) -> str:
-    """Return the decision of each place of a text; empty if the text was made in another way."""
+    """Return the decision at each place in a text, or "" if the text was not made by choosing sides."""
     merged, content = conflict.merged, conflict.result
     choices = read_choices(merged, content) if merged is not None and content is not None else None
     if not choices:

@@ -40,7 +40,7 @@ _STATES = {"undo": "undone", "redo": "redone"}
 
 
 def print_turned(applied: ApplyResult, action: Literal["undo", "redo"], context: Context) -> int:
-    """Print the outcome of an undo or a redo; return the exit code."""
+    """Print the outcome of an undo or redo. Return the exit code."""
     state = _STATES[action]
     if context.as_json:
         report = {

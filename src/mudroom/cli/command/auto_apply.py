@@ -1,9 +1,9 @@
-"""The section ``user_commands`` of the policy: whether the changes of a ``mudroom run`` are applied without asking, and
-which diff is shown at once.
+"""The policy section ``user_commands``: whether a ``mudroom run`` applies its changes without asking, and whether it
+shows the diff at once.
 
-Rules of this file: only the changes of a successful command are applied without asking. The user is asked if the
-command was ended by a signal, ran out of time or failed, if there is a conflict, or if a changed file runs by itself
-later or is a link that leads out of the project (unless ``auto_apply_flagged: true``).
+Rules of this file: only a successful command's changes are applied without asking. The user is asked if the command was
+ended by a signal, ran out of time or failed, if there is a conflict, or if a changed file runs by itself later or is a
+link that leads out of the project (unless ``auto_apply_flagged: true``).
 """
 
 from __future__ import annotations
@@ -28,17 +28,18 @@ _FLAGS = {
     "protected": "runs by itself later",
     LEADS_OUT: "is a link that leads out of the project",
 }
-"""Flags for which the user is asked, with the reason."""
+"""Flags that make mudroom ask the user, with the reason."""
 
 
 class AutoApply(NamedTuple):
     applies: bool
     why: str
-    """The setting that allows it; or the reason against, although a setting allows it; empty if no setting does."""
+    """If it applies, the setting that allows it. Otherwise the reason why it does not although a setting allows it; ""
+    if no setting does."""
 
 
 def decide_auto_apply(result: Result, argv: Sequence[bytes], session: Session) -> AutoApply:
-    """Decide about the changes. The caller has to hold the vault's lock since they were collected."""
+    """Decide whether to apply the changes. The caller must have held the vault's lock since they were collected."""
     setting = _allowing_setting(argv, session.actor.settings)
     if not setting:
         return AutoApply(False, "")
@@ -47,7 +48,7 @@ def decide_auto_apply(result: Result, argv: Sequence[bytes], session: Session) -
 
 
 def is_trusted(argv: Sequence[bytes], settings: Settings) -> bool:
-    """Return whether the first words, as the program is given them, are trusted: ``sh -c 'npm ci'`` is sh."""
+    """Return whether a rule trusts the command's first words. Inner commands do not count: ``sh -c 'npm ci'`` is sh."""
     part = CommandPart(tuple(argv), True, (), "")
     return any(matches(CommandRule(pattern, "allow"), part) for pattern in settings.trusted)
 
@@ -89,7 +90,7 @@ def _reason_against(result: Result, session: Session) -> str:
 
 
 def _why_asked(flagged: Sequence[Change]) -> str:
-    """Return the reason for the first change, and how many more there are."""
+    """Return the reason for the first change, with the number of further ones."""
     reason = next(words for flag, words in _FLAGS.items() if flag in flagged[0].flags)
     groups = group_later(flagged)
     if (flagged[0].flags and LEADS_OUT in flagged[0].flags) or not groups:

@@ -1,9 +1,9 @@
-"""``mudroom exec --background``: a process of its own holds the sandbox, as long as a command runs in it.
+"""``mudroom exec --background``: a separate process, the keeper, holds the sandbox as long as a command runs in it.
 
-The keeper is forked from this process, so that the user at the terminal can still be asked. When the command has
-started, the keeper leaves the terminal, the session and the directory, and reports over a pipe. Until then it ends
-together with its parent: no command starts that was not reported. SIGTERM ends the keeper with all commands in it. So
-does SIGKILL; then the next mudroom that uses the fork recovers it.
+The keeper is forked from this process, so that the user at the terminal can still be asked. Once the command has
+started, the keeper reports over a pipe and leaves the terminal, the session and the directory. Until then it ends
+together with its parent, so no unreported command goes on. SIGTERM ends the keeper and all its commands. So does
+SIGKILL; then the next mudroom that uses the fork recovers it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Keeper(NamedTuple):
-    """The steps of the keeper: open the session, start the command, report a refusal (returns the exit code)."""
+    """The keeper's steps: open the session, start the command, report a refusal (and return the exit code)."""
 
     opened: Callable[[Client], Session]
     started: Callable[[Session], Background]
@@ -37,11 +37,11 @@ class Keeper(NamedTuple):
 
 
 class _KeeperError(MudroomError):
-    """An error that the keeper has reported."""
+    """An error reported by the keeper."""
 
 
 def start(keeper: Keeper, context: Context) -> int:
-    """Start the keeper; return the exit code as soon as the command has started."""
+    """Start the keeper. Return the exit code once the command has started or was refused."""
     if sys.platform != "linux":
         from mudroom.sandbox.platform import system_name
 
@@ -82,13 +82,13 @@ def _print_started(started: dict[str, Any], context: Context) -> None:
 
 
 def _run_keeper(write: int, keeper: Keeper, parent: int) -> NoReturn:
-    """Run the keeper, from its fork to its end."""
+    """Run the keeper in the forked process, and end the process."""
     code = 125
     try:
         signal.signal(signal.SIGTERM, _interrupt)
         signal.signal(signal.SIGINT, _interrupt)
         _die_with(signal.SIGTERM)
-        _require_parent(parent)
+        _require_parent(parent)  # if it ended before prctl(2), no signal comes
         os.closerange(3, write)  # descriptors that our caller left open must not stay open as long as we live
         os.closerange(write + 1, os.sysconf("SC_OPEN_MAX"))
         client = LauncherClient(SpawnedLauncher(apart=True))
@@ -117,7 +117,7 @@ def _run_keeper(write: int, keeper: Keeper, parent: int) -> NoReturn:
 
 
 def _report(write: int, outcome: dict[str, Any]) -> bool:
-    """Write the outcome; return False if the reader is gone. The parent reads until the pipe is closed."""
+    """Write the outcome. Return False if the reader is gone. The parent reads until the pipe is closed."""
     try:
         os.write(write, json.dumps(outcome).encode())
     except OSError:
@@ -126,15 +126,14 @@ def _report(write: int, outcome: dict[str, Any]) -> bool:
 
 
 def _detach(write: int, parent: int) -> None:
-    """Leave the parent's session, directory and descriptors. The parent goes on at this point: it waits for the end of
-    the pipe."""
+    """Leave the parent's session, directory and descriptors. This closes the pipe, for which the parent waits."""
     os.setsid()
     os.chdir("/")
     for number in (signal.SIGHUP, signal.SIGINT):
         signal.signal(number, _ignore_signal)
     signal.signal(signal.SIGTERM, _end)
     _die_with(0)
-    _require_parent(parent)
+    _require_parent(parent)  # an ended parent has not reported the command
     null = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2, write):  # not closed: another file could get the number before the next write
         os.dup2(null, descriptor)
@@ -142,7 +141,7 @@ def _detach(write: int, parent: int) -> None:
 
 
 def _die_with(number: int) -> None:
-    """Have the kernel send this signal when the thread that forked us ends; 0: none. prctl(2), PR_SET_PDEATHSIG."""
+    """Have the kernel send this signal when the thread that forked us ends (prctl(2), PR_SET_PDEATHSIG); 0: none."""
     import ctypes
 
     ctypes.CDLL(None).prctl(1, ctypes.c_ulong(number), ctypes.c_ulong(0), ctypes.c_ulong(0), ctypes.c_ulong(0))
@@ -154,7 +153,7 @@ def _require_parent(parent: int) -> None:
 
 
 def _interrupt(_number: int, _frame: object) -> NoReturn:
-    """Before the command has started: act as Ctrl-C, which withdraws a question."""
+    """Handle a signal before the command has started like Ctrl-C, which withdraws a question."""
     _ignore_further()
     raise KeyboardInterrupt
 
@@ -165,11 +164,11 @@ def _end(_number: int, _frame: object) -> NoReturn:
 
 
 def _ignore_further() -> None:
-    """Ignore further signals, so that the cleanup is not interrupted."""
+    """Ignore further signals, so that they do not interrupt the cleanup."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _ignore_signal)
 
 
 def _ignore_signal(_number: int, _frame: object) -> None:
-    """Do nothing. Not SIG_IGN: the interpreter complains of a signal that came before it is ignored, and has no handler
-    left to run (CPython, _PyErr_CheckSignalsTstate)."""
+    """Do nothing. SIG_IGN would not do: if a signal arrives before it is ignored, the interpreter complains that it has
+    no handler to run (CPython, _PyErr_CheckSignalsTstate)."""

@@ -114,7 +114,7 @@ def _run_elsewhere(args: argparse.Namespace, context: Context, agent: str) -> in
 
 
 def _print_fork(fork: str, context: Context) -> None:
-    """Name the fork of a command that has none by its command line."""
+    """Print the name of a fork that the command line did not name."""
     if fork and not context.as_json:
         context.terminal.say(f"kept as {fork}: mudroom diff {fork}, mudroom apply {fork}, mudroom discard {fork}")
 
@@ -132,7 +132,7 @@ def _command(args: argparse.Namespace) -> list[bytes]:
 
 
 def _run(session: Session, argv: list[bytes], fork: str | None, stdio: Stdio) -> Result:
-    """Run the command. If it is none, and its first word is a fork, raise CommandNotStarted with the right line."""
+    """Run the command. If it does not exist and its first word is a fork, the error's hint gives the right line."""
     try:
         return session.run(argv, fork=fork, cwd=_directory(session), stdio=stdio)
     except CommandNotStarted as error:
@@ -153,8 +153,8 @@ def run_command(
     stream: bool = False,
     quiet: bool = False,
 ) -> int:
-    """Run a command in a fork. ``agent``: the agent that runs it, unless a card names one; None: the user, whose
-    commands are not judged. ``stream``: print output as it arrives. ``quiet``: print nothing about one that has run."""
+    """Run a command in a fork. ``agent`` is the agent that runs it unless a card names another; None is the user, whose
+    commands are not judged. ``stream`` prints output as it arrives. ``quiet`` prints no summary if the command ran."""
     argv = _command(args)
     client = context.client or new_client(context.environ)
     client.start()  # it starts while settings and project are read
@@ -188,7 +188,7 @@ def run_command(
 def open_for_command(
     args: argparse.Namespace, context: Context, client: Client | None, agent: str | None, ask: Ask | None
 ) -> Session:
-    """Open a session as the options of the command line say: ``--card``, ``--agent``, and those of confinement."""
+    """Open a session according to the options ``--card``, ``--agent`` and those for confinement."""
     if args.card:
         return _by_card(args, context, client, agent, ask)
     adjust = functools.partial(adjusted, args)
@@ -198,8 +198,8 @@ def open_for_command(
 def _by_card(
     args: argparse.Namespace, context: Context, client: Client | None, agent: str | None, ask: Ask | None
 ) -> Session:
-    """Open a session by a card. Hosts that the card names are allowed as far as the policy trusts the card
-    (``network.cards``); other hosts are asked about when they are reached for."""
+    """Open a session for an agent's card. The card's hosts are allowed as far as the policy trusts the card
+    (``network.cards``). Others are asked about when a command tries to reach them."""
     from mudroom.core.known_agents import agent_cards
 
     cards = agent_cards("--card")
@@ -222,7 +222,7 @@ def _directory(session: Session) -> bytes:
 
 
 def _print_piece(stream: str, data: bytes, context: Context) -> None:
-    """Print one JSON line for each piece of output: text, and if it is not valid UTF-8 also the bytes. A character may
+    """Print a JSON line for a piece of output: its text, and its bytes too if they are not valid UTF-8. A character may
     be split between pieces."""
     import base64
     import json

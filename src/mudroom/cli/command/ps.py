@@ -1,4 +1,4 @@
-"""``mudroom ps``: list the commands that run in the forks of a project, and end them."""
+"""``mudroom ps``: list the commands that run in a project's forks, and end them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ examples:
 A background command belongs to its fork: discarding that with --end ends it, and so does its time limit."""
 
 GRACE = 2.0
-"""Seconds."""
+"""Seconds from SIGTERM to SIGKILL, by default."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -66,7 +66,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 
 
 def process_rows(session: Session) -> list[dict[str, Any]]:
-    """Return the background commands, oldest first, then the commands in the foreground of forks."""
+    """Return the background commands, oldest first, then the forks' foreground commands."""
     commands, usages = session.sandboxes.backgrounds(), session.sandboxes.usages()
     rows = []
     for started, ended in commands:
@@ -124,7 +124,7 @@ def _print_output(session: Session, ids: list[str], context: Context) -> int:
 
 
 def _commands(session: Session, word: str) -> list[BackgroundStart]:
-    """Return the background command with this id, or those of the fork with this name: the ended ones first, then by
+    """Return the background command with this id, or the commands in the fork with this name: ended ones first, then by
     age. Raise UsageError if there is none."""
     known = session.sandboxes.backgrounds()
     of_fork = [started for started, _ended in sorted(known, key=lambda row: row[1] is None) if started.fork == word]

@@ -1,9 +1,9 @@
-"""What a command was refused, told in the summary after it. ``mudroom policy why`` has all of it, with reasons.
+"""Refusals in the summary after a command. ``mudroom policy why`` lists all of them, with reasons.
 
 refused                          told as
 a host                           a line, with the command that allows it; the first ``MOST_REFUSED_HOSTS``
-a host that a profile denies     counted, in one line of each profile
-new namespaces                   a line: a sandbox of the command's own, with the switch of its agent's profile
+a host that a profile denies     counted, one line for each profile
+new namespaces                   a line: a nested sandbox, with the switch for it from the agent's profile
 other system calls               their names, in one line
 metadata of files outside        a line; the first ``MOST_REFUSED_PATHS``
 """
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from mudroom.cli.terminal.context import Context
 
 MOST_REFUSED_HOSTS = 5
-"""Refused hosts that are named after a command."""
+"""Most refused hosts that are named after a command."""
 MOST_REFUSED_PATHS = 3
 _MOST_CALLS = 6
 _NAMESPACE_CALLS = (b"clone", b"unshare", b"setns")
 _PROFILE, _DENIES = "profile ", " denies it"
-"""Begin and end of the reason if a rule of a profile denies a host (``core/network/host_rules.py``)."""
+"""Start and end of the reason when a profile's rule denies a host (``core/network/host_rules.py``)."""
 
 
 def refusal_lines(denials: Sequence[Denial], inner: str = "") -> list[str]:
-    """Return the lines. ``inner``: the command's own sandbox and its switch (``KnownAgents``); empty: unknown."""
+    """Return the lines. ``inner`` describes a nested sandbox and its switch (``KnownAgents``); "" if unknown."""
     if not denials:
         return []
     hosts = [denial for denial in denials if denial.kind == "network"]
@@ -49,7 +49,7 @@ def refusal_lines(denials: Sequence[Denial], inner: str = "") -> list[str]:
 
 
 def result_lines(result: Result, argv: Sequence[bytes], context: Context) -> list[str]:
-    """Return the lines of a command's result."""
+    """Return the lines for a command's result."""
     nested = any(denial.target in _NAMESPACE_CALLS for denial in result.denials if denial.kind == "system call")
     return refusal_lines(result.denials, _inner_sandbox_of(argv, result.level, context) if nested else "")
 
@@ -58,7 +58,7 @@ def _inner_sandbox_of(argv: Sequence[bytes], level: int, context: Context) -> st
     try:
         return known_agents(user_config(context.environ)).inner_sandbox(os.fsdecode(os.path.basename(argv[0])), level)
     except MudroomError:
-        return ""  # a profile of the user's that cannot be read
+        return ""  # a profile written by the user cannot be read
 
 
 def _times(number: int) -> str:
@@ -81,7 +81,7 @@ def _host_lines(hosts: Sequence[Denial]) -> list[str]:
 
 
 def _profile_of(denial: Denial) -> str:
-    """Return "profile NAME" if a rule of a profile denies the host, else an empty string."""
+    """Return "profile NAME" if a profile's rule denied the host, else ""."""
     source, colon, rest = denial.reason.partition(": ")
     return source if colon and source.startswith(_PROFILE) and rest.endswith(_DENIES) else ""
 

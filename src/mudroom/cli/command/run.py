@@ -62,7 +62,7 @@ LIMITS = {
     "--inotify": ("limits.inotify", "N", "of all commands of a session; programs that watch files"),
     "--file-size": ("limits.file_size", "SIZE", "that one file can be made"),
 }
-"""Option → setting, placeholder, help."""
+"""Option to (setting, placeholder, help)."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -95,7 +95,7 @@ def add_on_option(parser: argparse.ArgumentParser) -> None:
 
 
 def add_confinement_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say how a command is confined."""
+    """Add the options for a command's confinement."""
     parser.add_argument(
         "--level",
         type=int,
@@ -162,7 +162,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 
 
 def _own_level(settings: Settings) -> Settings:
-    """Return the settings with the level for the user's own commands."""
+    """Return the settings with the isolation level for the user's own commands."""
     return settings if settings.user_level is None else settings._replace(level=settings.user_level)
 
 
@@ -174,14 +174,14 @@ def _explain(explanation: dict[str, Any], context: Context) -> None:
 
 
 def asked_level(args: argparse.Namespace) -> int | None:
-    """Return the level of the command line. --image asks for level 2."""
+    """Return the isolation level from the command line, or None. --image implies level 2."""
     if args.image is not None and args.level not in (None, 2):
         raise UsageError(f"--image is for level 2, not for level {args.level}", "leave --level out")
     return 2 if args.image is not None else args.level
 
 
 def adjusted(args: argparse.Namespace, settings: Settings) -> Settings:
-    """Return the settings with the options of the command line applied."""
+    """Return the settings with the command-line options applied."""
     reads = tuple(disk.real_path(os.fsencode(path)) for path in args.read)
     for path in reads:
         if not os.path.exists(path):
@@ -216,8 +216,8 @@ def adjusted(args: argparse.Namespace, settings: Settings) -> Settings:
 
 
 def require_shown(session: Session, paths: Sequence[str]) -> None:
-    """Raise UsageError for a path of ``--show`` that names no file of the project. A name without a slash may be that
-    of a secret in any directory."""
+    """Raise UsageError if a path given to ``--show`` is no file in the project. A name without a slash may be a secret
+    in any directory."""
     if not paths:
         return
 
@@ -239,16 +239,16 @@ def _working_directory(session: Session) -> bytes:
 
 class ThereResult(NamedTuple):
     result: Result
-    """Its fork is empty if nothing was changed. All but the changes is what the worker says."""
+    """``fork`` is "" if there are no changes. Everything except the changes is the worker's claim."""
     code: int
-    """Exit code of mudroom."""
+    """mudroom's exit code."""
     is_kept: bool
-    """Whether a signal or a time limit ended the command, so that nothing is applied by itself."""
+    """Whether a signal or a time limit ended the command, so that its changes are kept and not applied."""
 
 
 def run_there(session: Session, name: str, argv: Sequence[bytes], cwd: bytes, context: Context) -> ThereResult:
-    """Run a command on a worker and bring its fork here. Raise MudroomError if it did not run there to an end,
-    NotInstalled without the satellite that has the workers."""
+    """Run a command on a worker and bring its fork here. Raise MudroomError if the command did not run to its end
+    there, NotInstalled if the satellite with the workers is absent."""
     there: ThereResult = part("fleet", "run", f"--on {name}").run_there(session, name, argv, cwd, context)
     return there
 
@@ -280,13 +280,13 @@ def _decide(
     is_kept: bool,
     is_ours: bool = True,
 ) -> int:
-    """Show the result, and apply or discard its changes, or keep them. ``is_kept``: a signal ended it. ``is_ours``:
-    the lock has been held since the changes were collected."""
+    """Show the result, then apply, discard or keep its changes. Return the exit code. ``is_kept``: a signal ended the
+    command. ``is_ours``: the vault's lock has been held since the changes were collected."""
     outcome: dict[str, Any] | None = None
     try:
         if not context.as_json:
             show_result(result, argv, context, commits_of(session, result), tool_log(session, result))
-    finally:  # also if nobody reads it any more
+    finally:  # also if printing fails because the reader is gone
         if result.fork and not result.changeset.changes:
             session.forks.discard_unchanged(result.fork)
         elif result.fork and args.no:
@@ -313,17 +313,17 @@ def _decide(
 
 def _discard(session: Session, result: Result, context: Context) -> None:
     session.forks.discard(result.fork)
-    print_remarks(session, context)  # a login that could not be kept goes with its fork
+    print_remarks(session, context)  # a login that could not be kept is lost with its fork
 
 
 def warn_if_bare(session: Session, context: Context) -> None:
-    """Print, before the command runs, that it is not isolated. Other notes are printed afterwards."""
+    """Warn before the command runs that it is not isolated. Other notes are printed afterwards."""
     if not context.as_json and session.granted().level == 0:
         context.terminal.note(BARE)
 
 
 def own_stdio(context: Context) -> Stdio:
-    """Return the descriptors for the command; with --json its output is captured."""
+    """Return the command's stdio: this process's own, but with --json the output is captured."""
     if context.as_json:
         return Stdio(stdin=0, terminal=is_terminal(0))
     is_dumb = context.environ.get(b"TERM") == b"dumb"
@@ -335,7 +335,7 @@ def own_stdio(context: Context) -> Stdio:
 
 
 def commits_of(session: Session, result: Result) -> dict[bytes, str]:
-    """Return the lines about commits for the preview of a result."""
+    """Return the preview's lines about a result's commits (``commit_lines``)."""
     if not result.changeset.changes:
         return {}
     from mudroom.cli.change.preview import commit_lines
@@ -344,8 +344,7 @@ def commits_of(session: Session, result: Result) -> dict[bytes, str]:
 
 
 def tool_log(session: Session, result: Result) -> str:
-    """Return a line about the log that a tool of a failed command has left, with its path on the host; empty if there
-    is none."""
+    """Return a line with the host path of the log that a failed command's tool left, or ""."""
     if not result.exit_code or not result.ran or result.level == 0:
         return ""
     import time
@@ -364,13 +363,13 @@ def show_result(
     commits: Mapping[bytes, str] = MappingProxyType({}),
     log: str = "",
 ) -> None:
-    """``commits``: lines for the preview (``commit_lines``). ``log``: as ``tool_log`` returns it."""
+    """Print the outcome and a preview. ``commits`` are from ``commits_of``, ``log`` from ``tool_log``."""
     terminal = context.terminal
     for note in result.notes:
         if note != BARE:  # printed before the command
             terminal.note(note)
     for limit in result.reached:
-        if limit.kind != "time":  # has a line of its own
+        if limit.kind != "time":  # printed below
             terminal.note(str(limit))
     if result.denials:
         from mudroom.cli.command.refusals import result_lines
@@ -477,7 +476,7 @@ def _apply(
         landed = session.changes.apply(result.fork, reviewed=shown, git=git, verify_fork=not is_ours)
     except ApplyUnwritten:
         raise
-    except MudroomError:  # main tells the reason
+    except MudroomError:  # main prints the reason
         if session.vault.find(result.fork) is not None:
             _print_kept(result.fork, context)
         raise

@@ -1,4 +1,4 @@
-"""``mudroom shell``: a shell in a fork, confined as every command is."""
+"""``mudroom shell``: a shell in a fork, confined like every command."""
 
 from __future__ import annotations
 

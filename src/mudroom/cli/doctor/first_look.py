@@ -1,4 +1,5 @@
-"""The findings of all probes, read as a newcomer asks: which levels there are here, and what is to be done. Pure."""
+"""All probe findings, summarised for a newcomer: which levels are available here, and what to do about the others.
+Pure."""
 
 from __future__ import annotations
 
@@ -15,9 +16,9 @@ class Level(NamedTuple):
     level: int
     about: str
     state: str
-    """yes, partly, no."""
+    """yes, partly or no."""
     missing: tuple[str, ...]
-    """Protections that are not there, or weaker than elsewhere; of ``no``: the reason."""
+    """Missing or weaker protections; if ``state`` is no, the reason."""
 
 
 class FirstLook(NamedTuple):
@@ -25,7 +26,7 @@ class FirstLook(NamedTuple):
     limits: tuple[str, ...]
     no_limits: tuple[str, ...]
     fixes: tuple[Fix, ...]
-    """Each once; the one that brings back most protections of the lowest level first."""
+    """Each fix once, in the order of the protections: level 1, limits, level 2."""
 
 
 def first_look(findings: Sequence[Finding]) -> FirstLook:

@@ -1,5 +1,5 @@
-"""Protections of this machine, tested by probes that perform an operation and check the result. Version numbers are
-used only where nothing can be tested."""
+"""Probe this machine's protections: perform an operation and check the result. Version numbers are used only where no
+test is possible."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from mudroom.session import Session
 from mudroom.typing import Literal, NamedTuple
 
 State = Literal["strict", "degraded", "missing", "not probed"]
-"""``not probed``: the probe could not run."""
+"""``not probed`` means that the probe could not run."""
 
 
 ENGINE = "a container engine"
-"""The protection without which there is no level 2."""
+"""Name of the protection without which there is no level 2."""
 
 
 class Finding(NamedTuple):
@@ -38,7 +38,7 @@ class Finding(NamedTuple):
 
 
 def why_call(name: str) -> list[AccessReason]:
-    """Explain the filter's rules for a system call. Raise UsageError for a name that is not a system call."""
+    """Return the seccomp filter's rules for a system call as reasons. Raise UsageError if there is no such call."""
     rules = rules_for(name)
     if not rules and name not in SYSCALL_NAMES:
         near = get_close_matches(name, SYSCALL_NAMES, 1, 0.75)
@@ -56,14 +56,14 @@ def why_call(name: str) -> list[AccessReason]:
 
 
 class ShellTrial(NamedTuple):
-    """Result of a shell script in a sandbox."""
+    """Outcome when a shell script runs in a sandbox."""
 
     out: bytes = b""
     notes: tuple[str, ...] = ()
     changed: int = 0
     denials: tuple[bytes, ...] = ()
     error: str = ""
-    """Reason why it could not be started."""
+    """Reason why the script could not be started, or ""."""
 
 
 Runner = Callable[[Settings, str], ShellTrial]
@@ -72,8 +72,8 @@ Runner = Callable[[Settings, str], ShellTrial]
 def examine(
     directory: bytes, *, home: bytes, environ: Mapping[bytes, bytes], engine: EngineChoice = "auto"
 ) -> list[Finding]:
-    """Run all probes in ``directory``, which is empty and on the file system of mudroom's state. ``engine``: the
-    policy's container engine."""
+    """Run all probes in ``directory``, which must be empty and on the same file system as mudroom's state. ``engine``
+    is the policy's container engine."""
     if sys.platform == "darwin":
         tried = part("platform", sys.platform, "mudroom on macOS").examine(directory, home=home, environ=environ)
         return [Finding(*row) for row in tried]
@@ -90,7 +90,7 @@ def examine(
         denials = tuple(denial.target for denial in result.denials)
         return ShellTrial(result.stdout, result.notes, len(result.changeset.changes), denials)
 
-    import resource  # Windows has none, and takes the values of this module
+    import resource  # absent on Windows, which imports this file's constants
 
     os.mkdir(directory + b"/rows")
     rows = _by_rows(directory + b"/rows", home, environ)
@@ -101,7 +101,7 @@ def examine(
 
 
 def _containers(directory: bytes, environ: Mapping[bytes, bytes], run: Runner, engine: EngineChoice) -> list[Finding]:
-    """Test level 2. An installation without containers lacks it."""
+    """Test level 2, which is missing without the satellite ``containers``."""
 
     def contained(settings: Settings, script: str) -> ShellTrial:
         try:
@@ -122,7 +122,7 @@ def _containers(directory: bytes, environ: Mapping[bytes, bytes], run: Runner, e
 
 
 def _by_rows(directory: bytes, home: bytes, environ: Mapping[bytes, bytes]) -> list[Finding]:
-    """Return the protections of Linux that rows of certification show, tried in ``directory``, which is empty."""
+    """Return the Linux protections that certification rows test, in ``directory``, which must be empty."""
     try:
         certify = part("certify", "cli", "mudroom certify")
     except NotInstalled as error:
@@ -132,7 +132,8 @@ def _by_rows(directory: bytes, home: bytes, environ: Mapping[bytes, bytes]) -> l
 
 
 def certified(state: bytes) -> tuple[list[Finding], bool]:
-    """Return what the record of this machine opens and closes, and whether the platform is open."""
+    """Return findings from this machine's certification record: which protections it opens and closes. The bool says
+    whether the platform is open."""
     try:
         certify = part("certify", "cli", f"mudroom on {system_name(sys.platform)}")
     except NotInstalled as error:
@@ -142,7 +143,7 @@ def certified(state: bytes) -> tuple[list[Finding], bool]:
 
 
 def _limits(directory: bytes, environ: Mapping[bytes, bytes], counts_processes: bool) -> list[Finding]:
-    """Test each kind of limit with a control group that is created and removed for the test."""
+    """Test each limit in a temporary control group."""
     client = LauncherClient(SpawnedLauncher())
     client.start()
     try:
@@ -158,7 +159,7 @@ def _core_pattern() -> str:
 
 
 def diagnose(run: Runner, by_rows: Sequence[Finding], landlock: int, *others: Finding) -> list[Finding]:
-    """Return the findings of Linux. ``by_rows``: those of rows of certification."""
+    """Return the findings on Linux. ``by_rows`` are the findings from certification rows."""
 
     def attempt(settings: Settings, script: str) -> ShellTrial:
         try:
@@ -181,7 +182,7 @@ def _not_probed(name: str, trial: ShellTrial) -> Finding:
 
 
 def _is_ours(out: bytes, *kinds: str) -> bool:
-    """Return whether the output contains the identifier of one of our own namespaces (namespaces(7))."""
+    """Return whether the output contains one of our own namespace identifiers (namespaces(7))."""
     return any(os.fsencode(os.readlink(f"/proc/self/ns/{kind}")) in out for kind in kinds)
 
 
@@ -219,7 +220,7 @@ def _overlay(run: Runner) -> Finding:
 
 
 def _gate(run: Runner) -> Finding:
-    """Test which of the gate's listeners the command sees: proc_pid_net(5), 0A is TCP_LISTEN."""
+    """Test which of the gate's listeners the command sees. In proc_pid_net(5), state 0A is TCP_LISTEN."""
     name = "the gate"
     script = "cat /proc/net/tcp /proc/net/tcp6; echo $http_proxy; readlink /proc/self/ns/net"
     trial = run(Settings(network="gate"), script)
@@ -256,8 +257,8 @@ def _privileges(run: Runner) -> Finding:
 
 
 def _init(run: Runner) -> Finding:
-    """Test whether the command can read memory and descriptors of the sandbox's first process (PR_SET_DUMPABLE,
-    prctl(2)). It is the parent of the command, and has pid 1 only in a pid namespace of its own."""
+    """Test whether the command can read the memory and descriptors of the sandbox's first process (PR_SET_DUMPABLE,
+    prctl(2)). That process is the command's parent; it has pid 1 only if the sandbox has its own pid namespace."""
     name = "a first process that is nobody's to read"
     trial = run(Settings(), "cd /proc/$PPID || exit; cat environ maps; readlink root fd/*; echo end")
     if trial.out == b"end\n":
@@ -282,7 +283,7 @@ def _filter(run: Runner) -> Finding:
 
 
 def _reports(run: Runner) -> Finding:
-    """Test whether refused calls are in the result: seccomp_unotify(2)."""
+    """Test whether the result contains refused calls (seccomp_unotify(2))."""
     name = "refusals are told"
     script = f'{sys.executable} -c "import socket; socket.socket(40, 1)" 2>/dev/null; echo end'
     trial = run(Settings(), script)
@@ -301,9 +302,9 @@ def _reports(run: Runner) -> Finding:
 
 
 def _crashes(core_pattern: str, most: int) -> Finding:
-    """Return the row about core dumps. This is the only row without a test: a crash would be reported to the host.
-    ``most``: our own hard limit of core dumps, the highest possible for a command; it has to be 1. See
-    ``core/confinement/limit.py``."""
+    """Return the row about core dumps. It is the only row without a test: a crash would be reported to the host.
+    ``most`` is our own hard RLIMIT_CORE, the highest possible for a command. It must be at least 1: with 0 the kernel
+    starts the handler after "|" all the same. See ``core/confinement/limit.py``."""
     name = "crashes stay inside"
     if core_pattern.startswith("@"):
         found = f"the kernel hands crashes to the host's {core_pattern}, whatever the limit of core dumps"
@@ -324,7 +325,7 @@ def _landlock(abi: int) -> Finding:
     return Finding("Landlock", "strict", f"ABI {abi}")
 
 
-# --- names of Linux's system calls ---
+# --- Linux system call names ---
 
 
 _NAMES = """

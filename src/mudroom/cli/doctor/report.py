@@ -1,5 +1,5 @@
-"""Findings as text. ``screen`` fits a terminal: what holds in one paragraph, a line for each protection that does not,
-each fix once. ``everything`` has a line for each protection, uncut. Pure: no files, no terminal.
+"""Findings as text. ``screen`` fits a terminal: one paragraph with the protections that hold, a line for each other
+protection, and each fix once. ``everything`` has an uncut line for each protection. Pure: no files, no terminal.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from mudroom.typing import NamedTuple, Protocol
 STYLES = {"strict": "green", "degraded": "yellow", "missing": "red", "not probed": "red"}
 MORE = "mudroom doctor --all"
 SANDBOX = "a sandbox"
-"""The protection without which no command is confined."""
+"""Name of the protection without which no command is confined."""
 _STATE = 10
-"""Columns of a state."""
+"""Columns for a state."""
 _LEAST = 20
-"""Columns of a finding at least, however narrow the terminal is."""
+"""Minimum columns for a finding. If the terminal leaves fewer, findings are left out."""
 
 Style = Callable[[str, str], str]
-"""(text, style) → the text coloured."""
+"""(text, style) to coloured text."""
 
 
 class FindingLike(Protocol):
-    """A row of this machine's or of its containers' examination."""
+    """A finding about this machine or its containers."""
 
     @property
     def protection(self) -> str: ...
@@ -38,11 +38,11 @@ class FindingLike(Protocol):
 class Fix(NamedTuple):
     text: str
     helps: tuple[str, ...]
-    """Protections that it gives."""
+    """Protections that the fix provides."""
 
 
 def fixes(findings: Sequence[FindingLike]) -> list[Fix]:
-    """Return each fix once, in the order of the findings."""
+    """Return each fix once, in the findings' order."""
     helps: dict[str, list[str]] = {}
     for finding in findings:
         if finding.fix:
@@ -51,8 +51,8 @@ def fixes(findings: Sequence[FindingLike]) -> list[Fix]:
 
 
 def screen(findings: Sequence[FindingLike], style: Style, columns: int = 80, rows: int = 24) -> list[str]:
-    """Return at most ``rows`` - 1 lines of at most ``columns`` columns: the prompt takes one. Fixes are cut first, then
-    the names of what holds, then findings, and the last line says how to see all."""
+    """Return at most ``rows`` - 1 lines, because the prompt takes one, each at most ``columns`` wide. Fixes are cut
+    first, then the names of protections that hold, then findings. The last line says how to see all."""
     strict = [finding.protection for finding in findings if finding.state == "strict"]
     others = [finding for finding in findings if finding.state != "strict"]
     head = f"{len(strict)} of {len(findings)} protections hold here"
@@ -77,7 +77,7 @@ def screen(findings: Sequence[FindingLike], style: Style, columns: int = 80, row
 
 
 def everything(findings: Sequence[FindingLike], style: Style) -> list[str]:
-    """Return a line for each protection, then each fix with the protections that it gives."""
+    """Return a line for each protection, then each fix with the protections that it provides."""
     width = max(len(finding.protection) for finding in findings)
     lines = [
         f"{finding.protection:<{width}}  {style(f'{finding.state:<{_STATE}}', STYLES[finding.state])}  {finding.found}"

@@ -1,4 +1,4 @@
-"""``mudroom checkpoint``: freeze the state of a fork under a name."""
+"""``mudroom checkpoint``: freeze a fork's state under a name."""
 
 from __future__ import annotations
 

@@ -116,4 +116,4 @@ _ACTIONS: dict[str, tuple[Callable[[argparse.Namespace, Context], None], int | N
     "rename": (_rename, 2),
     "rm": (_remove, None),
 }
-"""The function of each action, and how many names it takes; None: at least one."""
+"""Action to (function, number of names it takes); None: one or more."""

@@ -1,6 +1,6 @@
 """``mudroom`` alone: what waits for the user in this project, with the command for it, or how to begin.
 
-It looks and changes nothing: a project without a vault does not get one.
+It only reads: a project without a vault does not get a vault.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from mudroom.vault.apply.plan_state import list_applies
 from mudroom.vault.store.store import vault_path
 
 MOST_FORKS = 5
-"""Forks that are listed; the newest."""
+"""Most forks that are listed; the newest."""
 _COLUMN = 34
-"""Columns of a command; what it does stands beside it."""
+"""Minimum columns for a command and the gap after it. Its description follows."""
 
 ALWAYS = (
     ("mudroom doctor", "what this machine can protect"),
@@ -37,7 +37,7 @@ ALWAYS = (
 
 
 def show_home(context: Context) -> int:
-    """Print it; return the exit code, which is 0 also where no project can be."""
+    """Print the overview. Return the exit code, 0 even where no project can be."""
     try:
         place = places(context.environ)
         project, state = os.path.realpath(project_of(context)), os.path.realpath(place.state)
@@ -56,7 +56,7 @@ def show_home(context: Context) -> int:
 
 
 def _waiting(listing: ProjectListing, context: Context) -> tuple[list[str], list[tuple[str, str]]]:
-    """Return lines about what waits, and the next commands, the most urgent first."""
+    """Return lines about pending questions, applies and forks, and the next commands, most urgent first."""
     lines: list[str] = []
     commands: list[tuple[str, str]] = []
     questions = [row for row in listing.vault.approvals.rows() if row.state == "waiting"]
@@ -95,7 +95,7 @@ def _waiting(listing: ProjectListing, context: Context) -> tuple[list[str], list
 
 
 def _begin(project: bytes, context: Context) -> list[tuple[str, str]]:
-    """Return commands for a project in which nothing waits: they fit its files and the programs of this machine."""
+    """Return first commands that fit the project's files and this machine's programs."""
     search = os.fsdecode(context.environ.get(b"PATH", os.defpath.encode()))
 
     def is_there(program: str | bytes) -> bool:

@@ -1,4 +1,4 @@
-"""``mudroom ls``: the forks of a project."""
+"""``mudroom ls``: a project's forks."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _EMPTY: dict[str, Any] = {
     "fork": "", "command": [], "state": "", "level": None, "changed": 0, "lines_added": 0, "lines_removed": 0,
     "agent": None, "checkpoints": [], "problem": None,
 }  # fmt: skip
-"""The fields of a row. ``problem``: why the fork cannot be read, or its last changes cannot be collected yet."""
+"""A row's fields. ``problem`` says why the fork cannot be read, or why its last changes cannot be collected yet."""
 _LEAST_COLUMNS = 20
-"""Columns that the command gets at least beside the rest of its row."""
+"""Minimum columns for the command on its row. With less room it gets a line for itself."""
 
 EXAMPLES = """\
 examples:
@@ -51,7 +51,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 
 
 def listed_forks(listing: ProjectListing) -> list[dict[str, Any]]:
-    """Return a row for each fork, oldest first. The row of a fork that cannot be read says why (``problem``)."""
+    """Return a row for each fork, oldest first. If a fork cannot be read, its row says why (``problem``)."""
     rows = []
     for fork in listing.vault.forks():
         try:
@@ -83,8 +83,8 @@ def _row(listing: ProjectListing, fork: Fork) -> dict[str, Any]:
 
 
 def _is_running(fork: Fork) -> bool:
-    """Return whether a command runs in the fork. A fork whose command was cut off stays unsettled while the policy,
-    which names the secrets, cannot be read."""
+    """Return whether a command runs in the fork. ``fork.interrupted`` is not enough: after a command was cut off it
+    stays set while the policy, which names the secrets, cannot be read."""
     if fork.interrupted is None:
         return False
     with fork.lock_if_free(last_holder(fork), standing=True) as free:
@@ -92,12 +92,12 @@ def _is_running(fork: Fork) -> bool:
 
 
 def describe(row: dict[str, Any], width: int) -> str:
-    """Return the row of a fork. ``width``: columns of the terminal; a longer command, or one of several lines, is
-    cut. A cell that does not fit begins a line of its own, indented. A reason is not cut, but folded."""
+    """Return a fork's row as text. ``width`` is the terminal's columns. A longer or multi-line command is cut. A cell
+    that does not fit begins an indented new line. A problem is folded, not cut."""
     if row["problem"]:
         return _describe_problem(row, width)
     counts = counted(row["changed"], "file")
-    if row["lines_added"] or row["lines_removed"]:  # those of very many files are not counted
+    if row["lines_added"] or row["lines_removed"]:  # not counted if there are very many files
         counts += f", +{row['lines_added']} -{row['lines_removed']}"
     state = {"running": "  running", "cut off": "  its last command was cut off"}.get(row["state"], "")
     state += "  level 0" if row["level"] == 0 else ""

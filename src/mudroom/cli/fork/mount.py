@@ -1,4 +1,4 @@
-"""``mudroom mount``: a fork as a real directory, for an editor or any other tool outside."""
+"""``mudroom mount``: a fork as a real directory, for an editor or any other tool outside the sandbox."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``mudroom rollback``: drop what a fork has changed since a checkpoint."""
+"""``mudroom rollback``: drop a fork's changes since a checkpoint."""
 
 from __future__ import annotations
 

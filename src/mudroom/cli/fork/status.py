@@ -1,4 +1,4 @@
-"""``mudroom status``: where this project stands."""
+"""``mudroom status``: the project's forks, unfinished applies, last apply and caches."""
 
 from __future__ import annotations
 
@@ -58,10 +58,11 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 
 
 def certified(context: Context) -> list[str]:
-    """Return what the record of this machine opens and closes, in one line each. Empty if no record opens it."""
+    """Return a line for each protection that this machine's certification record opens or closes, or [] on platforms
+    that need no record."""
     platform: str = sys.platform
     if platform == "linux":
-        return []  # no record opens it; not worth the modules of the sandbox
+        return []  # needs no record; this saves importing sandbox modules
     from mudroom.core.registry import NotInstalled, part
     from mudroom.sandbox.platform import BY_RECORD, system_name
 

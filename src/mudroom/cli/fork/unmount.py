@@ -1,4 +1,4 @@
-"""``mudroom unmount``: a mounted fork comes back, with all that was done in it."""
+"""``mudroom unmount``: unmount a fork, and keep all changes made in its directory."""
 
 from __future__ import annotations
 

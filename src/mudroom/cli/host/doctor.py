@@ -1,4 +1,4 @@
-"""``mudroom doctor``: what this machine can protect, by trying it."""
+"""``mudroom doctor``: show what this machine can protect, by trying it."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 
 
 def screen_size() -> tuple[int, int]:
-    """Return the columns and rows of the terminal on stdout; of the smallest usual one if there is none."""
+    """Return the columns and rows of the terminal on stdout, at least (40, 12). Without a terminal return (80, 24)."""
     try:
         columns, rows = os.get_terminal_size(1)
     except OSError:
@@ -70,7 +70,7 @@ def screen_size() -> tuple[int, int]:
 
 
 def _engine(context: Context) -> EngineChoice:
-    """Return the engine of the policy. A policy that cannot be read does not stop the other probes."""
+    """Return the policy's engine, or "auto" with a note if the policy cannot be read: the other probes still run."""
     try:
         return settings_of(context, project_of(context)).engine
     except UsageError as error:

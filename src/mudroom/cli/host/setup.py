@@ -1,4 +1,4 @@
-"""``mudroom setup``: one screen for the first minute. It tells and changes nothing: commands to fix are printed."""
+"""``mudroom setup``: one screen for new users. It changes nothing, and only prints commands that fix problems."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ It changes nothing. mudroom doctor has every protection with what was found. Exi
 here, 1 if not."""
 
 _ABOUT = 19
-"""Columns before the text of a line."""
+"""Columns before a line's text."""
 _STYLES = {"yes": "green", "partly": "yellow", "no": "red"}
 _SHOWN_FIXES = 3
 _COMPLETIONS = {
@@ -48,15 +48,16 @@ _COMPLETIONS = {
 
 
 class _Advice(NamedTuple):
-    """Beside the protections."""
+    """Advice beside the protections."""
 
     shell: str
-    """Its name; empty if it is none of those with a completion."""
+    """The user's shell, or "" if there is no completion for it."""
     agents: tuple[str, ...] | None
-    """Names of the installed agents; None if mudroom knows no agents."""
+    """Installed agents; None if mudroom knows no agents."""
     first: str
+    """The first command to try."""
     about: str
-    """What the first command shows."""
+    """Effect of that command."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -107,7 +108,7 @@ def _advice(context: Context, project: bytes) -> _Advice:
 
 
 def _screen(look: FirstLook, advice: _Advice, context: Context) -> list[str]:
-    """Return lines that fit the terminal, but for a line to paste that is longer than it."""
+    """Return lines that fit the terminal, except commands to paste, which are not broken."""
     style = context.terminal.style
     columns, _rows = screen_size()
     lines = [*_indented(f"mudroom {__version__}: what this machine can protect", columns, ""), ""]
@@ -140,14 +141,15 @@ def _screen(look: FirstLook, advice: _Advice, context: Context) -> list[str]:
 
 
 def _two_lines(word: str, command: str, about: str, columns: int) -> list[str]:
-    """Return a command to paste, which is not broken, and a remark below it; below their word if it is too narrow."""
+    """Return an unbroken command to paste after its label, and a remark below it. If the terminal is too narrow, both
+    stand below the label."""
     if _ABOUT + visible(command) <= columns:
         return [f"  {word:<{_ABOUT - 2}}{command}", *_wrapped(about, columns)]
     return [f"  {word}", f"    {command}", *_indented(about, columns, "    ")]
 
 
 def _wrapped(text: str, columns: int, about: str = "") -> list[str]:
-    """Return the text behind its word."""
+    """Return the text after its label."""
     return _indented(text, columns, " " * _ABOUT, f"  {about:<{_ABOUT - 2}}")
 
 

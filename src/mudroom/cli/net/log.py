@@ -1,4 +1,4 @@
-"""``mudroom net log``: the hosts that commands have reached, and those that were refused."""
+"""``mudroom net log``: the hosts that commands have reached, and the refused ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import argparse
 
 _PAUSE = 0.2
-"""Seconds between two reads of the journal."""
+"""Seconds between two journal reads."""
 
 
 def print_log(args: argparse.Namespace, context: Context) -> int:
@@ -48,7 +48,7 @@ def _write_har(events: list[Event], path: str, context: Context) -> int:
         try:
             flows.append(flow_from_json(data_of(event)))
         except ValueError:
-            continue  # of a newer mudroom; the other forms of this list name it
+            continue  # written by a newer mudroom; the text and JSON forms of this list name it
     archive = json.dumps(to_har(flows, __version__), indent=1)
     if path == "-":
         context.terminal.out(archive)
@@ -73,12 +73,12 @@ def _is_wanted(event: Event, args: argparse.Namespace) -> bool:
 
 
 def _leads_to(event: Event, fork: str) -> bool:
-    """Return whether a flow of another fork is a connection to this one."""
+    """Return whether another fork's flow is a connection to ``fork``."""
     return bool(label_of(fork)) and data_of(event).get("address") == f"fork {label_of(fork)}"
 
 
 def _print_event(event: Event, fork: str | None, context: Context) -> None:
-    """Print a flow. ``fork``: the only fork that is shown; a connection of another fork is one to it."""
+    """Print a flow. If only ``fork`` is shown, another fork's flow is a connection to it."""
     data = data_of(event)
     caller = event.fork if fork not in (None, event.fork) else ""
     if context.as_json:

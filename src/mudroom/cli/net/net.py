@@ -72,12 +72,12 @@ class ForkActions(Protocol):
     def remove_grants(self, args: argparse.Namespace, context: Context, /) -> int: ...
 
     def grant_rows(self, session: Session, /) -> list[dict[str, Any]]:
-        """Return the grants of all forks."""
+        """Return all forks' grants."""
 
     def look(
         self, session: Session | None, fork: str, settings: Settings, label: str, port: int, /
     ) -> tuple[bool, str]:
-        """Return whether a fork may reach a port of another, and why; without a session, whether any may."""
+        """Return whether a fork may reach another fork's port, and why. Without a session: whether any fork may."""
 
 
 def _forks(what: str) -> ForkActions:
@@ -140,7 +140,7 @@ _OPTIONS = {
     "remove": ("--remove", ("credential",)),
     "har": ("--har", ("log",)),
 }
-"""Attribute of the arguments → the option, and the actions that it is for."""
+"""Attribute of ``args`` to (option, actions that accept it)."""
 _ON_WINDOWS = sys.platform == "win32"
 _IN_FORK = (
     "namespaces that others can join",
@@ -157,10 +157,10 @@ _UNIX = {
         "mudroom run --env NAME passes it as it is",
     ),
 }
-"""Actions that Windows has no part for: what they need, what was found, and another way."""
+"""Actions that are not available on Windows: what they need, what Windows has, and an alternative."""
 
 
-# --- changing ---
+# --- changing rules ---
 
 
 def _allow(args: argparse.Namespace, context: Context) -> int:
@@ -188,7 +188,7 @@ def _rule(text: str, action: Any, private: bool, context: Context) -> HostRule:
 
 
 def _international(text: str) -> str:
-    """Return how a name that is not ASCII is written in ASCII (IDNA 2003, as Python has it); empty if it cannot be."""
+    """Return a hint with a non-ASCII name's ASCII form (IDNA 2003, Python's codec), or "" if it has none."""
     try:
         ascii_name = text.encode("idna").decode()
         parse_rule(ascii_name, "deny")
@@ -218,7 +218,7 @@ def _store(rules: list[HostRule], context: Context) -> int:
 
 
 def _journal(rules: list[HostRule], what: str, context: Context) -> None:
-    """Record a change of the host rules in the journal of the project."""
+    """Record a change to the host rules in the project's journal."""
     with open_session(context) as session:
         said = {what: ", ".join(show_rule(rule) for rule in rules), "private": any(rule.private for rule in rules)}
         session.vault.journal.append("net", "", said, time=time.time_ns())
@@ -234,7 +234,7 @@ def _describe_stored(rule: HostRule, there: bool, replaced: tuple[HostRule, ...]
 
 
 def _warn_if_overridden(rule: HostRule, project: bytes, context: Context) -> None:
-    """Print a note if another rule overrides an allow."""
+    """Print a note if other rules override an allow rule."""
     if rule.action != "allow":
         return
     rules = (*settings_of(context, project).hosts, *_machine_answers(project, context))
@@ -283,7 +283,7 @@ def _action_word(rule: HostRule) -> str:
 
 
 def _other_rule_hint(text: str, project: bytes, context: Context) -> str:
-    """Return the command that has the effect, or where a rule for that host stands."""
+    """Return the command with the wanted effect, or the place of a rule for that host."""
     pattern = parse_entry(text, "deny").pattern
     answers = load_entries(project)
     if any(rule.pattern == PRESET + pattern for rule in answers):
@@ -300,11 +300,11 @@ def _other_rule_hint(text: str, project: bytes, context: Context) -> str:
     return "mudroom net ls lists all rules"
 
 
-# --- looking ---
+# --- showing rules ---
 
 
 def _machine_answers(project: bytes, context: Context) -> tuple[HostRule, ...]:
-    """Return the answers given on this machine; print a note if others are left out."""
+    """Return the answers given on this machine. Print a note if others are left out."""
     all_answers = load_entries(project)
     answers = load_entries(project, places(context.environ).state, trusts_all=trusts_any(context.environ))
     if len(answers) < len(all_answers):
@@ -360,7 +360,7 @@ def _row(action: str, what: str, cells: Sequence[str], columns: int) -> str:
 
 
 def _rule_lines(rules: Sequence[HostRule], columns: int) -> list[str]:
-    """Return a row for each rule, and one for each preset with all its hosts."""
+    """Return a row for each rule; a preset with all its hosts has one row."""
     hosts: dict[tuple[str, ...], list[HostRule]] = {}
     for number, rule in enumerate(rules):
         key = (rule.action, rule.source) if preset_of(rule) else (str(number),)
@@ -409,7 +409,7 @@ def _why(args: argparse.Namespace, context: Context) -> int:
     rules = (*settings.hosts, *_machine_answers(project, context))
     with open_session(context) if args.fork is not None else nullcontext() as session:
         if session is not None:
-            session.vault.fork(args.fork)  # there is one
+            session.vault.fork(args.fork)  # raises UsageError if there is none
 
         def look_at_fork(label: str, port: int) -> tuple[bool, str]:
             return _forks(f"net why {label}{SUFFIX}").look(session, args.fork, settings, label, port)
@@ -430,7 +430,7 @@ def _why(args: argparse.Namespace, context: Context) -> int:
 
 
 def _hosts_of(texts: Sequence[str]) -> list[str]:
-    """Return the texts, with its hosts in place of the word of a preset."""
+    """Return the texts, with each preset replaced by its hosts."""
     hosts: list[str] = []
     for text in texts:
         try:
@@ -446,7 +446,7 @@ def _hosts_of(texts: Sequence[str]) -> list[str]:
 
 
 def _parse_asked(text: str) -> tuple[str, Authority]:
-    """Return the text with its host and port. Raise UsageError if it is no host."""
+    """Return the text with its host and port. Raise UsageError if it is not a host."""
     try:
         return text, parse_asked(os.fsencode(text))
     except ValueError as error:
@@ -454,7 +454,8 @@ def _parse_asked(text: str) -> tuple[str, Authority]:
 
 
 def _condition(row: dict[str, Any]) -> str:
-    """Return the condition of an allow. A name is not looked up here: the gate looks it up when a command connects."""
+    """Return the condition on which an allow holds, or "". Names are not resolved here, but by the gate when a command
+    connects."""
     rule = row["rule"]
     if row["action"] != "allow" or rule is None or rule["private"] or parse_host(row["host"].encode()).kind != "name":
         return ""

@@ -1,4 +1,4 @@
-"""``mudroom net open PORT``: a server in a sandbox, reachable on the loopback of this machine for this user, as long as
+"""``mudroom net open PORT``: make a server in a sandbox reachable on this machine's loopback, for this user, as long as
 its command runs."""
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ def open_port(args: argparse.Namespace, context: Context) -> int:
 
 
 def _find_running(session: Session, fork: str | None) -> tuple[str, int, list[int]]:
-    """Return the fork, a descriptor that tells its end, and its namespaces: of the fork that is named, or of the only
-    fork in which a command runs."""
+    """Return the fork's name, a descriptor that signals its command's end, and its namespaces. Without a name, take the
+    only fork in which a command runs. Raise UsageError if there is none, or several."""
     running: list[tuple[str, int, list[int]]] = []
     names = [fork] if fork is not None else [fork.name for fork in session.vault.forks()]
     for name in names:

@@ -1,4 +1,4 @@
-"""Presets on the command line: the list of them, a word that may be a preset or a host, and a word that is neither."""
+"""Presets on the command line: list them, ask about words that may be a preset or a host, and report unknown ones."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from mudroom.core.network.upload_host import upload_note, uploads_of
 from mudroom.errors import UsageError
 
 _ASKED = 3
-"""Times that the question is repeated after an answer that is none."""
+"""Most times that the question is asked, if the answers are not valid."""
 
 
 def print_presets(active: Collection[str], words: Sequence[str], context: Context) -> int:
-    """List the presets of these words, with or without their @; all if there are none. ``active``: the names of those
+    """List the presets named by ``words``, with or without @; all if there are no words. ``active`` names the presets
     that a rule allows."""
     presets = {name: PRESETS[name] for name in map(_name_of, words)} if words else PRESETS
     if context.as_json:
@@ -53,7 +53,7 @@ def print_presets(active: Collection[str], words: Sequence[str], context: Contex
 
 
 def _name_of(word: str) -> str:
-    """Return the name of the preset. Raise UsageError if there is no such preset."""
+    """Return a preset's name. Raise UsageError if there is no such preset."""
     try:
         return parse_entry(PRESET + word.lower().removeprefix(PRESET), "allow").pattern[len(PRESET) :]
     except UnknownPreset as error:
@@ -61,8 +61,8 @@ def _name_of(word: str) -> str:
 
 
 def chosen_entry(text: str, action: str, context: Context) -> str:
-    """Return the text that is meant: where a bare word is the name of a preset, the user is asked. Raise UsageError,
-    with the command for each meaning, if there is no terminal or no answer."""
+    """Return the intended entry. If a bare word is also a preset's name, ask the user. Raise UsageError with the
+    command for each meaning if there is no terminal or no answer."""
     if text.lower() not in PRESETS:
         return text
     name, host = text.lower(), f"{text.lower()}."
@@ -86,6 +86,6 @@ def chosen_entry(text: str, action: str, context: Context) -> str:
 
 
 def unknown_preset(error: UnknownPreset, words: str) -> UsageError:
-    """Return the error with the command that may be meant. ``words``: those before the host, ``net allow``."""
+    """Return the error with the probably intended command. ``words`` stand before the host: ``net allow``."""
     meant = " ".join(shlex.quote(PRESET + name) for name in error.near)
     return UsageError(error.problem, f"mudroom {words} {meant}" if meant else "mudroom net presets lists them")

@@ -1,4 +1,4 @@
-"""``mudroom approve``: list the questions that wait for an answer, and answer them."""
+"""``mudroom approve``: list the waiting questions, and answer them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ examples:
   mudroom approve --follow                asks on this terminal, as questions come"""
 
 _LOOK = 2.0
-"""Seconds after which the queue is read without a wakeup."""
+"""Seconds after which the queue is read even without a wake-up."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -78,7 +78,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         return max([_answer(name, answer, queue, session, context, preset=args.preset) for name in args.ids])
 
 
-# --- what waits ---
+# --- waiting questions ---
 
 
 def _list(rows: list[QueueRow], queue: Queue, context: Context) -> int:
@@ -136,7 +136,7 @@ def _age(seconds: int) -> str:
     return f"{seconds} s"
 
 
-# --- an answer ---
+# --- answering ---
 
 
 def _answer(name: str, answer: CommandAnswer, queue: Queue, session: Session, context: Context, *, preset: bool) -> int:
@@ -157,7 +157,7 @@ def _answer(name: str, answer: CommandAnswer, queue: Queue, session: Session, co
 
 
 def _require_rule(row: QueueRow) -> None:
-    """Raise UsageError if no rule can be written. A long rule is allowed here: it is printed before it is written."""
+    """Raise UsageError if no rule can be written. A long rule is allowed here, because it is printed first."""
     if row.asked.command is not None and not (row.asked.command.pattern and row.asked.command.pattern.isprintable()):
         raise UsageError(f"no rule can be written for {row.name}", "a part of it is not known before it runs")
 
@@ -185,7 +185,7 @@ def _decide(row: QueueRow, answer: CommandAnswer, queue: Queue, session: Session
 
 
 def _write_rule(row: QueueRow, answer: CommandAnswer, session: Session, context: Context) -> bool:
-    """Write the rule of an answer; return whether that succeeded. The answer counts in both cases."""
+    """Write the answer's rule and return whether that succeeded. The answer holds in both cases."""
     try:
         if row.asked.host is not None:
             keep_host(session, row.asked.host, answer.allow, answer.preset)
@@ -198,8 +198,8 @@ def _write_rule(row: QueueRow, answer: CommandAnswer, session: Session, context:
 
 
 def keep_host(session: Session, host: HostQuestion, allow: bool, preset: str = "") -> None:
-    """Write the rule of an answer about a host, for this machine. ``preset``: the word of a preset, in place of the
-    host. None is written for a worker's question. Raise MudroomError."""
+    """Write the rule for an answer about a host, for this machine. ``preset`` is a preset to allow instead of the host.
+    No rule is written for a worker's question. Raise MudroomError if writing fails."""
     if host.is_far:
         return
     import time
@@ -211,11 +211,11 @@ def keep_host(session: Session, host: HostQuestion, allow: bool, preset: str = "
     keep(session.project, rule, time.strftime("asked %Y-%m-%d"), state=state)
 
 
-# --- as they come ---
+# --- following ---
 
 
 class _WatchedQuestion:
-    """A question that is watched without using its answer: that is left to the waiter."""
+    """A question that is watched without using up its answer, which is left to the waiter."""
 
     def __init__(self, queue: Queue, name: str, bell: int) -> None:
         self._queue, self._name, self._bell = queue, name, bell
@@ -249,7 +249,7 @@ def _follow(queue: Queue, session: Session, context: Context) -> int:
 
 
 def _ask_about(row: QueueRow, queue: Queue, bell: int, session: Session, context: Context) -> bool:
-    """Ask about one question. Return False if the terminal is gone."""
+    """Ask a question. Return False if the terminal is gone."""
     choice, keys = _choices(row)
     try:
         watched = _WatchedQuestion(queue, row.name, bell)

@@ -82,7 +82,7 @@ def _check_project(context: Context) -> tuple[list[str], list[RuleProblem]]:
 
 
 def _check_answers(project: bytes) -> Iterator[RuleProblem]:
-    """Yield problems of the answers about hosts. They are no layer of the policy, and are read only for connections."""
+    """Yield problems in the answers about hosts, which are not a policy layer and are read only for connections."""
     try:
         answered(project)
     except UsageError as error:

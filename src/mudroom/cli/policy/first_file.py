@@ -1,4 +1,4 @@
-"""``mudroom policy init`` and ``schema``: a first policy file, and the JSON Schema for editors."""
+"""``mudroom policy init`` and ``schema``: write a first policy file; print the JSON Schema for editors."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 
 
 def _create(path: bytes, content: str) -> bool:
-    """Create the file; return False if the path exists."""
+    """Create the file. Return False if the path exists."""
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | disk.O_NOFOLLOW | disk.O_CLOEXEC
         descriptor = disk.open_path(path, flags, 0o644)

@@ -1,4 +1,4 @@
-"""``mudroom policy``: the settings in force, where each of them stands, and why something was or would be refused."""
+"""``mudroom policy``: the settings in force, where each is set, and why something was or would be refused."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _MODULES = {
     "trust": "mudroom.cli.policy.trust",
     "distrust": "mudroom.cli.policy.trust",
 }
-"""Action → the module that performs it."""
+"""Action to the module that performs it."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -50,10 +50,10 @@ def execute(_args: argparse.Namespace, context: Context) -> int:
 
 
 def _defaults(given: Sequence[GivenSetting]) -> Iterator[str]:
-    """Yield the defaults of the settings that no file sets; those of command classes one by one."""
+    """Yield the defaults for settings that no file sets. Command classes are yielded one by one."""
     classes = {item.value.name for item in given if item.key.startswith("commands.classes.")}
     yield from (f"commands.classes.{name}: {action}" for name, action in BY_CLASS.items() if name not in classes)
-    # roles.NAME.rules has the row of commands.rules, and does not set that.
+    # roles.NAME.rules shares the row of commands.rules without setting commands.rules
     keys = {item.setting.alias or item.setting.key for item in given if item.key.startswith(item.setting.key)}
     yield from (
         f"{row.key}: {row.default}"

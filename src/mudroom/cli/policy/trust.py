@@ -1,5 +1,4 @@
-"""``mudroom policy trust`` and ``distrust``: whether the lines of the project's policy that loosen it apply on this
-machine."""
+"""``mudroom policy trust`` and ``distrust``: whether the project policy's loosening lines apply on this machine."""
 
 from __future__ import annotations
 
@@ -35,7 +34,7 @@ def _trust(args: argparse.Namespace, context: Context) -> int:
     seen_before = seen(project, state)
     local_settings = [
         setting for setting in settings if setting.local and holds(setting) and not loosens(setting, freed)
-    ]  # a local setting counts more once it was seen
+    ]  # local settings count more once they were seen
     has_policy = os.path.isdir(project + b"/.mudroom")
     answers, denials = (loosening_items(project), tightening_items(project)) if has_policy else ([], [])
     vanished = missing_answers(project, state) if answers else []
@@ -90,6 +89,6 @@ def _distrust(context: Context) -> int:
 
 
 def note_change(context: Context, **data: object) -> None:
-    """Record a change of the policy in the journal of the project."""
+    """Record a policy change in the project's journal."""
     with open_session(context) as session:
         session.vault.journal.append("policy", "", data, time=time.time_ns())

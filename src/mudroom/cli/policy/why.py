@@ -1,7 +1,7 @@
-"""``mudroom policy why -- CMD``: the verdict about an agent's command at the level that it would have.
+"""``mudroom policy why -- CMD``: the verdict about an agent's command at the level it would have.
 
-The command is not run. Protections count as if the sandbox can be made as planned; a command whose sandbox falls back
-is judged again before it runs.
+The command is not run. The verdict assumes that the sandbox can be made as planned. A command whose sandbox loses
+protections is judged again before it runs.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _at_level(
     args: argparse.Namespace,
     context: Context,
 ) -> tuple[Classification, int | None]:
-    """Return the classification at the level of the command, and the level if it was asked for or matters."""
+    """Return the classification at the command's level, and that level if it was requested or matters, else None."""
     has_aims = any(part.aims for part in classification.parts)
     if not has_aims or has_rule(commands, "host_escape_risk", args.agent):
         return classification, args.level

@@ -1,9 +1,9 @@
-"""Where questions go: to the terminal, to the queue, or nowhere (the request is refused then). Imports and files wait
-until there is a question.
+"""Where questions go: to the terminal, to the queue, or nowhere (then the request is refused). Imports and file
+accesses wait until there is a question.
 
     --ask       about a command                       about a host
-    terminal    here and in the queue                 here and in the queue; in the queue alone while a program of
-                                                      the command reads keys from this terminal itself
+    terminal    here and in the queue                 here and in the queue; only in the queue while one of the
+                                                      command's programs reads keys from this terminal itself
     queue       in the queue, waiting                 in the queue, waiting
     later       in the queue; refused now             as without --ask
     never       refused                               refused
@@ -32,7 +32,7 @@ ASKS: tuple[Ask, ...] = ("terminal", "queue", "later", "never")
 
 
 def set_command_approver(ask: Ask | None, context: Context, session: Session) -> None:
-    """Set how the session asks about commands. ``ask``: the option --ask; None: the terminal, or later."""
+    """Set how the session asks about commands. ``ask`` is the option --ask; see the table for None."""
     mode = ask or ("terminal" if _is_interactive(context) else "later")
 
     def approve(question: CommandQuestion) -> CommandAnswer:
@@ -49,8 +49,8 @@ def set_command_approver(ask: Ask | None, context: Context, session: Session) ->
 
 
 def set_host_approver(ask: Ask | None, context: Context, session: Session, *, stays: bool = True) -> None:
-    """Set how the session asks about hosts. ``stays`` False: the command loses this terminal before it reaches for a
-    host. Raise UsageError if ``ask`` is "terminal" and the session is not interactive."""
+    """Set how the session asks about hosts. ``stays=False``: the command leaves this terminal, so do not ask on it.
+    Raise UsageError if ``ask`` is "terminal" and the session is not interactive."""
     if ask == "terminal" and not _is_interactive(context):
         raise UsageError("--ask terminal: there is no terminal to ask on", "leave --ask out, or --ask queue")
     if ask == "never":
@@ -62,13 +62,13 @@ def set_host_approver(ask: Ask | None, context: Context, session: Session, *, st
 
 
 def _is_interactive(context: Context) -> bool:
-    """Return whether the user can be asked on this terminal."""
+    """Return whether questions can be asked on this terminal."""
     return context.terminal.interactive and not context.as_json
 
 
 class _TerminalForHosts:
-    """Ask here and in the queue about hosts (``host_approver.py:TerminalApprover``). ``_turn`` is the lock of the
-    terminal: commands that run side by side ask one after the other."""
+    """Ask about hosts here and in the queue (``host_approver.py:TerminalApprover``). ``_turn`` locks the terminal:
+    commands that run side by side ask one after the other."""
 
     def __init__(self, context: Context, session: Session, elsewhere: QueueForHosts) -> None:
         self._context, self._session, self.elsewhere = context, session, elsewhere

@@ -1,11 +1,11 @@
 """Ask the user about a host while a command waits: "Allow registry.example?" Questions about commands are in
 ``command_approver.py``.
 
-The terminal is the user's alone for that time (``Relay.suspended``): output of the command does not appear, and the
-command cannot type the answer. The question shows a canonical host name and a port of it. If a program of the command
-takes the terminal meanwhile (``Relay.is_taken``), the question ends here and is asked elsewhere.
+Meanwhile the terminal is the user's alone (``Relay.suspended``): the command's output does not appear, and the command
+cannot type the answer. The question shows a canonical host name and a port. If one of the command's programs takes the
+terminal (``Relay.is_taken``), the question ends here and is asked elsewhere.
 
-The question is in the queue at the same time, where a page or another terminal may answer. The first answer counts.
+The question is also in the queue, where a page or another terminal may answer. The first answer counts.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ if TYPE_CHECKING:
     from mudroom.session.upkeep import Queue, Ticket
 
 PATIENCE = 55.0
-"""Seconds. A little less than the gate waits, so that the deadline of this question decides."""
+"""Seconds. Slightly less than the gate waits, so that this deadline decides."""
 ANSWERS = {
     "o": FlowAnswer(True),
     "a": FlowAnswer(True, keep=True),
     "n": FlowAnswer(False),
     "N": FlowAnswer(False, keep=True),
 }
-"""``p`` is added where the question offers a preset (``answers_to``)."""
+"""Keys and answers. ``answers_to`` adds ``p`` if the question offers a preset."""
 _LOOK = 0.2
-"""Seconds after which an answer given elsewhere, and a program that takes the terminal, are seen without a wakeup."""
+"""Seconds after which an answer elsewhere, or a program that takes the terminal, is noticed without a wake-up."""
 CHOICES = "[o]nce  [a]lways for this project  [n]o  [N]ever"
 ENTER = "then Enter"
 
 
 PLACES = {"page": "on the page", "follow": "where mudroom approve --follow runs"}
-"""Where else the question may be answered (``vault/approvals/bell.py``), in words for the user."""
+"""Other places that may answer (``vault/approvals/bell.py``), in words for the user."""
 
 
 IsTaken = Callable[[], bool]
-"""Returns whether a program of the command reads keys from the terminal by itself."""
+"""Returns whether one of the command's programs reads keys from the terminal itself."""
 
 
 def _never() -> bool:
@@ -59,8 +59,8 @@ def _never() -> bool:
 
 
 def by_terminal(terminal: Terminal, question: FlowQuestion, over: int, is_taken: IsTaken = _never) -> FlowAnswer | None:
-    """Ask on this terminal alone. ``over``: a descriptor that is readable as soon as the command has ended. Return None
-    if the terminal was taken."""
+    """Ask on this terminal only. The descriptor ``over`` becomes readable when the command ends. Return None if the
+    terminal was taken."""
     pressed = _read_answer(terminal, question, over, is_taken)
     if isinstance(pressed, FlowAnswer):
         return pressed
@@ -73,8 +73,8 @@ def by_terminal(terminal: Terminal, question: FlowQuestion, over: int, is_taken:
 def first_of(
     terminal: Terminal, queue: Queue, agent: str, question: FlowQuestion, over: int, is_taken: IsTaken = _never
 ) -> FlowAnswer | None:
-    """Ask here and in the queue at once; the other place is told the outcome. If the queue cannot be used, ask here
-    alone; if it fails later, the host is refused. Return None if the terminal was taken."""
+    """Ask here and in the queue at once; the other place is told the outcome. If the queue cannot be used, ask only
+    here. If it fails later, refuse the host. Return None if the terminal was taken."""
     from mudroom.session.upkeep import failed, host_question
 
     try:
@@ -91,7 +91,7 @@ def first_of(
 
 
 def elsewhere_text(queue: Queue) -> str:
-    """Return where else the question is shown, in words for the user; empty if nowhere."""
+    """Return the other places that show the question, in words for the user, or ""."""
     return " and ".join(PLACES.get(listener, listener) for listener in sorted(queue.listeners()))
 
 
@@ -134,11 +134,11 @@ def _read_answer(
     ticket: Ticket | None = None,
     elsewhere: str = "",
 ) -> FlowAnswer | QueueDecision | str:
-    """Return the answer typed here, the decision made elsewhere, or the reason why there is neither. Raise
-    MudroomError."""
+    """Return the answer typed here, the decision made elsewhere, or the reason why there is neither. Raise MudroomError
+    if the queue fails."""
     until = time.monotonic() + PATIENCE
     with interrupts() as interrupted:
-        if not forget_typed(0):
+        if not forget_typed(0):  # earlier input must not answer the question
             return "the terminal has gone"
         terminal.begin_line()
         note = upload_note(question.host)
@@ -173,8 +173,8 @@ def _read_answer(
 
 
 def answers_to(host: str, port: int) -> tuple[dict[str, FlowAnswer], str]:
-    """Return the keys of a question about a host with their answers, and the keys as they are shown: ``p`` allows the
-    preset of the host for the project."""
+    """Return the answers by key for a question about a host, and the keys as shown to the user. ``p`` allows the host's
+    preset for the project."""
     offer = offer_for(host, port)
     if offer is None:
         return ANSWERS, CHOICES
@@ -182,7 +182,7 @@ def answers_to(host: str, port: int) -> tuple[dict[str, FlowAnswer], str]:
 
 
 def _question_lines(terminal: Terminal, question: str, choices: str) -> list[str]:
-    """Return the question with its keys: one line, or one for each key on a narrow terminal."""
+    """Return the question with its keys: one line, or on a narrow terminal one line for each key."""
     if len(question) + len(choices) + len(ENTER) + 4 < terminal.columns(2):
         return [f"{terminal.style(question, 'bold')}  {choices}  {ENTER}"]
     return [terminal.style(question, "bold"), *choices.split("  "), ENTER]
@@ -223,8 +223,8 @@ def forget_typed(descriptor: int) -> bool:
 
 @contextmanager
 def interrupts() -> Iterator[int]:
-    """Yield a descriptor that is readable after Ctrl-C. The handler that was installed before still runs: Ctrl-C is the
-    command's as well."""
+    """Yield a descriptor that is readable after Ctrl-C. The previous handler still runs, because Ctrl-C is also for the
+    command."""
     wake, word = os.pipe()
     for end in (wake, word):
         os.set_blocking(end, False)

@@ -1,4 +1,4 @@
-"""Standard descriptors that are closed when mudroom starts, as by ``>&-`` in a shell."""
+"""Replace standard descriptors that are closed when mudroom starts, as by ``>&-`` in a shell."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import os
 import sys
 
 _STREAMS = (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))
-"""By descriptor."""
+"""Name and mode, by descriptor."""
 
 
 def replace_closed() -> None:
-    """Open /dev/null in the place of each closed standard descriptor. Otherwise a pipe or socket of mudroom's own would
-    get its number, and be taken for the command's input or output."""
+    """Open /dev/null for each closed standard descriptor. Otherwise one of mudroom's own pipes or sockets would get its
+    number, and become the command's input or output."""
     for number, (name, mode) in enumerate(_STREAMS):
-        if getattr(sys, name) is None:  # so the interpreter notes a closed descriptor
+        if getattr(sys, name) is None:  # the interpreter's mark for a closed descriptor
             null = os.open(os.devnull, os.O_RDWR)
             if null == number:
                 os.set_inheritable(number, True)

@@ -1,7 +1,7 @@
 """Ask the user whether a command may run, on this terminal and in the queue at the same time.
 
-The question shows the words of the command, without characters that a terminal would obey. The command has not begun,
-and input typed before the question is discarded. A question that ends without an answer refuses.
+The question shows the command's words, without characters that a terminal would obey. The command has not started, and
+input typed before the question is discarded. A question that ends without an answer refuses.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from mudroom.session.upkeep import Queue, Ticket
 
 PATIENCE = 300.0
-"""Seconds for an answer: only the agent waits."""
+"""Seconds for an answer. It may be long: only the agent waits."""
 _LOOK = 2.0
-"""Seconds after which an answer given elsewhere is seen without a wakeup."""
+"""Seconds after which an answer elsewhere is noticed without a wake-up."""
 
 
 def _never() -> QueueDecision | None:
@@ -59,15 +59,15 @@ Keys = Mapping[str, CommandAnswer | NoAnswer]
 _ONCE, _ALWAYS = CommandAnswer(True, by="terminal"), CommandAnswer(True, keep=True, by="terminal")
 _NO, _NEVER = CommandAnswer(False, by="terminal"), CommandAnswer(False, keep=True, by="terminal")
 KEYS = {"o": _ONCE, "once": _ONCE, "a": _ALWAYS, "always": _ALWAYS, "n": _NO, "no": _NO, "N": _NEVER, "never": _NEVER}
-"""Whole lines: a line that only begins like an answer is not an answer."""
+"""Answers by whole line: a line that only begins with a key is not an answer."""
 
 
 # --- approvers ---
 
 
 def by_queue(terminal: Terminal, queue: Queue, patience: float = PATIENCE, *, quiet: bool = False) -> CommandApprover:
-    """Return an approver that waits for an answer in the queue; Ctrl-C ends the wait, whatever other handler runs. With
-    a patience of 0 it does not wait: the answer is for the next time. ``quiet``: print no message."""
+    """Return an approver that waits for an answer in the queue. Ctrl-C ends the wait, whatever other handler runs. With
+    ``patience`` 0 it does not wait: the answer is for the next time. ``quiet`` suppresses messages."""
 
     def announce(name: str) -> None:
         if not quiet:
@@ -83,7 +83,7 @@ def by_queue(terminal: Terminal, queue: Queue, patience: float = PATIENCE, *, qu
 
 
 def by_terminal(terminal: Terminal, patience: float = PATIENCE) -> CommandApprover:
-    """Return an approver that asks on this terminal alone."""
+    """Return an approver that asks only on this terminal."""
 
     def approve(question: CommandQuestion) -> CommandAnswer:
         pressed = ask_here(terminal, describe_question(question), choices(question), keys_of(question), patience)
@@ -93,8 +93,8 @@ def by_terminal(terminal: Terminal, patience: float = PATIENCE) -> CommandApprov
 
 
 def first_of(terminal: Terminal, queue: Queue, patience: float = PATIENCE) -> CommandApprover:
-    """Return an approver that asks here and in the queue at once: the first answer counts, and is printed here. If the
-    queue cannot be used it asks here alone and says so; if the queue fails later, it raises MudroomError, and the
+    """Return an approver that asks here and in the queue at once. The first answer counts, and is printed here. If the
+    queue cannot be used, it asks only here and says so. If the queue fails later, it raises MudroomError, and the
     command is not allowed."""
 
     def approve(question: CommandQuestion) -> CommandAnswer:
@@ -113,7 +113,7 @@ def _ask_both(
     terminal: Terminal, queue: Queue, question: CommandQuestion, patience: float, ticket: Ticket
 ) -> CommandAnswer:
     decision = ticket.look()
-    if decision is not None:  # it was given while this process did not wait
+    if decision is not None:  # decided while this process did not wait
         return _print_decision(terminal, decision)
     try:
         pressed = ask_here(
@@ -141,7 +141,7 @@ def _print_decision(terminal: Terminal, decision: QueueDecision) -> CommandAnswe
     return answer_of(decision)
 
 
-# --- what is shown ---
+# --- question text ---
 
 
 def _question_lines(question: CommandQuestion, ticket: Ticket, queue: Queue) -> list[str]:
@@ -150,7 +150,7 @@ def _question_lines(question: CommandQuestion, ticket: Ticket, queue: Queue) -> 
 
 
 def describe_question(question: CommandQuestion, asked: QueuedQuestionRecord | None = None) -> list[str]:
-    """Return the question in lines for a terminal."""
+    """Return the question as lines for a terminal."""
     question = shown_question(question)
     place = f"in the fork {text(question.fork)}" if question.fork else "in a new fork"
     head = f"{text(question.agent)} wants to run, {place}" if question.agent else f"To run {place}"
@@ -173,7 +173,7 @@ def describe_question(question: CommandQuestion, asked: QueuedQuestionRecord | N
 
 
 def terms(question: CommandQuestion) -> str:
-    """Return the terms on which the command would run, as one line."""
+    """Return the terms under which the command would run, as a line."""
     return ", ".join(map(text, question.terms))
 
 
@@ -198,10 +198,11 @@ def ask_here(
     patience: float,
     elsewhere: QueuedQuestion | None = None,
 ) -> CommandAnswer | QueueDecision | NoAnswer:
-    """Return the answer typed here, or the decision made elsewhere before. Raise what ``elsewhere`` raises."""
+    """Return the answer typed here, an earlier decision made elsewhere, or the reason why there is neither. Errors
+    raised by ``elsewhere`` pass through."""
     until = time.monotonic() + patience
     with interrupts() as interrupted:
-        if not forget_typed(0):
+        if not forget_typed(0):  # earlier input must not answer the question
             return NoAnswer("withdrawn", "the terminal has gone")
         terminal.begin_line()
         for line in lines:

@@ -1,17 +1,16 @@
-"""Signals to mudroom while it runs a command: whatever ends mudroom short of SIGKILL, the command ends first, and its
-changes are collected and journalled.
+"""Signals to mudroom while it runs a command. If a signal other than SIGKILL ends mudroom, the command ends first, and
+its changes are collected and journalled.
 
     signal             sent to the command      mudroom then
-    SIGINT, SIGQUIT    SIGTERM, SIGQUIT         ends with 128 + N if the command ends by a signal, too; else goes on
+    SIGINT, SIGQUIT    SIGTERM, SIGQUIT         ends with 128 + N if a signal ends the command, too; else goes on
     SIGTERM, SIGHUP    SIGTERM                  ends with 128 + N
-    the second one     SIGKILL                  as for the first
-    none in ``GRACE``  SIGKILL
+    a second signal    SIGKILL                  as for the first
+    after ``GRACE``    SIGKILL
 
-Where the command has a terminal or a pipe of mudroom's in its place, SIGINT and SIGQUIT are keys, and go to the command
-alone (``sandbox/client/terminal.py``). A signal that mudroom was started to ignore (nohup, a shell's ``&``) stays
-ignored. Before there is a command, a signal ends mudroom; SIGINT does not while a
-question is open, which handles it. The launcher is in a session of its own: signals to mudroom's process group do not
-reach it.
+If the command has a terminal, or mudroom's pipe instead, SIGINT and SIGQUIT are keys and go only to the command
+(``sandbox/client/terminal.py``). A signal that mudroom ignored from its start (nohup, a shell's ``&``) stays ignored.
+Before there is a command, a signal ends mudroom; only SIGINT is left to an open question. The launcher is in its own
+session, so signals to mudroom's process group do not reach it.
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ if TYPE_CHECKING:
     from mudroom.core.result import Result
     from mudroom.session import Session
 else:
-    import _signal as signal  # signal itself makes enumerations of the numbers
+    import _signal as signal  # importing signal builds enumerations
 
 GRACE = 5
 """Seconds between the first signal and SIGKILL for the command."""
 _SIGHUP, _SIGKILL = 1, 9
 _TOLD: dict[int, int]
-"""Signal to mudroom → first signal to the command."""
+"""Signal to mudroom, and the first signal to the command."""
 if sys.platform == "win32":
     _TOLD = dict.fromkeys((signal.SIGINT, signal.SIGTERM, signal.SIGBREAK), signal.SIGTERM)
     TYPED: tuple[int, ...] = (signal.SIGINT, signal.SIGBREAK)
@@ -49,11 +48,11 @@ else:
         signal.SIGHUP: signal.SIGTERM,
     }
     TYPED = (signal.SIGINT, signal.SIGQUIT)
-"""Sent by Ctrl-C and Ctrl-\\; on Windows by Ctrl-C and Ctrl-Break."""
+"""Signals from Ctrl-C and Ctrl-\\; on Windows from Ctrl-C and Ctrl-Break."""
 
 
 class Terminated(MudroomError):
-    """mudroom was told to end by a signal. The exit code is 128 plus its number, as in a shell."""
+    """A signal told mudroom to end. The exit code is 128 plus the signal's number, as in a shell."""
 
     def __init__(self, number: int, hint: str = "") -> None:
         from signal import Signals
@@ -64,7 +63,7 @@ class Terminated(MudroomError):
 
 
 class CommandSignals:
-    """The signals received. Written by handlers, in the main thread."""
+    """The received signals. Handlers add to them in the main thread."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -92,13 +91,13 @@ class CommandSignals:
             return True  # the launcher is gone, which ends the wait for the command
 
     def ended_by(self, result: Result) -> int | None:
-        """Return the signal that ended mudroom, or None. A command that ended by itself after SIGINT or SIGQUIT has
+        """Return the signal that ends mudroom, or None. If the command exited by itself after SIGINT or SIGQUIT, it has
         handled the signal, and mudroom goes on."""
         ending = (number for number in self.received if result.signal or number not in TYPED)
         return next(ending, None)
 
     def exit_code(self, result: Result) -> int:
-        """Return the exit code of mudroom after a command."""
+        """Return mudroom's exit code after a command."""
         number = self.ended_by(result)
         if number is not None:
             return 128 + number
@@ -106,15 +105,15 @@ class CommandSignals:
 
 
 def _alarm(seconds: int) -> None:
-    """Have ``CommandSignals.kill`` called after this time; 0: not any more. On Windows a job ends at the first signal,
-    and the only one that can be handled, Ctrl-C in a console of its own, may be typed again."""
+    """Schedule ``CommandSignals.kill``; 0 cancels it. Not needed on Windows: a job ends at the first signal, and the
+    only signal that it can handle, Ctrl-C in its own console, may be typed again."""
     if sys.platform != "win32":
         signal.alarm(seconds)
 
 
 @contextmanager
 def command_signals(session: Session) -> Iterator[CommandSignals]:
-    """Handle signals as above for the block. After SIGHUP the terminal's descriptors lead to /dev/null."""
+    """Handle signals by the table above within the block. After SIGHUP the terminal's descriptors lead to /dev/null."""
     signals = CommandSignals(session)
     terminals = [number for number in (0, 1, 2) if is_terminal(number)]
     heeded = [number for number in _TOLD if signal.getsignal(number) != signal.SIG_IGN]

@@ -1,4 +1,4 @@
-"""The context that every verb is called with: environment, terminal and the options that all verbs share."""
+"""The context passed to every verb: environment, terminal and shared options."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ class Context(NamedTuple):
     terminal: Terminal
     as_json: bool
     project: bytes | None
-    """The value of --project, as bytes; None if the option was not given."""
+    """The --project option; None if it was not given."""
     client: Client | None = None
-    """The launcher to start, if it does not run yet, instead of a new process; None: a new one. The verb uses it at
-    most once."""
+    """A launcher to use instead of a new process; it is started if it does not run yet. A verb uses it at most once."""
     later: Callable[[bytes, Callable[[], None]], None] | None = None
-    """Does what nobody has to wait for, when the caller has the exit code already: an action that uses files below a
-    directory alone, prints nothing, and may be cut off. None: it is done at once."""
+    """Takes (directory, action) and performs the action after the caller has the exit code. The action only uses files
+    below the directory, prints no text, and may be cut off. None: actions are performed at once."""

@@ -1,10 +1,10 @@
-"""Lines that fit a terminal, broken at blanks.
+"""Break lines at blanks so that they fit a terminal.
 
 Rules of this file:
-1. A command is never broken: its first half would run when the two lines are pasted. A command is ``mudroom`` with the
-   words after it, up to a comma, a semicolon, a colon, a bracket that closes or the end of the line.
-2. A line with a column in it (two blanks between words) is a row of a table, and stays.
-3. A word that is longer than the line stays whole. The terminal breaks it, and joins it again when it is copied.
+1. A command is never broken: pasting the two lines would run its first half. A command is ``mudroom`` with the words
+   after it, up to a comma, a semicolon, a colon, a closing bracket or the end of the line.
+2. A line with columns (two blanks between words) is a table row, and is not broken.
+3. A word that is longer than the line stays whole. The terminal wraps it, and joins it again when it is copied.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ _WIDE = 1 << 16
 
 
 def fold(text: str, columns: int, indent: str = "  ") -> str:
-    """Return the text with each line of more than ``columns`` characters broken; what follows has the indentation of
-    its line and ``indent``."""
+    """Return the text with all lines over ``columns`` characters broken. Continuation lines have their line's
+    indentation plus ``indent``."""
     return "\n".join(
         line if visible(line) <= columns or "  " in line.strip() else _folded(line, columns, indent)
         for line in text.split("\n")
@@ -25,13 +25,13 @@ def fold(text: str, columns: int, indent: str = "  ") -> str:
 
 
 def fold_beside(head: str, text: str, columns: int) -> str:
-    """Return the text beside the head of its row; what follows of it stands in the same column."""
+    """Return ``head`` with ``text`` beside it. Continuation lines start in the text's column."""
     return head + _folded(" " * visible(head) + text, columns, "").lstrip(" ")
 
 
 def fold_row(line: str, cells: Sequence[str], columns: int, indent: str = "  ", *, breaks_cells: bool = True) -> str:
-    """Return the row of a table: ``line`` if it fits. Otherwise its cells, of which one that does not fit begins a
-    line of its own, indented. ``breaks_cells``: such a line is broken at blanks if it is too long."""
+    """Return ``line`` if it fits. Otherwise join its cells; a cell that does not fit begins a new indented line, which
+    is itself broken at blanks if it is too long and ``breaks_cells`` is set."""
     if visible(line) <= columns:
         return line
     room = columns if breaks_cells else _WIDE
@@ -45,7 +45,7 @@ def fold_row(line: str, cells: Sequence[str], columns: int, indent: str = "  ", 
 
 
 def visible(text: str) -> int:
-    """Return the characters of a text without its escape sequences (ECMA-48 SGR)."""
+    """Return the text's length without escape sequences (ECMA-48 SGR)."""
     if "\x1b[" not in text:
         return len(text)
     first, *styled = text.split("\x1b[")
@@ -65,7 +65,7 @@ def _folded(line: str, columns: int, indent: str, *, breaks_commands: bool = Fal
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """Yield the words; a command is one."""
+    """Yield the words. A command counts as a word."""
     command: list[str] = []
     for word in text.split(" "):
         if command or word.lstrip("(") == "mudroom":
@@ -80,9 +80,8 @@ def _pieces(text: str) -> Iterator[str]:
 
 
 def fold_help(text: str, columns: int) -> str:
-    """Return the examples and remarks of a help text for this width. A paragraph is filled anew; what an example does
-    stands in the line below it where both do not fit beside each other. A command in a paragraph is prose, and may be
-    broken."""
+    """Return a help text's examples and remarks for this width. Paragraphs are refilled. An example's description moves
+    to the next line if both do not fit beside each other. A command in a paragraph is prose, and may be broken."""
     lines: list[str] = []
     for paragraph in text.split("\n\n"):
         rows = paragraph.split("\n")
@@ -99,7 +98,7 @@ def _folded_row(row: str, columns: int) -> list[str]:
         return [row]
     margin = row[: len(row) - len(row.lstrip(" "))]
     command, gap, about = row.strip(" ").partition("  ")
-    if not gap:  # a command alone is copied as a whole
+    if not gap:  # a command without a description is copied as a whole
         return [row] if margin else _folded(row, columns, "  ", breaks_commands=True).split("\n")
     beside = len(row) - len(about.lstrip(" "))
     if columns - beside >= _BESIDE:
@@ -112,4 +111,4 @@ def _folded_row(row: str, columns: int) -> list[str]:
 
 
 _BESIDE = 30
-"""Columns that suffice for a text beside its command."""
+"""Minimum columns for a description beside its command."""

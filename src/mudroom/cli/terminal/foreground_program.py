@@ -1,13 +1,13 @@
-"""Run a program of the user's own (an editor, a merge driver, a pager) that has the terminal meanwhile.
+"""Run one of the user's programs (an editor, a merge driver, a pager) in the terminal's foreground.
 
-1. Typed keys are for the program. Ctrl-C and Ctrl-\\ are sent to every process in the terminal's foreground, to mudroom
-   as well (termios(3), ISIG): mudroom ignores them while the program runs, as git does (editor.c).
+1. Typed keys are for the program. Ctrl-C and Ctrl-\\ signal every process in the terminal's foreground, including
+   mudroom (termios(3), ISIG). mudroom ignores them while the program runs, like git (editor.c).
 2. A signal that tells mudroom itself to end (SIGTERM; SIGHUP when a terminal closes) is passed to the program, which is
    killed after a grace period or at a second signal. Only then does mudroom end, in order.
-3. Signals that mudroom was started to ignore (nohup, a shell's ``&``) are ignored by the program, too.
-4. A handler runs when the interpreter does: a signal that comes just before waitpid(2) would be handled only when the
-   program has ended. So the wait is not in waitpid: every signal leaves a byte in a pipe, and the pipe is polled
-   (signal(7)).
+3. Signals that mudroom ignored from its start (nohup, a shell's ``&``) are ignored by the program, too.
+4. The interpreter runs handlers between its own instructions: a signal just before waitpid(2) would be handled only
+   when the program has ended. So mudroom does not wait in waitpid: every signal writes a byte to a pipe, and mudroom
+   polls the pipe (signal(7)).
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ GRACE = 2.0
 
 @contextmanager
 def signal_handlers(handlers: Mapping[int, Handler]) -> Iterator[Mapping[int, object]]:
-    """Install signal handlers; yield the handlers that were installed before. A handler is not inherited across
-    execve(2), as SIG_IGN would be: a started program has the default actions."""
+    """Install signal handlers; yield the previous handlers. Unlike SIG_IGN, a handler is not inherited across
+    execve(2): a started program has the default actions."""
     try:
-        wakeup = signal.set_wakeup_fd(-1)  # otherwise an event loop would see them later
+        wakeup = signal.set_wakeup_fd(-1)  # otherwise an event loop would see these signals later
     except ValueError:  # not the main thread: signals are handled elsewhere
         yield {}
         return
@@ -61,8 +61,8 @@ def ignore_signal(_number: int, _frame: FrameType | None) -> None:
 
 @contextmanager
 def _waking_sleep() -> Iterator[Sleep]:
-    """Yield a function that waits until the program has ended, a signal with a handler has come, or the time is over;
-    it may return early. In another thread, which receives no signals, it waits for the end of the program alone."""
+    """Yield a function that waits until the program ends, a signal with a handler arrives, or the time is over. It may
+    return early. Threads other than the main thread receive no signals; there it only waits for the program's end."""
     if threading.current_thread() is not threading.main_thread():
         yield lambda program, _seconds: program.wait()
         return
@@ -73,7 +73,7 @@ def _waking_sleep() -> Iterator[Sleep]:
         if select.select([wake_reader], [], [], seconds)[0]:
             os.read(wake_reader, 4096)
 
-    before = signal.signal(signal.SIGCHLD, ignore_signal)  # even if it was ignored: there would be no exit code then
+    before = signal.signal(signal.SIGCHLD, ignore_signal)  # if SIGCHLD stayed ignored, there would be no exit code
     wakeup = signal.set_wakeup_fd(wake_writer, warn_on_full_buffer=False)
     try:
         yield sleep
@@ -85,7 +85,7 @@ def _waking_sleep() -> Iterator[Sleep]:
 
 
 class ForegroundRunner:
-    """Run programs, and keep mudroom from ending meanwhile: a signal to end takes effect between two steps.
+    """Run programs, and keep mudroom alive meanwhile: a terminating signal takes effect between two steps.
 
     Owner: the main thread, in which signal handlers run.
     """
@@ -96,9 +96,9 @@ class ForegroundRunner:
             hint = "mudroom resolve FORK PATH --mine, or --theirs; with --hunk N one conflict of it"
             raise Unsupported("an editor or a merge driver", "a terminal's foreground", "a console of Windows", hint)
         self._received: list[int] = []
-        """The signals that told mudroom to end."""
+        """Signals that told mudroom to end."""
         self._ended_by: float | None = None
-        """Time of the monotonic clock at which the program is killed if it still runs."""
+        """Monotonic time at which the program is killed if it still runs."""
         self._terminals = [number for number in (0, 1, 2) if is_terminal(number)]
         self._handlers = signal_handlers({signal.SIGTERM: self._receive, signal.SIGHUP: self._receive})
 
@@ -107,7 +107,8 @@ class ForegroundRunner:
         return self
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        """Raise the signals again, for the handlers that were installed before."""
+        """Raise the received signals again for the previous handlers. Without an error, raise Terminated if there was
+        a signal."""
         self._handlers.__exit__(None, None, None)
         replace_by_null([number for number in self._terminals if not is_terminal(number)])
         for number in self._received:
@@ -117,8 +118,9 @@ class ForegroundRunner:
             self._require_not_terminated()
 
     def run(self, words: list[str], directory: Path, *, is_typed_in: bool) -> int:
-        """Run a program and return its exit code; a negative value is the signal that ended it. ``is_typed_in``: the
-        program handles Ctrl-C; otherwise Ctrl-C tells it to end. Raise OSError or Terminated."""
+        """Run a program and return its exit code; a negative value is the signal that ended it. ``is_typed_in`` says
+        that the program handles Ctrl-C itself; otherwise Ctrl-C tells it to end. Raise OSError if it cannot be started,
+        Terminated if mudroom was told to end."""
         self._require_not_terminated()
         typed = ignore_signal if is_typed_in else self._receive
         with (
@@ -147,7 +149,8 @@ class ForegroundRunner:
             program.kill()
 
     def _seconds_left(self, program: subprocess.Popen[bytes]) -> float | None:
-        """Return the seconds until the program has to be killed; None: wait for a wakeup."""
+        """Return the seconds until the program must be killed, or None to wait for a wake-up. Kill it if they are
+        over."""
         if self._ended_by is None:
             return None
         left = self._ended_by - time.monotonic()

@@ -1,4 +1,4 @@
-"""Unified differences for a person: the user's pager, colours, and no control characters on a terminal."""
+"""Unified diffs for people: the user's pager, colours, and no control characters on a terminal."""
 
 from __future__ import annotations
 
@@ -57,17 +57,17 @@ def page(lines: Iterator[bytes], context: Context) -> None:
 
 
 def pager_words(context: Context) -> list[str]:
-    """Return the words of the user's pager, or of cat(1): the program by its path."""
+    """Return the command line for the user's pager, or else for cat(1), with the program's path."""
     try:
         words = shlex.split(os.fsdecode(context.environ.get(b"PAGER", b"less")))
-    except ValueError:  # a quote is open
+    except ValueError:  # an unclosed quote
         words = []
     program = find_program(words[0], context.environ) if words else None
     return [program, *words[1:]] if program is not None else [find_program("cat", context.environ) or "/bin/cat"]
 
 
 def coloured(line: bytes, context: Context, stream: int = 1) -> bytes:
-    """Return a line coloured, with control characters made visible: the text is not trusted."""
+    """Return the line coloured, with control characters made visible, because the text is not trusted."""
     body = line.rstrip(b"\n").translate(None, b"").decode("utf-8", "replace")
     safe = "".join(c if c.isprintable() or c == "\t" else f"\\x{ord(c):02x}" for c in body)
     style = next((style for prefix, style in _STYLES if line.startswith(prefix)), "")

@@ -1,15 +1,15 @@
-"""Handle signals at once, whatever the main thread waits for.
+"""Handle signals at once, even while the main thread waits.
 
-1. A handler runs when the interpreter does, in the main thread. A signal that comes just before a wait (a lock,
-   flock(2), waitpid(2), a read), or that the kernel delivers to another thread, would be handled only when the wait is
-   over: signal(7). So a thread reads every signal that has a handler from a descriptor (``signal.set_wakeup_fd``), and
-   pokes the main thread until its handlers have run.
-2. The poke is SIGURG: its default action is to be ignored (signal(7)), so a late one does no harm. The runtime of Go
-   wakes its threads with it for that reason (runtime/signal_unix.go, sigPreempt).
-3. The main thread may have been inside the handler of the poke when the signal came. It cannot be for the next poke: so
-   two answers are awaited.
-4. A handler may raise (Ctrl-C before a command has begun). So all signals are blocked while this begins and ends.
-   Otherwise a descriptor that is closed, and reused for another file by then, would be sent the numbers of signals.
+1. The interpreter runs handlers in the main thread, between its own instructions. A signal that arrives just before a
+   wait (a lock, flock(2), waitpid(2), a read), or that the kernel delivers to another thread, would be handled only
+   after the wait (signal(7)). So a thread reads every signal with a handler from a descriptor
+   (``signal.set_wakeup_fd``), and pokes the main thread until its handlers have run.
+2. The poke is SIGURG, which is ignored by default (signal(7)), so a late poke does no harm. Go's runtime uses it for
+   the same reason (runtime/signal_unix.go, sigPreempt).
+3. The main thread may already be inside the poke's handler when the signal arrives, and its answer then proves nothing.
+   That cannot happen for the next poke, so two answers are awaited.
+4. A handler may raise (Ctrl-C before a command has started). So all signals are blocked during set-up and tear-down.
+   Otherwise signal numbers could be written to a closed descriptor that another file reuses.
 """
 
 from __future__ import annotations
@@ -25,33 +25,33 @@ from mudroom.typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import signal
 else:
-    import _signal as signal  # signal itself makes enumerations of the numbers
+    import _signal as signal  # importing signal builds enumerations
 
 POKE_INTERVAL = 50
-"""Milliseconds from one poke to the next."""
+"""Milliseconds between two pokes."""
 
 PATIENCE = 5.0
-"""Seconds until a thread that does not end is taken for dead."""
+"""Seconds after which a thread that does not end is considered dead."""
 
 
 @contextmanager
 def wake_for_signals() -> Iterator[None]:
-    """Wake the main thread for signals while the context is entered. Code that sets a wakeup descriptor of its own
-    meanwhile (``foreground_program``, ``Relay``) handles wakeups itself. Do nothing outside the main thread, on a
-    system without these signals (Windows), or if no thread can be started."""
+    """Wake the main thread for signals within the context. Code inside that sets its own wakeup descriptor
+    (``foreground_program``, ``Relay``) handles wake-ups itself. Do nothing outside the main thread, on a system without
+    these signals (Windows), or if no thread can be started."""
     if not hasattr(signal, "pthread_kill"):
         yield
         return
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     watch = None
     try:
-        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # rule 4
         watch = _begin()
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         yield
     finally:
         try:
-            # the handler of a signal that has just come runs here
+            # the handler for a signal that has just arrived runs here, and may raise
             signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         finally:
             try:
@@ -73,28 +73,28 @@ def _begin() -> _Watch | None:
     watch = _Watch(wake_reader, wake_writer, wakeup_before)
     try:
         _thread.start_new_thread(watch.run, ())
-    except RuntimeError:  # the limit of threads is reached
+    except RuntimeError:  # the thread limit is reached
         watch.undo()
         return None
     return watch
 
 
 class _Watch:
-    """``_pending_answers`` is counted by the thread that watches and by the main thread; ``_is_ended`` is only set,
-    never cleared."""
+    """The watching thread. It and the main thread both count ``_pending_answers``; ``_is_ended`` is set but never
+    cleared."""
 
     def __init__(self, wake_reader: int, wake_writer: int, wakeup_before: int) -> None:
         self._wake_reader, self._wake_writer, self._wakeup_before = wake_reader, wake_writer, wakeup_before
         self._main = _thread.get_ident()
         self._pending_answers = 0
-        """Answers of the main thread that are awaited."""
+        """Number of answers awaited from the main thread."""
         self._is_ended = False
         self._ended = _thread.allocate_lock()
         self._ended.acquire()
         self._handler_before = signal.signal(signal.SIGURG, self._answer)
 
     def _answer(self, _number: int, _frame: object) -> None:
-        """Runs in the main thread."""
+        """Handle a poke, in the main thread."""
         if self._pending_answers:
             self._pending_answers -= 1
 
@@ -106,7 +106,7 @@ class _Watch:
             pass  # the pipe is full, so the thread is awake
         if self._ended.acquire(timeout=PATIENCE):
             self.undo()
-        else:  # without memory a thread can fail before its first line; its pipe stays open for the case that it runs
+        else:  # without memory a thread can fail before its first line; its pipe stays open in case it still runs
             self._undo_signals()
 
     def undo(self) -> None:
@@ -119,12 +119,12 @@ class _Watch:
         signal.signal(signal.SIGURG, self._handler_before)
 
     def run(self) -> None:
-        """Poke the main thread. This thread receives no signal: it was started while all were blocked
+        """Poke the main thread. This thread receives no signals, because it was started while all were blocked
         (pthread_create(3))."""
         try:
             self._poke()
         except MemoryError:
-            pass  # the main thread has no memory either, and says so
+            pass  # the main thread has no memory either, and reports it
         finally:
             self._ended.release()
 
@@ -138,7 +138,7 @@ class _Watch:
                 else b""
             )
             if set(received) - {signal.SIGURG}:
-                self._pending_answers = 2
+                self._pending_answers = 2  # rule 3
             elif received:
                 continue  # our own poke
             if self._pending_answers and not self._is_ended:

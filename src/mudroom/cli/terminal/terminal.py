@@ -19,36 +19,36 @@ if TYPE_CHECKING:
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
 _WIDE = 1 << 16
 _LEAST = 40
-"""Columns of the narrowest terminal for which lines are broken, and of the narrowest help."""
+"""Longest text in columns that is never broken; also the minimum width for help."""
 _HELP = (80, 100)
-"""Columns of a help text: through a pipe, and on a wide terminal."""
+"""Columns for help: through a pipe, and at most on a terminal."""
 _LONGEST = 2_000
-"""Characters of an error, and of its hint."""
+"""Most characters for an error message, and for its hint."""
 TITLE = 60
-"""Columns of a command line in a sentence about it."""
+"""Most columns for a command line quoted in a message."""
 _PROGRESS_AFTER = 0.3
-"""Seconds. Work shorter than this shows no progress: a flash of text is noise."""
+"""Seconds. Shorter work shows no progress, because a flash of text is noise."""
 _PROGRESS_EVERY = 0.1
-"""Seconds between two lines of the same step."""
+"""Minimum seconds between two updates for the same step."""
 
 
 class Terminal:
-    """Owner: the thread of the verb. ``_lock`` guards the state of the progress; another thread, which ends with the
-    work, shows it late."""
+    """Text output. Owner: the verb's thread. ``_lock`` guards the progress state, which another thread also uses to
+    show slow work late; that thread ends with the work."""
 
     def __init__(self, environ: Mapping[bytes, bytes]) -> None:
         self.interactive = is_terminal(0) and is_terminal(2)
         self._colour = {1: _wants_colour(1, environ), 2: _wants_colour(2, environ)}
         self._rewrites = is_terminal(2) and environ.get(b"TERM") not in (None, b"dumb")
         self._began = 0.0
-        """Start of the work whose progress is told; 0: none."""
+        """Monotonic time at which the reported work started; 0: none."""
         self._label = ""
         self._shown = 0.0
         self._latest = ""
-        """The line that would be shown now."""
+        """The latest progress line, shown or not."""
         self._lock = _thread.allocate_lock()
         self._under_way: LockType | None = None
-        """Held while work goes on that is shown when it has taken a while."""
+        """Held while work goes on that will be shown once it has taken a while."""
 
     def style(self, text: str, style: str, stream: int = 2) -> str:
         return f"\x1b[{_STYLES[style]}m{text}\x1b[0m" if self._colour[stream] else text
@@ -57,38 +57,38 @@ class Terminal:
         return self._colour[stream]
 
     def columns(self, stream: int) -> int:
-        """Return the columns of a terminal; if the stream is no terminal, a number larger than any line."""
+        """Return the terminal's columns, or a number larger than any line if the stream is not a terminal."""
         try:
             return os.get_terminal_size(stream).columns or _WIDE
         except OSError:
             return _WIDE
 
     def help_columns(self, environ: Mapping[bytes, bytes]) -> int:
-        """Return the width of a help text: that of COLUMNS, or of the terminal, within what is easy to read."""
+        """Return the width for help from COLUMNS or the terminal, limited to a readable range."""
         given = environ.get(b"COLUMNS", b"")
-        columns = (int(given[:9]) if given.isdigit() else 0) or self.columns(1)  # 0: not known, as of shells
+        columns = (int(given[:9]) if given.isdigit() else 0) or self.columns(1)  # 0: unknown, as in shells
         return _HELP[0] if columns == _WIDE else max(_LEAST, min(columns, _HELP[1]))
 
     def out(self, text: str) -> None:
-        """Print the result of the command, to stdout."""
+        """Print a result to stdout."""
         self.clear()
         _write(1, text + "\n")
 
     def say(self, text: str = "") -> None:
-        """Print a message, to stderr."""
+        """Print a message to stderr."""
         self.clear()
         _write(2, self._fitted(text) + "\n")
 
     def _fitted(self, text: str) -> str:
-        """Return the text in lines that fit the terminal, without a break in a word or a command."""
+        """Return the text in lines that fit the terminal. Words and commands are not broken."""
         if len(text) <= _LEAST or len(text) <= (columns := self.columns(2)):
             return text
 
         return fold(text, columns)
 
     def error(self, message: str, hint: str = "") -> None:
-        """Print an error on one line; on a terminal that is narrower, the hint has a line of its own. Its words may be
-        those of a caller or of a file name: no character of them acts, and a long word is cut."""
+        """Print an error on one line, or on a narrow terminal with the hint on a second line. The text may contain a
+        caller's words or file names, so control characters are escaped and long text is cut."""
         message, hint = _one_line(message), _one_line(hint)
         begin = self.style("mudroom: ", "red") + message
         between = "\n  " if hint and len(message) + len(hint) + 12 > self.columns(2) else " "
@@ -98,13 +98,13 @@ class Terminal:
         self.say(self.style("note: ", "yellow") + text)
 
     def tell_waiting(self, holder: str) -> None:
-        """Say that another process holds what this one needs."""
+        """Print that this process waits for another one."""
         self.say(f"waiting for {holder} to end; Ctrl-C to give up")
 
     def progress(self, label: str, done: int, total: int) -> None:
-        """Rewrite one line with the progress; only on a terminal that can, and only for work that takes a while.
-        ``total`` 0: unknown. A new step of the work and its end are always shown; a step that counts nothing is shown
-        when it has taken a while, though nothing more is told."""
+        """Rewrite the progress line, on terminals that can, for work that takes a while. ``total`` 0 is unknown. A new
+        step and the end are always shown then. If the first step has no total, a thread shows it after a while even
+        without another call."""
         if not self._rewrites:
             return
         from mudroom.core.text.plural import progress_line
@@ -124,13 +124,13 @@ class Terminal:
             try:
                 _thread.start_new_thread(self._show_late, (under_way,))
             except RuntimeError:
-                pass  # the limit of threads is reached: the work goes on, and is shown by what it tells next
+                pass  # the thread limit is reached: the next call shows the work
 
     def _line(self) -> str:
         return f"\r\x1b[K{cut(self._latest, self.columns(2) - 1)}"
 
     def _show_late(self, under_way: LockType) -> None:
-        """Show the step of the work in a while, unless the work is over by then, or a step of it is shown."""
+        """Show the latest step after a while, unless the work is over or already shown by then."""
         if under_way.acquire(timeout=_PROGRESS_AFTER):
             return
         with self._lock:
@@ -138,9 +138,9 @@ class Terminal:
                 return
             self._shown = time.monotonic()
             try:
-                os.write(2, self._line().encode())  # not by the stream, which the end of the process may take away
+                os.write(2, self._line().encode())  # not sys.stderr, which interpreter shutdown may take away
             except OSError:
-                pass  # the terminal has gone: the next line finds that
+                pass  # the terminal is gone: the next line notices it
 
     def clear(self) -> None:
         with self._lock:
@@ -152,14 +152,13 @@ class Terminal:
             under_way.release()
 
     def begin_line(self) -> None:
-        """Clear the line, where other output (a progress bar) may have left half a line."""
+        """Clear the current line, on which other output (a progress bar) may have stopped."""
         self.clear()
         if is_terminal(2):
             _write(2, "\r\x1b[K")
 
     def ask(self, question: str) -> str:
-        """Return one line of input; empty at the end of the input. A Ctrl-C that comes just before the wait ends it,
-        too."""
+        """Return a line of input, or "" at end of input. A Ctrl-C just before the wait ends it, too."""
         from mudroom.cli.terminal.signals import wake_for_signals
 
         self.clear()
@@ -170,7 +169,7 @@ class Terminal:
             except OSError as error:
                 if error.errno != errno.EIO:
                     raise
-                return ""  # the terminal has gone
+                return ""  # the terminal is gone
 
     def width(self) -> int:
         try:
@@ -180,7 +179,7 @@ class Terminal:
 
 
 def _one_line(text: str) -> str:
-    """Return the text with the characters that are not printed as escapes, and without the middle of a long one."""
+    """Return the text with unprintable characters escaped, and with the middle of a long text left out."""
     if len(text) > _LONGEST:
         text = f"{text[: _LONGEST - 500]} … {text[-500:]}"
     if text.isprintable():
@@ -191,14 +190,14 @@ def _one_line(text: str) -> str:
 
 
 def cut(text: str, columns: int) -> str:
-    """Return the text on one line of at most ``columns`` characters: its beginning, and a mark if more follows."""
+    """Return the text's first line, cut to ``columns`` characters, with a mark if more follows."""
     first, newline, _rest = text.partition("\n")
     return first if len(first) <= columns and not newline else first[: columns - 1].rstrip() + "…"
 
 
 def _write(number: int, text: str) -> None:
-    """Write to stdout or stderr. A terminal that has gone (EIO) is replaced by /dev/null: what is said there matters
-    less than what is being done. Raise MudroomError if stdout's file has no room: the vault's disk may have some."""
+    """Write to stdout or stderr. A terminal that is gone (EIO) is replaced by /dev/null, because the work matters more
+    than its messages. Raise MudroomError if stdout's file has no room."""
     stream = sys.stdout if number == 1 else sys.stderr
     try:
         stream.write(text)
@@ -210,7 +209,8 @@ def _write(number: int, text: str) -> None:
 
 
 def output_error(error: OSError) -> Exception:
-    """Return what to raise for an error of a write to stdout: its file may have no room where the vault's disk has."""
+    """Return the exception for a failed write to stdout. A full disk there gets its own message, because the vault's
+    disk may still have room."""
     if error.errno not in (*FULL, errno.EFBIG):
         return error
     message = f"the output could not be written to standard output: {error.strerror}"
@@ -218,7 +218,7 @@ def output_error(error: OSError) -> Exception:
 
 
 def replace_by_null(terminals: Sequence[int]) -> None:
-    """Replace the descriptors of a terminal that is gone by /dev/null: writing to them does not fail then."""
+    """Replace a lost terminal's descriptors by /dev/null, so that writing to them does not fail."""
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     for number in terminals:
         os.dup2(null, number)
@@ -233,7 +233,7 @@ def is_terminal(descriptor: int) -> bool:
 
 
 def _wants_colour(descriptor: int, environ: Mapping[bytes, bytes]) -> bool:
-    """Follow no-color.org, and FORCE_COLOR as other tools do."""
+    """Follow no-color.org, and FORCE_COLOR like other tools."""
     if environ.get(b"NO_COLOR"):
         return False
     if environ.get(b"FORCE_COLOR"):

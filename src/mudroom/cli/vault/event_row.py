@@ -1,4 +1,4 @@
-"""An event of the journal as one line for a terminal."""
+"""A journal event as a line for a terminal."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from mudroom.core.journal.event_text import ROWS, event_words, gravity, printabl
 _STYLES = {1: "yellow", 2: "red"}
 _WIDE = 1 << 16
 _INDENT = " " * 6
-"""Before what does not fit beside the number and the time."""
+"""Indentation of text that does not fit beside the number and the time."""
 
 
 def line(event: Event, style: Callable[[str, str], str] = lambda text, _style: text, columns: int = _WIDE) -> str:
-    """Return the line, or several for a terminal that is narrower. ``style`` colours a text: (text, style)."""
+    """Return a line, or several if the terminal is narrow. ``style`` takes (text, style) and colours the text."""
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(wall(event) // 10**9))
     severity = gravity(event)
     name, fork = event.kind if event.kind in ROWS else printable(event.kind), printable(event.fork)

@@ -1,5 +1,4 @@
-"""``mudroom vault gc``: remove data that has expired. Forks hold somebody's work: they are named first, and asked
-about."""
+"""``mudroom vault gc``: remove expired data. Forks hold work, so it names them and asks first."""
 
 from __future__ import annotations
 
@@ -42,7 +41,7 @@ def sweep(args: argparse.Namespace, context: Context) -> int:
 
 
 def _require_yes(forks: Sequence[str], args: argparse.Namespace, context: Context) -> None:
-    """Name the forks that are about to be removed, and ask."""
+    """Name the forks to be removed, and ask. Raise UsageError if the answer is not yes."""
     if not forks or args.dry_run:
         return
     many = counted(len(forks), "fork")
@@ -70,7 +69,7 @@ def _sweep_other(
             return [(vault, upkeep.PruneResult(leftovers=1, size=total.size, remarks=("the whole vault",)))]
         try:
             limits = upkeep.retention_limits(load_policy(vault.source, context.environ).settings)
-        except UsageError as error:  # a broken policy file of another project does not stop the others
+        except UsageError as error:  # one project's broken policy file must not stop the others
             return [(vault, upkeep.PruneResult(remarks=(str(error),)))]
         return [(vault, upkeep.sweep(vault, limits, now, dry_run=args.dry_run))]
     finally:
@@ -78,8 +77,8 @@ def _sweep_other(
 
 
 def _may_remove(total: upkeep.VaultTotal, args: argparse.Namespace, context: Context) -> bool:
-    """Return whether the vault of a missing project may be removed. The project may only be unmounted: if the vault
-    holds changes that were never applied, --yes is not enough."""
+    """Return whether a missing project's vault may be removed. The project may just be unmounted: if the vault holds
+    unapplied changes, --yes is not enough."""
     description = (
         f"{show(total.project)} is gone; its vault holds {total.unapplied:,} unapplied changes, {amount(total.size)}"
     )
@@ -110,7 +109,7 @@ def _print_results(
 
 
 def describe(swept: upkeep.PruneResult, *, dry_run: bool) -> str:
-    """Return one line about the removed data."""
+    """Return a line about the removed data."""
     parts = [f"{applied.name} ({applied.reason})" for applied in swept.applies]
     parts += [*swept.checkpoints, *swept.forks]
     counts = {"layer": len(swept.layers), "snapshot": len(swept.snapshots), "leftover": swept.leftovers}
@@ -119,7 +118,7 @@ def describe(swept: upkeep.PruneResult, *, dry_run: bool) -> str:
 
 
 def amount(number: int) -> str:
-    """Return a number of bytes in words."""
+    """Return a size in bytes for display, in powers of ten."""
     value, unit = float(number), "B"
     for unit in ("B", "kB", "MB", "GB", "TB"):
         if value < 1000 or unit == "TB":

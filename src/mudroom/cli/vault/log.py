@@ -1,4 +1,4 @@
-"""``mudroom log``: the events of a project."""
+"""``mudroom log``: a project's events."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ examples:
   mudroom log export --format otlp -o log.jsonl   for OpenTelemetry collectors; also jsonl, csv"""
 
 _PAUSE = 200
-"""Milliseconds between two reads of the journal."""
+"""Milliseconds between two journal reads."""
 _DEFAULT_COUNT = 20
 
 
@@ -82,7 +82,7 @@ _OF_LISTS = ("last", "kind", "fork", "agent", "since", "until", "verdict", "grep
 
 
 def _check_options(args: argparse.Namespace) -> None:
-    """Raise UsageError for an option of another form of this verb."""
+    """Raise UsageError for an option that belongs to another form of this verb."""
     excluded = {"verify": (*_OF_EXPORT, *_OF_LISTS), "export": _OF_VERIFY, None: (*_OF_VERIFY, *_OF_EXPORT)}
     verb = f"mudroom log {args.what}" if args.what else "mudroom log"
     for name in excluded[args.what]:
@@ -113,7 +113,7 @@ def _show(vault: Vault, args: argparse.Namespace, where: EventFilter, context: C
 
 
 def _print_more(vault: Vault, args: argparse.Namespace, where: EventFilter, context: Context) -> None:
-    """Say how many events the list leaves out because nobody has asked for a number of them."""
+    """Print how many events the default limit leaves out."""
     shown = _event_count(args)
     if shown is None or args.last is not None:
         return
@@ -146,7 +146,7 @@ def _event_printer(context: Context) -> Callable[[Event], None]:
 
 
 def _follow(vault: Vault, number: int, where: EventFilter, print_event: Callable[[Event], None]) -> int:
-    """Print new events until Ctrl-C, or until the reader of stdout is gone (``is_abandoned``)."""
+    """Print new events until Ctrl-C, or until stdout's reader is gone (``is_abandoned``)."""
     try:
         while not is_abandoned(1, _PAUSE / 1000):
             for event in vault.journal.events_since(number):
@@ -158,7 +158,7 @@ def _follow(vault: Vault, number: int, where: EventFilter, print_event: Callable
     return 141
 
 
-# --- which ---
+# --- event selection ---
 
 
 def _selection(args: argparse.Namespace, now: int) -> EventFilter:
@@ -179,8 +179,8 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
 def moment(text: str | None, name: str, now: int) -> int | None:
-    """Return a moment in nanoseconds since 1970. ``text``: an age (2h, 30m, 7d), a date, a date with a time (both ISO
-    8601; without an offset in local time), or a time of today. Raise UsageError."""
+    """Return a moment in nanoseconds since 1970. ``text`` is an age (2h, 30m, 7d), a date, a date with a time (both ISO
+    8601, local time unless it has an offset), or a time today. Raise UsageError for anything else."""
     if text is None:
         return None
     try:
@@ -194,7 +194,7 @@ def moment(text: str | None, name: str, now: int) -> int | None:
 
 
 def _moment(text: str, now: int) -> int:
-    """Raise ValueError or OverflowError."""
+    """Like ``moment``, but raise ValueError or OverflowError."""
     age = _AGE.fullmatch(text.strip())
     if age is not None:
         return now - int(float(age[1]) * _UNITS[age[2]] * 10**9)

@@ -1,4 +1,4 @@
-"""``mudroom log export``: the journal in formats of other programs."""
+"""``mudroom log export``: the journal in formats for other programs."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from mudroom.core.journal.otlp import logs_data
 from mudroom.typing import Any
 
 _BATCH = 500
-"""Events in one line of OTLP: receivers read a line at a time."""
+"""Events in an OTLP line. Receivers read a line at a time."""
 
 Write = Callable[[str], object]
 
 
 def export(events: Iterable[Event], form: str, path: str | None, project: str) -> int:
-    """Write the events and return their number. ``path`` None or ``-``: stdout. A file is written completely, or not at
-    all."""
+    """Write the events and return their number. ``path`` None or ``-`` is stdout. A file is written completely or not
+    at all."""
     with _open_output(path) as write:
         return FORMS[form](events, write, project)
 
@@ -37,7 +37,7 @@ def iso(event: Event) -> str:
 
 
 def as_json(event: Event) -> dict[str, Any]:
-    """Return an event as ``log --json`` prints it."""
+    """Return an event in the form that ``log --json`` prints."""
     return {
         "number": event.number,
         "time": iso(event),

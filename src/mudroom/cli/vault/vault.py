@@ -1,4 +1,4 @@
-"""``mudroom vault``: the data that mudroom keeps, how long it keeps it, and how to carry a fork elsewhere."""
+"""``mudroom vault``: show, check and clean up mudroom's stored data, and carry a fork elsewhere."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _s(number: int) -> str:
-    """Return the end of a noun after this number."""
+    """Return the plural ending for a number."""
     return "" if number == 1 else "s"
 
 
@@ -69,7 +69,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     return run(args, context)
 
 
-# --- what there is ---
+# --- contents ---
 
 
 def _ls(args: argparse.Namespace, context: Context) -> int:
@@ -94,7 +94,7 @@ def _ls(args: argparse.Namespace, context: Context) -> int:
 
 
 _INDENT = " " * 11
-"""Columns before what stands beside a size."""
+"""Indentation of text that does not fit beside a size."""
 
 
 def _total_to_json(total: upkeep.VaultTotal) -> dict[str, Any]:
@@ -159,15 +159,15 @@ def _check(args: argparse.Namespace, context: Context) -> int:
     return 1 if problems else 0
 
 
-# --- elsewhere ---
+# --- export and import ---
 
 
 STREAM = "-"
-"""In place of a file: stdout of an export, stdin of an import."""
+"""Instead of a file: stdout for an export, stdin for an import."""
 
 
 def _require_stream(descriptor: int, hint: str) -> None:
-    """Raise UsageError if a stream that was named ``-`` is a terminal."""
+    """Raise UsageError if the stream named ``-`` is a terminal."""
     if os.isatty(descriptor):
         side = "stdout" if descriptor == 1 else "stdin"
         raise UsageError(f"{side} is a terminal, which an archive cannot go through", hint)
@@ -234,4 +234,4 @@ _ACTIONS: dict[str, tuple[Callable[[argparse.Namespace, Context], int], int, int
     "export": (_export, 2, 2),
     "import": (_import, 1, 2),
 }
-"""The function of each action, and how many words it takes: the least and the most."""
+"""Action to (function, least words, most words)."""
