@@ -10,8 +10,8 @@ from mudroom.typing import Literal
 
 
 def apply_words(written: int, removed: int, kept: int, refs: int = 0) -> str:
-    """Summarise an apply. ``kept``: number of files for which the project's version was chosen. ``refs``: number of git
-    refs that moved."""
+    """Summarise an apply by its counts. ``kept``: files for which the project's version was chosen. ``refs``: git refs
+    that moved."""
     if refs and not written and not removed:
         return _refs_words(refs, "moved")
     if kept and not written and not removed:
@@ -26,8 +26,8 @@ def _refs_words(refs: int, verb: str) -> str:
 def undo_words(
     what: Literal["undo", "redo"], written: int, removed: int, again: int, holder: str, refs: int = 0
 ) -> str:
-    """Summarise an undo or redo. ``again``: number of files that are back in the fork, or removed from it again;
-    ``holder``: that fork's present name. ``refs``: number of git refs that moved."""
+    """Summarise an undo or redo by its counts. ``again``: files that are back in the fork, or removed from it again;
+    ``holder``: that fork's present name. ``refs``: git refs that moved."""
     moved = _refs_words(refs, "moved back" if what == "undo" else "moved") if refs else ""
     if moved and not written and not removed and not again:
         return moved

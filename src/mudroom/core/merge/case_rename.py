@@ -9,8 +9,8 @@ from mudroom.core.tree.windows_name import fold
 
 
 def removed_first(ops: Iterable[Op]) -> tuple[Op, ...]:
-    """Return the operations with the old name's removal before the placing of the new name, because both cannot exist
-    at once. Meanwhile the removed file is in its slot: recovery and undo bring it back."""
+    """Return the operations, reordered: the old name is removed before the new name is placed, because both cannot
+    exist at once. Meanwhile the removed file is in its slot: recovery and undo bring it back."""
     ops = tuple(ops)
     placed = {fold(op.path) for op in ops if op.old is None and op.new is not None}
     former = tuple(op for op in ops if op.kind == "remove" and fold(op.path) in placed)

@@ -64,7 +64,7 @@ class MergedText(NamedTuple):
 
 
 def merge3(base: bytes, ours: bytes, theirs: bytes) -> MergedText:
-    """Merge our and their changes to the base. The caller checks that the inputs are texts."""
+    """Merge the changes that ours and theirs made to the base. The caller checks that the inputs are texts."""
     return MergedText(tuple(_chunks(*map(split_lines, (base, ours, theirs)), equal=ours == theirs)))
 
 

@@ -1,7 +1,7 @@
-"""Undo of an apply that brought a new repository: the whole repository is removed, or all of it stays. Pure.
+"""Undo when an apply brought a new repository: the whole repository is removed, or it stays as it is. Pure.
 
 A command that only reads (``git status``) refreshes the index, so a repository in which only the index differs is
-removed with it. If the user has worked in it, all of it stays: without its objects the user's commits would be lost.
+removed with it. If the user has worked in it, it stays whole: without its objects the user's commits would be lost.
 """
 
 from __future__ import annotations

@@ -132,8 +132,8 @@ class _Planner:
         self._refused.add(path)
 
     def _spread_conflicts(self) -> None:
-        """Extend the conflicts to the changes that depend on them, such as a directory's contents or the rest of a
-        repository. Repeat until there are no new conflicts."""
+        """Extend the conflicts to dependent changes, such as a directory's contents or a repository's other files.
+        Repeat until there are no new conflicts."""
         self._add_missing_parents()
         previous_count = -1
         while previous_count != len(self._conflicts):
