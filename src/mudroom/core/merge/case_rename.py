@@ -14,4 +14,5 @@ def removed_first(ops: Iterable[Op]) -> tuple[Op, ...]:
     ops = tuple(ops)
     placed = {fold(op.path) for op in ops if op.old is None and op.new is not None}
     former = tuple(op for op in ops if op.kind == "remove" and fold(op.path) in placed)
+    # ``after`` would delay the removal until the new name is placed
     return (*(op._replace(after=b"") for op in former), *(op for op in ops if op not in former))

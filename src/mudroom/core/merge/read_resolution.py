@@ -94,12 +94,10 @@ def _between(merged: MergedText) -> list[bytes]:
 
 
 def _latest(rest: Sequence[bytes], content: bytes) -> list[int]:
-    """Return the latest position of each part; an empty list if they do not all occur.
-
-    The search runs on the reversed text, because only ``find`` takes at most linear time for hostile input
-    (https://github.com/python/cpython/blob/v3.11.0/Objects/stringlib/stringlib_find_two_way_notes.txt).
-    """
+    """Return the latest position of each part; an empty list if they do not all occur."""
     positions: list[int] = []
+    # Reversed, so that ``find`` searches from the end: only ``find`` takes at most linear time for hostile input
+    # (https://github.com/python/cpython/blob/v3.11.0/Objects/stringlib/stringlib_find_two_way_notes.txt).
     reversed_text = content[::-1] + b"\n"
     end = len(content)
     for number, piece in enumerate(reversed(rest)):

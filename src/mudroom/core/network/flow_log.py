@@ -29,6 +29,7 @@ class FlowLog:
         """Each different refusal's position in ``_flows``."""
 
     def add(self, flow: Flow) -> None:
+        # each of these may have carried data
         if flow.verdict != "deny" or flow.sent:
             self._flows.append(flow)
             return

@@ -18,6 +18,7 @@ Fields = list[tuple[bytes, bytes]]
 
 
 def _bare(name: bytes) -> bytes:
+    # CGI and WSGI write every other character as ``_`` (RFC 3875 4.1.18)
     return bytes(c for c in name.lower() if 97 <= c <= 122 or 48 <= c <= 57)
 
 

@@ -25,7 +25,7 @@ def regex(source: AnyStr) -> re.Pattern[AnyStr]:
 
 class _Pattern:
     """A pattern that is compiled on first use, which stores the methods as attributes. Two threads may compile it at
-    once, with the same result."""
+    once, with the same result. Owner of the attributes: the first caller."""
 
     def __init__(self, source: Any) -> None:
         self._source = source
