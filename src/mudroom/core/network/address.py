@@ -118,7 +118,7 @@ def parse_network(raw: bytes) -> Network | None:
     return network
 
 
-# --- what is refused ---
+# --- refused addresses ---
 
 
 class Range(NamedTuple):

@@ -25,7 +25,7 @@ from mudroom.typing import NamedTuple
 FLOOR = 16 << 10
 """Bytes charged when an account is opened: a head (``protocol/head.py``), or a TLS record."""
 _LEFT = 32
-"""One byte in so many stays reserved for new connections."""
+"""This fraction (1/32) of a budget stays reserved for new connections."""
 MOST_OF_ACCOUNT = 6 << 20
 """Bytes for one connection, both directions together."""
 

@@ -12,7 +12,8 @@ from mudroom.typing import Any, Literal, NamedTuple, get_args
 
 Way = Literal["connect", "http", "https", "socks", "tls", "raw", "dns"]
 """How the exchange arrived: CONNECT, a plain HTTP request, an HTTP request inside inspected TLS, SOCKS5, TLS or other
-bytes on a captured connection, or a refused DNS lookup (an answered lookup is no flow; the connection after it is)."""
+bytes on a captured connection, or a refused DNS lookup (an answered lookup is not a flow; the connection after it
+is)."""
 Fields = tuple[tuple[str, str], ...]
 """Header names and values."""
 
