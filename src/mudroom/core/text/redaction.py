@@ -474,7 +474,7 @@ def is_inert(secret: str) -> bool:
     """Return whether a value in a place for secrets can be hidden from people who decide about a command: it has no
     character from a shell's grammar, and does not read as a program, file, host or branch. The place alone proves
     little: ``PASS=reboot; $PASS`` runs the value, and ``token=@.env`` sends a file. If a key has several lines, each
-    must be random, as base64 is."""
+    but the last must be random, as base64 is."""
     lines = _plain_lines(secret)
     if not lines:
         return False
