@@ -1,7 +1,7 @@
-"""One-line summary of an apply, an undo or a redo, shared by the command line, the page and the terminal review. Pure.
+"""One-line summary of an apply, undo or redo, shared by the command line, the page and the terminal review. Pure.
 
-Where the user decided for the project's version, no file of the project changes: the fork's version is removed from the
-fork, and an undo puts it back. Such files are not summarised as "0 written".
+If the user chose the project's version, no project file changes: the fork's version is removed from the fork, and an
+undo puts it back. Such files are not summarised as "0 written".
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from mudroom.typing import Literal
 
 
 def apply_words(written: int, removed: int, kept: int, refs: int = 0) -> str:
-    """Summarise an apply. ``kept``: number of files for which the project's version was chosen. ``refs``: number of
-    refs of git that moved."""
+    """Summarise an apply by its counts. ``kept``: files for which the project's version was chosen. ``refs``: git refs
+    that moved."""
     if refs and not written and not removed:
         return _refs_words(refs, "moved")
     if kept and not written and not removed:
@@ -26,8 +26,8 @@ def _refs_words(refs: int, verb: str) -> str:
 def undo_words(
     what: Literal["undo", "redo"], written: int, removed: int, again: int, holder: str, refs: int = 0
 ) -> str:
-    """Summarise an undo or redo. ``again``: number of files that are back in the fork, or removed from it again;
-    ``holder``: the present name of that fork. ``refs``: number of refs of git that moved."""
+    """Summarise an undo or redo by its counts. ``again``: files that are back in the fork, or removed from it again;
+    ``holder``: that fork's present name. ``refs``: git refs that moved."""
     moved = _refs_words(refs, "moved back" if what == "undo" else "moved") if refs else ""
     if moved and not written and not removed and not again:
         return moved

@@ -1,6 +1,6 @@
 """Three-way merge of two texts, ours and theirs, with a common base, line by line.
 
-Rules of this file:
+Rules:
 
 1. The input is bytes. Lines are split as in core/text/linediff.py; the line end belongs to the line.
 2. The merge is never clean where ``git merge-file`` conflicts, and gives the same bytes where both are clean. It
@@ -11,10 +11,9 @@ Base lines with a certain partner on both sides (core/text/alignment.py) divide 
 of a chunk equals the base, the other side is taken. If both sides are equal, that is the result. Otherwise the chunk is
 a conflict. Changes without an unchanged line between them are in one chunk, and so conflict.
 
-Both sides can have made the same change to a chunk, and git still reports a conflict. If a line of the base can be
-matched with more than one line of the new text, git may choose different matches for the two sides, because the rest of
-the files differs, and may even include a part of the change twice. Such a chunk is a conflict here, too, unless both
-files are identical.
+Git can report a conflict even if both sides made the same change to a chunk. If a base line can be matched with more
+than one new line, git may choose different matches for the two sides, because the rest of the files differs, and may
+even include a part of the change twice. Such a chunk is a conflict here, too, unless both files are identical.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ Lines = tuple[bytes, ...]
 
 
 class Chunk(NamedTuple):
-    """Lines of the base and the corresponding lines of both sides."""
+    """Base lines and the corresponding lines on both sides."""
 
     kind: Kind
     """The side whose lines are taken; ``both``: both sides made the same change."""
@@ -45,7 +44,7 @@ class Chunk(NamedTuple):
 
 
 class MergedText(NamedTuple):
-    """The result of a merge, possibly with conflicts. The concatenated chunks of one side are the text of that side."""
+    """A merge result, possibly with conflicts. A side's concatenated chunks are its text."""
 
     chunks: tuple[Chunk, ...]
 
@@ -65,7 +64,7 @@ class MergedText(NamedTuple):
 
 
 def merge3(base: bytes, ours: bytes, theirs: bytes) -> MergedText:
-    """Merge the changes of ours and theirs to the base. The caller checks that the inputs are texts."""
+    """Merge the changes that ours and theirs made to the base. The caller checks that the inputs are texts."""
     return MergedText(tuple(_chunks(*map(split_lines, (base, ours, theirs)), equal=ours == theirs)))
 
 

@@ -1,7 +1,7 @@
-"""Which repositories and linked directories that a fork made are left out of an apply. Pure.
+"""Decides which repositories and linked directories made by a fork an apply leaves out. Pure.
 
 The flags were set at collection (``core/git/new_repository.py``). A new repository is applied whole or not at all.
-Files of a linked directory are applied if the user names them or the directory, without its ``.git``.
+Files in a linked directory are applied if the user names them or the directory, without its ``.git``.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from mudroom.core.tree.path import ancestors, name
 def left_out(
     changes: Sequence[Change], named: Collection[bytes], is_repository: Callable[[bytes], bool]
 ) -> dict[bytes, bool]:
-    """Return for each change of a new repository or linked directory whether it is left out. ``named``: paths given by
-    the user. ``is_repository``: whether the project has a repository at this directory now, to which files of another
-    one are never added."""
+    """Return, for each change in a new repository or linked directory, whether it is left out. ``named``: paths given
+    by the user. ``is_repository``: whether the project now has a repository in this directory; another repository's
+    files are never added to it."""
     new = [change for change in changes if NEW_REPOSITORY in change.flags]
     linked = [change for change in changes if PROTECTED in change.flags and not LINKED.isdisjoint(change.flags)]
     return _repositories_left_out(new, named, is_repository) | _linked_left_out(linked, named)
@@ -48,7 +48,7 @@ def _linked_left_out(linked: Sequence[Change], named: Collection[bytes]) -> dict
 
 
 def remarks_on(withheld: Iterable[bytes], remarks: Iterable[Remark]) -> tuple[Remark, ...]:
-    """Return the remarks about made directories of which a path was withheld."""
+    """Return the remarks about made directories that contain a withheld path."""
     made = [remark for remark in remarks if MADE in remark.text]
     if not made:
         return ()

@@ -1,7 +1,7 @@
-"""Undo of an apply that brought a new repository: the repository goes as a whole, or stays as a whole. Pure.
+"""Undo when an apply brought a new repository: the whole repository is removed, or it stays as it is. Pure.
 
-A command that only looks (``git status``) refreshes the index, so a repository of which only the index differs is
-removed with it. If the user has worked in it, all of it stays: without its objects the user's commits would be lost.
+A command that only reads (``git status``) refreshes the index, so a repository in which only the index differs is
+removed with it. If the user has worked in it, it stays whole: without its objects the user's commits would be lost.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _REFRESHED = frozenset((b"index",))
 
 class MadeUndo(NamedTuple):
     tree: dict[bytes, Entry]
-    """The entries to remove: as recorded, with refreshed indexes as they are now."""
+    """The entries to remove: as recorded, but refreshed indexes as they are now."""
     staying: frozenset[bytes]
     """The repositories that stay."""
 
 
 def repositories_in(path: bytes, tree: Iterable[bytes]) -> list[bytes]:
-    """Return the ``.git`` directories of a directory that was applied at ``path``, relative to it; b"" for itself.
-    ``tree``: relative paths of its contents."""
+    """Return the ``.git`` directories in a directory that was applied at ``path``, relative to it; b"" if ``path``
+    itself is a ``.git``. ``tree``: the directory's contents as relative paths."""
     if name(path) == b".git":
         return [b""]
     tops = [below for below in tree if name(below) == b".git"]
@@ -33,7 +33,7 @@ def repositories_in(path: bytes, tree: Iterable[bytes]) -> list[bytes]:
 
 
 def undo_of_repositories(tops: Iterable[bytes], tree: Mapping[bytes, Entry], live: Mapping[bytes, Entry]) -> MadeUndo:
-    """Compare repositories (``repositories_in``) as they were applied with ``live``, as they are now."""
+    """Compare repositories (``repositories_in``) as they were applied with ``live``, their state now."""
     refreshed = dict(tree)
     staying = set()
     for top in tops:

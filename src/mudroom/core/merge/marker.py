@@ -1,9 +1,9 @@
-"""Conflict markers: how unresolved conflicts are written into a text, and recognised in it.
+"""Conflict markers: write unresolved conflicts into a text, and recognise them.
 
 The format is git's (git-merge(1), "HOW CONFLICTS ARE PRESENTED"), in its three styles:
 
     <<<<<<< ours             merge    ours and theirs, without common lines at either end
-    ours                     diff3    all of both, and the base between them, as here
+    ours                     diff3    both whole sides, and the base between them, as here
     ||||||| base             zdiff3   as merge, with the base
     base
     =======
@@ -26,7 +26,7 @@ LIMIT = 32 * 1024 * 1024
 LINES = 400_000
 """A text with more lines is not merged: comparing a million lines takes seconds, and most of a gigabyte of memory."""
 SIZE = 7
-"""Length of a marker in characters, as in git."""
+"""Marker length in characters, as in git."""
 
 
 class Labels(NamedTuple):
@@ -51,8 +51,8 @@ def why_not_mergeable(data: bytes, limit: int = LIMIT) -> str:
 
 
 def has_markers(data: bytes, size: int = SIZE) -> bool:
-    """Return whether a text contains conflict markers of this size: lines that begin with exactly ``size`` times ``<``
-    or ``>``."""
+    """Return whether a text contains conflict markers with this size: lines that begin with exactly ``size`` times
+    ``<`` or ``>``."""
     return re.search(rb"^(<{%d}|>{%d})( |\r?$)" % (size, size), data, re.MULTILINE) is not None
 
 
@@ -124,7 +124,7 @@ def _marked(chunk: Chunk, labels: Labels, style: Style, size: int, end: bytes) -
 
 
 def _trimmed(chunk: Chunk) -> tuple[tuple[bytes, ...], ...]:
-    """Return the common first lines of both sides, the rest of each side, and the common last lines."""
+    """Return both sides' common first lines, the rest of each side, and the common last lines."""
     ours, theirs = chunk.ours, chunk.theirs
     if ours == theirs:  # a conflict about the position of equal lines: trimming would leave nothing to show
         return (), ours, theirs, ()
@@ -151,7 +151,6 @@ def _end_of(chunk: Chunk) -> bytes:
 
 
 def _length(line: bytes, signs: bytes) -> int:
-    """Return the length of the run of equal signs at the start of a line, or 0 if the first byte is not one of
-    ``signs``."""
+    """Return how many equal signs the line starts with, or 0 if its first byte is not in ``signs``."""
     first = line[:1]
     return len(line) - len(line.lstrip(first)) if first and first in signs else 0

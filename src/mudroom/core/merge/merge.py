@@ -1,7 +1,7 @@
-"""Merge of one path with three sides: the original (base), the project now (ours), and the fork (theirs).
+"""Merge at one path, with three sides: the original (base), the project now (ours), and the fork (theirs).
 
-A table decides whole entries. The caller compares file contents and passes the result. The *delta* of a side is its
-change to the base:
+A table decides whole entries. The caller compares file contents and passes the result. A side's *delta* is its change
+to the base:
 
     same      unchanged                   content   other content or link target (perhaps another mode, too)
     mode      other permissions only      kind      a file became a directory, a link a file …
@@ -44,13 +44,13 @@ class Conflict(NamedTuple):
     path: bytes
     reason: str
     base_at: bytes = b""
-    """Path of the original if the fork has renamed the file; otherwise empty."""
+    """The original's path if the fork has renamed the file; otherwise empty."""
     ours_at: bytes = b""
-    """Path of the project's version if it is another path; otherwise empty."""
+    """Path at which the project has its version, if it is another path; otherwise empty."""
 
 
 class PartialChoice(NamedTuple):
-    """The selected part of a file that is not applied as a whole."""
+    """The selected part when a file is not applied as a whole."""
 
     content: bytes
     mode: int
@@ -58,7 +58,7 @@ class PartialChoice(NamedTuple):
 
 
 class Combined(NamedTuple):
-    """The merge result of one path that both sides changed."""
+    """The merge result for a path that both sides changed."""
 
     entry: Entry | None
     """The resulting entry: the merged file, or the fork's own; None if there is a conflict."""
@@ -88,7 +88,7 @@ def _conflict(reason: str) -> MergeDecision:
 
 
 _THEIRS: tuple[Delta, ...] = ("mode", "xattr", "content", "kind", "gone")
-"""Changes of a fork to a path that the base has."""
+"""A fork's possible changes to a path that the base has."""
 
 TABLE: dict[tuple[Delta, Delta], MergeDecision] = {
     ("mode", "same"): TAKE,
@@ -168,15 +168,15 @@ def _delta_of(base: Entry, side: Entry, *, content: bool, xattr: bool) -> Delta:
 
 
 def combine_modes(base: int, ours: int, theirs: int) -> int | None:
-    """Return the merged permission bits of a file, or None if the two sides changed them differently."""
+    """Return a file's merged permission bits, or None if the two sides changed them differently."""
     if base in (theirs, ours) or ours == theirs:
         return ours if theirs == base else theirs
     return None
 
 
 def merged_mode(base: int | None, ours: int, theirs: int) -> int | None:
-    """Merge the permission bits of a fork's file into the project's. Without a base, return the project's bits. Set-id
-    and sticky bits are never gained by a merge: a project's file keeps its own, unless the fork's has lost them."""
+    """Merge the permission bits of a fork's file into the project's. Without a base, return the project's bits. A merge
+    never adds set-id or sticky bits: the project's file keeps its own, unless the fork's has lost them."""
     if base is None:
         return ours
     merged = combine_modes(base & 0o777, ours & 0o777, theirs & 0o777)

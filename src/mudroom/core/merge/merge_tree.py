@@ -1,9 +1,9 @@
-"""Merge of all changes of a fork into the project as it is now. Pure: the project is read through callables.
+"""Merge of a fork's changes into the project as it is now. Pure: the project is read through callables.
 
 The result is a ``Judgement``: changes to apply, each with the project's present entry as its base; changes that the
 project already has; protected changes that the user has to name; and conflicts.
 
-Renames are followed on both sides. A file that the fork renamed takes the project's changes along to its new path. The
+Renames are followed on both sides. The project's changes to a file that the fork renamed go to the fork's new path. The
 fork's changes to a file that the project renamed go to the project's new path. Either both ends of a rename are applied
 or neither: a file must not disappear from its old path while its new path is in conflict.
 """
@@ -28,13 +28,13 @@ _REPOSITORY = "also changed in the project, and files of a repository are never 
 
 
 class FileSides(NamedTuple):
-    """The three sides of one file that both sides changed, each with its path."""
+    """A file's three sides, each with its path, if both sides changed it."""
 
     base: tuple[bytes, Entry | None]
     ours: tuple[bytes, Entry | None]
     theirs: tuple[bytes, Entry | None]
     path: bytes
-    """Path of the merged file."""
+    """The merged file's path."""
 
 
 class ConflictAnswer(NamedTuple):
@@ -51,7 +51,7 @@ class IncomingChange(NamedTuple):
     name: str
     """Name under which the content is stored."""
     origin: bytes
-    """Path of the change in the fork; differs from the project's path if the project has renamed the file."""
+    """The change's path in the fork; differs from the project's path if the project has renamed the file."""
 
 
 def _refusal(error: OSError) -> str:
@@ -70,7 +70,7 @@ class LiveProject(NamedTuple):
 
     look: Callable[[bytes], Entry | None]
     same_as_staged: Callable[[Change, Entry], bool]
-    """Return whether the live entry has the shape and content of the staged one."""
+    """Return whether the live entry has the staged one's shape and content."""
     same_tree: Callable[[bytes, dict[bytes, Entry]], bool]
     """Return whether the live directory holds exactly these entries (paths from the project) with unchanged stat
     stamps."""
@@ -82,26 +82,26 @@ class LiveProject(NamedTuple):
     combine: Callable[[FileSides], Combined] = lambda _sides: Combined(None, reason="it cannot be merged")
     """Merge a file. A result without entry and reason means that the project already holds the merged file."""
     moved: Callable[[Change], bytes] = lambda _change: b""
-    """Return the project's new path of a file that is gone from its old path; empty if there is none."""
+    """Return the project's new path for a file that is gone from its old path; empty if there is none."""
     staged_directory: Callable[[bytes], Entry | None] = lambda _path: None
-    """Return the fork's entry of a directory that the fork has not changed; None if it is not known."""
+    """Return the fork's entry for a directory that the fork has not changed; None if it is not known."""
     answer: Callable[[Change, Entry | None, FileSides | None], ConflictAnswer | None] = lambda _change, _ours, _sides: (
         None
     )
-    """Return the recorded decision about a conflict between exactly these versions, or None; for files with their
-    sides."""
+    """Return the recorded decision about a conflict between exactly these versions, or None; for files, the sides are
+    given."""
     partial: Collection[bytes] = frozenset()
-    """Paths of which only a part is selected. They are always merged."""
+    """Paths at which only a part is selected. They are always merged."""
     moves_directories: bool = True
-    """Whether a directory of the project can be renamed. An overlay (a container's root) has no rename for those of its
-    lower layers: EXDEV (Documentation/filesystems/overlayfs.rst, "renaming directories")."""
+    """Whether project directories can be renamed. An overlay (a container's root) cannot rename a directory that is in
+    its lower layers: EXDEV (Documentation/filesystems/overlayfs.rst, "renaming directories")."""
 
 
 class Judgement(NamedTuple):
     taken: list[Change]
     """The changes to apply, in walking order; ``base`` is the project's present entry."""
     coming: dict[bytes, IncomingChange]
-    """By path: the taken changes whose content is not the fork's own."""
+    """Taken changes whose content is not the fork's own, by path."""
     conflicts: dict[bytes, Conflict]
     satisfied: list[bytes]
     withheld: set[bytes]
@@ -110,7 +110,7 @@ class Judgement(NamedTuple):
     dropped: set[bytes]
     """Satisfied changes for which the project's version was chosen: the fork's version is discarded."""
     unmoved: set[bytes]
-    """Taken changes of which a part was selected, and which needed no merge."""
+    """Taken changes that were selected in part and needed no merge."""
 
 
 def judge(
@@ -184,7 +184,7 @@ class _Judge:
         return unit is not None and not any(named)  # a directory that leads to a withheld path is withheld, too
 
     def _is_end_of_withheld(self, change: Change) -> bool:
-        """Return whether the new path of this renamed file is withheld. It was shown as one change, so the old path
+        """Return whether this renamed file's new path is withheld. The rename was shown as one change, so the old path
         stays, too, unless it is named."""
         return bool(change.moved_to) and change.moved_to in self._judgement.withheld and change.path not in self._named
 
@@ -225,7 +225,7 @@ class _Judge:
         return decide(change, ours, delta, ours_is_theirs=same)
 
     def _take(self, change: Change, ours: Entry | None) -> None:
-        # the project's present entry: its number of links may differ from the base's
+        # the project's present entry: its link count may differ from the base's
         self._judgement.taken.append(change if ours is None else change._replace(base=ours))
 
     def _combine(self, change: Change, ours: Entry | None, at: bytes) -> None:
@@ -257,8 +257,7 @@ class _Judge:
             self._judgement.coming[path] = IncomingChange(combined.name, change.path)
 
     def _follow(self, change: Change, reason: str) -> None:
-        """Apply the fork's change to the project's new path of the file, if the project has renamed it; otherwise
-        refuse."""
+        """If the project has renamed the file, apply the fork's change at the new path; otherwise refuse it."""
         followed = not {"content", "mode"}.isdisjoint(change.flags) and git_directory(change.path) is None
         new_path = self._live.moved(change) if followed else b""
         ours = self._live.look(new_path) if new_path else None
@@ -293,7 +292,7 @@ class _Judge:
     # --- renames ---
 
     def _renames(self) -> list[tuple[Change, Change]]:
-        """Return (old path, new path) changes of each rename whose ends are both not withheld."""
+        """Return the (old path, new path) changes for each rename with neither end withheld."""
         by_path = {change.path: change for change in self._changes if change.path not in self._judgement.withheld}
         ends = ((change, by_path.get(change.moved_to)) for change in by_path.values() if change.moved_to)
         return [
@@ -365,7 +364,7 @@ _OTHERS = frozenset((b".git", b"hooks", b"config", b".mudroom"))
 
 def lifts(name: bytes, path: bytes) -> bool:
     """Return whether naming ``name`` lifts the protection of ``path``: ``name`` is the path, or hooks or a ``.mudroom``
-    directory that contains it. Paths of another repository or project inside that directory have to be named
+    directory that contains it. Paths in another repository or project inside that directory have to be named
     themselves."""
     if name == path or not is_below(path, name):
         return name == path

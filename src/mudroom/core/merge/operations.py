@@ -49,14 +49,15 @@ class Op(NamedTuple):
     whole: bool = False
     """Old or new is a directory that moves together with its contents."""
     copy: bool = False
-    """The staged file or directory is copied into its slot instead of moved: a file in it shares its inode with a name
-    that stays in the fork."""
+    """The staged file or directory is copied into its slot, not moved: a file in it shares its inode with a name that
+    stays in the fork."""
     merged: str = ""
     """Name under which the new content is stored if it is not the fork's own: merged, resolved, or a selected part."""
     origin: bytes = b""
-    """The path of the change in the fork, if the project has the file under another name."""
+    """The change's path in the fork, if the project has the file under another name."""
     after: bytes = b""
-    """New path of the renamed file that is removed here. The removal waits until the file is at that path."""
+    """New path of the renamed file whose old name is removed here. The removal waits until the file is at its new
+    path."""
 
 
 class Landing(NamedTuple):
@@ -74,7 +75,7 @@ class Landing(NamedTuple):
     dropped: frozenset[bytes] = frozenset()
     """Paths in the fork for which the project's version was chosen: the fork's version is neither applied nor kept."""
     unmoved: frozenset[bytes] = frozenset()
-    """Paths of which a part is applied, and which the project has not changed."""
+    """Paths that are applied in part and that the project has not changed."""
 
 
 def plan_landing(
@@ -131,8 +132,8 @@ class _Planner:
         self._refused.add(path)
 
     def _spread_conflicts(self) -> None:
-        """Extend the conflicts to the changes that depend on them, such as contents of a directory or the rest of a
-        repository. Repeat until there are no new conflicts."""
+        """Extend the conflicts to dependent changes, such as a directory's contents or a repository's other files.
+        Repeat until there are no new conflicts."""
         self._add_missing_parents()
         previous_count = -1
         while previous_count != len(self._conflicts):
@@ -152,7 +153,7 @@ class _Planner:
             self._taken = [change for change in self._taken if change.path not in self._added_parents.keys() - holding]
 
     def _add_missing_parents(self) -> None:
-        """Add the parent directories of new paths where the project no longer has them."""
+        """Add parent directories for new paths where the project no longer has them."""
         coming = {change.path for change in self._taken}
         for change in self._taken:
             if change.base is not None or change.staged is None or not self._orphaned(change, coming):
@@ -172,7 +173,7 @@ class _Planner:
             self._taken.sort(key=lambda change: sort_key(change.path))
 
     def _refuse_broken_repositories(self) -> None:
-        """Refuse all changes of a repository if one conflicts: half of a commit is a broken repository."""
+        """Refuse all changes in a repository if one conflicts: half of a commit is a broken repository."""
         units = {git for change in self._taken if (git := git_directory(change.path)) is not None}
         broken = {git_directory(path) for path in self._conflicts} | {git for git in units if self._live.git_moved(git)}
         for change in self._taken:
@@ -192,14 +193,14 @@ class _Planner:
                     self._refuse(refused.path, _STUCK)
 
     def _refuse_half_renames(self) -> None:
-        """Refuse the deletion of a renamed file whose new path is in conflict: the file must not disappear from both
+        """Refuse to delete a renamed file whose new path is in conflict: the file must not disappear from both
         paths."""
         for change in self._taken:
             if change.moved_to in self._conflicts:
                 self._refuse(change.path, "its new path is in conflict")
 
     def _operations(self) -> Iterator[Op]:
-        """Yield the operations in walking order. Removals of directories come last, deepest first."""
+        """Yield the operations in walking order. Directories are removed last, deepest first."""
         late: list[Op] = []
         coming = {change.path for change in self._taken if change.staged is not None}
         shared = _partly_shared(self._taken)
@@ -252,13 +253,13 @@ class _Planner:
         return self._is_complete(change, below)
 
     def _goes_in_parts(self, change: Change, below: Sequence[Change]) -> bool:
-        """Return whether a directory that becomes something else is removed name by name."""
+        """Return whether a directory that becomes a file is removed name by name."""
         if self._live.moves_directories or not _turns(change) or change.base is None:
             return False
         return change.base.kind == "directory" and self._is_complete(change, below)
 
     def _is_complete(self, change: Change, below: Sequence[Change]) -> bool:
-        """Return whether all of a directory is taken, and the project has nothing else in it."""
+        """Return whether the whole directory is taken, and the project has nothing else in it."""
         if (
             change.path in self._added_parents
             or self._counts[change.path] != len(below)
@@ -271,7 +272,7 @@ class _Planner:
         return True
 
     def _parts(self, change: Change, below: Sequence[Change], copy: bool) -> Iterator[Op]:
-        """Yield the removals of a directory and its contents, then the placing of what it becomes."""
+        """Yield the removals of a directory and its contents, then the placing of its replacement."""
         emptied = [(change.path, change.base)]
         for inner in below:
             if inner.base is not None and inner.base.kind == "directory":
@@ -318,7 +319,7 @@ def _closes_directory(op: Op) -> bool:
 
 
 def _counts_below(paths: Collection[bytes]) -> Counter[bytes]:
-    """Return for each directory how many of the paths are below it."""
+    """Return, for each directory, how many paths are below it."""
     counts = Counter(map(parent, paths))
     counts.pop(b"", None)
     for directory in list(counts):
@@ -363,8 +364,8 @@ def _inode(change: Change) -> tuple[int, int]:
 
 
 def _partly_shared(changes: Sequence[Change]) -> set[tuple[int, int]]:
-    """Return the inodes of staged files that also have a name which stays in the fork, or of which only the mode is
-    applied. Moving such a file would make project and fork share an inode."""
+    """Return the inodes of staged hard-linked files that are not moved under all their names: another name stays in the
+    fork, or only its mode is applied. Moving such a file would make project and fork share an inode."""
     names: dict[tuple[int, int], int] = {}
     links: dict[tuple[int, int], int] = {}
     for change in changes:
@@ -390,8 +391,7 @@ def inverse(op: Op) -> Op:
 
 
 def expand(op: Op, tree: dict[bytes, Entry], first_slot: int) -> list[Op]:
-    """Split the removal of a whole directory into removals of its entries, for a directory to which other files were
-    added.
+    """Split a whole directory's removal into removals of its entries, if other files were added to the directory.
 
     ``tree`` lists the entries that apply created, relative to the directory; other entries stay.
     """

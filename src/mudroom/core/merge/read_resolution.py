@@ -1,16 +1,15 @@
-"""Reconstruction of the choices made in a merge from the resulting text, so that they need not be stored.
+"""Reads the choices made in a merge back from the resulting text, so that they need not be stored.
 
-Rules of this file:
+Rules:
 
 1. ``resolve_text(merged, read_choices(merged, text)) == text``, or there are no such choices: then the text was made in
    another way, and is shown as it is.
-2. If sides explain the whole text, sides are returned. Otherwise lines by hand are returned, at as few conflicts as a
+2. If sides explain the whole text, sides are returned. Otherwise replacing lines are returned, at as few conflicts as a
    short search finds.
 
-The parts without a conflict must occur in the text in order, each at the beginning of a line. The text between two of
-these parts resolved a conflict. A search from the end gives each part a latest position from which all later parts
-still fit. Every reading that stays before these positions therefore leads to the end, and following a few readings is
-enough.
+The parts without a conflict must occur in the text in order, each at the beginning of a line. The text between two such
+parts resolved a conflict. A search from the end gives each part a latest position from which all later parts still fit.
+Every reading that stays before these positions therefore reaches the end, and following a few readings is enough.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ from mudroom.core.text.linediff import split_lines
 from mudroom.typing import NamedTuple, get_args
 
 WAYS = 32
-"""Most readings of the text that are followed at the same time."""
+"""Most readings that are followed at the same time."""
 NEAR = 4096
 """Bytes in which replacing lines are searched if a side fits as well."""
 
 
 class _Way(NamedTuple):
-    """One reading of the text up to a position."""
+    """A reading of the text up to a position."""
 
     written: int
     """Number of conflicts so far that no side explains."""
@@ -65,7 +64,7 @@ def _texts(chunk: Chunk, piece: bytes, *, is_last: bool) -> list[str] | None:
 
 
 def _pieces(merged: MergedText, places: Sequence[Chunk], content: bytes) -> list[Side | bytes]:
-    """Return the resolving side or text of each conflict; an empty list if the text cannot be read so."""
+    """Return the side or text that resolves each conflict; an empty list if the text cannot be read so."""
     first, *rest = _between(merged)
     latest = _latest(rest, content)
     if not rest or not content.startswith(first) or not latest or latest[0] < len(first):
@@ -95,12 +94,10 @@ def _between(merged: MergedText) -> list[bytes]:
 
 
 def _latest(rest: Sequence[bytes], content: bytes) -> list[int]:
-    """Return the latest position of each part; an empty list if they do not all occur.
-
-    The search runs on the reversed text, because only ``find`` takes at most linear time for hostile input
-    (https://github.com/python/cpython/blob/v3.11.0/Objects/stringlib/stringlib_find_two_way_notes.txt).
-    """
+    """Return the latest position of each part; an empty list if they do not all occur."""
     positions: list[int] = []
+    # Reversed, so that ``find`` searches from the end: only ``find`` takes at most linear time for hostile input
+    # (https://github.com/python/cpython/blob/v3.11.0/Objects/stringlib/stringlib_find_two_way_notes.txt).
     reversed_text = content[::-1] + b"\n"
     end = len(content)
     for number, piece in enumerate(reversed(rest)):

@@ -1,24 +1,24 @@
-"""The possible resolutions of a conflict and their names, shared by the command line and the terminal review. The page
-has the same table in JavaScript; a test compares the two."""
+"""The possible resolutions and their names, shared by the command line and the terminal review. The page has the same
+table in JavaScript; a test compares the two."""
 
 from __future__ import annotations
 
 from mudroom.typing import Literal
 
 Side = Literal["ours", "theirs", "both", "base"]
-"""Resolutions of one conflict of a text."""
+"""Resolutions for one conflict in a text."""
 Either = Literal["ours", "theirs", "both"]
-"""Resolutions of one conflict, or of all conflicts of a file, with one key or one option."""
+"""Resolutions for one conflict, or for all conflicts in a file, with one key or one option."""
 Choice = Side | list[str]
 """A side, or replacing lines without line ends."""
 Take = Literal["ours", "theirs", "content", "delete"]
-"""Resolutions of a whole file: the project's version, the fork's, the merged content, deleted."""
+"""Resolutions for a whole file: the project's version, the fork's, the merged content, deleted."""
 
 OPEN = "not decided"
 SIDES: dict[Side, str] = {"ours": "the project's", "theirs": "the fork's", "both": "both", "base": "the original"}
 LINES = "lines of your own"
 TAKES: dict[str, str] = {"ours": SIDES["ours"], "theirs": SIDES["theirs"], "content": "merged", "delete": "deleted"}
-"""Names of the resolutions of a file, by ``Take``."""
+"""Names for a file's resolution, by ``Take``."""
 
 
 def choice_words(choice: Choice | None) -> str:
@@ -29,5 +29,5 @@ def choice_words(choice: Choice | None) -> str:
 
 
 def take_words(take: str) -> str:
-    """Return the name of a file's resolution. A value of ``take`` that is not known is returned as it is."""
+    """Return the name of a file's resolution. An unknown ``take`` is returned as it is."""
     return "decided: " + TAKES.get(take, take)

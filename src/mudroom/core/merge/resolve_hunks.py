@@ -1,7 +1,7 @@
-"""Resolution of the conflicts of a text, one by one, into the bytes of the whole text.
+"""Resolution of a text's conflicts, one by one, into the whole text's bytes.
 
 A conflict is resolved by a side or by lines that replace it. Such lines come from an editor, without line ends. A line
-that the project has in the conflict is taken from there with its line end; of several equal lines, the one that a
+that the project has in the conflict is taken from there with its line end; among several equal lines, the one that a
 comparison matches. Every other line ends like the project's first line there. At the end of the file, the project's
 version decides whether there is a final newline. If the project has no lines in the conflict, the fork's lines decide.
 """
@@ -17,8 +17,8 @@ from mudroom.core.text.linediff import Block, diff_lines
 
 
 def resolve_text(merged: MergedText, choices: Sequence[Choice]) -> bytes:
-    """Return the resolved text. Raise ValueError with a reason if the number of choices is not the number of conflicts,
-    or if a line is not valid."""
+    """Return the resolved text. Raise ValueError with a reason if the number of choices differs from the number of
+    conflicts, or if a line is not valid."""
     if len(choices) != merged.conflicts:
         raise ValueError(f"there are {merged.conflicts} places to decide, and {len(choices)} were decided")
     places = [chunk for chunk in merged.chunks if chunk.kind == "conflict"]
@@ -31,7 +31,7 @@ def resolve_text(merged: MergedText, choices: Sequence[Choice]) -> bytes:
 
 
 def lines_at(chunk: Chunk, lines: Sequence[str], *, is_last: bool) -> bytes:
-    """Return the bytes of lines that replace a conflict. ``is_last``: the conflict is the end of the text."""
+    """Return the bytes for lines that replace a conflict. ``is_last``: the conflict is the end of the text."""
     return rewrite_lines(side_at(chunk), lines, keeps_end=is_last)
 
 
@@ -69,8 +69,8 @@ def editable_lines(before: Sequence[bytes], after: Sequence[bytes], *, keeps_end
 
 
 def _bytes_of(text: str, end: bytes) -> bytes:
-    """Return the bytes of a line from an editor, without its end. Raise ValueError if the line contains a newline or is
-    not valid text."""
+    """Return a line from an editor as bytes, without its end. Raise ValueError if the line contains a newline or is not
+    valid text."""
     if "\n" in text:
         raise ValueError("a line has no newline in it")
     try:
@@ -81,7 +81,7 @@ def _bytes_of(text: str, end: bytes) -> bytes:
 
 
 def _matching_lines(before: Sequence[bytes], edited: Sequence[bytes]) -> list[bytes]:
-    """Return, for each edited line, the equal line of ``before`` or empty bytes if there is none. A moved or repeated
+    """Return, for each edited line, the equal line in ``before``, or empty bytes if there is none. A moved or repeated
     line gets the first equal line that lost its place, otherwise the last equal line."""
     bare = [_bare(raw) for raw in before]
     matches = [b""] * len(edited)
@@ -102,7 +102,6 @@ def _matching_lines(before: Sequence[bytes], edited: Sequence[bytes]) -> list[by
 
 
 def _bare(raw: bytes) -> bytes:
-    """Return the line without its line end."""
     return raw[:-2] if raw.endswith(b"\r\n") else raw.removesuffix(b"\n")
 
 
@@ -111,5 +110,5 @@ def _without_newline(raw: bytes) -> bytes:
 
 
 def _end_of(lines: Sequence[bytes]) -> bytes:
-    """Return the line end of the first line, or a newline."""
+    """Return the first line's end, or a newline if there is no line."""
     return b"\r\n" if lines and lines[0].endswith(b"\r\n") else b"\n"

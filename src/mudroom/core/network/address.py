@@ -1,10 +1,10 @@
 """IP addresses: strict parsing, one canonical text, and the addresses that are never dialled.
 
-Rules of this file: an address that is not plainly an internet address is refused. The table below gives the reason row
-by row, from IANA's registries of special-purpose addresses (RFC 6890) and the addresses of metadata services.
+Rules: an address that is not plainly an internet address is refused. The table below gives the reason row by row, from
+IANA's registries for special-purpose addresses (RFC 6890) and from the metadata services' addresses.
 ``ipaddress.is_global`` is not enough: it calls NAT64, 6to4 addresses and several metadata services global. If an IPv6
-address embeds an IPv4 address, both are judged, and the stricter verdict holds. A rule with ``private`` opens some of
-the refused addresses; no rule opens metadata services, link-local addresses and mudroom's own addresses.
+address embeds an IPv4 address, both are judged, and the stricter verdict holds. A rule with ``private`` opens some
+refused addresses; no rule opens metadata services, link-local addresses or mudroom's own addresses.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ IPV4_MAPPED = bytes(10) + b"\xff\xff"
 SYNTHETIC_IPV4 = (b"\xc6\x12\x00\x00", 15)
 """198.18.0.0/15 (RFC 2544, benchmarks): unassigned on the internet, so the gate's own DNS server answers from it."""
 SYNTHETIC_IPV6 = (b"\xfdmudroom" + bytes(8), 64)
-"""fd6d:7564:726f:6f6d::/64, a unique local prefix (RFC 4193) of mudroom's own."""
+"""fd6d:7564:726f:6f6d::/64, mudroom's own unique local prefix (RFC 4193)."""
 
 _OCTET = regex(rb"0|[1-9][0-9]{0,2}")
 _GROUP = regex(rb"[0-9a-fA-F]{1,4}")
@@ -48,7 +48,7 @@ class Network(NamedTuple):
 
 
 def parse_ipv4(raw: bytes) -> bytes | None:
-    """Return the address of four decimal numbers without leading zeros, or None for any other text."""
+    """Return the address written as four decimal numbers without leading zeros, or None for any other text."""
     parts = raw.split(b".")
     if len(parts) != 4 or not all(_OCTET.fullmatch(part) and int(part) < 256 for part in parts):
         return None
@@ -56,7 +56,8 @@ def parse_ipv4(raw: bytes) -> bytes | None:
 
 
 def parse_ipv6(raw: bytes) -> bytes | None:
-    """Return the address in a form of RFC 4291 2.2, without zone, prefix or brackets, or None for any other text."""
+    """Return the address in a form that RFC 4291 2.2 defines, without zone, prefix or brackets, or None for any other
+    text."""
     head, gap, tail = raw.partition(b"::")
     if b"::" in tail or tail.startswith(b":"):
         return None
@@ -71,7 +72,7 @@ def parse_ipv6(raw: bytes) -> bytes | None:
 
 
 def _groups(raw: bytes, *, last: bool) -> bytes | None:
-    """Return two bytes for each group; the last group of an address (``last``) may be an IPv4 address."""
+    """Return two bytes for each group; an address's last group (``last``) may be an IPv4 address."""
     if not raw:
         return b""
     parts = raw.split(b":")
@@ -84,7 +85,7 @@ def _groups(raw: bytes, *, last: bool) -> bytes | None:
 
 
 def show_address(packed: bytes) -> str:
-    """Return 4 bytes in dotted form, and 16 bytes as RFC 5952 says: lower case, the longest run of at least two zero
+    """Return 4 bytes in dotted form, and 16 bytes as RFC 5952 says: lower case, the longest run with at least two zero
     groups as ``::``."""
     if len(packed) == 4:
         return ".".join(map(str, packed))
@@ -102,8 +103,8 @@ def show_address(packed: bytes) -> str:
 
 
 def parse_network(raw: bytes) -> Network | None:
-    """Return the network of ``10.0.0.0/8`` or ``fd00::/8``, or None if the text is not a network. Raise ValueError if
-    host bits are set."""
+    """Return the network that ``10.0.0.0/8`` or ``fd00::/8`` denotes, or None if the text is not a network. Raise
+    ValueError if host bits are set."""
     text, slash, bits = raw.partition(b"/")
     packed = parse_ipv4(text) or parse_ipv6(text)
     if not slash or packed is None or not _OCTET.fullmatch(bits) or int(bits) > len(packed) * 8:
@@ -117,7 +118,7 @@ def parse_network(raw: bytes) -> Network | None:
     return network
 
 
-# --- what is refused ---
+# --- refused addresses ---
 
 
 class Range(NamedTuple):
@@ -126,9 +127,9 @@ class Range(NamedTuple):
     openable: bool
     """Whether a rule with ``private`` opens it."""
     embedded: int = -1
-    """Offset in bytes of an embedded IPv4 address; -1: there is none."""
+    """Offset of an embedded IPv4 address in bytes; -1: there is none."""
     inverted: bool = False
-    """Whether all bits of the embedded address are inverted."""
+    """Whether the embedded address has all its bits inverted."""
 
 
 def _range(text: str, reason: str, openable: bool = False, embedded: int = -1, inverted: bool = False) -> Range:
@@ -191,7 +192,7 @@ _INTERFACE = "an address of this machine"
 
 
 def range_of(packed: bytes) -> Range | None:
-    """Return the first row of the table that contains an address."""
+    """Return the first table row that contains an address."""
     return next((row for row in RANGES if packed in row.network), None)
 
 
@@ -205,6 +206,7 @@ def refused(packed: bytes, own: Collection[bytes] = (), *, private: bool = False
         raise ValueError(f"an address has 4 or 16 bytes, not {len(packed)}")
     row = range_of(packed)
     if row is not None and row.embedded >= 0:
+        # both addresses must pass: a translator or tunnel delivers the packets to the embedded one
         inner = packed[row.embedded : row.embedded + 4]
         inside = refused(bytes(255 - byte for byte in inner) if row.inverted else inner, own, private=private)
         if inside is not None:
@@ -217,12 +219,12 @@ def refused(packed: bytes, own: Collection[bytes] = (), *, private: bool = False
 
 
 def openable(network: Network) -> bool:
-    """Return whether ``private`` opens all addresses of a network, so that a rule that names the network implies it."""
+    """Return whether ``private`` opens all addresses in a network, so that a rule that names the network implies it."""
     row = next((row for row in RANGES if row.network.holds(network)), None)
     return row is not None and row.openable
 
 
 def unreachable(network: Network) -> str | None:
-    """Return why no rule can open any address of a network, or None if a rule can open some."""
+    """Return why no rule can open any address in a network, or None if a rule can open some."""
     row = next((row for row in RANGES if row.network.holds(network)), None)
     return row.reason if row is not None and not row.openable else None

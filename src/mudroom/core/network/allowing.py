@@ -1,7 +1,7 @@
-"""The command that allows what the gate has refused, if one does. Pure.
+"""The command that allows a host that the gate has refused, if there is such a command. Pure.
 
-The command works when it is pasted into a shell. If the host is one of a preset's, the command names the preset: the
-tool that asked for one host of it needs the others next.
+The command works when it is pasted into a shell. If the host belongs to a preset, the command names the preset: a tool
+that asked for one of its hosts needs the others next.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from mudroom.core.network.host_rules import PUBLIC_ONLY
 from mudroom.core.network.preset import offer_for
 
 _UNASKED = ("no rule", "answered earlier", "the client, or the command, ended before")
-"""Beginnings of the reasons that a rule for the host removes; their ends are in ``_NAMEABLE``."""
+"""Beginnings of reasons that no longer apply with a rule for the host; the ends of such reasons are in
+``_NAMEABLE``."""
 _ASKED, _REFUSED = "asked, ", "asked, and refused"
 """Beginnings of the reason if a question was asked; the second if it was answered."""
 _NAMEABLE = ("a rule that names the address opens it", "only a rule allows it")
@@ -22,7 +23,7 @@ _USUAL = ("", ":80", ":443", ":53")
 
 
 def command_to_allow(target: str, reason: str) -> str:
-    """Return the command for a refused ``host:port`` (an IPv6 address in brackets) by the reason of the refusal; empty
+    """Return the command for a refused ``host:port`` (an IPv6 address in brackets), given the refusal's reason; empty
     if another rule, or no rule, could allow it."""
     where = next(target.removesuffix(port) for port in reversed(_USUAL) if target.endswith(port))
     is_unasked = reason.startswith(_ASKED) and not reason.startswith(_REFUSED)
@@ -34,12 +35,12 @@ def command_to_allow(target: str, reason: str) -> str:
 
 
 def quoted(where: str) -> str:
-    """Return a host, as a shell reads it: brackets are a pattern to it (sh(1))."""
+    """Return a host as a shell reads it: brackets are a pattern to a shell (sh(1))."""
     return f"'{where}'" if "[" in where else where
 
 
 def _preset_word(where: str) -> str:
-    """Return the word of the preset of this host, if it has several hosts."""
+    """Return the word of this host's preset if that has several hosts."""
     try:
         authority = parse_authority(where.encode("utf-8", "surrogateescape"), 443)
     except ValueError:
@@ -55,7 +56,7 @@ def _preset_of_rule(reason: str) -> str:
 
 
 def _is_private(reason: str) -> bool:
-    """Return whether the reason is a private address of the host, which a rule can open: "10.1.2.3 is a private
+    """Return whether the reason is that the host has a private address, which a rule can open: "10.1.2.3 is a private
     address"."""
     try:
         address = parse_host(reason.partition(" is ")[0].encode("utf-8", "surrogateescape"))

@@ -1,17 +1,18 @@
-"""Memory that the bytes of strangers may take: accounts of connections, in shares of commands, within one budget.
+"""Memory for untrusted bytes: one account for each connection, in one share for each command, within one budget.
 
-Rules of this file:
-1. Pure accounting: the holder of bytes says what it holds, and asks for ``room`` before it takes more.
+Rules:
+
+1. Pure accounting: the holder says how many bytes it holds, and asks for ``room`` before it takes more.
 2. A share may hold as much as is left free, and an account as much as its share may still hold: dynamic thresholds
-(Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998). N commands that take all they can get at the same
-time have one part of N+1 each. Of those that come one after the other and give nothing back, each gets half of what the
-others left, so what a command needs and has not got, although it has less than its part, is taken back from those that
-have more (``reclaim``). Reads leave a part of the budget to new connections.
-3. ``room`` can be 0 or less. An account may then still hold ``FLOOR``, for which it is charged from its opening on:
-each connection can finish a head or a TLS record, so none waits for itself. All together hold at most ``most`` and one
-more floor for each connection.
-4. Connections are counted by the same thresholds. Where a command has too many, those of its own that wait for a
-request are closed first: the oldest of which none has come, then the oldest that are idle.
+   (Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998). If N commands take all they can get at the
+   same time, each has 1/(N+1). If they come one after the other and give nothing back, each gets half of the memory
+   that the others left. So if a command needs more and still has less than its part, the missing bytes are taken back
+   from commands that have more (``reclaim``). Reads leave a part of the budget to new connections.
+3. ``room`` can be 0 or less. An account may then still hold ``FLOOR``, which it is charged when it is opened: each
+   connection can finish a head or a TLS record, so no connection waits for itself. All together hold at most ``most``,
+   and one more floor for each connection.
+4. Connections are counted by the same thresholds. If a command has too many, its own connections that wait for a
+   request are closed first: the oldest without any request yet, then the oldest that are idle.
 """
 
 from __future__ import annotations
@@ -22,31 +23,31 @@ from collections.abc import Callable
 from mudroom.typing import NamedTuple
 
 FLOOR = 16 << 10
-"""Bytes of an account that are charged from its opening on: a head (``protocol/head.py``), or a TLS record."""
+"""Bytes charged when an account is opened: a head (``protocol/head.py``), or a TLS record."""
 _LEFT = 32
-"""The part of a budget that is left to new connections."""
+"""This fraction (1/32) of a budget stays reserved for new connections."""
 MOST_OF_ACCOUNT = 6 << 20
-"""Bytes of one connection, both directions together."""
+"""Bytes for one connection, both directions together."""
 
 
 class MemoryBudget:
-    """The limits of one process. ``most`` bytes, ``slots`` connections."""
+    """The limits for one process: ``most`` bytes, ``slots`` connections."""
 
     def __init__(self, most: int, slots: int = 1 << 30) -> None:
         self.most, self.slots = most, slots
         self.most_read = most - most // _LEFT
         self.easy = most // 8
-        """While less is held by all, a reader need not ask for its room."""
+        """While all shares together hold less, a reader need not ask for room."""
         self.held = 0
         self.connections = 0
         self.waiting: dict[Share, None] = {}
         """Shares with accounts that wait for room."""
         self.used: dict[Share, None] = {}
-        """Shares that hold something."""
+        """Shares that hold bytes."""
 
     def reclaim(self, share: Share, length: int) -> list[Account]:
-        """Return accounts to cut, so that a share gets ``length`` bytes or a connection: the largest of those that have
-        more than their part. None if the share itself has its part."""
+        """Return accounts to cut, so that a share gets ``length`` bytes or a connection: the largest accounts in shares
+        that have more than their part. Empty if the share itself has its part."""
         parts = self._parts(share)
         part, slots = self.most // parts, self.slots // parts
         found: list[Account] = []
@@ -67,13 +68,13 @@ class MemoryBudget:
         return found
 
     def entitles(self, share: Share, length: int) -> bool:
-        """Return whether a share has less than its part with these bytes, and they are there. A connection that needs
-        no more than its floor is let in where others have to leave room for it."""
+        """Return whether a share stays within its part with these bytes, and they are free. A connection that needs no
+        more than its floor is let in even if only the reserve for new connections is left."""
         left = self.most - self.most_read if length > FLOOR else 0
         return share.held + length + left <= self.most // self._parts(share) and self.held + length + left <= self.most
 
     def _parts(self, share: Share) -> int:
-        """Return the number of parts: one for each command that holds something, and one that is left."""
+        """Return the number of parts: one for each command that holds bytes, and a free part."""
         return len(self.used) + (share not in self.used) + 1
 
     def share(self, most_connections: int = 1 << 30) -> Share:
@@ -87,7 +88,7 @@ class _Wish(NamedTuple):
 
 
 class Share:
-    """The part of one command."""
+    """A command's part of the budget."""
 
     def __init__(self, budget: MemoryBudget, most_connections: int) -> None:
         self.budget, self._most_connections = budget, most_connections
@@ -95,13 +96,13 @@ class Share:
         self.held = 0
         self.connections = 0
         self._fresh: dict[Account, None] = {}
-        """Accounts of which no request has come, oldest first."""
+        """Accounts without any request yet, oldest first."""
         self._idle: dict[Account, None] = {}
         """Accounts that wait for a further request, longest first."""
         self._wishes: deque[_Wish] = deque()
 
     def room(self) -> int:
-        """Return how many bytes this command may hold beyond those that it holds."""
+        """Return how many more bytes this command may hold."""
         return self.budget.most - self.budget.held - self.held
 
     def takes_connection(self) -> bool:
@@ -111,7 +112,7 @@ class Share:
         )
 
     def open(self, cut: Callable[[], None]) -> Account:
-        """Return the account of a new connection. ``cut`` closes the connection."""
+        """Return a new connection's account. ``cut`` closes the connection."""
         account = Account(self, cut)
         self.connections += 1
         self.budget.connections += 1
@@ -121,8 +122,8 @@ class Share:
         return account
 
     def oldest_waiting(self, least: int = 0) -> Account | None:
-        """Return the account whose connection is closed first, or None if all have requests. ``least``: only one that
-        holds so many bytes."""
+        """Return the account whose connection is closed first, or None if all have requests. ``least``: bytes that it
+        must hold at least."""
         for accounts in (self._fresh, self._idle):
             for account in accounts:
                 if account.held >= least:
@@ -131,20 +132,20 @@ class Share:
 
     def wait(self, account: Account, length: int, granted: Callable[[], bool]) -> None:
         """Call ``granted`` when the account has room for ``length`` bytes. It holds them from then on, unless
-        ``granted`` returns False: nobody waits any more. Those of one command are served in turn."""
+        ``granted`` returns False because its caller has stopped waiting. A command's wishes are served in turn."""
         self._wishes.append(_Wish(account, length, granted))
         self.budget.waiting[self] = None
         self.grant()
 
     def give_up(self, account: Account) -> None:
-        """Forget what this account waits for."""
+        """Forget this account's wishes."""
         self._wishes = deque(wish for wish in self._wishes if wish.account is not account)
         self.grant()
 
     def grant(self) -> None:
         while self._wishes:
             account, length, granted = self._wishes[0]
-            # twice: each byte is one less that is free, and one more that the share has
+            # twice: each byte reduces the free memory by one and raises the share's own use by one
             if account.room() < 2 * length and not self.budget.entitles(self, length):
                 return
             self._wishes.popleft()
@@ -152,7 +153,7 @@ class Share:
                 account.hold(length)
         self.budget.waiting.pop(self, None)
 
-    # --- of its accounts ---
+    # --- for its accounts ---
 
     def charge(self, length: int) -> None:
         if not self.held:
@@ -178,7 +179,7 @@ class Share:
         self._idle.pop(account, None)
 
     def end_connection(self, account: Account) -> None:
-        """Free the connection's place, once. Its bytes stay held until the last end has left the account."""
+        """Free the connection's slot, once. Its bytes stay held until the last end has left the account."""
         if account.is_ended:
             return
         account.is_ended = True
@@ -189,7 +190,7 @@ class Share:
 
 
 class Account:
-    """What one connection holds, in both directions: the client's end and the server's share it."""
+    """The bytes that one connection holds in both directions: the client's end and the server's share the account."""
 
     __slots__ = ("_ends", "_has_served", "_is_closed", "cut", "held", "is_ended", "is_waiting", "share")
 
@@ -204,7 +205,7 @@ class Account:
         self._is_closed = False
 
     def room(self) -> int:
-        """Return how many bytes may be held beyond those that are held; 0 or less: none."""
+        """Return how many more bytes may be held; 0 or less: none."""
         share = self.share
         free = share.budget.most_read - share.budget.held - share.held
         return min(MOST_OF_ACCOUNT, free) - self.held
@@ -222,18 +223,18 @@ class Account:
             self.share.refund(before - max(held, FLOOR))
 
     def recharge(self, before: int, now: int) -> None:
-        """Hold ``now`` bytes in place of ``before``."""
+        """Hold ``now`` bytes instead of ``before``."""
         if now > before:
             self.hold(now - before)
-        elif now < before:  # a negative amount is no charge: what crosses the floor has to be refunded
+        elif now < before:  # not a negative hold: bytes above the floor have to be refunded
             self.free(before - now)
 
     def enter(self) -> None:
-        """An end of the connection uses this account."""
+        """Add an end of the connection to this account."""
         self._ends += 1
 
     def leave(self) -> None:
-        """An end is gone. With the last one, all that is still held is free."""
+        """Remove an end. With the last end, all bytes that are still held are freed."""
         self._ends -= 1
         if not self._ends and not self._is_closed:
             self._is_closed = True
@@ -241,13 +242,13 @@ class Account:
             self.share.refund(max(self.held, FLOOR))
 
     def waits(self) -> None:
-        """The connection waits for a request: the first one, or a further one."""
+        """Note that the connection waits for a request: the first or a further one."""
         if not self.is_waiting and not self.is_ended:
             self.is_waiting = True
             self.share.begin_wait(self, has_served=self._has_served)
 
     def serves(self) -> None:
-        """A whole request has come."""
+        """Note that a whole request has come."""
         if self.is_waiting:
             self.is_waiting, self._has_served = False, True
             self.share.end_wait(self)
@@ -258,5 +259,5 @@ def _held(account: Account) -> int:
 
 
 def unlimited() -> Account:
-    """Return an account for ends that belong to no command (yet)."""
+    """Return an account for ends that do not belong to a command (yet)."""
     return MemoryBudget(1 << 60).share().open(lambda: None)

@@ -1,6 +1,6 @@
 """A flow: an exchange with the network at the gate, allowed or denied, with its origin, its decision and its result.
 
-Users, passwords and queries of URLs are not recorded, since they may hold secrets.
+Users, passwords and queries in URLs are not recorded, since they may hold secrets.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from mudroom.typing import Any, Literal, NamedTuple, get_args
 
 Way = Literal["connect", "http", "https", "socks", "tls", "raw", "dns"]
 """How the exchange arrived: CONNECT, a plain HTTP request, an HTTP request inside inspected TLS, SOCKS5, TLS or other
-bytes on a captured connection, or a refused DNS lookup (an answered lookup is no flow; the connection after it is)."""
+bytes on a captured connection, or a refused DNS lookup (an answered lookup is not a flow; the connection after it
+is)."""
 Fields = tuple[tuple[str, str], ...]
-"""Names and values of headers."""
+"""Header names and values."""
 
 
 class Flow(NamedTuple):
@@ -27,29 +28,28 @@ class Flow(NamedTuple):
     port: int
     verdict: Literal["allow", "deny"]
     rule: str
-    """Location of the deciding rule: ``policy.yaml:12``, ``preset npm``, ``asked``; empty for none."""
+    """The deciding rule's location: ``policy.yaml:12``, ``preset npm``, ``asked``; empty for none."""
     reason: str
     address: str = ""
     """The dialled address; empty if no address was dialled."""
     method: str = ""
     path: str = ""
     status: int = 0
-    """Status of a plain or inspected HTTP exchange; 0: not known."""
+    """HTTP status if the exchange was plain or inspected; 0: not known."""
     sent: int = 0
     """Bytes from the sandbox to the network."""
     received: int = 0
     seconds: float = 0.0
     error: str = ""
-    """The error after the exchange was allowed: of the lookup, the dial, a certificate or the peer."""
+    """The error after the exchange was allowed: from the lookup, the dial, a certificate or the peer."""
     version: str = ""
-    """HTTP version of an inspected exchange: ``HTTP/1.1``, ``HTTP/2``."""
+    """HTTP version if the exchange was inspected: ``HTTP/1.1``, ``HTTP/2``."""
     request: Fields = ()
-    """The client's headers, if inspected: headers that are secret by their kind are left out, and credentials are
-    placeholders."""
+    """The client's headers, if inspected: inherently secret headers are left out, and credentials are placeholders."""
     response: Fields = ()
     repeats: int = 0
-    """The number of further requests that were refused in the same way; they have no flows of their own. ``seconds`` is
-    then the time from the first to the end of the last."""
+    """How many further requests were refused in the same way; they have no flows. ``seconds`` is then the time from the
+    first refused request to the end of the last."""
 
 
 class FlowQuestion(NamedTuple):
@@ -60,7 +60,7 @@ class FlowQuestion(NamedTuple):
     port: int
     way: Way
     fork: str = ""
-    """The fork of the command that opened the connection; empty: a fork made for that command."""
+    """The fork whose command opened the connection; empty: a fork made for that command."""
 
 
 class FlowAnswer(NamedTuple):
@@ -68,7 +68,7 @@ class FlowAnswer(NamedTuple):
     keep: bool = False
     """Whether the project remembers the answer beyond this command."""
     why: str = ""
-    """Reason of a refusal, if it is not just a negative answer."""
+    """Reason for a refusal, if it is not just a negative answer."""
     lasting: bool = True
     """False: refused because no question could be asked; the next connection is judged anew."""
     preset: str = ""
@@ -78,7 +78,7 @@ class FlowAnswer(NamedTuple):
 NOBODY = FlowAnswer(False, why="nobody is there to be asked", lasting=False)
 
 
-# --- as an event of the journal ---
+# --- as a journal event ---
 
 _USER = regex(r"(?<=://)[^/?#\s]*@")
 _QUERY = regex(r"(://[^?#\s'\"<>]*)[?#][^\s'\"<>]*")
@@ -100,7 +100,7 @@ def flow_to_json(flow: Flow, *, redact: bool = True) -> dict[str, Any]:
 
 
 def flow_from_json(data: Mapping[str, Any]) -> Flow:
-    """Return the flow that ``flow_to_json`` wrote; keys of a newer mudroom are ignored. Raise ValueError if it is
+    """Return the flow that ``flow_to_json`` wrote; keys from a newer mudroom are ignored. Raise ValueError if it is
     invalid."""
     fields: dict[str, Any] = {}
     for name, field_type in _FIELDS.items():
@@ -130,7 +130,6 @@ _CHOICES: dict[str, tuple[str, ...]] = {"way": get_args(Way), "verdict": ("allow
 
 
 def _headers(name: str, value: Any) -> Fields:
-    """Return names and values. Raise ValueError if they are invalid."""
     pairs = value if isinstance(value, list | tuple) else [value]
     if not all(isinstance(pair, list | tuple) and [type(item) for item in pair] == [str, str] for pair in pairs):
         raise ValueError(f"a flow whose {name} is {value!r}")

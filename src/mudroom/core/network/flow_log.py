@@ -1,10 +1,10 @@
-"""The flows of one command as they are kept and journalled: what was refused again and again is one flow with a count.
+"""A command's flows, for its result and the journal: repeated refusals are one flow with a count.
 
-Rules of this file: pure. A refused request costs the command nothing, so it may repeat it as fast as it can for as long
-as it runs. The first refusal of a way, host, port and reason is kept whole; each further one adds to its ``repeats``.
-Of different refusals ``MOST_REFUSED`` are kept; all further ones are one flow without a host. No request is left out of
-the total. Allowed requests are kept one by one: each may have carried data; so are those that were refused when a part
-had been sent.
+Rules: pure. A refused request costs the command nothing, so it may repeat it as fast as it can for as long as it runs.
+The first refusal with a given way, host, port and reason is kept whole; each further one adds to its ``repeats``.
+``MOST_REFUSED`` different refusals are kept; all further ones are one flow without a host. No request is left out of
+the total. Allowed requests are kept one by one, because each may have carried data; so are requests that were refused
+after a part had been sent.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from mudroom.core.network.flow import Flow
 
 MOST_REFUSED = 512
-"""Different refusals of one command that are flows of their own."""
+"""Different refusals in one command that are flows of their own."""
 _FURTHER = "more was refused than is listed one by one"
 
 _Key = tuple[str, str, int, str]
@@ -26,9 +26,10 @@ class FlowLog:
     def __init__(self) -> None:
         self._flows: list[Flow] = []
         self._places: dict[_Key, int] = {}
-        """The position of each different refusal."""
+        """Each different refusal's position in ``_flows``."""
 
     def add(self, flow: Flow) -> None:
+        # each of these may have carried data
         if flow.verdict != "deny" or flow.sent:
             self._flows.append(flow)
             return
@@ -49,13 +50,13 @@ class FlowLog:
 
 
 def _with(first: Flow, flow: Flow) -> Flow:
-    """Return the flow of a refusal with a further one that is like it."""
+    """Return a refusal's flow with a further equal refusal added."""
     lasted = max(first.seconds, (flow.started - first.started) / 1e9 + flow.seconds)
     return first._replace(repeats=first.repeats + 1 + flow.repeats, seconds=lasted)
 
 
 def flows_since(before: Sequence[Flow], now: Sequence[Flow]) -> list[Flow]:
-    """Return the flows of ``now`` that are new since ``before``, both of the same log: repeats since then are a flow,
+    """Return the flows in ``now`` that are new since ``before``, both from the same log. Repeats since then are a flow,
     too, with their number."""
     repeated = [
         flow._replace(repeats=flow.repeats - earlier.repeats - 1)

@@ -1,13 +1,13 @@
-"""Names of forks for each other: ``http://FORK.mudroom.internal/`` is a server that runs in another fork.
+"""Host names for forks: ``http://FORK.mudroom.internal/`` is a server that runs in another fork.
 
 The policy's ``network.agents`` lists links, ``a -> b`` or ``a -> b:8080``: commands in the fork ``a`` may reach a port
-that is served in the fork ``b``. A link is the consent of both forks at once; ``fork_consent.py`` has that of each.
-Port 80 of a name leads to the endpoint that the agent in the fork has registered (the key ``endpoint`` of its card),
-unless the fork shows its port 80.
+that is served in the fork ``b``. A link is the consent of both forks at once; ``fork_consent.py`` handles each fork's
+own. Port 80 of a name leads to the endpoint that the agent in the fork has registered (the key ``endpoint`` in its
+card), unless the fork shows its port 80.
 
-Rules of this file: no host rule opens a name below ``mudroom.internal``, and nobody is asked about one: only a deny
+Rules: no host rule opens a name below ``mudroom.internal``, and no question is asked about such a name: only a deny
 counts. The gate's host decides about each connection. No such name is ever looked up: ``.internal`` is reserved for
-private use (ICANN, 29 July 2024). The name of a fork is one label in lower case. Pure.
+private use (ICANN, 29 July 2024). A fork's name is one label in lower case. Pure.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from mudroom.typing import NamedTuple
 ZONE = "mudroom.internal"
 SUFFIX = "." + ZONE
 ENDPOINT_PORT = 80
-"""The port of a fork's name that leads to its registered endpoint."""
+"""The port that leads to a fork's registered endpoint."""
 CATALOGUE = "agents"
-"""Label of the list of running agents. No fork has it."""
+"""Label for the list of running agents. No fork has it."""
 SOURCE = "network.agents"
 _LETTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-")
 _LONGEST = 63
-"""Characters of a label."""
+"""Characters in a label."""
 NO_NAME = "names of forks have one part before .mudroom.internal"
 DECIDED_BY_HOST = "forks reach each other with the consent of both"
 
 
 class AgentLink(NamedTuple):
     source: str
-    """Name of a fork; ``*``: every fork."""
+    """A fork's name; ``*``: every fork."""
     target: str
     port: int | None = None
     """None: the registered endpoint."""
@@ -45,13 +45,13 @@ class AgentLink(NamedTuple):
 
 
 class ForkDial(NamedTuple):
-    """A request of the gate for a connection to another fork."""
+    """A request to the gate for a connection to another fork."""
 
     identity: int
     host: str
     port: int
     path: str = ""
-    """Of a plain HTTP request; empty: not known."""
+    """The path in a plain HTTP request; empty: not known."""
 
 
 def is_fork_host(host: str) -> bool:
@@ -60,7 +60,7 @@ def is_fork_host(host: str) -> bool:
 
 
 def label_of(name: str) -> str:
-    """Return the label of a fork: its name in lower case, with ``-`` for ``_`` and ``.``; empty if that is no label."""
+    """Return a fork's label: its name in lower case, with ``-`` for ``_`` and ``.``; empty if that is not a label."""
     label = _folded(name)
     return label if _is_label(label) else ""
 
@@ -70,17 +70,17 @@ def _folded(name: str) -> str:
 
 
 def _is_label(label: str) -> bool:
-    """As ``parse_host`` has it for a part of a name; RFC 1035 2.3.4 and RFC 952."""
+    """Return whether this is a label, as ``parse_host`` requires it for a part of a name (RFC 1035 2.3.4, RFC 952)."""
     return 0 < len(label) <= _LONGEST and label[0] != "-" and label[-1] != "-" and _LETTERS.issuperset(label)
 
 
 def names_of(label: str, names: Iterable[str]) -> list[str]:
-    """Return the names of forks that have this label. Several forks with one label have no name."""
+    """Return the names of forks that have this label. Forks that share a label cannot be addressed."""
     return [name for name in names if _folded(name) == label] if _is_label(label) and label != CATALOGUE else []
 
 
 def fork_host(name: str) -> str:
-    """Return the host of a fork. Raise ValueError if its name has no label."""
+    """Return a fork's host. Raise ValueError if its name has no label."""
     label = label_of(name)
     if not label or label == CATALOGUE:
         raise ValueError(f"the fork {name!r} cannot be part of a host's name: letters, digits and hyphens")
@@ -88,13 +88,13 @@ def fork_host(name: str) -> str:
 
 
 def fork_of(host: str) -> str:
-    """Return the label of a host; empty if the host is no fork's: it has no part, or several, before the zone."""
+    """Return a host's label; empty if it is not a fork's host: it has no part, or several, before the zone."""
     label = host.removesuffix(SUFFIX) if host.endswith(SUFFIX) else ""
     return label if _is_label(label) else ""
 
 
 def parse_link(text: str) -> AgentLink:
-    """Return a link. Raise ValueError if it is not of the form ``a -> b`` or ``a -> b:8080``."""
+    """Return the link that ``a -> b`` or ``a -> b:8080`` denotes. Raise ValueError for any other text."""
     source, arrow, target = (part.strip() for part in text.partition("->"))
     if not arrow or not source or not target:
         raise ValueError(f"{text!r} is not a link between two forks")
@@ -112,7 +112,7 @@ def parse_link(text: str) -> AgentLink:
 
 def decide_fork(request: Request, rules: Sequence[HostRule]) -> HostDecision:
     """Return the gate's part of the decision about a connection to another fork: a deny that covers the name holds, and
-    no other rule counts. What is let through here, the host decides about (``fork_consent.py``)."""
+    no other rule counts. The host decides about connections that are let through here (``fork_consent.py``)."""
     decision = decide(request, [rule for rule in rules if rule.action == "deny"])
     if decision.action == "deny":
         return decision

@@ -1,4 +1,4 @@
-"""The rules of a policy about connections between forks: ``network.forks``. Pure.
+"""Policy rules for connections between forks: ``network.forks``. Pure.
 
 A fork reaches another at a port if its side says ``reach`` and the other's says ``show``
 (``ext/agents/core/fork_consent.py``).
@@ -22,11 +22,11 @@ FORMS: dict[Side, str] = {
 
 
 class ForkRule(NamedTuple):
-    """A rule of the policy for one side."""
+    """A policy rule for one side."""
 
     side: Side
     fork: str
-    """Label of the fork that shows the port, or ``db-*``; ``*`` of a ``show``: every fork."""
+    """Label of the fork that shows the port, or ``db-*``; ``*`` in a ``show``: every fork."""
     port: int
     http: bool = False
     """``show``: plain HTTP/1 only, so that the server can rely on ``x-mudroom-fork``."""
@@ -40,17 +40,17 @@ class ForkRule(NamedTuple):
 
 
 class ForkIdentity(NamedTuple):
-    """A fork as consent knows it."""
+    """A fork's identity for consent."""
 
     label: str
     identity: str
-    """Differs from that of an earlier fork of this name."""
+    """Differs from an earlier fork's under the same name."""
     agent: str = ""
-    """The agent whose workspace it is; empty: none."""
+    """The agent whose workspace the fork is; empty: none."""
 
 
 def parse_forks(value: object, side: str) -> list[ForkRule]:
-    """Return the rules of a list of the policy, or of a card. Raise ValueError with a printable problem."""
+    """Return the rules in a list from the policy or a card. Raise ValueError with a printable problem."""
     if side not in SIDES:
         raise ValueError(f"{side!r} is neither show nor reach")
     if not isinstance(value, list) or not all(
@@ -62,14 +62,15 @@ def parse_forks(value: object, side: str) -> list[ForkRule]:
 
 
 def parse_shown(text: str) -> ForkRule:
-    """Return a rule for a port that is shown. Raise ValueError."""
+    """Return the rule for a shown port. Raise ValueError if the text is not valid."""
     place, http = text.removesuffix(_HTTP), text.endswith(_HTTP)
     name, colon, digits = place.rpartition(":")
     return ForkRule("show", _pattern(name, text) if colon else "*", _port(digits, text), http)
 
 
 def parse_reached(text: str) -> ForkRule:
-    """Return a rule for a port that is reached. Without a port it is the endpoint of the agent. Raise ValueError."""
+    """Return the rule for a reached port; without a port, the agent's endpoint. Raise ValueError if the text is not
+    valid."""
     name, at, rest = text.partition("@")
     place, colon, digits = (rest if at else text).rpartition(":")
     if not colon or not digits.isdigit():

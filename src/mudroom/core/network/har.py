@@ -1,8 +1,7 @@
 """Inspected flows as an HTTP archive (HAR 1.2), which browsers' developer tools and other programs read; and the
 headers that may be kept.
 
-Rules of this file: pure. For headers that are secret by their kind only the name is kept; bodies and queries are never
-kept.
+Rules: pure. For inherently secret headers only the name is kept; bodies and queries are never kept.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ HIDDEN = "(not kept)"
 _SECRET = regex(r"(?i)authorization|cookie|token|secret|passw|api-?key|signature|credential")
 _LONGEST_VALUE = 1024
 MOST = 64
-"""Headers of one message that are kept."""
+"""Headers that are kept for each message."""
 
 
 def keep_headers(fields: Sequence[tuple[bytes, bytes]]) -> Fields:

@@ -1,10 +1,9 @@
 """Host names. Every host that a client sends is parsed here before any other code looks at it.
 
-Rules of this file: the input is bytes; the output is a canonical host, or a ValueError with the reason. A host is a
-name of ASCII labels or a strict IP literal: getaddrinfo(3) would cut at a NUL and read ``127.1``, ``0x7f.1`` and
-``2130706433`` as 127.0.0.1 (inet_aton(3)), and Python would fold a ``1`` in a circle to ``1``. So decisions, lookups
-and records use this one spelling. International names are accepted as ``xn--`` labels only (RFC 5891), which makes a
-lookalike name visible.
+Rules: the input is bytes; the output is a canonical host, or a ValueError with the reason. A host is a name with ASCII
+labels or a strict IP literal: getaddrinfo(3) would cut at a NUL and read ``127.1``, ``0x7f.1`` and ``2130706433`` as
+127.0.0.1 (inet_aton(3)), and Python would fold a ``1`` in a circle to ``1``. So decisions, lookups and records use this
+one spelling. International names are accepted as ``xn--`` labels only (RFC 5891), which makes a lookalike name visible.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _PORT = regex(rb"[1-9][0-9]{0,4}")
 _USER = "there is a user before the host"
 """Shown without the user, which may include a password."""
 _LONGEST = 253
-"""Bytes of a name as written: 255 octets on the wire, less the first length and the root (RFC 1035 2.3.4)."""
+"""Bytes in a written name: 255 octets on the wire, less the first length and the root (RFC 1035 2.3.4)."""
 
 
 class HostName(NamedTuple):
@@ -65,7 +64,7 @@ def parse_host(raw: bytes) -> HostName:
 
 
 def parse_authority(raw: bytes, default: int | None = None) -> Authority:
-    """Return the host and port of ``host:port``, with an IPv6 address in brackets. ``default``: the port if none is
+    """Return the host and port in ``host:port``, with an IPv6 address in brackets. ``default``: the port if none is
     written; None: a port is required.
 
     Raise ValueError with a printable reason.
@@ -91,7 +90,7 @@ def parse_authority(raw: bytes, default: int | None = None) -> Authority:
 
 
 def parse_port(raw: bytes) -> int:
-    """Return a port from 1 to 65535 in plain digits. Raise ValueError."""
+    """Return a port from 1 to 65535 in plain digits. Raise ValueError for any other text."""
     if not _PORT.fullmatch(raw) or int(raw) > 65535:
         raise ValueError(f"{show(raw)} is no port (1 to 65535)" if raw else "there is no port")
     return int(raw)

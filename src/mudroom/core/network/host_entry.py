@@ -1,6 +1,6 @@
-"""One text of a list of hosts: a host rule, or the word of a preset (``@npm``), which stands for rules of its hosts.
+"""An entry in a list of hosts: a host rule, or a preset's word (``@npm``), which stands for rules for its hosts.
 
-The table of presets is loaded where a word is used.
+The preset table is loaded where a word is used.
 """
 
 from __future__ import annotations
@@ -14,18 +14,17 @@ from mudroom.core.tree.path import show
 
 
 class UnknownPreset(ValueError):
-    """There is no such preset."""
+    """Raised for a word without a preset."""
 
     def __init__(self, problem: str, near: tuple[str, ...] = ()) -> None:
-        """``near``: names of presets that may be meant."""
+        """Initialise the error. ``near``: presets that may be meant."""
         super().__init__(problem + (f" (did you mean {PRESET}{near[0]}?)" if near else ""))
         self.problem, self.near = problem, near
 
 
 def parse_entry(text: str, action: Action, source: str = "", *, private: bool = False) -> HostRule:
-    """Return the rule of a text. For the word of a preset it is a rule whose pattern is the word; ``expand`` puts the
-    rules of the hosts in its place. Raise ValueError as ``parse_rule`` does, UnknownPreset if there is no such
-    preset."""
+    """Return an entry's rule. A preset's word gives a rule with the word as its pattern; ``expand`` replaces it by the
+    hosts' rules. Raise ValueError as ``parse_rule`` does, UnknownPreset if there is no such preset."""
     if not text.startswith(PRESET):
         return parse_rule(text, action, source, private=private)
 
@@ -39,7 +38,7 @@ def parse_entry(text: str, action: Action, source: str = "", *, private: bool = 
 
 
 def expand(rules: Iterable[HostRule]) -> Iterator[HostRule]:
-    """Yield the rules, with those of its hosts in place of each word of a preset. Their ``source`` ends with the word:
+    """Yield the rules, with each preset's word replaced by rules for its hosts. Their ``source`` ends with the word:
     ``permissions.yaml:4 @npm``."""
     for rule in rules:
         if rule.pattern.startswith(PRESET):

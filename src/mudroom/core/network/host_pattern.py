@@ -1,8 +1,8 @@
 """Host patterns and the hosts that they match.
 
-Rules of this file: a pattern matches whole labels, never a part of a label. A wildcard matches names; an address or a
-network matches clients that use addresses. Neither ever matches the other. ``localhost`` alone also stands for two
-addresses, since it always means this machine's loopback (RFC 6761 6.3).
+Rules: a pattern matches whole labels, never a part of a label. A wildcard matches names; an address or a network
+matches clients that use addresses. Neither ever matches the other. ``localhost`` alone also stands for two addresses,
+since it always means this machine's loopback (RFC 6761 6.3).
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from mudroom.core.tree.path import show
 LOCALHOST, LOCALHOST_ADDRESSES = "localhost", ("127.0.0.1", "::1")
 """This machine by name, and the addresses that the name stands for."""
 PRESET = "@"
-"""Begins the word of a preset, which stands for several patterns (``core/network/preset.py``). No host begins so."""
+"""First character of a preset's word, which stands for several patterns (``core/network/preset.py``). No host begins
+so."""
 METADATA = {
     "metadata.google.internal": "the metadata service of Google's cloud",
     "metadata.goog": "the metadata service of Google's cloud",
@@ -26,7 +27,7 @@ METADATA = {
     "metadata.tencentyun.com": "the metadata service of Tencent's cloud",
     "metadata.platformequinix.com": "the metadata service of Equinix",
 }
-"""Names of metadata services. Their addresses are refused in any case."""
+"""Names under which clouds serve metadata. The services' addresses are refused in any case."""
 
 
 def parse_pattern(raw: bytes) -> tuple[str, Network | None]:
@@ -51,8 +52,8 @@ def parse_pattern(raw: bytes) -> tuple[str, Network | None]:
 
 
 def matches(pattern: str, host: HostName) -> bool:
-    """Return whether a canonical pattern matches this host. Raise ValueError for the word of a preset: a deny that was
-    not expanded would hold for no host."""
+    """Return whether a canonical pattern matches this host. Raise ValueError for a preset's word: a deny that was not
+    expanded would hold for no host."""
     if pattern.startswith(PRESET):
         raise ValueError(f"{pattern} stands for other rules")
     if host.kind != "name":
@@ -78,7 +79,7 @@ def specificity(pattern: str) -> tuple[int, int]:
 
 @lru_cache(maxsize=4096)
 def network_of(pattern: str) -> Network:
-    """Return the network of a canonical address or network."""
+    """Return a canonical address or network as a Network."""
     raw = pattern.encode()
     if "/" not in pattern:
         raw += b"/128" if ":" in pattern else b"/32"

@@ -1,4 +1,4 @@
-"""Whether a host would be let through by the rules, and why, for people and agents who ask."""
+"""Whether the rules would let a host through, and why, for people and agents who ask."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from mudroom.core.network.loopback import is_loopback, look_at_loopback
 def look_at_host(
     asked: bytes, rules: Sequence[HostRule], look_at_fork: Callable[[str, int], tuple[bool, str]]
 ) -> tuple[Authority | None, HostDecision]:
-    """Return the host and port of ``asked`` (``host[:port]``), and the decision about it; None if it is no host. A
-    bare IPv6 address is accepted, too. ``look_at_fork``: returns whether a port of a fork may be reached, by its label,
-    and why."""
+    """Return the host and port in ``asked`` (``host[:port]``; a bare IPv6 address is accepted, too), and the decision
+    about it; None if it is not a host. ``look_at_fork``: given a fork's label and a port, returns whether the port may
+    be reached, and why."""
     try:
         authority = parse_asked(asked)
     except ValueError as error:
@@ -26,7 +26,7 @@ def look_at_host(
 def look_at_authority(
     authority: Authority, rules: Sequence[HostRule], look_at_fork: Callable[[str, int], tuple[bool, str]]
 ) -> HostDecision:
-    """Return the decision about a host and port; ``look_at_fork`` as of ``look_at_host``."""
+    """Return the decision about a host and port; ``look_at_fork`` as in ``look_at_host``."""
     name = authority.host.text
     if is_fork_host(name):
         decision = decide_fork(Request(name, authority.port), rules)
@@ -40,7 +40,7 @@ def look_at_authority(
 
 
 def parse_asked(raw: bytes) -> Authority:
-    """Return the host and port of a text as of ``look_at_host``. Raise ValueError with a printable problem."""
+    """Return the host and port in a text, as ``look_at_host`` accepts it. Raise ValueError with a printable problem."""
     if b"://" in raw:
         raise ValueError(f"this is a URL; ask about {host_of_url(raw)}")
     if raw.count(b":") > 1 and not raw.startswith(b"["):

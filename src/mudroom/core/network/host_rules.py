@@ -1,9 +1,8 @@
 """Host rules, and the function that decides which hosts may be reached.
 
-Rules of this file: a deny beats an ask, and an ask beats an allow, whatever their order. A rule with ``only`` denies
-what no such rule allows. A host without a rule is asked
-about if there is an approver, and denied otherwise. Only canonical hosts (``core/network/host.py``) are compared.
-Without rules nothing is allowed.
+Rules: a deny beats an ask, and an ask beats an allow, whatever their order. A rule with ``only`` denies all requests to
+its hosts that no such rule allows. A host without a rule is asked about if there is an approver, and denied otherwise.
+Only canonical hosts (``core/network/host.py``) are compared. Without rules nothing is allowed.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ from mudroom.typing import Literal, NamedTuple
 Action = Literal["allow", "ask", "deny"]
 
 ASKED = "asked"
-"""The source of a rule that was made of an answer. A reason may follow: ``asked, and nobody has answered in 55 s``."""
+"""The source of a rule made from an answer. A reason may follow: ``asked, and nobody has answered in 55 s``."""
 _LONGEST_SHOWN = 200
-"""Characters of a method and path in a reason."""
+"""Characters of a method and path that a reason shows."""
 PUBLIC_ONLY = " allows public addresses only"
-"""End of the reason if a private address is refused to a host of a preset; its word is before."""
+"""End of the reason if a preset's host has a private address and is refused; the preset's word is before it."""
 USUAL = (80, 443)
-"""The ports of an allow rule without ports."""
+"""The ports that an allow rule without ports covers."""
 
 
 class HostRule(NamedTuple):
@@ -49,7 +48,7 @@ class HostRule(NamedTuple):
     """Empty: all. Methods are known for plain and inspected HTTP only; an unknown method matches an ask or a deny, but
     no allow."""
     paths: tuple[str, ...] = ()
-    """Prefixes of whole path parts; empty: all. An unknown path, or a path that servers may interpret differently, is
+    """Prefixes in whole path parts; empty: all. An unknown path, or a path that servers may interpret differently, is
     treated like an unknown method."""
     private: bool = False
     """Whether the host may be in a private network or on loopback; never a metadata service or link-local."""
@@ -57,14 +56,14 @@ class HostRule(NamedTuple):
     source: str = ""
     """For people: ``policy.yaml:12``, ``preset npm``."""
     set_headers: tuple[tuple[str, str], ...] = ()
-    """Pairs (name, value) set on inspected requests, replacing headers of that name."""
+    """Pairs (name, value) set on inspected requests, replacing headers with that name."""
     remove_headers: tuple[str, ...] = ()
-    """Names of headers that are removed from inspected requests."""
+    """Headers that are removed from inspected requests."""
     only: bool = False
     """Requests to its hosts that no rule with ``only`` allows are denied, whatever other rules allow."""
     foreign: Literal["", "refuse", "strip"] = ""
     """``refuse`` or ``strip`` credentials in inspected requests that are not the user's (``foreign_credential.py``);
-    empty: that is left to the credentials of the host."""
+    empty: the host's credentials decide."""
 
 
 class Request(NamedTuple):
@@ -86,7 +85,7 @@ class HostDecision(NamedTuple):
 
 
 def decide(request: Request, rules: Sequence[HostRule]) -> HostDecision:
-    """Return the decision of the rules about a request. Pure; the order of the rules does not matter.
+    """Return the rules' decision about a request. Pure; their order does not matter.
 
     Raise ValueError if ``request.host`` is not canonical: a host that ``parse_host`` did not return is never compared.
     """
@@ -118,9 +117,7 @@ def decide(request: Request, rules: Sequence[HostRule]) -> HostDecision:
             return HostDecision(
                 "deny", None, f"{reason}; a rule that names the address opens it" if openable(network) else reason
             )
-    if (
-        asks is not None
-    ):  # an answer of yes also opens a private address that another rule permits: the question is not about that
+    if asks is not None:  # a yes also opens a private address that another rule permits: the question is not about that
         return HostDecision(
             "ask", asks._replace(private=asks.private or private), f"{_label(asks)} wants it asked about"
         )
@@ -149,12 +146,12 @@ def vet(
     rules: Sequence[HostRule] = (),
     port: int = 0,
 ) -> str | None:
-    """Return why none of the addresses that a host resolved to may be dialled, or None if all of them may.
+    """Return why none of the addresses that a host resolved to may be dialled, or None if all may.
 
     One refused address rejects the whole answer: a name with both an internet address and one of this machine is an
     attack (DNS rebinding), and picking the good addresses would hide it. ``own``: the addresses of this machine's
-    interfaces. ``rules``, ``port``: a deny of an address or a network also holds for names that resolve there. The
-    decision is one that was allowed, by a rule or by an answer. Raise ValueError if an address is invalid.
+    interfaces. ``rules``, ``port``: a deny for an address or a network also holds for names that resolve there.
+    ``decision`` is one that was allowed, by a rule or by an answer. Raise ValueError if an address is invalid.
     """
     if decision.action == "deny":
         return decision.reason
@@ -173,8 +170,8 @@ def vet(
 
 
 def _public_only(rule: HostRule | None) -> str:
-    """Return a clause that names the preset of an allowing rule: the permission to open private addresses is the
-    preset's as well (``allowing.py`` reads it). The source of such a rule ends with the word (``expand``)."""
+    """Return a clause that names the preset behind an allowing rule: the permission to open private addresses belongs
+    to the whole preset (``allowing.py`` reads it). Such a rule's source ends with the word (``expand``)."""
     word = "" if rule is None or rule.private else rule.source.rpartition(" ")[2]
     return f"; {word}{PUBLIC_ONLY}" if word.startswith(PRESET) else ""
 
@@ -228,7 +225,7 @@ def _ports(raw: bytes, ports: bytes) -> tuple[int, ...]:
 
 
 def host_of_url(raw: bytes) -> str:
-    """Return the host of a URL to print, without a user and a password; ``example.com`` if it has none."""
+    """Return a URL's host to print, without user and password; ``example.com`` if it has none."""
     host = raw.partition(b"://")[2].partition(b"/")[0].rpartition(b"@")[2]
     return show(host) or "example.com"
 
@@ -278,8 +275,8 @@ def _rank(rule: HostRule) -> tuple[bool, bool, tuple[int, int], str, str]:
 
 
 def _reason(rule: HostRule) -> str:
-    """Return the reason of a decision by an allow or a deny. A rule that an answer made is told as the answer: the
-    question may have ended without one."""
+    """Return why an allow or a deny decided. A rule that an answer made is told as the answer: the question may have
+    ended without one."""
     if rule.source == ASKED:
         return f"{ASKED}, and {'allowed' if rule.action == 'allow' else 'refused'}"
     if rule.source.startswith(f"{ASKED}, "):

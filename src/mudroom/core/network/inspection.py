@@ -1,9 +1,10 @@
-"""Which TLS connections are inspected, and the data that inspection needs. ``ext/inspection`` inspects.
+"""Decides which TLS connections are inspected, and holds the data for it. ``ext/inspection`` inspects.
 
-Rules of this file: pure. A connection is inspected if a rule that allows its host or asks about it says so, or if a
-credential is for its host, on every port; an excluded host is never inspected, and is not reached if a credential is
-for it. Only host and port of a connection are known, so it may be opened if any of its requests might be allowed; then
-every request is judged separately.
+Rules: pure. A connection is inspected if a rule that allows its host or asks about it says so, or if a credential is
+for its host: on every port, or only on the credential's own port if its ``foreign`` is ``allow``. An excluded host is
+never inspected, and is not reached if such a credential is for it (unless ``foreign`` is ``allow``). At first only a
+connection's host and port are known, so it may be opened if any of its requests might be allowed; then every request is
+judged separately.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from mudroom.typing import Literal, NamedTuple
 _FIELD = regex(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE = regex(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
 _NEVER = frozenset(("host", "connection", "content-length", "transfer-encoding", "te", "upgrade", "trailer", "expect"))
-"""Headers of framing and routing."""
+"""Headers for framing and routing."""
 
 Foreign = Literal["refuse", "strip", "allow"]
-"""How requests to the host of a credential are treated that have credentials of the command's own."""
+"""Treatment of requests to a credential's host that carry the command's own credentials."""
 
 
 class Credential(NamedTuple):
@@ -36,7 +37,7 @@ class Credential(NamedTuple):
     """In lower case."""
     placeholder: str
     value: str
-    """The real value. Never for flows, logs, errors, or the text of this tuple."""
+    """The real value. It must not get into flows, logs, errors, or this tuple's text."""
     foreign: Foreign = "refuse"
 
     def __repr__(self) -> str:
@@ -52,7 +53,7 @@ class Inspection(NamedTuple):
     authority: str
     """PEM: the vault's certificate and its private key."""
     never: tuple[HostRule, ...] = ()
-    """Denials of the hosts (and ports) that are never inspected, whatever the rules say."""
+    """Denials for the hosts (and ports) that are never inspected, whatever the rules say."""
     credentials: tuple[Credential, ...] = ()
     roots: str = ""
     """PEM: certificates that are trusted for servers in addition to the system's."""
@@ -65,7 +66,7 @@ class Inspection(NamedTuple):
 
 
 def is_header(name: str) -> bool:
-    """Return whether this is the name of a header that is not for framing or routing."""
+    """Return whether this is a valid header name, and the header is not for framing or routing."""
     return _FIELD.fullmatch(name) is not None and name.lower() not in _NEVER
 
 
@@ -103,8 +104,8 @@ def is_inspected(host: str, port: int, rules: Sequence[HostRule], inspection: In
 
 
 def uninspected(request: Request, inspection: Inspection | None) -> str:
-    """Return why a connection that is excluded from inspection is not opened, or an empty string: a credential is for
-    the host, and in a tunnel a command could use another one there."""
+    """Return why a connection that is excluded from inspection is not opened, or an empty string. The reason: a
+    credential is for the host, and in a tunnel a command could use another one there."""
     if inspection is None or not any(concerns(rule, request.host, request.port) for rule in inspection.never):
         return ""
     for credential in inspection.credentials:

@@ -1,10 +1,10 @@
 """Rules that name this machine's own loopback, and the places there that a command reaches.
 
-A sandbox has a loopback of its own. A place of the host's loopback is reached inside at that very address and port if a
-rule names it: a listener of the gate is there.
+A sandbox has its own loopback. A place on the host's loopback is reached inside at that very address and port if a rule
+names it: the gate has a listener there.
 
-Rules of this file: only a rule for one loopback address, or for ``localhost``, opens a place. A name that happens to
-resolve to loopback opens none, and neither does a wildcard or a network. Pure.
+Only a rule for one loopback address, or for ``localhost``, opens a place. A name that happens to resolve to loopback
+opens none, and neither does a wildcard or a network. Pure.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from mudroom.core.network.host_rules import USUAL, HostDecision, HostRule, Reque
 from mudroom.typing import NamedTuple
 
 OWN_PORTS = (1, 53, 3128)
-"""Ports of the gate's other listeners inside: all redirected connections, DNS, the proxy. A test compares them with the
-plan's."""
+"""Ports on which the gate's other listeners are inside: all redirected connections, DNS, the proxy. A test compares
+them with the plan's."""
 MOST = 64
-"""Listeners of a command. All of them travel in one message, which holds 253 descriptors (unix(7))."""
+"""Listeners for a command. All travel in one message, which holds 253 descriptors (unix(7))."""
 
 
 class LoopbackPlace(NamedTuple):
-    """An address and a port of the host's loopback."""
+    """An address and port on the host's loopback."""
 
     address: str
     port: int
@@ -43,8 +43,7 @@ def is_loopback(host: str) -> bool:
 
 
 def loopback_places(rules: Sequence[HostRule]) -> list[LoopbackPlace]:
-    """Return the places that a request of some kind may reach, or may ask for, in order. At most ``MOST`` of them get a
-    listener."""
+    """Return the places that some request may reach, or may ask for, in order. At most ``MOST`` get a listener."""
     named = {
         LoopbackPlace(address, port)
         for rule in rules
@@ -80,12 +79,12 @@ def about_rule(rule: HostRule) -> str:
 
 
 def is_within_loopback(pattern: str) -> bool:
-    """Return whether a canonical pattern is a network of loopback addresses."""
+    """Return whether a canonical pattern is a network within loopback."""
     return "/" in pattern and network_of("127.0.0.0/8").holds(network_of(pattern))
 
 
 def is_partial(place: LoopbackPlace, rules: Sequence[HostRule]) -> bool:
-    """Return whether rules for some requests only open a place, so that its connections have to be HTTP."""
+    """Return whether only rules for some requests open a place, so that its connections have to be HTTP."""
     covering = [rule for rule in rules if rule.action != "deny" and concerns(rule, *place)]
     return bool(covering) and all(rule.methods or rule.paths for rule in covering)
 

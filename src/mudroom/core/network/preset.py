@@ -1,17 +1,18 @@
-"""Presets: named groups of hosts that the tools of one ecosystem need, and no more; and model servers on this machine,
-at the ports that they have unless configured otherwise.
+"""Presets: named groups of hosts that one ecosystem's tools need, and no more; and model servers on this machine, at
+the ports that they have unless configured otherwise.
 
-Rules of this file:
-1. A preset has no effect unless a rule names it: ``@npm`` among the hosts of a policy or of this machine's answers, or
-   ``npm`` in ``network.presets``. Files keep the word, so that a rule follows the table of a later version.
-2. A word becomes the rules of its hosts (``host_entry.py:expand``) where files become rules, before anything is
-   decided: ``host_pattern.py`` refuses to compare a word with a host.
-3. Presets are for reading; where a host also accepts uploads (a forge with a token, a registry with an account),
-   ``takes`` says so, since a command could then send away data that it can read, and ``upload_host.py`` says of which
-   host and what. Object stores that serve any
-   customer (storage.googleapis.com, amazonaws.com) are in no preset, although some registries redirect there.
-4. The first host of a preset is the one that its tool asks first: a question about that host offers the preset.
-5. ``source`` is the page of the host's maker that names the hosts.
+Rules:
+
+1. A preset has no effect unless a rule names it: ``@npm`` among the hosts in a policy or in this machine's answers, or
+   ``npm`` in ``network.presets``. Files keep the word, so that a rule follows a later version's table.
+2. A word becomes rules for its hosts (``host_entry.py:expand``) where files become rules, before anything is decided:
+   ``host_pattern.py`` refuses to compare a word with a host.
+3. Presets are for reading. If a host also accepts uploads (a forge with a token, a registry with an account), ``takes``
+   says so, since a command could then send away data that it can read; ``upload_host.py`` says which host takes which
+   data. Object stores that serve any customer (storage.googleapis.com, amazonaws.com) are in no preset, although some
+   registries redirect there.
+4. A preset's first host is the one that its tool asks first: a question about that host offers the preset.
+5. ``source`` is the page on which the host's maker names the hosts.
 """
 
 from __future__ import annotations
@@ -243,14 +244,13 @@ PRESETS: dict[str, Preset] = {
 
 
 def preset_rules(name: str) -> tuple[HostRule, ...]:
-    """Return the rules of a preset that is allowed. Raise KeyError if there is no such preset."""
+    """Return the rules for an allowed preset. Raise KeyError if there is no such preset."""
     return tuple(rules_of(HostRule("allow", PRESET + name)))
 
 
 def rules_of(word: HostRule) -> Iterator[HostRule]:
-    """Yield the rules of the hosts for which a rule with the word of a preset stands (``host_entry.py:expand``). A deny
-    or an ask covers every port of a host; on this machine's loopback only the preset's own, since others may use the
-    rest."""
+    """Yield the rules for the hosts of the preset that a rule's word names (``host_entry.py:expand``). A deny or an ask
+    covers every port; on this machine's loopback only the preset's own, since other programs may use the rest."""
     for host in PRESETS[word.pattern[len(PRESET) :]].hosts:
         own = parse_rule(host, word.action, private=word.private)
         ports = own.ports if word.action == "allow" or own.pattern == LOCALHOST else ()
@@ -266,7 +266,7 @@ def like_preset(rule: HostRule) -> str:
 
 
 def near_presets(name: str) -> tuple[str, ...]:
-    """Return the presets that a wrong name may mean: those of a tool of that name, or one with a similar name."""
+    """Return the presets that a wrong name may mean: those for a tool with that name, or one with a similar name."""
     by_tool = [preset for preset, row in PRESETS.items() if name in row.about.lower().replace(",", " ").split()]
     if by_tool:
         return tuple(by_tool)
@@ -295,9 +295,9 @@ class Offer(NamedTuple):
 
 
 def offer_for(host: str, port: int) -> Offer | None:
-    """Return the preset that a question about this canonical host and port offers; None if none has it. Of several the
-    one in whose list the host comes first. Model servers on this machine are not offered: another program may have the
-    port."""
+    """Return the preset that a question about this canonical host and port offers; None if none has it. Among several,
+    the preset that lists the host earliest wins. Model servers on this machine are not offered: another program may
+    have the port."""
     parsed = parse_host(host.encode("utf-8", "surrogateescape"))
     found = [
         (index, name)
@@ -309,7 +309,7 @@ def offer_for(host: str, port: int) -> Offer | None:
 
 @lru_cache(maxsize=1)
 def _offered() -> tuple[tuple[str, int, HostRule], ...]:
-    """Return the rules that an offer looks at, each with its preset and its place there: the gate looks at each refused
-    request."""
+    """Return the rules for offers, each with its preset and its position there. Cached, because the gate looks at them
+    for each refused request."""
     rows = [(name, index, rule) for name in PRESETS for index, rule in enumerate(preset_rules(name))]
     return tuple(row for row in rows if row[2].pattern != LOCALHOST)

@@ -1,13 +1,14 @@
-"""Hosts at which any account, or anybody, can store data: where a command that is let through can send what it reads.
+"""Hosts at which any account, or anybody, can store data: a command that is let through can send there all that it
+reads.
 
-Rules of this file: data only, for people who decide about a host; no rule is made of it. A row stands for the names
-below it, too, if it begins with a dot. That a host is in no row means nothing.
+Rules: data only, for people who decide about a host; no rule is made from it. A row that begins with a dot stands for
+the names below it, too. A host without a row may accept data as well.
 """
 
 from __future__ import annotations
 
 UPLOADS: dict[str, str] = {
-    # forges and registries, also those of presets
+    # forges and registries, also those in presets
     "github.com": "repositories and releases of any account",
     "api.github.com": "gists, repositories and releases of any account",
     "uploads.github.com": "releases of any account",
@@ -41,7 +42,7 @@ UPLOADS: dict[str, str] = {
     "hf.co": "models and data sets of any account",
     ".hf.co": "models and data sets of any account",
     "app.vagrantup.com": "images of any account",
-    # makers of models
+    # model makers
     "api.anthropic.com": "files of any account",
     "api.openai.com": "files of any account",
     "generativelanguage.googleapis.com": "files of any account",
@@ -77,7 +78,8 @@ UPLOADS: dict[str, str] = {
 
 
 def uploads_of(host: str) -> str:
-    """Return what a host (canonical) or the hosts of a pattern take, as "packages of any account"; empty: not known."""
+    """Return the data that a host (canonical) or a pattern's hosts take, as "packages of any account"; empty: not
+    known."""
     name = host.lstrip("*").removeprefix(".") if host.startswith("*") else host
     if name in UPLOADS:
         return UPLOADS[name]
@@ -88,6 +90,6 @@ def uploads_of(host: str) -> str:
 
 
 def upload_note(host: str) -> str:
-    """Return a sentence for a question about a host; empty: nothing is known."""
+    """Return a sentence for a question about a host; empty if no row has it."""
     uploads = uploads_of(host)
     return f"it takes {uploads}" if uploads else ""

@@ -1,4 +1,4 @@
-"""Find the lines of two texts that certainly correspond.
+"""Find the lines in two texts that certainly correspond.
 
 A comparison picks one of many shortest edit scripts, and the choice is arbitrary. A merge that relied on it might call
 lines unchanged that another comparison of the same texts calls changed. So this comparison considers all shortest
@@ -9,13 +9,13 @@ scripts:
    lines.
 3. The functions work on numbers only: equal lines have equal numbers.
 
-How all shortest scripts are examined without listing them: let F(x, y) be the least number of edits from the start to
-the point before old line x and new line y, and R(x, y) the least number from there to the end. Along a diagonal (x - y
-== k) F does not fall and R does not rise. Myers' greedy search yields the furthest x of each diagonal with F <= d, and
-a search from the end the first x with R <= D - d; between them lie the points of shortest scripts, all of which have D
-edits. Let the lowest point of column x (the largest y) be (x, y), and the highest of column x + 1 be (x + 1, y + 1):
-then every script gets from one column to the other by matching old line x with new line y. Conversely, a line that is
-always matched leads to exactly these points.
+All shortest scripts are examined without listing them. Let F(x, y) be the least number of edits from the start to the
+point before old line x and new line y, and R(x, y) the least number from there to the end. Along a diagonal (x - y ==
+k) F does not fall and R does not rise. Myers' greedy search yields each diagonal's furthest x with F <= d, and a search
+from the end the first x with R <= D - d. Between them lie the points on shortest scripts, all with D edits. Let the
+lowest point in column x (the largest y) be (x, y), and the highest in column x + 1 be (x + 1, y + 1): then every script
+gets from one column to the other by matching old line x with new line y. Conversely, a line that is always matched
+leads to exactly these points.
 
 If there are few scripts between two sure lines, each is brought to rest (core/text/sliding.py): a block that could lie
 at several places lies at one, and the lines around it become sure, too.
@@ -23,8 +23,8 @@ at several places lies at one, and the lines around it become sure, too.
 The scripts are those that git would consider, so that git's result is among them:
 
 * Lines that the other side lacks are set aside. No script can match them.
-* Lines that are frequent on the other side are set aside as well if they stand among such lines: a blank line in the
-  middle of a new function is none of the earlier blank lines.
+* Lines that are frequent on the other side are set aside as well if they stand among such lines: a blank line inside a
+  new function does not correspond to any earlier blank line.
 * With more than _MAX_EDITS edits, git guesses. Then only the common beginning and end are sure.
 """
 
@@ -42,17 +42,17 @@ _MAX_EDITS = 512
 # How far git looks for lines that the other side lacks, and its upper limit for the count that makes a line frequent.
 _WINDOW = 100
 _FREQUENT = 1024
-# Limits of a full examination: lines of one side times lines of the other; number of alignments.
+# Limits for a full examination: one side's lines times the other side's lines; number of alignments.
 _TABLE = 10_000
 _WAYS = 200
-# Total work, in cells of tables and matches of alignments: about a quarter of a second.
+# Total work, in table cells and matches in alignments: about a quarter of a second.
 _WORK = 1_000_000
 
 _Rows = list[tuple[int, list[int]]]
 
 
 class Alignment(NamedTuple):
-    """The known correspondence of two texts."""
+    """The known correspondence between two texts."""
 
     partners: list[int]
     """For each old line the new line that certainly corresponds, or -1."""
@@ -66,11 +66,11 @@ class _Side(NamedTuple):
     places: list[int]
     lines: list[int]
     frequent: set[int]
-    """Indexes of lines that are set aside although the other side has them."""
+    """Indexes that are set aside although the other side has their lines."""
 
 
 def align(old: Sequence[int], new: Sequence[int]) -> Alignment:
-    """Return the alignment of two texts, given as one number for each line."""
+    """Return how two texts align, given as one number for each line."""
     counts, new_counts = Counter(old), Counter(new)
     head, tail = _common_ends(old, new)
     a, b = _side(old, new_counts, head, tail), _side(new, counts, head, tail)
@@ -106,7 +106,7 @@ def gaps(partners: Sequence[int], new_length: int) -> Iterator[Block]:
 
 
 def _common_ends(a: Sequence[int], b: Sequence[int]) -> tuple[int, int]:
-    """Return the number of equal lines at the beginning, and of the remaining lines at the end."""
+    """Return how many lines are equal at the beginning, and how many of the remaining at the end."""
     shorter = min(len(a), len(b))
     head = next((n for n in range(shorter) if a[n] != b[n]), shorter)
     rest = shorter - head
@@ -118,7 +118,7 @@ def _middle(lines: list[int], start: int, end: int) -> list[int]:
 
 
 def _behind_unique(lines: Sequence[int], counts: Counter[int], new_counts: Counter[int]) -> int:
-    """Return the number of lines up to and including the last that occurs once on both sides."""
+    """Return how many lines there are up to and including the last one that occurs once on both sides."""
     unique = (n for n in range(len(lines), 0, -1) if counts[lines[n - 1]] == 1 == new_counts[lines[n - 1]])
     return next(unique, 0)
 
@@ -143,8 +143,8 @@ def _rough_root(count: int) -> int:
 def _is_lost(kinds: bytes, n: int) -> bool:
     """Return whether a frequent line stands among lines that the other side lacks.
 
-    The lines around it count, up to the next ordinary line: some must be lacking above and below, and of all of them
-    more than three in four. The line itself counts twice, as in git.
+    The lines around it count, up to the next ordinary line: lacking lines must stand above and below, and make up more
+    than three quarters in all. The line itself counts twice, as in git.
     """
     above = kinds[max(0, n - _WINDOW) : n].rpartition(b"\1")[2]
     below = kinds[n + 1 : n + 1 + _WINDOW].partition(b"\1")[0]
@@ -180,7 +180,7 @@ def _widen(
 def _refined(
     old: Sequence[int], new: Sequence[int], partners: list[int], places: set[int], new_places: set[int], work: int
 ) -> Alignment:
-    """Examine all alignments within each gap, brought to rest, within the limit of work."""
+    """Examine all alignments within each gap, brought to rest, until the work is used up."""
     doubtful: set[int] = set()
     for gap in list(gaps(partners, len(new))):
         x, x_end, y, y_end = gap
@@ -221,8 +221,8 @@ def _sure_matches(a: list[int], b: list[int]) -> list[tuple[int, int]] | None:
 
 
 def _reaches(a: list[int], b: list[int], limit: int) -> _Rows | None:
-    """Run Myers' greedy search. Return for each number of edits the first diagonal and the furthest x on every second
-    one.
+    """Run Myers' greedy search. Return, for each number of edits, the first diagonal and the furthest x on every second
+    diagonal from there.
 
     A diagonal that leaves the rectangle stays at its edge: reaching the edge takes no more edits than going beyond it.
     """
@@ -245,14 +245,14 @@ def _reaches(a: list[int], b: list[int], limit: int) -> _Rows | None:
             furthest[k] = x
             row.append(x)
         rows.append((first, row))
-        # The end lies on diagonal n - m, which has been examined if it has the parity of the edits.
+        # The end lies on diagonal n - m, which has been examined if its parity is that of the edits.
         if abs(n - m) <= edits and (edits - n + m) % 2 == 0 and furthest[n - m] == n:
             return rows
     return None
 
 
 def _columns(n: int, m: int, forward: _Rows, backward: _Rows) -> tuple[list[int], list[int]]:
-    """Return the least and the greatest diagonal (lowest and highest point) of shortest scripts, for each column."""
+    """Return, for each column, the least and the greatest diagonal (lowest and highest point) on shortest scripts."""
     spans = []
     for (first, row), (first_back, row_back) in zip(forward, reversed(backward), strict=True):
         for i, high in enumerate(row):

@@ -1,9 +1,9 @@
-"""Secrets by their place in a command: options and arguments of programs, and what is piped into a program that reads a
-password. Pure.
+"""Secrets by their place in a command: options and arguments of programs, and the input piped into a program that reads
+a password. Pure.
 
-The tables are facts of the programs' manual pages. ``find_in_words`` works on the words of one command,
-``find_in_line`` on a line of shell, in which it finds the simple commands. It is no parser of the shell: its words may
-be other than the shell's, and only what is hidden depends on that.
+The tables are facts from the programs' manual pages. ``find_in_words`` works on one command's words, ``find_in_line``
+on a shell line, in which it finds the simple commands. It is not a shell parser: its words may differ from the shell's,
+and only the redaction depends on them.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ twine                             -p
 poetry/publish                    -p
 pulumi/set                        --secret
 """
-"""Programs, of which a name behind a slash is a subcommand, and their options. A word follows the option; with ``+`` it
-may be attached, with ``*`` it must be. Behind ``@``: the part of the value that is secret, if not all of it."""
+"""Programs and their options. A name behind a program's slash is a subcommand. A word follows the option; with ``+`` it
+may be attached, with ``*`` it must be. Behind ``@``: the secret part of the value, if not all of it is secret."""
 
 _ARGUMENTS = """
 vault/login                       1
@@ -121,14 +121,14 @@ gcloud/activate-refresh-token     2
 dotnet/user-secrets               3
 conda/token                       1
 """
-"""Programs with a subcommand or keyword, and the number of the argument behind it that is secret: -1 is the
-last of at least two."""
+"""Programs with a subcommand or keyword, and the secret argument's number behind it: -1 is the last if there are at
+least two."""
 
 _ASSIGNING = """
 fly/secrets flyctl/secrets heroku/config:set railway/variables doppler/secrets vault/put vault/write vault/patch
 kubectl/--from-literal op/item op/create op/edit supabase/secrets convex/env netlify/env:set dotenvx/set
 """
-"""Programs whose arguments of the form ``NAME=VALUE`` have a secret value, whatever the name."""
+"""Programs whose ``NAME=VALUE`` arguments have a secret value, whatever the name."""
 
 _READING = """
 sudo/-S sudo/--stdin docker/--password-stdin podman/--password-stdin nerdctl/--password-stdin buildah/--password-stdin
@@ -137,21 +137,21 @@ gh/--with-token gh/secret glab/--stdin passwd/--stdin chpasswd kinit cryptsetup 
 gpg2/--passphrase-fd wrangler/secret vercel/env fly/secrets vault/- smbpasswd/-s smbpasswd/-as htpasswd/-i pass/insert
 secret-tool/store gcloud/secrets docker/secret podman/secret gocryptfs restic borg mount.cifs age/-p
 """
-"""Programs, with a word of theirs, that read a secret from their standard input."""
+"""Programs that read a secret from their standard input, some only with a word that must be in the command."""
 
 _FIRST = 8
 """Words in which a program is looked for: others may stand before it, as sudo, env and timeout do."""
 _KEY = 16
-"""Characters of a key in place of a user, with no password behind it."""
+"""Shortest key, in characters, that is given as a user without a password behind it."""
 _TOKEN = regex(
     r"(?s)(?P<space>(?:[ \t\r]|\\\n)+)|(?P<end>\|[|&]?|&&?|;+|\n|[()])|(?P<here><<<)|(?P<redirect>\d?[<>]{1,2}&?)"
     r"|(?P<word>(?:[^\s'\"\\|&;()<>]|\\.|'[^']*'|\"(?:[^\"\\]|\\.)*\"|['\"\\])+)|(?P<other>.)"
 )
-"""Tokens of a line of shell."""
+"""Tokens in a shell line."""
 
 
 class Secret(NamedTuple):
-    """Characters of a word that are secret."""
+    """Secret characters in a word."""
 
     word: int
     start: int
@@ -161,7 +161,7 @@ class Secret(NamedTuple):
 class _Option(NamedTuple):
     name: str
     way: str
-    """Part of the value that is secret."""
+    """The value's secret part, as in ``_SEPARATORS``; ``all``: the whole value."""
     apart: bool
     """Whether the value may be the next word."""
     attached: bool
@@ -210,12 +210,12 @@ def _pairs(text: str) -> dict[str, list[str]]:
 
 @functools.cache
 def programs() -> frozenset[str]:
-    """Return the names of all programs in the tables."""
+    """Return all programs named in the tables."""
     return frozenset((*_options(), *_arguments(), *_pairs(_ASSIGNING), *_pairs(_READING)))
 
 
 def find_in_words(words: Sequence[str]) -> list[Secret]:
-    """Return the secrets in the words of one command."""
+    """Return the secrets in one command's words."""
     found: list[Secret] = []
     for index, word in enumerate(words[:_FIRST]):
         program = _program(word)
@@ -227,7 +227,7 @@ def find_in_words(words: Sequence[str]) -> list[Secret]:
 
 
 def _program(word: str) -> str:
-    """Return the program that a word names, by its path or as the value of an option: ``ProxyCommand=curl``."""
+    """Return the program that a word names, by its path or as an option's value: ``ProxyCommand=curl``."""
     return word.rpartition("/")[2].rpartition("=")[2]
 
 
@@ -271,10 +271,10 @@ _SEPARATORS = {"user": ":", "cookie": "=", "percent": "%", "comma": ",", "slash"
 
 
 def _part(index: int, word: str, start: int, way: str) -> Iterator[Secret]:
-    """Yield the secret part of a value that begins at ``start``."""
+    """Yield the secret part in a value that begins at ``start``."""
     end = len(word)
     quote = word[start : start + 1]
-    if quote in ("'", '"') and end - start > 1 and word[-1] == quote:  # a word of a line, as it is written
+    if quote in ("'", '"') and end - start > 1 and word[-1] == quote:  # a word from a line, as written
         start, end = start + 1, end - 1
     elif word[:1] in ("'", '"') and end > 1 and word[-1] == word[0] and start:
         end -= 1
@@ -292,7 +292,7 @@ def _part(index: int, word: str, start: int, way: str) -> Iterator[Secret]:
         yield Secret(index, start, end)
 
 
-# --- a line of shell ---
+# --- a shell line ---
 
 
 class _Word(NamedTuple):
@@ -303,7 +303,7 @@ class _Word(NamedTuple):
 
 
 class LineSecret(NamedTuple):
-    """Part of a line that is secret."""
+    """Characters of a line that are secret."""
 
     start: int
     end: int
@@ -314,7 +314,7 @@ class LineSecret(NamedTuple):
 
 
 def find_in_line(line: str, depth: int = 2) -> list[LineSecret]:
-    """Return the secrets in a line of shell. ``depth``: of lines in quotes, as behind ``sh -c``."""
+    """Return the secrets in a shell line. ``depth``: nesting depth for lines in quotes, as behind ``sh -c``."""
     found: list[LineSecret] = []
     before: list[_Word] = []
     for words, piped in _commands(line):
@@ -341,8 +341,8 @@ def find_in_line(line: str, depth: int = 2) -> list[LineSecret]:
 
 
 def _quoted(word: str) -> tuple[int, int]:
-    """Return where the text in the quotes of a word is, or in those of an assigned value (``GIT_SSH_COMMAND='…'``);
-    nothing if it has none. A quote in quotes is taken off with them: ``'"'"'…'"'"'``."""
+    """Return the span inside a word's quotes, or inside those around an assigned value (``GIT_SSH_COMMAND='…'``); an
+    empty span if there are none. Nested quotes are stripped with them: ``'"'"'…'"'"'``."""
     for begin in (0, word.find("=") + 1):
         start, end = begin, len(word)
         while end - start > 1 and word[start] in "'\"" and word[end - 1] in "'\"":
@@ -357,7 +357,7 @@ def _bare(word: str) -> str:
 
 
 def _commands(line: str) -> Iterator[tuple[list[_Word], bool]]:
-    """Yield the words of each simple command, and whether it reads what the one before writes."""
+    """Yield each simple command's words, and whether it reads the previous command's output."""
     words: list[_Word] = []
     piped = is_input = False
     for match in _TOKEN.finditer(line):
@@ -376,7 +376,7 @@ def _commands(line: str) -> Iterator[tuple[list[_Word], bool]]:
 
 
 def _reader(words: Sequence[str]) -> str:
-    """Return the program of a command that reads a secret from its standard input; empty if it reads none."""
+    """Return a command's program if it reads a secret from its standard input; empty if it reads none."""
     table = _pairs(_READING)
     for index, word in enumerate(words[:_FIRST]):
         program = _program(word)
@@ -388,17 +388,17 @@ def _reader(words: Sequence[str]) -> str:
 
 _LOGINS = (("login",), ("auth", "login"), ("registry", "login"))
 _REDEFINING = ("(", "alias", "function", "PATH", "BASH_ENV", "`", "enable", "hash ")
-"""Parts of a line in which a name may be another program than it says."""
+"""Texts in a line that may make a name run another program."""
 
 
 def _is_login(words: Sequence[str], line: str) -> bool:
-    """Return whether a command is the login of a program, which is named without a directory."""
+    """Return whether a command is a program's login; the program must be named without a directory."""
     is_login = any(tuple(words[1 : 1 + len(login)]) == login for login in _LOGINS)
     return is_login and words[0] in programs() and not any(part in line for part in _REDEFINING)
 
 
 def _has_letter(words: Sequence[str], letter: str) -> bool:
-    """Return whether a cluster of short options before the first argument has a letter."""
+    """Return whether a cluster of short options before the first argument contains a letter."""
     for word in words:
         if not word.startswith("-"):
             return False

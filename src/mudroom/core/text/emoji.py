@@ -1,7 +1,7 @@
 """Emoji characters: a presentation selector (U+FE0E, U+FE0F) has a meaning only after an emoji.
 
-The table is ``Emoji`` of Unicode 14 (emoji-data.txt) without ASCII and the regional indicators of flags. Some of them
-have no second form (emoji-variation-sequences.txt); keyboards write the selector after those, too.
+The table is ``Emoji`` in Unicode 14 (emoji-data.txt) without ASCII and the regional indicators that form flags. Some
+characters have no second form (emoji-variation-sequences.txt); keyboards write the selector after those, too.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""A line of a file as text that is safe to display.
+"""Shows a file's line as text that is safe to display.
 
 Characters that would act or be invisible are written as escapes: bytes that are not UTF-8, control characters,
-characters that change the direction of text (CVE-2021-42574, https://trojansource.codes), byte order marks, and all
-other characters without a width. A tab stays. The positions of escapes are returned beside the text, since a file may
-hold the letters ``\\u202e`` itself.
+characters that change the text direction (CVE-2021-42574, https://trojansource.codes), byte order marks, and all other
+characters without a width. A tab stays. The escapes' positions are returned beside the text, since a file may hold the
+letters ``\\u202e`` itself.
 
 Spans count characters.
 """
@@ -19,7 +19,7 @@ from mudroom.typing import NamedTuple
 Span = tuple[int, int]
 """Half-open range."""
 WIDEST = 2_000
-"""Characters of one line, at most."""
+"""Most characters shown for one line."""
 
 _ODD = regex(f"[{ACTING}{PASSED}]|(?<![^\x00-\x7f{PASSED}{CHOICE}])[{CHOICE}]")
 
@@ -27,11 +27,11 @@ _ODD = regex(f"[{ACTING}{PASSED}]|(?<![^\x00-\x7f{PASSED}{CHOICE}])[{CHOICE}]")
 class EscapedLine(NamedTuple):
     text: str
     odd: tuple[Span, ...] = ()
-    """Spans of the escapes."""
+    """Where the escapes are."""
     cut: int = 0
-    """Number of bytes left out at the end."""
+    """Bytes left out at the end."""
     until: int = 0
-    """Offset in the line, in bytes, of the part that is left out; 0: no part is left out."""
+    """Byte offset in the line at which the omitted part begins; 0: no part is omitted."""
 
 
 def escape_line(line: bytes, start: int = 0, widest: int = WIDEST) -> EscapedLine:
@@ -66,7 +66,7 @@ def _escaped_line(line: bytes, start: int, taken: str, text: str, odd: Sequence[
 
 
 def escape_character(character: str) -> str:
-    """Return the escape of a character, as ``core.tree.path.show`` writes it."""
+    """Return a character's escape, as ``core.tree.path.show`` writes it."""
     code = ord(character)
     if 0xDC80 <= code <= 0xDCFF:
         return f"\\x{code - 0xDC00:02x}"

@@ -1,4 +1,4 @@
-"""The hunks of a change, to choose from: each covers a block of changed lines, or several blocks close together."""
+"""Selectable hunks: each covers a block of changed lines, or several blocks close together."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Lines = tuple[bytes, ...]
 
 class Hunk(NamedTuple):
     blocks: tuple[int, ...]
-    """Numbers of its changed blocks, counted from 0 through the whole file."""
+    """Its changed blocks, numbered from 0 through the whole file."""
     header: bytes
     """As in a unified diff: ``@@ -1,3 +1,4 @@``."""
     lines: Lines
@@ -33,7 +33,7 @@ def hunks(base: bytes, theirs: bytes, context: int = 3) -> tuple[Hunk, ...]:
 
 
 def split_hunk(base: bytes, theirs: bytes, hunk: Hunk, context: int = 3) -> tuple[Hunk, ...]:
-    """Return a hunk as one hunk for each block; a hunk with a single block is returned alone."""
+    """Return a hunk split into one hunk for each block; a hunk with a single block is returned alone."""
     texts = _texts(base, theirs, context)
     return tuple(_hunk(texts, (number,)) for number in hunk.blocks)
 
@@ -54,8 +54,8 @@ def select_blocks(base: bytes, theirs: bytes, chosen: Collection[int]) -> bytes:
 
 
 def _joined(lines: list[bytes]) -> bytes:
-    """Return the text. A line without a newline that is no longer the last gets a newline, or it would run into the
-    next."""
+    """Return the joined lines. A line without a newline that is no longer the last gets a newline, or it would run into
+    the next."""
     return b"".join(line if line.endswith(b"\n") else line + b"\n" for line in lines[:-1]) + b"".join(lines[-1:])
 
 
@@ -100,5 +100,5 @@ def _hunk(texts: _Texts, group: tuple[int, ...]) -> Hunk:
 
 
 def _first(start: int, end: int) -> int:
-    """Return a line number counted from 1; for an empty range the number of the line before it."""
+    """Return a line number counted from 1; for an empty range, the preceding line's number."""
     return start + (end > start)

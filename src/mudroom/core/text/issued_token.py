@@ -1,6 +1,5 @@
-"""Find the tokens of ``issued_token_table.py``: which may be in a text, and by which pattern. Pure, and loaded when a
-text may hold a token.
-"""
+"""Find tokens from ``issued_token_table.py``: which may be in a text, and by which pattern. Pure, and loaded when a
+text may hold a token."""
 
 from __future__ import annotations
 
@@ -20,15 +19,15 @@ _ALPHABETS = {
     "s": "0-9A-Za-z_+/=.~-",
 }
 _ENOUGH = 20
-"""Characters of the last part that are sufficient, however long it is."""
+"""Characters that are sufficient in the last part, however long it is."""
 _LONGEST_PART = 1024
-"""Characters of a part with another one behind it, at most, so that the time of a search stays proportional."""
+"""Most characters in a part with another part behind it, so that search time stays proportional to the text."""
 _KEY = 4
-"""Characters of a prefix without a separator that are looked up."""
+"""Characters that are looked up if a prefix has no separator."""
 
 
 def _parts(shape: str) -> Iterator[tuple[str, str, int, bool]]:
-    """Yield the parts of a shape: literal, alphabet, length, exact. The literal stands before the others."""
+    """Yield a shape's parts: literal, alphabet, length, exact. The literal stands before the others."""
     for piece in shape.split("}"):
         literal, brace, field = piece.partition("{")
         if brace:
@@ -38,7 +37,7 @@ def _parts(shape: str) -> Iterator[tuple[str, str, int, bool]]:
 
 
 def pattern_of(shape: str) -> str:
-    """Return the regular expression of a shape; its group ``secret`` is the token."""
+    """Return a shape's regular expression; its group ``secret`` is the token."""
     import re
 
     parts = list(_parts(shape))
@@ -57,8 +56,8 @@ def pattern_of(shape: str) -> str:
 
 @functools.cache
 def _index() -> tuple[dict[bytes, list[str]], dict[bytes, list[str]]]:
-    """Return the shapes by their first word, and by their first characters: of a prefix that runs into the token only
-    these are known."""
+    """Return the shapes by their first word, and by their first characters: if a prefix runs into the token, only these
+    are known."""
     whole: dict[bytes, list[str]] = {}
     begun: dict[bytes, list[str]] = {}
     for line in TOKENS.splitlines():
@@ -74,15 +73,15 @@ def _index() -> tuple[dict[bytes, list[str]], dict[bytes, list[str]]]:
 
 _WORDS = bytes(byte if byte < 128 and chr(byte).isalnum() else 32 for byte in range(256))
 _DISCORD = r"(?<![\w.-])(?P<secret>[MNO][A-Za-z0-9_-]{23,27}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,40})(?![A-Za-z0-9_-])"
-"""The token of a Discord bot: its id in base64, a time, and a digest."""
+"""A Discord bot's token: its id in base64, a time, and a digest."""
 
 
 def patterns_in(text: str, runs: Sequence[bytes]) -> list[tuple[str, str]]:
-    """Return the patterns of the tokens that may be in a text, and how a match is checked: by one look at each of its
-    words, whatever the number of shapes. ``runs``: its long runs of letters, digits, dots and dashes."""
+    """Return the patterns for tokens that may be in a text, and how a match is checked. Each word is looked up once,
+    whatever the number of shapes. ``runs``: the text's long runs of letters, digits, dots and dashes."""
     whole, begun = _index()
     words = set(text.encode("ascii", "replace").translate(_WORDS).split())
-    if "%" in text:  # %3D in a URL is an equals sign, no beginning of a word
+    if "%" in text:  # %3D in a URL is an equals sign, and does not begin a word
         words |= {word[2:] for word in words}
     shapes = [shape for word in words & whole.keys() for shape in whole[word]]
     for length in {len(key) for key in begun}:
@@ -103,12 +102,13 @@ def _pattern(shape: str) -> tuple[str, str]:
 
 
 _SURE = 6
-"""Characters of a prefix behind which letters and digits alone are a token. Others could be a name of a program."""
+"""Prefix length in characters. After a longer prefix, letters and digits alone are a token; after a shorter one they
+could be a program's name."""
 _MIXED = 6
-"""Letters of each case without which a token has a digit."""
+"""A token without a digit has at least so many letters in each case."""
 
 
 def is_issued(token: str) -> bool:
-    """Return whether a text with the shape of a token is one: names of programs have no digits."""
+    """Return whether a text with a token's shape is a token: program names have no digits."""
     upper = sum(map(str.isupper, token))
     return any(map(str.isdecimal, token)) or min(upper, sum(map(str.islower, token))) >= _MIXED

@@ -1,14 +1,14 @@
 """Tokens with the shapes that their issuers publish, as data. Pure.
 
-A row of ``TOKENS``: a shape, its issuer, its source. In a shape ``{a36}`` stands for 36 characters of an alphabet:
+A row in ``TOKENS``: a shape, its issuer, its source. In a shape ``{a36}`` stands for 36 characters from an alphabet:
 
     d  digits        h  hexadecimal        l  a-z 0-9        u  A-Z 0-9        a  letters and digits
     w  a and _ -     b  w and + / =        s  b and . ~
 
-Issuers lengthen their tokens, so a length is a lower bound: three quarters of it are sufficient, at the end of a shape
-20 characters, and that part takes all that follows. ``{h32!}`` means exactly so many; short prefixes need it.
+Issuers lengthen their tokens, so a length is a lower bound: three quarters are sufficient, and 20 characters at the end
+of a shape, where the part takes all that follows. ``{h32!}`` means exactly so many; short prefixes need it.
 
-A row of ``PLACES`` is a text, and a pattern that is searched if the text occurs: addresses that are secrets in
+A row in ``PLACES`` is a text, and a pattern that is searched if the text occurs: addresses that are secrets in
 themselves, and tokens that are recognised by their middle.
 
 Sources. The rows are facts (prefix, alphabet, length); no pattern is copied.

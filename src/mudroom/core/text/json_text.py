@@ -1,4 +1,4 @@
-"""JSON text of a value, as ``json.dumps`` writes it, without importing ``json``: that compiles regular expressions for
+"""A value as JSON text, as ``json.dumps`` writes it, without importing ``json``: that compiles regular expressions for
 reading, which most commands do not do."""
 
 from __future__ import annotations

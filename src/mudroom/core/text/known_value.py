@@ -1,5 +1,4 @@
-"""Values that are known to be secret: the ones in a file that is one, and the forms in which a value may be written.
-Pure."""
+"""Values that are known to be secret: those in a secret file, and the forms in which a value may be written. Pure."""
 
 from __future__ import annotations
 
@@ -11,16 +10,16 @@ from mudroom.core.text.redaction import SHORTEST, names_secret
 
 _PLAIN = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-~")
 _LONGEST = 4096
-"""Characters of a value that is looked for."""
+"""Characters. Longer values are not searched for."""
 _KEY_LINE = 32
-"""Characters of a line of a key in PEM."""
+"""Shortest line in a PEM key, in characters."""
 MOST = 200
-"""Values of one file."""
+"""Most values taken from one file."""
 
 
 def forms_of(value: str) -> set[str]:
-    """Return the value as it may be written: itself, in JSON, in a URL, in hexadecimal, and in base64 wherever in a
-    text it begins, as in ``user:password``. Short forms are left out."""
+    """Return the value as it may be written: itself, in JSON, in a URL, in hexadecimal, and in base64 at any offset in
+    a text, as in ``user:password``. Short forms are left out."""
     if len(value) < SHORTEST:
         return set()
     raw = value.encode("utf-8", "surrogateescape")
@@ -40,19 +39,19 @@ def forms_of(value: str) -> set[str]:
 
 
 def _base64_forms(raw: bytes) -> Iterator[str]:
-    """Yield the characters of base64 that the value alone decides, for each of its three places in a group."""
+    """Yield the base64 characters that the value alone decides, for each of its three places in a group."""
     for offset in range(3):
         encoded = b2a_base64(b"\0" * offset + raw, newline=False).decode().rstrip("=")
         start = (0, 2, 3)[offset]
-        end = len(encoded) - ((offset + len(raw)) % 3 != 0)  # the last character holds bits of what follows
+        end = len(encoded) - ((offset + len(raw)) % 3 != 0)  # the last character holds bits from the next byte, too
         form = encoded[start:end]
         yield form
         yield form.replace("+", "-").replace("/", "_")
 
 
 def values_in(text: str) -> set[str]:
-    """Return the values in a file of secrets (``.env``, ``.netrc``, JSON, YAML, INI, a key): those whose name says so,
-    and random ones."""
+    """Return the values in a secret file (``.env``, ``.netrc``, JSON, YAML, INI, a key): those whose name says so, and
+    random ones."""
     values: set[str] = set()
     in_key = False
     for line in text.splitlines():
@@ -85,7 +84,7 @@ def _values_of(line: str) -> Iterator[str]:
 
 
 def _assignment(line: str) -> tuple[str, str]:
-    """Return name and value of a line, without quotes; empty if it is no assignment."""
+    """Return a line's name and value, without quotes; empty if it is not an assignment."""
     signs = [place for place in (line.find("="), line.find(":")) if place > 0]
     if line.startswith("//"):  # //registry.npmjs.org/:_authToken=...
         signs = [line.find("=")]

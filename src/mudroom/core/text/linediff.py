@@ -1,6 +1,6 @@
 """Compare two byte strings line by line.
 
-Rules of this file:
+Rules:
 
 1. The functions work on bytes only: no files, no clock, no randomness. Equal input gives equal output.
 2. A line ends after b"\\n" and nowhere else. A carriage return or form feed is content, and a last line without newline
@@ -10,8 +10,8 @@ Rules of this file:
 
 How a region that differs at both ends is compared:
 
-* Lines that the other side of the region lacks cannot match and are set aside. After an ordinary edit, the remaining
-  lines differ in a few places only.
+* Lines that the region's other side lacks cannot match and are set aside. After an ordinary edit, the remaining lines
+  differ in a few places only.
 * Myers' greedy search (An O(ND) Difference Algorithm, 1986) finds the shortest script, if it is short. The search comes
   first, because a single moved line that happens to be unique must not drag a thousand others along.
 * If the script is long, lines that occur once on both sides are anchors: the longest chain of them in the same order is
@@ -29,17 +29,17 @@ from mudroom.typing import NamedTuple
 _MAX_EDITS = 256
 # With fewer affordable edits than this, the search would make no useful progress.
 _MIN_EDITS = 8
-# The first search of a region may always look for this many edits, so that a few edits are found in any long text.
+# A region's first search may always look for this many edits, so that a few edits are found in any long text.
 _FEW_EDITS = 32
 # Equal lines in a row after which several are compared at once, and the most compared at once.
 _LONG, _AT_ONCE = 32, 4096
-# Steps of one comparison, at most: 20,000 random lines against 20,000 take a quarter of a second.
+# Most steps in one comparison: 20,000 random lines against 20,000 take a quarter of a second.
 _WORK = 5_000_000
 _WORK_PER_LINE = 32
 # Lines beyond this number add only the steps to examine each twice: millions of tiny lines are compared if that is
 # cheap (equal ends, unique lines, few edits), or are given up.
 _MANY = 250_000
-# Steps to examine a line of a region (is it shared? is it unique?).
+# Steps to examine a line in a region (is it shared? is it unique?).
 _LOOK = 4
 
 _BINARY_PROBE = 8000
@@ -59,7 +59,7 @@ class Block(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """Numbers of added and removed lines."""
+    """How many lines were added and removed."""
 
     added: int
     removed: int
@@ -79,14 +79,14 @@ def is_binary(data: bytes) -> bool:
 
 
 def count_lines(old: bytes, new: bytes) -> Counts:
-    """Return the numbers of lines in the changed blocks."""
+    """Return how many lines are added and removed."""
     blocks = diff_lines(split_lines(old), split_lines(new))
     added = sum(block.new_end - block.new_start for block in blocks)
     return Counts(added, removed=sum(block.old_end - block.old_start for block in blocks))
 
 
 def diff_lines(old: Sequence[Hashable], new: Sequence[Hashable]) -> list[Block]:
-    """Return the changed blocks in order; everything between them is equal. The items are lines, or words of a line."""
+    """Return the changed blocks in order; everything between them is equal. The items are lines, or words in a line."""
     old, new = list(old), list(new)
     head = _same(old, new)
     tail = _same(old[head:][::-1], new[head:][::-1])  # no line is counted at both ends
@@ -105,8 +105,8 @@ def diff_lines(old: Sequence[Hashable], new: Sequence[Hashable]) -> list[Block]:
 
 def _same(old: Sequence[Hashable], new: Sequence[Hashable], x: int = 0, y: int = 0) -> int:
     """Return how many lines are equal from ``x`` and ``y`` on. Many lines are compared at once, and fewer near a
-    difference: nearly all lines of most texts are equal, and a loop over them would take longer than everything else.
-    """
+    difference: in most texts nearly all lines are equal, and a loop over them would take longer than everything
+    else."""
     at, step, most = 0, _LONG, min(len(old) - x, len(new) - y)
     while at < most:
         if old[x + at : x + at + min(step, most - at)] == new[y + at : y + at + min(step, most - at)]:
@@ -138,10 +138,10 @@ def _settled(a: list[Hashable], b: list[Hashable], blocks: list[Block]) -> list[
 
 
 class _Comparison:
-    """State of a comparison: regions still to compare, equal runs found, work left."""
+    """A comparison's state: regions still to compare, equal runs found, work left."""
 
     def __init__(self, a: list[int], b: list[int], lines: int) -> None:
-        """``lines``: lines of both texts, including equal ones at the ends."""
+        """Initialise the comparison. ``lines``: both texts' line count, including equal ones at the ends."""
         self.a = a
         self.b = b
         self.regions = [Block(0, len(a), 0, len(b))]
@@ -242,7 +242,7 @@ def _search(a: list[int], b: list[int], x0: int, y0: int, limit: int) -> tuple[i
 
 
 def _once(ids: list[int], start: int, end: int) -> dict[int, int]:
-    """Return the index of each line in the range, or -1 if the line occurs more than once."""
+    """Return each line's index in the range, or -1 if the line occurs more than once."""
     places: dict[int, int] = {}
     for i in range(start, end):
         line = ids[i]
@@ -251,8 +251,8 @@ def _once(ids: list[int], start: int, end: int) -> dict[int, int]:
 
 
 def _rising(old_places: dict[int, int], new_places: dict[int, int]) -> list[tuple[int, int]]:
-    """Return the longest chain of lines unique on both sides that has the same order on both sides."""
-    piles: list[int] = []  # the least end of a chain of each length; always rising
+    """Return the longest chain of lines, unique on both sides, that have the same order on both sides."""
+    piles: list[int] = []  # for each chain length, the least end; always rising
     chains: list[_Chain] = []
     for line, x in old_places.items():  # in order of x: a dict keeps it
         y = new_places.get(line, -1)
@@ -273,7 +273,7 @@ def _rising(old_places: dict[int, int], new_places: dict[int, int]) -> list[tupl
 
 
 def unified_diff(old: bytes, new: bytes, *, old_label: bytes, new_label: bytes, context: int = 3) -> Iterator[bytes]:
-    """Yield the lines of a unified diff that patch(1) and git apply accept; no lines if there is no change.
+    """Yield a unified diff's lines, as patch(1) and git apply accept them; none if there is no change.
 
     The labels are written unchanged: the caller quotes unusual paths.
     """

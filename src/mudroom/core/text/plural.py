@@ -1,4 +1,4 @@
-"""Numbers with their nouns, and the line that tells how far work has come."""
+"""Numbers with their nouns, and a line that shows progress."""
 
 from __future__ import annotations
 

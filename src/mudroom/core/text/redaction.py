@@ -1,13 +1,12 @@
 """Redact secrets from text before it is written down. Pure.
 
-A secret is known by one of five things: its value (``known``), the shape that its issuer publishes
-(``issued_token.py``), its place in a text (``secret_place.py``) or in a command (``command_secret.py``), or, in a
-weaker place, by being random (``secret_word.py``). Only the value is hidden; the text around it stays, so that a reader
-still sees the command.
+A secret is recognised by its value (``known``), by the shape that its issuer publishes (``issued_token.py``), by its
+place in a text (``secret_place.py``) or in a command (``command_secret.py``), or, in a weaker place, by being random
+(``secret_word.py``). Only the value is hidden; the text around it stays, so that a reader still sees the command.
 
-The way is paid by each command that is journalled. A shape of a place is tried only if one of its hints is in the
-text; the hundreds of issued tokens only if the text has a long run with digits or capitals, by one look at each word;
-so ordinary commands cost a few searches and compile no pattern. Every pattern takes time proportional to the text,
+Each journalled command pays for the search. A place's pattern is tried only if the text contains a hint for it;
+hundreds of token patterns only if the text has a long run with digits or capitals, by one look at each word. So
+ordinary commands cost a few searches and compile no pattern. Every pattern takes time proportional to the text,
 whatever the text is.
 
 Redaction is incomplete: a password that looks like a word and is passed in a program's own way stays. Whole hashes,
@@ -28,9 +27,9 @@ if TYPE_CHECKING:
 
 MARK = "[redacted]"
 LONGEST = 32_768
-"""Characters of one text that the journal keeps."""
+"""Most characters that the journal keeps for one text."""
 MOST = 1_000
-"""Entries of one list that the journal keeps."""
+"""Most entries that the journal keeps for one list."""
 SHORTEST = 8
 """Characters. A shorter known value occurs in too many other words to be hidden everywhere."""
 
@@ -48,13 +47,13 @@ _SHAPES_BY_HINTS = _by_hints()
 
 
 class Search(NamedTuple):
-    """What may be in a text, by a glance at it."""
+    """Candidates for a search in a text, found at a glance."""
 
     shapes: tuple[Shape, ...] = ()
     tokens: tuple[tuple[str, str], ...] = ()
-    """Patterns of issued tokens, and how a match is checked."""
+    """Patterns for issued tokens, and how a match is checked."""
     commands: bool = False
-    """Whether a program is named that takes a secret in its own way."""
+    """Whether the text names a program that takes a secret in its own way."""
 
 
 _KEPT = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-._~"
@@ -78,16 +77,17 @@ _PROGRAMS = frozenset(
     wrangler xfreerdp xfreerdp3 xh xhs xtightvncviewer zip zipcloak
     """.split()
 )
-"""The programs of ``command_secret.py``, which is not loaded without one of them."""
+"""The programs in ``command_secret.py``, which is loaded only if a text names one."""
 _PROGRAM_NAMES = bytes(byte if byte in _KEPT + b":@+" else 32 for byte in range(256))
 _PLAIN = b"abcdefghijklmnopqrstuvwxyz-._~+/="
 _HASHES, _HEXADECIMAL = (40, 64), b"0123456789abcdef"
 _RUN = 16
-"""Characters of a run that may be, or hold, an issued token."""
+"""Characters in a run that may be, or hold, an issued token."""
 
 
 def _glance(text: str) -> Search:
-    """Return what may be in a text. An ordinary command costs one translation and some searches here."""
+    """Return the candidates for a search in a text. An ordinary command costs one translation and some searches
+    here."""
     lowered, lines = text.lower(), text.encode("ascii", "replace")
     wide = _long_runs(lines, _WIDE)
     if wide and b"://" not in lines:  # an absolute path is one run then
@@ -116,7 +116,7 @@ def _names_program(line: bytes) -> bool:
 
 
 def _long_runs(text: bytes, kept: bytes) -> list[bytes]:
-    """Return the long runs of kept characters that have a digit or a capital, but for whole hashes."""
+    """Return the long runs of kept characters that have a digit or a capital; whole hashes are left out."""
     return [
         run
         for run in text.translate(kept).split()
@@ -125,8 +125,9 @@ def _long_runs(text: bytes, kept: bytes) -> list[bytes]:
 
 
 def redact(text: str, known: Collection[str] = (), search: Search | None = None, *, inert: bool = False) -> str:
-    """Return the text without the secrets in it. ``known``: values that are hidden wherever they occur. ``search``: of
-    a text that contains this one. ``inert``: hide only what no shell would act on, for people who decide about it."""
+    """Return the text without the secrets in it. ``known``: values that are hidden wherever they occur. ``search``: the
+    glance at a text that contains this one. ``inert``: hide only values that no shell would act on, for people who
+    decide about the text."""
     text = _without_known(text, known)
     if len(text) < SHORTEST:
         return text
@@ -146,7 +147,7 @@ def redact(text: str, known: Collection[str] = (), search: Search | None = None,
         text = _without_spans(text, spans)
     lowered = text.lower()
     for shape in search.shapes:
-        if shape.needs in lowered:  # the hint may be in another text of the same event
+        if shape.needs in lowered:  # the hint may be in another text that belongs to the same event
             text = _compiled(shape.pattern).sub(_hiding(shape.check, inert), text)
     for pattern, check in search.tokens:
         text = _compiled(pattern).sub(_hiding(check, inert, _is_plain), text)
@@ -160,8 +161,8 @@ def _has_digit(text: str) -> bool:
 def redact_reason(
     reason: str, known: Collection[str] = (), search: Search | None = None, *, inert: bool = False
 ) -> str:
-    """Return the reason of a verdict without secrets: ``COMMAND: clause``. The command ends at the colon, so that both
-    parts are redacted apart."""
+    """Return a verdict's reason without secrets: ``COMMAND: clause``. The command ends at the colon, so both parts are
+    redacted apart."""
     whole = _without_known(reason, known)
     at = whole.find(": ")
     while at >= 0:
@@ -173,20 +174,20 @@ def redact_reason(
 
 
 def _ends_command(word: str) -> bool:
-    """Return whether a word before a colon is no name of a header or setting, whose value would follow."""
+    """Return whether a word before a colon does not name a header or setting, whose value would follow."""
     if word.startswith("-") and "=" not in word and word.islower():
         return True
     return not any(hint in word.lower() for hint in (*NAME_HINTS, "auth", "cookie", "cred", "bearer"))
 
 
 def _begins_clause(text: str) -> bool:
-    """Return whether a text begins as mudroom's clauses do: a word in lower case and another one."""
+    """Return whether a text begins as mudroom's clauses do: a word in lower case and another word."""
     first, space, _rest = text.partition(" ")
     return bool(space) and first.replace("-", "").isalpha() and first.islower()
 
 
 def _without_spans(text: str, spans: Sequence[tuple[int, int]]) -> str:
-    """Return the text with these parts hidden, in their order; of parts that overlap the first."""
+    """Return the text with these parts hidden, in their order; if parts overlap, the first."""
     pieces, after = [], 0
     for start, end in spans:
         if start >= after and MARK not in text[start:end]:
@@ -205,7 +206,7 @@ def _without_known(text: str, known: Collection[str]) -> str:
 def redact_words(
     words: Sequence[str], known: Collection[str] = (), search: Search | None = None, *, inert: bool = False
 ) -> list[str]:
-    """Return the words of a command without the secrets in them; the value of an option is the next word."""
+    """Return a command's words without the secrets in them; an option's value is the next word."""
     redacted = [redact(word, known, search, inert=inert) for word in words]
     if not redacted:
         return redacted
@@ -237,7 +238,7 @@ def redact_words(
 
 
 _ACROSS = ("netrc", "weak option")
-"""Shapes that may extend over several words of a command."""
+"""Shapes that may extend over several words in a command."""
 
 
 def _redact_across(shape: Shape, words: Sequence[str], redacted: list[str], *, inert: bool) -> None:
@@ -255,14 +256,14 @@ def _redact_across(shape: Shape, words: Sequence[str], redacted: list[str], *, i
 
 
 def redact_argv(words: Sequence[bytes], known: Collection[str] = (), *, inert: bool = False) -> tuple[bytes, ...]:
-    """As ``redact_words``, for the words that a process is started with."""
+    """Redact the words that a process is started with, as ``redact_words`` does."""
     texts = [word.decode("utf-8", "surrogateescape") for word in words]
     redacted = redact_words(texts, known, inert=inert)
     return tuple(word.encode("utf-8", "surrogateescape") for word in redacted)
 
 
 def _takes_line(option: str) -> bool:
-    """Return whether the value of an option is a line of shell or a program: ``-c``, ``-lc``, ``-e``."""
+    """Return whether an option's value is a shell line or a program: ``-c``, ``-lc``, ``-e``."""
     letters = option[1:]
     return (
         option[:1] == "-"
@@ -284,13 +285,13 @@ def _redact_assignment(word: str, redacted: str, *, inert: bool) -> str:
 
 
 def _is_config_command(words: Sequence[str]) -> bool:
-    """Return whether the words are of the kind ``npm config set NAME VALUE`` or ``aws configure set NAME VALUE``."""
+    """Return whether the words are like ``npm config set NAME VALUE`` or ``aws configure set NAME VALUE``."""
     return any(first in ("config", "configure") and second == "set" for first, second in itertools.pairwise(words[:8]))
 
 
 def redact_data(value: Any, known: Collection[str] = ()) -> Any:
-    """Return JSON data with every text in it redacted; of a dict only the values. A list of texts is treated as the
-    words of a command. The argument is never modified."""
+    """Return JSON data with every text in it redacted; in a dict only the values. A list of texts is treated as a
+    command's words. The argument is never modified."""
     texts: list[str] = []
     _gather(value, texts)
     every = "\n".join(texts)
@@ -330,8 +331,8 @@ def _gather(value: Any, texts: list[str]) -> None:
 
 
 def _address(value: dict[str, Any]) -> str:
-    """Return the address of a flow, whose host and path are members; empty if the dict is none. Of some hosts the path
-    is the secret."""
+    """Return a flow's address, joined from its members host and path; empty if the dict is not a flow. For some hosts
+    the path is the secret."""
     host, path = value.get("host"), value.get("path")
     return host + path if isinstance(host, str) and isinstance(path, str) and path.startswith("/") else ""
 
@@ -370,8 +371,8 @@ _SECRET_ENDS = (
 
 
 def names_secret(name: bytes) -> bool:
-    """Return whether the name of a variable, in lower case, ends as ``NAMES`` says, without compiling that: this is
-    asked for each command of a session with a token in its environment."""
+    """Return whether a variable's name, in lower case, ends as ``NAMES`` says, without compiling that pattern: this is
+    asked for each command in a session with a token in its environment."""
     if name.endswith(b"pw"):
         return not name[-3:-2].isalpha()
     return name.endswith(_SECRET_ENDS) and not name.endswith(b"oldpwd")
@@ -399,7 +400,6 @@ def secret_variables(environ: Mapping[bytes, bytes]) -> dict[str, str]:
 
 
 def _is_secret_option(word: str, value: str) -> bool:
-    """Return whether the next word, ``value``, is a secret."""
     if word.lower() == "bearer":
         return True
     if (
@@ -425,7 +425,8 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def _hiding(check: str, inert: bool, may_hide: Callable[[str], bool] | None = None) -> Callable[[re.Match[str]], str]:
-    """Return the function that hides the secret of a match, if it is one. ``may_hide``: from people who decide."""
+    """Return the function that hides a match's secret, if it is one. ``may_hide``: returns whether a value may be
+    hidden from people who decide about the text."""
     may_hide = may_hide or (_is_plain if check == "hash" else is_inert)
 
     def hidden(match: re.Match[str]) -> str:
@@ -440,7 +441,7 @@ def _hiding(check: str, inert: bool, may_hide: Callable[[str], bool] | None = No
 
 
 def _plain(secret: str, check: str) -> str:
-    """Return what is in the quotes of a value, if no part of it is outside; of a hash without its dollar signs."""
+    """Return a value without the quotes around it, if no part is outside them; a hash without its dollar signs."""
     if check == "hash":
         return secret.replace("$", "")
     return (
@@ -464,16 +465,16 @@ def _is_secret(check: str, word: str) -> bool:
 
 _INERT = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.+=/:@%,~")
 _LINE = 16
-"""Characters of a line of a key, at least, but for the last."""
+"""Fewest characters in a key's line, except the last line."""
 _ACTING = ("/", ".", "~", "-", "@")
-"""Beginnings of paths, options, and of files whose content is meant (``curl -F name=@file``)."""
+"""Beginnings of paths, options, and file names that stand for the file's content (``curl -F name=@file``)."""
 
 
 def is_inert(secret: str) -> bool:
-    """Return whether a value in a place of secrets can be hidden from people who decide about a command: it has no
-    character of a shell's grammar, and reads as no name of a program, file, host or branch. The place alone proves
-    little: ``PASS=reboot; $PASS`` runs the value, and ``token=@.env`` sends a file. Of a key of several lines each is
-    random, as base64 is written."""
+    """Return whether a value in a place for secrets can be hidden from people who decide about a command: it has no
+    character from a shell's grammar, and does not read as a program, file, host or branch. The place alone proves
+    little: ``PASS=reboot; $PASS`` runs the value, and ``token=@.env`` sends a file. If a key has several lines, each
+    but the last must be random, as base64 is."""
     lines = _plain_lines(secret)
     if not lines:
         return False
@@ -487,12 +488,13 @@ def is_inert(secret: str) -> bool:
 
 
 def _is_plain(secret: str) -> bool:
-    """Return whether a value of an issuer's shape, which is no word, has no character of a shell's grammar."""
+    """Return whether a value with an issuer's shape is a single line without a character from a shell's grammar. Such a
+    value is not a word."""
     return len(_plain_lines(secret)) == 1
 
 
 def _plain_lines(secret: str) -> list[str]:
-    """Return the lines of a value; none if it has a character of a shell's grammar or one is a path or an option."""
+    """Return a value's lines; none if it has a character from a shell's grammar or a line is a path or an option."""
     lines = secret.replace("\\n", "\n").strip("\n").split("\n")
     is_plain = all(_INERT.issuperset(line) and not line.startswith(_ACTING) for line in lines)
     return lines if is_plain else []

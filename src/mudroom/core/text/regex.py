@@ -1,7 +1,7 @@
 """Regular expressions that are compiled when they are first used.
 
 Most commands use none of the expressions that their modules define. Compiling costs 50 to 500 us each, and importing
-``re`` as much as a third of the start of the interpreter.
+``re`` costs a third of the interpreter's start.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ _METHODS = ("match", "fullmatch", "search", "sub", "subn", "split", "findall", "
 
 
 def regex(source: AnyStr) -> re.Pattern[AnyStr]:
-    """Return a regular expression; flags are written in it, as ``(?i)``. The first use of it raises ``re.error`` if it
-    is not valid: tests/core/text/test_regex.py compiles all of them."""
+    """Return a regular expression; flags are written in it, as ``(?i)``. The first use raises ``re.error`` if it is not
+    valid: tests/core/text/test_regex.py compiles all of them."""
     lazy: Any = _Pattern(source)
     return lazy  # type: ignore[no-any-return]
 
 
 class _Pattern:
-    """Two threads may compile it at once, with the same result. Owner of the attributes: the first caller."""
+    """A pattern that is compiled on first use, which stores the methods as attributes. Two threads may compile it at
+    once, with the same result. Owner of the attributes: the first caller."""
 
     def __init__(self, source: Any) -> None:
         self._source = source

@@ -11,7 +11,7 @@ from mudroom.typing import NamedTuple
 class Shape(NamedTuple):
     name: str
     hints: tuple[str, ...]
-    """In lower case; without any of them in the text the pattern cannot match."""
+    """In lower case; the pattern cannot match a text without any hint."""
     pattern: str
     """Its group ``secret`` is hidden."""
     needs: str = ""
@@ -25,7 +25,7 @@ NAMES = (
     r"|secrets?|api[_-]?keys?|access[_-]?keys?|secret[_-]?keys?|account[_-]?keys?|auth[_-]?keys?|private[_-]?keys?"
     r"|encryption[_-]?keys?|signing[_-]?keys?|secret_key_base|storage[_-]?keys?|oauth2[_-]bearer|pswd|psk|(?<![a-z])pw)"
 )
-"""Endings of names of variables, options and members with secret values. A ``pwd`` with a path as its value does not
+"""Name endings for variables, options and members with secret values. A ``pwd`` with a path as its value does not
 count."""
 NAME_HINTS = ("pass", "pw", "psk", "pswd", "token", "secret", "key", "oauth2")
 _REFERENCE = r"\$(?:\w+|\{(?!\w+:?[-=+][^}$\s])[^}]{0,200}\}|\()"
@@ -34,7 +34,7 @@ HARMLESS = rf"(?!(?:true|false|none|null|yes|no|on|off|\d{{1,4}})(?![^\s'\",;&|)
 """Not a secret: switches, small numbers, and references to variables."""
 _BARE = r"\$\{[^}\n]{0,200}\}|\\[ |;&<>$]|[^\s|;&<>'\"]"
 _AFTER = r"(?![\s|;&),\]}.:])"
-"""A quote before one of these ends the quoting around the whole word; it does not continue a value."""
+"""If one of these follows a quote, the quote ends the quoting around the whole word; it does not continue a value."""
 _VALUE = (
     rf"(?P<secret>(?:(?:''|\"\"){_AFTER}(?!\Z)|\$?'[^']+'|\$?\"(?!{_REFERENCE})[^\"]+\"|{HARMLESS}(?!['\"]|\$['\"])(?:{_BARE}))"
     rf"(?:{_BARE}|'{_AFTER}[^'\n]*'|\"{_AFTER}[^\"\n]*\")*)"
@@ -44,7 +44,7 @@ _WEAK = (
     r"(?:keys?|auth|credentials?|creds?|dsn|webhook(?:[_-]?url)?|jwt|bearer|signature|pat|licen[cs]e|session|salt|seed"
     r"|hmac|conn(?:ection)?[_-]?str(?:ing)?|sas|appid|sid|ticket|nonce)"
 )
-"""Endings of names whose values are secret if they are random."""
+"""Endings in names whose values are secret if they are random."""
 _WEAK_HINTS = (
     *("key", "auth", "cred", "dsn", "webhook", "jwt", "bearer", "signature", "licen", "session", "hmac", "conn"),
     *(
@@ -57,13 +57,13 @@ _PUBLIC = (
     r"(?![a-z0-9_.-]{0,60}(?:public|pub|cache|sort|primary|foreign|partition|host|group|recv|routing|object|row"
     r"|translation|i18n|registry|known|ssh)[_-]?key)"
 )
-"""Names of keys that are no secrets."""
+"""Names for keys that are not secret."""
 _VERSION = (
     r"(?![\^~<>=v ]{0,3}\d{1,6}(?:\.[\dxX*]{1,9}){1,3}(?:[-+][\w.-]{1,40})?(?: \|\| [^\"']{1,60})?(?:[\"'\s,}]|\Z))"
 )
 """Not a version: ``"js-tokens": "^4.0.0"``."""
 _BETWEEN = r"(?:\s|\\n){1,9}"
-"""Space, as it is written in a text for printf, too."""
+"""Space, also as written in a text for printf."""
 
 SHAPES: tuple[Shape, ...] = (
     Shape(

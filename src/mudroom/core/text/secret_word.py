@@ -1,6 +1,7 @@
-"""Whether a word is random, as a secret is: by its entropy, and by what else a long word may be. Pure.
+"""Decides whether a word is random, as a secret is: by its entropy, and by other meanings that a long word may have.
+Pure.
 
-Only a word in a place for secrets is asked about (``core/text/redaction.py``): by itself a random word is a hash, an id
+Only a word in a place for secrets is asked about (``core/text/redaction.py``): elsewhere a random word is a hash, an id
 or a piece of a file more often than a secret.
 """
 
@@ -12,12 +13,12 @@ from math import log2
 SHORTEST = 16
 """Characters. Shorter random words cannot be told from names with numbers."""
 _SHORT, _PART, _LABEL = 8, 5, 24
-"""Characters of the shortest word that is no name, of the shortest part of one that may be none (``k8s``), and of a
-label of a host that is longer than top-level domains and suffixes of files are."""
+"""Characters in the shortest word that is not a name, in the shortest part that may not be a name (``k8s``), and in a
+host label that is longer than top-level domains and file suffixes are."""
 _BITS = 3.0
-"""Shannon entropy of a character. Sixteen random hexadecimal digits have 3.2 on average, a word of a language less."""
+"""Shannon entropy per character. Sixteen random hexadecimal digits have 3.2 on average, a word in a language less."""
 _HASHES = (40, 64, 96, 128)
-"""Hexadecimal digits of SHA-1, SHA-256, SHA-384 and SHA-512."""
+"""Hexadecimal digits in SHA-1, SHA-256, SHA-384 and SHA-512."""
 _ALGORITHMS = ("sha1-", "sha256", "sha384", "sha512", "md5-", "blake2", "blake3")
 _VOWELS = frozenset("aeiouyAEIOUY")
 _SHELL = frozenset(" \n\t;|&$`<>(){}'\"*")
@@ -25,7 +26,7 @@ _SIGNS = frozenset("-_./+~=:@,#%")
 
 
 def is_random(word: str) -> bool:
-    """Return whether the word is long and random, and no path, address, hash, UUID, version or name."""
+    """Return whether the word is long and random, and not a path, address, hash, UUID, version or name."""
     bare = word.rstrip("=")
     if len(bare) < SHORTEST or word.startswith(("/", "./", "../", "~", "$")) or "://" in word:
         return False
@@ -39,8 +40,8 @@ def is_random(word: str) -> bool:
 
 
 def reads_as_name(word: str) -> bool:
-    """Return whether the word may name a program, file, host, branch or address: it is short, made of words, or has a
-    short last label behind a dot, as hosts and files do (``evil2.example:80/x``)."""
+    """Return whether the word may name a program, file, host, branch or address: it is short, consists of words, or has
+    a short last label behind a dot, as hosts and files do (``evil2.example:80/x``)."""
     bare = word.rstrip("=")
     if len(word) < _SHORT or not any(map(str.isdecimal, bare)) or not any(map(str.isalpha, bare)):
         return True
@@ -54,8 +55,8 @@ def reads_as_name(word: str) -> bool:
 
 
 def holds_line(word: str) -> bool:
-    """Return whether the word is a line of shell in base64 or hexadecimal: printable text with a sign of a shell. Eight
-    random bytes are printable once in 2,700 times."""
+    """Return whether the word is a shell line in base64 or hexadecimal: printable text with a shell's special
+    characters. Eight random bytes are printable once in 2,700 times."""
     from binascii import Error, a2b_base64, unhexlify
 
     for decode, digits in ((a2b_base64, word.rstrip("=") + "=" * (-len(word.rstrip("=")) % 4)), (unhexlify, word)):
@@ -69,7 +70,7 @@ def holds_line(word: str) -> bool:
 
 
 def _entropy(word: str) -> float:
-    """Return the Shannon entropy of the characters, in bits."""
+    """Return the characters' Shannon entropy in bits."""
     return sum(-count / len(word) * log2(count / len(word)) for count in Counter(word).values())
 
 
@@ -87,7 +88,7 @@ def _is_uuid(word: str) -> bool:
 
 
 def _is_name(piece: str) -> bool:
-    """Return whether a piece is a number, or made of words, perhaps with a number behind: ``2024``, ``my``,
+    """Return whether a piece is a number, or consists of words, perhaps with a number behind: ``2024``, ``my``,
     ``buildNumber``, ``HTML5``."""
     if piece.isdecimal():
         return len(piece) <= 8

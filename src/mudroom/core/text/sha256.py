@@ -1,4 +1,4 @@
-"""SHA-256 of short texts, without importing ``hashlib``: that loads OpenSSL, a fifth of the interpreter's start.
+"""SHA-256 for short texts, without importing ``hashlib``: that loads OpenSSL, a fifth of the interpreter's start.
 
 The interpreter's own implementation has another name in each version; a build may lack it.
 """

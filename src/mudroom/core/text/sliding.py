@@ -2,7 +2,7 @@
 
 Inserting "b a" before "b" is the same as inserting "a b" after it: a block can *slide* over an equal line. The place
 that a comparison finds first is arbitrary, so blocks are moved to a place that does not depend on it. The rule is
-git's: as low as possible; but if the block can lie beside a change of the other side, at the lowest such place. Sliding
+git's: as low as possible; but if the block can lie beside a change on the other side, at the lowest such place. Sliding
 up as far as possible first lets a block join the blocks that it meets.
 
 An alignment is a tuple of matches (old line, new line), ascending on both sides. Unmatched lines lie in the gaps
@@ -62,7 +62,7 @@ def _next_matches(
 
 
 def settle(old: Sequence[int], new: Sequence[int], matches: Matches) -> Matches:
-    """Return the alignment with its blocks at rest: first the blocks of the old side, then those of the new side."""
+    """Return the alignment with its blocks at rest: first the old side's blocks, then the new side's."""
     # Sentinels that match no line and never move: before the first line, after the last.
     xs = [-1, *(x for x, _ in matches), len(old)]
     ys = [-1, *(y for _, y in matches), len(new)]
@@ -72,8 +72,7 @@ def settle(old: Sequence[int], new: Sequence[int], matches: Matches) -> Matches:
 
 
 def _settle(lines: Sequence[int], own: list[int], other: list[int]) -> None:
-    """Move the unmatched lines of one side; gap g lies between own[g] and own[g + 1], and faces the other side's gap
-    g."""
+    """Move one side's unmatched lines; gap g lies between own[g] and own[g + 1], and faces the other side's gap g."""
     gap = 0
     while gap < len(own) - 1:
         if own[gap + 1] - own[gap] > 1:
@@ -102,6 +101,6 @@ def _settle_block(lines: Sequence[int], own: list[int], other: list[int], gap: i
 
 
 def _up(own: list[int], gap: int) -> int:
-    """Match the last line of the block instead of the line before the block."""
+    """Match the block's last line instead of the line before the block."""
     own[gap] = own[gap + 1] - 1
     return gap - 1

@@ -1,4 +1,4 @@
-"""Values for the changes of a fork: one ``Change`` per path, and the ``Changeset`` that is reviewed and applied."""
+"""Values for a fork's changes: one ``Change`` per path, and the ``Changeset`` that is reviewed and applied."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ Verb = Literal["added", "modified", "deleted", "renamed"]
 
 
 class Change(NamedTuple):
-    """One path whose staged state differs from the base. A rename is the change of the *new* path. The old path has its
-    own ``deleted`` change with ``moved_to`` set, so that each of the two can be applied without the other."""
+    """A path whose staged state differs from the base. A rename is the change at the *new* path. The old path has its
+    own ``deleted`` change with ``moved_to`` set, so that each can be applied without the other."""
 
     path: bytes
     verb: Verb
@@ -27,20 +27,20 @@ class Change(NamedTuple):
     flags: tuple[str, ...] = ()
     """Flags for the reviewer: ``executes-later``, ``mode``, ``type``, ``xattr`` … (``core/tree/flag.py``)."""
     source: bytes = b""
-    """Old path of a renamed file; otherwise empty."""
+    """The old path if the file was renamed; otherwise empty."""
     moved_to: bytes = b""
-    """New path of a deleted file that was renamed; otherwise empty."""
+    """The new path if this deleted file was renamed; otherwise empty."""
     link_to: bytes = b""
-    """Another path of the fork that is a hard link to the same inode; otherwise empty."""
+    """Another path in the fork that is a hard link to the same inode; otherwise empty."""
     original_known: bool = True
-    """False if the project's file was modified while the command ran: the version that the command read is not known.
-    """
+    """False if the project's file was modified while the command ran: the version that the command read is not
+    known."""
     runs: str = ""
     """When the file runs by itself later, in words; empty if it does not (flag ``executes-later``)."""
 
     @property
     def entry(self) -> Entry:
-        """The staged entry, or the base entry of a deleted path."""
+        """The staged entry, or the base entry if the path is deleted."""
         entry = self.staged or self.base
         assert entry is not None
         return entry
@@ -61,7 +61,7 @@ class Summary(NamedTuple):
     lines_added: int = 0
     lines_removed: int = 0
     size: int = 0
-    """Bytes of the added and modified files in the fork."""
+    """Bytes in the fork's added and modified files."""
 
     @property
     def files(self) -> int:

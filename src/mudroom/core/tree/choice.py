@@ -1,8 +1,8 @@
-"""Selection of some of a fork's changes.
+"""Selection among a fork's changes.
 
-A path on a command line selects everything at and below that path. A row of a review selects only that path: the user
-saw the other rows below the same directory and did not choose them. A repository that the fork made is selected as a
-whole if any part of it is.
+A path on a command line selects everything at and below that path. A review row selects only that path: the user saw
+the other rows below the same directory and did not choose them. A repository that the fork made is selected as a whole
+if any part is selected.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ def select_below(changes: Sequence[Change], paths: Collection[bytes]) -> list[Ch
 
 def select_exactly(changes: Sequence[Change], paths: Collection[bytes]) -> list[Change]:
     """Return the changes at exactly ``paths``, and the changes that cannot be separated from them: new directories
-    above them, everything below a directory that becomes something else, the old path of a rename, and deleted
-    directories that become empty."""
+    above them, everything below a directory that becomes something else, a rename's old path, and deleted directories
+    that become empty."""
     selected = set(paths)
     selected |= {change.source for change in changes if change.path in selected and change.source}
     replaced = {change.path for change in changes if change.path in selected and _replaces_directory(change)}
@@ -65,7 +65,7 @@ def _is_new(change: Change) -> bool:
 
 
 def _comes_as_directory(change: Change) -> bool:
-    """Return whether a directory appears where the base has no entry or an entry of another kind."""
+    """Return whether a directory appears where the base has no entry, or an entry that is not a directory."""
     base_kind = change.base.kind if change.base is not None else ""
     return change.staged is not None and change.staged.kind == "directory" != base_kind
 

@@ -1,11 +1,12 @@
-"""Dependencies between rows of a review where a directory has become a file, or a file a directory. Pure.
+"""Dependencies between review rows where a directory has become a file, or a file a directory. Pure.
 
-1. A directory that has become something else requires all changes below it: deletions, and renames out of it. Those
+1. A directory that has become something else requires all changes below it: deletions, and renames that lead out. Those
    changes can be applied without it.
 2. A path that is now a directory, and was something else, is applied together with all changes below it, in one rename.
 
 ext/web/page/together.js implements the same rules, so that the user sees them while choosing. ``ext/web/api/choice.py``
-checks requests against them; ``cli/change/patch.py`` and ``cli/change/apply.py`` check the selected or named paths."""
+checks requests against them; ``cli/change/patch.py`` and ``cli/change/apply.py`` check the selected or named paths.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from mudroom.core.tree.path import ancestors, show_path
 from mudroom.typing import Literal, NamedTuple
 
 Needs = Mapping[bytes, frozenset[bytes]]
-"""Maps the path of a row to the paths of the rows that it requires."""
+"""Maps a row's path to the paths of the rows that it requires."""
 
 
 class DependentRow(NamedTuple):

@@ -1,13 +1,13 @@
-"""File system metadata of one path, as ``lstat`` and ``readlink`` return it.
+"""File system metadata for one path, as ``lstat`` and ``readlink`` return it.
 
 Entries are compared in three ways:
 
-* ``is_untouched``: nobody has modified, replaced, renamed or linked the file since the entry was read. This is what an
-  entry of the user's is believed by. Where it fails, the content decides (docs/FORMAT.md has the table).
+* ``is_untouched``: the file has not been modified, replaced, renamed or linked since the entry was read. An entry for a
+  user's file is trusted only on this test. If it fails, the content decides (docs/FORMAT.md has the table).
 * ``same_stamp``: the same without the ctime, which a rename changes: for files that mudroom itself has moved, and that
-  nobody else can write.
-* ``same_shape``: kind, permission bits and link target are equal. Two entries of equal shape and equal content look the
-  same to a reader.
+  only it can write.
+* ``same_shape``: kind, permission bits and link target are equal. Two entries with equal shape and equal content look
+  the same to a reader.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ _KINDS: dict[int, Kind] = {
 
 
 HELD = "is held open by another program, or is a mount point"
-"""Reason of a conflict about a file that gives EBUSY, as the end of a sentence."""
+"""Why a file that gives EBUSY is in conflict, as the end of a sentence."""
 
 
 HELD_HINT = "end the program that holds it, and try again: mudroom ps lists those in the background"
 
 
 class FileHeld(OSError):
-    """EBUSY: another program holds the file open and does not share it, so it can be seen, and neither read nor
-    replaced. No PermissionError: a file that cannot be read for a moment may not be taken for one that is not there."""
+    """EBUSY: another program holds the file open and does not share it, so it can be seen, but neither read nor
+    replaced. Not a PermissionError: a file that cannot be read for a moment must not be taken for a missing file."""
 
 
 class StatResult(NamedTuple):
@@ -60,7 +60,7 @@ class Entry(NamedTuple):
     size: int
     """Bytes; 0 for every kind except ``file``."""
     target: bytes
-    """Target of a symbolic link, as readlink returns it; otherwise empty."""
+    """A symbolic link's target, as readlink returns it; otherwise empty."""
     device: int
     inode: int
     links: int
@@ -101,17 +101,15 @@ def same_shape(a: Entry | None, b: Entry | None) -> bool:
 
 
 def is_untouched(a: Entry | None, b: Entry | None) -> bool:
-    """Return whether ``b`` is the file ``a``, with every time as it was. No program can set the ctime, which changes
-    with content, mode, owner, links and times (inode(7)): tools that restore size and mtime, as rsync and ``cp -p``,
-    are noticed. Times of directories are ignored: they change with the directory's names.
-    """
+    """Return whether ``b`` is the file ``a``, with every time unchanged. No program can set the ctime, which changes
+    with content, mode, owner, links and times (inode(7)): so tools that restore size and mtime, as rsync and ``cp -p``,
+    are noticed. Directory times are ignored: they change with the directory's names."""
     return same_stamp(a, b) and (a is None or b is None or a.kind == "directory" or a.ctime == b.ctime)
 
 
 def same_stamp(a: Entry | None, b: Entry | None) -> bool:
     """Return whether ``b`` is the file ``a``, perhaps renamed or linked. Not for files that others can write: their
-    size and mtime can be restored after an edit.
-    """
+    size and mtime can be restored after an edit."""
     if a is None or b is None:
         return a is b
     if (a.kind, a.mode, a.device, a.inode) != (b.kind, b.mode, b.device, b.inode):

@@ -4,12 +4,12 @@
 ``secret``           the name is common for keys and passwords
 ``protected``        applied only if the user names the path: the file changes what later commands do on the host
 ``new-repository``   part of a git repository that the fork made (``core/git/new_repository.py``)
-``work-tree``        part of a work tree that the fork added to a repository of the project
+``work-tree``        part of a work tree that the fork added to a project's repository
 ``submodule``        part of a submodule that the fork added or initialised
 
-The first three follow from the name; ``executes-later`` also from content and from what a manifest of the project
-names (``stage/originals/later_flags.py``). Their patterns match at any depth, including nested repositories
-(CVE-2025-53773, CVE-2026-25725).
+The first three follow from the name; ``executes-later`` also from content and from the names in a project's manifest
+(``stage/originals/later_flags.py``). Their patterns match at any depth, including nested repositories (CVE-2025-53773,
+CVE-2026-25725).
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from mudroom.core.tree.secret import is_secret
 EXECUTES, SECRET, PROTECTED = _NAMED = ("executes-later", "secret", "protected")
 NEW_REPOSITORY, WORK_TREE, SUBMODULE = "new-repository", "work-tree", "submodule"
 LINKED = frozenset((WORK_TREE, SUBMODULE))
-"""Flags of directories whose ``.git`` is a file that leads to a repository of the project."""
+"""Flags for directories whose ``.git`` is a file that leads to one of the project's repositories."""
 
 _MADE = frozenset((NEW_REPOSITORY, *LINKED))
 MADE = "that the fork made"
 """Part of each remark about a repository or linked directory. Such remarks are made anew at each collection."""
 
-# Files of a repository that choose programs, other directories or other objects: gitrepository-layout(5),
-# gitattributes(5). commondir names another directory for settings and hooks; http-alternates and grafts are historic.
+# Repository files that choose programs, other directories or other objects: gitrepository-layout(5), gitattributes(5).
+# commondir names another directory for settings and hooks; http-alternates and grafts are historic.
 _SETTINGS = (
     (b"config",),
     (b"config.worktree",),
@@ -54,7 +54,7 @@ _ENDS = frozenset((b".git", *_HALLMARKS))
 
 
 def flags_of(path: bytes) -> tuple[str, ...]:
-    """Return the flags of a path, in a fixed order."""
+    """Return a path's flags, in a fixed order."""
     flags = []
     if runs_when(path):
         flags.append(EXECUTES)
@@ -89,14 +89,14 @@ def git_directory(path: bytes) -> bytes | None:
 
 
 def is_left_out(change: Change) -> bool:
-    """Return whether a remark tells why the change is left out: it is of a directory that the fork made."""
+    """Return whether a remark tells why the change is left out: it is in a directory that the fork made."""
     return PROTECTED in change.flags and not _MADE.isdisjoint(change.flags)
 
 
 def repositories(changes: Iterable[Change]) -> set[bytes]:
-    """Return the ``.git`` directories of the project that contain changes. A ``.git`` file is not included: it points
-    to another directory whose hooks would run, so the user has to name the file itself. A repository that the fork made
-    is not included: it is applied like other files."""
+    """Return the project's ``.git`` directories that contain changes. A ``.git`` file is not included: it points to
+    another directory whose hooks would run, so the user has to name the file itself. A repository that the fork made is
+    not included: it is applied like other files."""
     directories: set[bytes] = set()
     files: set[bytes] = set()
     for change in changes:
@@ -111,8 +111,8 @@ def repositories(changes: Iterable[Change]) -> set[bytes]:
 
 
 def repository_of_each(changes: Iterable[Change]) -> dict[bytes, bytes]:
-    """Return for each change of a repository that the fork made the directory of the repository: ``x/.git``, or ``x``
-    of a bare one. ``changes`` are in walking order."""
+    """Return, for each change in a repository that the fork made, the repository's directory: ``x/.git``, or ``x`` if
+    it is bare. ``changes`` are in walking order."""
     tops: dict[bytes, bytes] = {}
     top = b""
     for change in changes:
@@ -124,9 +124,9 @@ def repository_of_each(changes: Iterable[Change]) -> dict[bytes, bytes]:
 
 def git_runs(change: Change, exists: Callable[[bytes], bool], in_project: Callable[[bytes], bool]) -> bool:
     """Return whether git would execute something that this change brings, in the cases that ``is_protected`` cannot see
-    by path: a ``.git`` that is not a directory and so points to another repository; settings and hooks of a bare
+    by path: a ``.git`` that is not a directory and so points to another repository; settings and hooks in a bare
     repository; or a file that turns a directory with hooks or settings into a repository. ``exists`` tells whether the
-    fork or the project has a path, ``in_project`` whether the project has it; the last name of a path counts in any
+    fork or the project has a path, ``in_project`` whether the project has it; the path's last name counts in any
     spelling."""
     spelled = spell_path(change.path)
     lengths = _setting_of(spelled)
@@ -144,8 +144,8 @@ def git_runs(change: Change, exists: Callable[[bytes], bool], in_project: Callab
 
 
 def hallmark(name: bytes) -> bytes | None:
-    """Return the name that git reads if it finds this one in a repository, on a file system that takes them for the
-    same: HEAD, objects, refs or commondir; None for another name."""
+    """Return the name that git reads for this name in a repository, if a file system treats the two as the same: HEAD,
+    objects, refs or commondir; None for another name."""
     return _HALLMARKS.get(spell(name))
 
 
@@ -209,8 +209,8 @@ def _within_repositories(path: bytes) -> Iterator[list[bytes]]:
 
 
 def is_setting(within: Sequence[bytes]) -> bool:
-    """Return whether a path of a repository, given by its components below ``.git``, is a hook or setting of it, of its
-    submodules or of its work trees."""
+    """Return whether a path in a repository, given by its components below ``.git``, is a hook or setting for the
+    repository, its submodules or its work trees."""
     spelled = [spell(part) for part in within]
     lengths = _setting_of(spelled)
     if spelled[0] in (b"modules", b"worktrees"):
@@ -225,7 +225,7 @@ def _is_setting_of_inner(within: Sequence[bytes], length: int) -> bool:
 
 
 def _setting_of(parts: Sequence[bytes]) -> list[int]:
-    """Return each number of leading components that name a directory of which ``parts`` is a hook or setting if that
+    """Return each number of leading components that name a directory for which ``parts`` is a hook or setting, if that
     directory is a repository. ``parts``: as ``spell`` returns them."""
     if _SETTING_NAMES.isdisjoint(parts):
         return []

@@ -21,8 +21,8 @@ _SHORT_NAMES = {
 
 @lru_cache(1 << 12)
 def spell(name: bytes) -> bytes:
-    """Return the one spelling of a name that some file systems take for others: without case, in one Unicode form,
-    without the characters that HFS+ ignores, and without the streams, trailing dots and blanks of NTFS."""
+    """Return one spelling for all names that some file system treats as the same: without case, in one Unicode form,
+    without the characters that HFS+ ignores, and without NTFS streams, trailing dots and blanks."""
     if not name.isascii():
         text = name.decode("utf-8", "surrogateescape").translate(HFS_IGNORES)
         name = unicodedata.normalize("NFC", unicodedata.normalize("NFD", text).casefold()).encode(
@@ -34,7 +34,7 @@ def spell(name: bytes) -> bytes:
 
 
 def spell_path(path: bytes) -> list[bytes]:
-    """Return the spelling of each part of a path."""
+    """Return the spelling of each path component."""
     if path.isascii() and b":" not in path and b"./" not in path and b" /" not in path and path[-1:] not in b". ":
         return path.lower().split(b"/")  # most paths: all parts at once
     return [spell(part) for part in path.split(b"/")]

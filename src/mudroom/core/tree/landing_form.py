@@ -1,24 +1,24 @@
-"""Normal form of what may land in the user's project: kinds, modes, owners and targets of links. Pure.
+"""Normal form for entries that land in the user's project: kinds, modes, owners and link targets. Pure.
 
     kind                          lands
     ----------------------------  -----------------------------------------------------------------------------
     file, directory, symlink      yes
     fifo, socket, device          no: a remark names the path
 
-    bits of a mode                lands
+    mode bits                     land
     ----------------------------  -----------------------------------------------------------------------------
-    set-user-ID, set-group-ID     of a file: only if the project's file has the bit and its content is unchanged
-                                  of a directory: if the project's directory has the bit; set-group-ID also if
-                                  the directory is new in one that has it, where mkdir(2) sets it
+    set-user-ID, set-group-ID     file: only if the project's file has the bit and its content is unchanged
+                                  directory: if the project's directory has the bit; set-group-ID also if the
+                                  directory is new in one that has it, where mkdir(2) sets it
     sticky                        only if the project's entry has it
-    write permission for others   only if the project's entry has it; otherwise the group's goes with it, as with
-                                  the umask 022. A group's write permission alone lands (umask 002)
+    write permission for others   only if the project's entry has it; otherwise the group's is dropped with it,
+                                  as with the umask 022. A group's write permission alone lands (umask 002)
     other permission bits         yes
 
 A changeset holds entries in this form (``stage/originals/collection.py``), so previews, merges, applies, undo and redo
-have no rule of their own. The fork keeps the entry as the command left it: ``is_reviewed`` compares the two.
+need no rule for it. The fork keeps the entry as the command left it: ``is_reviewed`` compares the two.
 
-An attribute of a file lands if its name begins with ``user.`` and not with ``user.overlay.`` (``stage/xattr.py``).
+A file attribute lands if its name begins with ``user.`` and not with ``user.overlay.`` (``stage/xattr.py``).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from collections.abc import Callable
 from mudroom.core.tree.entry import Entry, Kind, same_stamp
 
 STAYS = "which cannot be applied: it stays as it is"
-"""The end of a remark about a file of the project that has become a fifo, socket or device."""
+"""The end of a remark about a project file that has become a fifo, socket or device."""
 LANDING_KINDS: frozenset[Kind] = frozenset(("file", "directory", "symlink"))
 
 REDUCED, LEADS_OUT, OWNER = "reduced-mode", "leads-outside", "owner"
@@ -55,8 +55,8 @@ _EXECUTABLE = frozenset((0o700, 0o750, 0o755, 0o770, 0o775))
 
 
 def landing_entry(staged: Entry, base: Entry | None, above: Entry | None = None) -> Entry:
-    """Return the entry as it lands. ``base``: the project's entry. ``above``: the project's directory that a new
-    directory is in."""
+    """Return the entry as it lands. ``base``: the project's entry. ``above``: the project's directory that contains a
+    new directory."""
     if staged.kind == "symlink" or not staged.mode & _REDUCIBLE:
         return staged
     kept = base.mode & _REDUCIBLE if base is not None and base.kind == staged.kind else 0
@@ -69,12 +69,12 @@ def landing_entry(staged: Entry, base: Entry | None, above: Entry | None = None)
 
 
 def with_new_content(staged: Entry) -> Entry:
-    """Return the entry of a file whose content is the fork's: a write clears set-ID bits (write(2), inode(7))."""
+    """Return the entry for a file with the fork's content: a write clears set-ID bits (write(2), inode(7))."""
     return staged._replace(mode=staged.mode & ~_SET_ID) if staged.mode & _SET_ID else staged
 
 
 def is_reviewed(reviewed: Entry | None, actual: Entry | None) -> bool:
-    """Return whether ``actual``, an entry of the fork, is the file whose normal form was ``reviewed``."""
+    """Return whether ``actual``, an entry in the fork, is the file whose normal form was ``reviewed``."""
     if same_stamp(reviewed, actual):
         return True
     if reviewed is None or actual is None or reviewed.mode & ~actual.mode:
@@ -83,12 +83,12 @@ def is_reviewed(reviewed: Entry | None, actual: Entry | None) -> bool:
 
 
 def bits_left_out(before: int, after: int) -> str:
-    """Return the bits of the mode ``before`` that ``after`` lacks, in words."""
+    """Return the bits in the mode ``before`` that ``after`` lacks, in words."""
     return ", ".join(words for bits, words in _BITS if before & ~after & bits)
 
 
 def unusual_mode(entry: Entry) -> str:
-    """Return the mode of a new entry in words; empty if it is one that a umask gives to files and directories."""
+    """Return a new entry's mode in words; empty if a umask gives this mode to files or directories."""
     if entry.kind == "symlink" or entry.mode in _USUAL.get(entry.kind, ()):
         return ""
     return "executable" if entry.kind == "file" and entry.mode in _EXECUTABLE else f"mode {entry.mode:03o}"
@@ -96,7 +96,7 @@ def unusual_mode(entry: Entry) -> str:
 
 def leads_out(path: bytes, target: bytes, look: Callable[[bytes], Entry | None], project: bytes = b"") -> bool:
     """Return whether the symbolic link at ``path`` leads out of the project, also by other links, and also if nothing
-    is there. ``look``: returns the entry of a path in the fork over the project. ``project``: its absolute path.
+    is there. ``look``: returns a path's entry in the fork over the project. ``project``: its absolute path.
 
     True if it cannot be told: too many links, or a directory that may not be read.
     """
@@ -130,7 +130,7 @@ def leads_out(path: bytes, target: bytes, look: Callable[[bytes], Entry | None],
 
 
 def _inside(target: bytes, project: bytes) -> bytes | None:
-    """Return the rest of an absolute target below the project's path; None if it is not below it."""
+    """Return the part of an absolute target below the project's path; None if it is not below."""
     parts, top = ([part for part in path.split(b"/") if part not in (b"", b".")] for path in (target, project))
     if not top or parts[: len(top)] != top:
         return None

@@ -1,15 +1,15 @@
-"""Table of the names of files that run by themselves later: when somebody commits, builds, tests, installs, opens or
-enters the project.
+"""Table of file names that run by themselves later: when the user or a program commits, builds, tests, installs, opens
+or enters the project.
 
-A row is a line ``program that runs or obeys the file | when | source``, then lines of its patterns, indented. Patterns
-are matched in any spelling that a file system takes for the name (``core/tree/runs_later.py``), at any depth:
+A row is a line ``program that runs or obeys the file | when | source``, then lines with its patterns, indented.
+Patterns match at any depth, in any spelling that a file system takes for the name (``core/tree/runs_later.py``):
 
-``name``      a file or directory of this name, and everything in such a directory if the pattern ends in ``/``
+``name``      a file or directory with this name; if the pattern ends in ``/``, also everything in such a directory
 ``*.end``     a name that ends in ``.end``
-``start*``    a name that begins so
+``start*``    a name that begins so; ``start*end``: a name that begins and ends so
 ``a/b``       the last components of a path; ``a/b/``: everything below it; ``a/*.end``: such names directly in ``a``
 
-The rows of ``WHOLE`` are directories that nobody reviews file by file: a preview shows one line for each.
+The rows in ``WHOLE`` are directories that are not reviewed file by file: a preview shows one line for each.
 docs/RUNS_LATER.md is made from both tables: ``python tests/runs_later_document.py``.
 """
 
@@ -27,7 +27,7 @@ class LaterRow(NamedTuple):
 
 
 def parse_rows(text: str) -> tuple[LaterRow, ...]:
-    """Return the rows of a table: a line with program, time and source, then its patterns, indented."""
+    """Return a table's rows: each is a line with program, time and source, then its patterns, indented."""
     rows: list[LaterRow] = []
     for line in text.strip().splitlines():
         if line.startswith(" "):

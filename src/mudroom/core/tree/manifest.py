@@ -1,7 +1,7 @@
-"""Files that a manifest or settings file of the project names, and that therefore run with it.
+"""Files that a project's manifest or settings file names, and that therefore run with it.
 
-A manifest is read as data. Only JSON and TOML are parsed, because their keys tell what is run and what is only listed;
-a manifest that cannot be parsed, and every other kind, names each word in it.
+A manifest is read as data. Only JSON and TOML are parsed, because their keys tell which names are run and which are
+only listed. A manifest that cannot be parsed, or has another format, names each word in it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from mudroom.typing import Any
 LIMIT = 1 << 20
 """Bytes. A larger manifest is not read: it may name any file."""
 _LONGEST = 1024
-"""Bytes of a word whose directories count: one word can be a whole hostile manifest, with half a million of them."""
+"""Longest word, in bytes, whose directories count: a hostile manifest can be a single word with half a million
+directories."""
 
 MANIFESTS: dict[bytes, str] = {
     b"package.json": "npm",
@@ -48,7 +49,7 @@ MANIFESTS: dict[bytes, str] = {
     b".mcp.json": "an agent",
     b"opencode.json": "an agent",
 }
-"""Names of manifests, with the program that runs what they name."""
+"""Manifest names, with the program that runs the files named in them."""
 SUBDIRECTORIES: dict[bytes, str] = {
     b".cargo/config.toml": "cargo",
     b".claude/settings.json": "an agent",
@@ -66,7 +67,7 @@ _LISTED_JSON = frozenset(
     b"""files keywords description name license author contributors readme repository homepage bugs types typings
     typesVersions man dependencies devDependencies peerDependencies optionalDependencies version""".decode().split()
 )
-"""Keys of a package.json whose values are listed and not run."""
+"""Keys in a package.json whose values are listed and not run."""
 _LISTED_TOML = frozenset(
     b"""name version description readme license authors maintainers keywords classifiers dependencies packages
     include exclude extend-exclude force-exclude omit source files testpaths paths per-file-ignores overrides
@@ -78,7 +79,8 @@ _COMPLETED = (b"", b".js", b".mjs", b".cjs", b".ts", b".json", b"/index.js", b"/
 
 
 def named_paths(manifest: bytes, data: bytes, wanted: Collection[bytes]) -> set[bytes]:
-    """Return the paths of ``wanted`` that a manifest names; they are relative to the directory of its paths."""
+    """Return the paths in ``wanted`` that a manifest names; both are relative to the directory from which the
+    manifest's paths start."""
     found = _named(_WORD.findall(data), wanted)
     if not found:
         return found
@@ -101,8 +103,8 @@ def _candidates(word: bytes) -> Iterator[bytes]:
     for end in _COMPLETED:
         yield plain + end
     if len(plain) <= _LONGEST:
-        yield from ancestors(plain)  # a changed one is a link, or has taken the place of a directory
-    if _MODULE.fullmatch(plain) and b"." in plain:  # a module, or an attribute of one
+        yield from ancestors(plain)  # a changed directory here is a link, or a file has taken the directory's place
+    if _MODULE.fullmatch(plain) and b"." in plain:  # a module, or an attribute in one
         names = plain.split(b".")
         for length in range(len(names), 0, -1):
             module = b"/".join(names[:length])
@@ -116,7 +118,8 @@ def _candidates(word: bytes) -> Iterator[bytes]:
 
 
 def _words(tree: Any, listed: Collection[str], data: bytes) -> list[bytes]:
-    """Return the words of all values but those under keys in ``listed``; of the whole text if it was not parsed."""
+    """Return the words in all values but those under keys in ``listed``; the whole text's words if it was not
+    parsed."""
     if tree is None:
         return _WORD.findall(data)
     words: list[bytes] = []

@@ -79,7 +79,7 @@ _UNSEEN = frozenset(PASSED + CHOICE)
 
 
 def show(path: bytes) -> str:
-    """Return bytes as one line of text for display: printable, unambiguous, without terminal controls or bidirectional
+    """Return bytes as one line for display: printable, unambiguous, without terminal controls or bidirectional
     overrides."""
     text = path.decode("utf-8", "surrogateescape")
     if is_seen(text) and "\\" not in text:
@@ -104,7 +104,7 @@ def show_path(path: bytes) -> str:
 
 
 def is_seen(text: str) -> bool:
-    """Return whether every character of ``text`` is visible; spaces count as visible."""
+    """Return whether ``text`` is entirely visible; spaces count as visible."""
     if not text.isprintable():
         return False
     return text.isascii() or _UNSEEN.isdisjoint(text) or all(map(_is_seen, text, " " + text))

@@ -2,7 +2,7 @@
 
 Words are unambiguous: a word is quoted where a shell needs it. Control characters, bytes that are not valid text and
 bidirectional controls are written as ``$'\\x1b'``. Long words are cut in the middle, with the number of omitted bytes:
-the end of a command can be the important part.
+a command's end can be the important part.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from mudroom.core.tree.path import is_seen, show
 
 _PLAIN = regex(r"[A-Za-z0-9_@%+=:,./^-]+\Z")
 LONGEST = 1500
-"""Most characters of a command that are shown."""
+"""Most characters shown for a command."""
 
 
 def show_words(words: Sequence[bytes], limit: int = LONGEST) -> str:
-    """Return the words as one line of about ``limit`` characters. Words are cut before they are quoted, so that a
-    command of a megabyte costs no more than its visible part."""
+    """Return the words as one line with about ``limit`` characters. Words are cut before they are quoted, so that a
+    megabyte-long command costs no more than its visible part."""
     head, cut = _show_leading(words, limit * 2 // 3)
     tail, cut_too = _show_leading(words[len(head) :][::-1], limit // 3)
     omitted = len(words) - len(head) - len(tail)
@@ -29,7 +29,7 @@ def show_words(words: Sequence[bytes], limit: int = LONGEST) -> str:
 
 
 def _show_leading(words: Sequence[bytes], limit: int) -> tuple[list[str], bool]:
-    """Return the leading words for display in about ``limit`` characters, and whether any of them was cut."""
+    """Return the leading words for display in about ``limit`` characters, and whether any was cut."""
     shown: list[str] = []
     cut = False
     for word in words:

@@ -1,11 +1,11 @@
 """Detection of exact renames: a deleted and an added file with the same bytes are one renamed file.
 
 An overlay does not record a rename: it stores a copy and a whiteout. Only identical content counts here. The caller
-reads the bytes, and only of files whose size makes a match possible.
+reads the bytes, and only from files whose size makes a match possible.
 
-The two ends of a rename are shown as one change, so both have to be applied by default, or neither: a path that an
-apply leaves out (protected, or of a repository) is no end of a rename whose other end it applies. Otherwise ``mv file
-.git/x`` would remove a file that no preview names.
+A rename's two ends are shown as one change, so by default both are applied or neither. A path that an apply leaves out
+(protected, or in a repository) is therefore never paired with a path that it applies. Otherwise ``mv file .git/x``
+would remove a file that no preview names.
 """
 
 from __future__ import annotations
@@ -21,9 +21,8 @@ def pair_renames(changes: Iterable[Change], digest: Callable[[Change], bytes]) -
     """Return the same changes with renames marked: the added change becomes ``renamed``, the deleted one gets
     ``moved_to``. ``changes`` have all flags that ``stage/originals/repository_flags.py`` sets.
 
-    ``digest`` returns a hash of the staged content of an added file, or of the original content of a deleted file.
-    Empty files are never paired. Among several equal candidates, a file with the same name is preferred, then the first
-    by path.
+    ``digest`` returns a hash of an added file's staged content, or of a deleted file's original content. Empty files
+    are never paired. Among several equal candidates, a file with the same name is preferred, then the first by path.
     """
     result = list(changes)
     deleted = _by_size(result, "deleted")
@@ -40,7 +39,7 @@ def pair_renames(changes: Iterable[Change], digest: Callable[[Change], bytes]) -
 
 
 def _by_size(changes: list[Change], verb: str) -> dict[tuple[int, bytes], list[int]]:
-    """Return the indexes of the files that may be an end of a rename, by size and by the condition of their apply."""
+    """Return the indexes of files that may be a rename's end, by size and by the condition for applying them."""
     indexes: dict[tuple[int, bytes], list[int]] = {}
     for index, change in enumerate(changes):
         entry = change.entry
@@ -52,7 +51,7 @@ def _by_size(changes: list[Change], verb: str) -> dict[tuple[int, bytes], list[i
 
 
 def _applied_with(change: Change) -> bytes | None:
-    """Return the condition of an apply of the change: b"" for an ordinary file, the repository for a file of one; None
+    """Return the condition for applying the change: b"" for an ordinary file, the repository for a file in one; None
     for a file that is applied only if it is named."""
     if PROTECTED in change.flags:
         return None

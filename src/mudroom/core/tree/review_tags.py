@@ -7,13 +7,13 @@ from mudroom.core.tree.change import Change
 from mudroom.core.tree.flag import NEW_REPOSITORY, git_directory
 
 TEXT_LIMIT = 4 << 20
-"""Most bytes of a text that has hunks; of a larger text not even the lines are counted."""
+"""Bytes. A larger text has no hunks, and its lines are not even counted."""
 LARGE, MANY_LINES = 1 << 20, 5_000
 """Bytes and changed lines above which a change has the tag ``large``."""
 
 
 def tags_of(change: Change, *, ignored: bool = False) -> tuple[str, ...]:
-    """Return the tags of a row: its flags, and ``repository``, ``binary``, ``large``, ``ignored``."""
+    """Return a row's tags: its flags, and ``repository``, ``binary``, ``large``, ``ignored``."""
     size = max(entry.size for entry in (change.base, change.staged) if entry is not None)
     large = size > LARGE or change.lines_added + change.lines_removed > MANY_LINES
     repository = is_of_repository(change)
@@ -22,14 +22,14 @@ def tags_of(change: Change, *, ignored: bool = False) -> tuple[str, ...]:
 
 
 def is_of_repository(change: Change) -> bool:
-    """Return whether the change is part of a repository of the project, which is applied only on request."""
+    """Return whether the change is in one of the project's repositories, which are applied only on request."""
     if b".git" not in change.path or git_directory(change.path) is None:
         return False
     return "protected" not in change.flags and NEW_REPOSITORY not in change.flags
 
 
 def has_hunks(change: Change) -> bool:
-    """Return whether hunks of the change can be selected, as far as that is known without reading the file."""
+    """Return whether the change has selectable hunks, as far as that is known without reading the file."""
     entries = [entry for entry in (change.base, change.staged) if entry is not None]
     return (
         change.staged is not None

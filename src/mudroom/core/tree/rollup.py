@@ -18,7 +18,7 @@ MANY = 10
 
 
 class Roll(NamedTuple):
-    """One directory and the number of files changed below it."""
+    """A directory and how many files changed below it."""
 
     path: bytes
     added: int
@@ -26,9 +26,10 @@ class Roll(NamedTuple):
     deleted: int
     renamed: int
     size: int
-    """Bytes of the files in the fork."""
+    """Bytes in the fork's files."""
     sources: tuple[bytes, ...] = ()
-    """Old paths of files that were renamed into the directory from elsewhere: no other row tells that they go."""
+    """Old paths of files that were renamed into the directory from elsewhere: no other row tells that they are
+    removed."""
 
 
 def whole_directories(changes: Sequence[Change]) -> list[bytes]:

@@ -1,4 +1,4 @@
-"""When a file runs by itself later, by its name: the table of ``core/tree/later_table.py``, compiled at first use.
+"""When a file runs by itself later, by its name: the table in ``core/tree/later_table.py``, compiled at first use.
 
 A name counts in any spelling that some file system takes for it: other case, Unicode forms, characters that HFS+
 ignores, and on NTFS trailing dots and blanks, streams and short names (``PACKAG~1.JSO``).
@@ -16,20 +16,21 @@ from mudroom.core.tree.later_table import TABLE, WHOLE, LaterRow, parse_rows
 from mudroom.typing import NamedTuple
 
 _SHORT = regex(rb"([^.~]{1,6})~[1-9][0-9]?(?:\.([^.]{0,3}))?")
-"""A short name of NTFS or FAT: six characters, a number, and three characters of the extension."""
+"""A short name on NTFS or FAT: six characters, a number, and the extension's first three characters."""
 
 
 _DOCUMENTS = tuple(b".md .rst .adoc .png .svg .jpg .jpeg .gif .ico .webp .pdf .css .html".split())
-"""Ends of names that only rows with the whole name, or a name that begins with a dot, take for code."""
+"""Document endings: a pattern with ``*`` at its end or inside matches such a name only if the name begins with a
+dot."""
 
 
 class LaterGroup(NamedTuple):
-    """Paths that run at the same time, or one directory that is shown as a whole."""
+    """Paths that run at the same time, or a directory that is shown as a whole."""
 
     when: str
     paths: tuple[bytes, ...]
     files: int
-    """Number of changes; more than the paths if a path is a directory with what is in it."""
+    """Number of changes; more than the paths if a path is a directory with its contents."""
 
 
 def runs_later(path: bytes) -> str:
@@ -47,7 +48,7 @@ def runs_later(path: bytes) -> str:
 
 
 def link_runs_later(path: bytes) -> str:
-    """Return when a file runs whose name in the table begins with this path (``.cargo`` of ``.cargo/config``), "" if
+    """Return when a file runs whose name in the table begins with this path (``.cargo`` in ``.cargo/config``), "" if
     there is none. A link at the path puts another directory there, whose own name tells nothing."""
     parts = tuple(map(spell, path.split(b"/")))
     for above, row in _rules().beginnings.get(parts[-1], ()):
@@ -57,7 +58,7 @@ def link_runs_later(path: bytes) -> str:
 
 
 def whole_directory(path: bytes) -> bytes:
-    """Return the outermost directory in ``path`` that nobody reviews file by file; b"" if there is none."""
+    """Return the outermost directory in ``path`` that is not reviewed file by file; b"" if there is none."""
     parts = path.split(b"/")
     rules = _rules()
     for index, spelling in enumerate(map(spell, parts)):
@@ -67,8 +68,8 @@ def whole_directory(path: bytes) -> bytes:
 
 
 def group_later(changes: Iterable[Change]) -> list[LaterGroup]:
-    """Return the changes that run later, by time: those of a directory that nobody reviews file by file as one path.
-    ``changes`` have reasons (``Change.runs``). Order: that of the first path."""
+    """Return the changes that run later, by time, in the order of their first paths. A directory that is not reviewed
+    file by file is one path. ``changes`` have reasons (``Change.runs``)."""
     groups: dict[str, dict[bytes, int]] = {}
     tops: dict[bytes, str] = {}
     for change in changes:
@@ -88,7 +89,7 @@ def _whole_of(path: bytes) -> bytes:
 
 
 class _Rules:
-    """The tables by kind of pattern. Values are rows."""
+    """The tables by pattern type. Values are rows."""
 
     def __init__(self) -> None:
         self.names: dict[bytes, LaterRow] = {}
@@ -100,9 +101,9 @@ class _Rules:
         """Components that precede a name, by the name: ``a/b`` under ``b``."""
         self.directory_paths: dict[bytes, list[tuple[tuple[bytes, ...], LaterRow]]] = {}
         self.beginnings: dict[bytes, list[tuple[tuple[bytes, ...], LaterRow]]] = {}
-        """The same of the directories of such paths: ``a`` of ``a/b``."""
+        """The same for the directories in such paths: ``a`` in ``a/b``."""
         self.ends_in: dict[bytes, list[tuple[bytes, LaterRow]]] = {}
-        """Ends of names, by the name of the directory: ``a/*.end`` under ``a``."""
+        """Name endings, by the directory's name: ``a/*.end`` under ``a``."""
         self.middles: list[tuple[bytes, bytes, LaterRow]] = []
         self.inner: list[tuple[bytes, LaterRow]] = []
         self.short: dict[tuple[bytes, bytes], LaterRow] = {}
@@ -151,7 +152,7 @@ def _rules() -> _Rules:
 
 
 def _by_part(rules: _Rules, spelling: bytes) -> LaterRow | None:
-    """Return the row of a name's end or beginning, or of the name that it is short for."""
+    """Return the row for a name's end or beginning, or for the name that it abbreviates."""
     at = spelling.find(b".")
     while at >= 0:
         row = rules.ends.get(spelling[at:]) or rules.directory_ends.get(spelling[at:])
@@ -179,7 +180,7 @@ def _by_beginning(rules: _Rules, spelling: bytes) -> LaterRow | None:
 
 
 def _by_place(rules: _Rules, above: bytes, spelling: bytes) -> LaterRow | None:
-    """Return the row of a name in certain directories."""
+    """Return the row for a name in certain directories."""
     candidates = rules.paths.get(spelling, []) + rules.directory_paths.get(spelling, [])
     if candidates:
         parts = tuple(map(spell, above.split(b"/")))
@@ -192,7 +193,7 @@ def _by_place(rules: _Rules, above: bytes, spelling: bytes) -> LaterRow | None:
 
 @lru_cache(4096)
 def _of_directory(path: bytes) -> LaterRow | None:
-    """Return the row of a directory with everything in it: the outermost counts."""
+    """Return the row for a directory and everything in it: the outermost such directory counts."""
     rules = _rules()
     parts = [spell(part) for part in path.split(b"/")]
     for index, part in enumerate(parts):
@@ -222,7 +223,7 @@ def _ends(table: dict[bytes, LaterRow], name: bytes) -> Iterator[LaterRow]:
 
 
 def _short_name(name: bytes) -> tuple[bytes, bytes]:
-    """Return how the short name of a name begins, and its extension: without leading dots, blanks and inner dots."""
+    """Return how a name's short name begins, and its extension: without leading dots, blanks and inner dots."""
     stem, dot, extension = name.lstrip(b".").rpartition(b".")
     if not dot:
         stem, extension = extension, b""

@@ -1,4 +1,4 @@
-"""Names of files that hold secrets. Matching files appear empty to commands unless the policy shows them.
+"""Names of secret files. Matching files appear empty to commands unless the policy shows them.
 
 A name that matches ``NEVER`` is not a secret, whatever else it matches: examples and public keys are read by programs
 and hold no secret. Directories in ``ELSEWHERE`` contain third-party files (packages, builds) and are not searched.
@@ -22,11 +22,11 @@ ELSEWHERE = frozenset(
 )
 
 UNKNOWN = (b"/",)
-"""The patterns of a policy that cannot be read: no file has this name."""
+"""The patterns if a policy cannot be read: no file has this name."""
 
 
 def is_secret(name: bytes) -> bool:
-    """Return whether ``name``, the last component of a path, is that of a secret."""
+    """Return whether ``name``, a path's last component, is a secret's name."""
     lower = name.lower()
     if lower.endswith(NEVER):
         return False
@@ -42,8 +42,8 @@ def is_masked(path: bytes, mask: Iterable[bytes], show: Iterable[bytes]) -> bool
 
 
 def matches(path: bytes, patterns: Iterable[bytes]) -> bool:
-    """Return whether ``path`` matches one of ``patterns``: a path of the project, a name, or a name with ``*`` at
-    either end."""
+    """Return whether ``path`` matches one of ``patterns``: a project path, a name, or a name with ``*`` at either
+    end."""
     name = path.rpartition(b"/")[2]
     for pattern in patterns:
         if pattern in (path, name) or path.startswith(pattern.rstrip(b"/") + b"/"):

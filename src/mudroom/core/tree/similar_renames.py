@@ -1,12 +1,12 @@
 """Detection of files that were renamed and modified: pairs of a deleted and an added file with similar content.
 
-A pair does not change the changes themselves: they stay two, and each is selected and applied separately. (A file that
-was only moved has the same content and is one ``renamed`` change: ``rename.py``.)
+A pair leaves its two changes as they are: each is selected and applied separately. (A file that was only moved has the
+same content and is one ``renamed`` change: ``rename.py``.)
 
-1. As in git (diffcore-rename.c): pairs with the same file name and a similarity of at least three quarters come first,
-   then the most similar of all other pairs with at least one half. Each file is in one pair at most.
-2. A deleted and an added file are namesakes if each has a file name that is unique on its side. Namesakes with a
-   similarity of at least three quarters are paired without comparing other files.
+1. As in git (diffcore-rename.c): pairs with the same file name and at least three quarters similarity come first, then
+   the most similar of all other pairs with at least one half. Each file is in one pair at most.
+2. A deleted and an added file are namesakes if each has a file name that is unique on its side. Namesakes with at least
+   three quarters similarity are paired without comparing other files.
 3. All other work is limited. A limited number of pairs is compared, the most promising first, and a limited number of
    files is read. Pairs that were not compared are not reported (git's diff.renameLimit is all or nothing). The result
    does not depend on the file that is asked for first.
@@ -29,15 +29,15 @@ from mudroom.core.tree.secret import ELSEWHERE
 from mudroom.typing import NamedTuple
 
 FULL = 60_000
-"""The score of identical contents: MAX_SCORE in diffcore.h."""
+"""Score for identical contents: MAX_SCORE in diffcore.h."""
 LEAST = FULL // 2
-"""Lowest score of a rename: git's DEFAULT_RENAME_SCORE."""
+"""Lowest score for a rename: git's DEFAULT_RENAME_SCORE."""
 _SPAN = 64
 
 
 class Spans(NamedTuple):
     size: int
-    """Bytes of the content."""
+    """Content length in bytes."""
     counts: Counter[bytes]
 
 
@@ -51,7 +51,7 @@ def spans(data: bytes) -> Spans:
 
 
 def can_be_similar(old: int, new: int, least: int = LEAST) -> bool:
-    """Return whether contents of these sizes in bytes can reach the score ``least``. Empty contents cannot."""
+    """Return whether contents with these sizes in bytes can reach the score ``least``. Empty contents cannot."""
     return FULL * min(old, new) >= least * max(old, new) > 0
 
 
@@ -68,20 +68,18 @@ def percent(score: int) -> int:
 
 
 SAME_NAME = (FULL + LEAST) // 2
-"""Lowest score at which a file of the same name is preferred to a more similar file (GIT_BASENAME_FACTOR)."""
+"""Lowest score at which a file with the same name is preferred to a more similar file (GIT_BASENAME_FACTOR)."""
 FILES, EACH, PAIRS = 500, 100, 10_000
-"""Limits: files on the smaller side (deleted or added) that are compared; candidates for each of them; pairs in total.
-"""
+"""Limits: files on the smaller side (deleted or added) that are compared; candidates for each; pairs in total."""
 READ, BYTES = 1_500, 16 << 20
 """Limits: files that are read, and their total bytes."""
 STEPS = 1_000_000
 """Limit: spans that are looked up, about an eighth of a second."""
 HELD = 1_000_000
-"""Limit: different spans in memory, about 80 MB. Lines of four bytes take twenty times their size."""
+"""Limit: different spans in memory, about 80 MB. Four-byte lines take twenty times their size."""
 
 Read = Callable[[Change], bytes | None]
-"""Returns the original content of a deleted file, or the staged content of an added file; None if it is not available.
-"""
+"""Returns a deleted file's original content, or an added file's staged content; None if it is not available."""
 _Pair = tuple[Change, Change]
 
 
@@ -99,10 +97,10 @@ class Move(NamedTuple):
 
 
 class Moves:
-    """The similar renames of one changeset. Results are cached; file contents are not."""
+    """A changeset's similar renames. Results are cached; file contents are not."""
 
     def __init__(self, changes: Iterable[Change], hides: Callable[[bytes], bool]) -> None:
-        """``hides`` tells whether the content of a path must not be read."""
+        """Initialise the search. ``hides`` tells whether a path's content must not be read."""
         files = [change for change in changes if _may_have_moved(change)]
         if len({change.verb for change in files}) < 2:
             files = []
@@ -111,7 +109,7 @@ class Moves:
         self._added = [change for change in files if change.verb == "added"]
         self._namesakes = {change.path: pair for pair in _namesakes(self._deleted, self._added) for change in pair}
         self._scores: dict[bytes, int] = {}
-        """Scores of namesakes, by the old path."""
+        """Namesakes' scores, by the old path."""
         self._others: Mapping[bytes, Move] | None = None
         """Pairs that are not namesakes, by both paths; None until the search has run."""
 
@@ -268,7 +266,7 @@ def _kind(change: Change) -> tuple[bool, bytes]:
 
 
 def _ordered(deleted: list[Change], added: list[Change], keys: list[Callable[[Change], object]]) -> Iterator[_Pair]:
-    """Yield pairs of files that have a key in common. Each file of the smaller side gets its closest candidate first,
+    """Yield pairs of files that have a key in common. Each file on the smaller side gets its closest candidate first,
     then every file its second."""
     fewer, more = (deleted, added) if len(deleted) <= len(added) else (added, deleted)
     tables = [(key, _sized(more, key)) for key in keys]
@@ -300,7 +298,7 @@ class _Comparison:
         self._scores: dict[tuple[bytes, bytes], int] = {}
 
     def scores(self, pairs: Iterable[_Pair], is_free: Callable[[Change], bool]) -> dict[tuple[bytes, bytes], int]:
-        """Return the scores, by both paths, of the pairs that are within the limits and whose files are both still
+        """Return the scores, by both paths, for the pairs that are within the limits and whose files are both still
         free."""
         scores: dict[tuple[bytes, bytes], int] = {}
         for old, new in pairs:

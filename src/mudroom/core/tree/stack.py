@@ -1,8 +1,8 @@
-"""The state of a fork as a value: its layers and its checkpoints, and the operations on them.
+"""A fork's state as a value: its layers and its checkpoints, and the operations on them.
 
-Layers are named by ids of the vault. All layers except ``upper`` are sealed: they are never written again, so any
-number of forks and checkpoints can share them. Checkpoint, rollback and a fork of a fork therefore cost the same for
-ten files and for a million: each only writes a new list of ids.
+Layers are named by vault ids. All layers except ``upper`` are sealed: they are never written again, so any number of
+forks and checkpoints can share them. A checkpoint, a rollback or a fork from a fork therefore costs the same for ten
+files and for a million: each only writes a new list of ids.
 
 The text form has one fact per line. A person can read it, and no library has to be loaded to parse it.
 """
@@ -15,7 +15,7 @@ from mudroom.typing import NamedTuple
 
 FORMAT = 2
 LIVE = "live"
-"""The base of a fork of the live project directory. Other bases are ids of snapshots."""
+"""The base if a fork stands on the live project directory. Other bases are snapshot ids."""
 
 
 class Checkpoint(NamedTuple):
@@ -29,11 +29,11 @@ class Checkpoint(NamedTuple):
 
 
 class PrivateRepository(NamedTuple):
-    """The layer with a private ``.git``, between the base and the layers of a fork."""
+    """The layer with a private ``.git``, between the base and a fork's layers."""
 
     layer: str
     stamp: str
-    """Digest of the state of the user's repository that it was made from; ``0`` if it has to be made anew."""
+    """Digest of the user's repository state from which it was made; ``0`` if it has to be made anew."""
 
 
 class ForkState(NamedTuple):
@@ -58,7 +58,7 @@ class ForkState(NamedTuple):
 
     @property
     def own_layers(self) -> frozenset[str]:
-        """Ids of the layers that commands of this fork, or of a fork that it comes from, have written."""
+        """Ids of the layers written by commands of this fork, or of a fork that it comes from."""
         return frozenset((self.upper, *self.layers, *(layer for point in self.checkpoints for layer in point.layers)))
 
     def checkpoint(self, name: str) -> Checkpoint | None:
@@ -81,21 +81,22 @@ def without_checkpoint(state: ForkState, name: str) -> ForkState:
 
 
 def rolled_back(state: ForkState, point: Checkpoint, upper: str) -> ForkState:
-    """Return to the layers of a checkpoint, with a new and empty upper. All checkpoints are kept."""
+    """Return to a checkpoint's layers, with a new and empty upper. All checkpoints are kept."""
     return state._replace(layers=point.layers, upper=upper)
 
 
 def forked(
     state: ForkState, name: str, upper: str, time: int, layers: tuple[str, ...] | None = None, *, named: bool = True
 ) -> ForkState:
-    """Return a new fork on the sealed layers of this fork, or on ``layers``, those of a checkpoint."""
+    """Return a new fork on this fork's sealed layers, or on ``layers``, those in a checkpoint."""
     below = state.layers if layers is None else layers
     return ForkState(upper, below, state.base, time, name, named=named, repository=state.repository)
 
 
 def flattened(state: ForkState, count: int, merged: str) -> ForkState:
-    """Replace the lowest ``count`` layers by the layer ``merged`` with the same contents. Checkpoints that stand on all
-    of them stand on it, too, so that the fork still equals its last checkpoint; the others keep their layers."""
+    """Replace the lowest ``count`` layers by the layer ``merged`` with the same contents. Checkpoints that include all
+    the replaced layers now stand on ``merged``, too, so that the fork still equals its last checkpoint; the others keep
+    their layers."""
     lowest = state.layers[:count]
 
     def on_merged(point: Checkpoint) -> Checkpoint:
@@ -122,7 +123,7 @@ def to_text(state: ForkState) -> str:
 
 
 def head_text(state: ForkState) -> str:
-    """Return the text before the lines of the checkpoints."""
+    """Return the text before the checkpoint lines."""
     return "".join(f"{line}\n" for line in _head(state))
 
 
@@ -187,7 +188,7 @@ def _repository(facts: dict[str, tuple[str, ...]]) -> PrivateRepository | None:
 
 
 def _ids(words: tuple[str, ...] | list[str]) -> tuple[str, ...]:
-    """Return the ids. Raise ValueError if one is not ASCII letters and digits: ids become directory names."""
+    """Return the ids. Raise ValueError if an id is not ASCII letters and digits: ids become directory names."""
     together = "".join(words)
     if words and ("" in words or not together.isalnum() or not together.isascii()):
         wrong = next(word for word in words if not word.isalnum() or not word.isascii())

@@ -6,7 +6,7 @@ checked before they are applied. Sources: Microsoft, "Naming Files, Paths, and N
 CVE-2019-1353 for short names of protected directories. Merely opening a UNC target authenticates to its server.
 
 1. A name must denote only itself: no drive, stream, device, short name or trailing dot may make it another file's name.
-2. An ambiguous name is refused: ``ABCDEF~1`` can be the short name of an existing file with a longer name.
+2. An ambiguous name is refused: ``ABCDEF~1`` can be an existing file's short name.
 3. A symbolic link may only lead to a place inside the project, and never to a server.
 """
 
@@ -65,15 +65,15 @@ def why_no_name(name: bytes) -> str | None:
 
 
 def _is_short(text: str) -> bool:
-    """Return whether this is an 8.3 short name: up to eight characters that end in ~ and digits, and an extension of up
-    to three."""
+    """Return whether this is an 8.3 short name: up to eight characters that end in ~ and digits, and an extension with
+    up to three."""
     stem, _dot, extension = text.partition(".")
     return len(extension) <= 3 and "." not in extension and bool(_SHORT.match(stem) and _TILDE.search(stem))
 
 
 def fold(path: bytes) -> str:
-    """Return a key that is equal for two names that NTFS may treat as the same. NTFS compares by a table of single
-    upper-case characters ($UpCase), stored in each volume when it was formatted; this folds at least as many
+    """Return a key that is equal for two names that NTFS may treat as the same. NTFS compares single upper-case
+    characters by a table ($UpCase), stored in each volume when it was formatted; this folds at least as many
     characters."""
     text = _text(path)
     if text is None:
@@ -82,8 +82,8 @@ def fold(path: bytes) -> str:
 
 
 def is_named(name: bytes, protected: Iterable[bytes]) -> bool:
-    """Return whether a component is one of ``protected`` or an alias of one: by case, trailing dots, a stream, or its
-    short name. Used for ``.git`` and ``.mudroom``, which must not be written under another name."""
+    """Return whether a component is in ``protected`` or an alias for such a name: by case, trailing dots, a stream, or
+    its short name. Used for ``.git`` and ``.mudroom``, which must not be written under another name."""
     text = (_text(name) or name.decode("latin-1")).partition(":")[0].rstrip(" .")
     folded = fold(text.encode("utf-8", "surrogatepass"))
     for protected_name in protected:

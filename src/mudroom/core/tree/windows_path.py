@@ -1,13 +1,13 @@
-r"""Paths of Windows as they are kept here, and as the system gets them. Pure.
+r"""Windows paths as they are kept here, and as the system gets them. Pure.
 
-Inside, a path is bytes of UTF-8 with ``/`` between its names, as on other systems, and begins with a drive:
+Inside, a path is UTF-8 bytes with ``/`` between its names, as on other systems, and begins with a drive:
 ``C:/Users/ann``. A call gets ``\\?\C:\Users\ann``: with that prefix Windows neither shortens a path to 260 characters
 nor changes a name (a device, a space or dot at its end). Sources: Microsoft, "Naming Files, Paths, and Namespaces",
 "Maximum Path Length Limitation".
 
-Refused, each with a reason of one line: a path relative to a drive's own directory (``C:x``), of which another process
-decides the meaning; a server (``\\server\share``), which gets the user's credentials when it is opened; devices
-(``\\.\``); names that Win32 would read as other ones.
+Refused, each with a one-line reason: a path relative to a drive's own directory (``C:x``), whose meaning another
+process decides; a server (``\\server\share``), which gets the user's credentials when it is opened; devices (``\\.\``);
+names that Win32 would read as other names.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ _LETTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
 
 
 def inner_path(text: str) -> bytes:
-    """Return an absolute path of Windows as it is kept here. Raise ValueError with the reason, one line."""
+    """Return an absolute Windows path as it is kept here. Raise ValueError with the reason in one line."""
     path = text.removeprefix(_PREFIX) if text[4:6] != "UN" else text
     path = path.replace("/", "\\")
+    # opening a server's path would send it the user's credentials
     if path.startswith("\\\\"):
         raise ValueError(f"{text}: a server or device, not a drive: copy the project to a local disk")
     if path.startswith("\\"):
@@ -54,15 +55,16 @@ def _names(text: str, rest: str) -> list[str]:
 
 
 def _is_short(name: str) -> bool:
-    """A directory of the user's own may have a short name (``C:\\Users\\RUNNER~1``): it exists, and is opened by it."""
+    """Return whether this may be a short name. The user's own directory may have one (``C:\\Users\\RUNNER~1``): it
+    exists, and is opened by it."""
     stem, _dot, extension = name.upper().partition(".")
     head, tilde, digits = stem.rpartition("~")
     return bool(head and tilde and digits.isdigit() and len(stem) <= 8 and len(extension) <= 3)
 
 
 def outer_path(path: bytes) -> str:
-    """Return a path that is kept here as a call of Windows gets it. Raise ValueError if it is no path of ``inner_path``
-    or below one."""
+    """Return a path that is kept here as a Windows call gets it. Raise ValueError if it is not a path from
+    ``inner_path`` or below such a path."""
     text = path.decode()
     if text[:1] not in _LETTERS or text[1:3] != ":/":
         raise ValueError(f"{text}: not a path with a drive")
