@@ -1,5 +1,5 @@
-"""Find credentials in requests that are not the user's. With a credential of its own, a command could send data that it
-has read to a stranger's account at an allowed host.
+"""Find credentials in requests that are not the user's. With its own credential, a command could send its data to
+a stranger's account at an allowed host.
 
 Rules of this file:
 

@@ -182,9 +182,8 @@ class InspectedConnection(CredentialRewrite):
 
     def response(self, exchange: Exchange, fields: Fields) -> Fields:
         kept = fields[:MOST]
-        exchange.response = keep_headers(
-            kept if self.sanitizer is None else self.sanitizer.fields(kept)
-        )  # cut afterwards, so that no value is halved
+        # searched first and cut afterwards, so that no value is halved
+        exchange.response = keep_headers(kept if self.sanitizer is None else self.sanitizer.fields(kept))
         return super().response(exchange, fields)
 
 
