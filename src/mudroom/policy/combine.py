@@ -68,7 +68,7 @@ def project_items(layers: dict[int, list[GivenSetting]]) -> list[GivenSetting]:
 
 
 def read(project: bytes, config: bytes, files: list[bytes] | None = None) -> dict[int, list[GivenSetting]]:
-    """Return each layer's items, by rank. Names of included files are appended to ``files``."""
+    """Return each layer's items, by rank. ``files`` collects included files' names."""
     included: list[bytes] = [] if files is None else files
     layers = {
         USER: _read_user(config, included),
@@ -197,7 +197,7 @@ def _read_user(config: bytes, included: list[bytes]) -> list[GivenSetting]:
 
 
 def _links(path: bytes) -> list[bytes]:
-    """Return the targets of a chain of links. Each path is kept as written, so that a stamp also detects a replaced
+    """Return the targets in a chain of links. Each path is kept as written, so that a stamp also detects a replaced
     directory on the way."""
     targets: list[bytes] = []
     while len(targets) < _LINKS and os.path.islink(path):
@@ -227,7 +227,7 @@ def _read_local(project: bytes, included: list[bytes]) -> list[GivenSetting]:
 
 
 def _folder(directory: bytes, included: list[bytes], read: Callable[[bytes], bytes | None]) -> PolicyFolder:
-    """Return a folder that records the names of included files."""
+    """Return a folder that records included files' names."""
 
     def remembering(name: bytes) -> bytes | None:
         included.append(directory + b"/" + name)

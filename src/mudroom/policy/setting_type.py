@@ -23,7 +23,7 @@ LONGEST = 100 * 366 * 86400.0
 MOST_WARM = 8
 """Containers. Each takes some megabytes of memory, and delays other starts by its own."""
 _SHOWN = 80
-"""Characters of a value that a message shows."""
+"""Maximum characters that a message shows from a value."""
 
 
 def shown(value: Any) -> str:
@@ -157,7 +157,7 @@ def shell_command(text: bytes, where: str, platform: str = sys.platform) -> tupl
     from mudroom.core.system.shell import shell_words
 
     if platform == "win32":
-        text = text.strip()  # a block of YAML ends with a line break
+        text = text.strip()  # a YAML block ends with a line break
         if b"\n" in text or b"\r" in text:
             hint = "join them with &&, or name a script as a list: [python, check.py]"
             raise UsageError(f"{where} has several lines, and cmd.exe reads one", hint)

@@ -107,7 +107,7 @@ def plain(node: Node, where: str) -> Any:
         AttributeError,
         TypeError,
         ArithmeticError,
-    ) as error:  # errors of a tagged value such as !!int x
+    ) as error:  # errors for a tagged value such as !!int x
         raise UsageError(f"{where} cannot be read as what it is tagged or looks like") from error
     finally:
         constructor.dispose()

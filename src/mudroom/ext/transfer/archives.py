@@ -44,11 +44,12 @@ def export(
     limit: int | None = None,
 ) -> ExportedFork:
     """Write a fork as an archive to a stream, which need not seek; it is flushed and stays open. ``packed``: with gzip.
-    ``base``: the id (32 bytes) of the base that the fork stands on. It is named instead of a snapshot being written
-    along, and only who knows it takes the archive. ``limit``: bytes that it may unpack to.
+    ``base``: the id (32 bytes) of the fork's base. The archive then names the base and includes no snapshot; only a
+    project that knows the base accepts it. ``limit``: bytes that the archive may unpack to.
 
     Return its size and digest. Raise UsageError if the fork does not exist or a commit in it holds a masked file,
-    Occupied if commands run in it, OSError as the stream does; the stream then holds a part, which no vault accepts."""
+    Occupied if commands run in it, OSError as the stream does; the stream then holds a part, which no vault accepts.
+    """
     with _leaving(session, fork) as (vault, resting):
         exported = write_fork(vault, resting, stream, session.forks.clock(), base=base, packed=packed, limit=limit)
     session.forks.journal("export", fork, {"bytes": exported.size})
