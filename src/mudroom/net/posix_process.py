@@ -78,7 +78,6 @@ def take_control() -> tuple[socket.socket, int]:
 
 
 def _close_inherited() -> None:
-    """Close descriptors inherited from the host."""
     if sys.platform == "darwin":
         for name in os.listdir("/dev/fd"):  # SC_OPEN_MAX may be unbounded there
             if int(name) > 2:

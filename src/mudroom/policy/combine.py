@@ -146,7 +146,7 @@ def _merge_project(item: GivenSetting | None, unseen: GivenSetting | None) -> Gi
 
 
 def _stricter(nearer: GivenSetting, project_item: GivenSetting) -> GivenSetting:
-    """Return the stricter item. The setting protects."""
+    """Return the stricter item, for a setting that protects."""
     if isinstance(nearer.value, ClassRule):
         if stricter_action(nearer.value.action, project_item.value.action) == nearer.value.action:
             return nearer

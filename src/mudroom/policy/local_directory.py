@@ -107,7 +107,6 @@ class LocalDirectory:
             self._write_gitignore()
 
     def _acquire_lock(self) -> None:
-        """Acquire the lock."""
         until = time.monotonic() + PATIENCE
         while True:
             # An fcntl(2) write lock requires a descriptor open for writing, so a process with read access only cannot
@@ -172,7 +171,6 @@ class LocalDirectory:
         return UsageError(f"{shown}: {error.strerror}")
 
     def _write_gitignore(self) -> None:
-        """Make git ignore the directory."""
         try:
             self._create(b".gitignore", b"*\n", 0o644)
         except FileExistsError:

@@ -204,7 +204,6 @@ def _words(values: dict[str, Any], field: str) -> list[str]:
 
 
 def _paths(values: dict[str, Any]) -> tuple[str, ...]:
-    """Return path prefixes."""
     paths = _words(values, "paths")
     wrong = next((path for path in paths if not path.startswith("/") or "?" in path or "#" in path), None)
     if wrong is not None:

@@ -402,7 +402,6 @@ class Bridge:
         self._check(call)
 
     def _on_client_reset(self, call: _Call, code: int) -> None:
-        """Handle a reset by the client."""
         call.exchange.error = call.exchange.error or "the client broke it off"
         if call.task is not None:
             call.task.cancel()

@@ -69,7 +69,7 @@ class _Needle(NamedTuple):
     text: bytes
     """Folded."""
     least: int
-    """Bytes from its beginning that are recognised at the end of a piece."""
+    """Minimum bytes by which its beginning is recognised at the end of a piece."""
 
 
 class Occurrence(NamedTuple):

@@ -106,7 +106,6 @@ def _as_interpreted(argv: Sequence[bytes], environ: Mapping[bytes, bytes]) -> tu
 
 
 def _credentials(data: bytes) -> tuple[int, int]:
-    """Return pid and uid from a ``struct ucred``."""
     return int.from_bytes(data[:4], sys.byteorder), int.from_bytes(data[4:8], sys.byteorder)
 
 

@@ -145,7 +145,6 @@ def _end(_number: int, _frame: object) -> None:
 
 
 def _listen(directory: int, name: str) -> _socket.socket:
-    """Return the listening socket."""
     try:
         # The lock is held, so a socket with this name belongs to a dead keeper.
         os.unlink(name, dir_fd=directory)

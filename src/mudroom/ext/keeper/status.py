@@ -164,7 +164,6 @@ def _children(pid: int) -> list[int]:
 
 
 def _descent(pid: int) -> list[int]:
-    """Return the process and all its descendants."""
     return [pid, *(member for child in _children(pid) for member in _descent(child))]
 
 

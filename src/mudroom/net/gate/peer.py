@@ -18,7 +18,7 @@ from mudroom.net.gate.transport import BULK, UNCHARGED, SocketTransport
 from mudroom.typing import cast
 
 HELD = 64 << 10
-"""Bytes buffered for a client that waits for a verdict before its reading pauses; a read may exceed it."""
+"""Buffered bytes at which the gate stops reading from a client that waits for a verdict; one read may exceed them."""
 DISMISSAL = 2.0
 """Seconds that a refused client may continue sending."""
 

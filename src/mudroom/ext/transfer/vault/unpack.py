@@ -218,7 +218,7 @@ def _mtime(info: tarfile.TarInfo) -> int:
 
 
 def _set_xattrs(descriptor: int, values: dict[str, bytes], path: bytes) -> None:
-    """Set the xattrs. ``path``: the entry's, for a message."""
+    """``path``: the entry's, for a message."""
     try:
         for name, value in values.items():
             xattr.put(descriptor, name, value)
