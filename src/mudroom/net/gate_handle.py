@@ -34,22 +34,22 @@ else:
     from mudroom.net.posix_process import PROGRAM, is_readable, start
 
 Kind = str
-"""A kind of listener, as ``Listener`` lists them."""
+"""A listener kind, as ``Listener`` lists them."""
 
 _AGAIN = "run the command again; mudroom doctor tries the gate"
 _DEATHS, _WITHIN = 3, 10.0
 """A gate that dies this often within this many seconds is not started again for its guards."""
 _DYING = 0.2
-"""The longest time, in seconds, between the first socket that a dying process closes and its end."""
+"""Maximum seconds between the first socket that a dying process closes and its end."""
 _PATIENCE = 10
 """Seconds that sending a message to the gate process may block."""
 MOST_MEMORY = 512 << 20
-"""Bytes of private memory of the process, libraries and accounting errors included. An allocation beyond them fails,
+"""Bytes of private memory for the process, including libraries and accounting errors. An allocation beyond them fails,
 and the connection with it."""
 
 
 class GateProcess(Protocol):
-    """The process of the gate: a ``ProcessHandle``, or a ``Child`` of Windows."""
+    """The gate's process: a ``ProcessHandle``, or on Windows a ``Child``."""
 
     pid: int
 
@@ -68,15 +68,15 @@ class Listener(NamedTuple):
 
 
 Received = Flow | FlowQuestion | ForkDial
-"""What a guard receives from the gate process."""
+"""Messages that a guard receives from the gate process."""
 
 
 class Gate:
-    """The gate of a host process: no process runs until a guard is opened.
+    """A host process's gate: no process runs until a guard is opened.
 
     ``upstream``: the only proxy through which the host reaches the internet, as ``http://[USER:PASSWORD@]HOST:PORT``;
     it looks up names and vets their addresses. Raises ValueError if it is not such a URL. Several threads may use a
-    gate, each with guards of its own.
+    gate, each with its own guards.
     """
 
     def __init__(self, program: str = PROGRAM, upstream: str = "") -> None:
@@ -89,7 +89,7 @@ class Gate:
         self._control: socket.socket | None = None
         self._pid = 0
         self._handle: GateProcess | None = None
-        """By the time the process is killed, its number may belong to another process."""
+        """Used to kill the process: by then, its pid may belong to another process."""
 
     def open(
         self,
@@ -119,7 +119,7 @@ class Gate:
                 try:
                     self._ensure_started()
                 except MudroomError:
-                    return  # whoever opens a guard tries again, and is told
+                    return  # the caller that opens a guard tries again, and gets the error
 
     def close(self) -> None:
         """End the process, and every connection with it. The guards are shut at their next ``receive``."""
@@ -155,8 +155,8 @@ class Gate:
         return ours
 
     def _has_ended(self) -> None:
-        """Handle the end of a guard's socket. If the process is ending, which may not have closed everything yet,
-        forget it; otherwise only the guard has been closed."""
+        """Handle the end of a guard's socket. If the process is ending (it may not have closed everything yet), forget
+        it; otherwise only the guard has been closed."""
         with self._lock:
             if self._handle is not None and self._handle.ends_within(_DYING):
                 self._forget()
@@ -172,7 +172,7 @@ class Gate:
 
 
 class GuardHandle:
-    """The guard of one command: its listeners, rules and questions. Not thread-safe."""
+    """One command's guard: its listeners, rules and questions. Not thread-safe."""
 
     def __init__(
         self,
@@ -199,8 +199,8 @@ class GuardHandle:
         self._socket = self._connect()
 
     def fileno(self) -> int:
-        """Return the descriptor that is readable when ``receive`` has work to do; -1 when the guard is shut. The number
-        stays the same when the gate is replaced, but on Windows; epoll(7) does not notice that, poll(2) does."""
+        """Return the descriptor that is readable when ``receive`` has work to do; -1 when the guard is shut. Except on
+        Windows, the number stays the same when the gate is replaced; epoll(7) does not notice that, poll(2) does."""
         return self._socket.fileno()
 
     def receive(self) -> list[Received]:
@@ -238,8 +238,8 @@ class GuardHandle:
         rule: str = "",
         http: bool = False,
     ) -> None:
-        """Answer a ``ForkDial`` with a connected socket, which stays the caller's, or with -1 and an error. Else as in
-        ``wire.DialledMessage``."""
+        """Answer a ``ForkDial`` with a connected socket, which stays the caller's, or with -1 and an error. The other
+        arguments are as in ``wire.DialledMessage``."""
         message = wire.DialledMessage(identity, error, is_refused, rule, http)
         self._post(message, [connection] if connection >= 0 else [])
 
@@ -255,7 +255,7 @@ class GuardHandle:
         self._post(wire.ListenMessage([listener.kind for listener in listeners]), descriptors)
 
     def close_listeners(self, kinds: Collection[str]) -> None:
-        """Close the listeners of these kinds: they are open until the gate has closed its copies, too."""
+        """Close the listeners with these kinds. They stay open until the gate has closed its copies, too."""
         self._post(wire.CloseMessage(list(kinds)))
         for listener in self._listeners:
             if listener.kind in kinds:
@@ -279,7 +279,7 @@ class GuardHandle:
             self._socket.close()
         return [*(flow for flow in flows if isinstance(flow, Flow)), *self._lost()]
 
-    # --- ---
+    # --- internals ---
 
     def _connect(self) -> socket.socket:
         ours, theirs = wire.packet_pair()
@@ -324,7 +324,7 @@ class GuardHandle:
         except MudroomError:
             self._end()
             raise
-        if sys.platform == "win32":  # where no socket can take another's number
+        if sys.platform == "win32":  # there no socket can take another's number
             self._socket.close()
             self._socket = new
         else:
@@ -385,11 +385,12 @@ class GuardHandle:
         return flows
 
     def _close_listeners(self) -> None:
-        """Close the listeners for every process that holds them: shutdown(2) ends listening itself."""
+        """Close the listeners for every process that holds them."""
         for kind, descriptor in self._listeners:
             if kind != "dns-udp":
                 with socket.socket(fileno=_socket.dup(descriptor)) as listener:
                     try:
+                        # close(2) would leave other processes' copies open; shutdown(2) ends listening itself
                         listener.shutdown(socket.SHUT_RDWR)
                     except OSError:
                         pass  # the socket was not listening

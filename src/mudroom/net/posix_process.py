@@ -1,7 +1,8 @@
 """The gate's process on Linux and macOS: how the host starts it, and how it takes its control socket. The twin of
 ``nt_process.py``.
 
-The host loads this for each command that uses the network: what the process alone needs is imported in its functions.
+The host loads this module for each command that uses the network, so imports that only the gate process needs are made
+in its functions.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     import asyncio
 
 RESERVED = 400
-"""Descriptors of the process that are not for connections."""
+"""Descriptors in the process that are not for connections."""
 _OPEN_MAX = 10_240
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PROGRAM = f"import sys; sys.path.insert(0, {_ROOT!r}); from mudroom.net.process import main; main()"
@@ -57,8 +58,8 @@ def is_readable(channel: socket.socket | int, timeout: float) -> bool:
 
 
 def take_control() -> tuple[socket.socket, int]:
-    """In the process itself: return the control socket, and how many descriptors it may have. Limit its memory as
-    ``start`` says (RLIMIT_DATA of setrlimit(2), with mappings since Linux 4.7)."""
+    """Return the control socket and the maximum number of descriptors; called in the gate process. Limits its memory as
+    ``start`` says (RLIMIT_DATA, setrlimit(2); with mappings since Linux 4.7)."""
     import resource
     import signal
 
@@ -66,7 +67,7 @@ def take_control() -> tuple[socket.socket, int]:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # its memory contains the traffic
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the signal is for the command, not for its network
     _, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
-    # setrlimit(2) of macOS refuses RLIM_INFINITY for it, and takes OPEN_MAX of sys/syslimits.h
+    # setrlimit(2) on macOS refuses RLIM_INFINITY for it, and takes OPEN_MAX from sys/syslimits.h
     most = _OPEN_MAX if sys.platform == "darwin" and hard_limit == resource.RLIM_INFINITY else hard_limit
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard_limit))
     _, hard_memory = resource.getrlimit(resource.RLIMIT_DATA)
@@ -77,21 +78,20 @@ def take_control() -> tuple[socket.socket, int]:
 
 
 def _close_inherited() -> None:
-    """Close descriptors inherited from the host."""
     if sys.platform == "darwin":
-        for name in os.listdir("/dev/fd"):  # SC_OPEN_MAX may be without bounds there
+        for name in os.listdir("/dev/fd"):  # SC_OPEN_MAX may be unbounded there
             if int(name) > 2:
                 try:
                     os.close(int(name))
                 except OSError:
-                    pass  # the descriptor of the listing itself
+                    pass  # the descriptor used for the listing
         return
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
 
 
 def watch_host(loop: asyncio.AbstractEventLoop, ended: Callable[[], None]) -> object:
-    """In the process itself: call ``ended`` when the host process ends, whose fork may keep the control socket open.
-    Return what has to be kept until then."""
+    """Call ``ended`` when the host process ends; called in the gate process. A fork of the host may keep the control
+    socket open, so its end is not enough. Return an object to keep until then."""
     host = ProcessHandle(os.getppid())
     loop.add_reader(host.fileno(), ended)
     return host

@@ -1,4 +1,4 @@
-"""The gate process: serves the listeners of commands, each command by its guard, until the host is gone.
+"""The gate process: serves the commands' listeners, each command by its guard, until the host is gone.
 
 Rules of this file: descriptor 0 is the host's control socket. When it closes, the process ends, and every connection
 with it. The process uses no other part of the machine: no environment, no file, no home.
@@ -35,14 +35,14 @@ else:
     from mudroom.net.posix_process import RESERVED, take_control, watch_host
 
 _COLLECT_AFTER = 10_000
-"""New objects until the garbage collector looks at them; Python's 700 are three connections."""
+"""New objects before the garbage collector runs; Python's 700 are three connections."""
 
 
 def main(resolver: Resolver = resolve) -> NoReturn:
     os.chdir("/")
     control, most_descriptors = take_control()
     budget = MemoryBudget(MOST_HELD, max(16, (most_descriptors - RESERVED) // 2))  # a connection may take two
-    gc.freeze()  # what is imported stays; the collector need not look at it again
+    gc.freeze()  # imported objects stay; the collector need not look at them again
     gc.set_threshold(_COLLECT_AFTER)
     status = 1
     try:
@@ -54,7 +54,7 @@ def main(resolver: Resolver = resolve) -> NoReturn:
 
 
 async def serve(control: socket.socket, resolver: Resolver, budget: MemoryBudget) -> None:
-    """Serve commands until the control socket closes or the host process ends. ``budget``: of all commands together."""
+    """Serve commands until the control socket closes or the host process ends. ``budget``: shared by all commands."""
     control.setblocking(False)
     loop = asyncio.get_running_loop()
     inbox, finished = wire.Inbox(), asyncio.Event()

@@ -1,7 +1,7 @@
-"""A file of ``.mudroom/local`` that stores answers: under each key a list of texts, one a line.
+"""An answer file in ``.mudroom/local``: under each key a list of texts, one a line.
 
 Rules of this file: users edit such files, too, so all other content stays, comments included. The new content is parsed
-before it is written: it must hold exactly the old rows and the change, or the file is not changed.
+before it is written. If it does not hold exactly the old rows and the change, the file is not changed.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ _HINT = "edit it by hand: under each key a list of texts, one a line"
 class AnswerFile(NamedTuple):
     name: bytes
     head: bytes
-    """The content that a new file begins with."""
+    """Content that a new file begins with."""
     keys: tuple[str, ...]
     rows: Callable[[bytes, str], Sequence[Row]]
-    """Parse the rows of a file, in order; ``name`` is the file's name in error messages. Raises UsageError."""
+    """Parse a file's rows, in order; ``name`` is shown in error messages. Raises UsageError."""
 
     def change(
         self, project: bytes, removes: Callable[[str, str], bool], additions: Iterable[tuple[str, str, str]] = ()
     ) -> bytes:
-        """Replace the file: remove the rows for which ``removes`` returns True, and add ``additions`` (key, text,
-        comment) that are missing. Return the previous content. Raise UsageError as ``rows`` does, MudroomError if the
-        file's style does not allow the change; the file is not changed then."""
+        """Remove the rows for which ``removes`` returns True, add the missing ``additions`` (key, text, comment), and
+        return the file's previous content. Raise UsageError as ``rows`` does, MudroomError if the file's style does not
+        allow the change; the file is then unchanged."""
         with LocalDirectory(project, write=True) as local:
             name = local.shown(self.name)
             data = local.read(self.name) or b""

@@ -1,9 +1,12 @@
 """Cache of a project's settings, so that most commands parse no YAML and try no examples.
 
-Rules of this file: an entry is valid only while no source has changed: each file's lstat(2), including those that did
-not exist, and the program itself. An entry is not stored if a source changed so recently that the file system's clock
-might not show the next change. If an entry is invalid in any way, the files are read instead. Settings that could
-change without a change of these files (``run.read`` follows links) are never cached.
+Rules of this file:
+
+- An entry is valid only while no source has changed: the lstat(2) result of each file, missing files included, and the
+  program itself.
+- An entry is not stored if a source changed so recently that the file system's clock might not show the next change.
+- If an entry is invalid in any way, the files are read instead.
+- Settings that could change while these files stay the same (``run.read`` follows links) are never cached.
 """
 
 from __future__ import annotations
@@ -52,8 +55,8 @@ _SOURCES = (
         "core/network/preset.py",
     ),
 )
-"""Program files that determine the settings: after a change during development, the cache must not return old
-results."""
+"""Program files that determine the settings. Their times are in the cache key, so a change during development
+invalidates old entries."""
 
 Stamp = tuple[int, ...] | int
 
@@ -65,7 +68,7 @@ def cache_path(state: bytes, project: bytes) -> bytes:
 
 
 def key_of(project: bytes, config: bytes, *, trusts_all: bool) -> tuple[Any, ...]:
-    """Return the other inputs of the settings, as part of the cache key."""
+    """Return the inputs other than the policy files that determine the settings, for the cache key."""
     package = os.path.dirname(os.path.dirname(__file__))
     program = tuple(os.stat(os.path.join(package, name)).st_mtime_ns for name in _SOURCES)
     fields = tuple((name, kind._fields) for name, kind in _CLASSES.items())
@@ -89,8 +92,9 @@ def load(path: bytes, key: tuple[Any, ...]) -> Loaded | None:
 
 
 def store(path: bytes, key: tuple[Any, ...], loaded: Loaded, stamps: Iterable[tuple[bytes, Stamp]], began: int) -> None:
-    """Store the settings. ``stamps``: of all source files. ``began``: time in nanoseconds before the first was read; if
-    a file has changed since, or just before, no entry is stored. An entry that cannot be written is ignored."""
+    """Store the settings. ``stamps``: all source files with their stamps. ``began``: the time in nanoseconds before the
+    first file was read. Stores no entry if a file has changed since, or just before. Ignores an entry that cannot be
+    written."""
     stamp_rows = list(stamps)
     settled = all(is_settled(stamp[2], began) for _path, stamp in stamp_rows if isinstance(stamp, tuple))
     if loaded.settings.read or not settled:
@@ -114,7 +118,7 @@ def stamp(path: bytes) -> Stamp:
         info = disk.stat_at(None, path)
     except OSError as error:
         return error.errno or 0
-    if stat.S_ISDIR(info.st_mode):  # the files in it have stamps of their own
+    if stat.S_ISDIR(info.st_mode):  # the files in it have their own stamps
         return info.st_dev, info.st_ino, 0, 0, info.st_mode, info.st_uid
     return info.st_dev, info.st_ino, info.st_ctime_ns, info.st_size, info.st_mode, info.st_uid
 

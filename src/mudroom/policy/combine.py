@@ -1,5 +1,4 @@
-"""Combine all policy files of a project: which files there are, how they are merged, and which parts of the project's
-are trusted.
+"""Combine a project's policy files: find them, merge them, and drop untrusted parts.
 
 The layers are: the built-in defaults; the project's ``.mudroom/policy.yaml``, written by the project's authors; the
 user's own ``policy.yaml`` for all projects; ``.mudroom/local/policy.yaml`` and ``rules.yaml``, the user's for this
@@ -8,10 +7,9 @@ project on this machine.
 Rules of this file:
 
 1. Lists add up. Among rules, a denial wins (``core/command/policy.py``, ``core/network/host_rules.py``).
-2. Of the user's two files, the nearer wins. Between the user and the project, a setting that protects takes the
-   stricter value (``SettingRow.stricter``); any other setting takes the value that is most specific to the project:
-   local, project, user. For an agent's role and the verify command the user's value wins, because another could be
-   milder.
+2. The nearer of the user's two files wins. Between the user and the project, a setting that protects takes the stricter
+   value (``SettingRow.stricter``); any other setting takes the value that is most specific to the project: local,
+   project, user. For an agent's role and the verify command the user's value wins, because another could be milder.
 3. In a file that lies in the project, items that loosen apply only if the user has trusted them, or has been asked
    about them by mudroom (``policy/trust.py``).
 4. A file that cannot be read or parsed is an error; it is never treated as missing.
@@ -37,13 +35,13 @@ from mudroom.stage import disk
 
 PROJECT, USER, LOCAL = (RANKS.index(name) for name in ("project", "user", "local"))
 UNSEEN = -1
-"""The layer of items that claim to be for this machine but that its user has not seen."""
+"""Rank for items in ``.mudroom/local`` that this machine's user has not seen."""
 POLICY = b"policy.yaml"
 
 
 def load(project: bytes, config: bytes, state: bytes, *, trusts_all: bool) -> Loaded:
-    """Return the settings. ``config``: the directory of the user's own files. ``trusts_all``: the caller trusts any
-    project. Raise UsageError naming file, line and key."""
+    """Return the settings. ``config``: the user's own policy directory. ``trusts_all``: the caller trusts any project.
+    Raise UsageError naming file, line and key."""
     files = list(watched_files(project, config, state))
     layers = read(project, config, files)
     judgement = judge(project, state, project_items(layers), roles_of(layers), trusts_all=trusts_all)
@@ -64,13 +62,13 @@ def believed(layers: dict[int, list[GivenSetting]], judgement: TrustJudgement) -
 
 def project_items(layers: dict[int, list[GivenSetting]]) -> list[GivenSetting]:
     """Return the items from files in the project's directory, which may have come with it. That includes the local
-    files: git can put a file into ``.mudroom/local`` as into any other directory, and overwrites files that it ignores.
-    """
+    files: git can put a file into ``.mudroom/local`` as into any other directory, and overwrites files that it
+    ignores."""
     return [*layers[PROJECT], *layers[LOCAL]]
 
 
 def read(project: bytes, config: bytes, files: list[bytes] | None = None) -> dict[int, list[GivenSetting]]:
-    """Return the items of each layer, by its rank. ``files`` collects the names of included files."""
+    """Return each layer's items, by rank. ``files`` collects included files' names."""
     included: list[bytes] = [] if files is None else files
     layers = {
         USER: _read_user(config, included),
@@ -83,7 +81,7 @@ def read(project: bytes, config: bytes, files: list[bytes] | None = None) -> dic
 
 
 def watched_files(project: bytes, config: bytes, state: bytes) -> Iterable[bytes]:
-    """Yield the files whose change may change the settings, without the files that they include."""
+    """Yield the files whose change may change the settings, except included files."""
     yield project + b"/.mudroom"
     yield project + b"/.mudroom/" + POLICY
     yield config + b"/" + POLICY
@@ -109,8 +107,8 @@ def roles_of(layers: dict[int, list[GivenSetting]]) -> frozenset[str]:
 
 
 def merge(layers: dict[int, list[GivenSetting]]) -> list[GivenSetting]:
-    """Merge the layers, lists item by item, in the order of the layers. Raise UsageError for protections that exclude
-    each other."""
+    """Merge the layers, lists item by item, in layer order. Raise UsageError for protections that exclude each
+    other."""
     lists: list[GivenSetting] = []
     single: dict[str, dict[int, GivenSetting]] = {}
     for rank in (PROJECT, UNSEEN, USER, LOCAL):
@@ -140,15 +138,15 @@ def _merge_item(by_rank: dict[int, GivenSetting]) -> GivenSetting:
 
 
 def _merge_project(item: GivenSetting | None, unseen: GivenSetting | None) -> GivenSetting | None:
-    """Merge a project's item with one that its user has not seen. The latter does not replace the project's, which may
-    have been trusted."""
+    """Merge a project's item with a local item that the user has not seen. The latter does not replace the project's,
+    which may have been trusted."""
     if item is None or unseen is None:
         return item or unseen
     return _stricter(item, unseen) if item.setting.stricter or isinstance(item.value, ClassRule) else item
 
 
 def _stricter(nearer: GivenSetting, project_item: GivenSetting) -> GivenSetting:
-    """Return the stricter of two items of a setting that protects."""
+    """Return the stricter item, for a setting that protects."""
     if isinstance(nearer.value, ClassRule):
         if stricter_action(nearer.value.action, project_item.value.action) == nearer.value.action:
             return nearer
@@ -162,8 +160,8 @@ def _stricter(nearer: GivenSetting, project_item: GivenSetting) -> GivenSetting:
 
 
 def _with_rank(item: GivenSetting, rank: int) -> GivenSetting:
-    """Return the item with its rank and layer in its rule's source, so that a line of another policy.yaml is not
-    mistaken for the project's."""
+    """Return the item with its rank, and with its layer named in the rule's source: a line of the user's policy.yaml
+    must not look like the project's."""
     prefix = "" if rank == PROJECT else f"{RANKS[rank]} "
     if isinstance(item.value, ClassRule):
         return item._replace(value=item.value._replace(rank=rank, source=prefix + item.value.source))
@@ -182,7 +180,7 @@ def _with_rank(item: GivenSetting, rank: int) -> GivenSetting:
 
 
 def _read_user(config: bytes, included: list[bytes]) -> list[GivenSetting]:
-    """The user's file may be a symbolic link: some users keep such files together elsewhere."""
+    """Read the user's file, which may be a symbolic link: some users keep their configuration elsewhere."""
     path = config + b"/" + POLICY
     try:
         descriptor = disk.open_path(path, os.O_RDONLY | disk.O_NONBLOCK | disk.O_CLOEXEC)
@@ -199,8 +197,8 @@ def _read_user(config: bytes, included: list[bytes]) -> list[GivenSetting]:
 
 
 def _links(path: bytes) -> list[bytes]:
-    """Return the targets of a chain of links. Each path is kept as written, so that a stamp also detects that a
-    directory on the way was replaced."""
+    """Return the targets in a chain of links. Each path is kept as written, so that a stamp also detects a replaced
+    directory on the way."""
     targets: list[bytes] = []
     while len(targets) < _LINKS and os.path.islink(path):
         path = os.path.join(os.path.dirname(path), os.readlink(path))
@@ -209,7 +207,7 @@ def _links(path: bytes) -> list[bytes]:
 
 
 def read_project(project: bytes, included: list[bytes] | None = None) -> list[GivenSetting]:
-    """Return the items of the project's own policy file."""
+    """Return the items in the project's own policy file."""
     directory = project + b"/.mudroom"
     data = _read_beside(directory, POLICY)
     if data is None:
@@ -229,7 +227,7 @@ def _read_local(project: bytes, included: list[bytes]) -> list[GivenSetting]:
 
 
 def _folder(directory: bytes, included: list[bytes], read: Callable[[bytes], bytes | None]) -> PolicyFolder:
-    """Return a folder that records the names of included files."""
+    """Return a folder that records included files' names."""
 
     def remembering(name: bytes) -> bytes | None:
         included.append(directory + b"/" + name)
@@ -239,7 +237,7 @@ def _folder(directory: bytes, included: list[bytes], read: Callable[[bytes], byt
 
 
 def _read_beside(directory: bytes, name: bytes, *, own: bool = False) -> bytes | None:
-    """Read a file of a directory that the user may not own, without following symbolic links. Return None if it is
+    """Read a file without following symbolic links, for a directory that the user may not own. Return None if it is
     missing."""
     shown = show(directory + b"/" + name)
     try:
@@ -270,5 +268,5 @@ def _read_beside(directory: bytes, name: bytes, *, own: bool = False) -> bytes |
 
 
 _LINKS = 40
-"""The kernel follows no more (path_resolution(7))."""
+"""Maximum length of a chain of links; the kernel follows no more (path_resolution(7))."""
 _ELSEWHERE = "replace the link by a real file or directory"

@@ -1,8 +1,9 @@
-"""Answers about commands on this machine: ``.mudroom/local/rules.yaml`` of the project.
+"""Answers about commands on this machine: the project's ``.mudroom/local/rules.yaml``.
 
-Rules of this file: under each action a list of commands, one a line, split as a shell would; nothing is expanded. A
-line is the whole command, to its last word: ``rm -rf build`` does not match ``rm -rf build /home``. A line that ends in
-`` *`` matches any further words, too. A file that cannot be read or parsed is an error; it is never treated as missing.
+Rules of this file: under each action stands a list of commands, one a line, split as a shell would; nothing is
+expanded. A line is the whole command, to its last word: ``rm -rf build`` does not match ``rm -rf build /home``. A line
+that ends in `` *`` matches any further words, too. A file that cannot be read or parsed is an error; it is never
+treated as missing.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class CommandAnswerFile(NamedTuple):
 
 
 def parse(data: bytes, name: str) -> list[GivenSetting]:
-    """Return the items of a file. ``name`` is the file's name in error messages. Raise UsageError."""
+    """Return the file's items. ``name`` is shown in error messages. Raise UsageError."""
     rules = SECTIONS["commands"]["rules"]
     given = []
     for action, text, line in _lines(data, name):
@@ -55,7 +56,7 @@ def parse(data: bytes, name: str) -> list[GivenSetting]:
 
 
 def load(project: bytes) -> list[CommandRule]:
-    """Return the rules of the file; empty if it is missing."""
+    """Return the file's rules; empty if it is missing."""
     with LocalDirectory(project) as local:
         data = local.read(NAME)
         return [item.value[0] for item in parse(data, local.shown(NAME))] if data is not None else []
@@ -64,9 +65,9 @@ def load(project: bytes) -> list[CommandRule]:
 def remember(
     project: bytes, pattern: str, note: str = "", action: Action = "allow", *, state: bytes | None = None
 ) -> CommandAnswerFile:
-    """Write an answer. ``pattern``: in the form of ``core/policy.exact_pattern``. ``note`` becomes a comment. Rows with
+    """Write an answer. ``pattern``: in the form that ``exact_pattern`` returns. ``note`` becomes a comment. Rows with
     another action for the same commands are removed. With mudroom's ``state``, the answer is trusted on this machine,
-    or, if it denies, its removal is noticed later. Durable when it returns. Raise UsageError for an invalid pattern or
+    or, if it denies, its later removal is noticed. Durable when it returns. Raise UsageError for an invalid pattern or
     file, MudroomError for a file that cannot be changed."""
     texts = _texts(pattern)
     comment = show(note.encode("utf-8", "surrogateescape"))
@@ -102,7 +103,7 @@ def _mark(action: Action, text: str) -> str:
 
 
 def _texts(pattern: str) -> list[str]:
-    """Return each command of a pattern in its canonical form."""
+    """Return the pattern's commands in canonical form."""
     try:
         if pattern.endswith(_REST):
             return [_joined(split_words(pattern.removesuffix(_REST)), exact=False)]
@@ -135,7 +136,7 @@ def _lines(data: bytes, name: str) -> Iterator[tuple[Action, str, int]]:
     for key, node, where in items(compose(data, name), name, ""):
         if key not in ACTIONS:
             raise unknown(where, "", key, ACTIONS, "action")
-        if plain(node, f"{where}: {key}") is not None:  # empty: the last text of a list was removed
+        if plain(node, f"{where}: {key}") is not None:  # empty: the list's last text was removed
             for text, line in texts(node, f"{where}: {key}"):
                 yield _action(key), text, line
 

@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 KEYS = ("pattern", "action", "reason", "instead", "agents", "match", "not_match", "exact")
 LONGEST = 64
-"""The maximum number of words of a pattern."""
+"""Maximum words in a pattern."""
 MOST = 10_000
-"""The maximum total weight of a file's settings: each setting, and each word, agent and example of a rule, counts 1."""
+"""Maximum total weight of a file's settings: each setting counts 1, as does each word, agent and example in a rule."""
 _PIECE = 64
 """Bytes of an example that weigh as much as a word, because each example is parsed as a shell line."""
 
 
 def class_actions(node: Node, name: str, prefix: str) -> Iterator[tuple[CommandClass, Action, str]]:
-    """Yield (class, action, "file:line") of a mapping."""
+    """Yield (class, action, "file:line") from a mapping."""
     for key, value, at in items(node, name, prefix):
         if key not in CLASSES:
             raise unknown(at, prefix, key, CLASSES, "class of commands")
@@ -37,7 +37,7 @@ def class_actions(node: Node, name: str, prefix: str) -> Iterator[tuple[CommandC
 
 
 def command_rules(node: Node, name: str, key: str, agents: tuple[str, ...] = ()) -> Iterator[CommandRule]:
-    """Yield the rules of a list, each with its position. ``agents``: the agents that all of them apply to."""
+    """Yield a list's rules, each with its position. ``agents``: the agents that all these rules apply to."""
     from yaml.nodes import MappingNode, SequenceNode
 
     if not isinstance(node, SequenceNode):
@@ -68,7 +68,7 @@ def _rule(node: Node, name: str, key: str, agents: tuple[str, ...]) -> CommandRu
 
 
 def weight(rule: CommandRule) -> int:
-    """Return how much a rule counts towards ``MOST``."""
+    """Return the rule's weight, which counts towards ``MOST``."""
     examples = sum(1 + len(text) // _PIECE for text in (*rule.match, *rule.not_match))
     return 1 + sum(map(len, rule.pattern)) + len(rule.agents) + examples
 
@@ -91,8 +91,7 @@ def _value(field: str, node: Node, where: str, name: str) -> Any:
 
 
 def pattern(node: Node, where: str, name: str) -> Pattern:
-    """Return a pattern from a text, which is split into words, or from a list of words. Each item of a list may be a
-    list of alternatives."""
+    """Return a pattern. A text is split into words. In a list, each item is a word or a list of alternatives."""
     from yaml.nodes import SequenceNode
 
     if not isinstance(node, SequenceNode):

@@ -1,8 +1,7 @@
 """Locations and settings. Besides ``cli/`` this is the only module that reads the environment.
 
-``.mudroom/policy.yaml`` in the project is read by the host only; a sandbox may read it too but cannot change it. Every
-mistake in it is an error that names the file, the line and the key: a setting that is silently ignored is a missing
-protection.
+The host reads ``.mudroom/policy.yaml`` in the project; a sandbox may read it too but cannot change it. Every mistake in
+it is an error that names file, line and key: a setting that is silently ignored is a missing protection.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ class Places(NamedTuple):
 
 
 def environment() -> Mapping[bytes, bytes]:
-    """Return the environment of this process, for a library call without one."""
+    """Return this process's environment, for a library call without one."""
     if sys.platform == "win32":
         from mudroom.core.registry import twin
 
@@ -67,10 +66,10 @@ def _home_of_user() -> bytes:
 
 
 def load_policy(project: bytes, environ: Mapping[bytes, bytes], *, items: bool = False) -> Loaded:
-    """Return the settings of a project: its policy as far as this user trusts it, the user's own, and that for this
-    machine (``policy/combine.py``). A project without any such file costs two failed calls of lstat(2), a project with
-    unchanged files a few more (``policy/cache.py``). ``items``: also return all given items. Raise UsageError naming
-    file and line."""
+    """Return the project's settings: its policy as far as this user trusts it, the user's own policy, and the policy
+    for this machine (``policy/combine.py``). Without any such file this costs two failed lstat(2) calls, with unchanged
+    files a few more (``policy/cache.py``). ``items``: also return all given items. Raise UsageError naming file and
+    line."""
     config = user_config(environ)
     if not any(map(os.path.lexists, (project + b"/.mudroom", config + b"/policy.yaml"))):
         return Loaded()
@@ -93,8 +92,8 @@ def load_policy(project: bytes, environ: Mapping[bytes, bytes], *, items: bool =
 
 
 def answers_name_loopback(project: bytes) -> bool:
-    """Return whether the answers of this machine about hosts may name this machine's loopback. Their file is searched,
-    not parsed: parsing it costs a command without such an answer more than anything else that mudroom does for it."""
+    """Return whether this machine's answers about hosts may name its loopback. The file is searched, not parsed: for a
+    command without such an answer, parsing would cost more than all other work that mudroom does for it."""
     try:
         descriptor = disk.open_path(project + b"/" + ANSWERS, os.O_RDONLY | _SEARCHED)
     except OSError:
@@ -114,7 +113,7 @@ def trusts_any(environ: Mapping[bytes, bytes]) -> bool:
 
 
 def user_config(environ: Mapping[bytes, bytes]) -> bytes:
-    """Return the directory of the user's own policy."""
+    """Return the directory with the user's own policy."""
     xdg = environ.get(b"XDG_CONFIG_HOME", b"")
     if not disk.is_absolute(xdg):  # as for XDG_STATE_HOME
         xdg = (environ.get(b"HOME") or _home_of_user()) + b"/.config"
@@ -122,16 +121,16 @@ def user_config(environ: Mapping[bytes, bytes]) -> bytes:
 
 
 def parse_settings(data: bytes, name: str) -> Settings:
-    """Parse a single file. ``name`` is the file's name in error messages."""
+    """Parse a single file. ``name`` is shown in error messages."""
     from mudroom.policy.parse import parse, settings_from
 
     return settings_from(parse(data, name))
 
 
-# --- settings of a project, with notes ---
+# --- a project's settings, with notes ---
 
 MOST_LEFT_OUT = 3
-"""Items of a policy that a note names."""
+"""Maximum items that a note names."""
 _FOREVER = 1 << 62
 KEEPS_ALL = Settings()._replace(
     keep_age=float(_FOREVER),
@@ -141,12 +140,12 @@ KEEPS_ALL = Settings()._replace(
     keep_journal_age=float(_FOREVER),
     secrets_mask=UNKNOWN,
 )
-"""Settings in place of a policy that cannot be read. Its limits of retention are not known, so nothing is removed; nor
-are its secrets, so nothing is collected (``session/secrets.py``)."""
+"""Settings in place of a policy that cannot be read. Its retention limits are unknown, so nothing is removed; so are
+its secrets, so nothing is collected (``session/secrets.py``)."""
 
 
 def project_settings(project: bytes, environ: Mapping[bytes, bytes], note: Callable[[str], None]) -> Settings:
-    """Return the settings of all policy files, the project's as far as it is trusted. Call ``note`` about the rest."""
+    """Return the combined settings, the project's as far as it is trusted. Call ``note`` about the rest."""
     loaded = load_policy(project, environ)
     if loaded.left_out:
         note(left_out(loaded))

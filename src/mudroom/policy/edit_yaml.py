@@ -1,9 +1,9 @@
-"""Insert a text into a list of a YAML file, or remove one, and keep the rest of the file byte for byte.
+"""Insert a text into a list in a YAML file, or remove one, and keep the rest of the file byte for byte.
 
-Rules of this file: positions come from the parser's nodes, so they are not guessed from the look of lines. A library
-that loads and dumps again would change the indentation, put an appended item after the comment above the next key, and
-lose the comment below a removed item (docs/decisions/0013). The caller must parse the result again and compare: a file
-that is not written as lists of texts is then left unchanged.
+Rules of this file: positions come from the parser's nodes; they are not guessed from how lines look. A library that
+loads and dumps again would change the indentation, put an appended item after the comment above the next key, and lose
+the comment below a removed item (docs/decisions/0013). The caller must parse the result again and compare, so that a
+file that is not written as lists of texts is left unchanged.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def _scalar(text: str, *, quoted: bool = False) -> str:
 
 
 class _Offsets:
-    """Converts lines and columns of nodes to offsets in the text."""
+    """Converts the nodes' lines and columns to offsets in the text."""
 
     def __init__(self, source: str) -> None:
         self._source = source
@@ -107,7 +107,7 @@ class _Offsets:
         return self.at_line(mark.line) + mark.column  # type: ignore[attr-defined, no-any-return]
 
     def indent(self, node: Node) -> str:
-        """Return the indentation of a list item that has its lines for itself."""
+        """Return the indentation of a list item that stands on its own lines."""
         before = self._lines[node.start_mark.line][: node.start_mark.column]
         if before.strip() != "-":
             raise CannotEdit(f"line {node.start_mark.line + 1} holds more than one text")

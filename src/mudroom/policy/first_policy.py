@@ -1,6 +1,6 @@
-"""The first policy file of a project: a few rules that apply, and every other setting as a comment with an example.
+"""A project's first policy file: a few rules that apply, and every other setting as a comment with an example.
 
-The comments are made from the table of settings.
+The comments are made from the settings table.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _INCLUDE = "# include: [network.yaml]    # files in the same directory\n"
 _WRITTEN = ("commands.classes", "commands.rules", "network.mode")
 """Keys that the file sets."""
 _COMMENT = 45
-"""Column of the help."""
+"""Column at which the help starts."""
 
 
 def first_policy() -> str:

@@ -1,9 +1,10 @@
-"""Answers about hosts on this machine: ``.mudroom/local/permissions.yaml`` of the project, beside its policy.
+"""Answers about hosts on this machine: the project's ``.mudroom/local/permissions.yaml``.
 
 Rules of this file: users edit it, too, so it is parsed strictly, and all other content stays. A file that cannot be
 read or parsed is an error, never treated as missing: it may hold denials. A sandbox may read it and cannot change it,
-like all of ``.mudroom``. The new content is parsed before it is written: it must hold exactly the old rows and the
-change, or the file is not changed. A preset stands in it as its word (``"@npm"``), which follows a later table.
+like all of ``.mudroom``. The new content is parsed before it is written. If it does not hold exactly the old rows and
+the change, the file is not changed. A preset stands in it as its word (``"@npm"``), so it follows later changes of the
+preset table.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ SECTIONS: dict[str, tuple[Action, bool]] = {
     "deny": ("deny", False),
     "private": ("allow", True),
 }
-"""Key of the file → the action of its rules, and whether their hosts may be private."""
+"""Key in the file → (action of its rules, whether their hosts may be private)."""
 _HEAD = b"""\
 # Which hosts the commands of this project may reach, as it was answered on this machine. Written by answers of "always"
 # and "never", and by mudroom net; yours to edit. What is for everybody stands in ../policy.yaml, under network:
@@ -56,7 +57,7 @@ def load(project: bytes, state: bytes | None = None, *, trusts_all: bool = False
 
 
 def load_entries(project: bytes, state: bytes | None = None, *, trusts_all: bool = False) -> tuple[HostRule, ...]:
-    """As ``load``, with the words of presets as they stand in the file (``core/network/host_entry.py``)."""
+    """Return the rules as ``load`` does, but with presets as their words (``core/network/host_entry.py``)."""
     rows = _load(project)
     if state is None or trusts_all or all(rule.action != "allow" for _section, rule in rows):
         return tuple(rule for _section, rule in rows)
@@ -71,8 +72,8 @@ def _expand(rules: Sequence[HostRule]) -> Iterator[HostRule]:
 
 
 def missing_answers(project: bytes, state: bytes) -> list[str]:
-    """Return the denials and questions that were answered on this machine and are missing in the file (items in the
-    form of ``trust.mark``)."""
+    """Return the denials and questions that were answered on this machine and are missing in the file, in the form of
+    ``trust.mark``."""
     return _missing_answers(project, state, _load(project))
 
 
@@ -83,12 +84,12 @@ def _missing_answers(project: bytes, state: bytes, rows: Rows) -> list[str]:
 
 
 def tightening_items(project: bytes) -> list[str]:
-    """Return the items of the file whose removal has to be noticed."""
+    """Return the file's items whose removal has to be noticed."""
     return [_mark(section, rule) for section, rule in _load(project) if rule.action != "allow"]
 
 
 def loosening_items(project: bytes) -> list[tuple[str, str]]:
-    """Return the items of the file that need trust: (item in the form of ``trust.mark``, "file:line")."""
+    """Return the file's items that need trust: (item as by ``trust.mark``, "file:line")."""
     return [(_mark(section, rule), rule.source) for section, rule in _load(project) if rule.action == "allow"]
 
 
@@ -105,12 +106,12 @@ def _mark(section: str, rule: HostRule) -> str:
 
 
 class HostRules:
-    """All host rules of a project, as they are now: those of the policy and those of this machine.
+    """A project's current host rules: the policy's and this machine's.
 
-    A call returns the same object until one of the files has changed. While a file cannot be parsed, each call raises
-    as ``load`` does. ``remember`` stores an answer.
+    A call returns the same object until a file has changed. While a file cannot be parsed, each call raises as ``load``
+    does. ``remember`` stores an answer.
 
-    ``_known`` is replaced as a whole, without a lock: several threads of a session call it.
+    ``_known`` is replaced as a whole, without a lock, because several session threads call it.
     """
 
     def __init__(
@@ -123,12 +124,12 @@ class HostRules:
         state: bytes | None = None,
         trusts_all: bool = False,
     ) -> None:
-        """``policy`` reads the rules of the policy; ``files`` are the files, beyond the project's own, that it last
-        read them from; ``note`` is the comment for a stored answer; ``state`` and ``trusts_all`` as in ``load``."""
+        """``policy`` reads the policy's rules. ``files`` are the files, beyond the project's own, that it last read
+        them from. ``note`` returns the comment for a stored answer. ``state`` and ``trusts_all`` as in ``load``."""
         self._project, self._policy, self._note, self._files = project, policy, note, files
         self._state, self._trusts_all = state, trusts_all
         self._known: tuple[tuple[object, ...] | None, tuple[HostRule, ...]] = (None, ())
-        """The stamp of the files (None: read them again), and the rules."""
+        """The files' stamp (None: read them again), and the rules."""
 
     def __call__(self) -> Sequence[HostRule]:
         now = stamp(self._project, self._files())
@@ -147,13 +148,13 @@ class HostRules:
 
 def stamp(project: bytes, more: Sequence[bytes] = ()) -> tuple[object, ...]:
     """Return a value that changes when a file with rules changes: the project's files, or ``more``. Costs a stat(2)
-    call for each; the files are not checked."""
+    call for each file; the files are not checked."""
     return tuple(map(_stamp, (project + b"/.mudroom/policy.yaml", project + b"/.mudroom/local/" + NAME, *more)))
 
 
 def _stamp(path: bytes) -> tuple[int, ...] | int | None:
     try:
-        if sys.platform == "win32":  # whose st_ctime of os.stat is the time of creation
+        if sys.platform == "win32":  # there os.stat gives the creation time as st_ctime
             from mudroom.stage.stamp import look
 
             info = look(path)
@@ -165,15 +166,15 @@ def _stamp(path: bytes) -> tuple[int, ...] | int | None:
 
 
 def parse(data: bytes, name: str) -> tuple[HostRule, ...]:
-    """Return the rules of a file. ``name`` is the file's name in error messages."""
+    """Return the file's rules. ``name`` is shown in error messages."""
     return tuple(_expand([rule for _section, rule in _rows(data, name)]))
 
 
 def keep(project: bytes, rule: HostRule, note: str = "", *, state: bytes | None = None) -> HostAnswerFile:
     """Write a rule into the file; a rule with another action for the same hosts and ports is removed. ``note`` becomes
-    a comment. With mudroom's ``state``, the rule is trusted on this machine, or, if it denies, its removal is noticed
-    later. Durable when it returns. Raise UsageError as ``load`` does, MudroomError if the file's style does not allow
-    the change; the file is not changed then."""
+    a comment. With mudroom's ``state``, the rule is trusted on this machine, or, if it denies, its later removal is
+    noticed. Durable when it returns. Raise UsageError as ``load`` does, MudroomError if the file's style does not allow
+    the change; the file is then unchanged."""
     section, text = section_of(rule), _text(rule)
     if rule.action == "allow":  # before the file is written, so that a concurrent reader finds the rule trusted
         _vouch(project, state, coming=[_mark(section, rule)])
@@ -228,7 +229,7 @@ def _rows(data: bytes, name: str) -> Rows:
     for key, node, where in items(compose(data, name), name, ""):
         if key not in SECTIONS:
             raise unknown(where, "", key, SECTIONS, "key")
-        if plain(node, f"{where}: {key}") is not None:  # empty: the last text of a list was removed
+        if plain(node, f"{where}: {key}") is not None:  # empty: the list's last text was removed
             action, private = SECTIONS[key]
             rows += [(key, rule) for rule in host_rules(node, f"{where}: {key}", name, action, private=private)]
     return rows

@@ -1,4 +1,4 @@
-"""Limits by name, for options: of the command line, and of the library."""
+"""Limits by name, for command-line options and the library."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ CONVERTERS: Mapping[str, Callable[[Any, str], Any]] = {
     "inotify": or_off(count),
     "file_size": size,
 }
-"""Name of a limit, as in ``limits.NAME`` of a policy file → check and conversion of its value."""
+"""Name of a limit, as in a policy file's ``limits.NAME`` → function that checks and converts its value."""
 
 
 def with_limit(settings: Settings, name: str, value: object, where: str) -> Settings:
-    """Return the settings with a limit. ``where``: what gives the value, for an error. Raise UsageError if the value is
-    none."""
+    """Return the settings with a limit. ``where`` names the value's origin in an error. Raise UsageError if the value
+    is invalid."""
     return with_setting(settings, f"limits.{name}", CONVERTERS[name](value, where))

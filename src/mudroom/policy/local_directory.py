@@ -1,9 +1,9 @@
-"""``.mudroom/local`` of a project, the directory for this machine only, and the files in it.
+"""A project's ``.mudroom/local``, the directory for this machine only, and the files in it.
 
 Rules of this file: no symbolic link is followed, and a file that other users could have written is an error: it must
 belong to the user (or to root), and no other user may have write permission. Files are replaced, never modified; a
-reader sees the old file or the new one. A command in a sandbox may read the whole directory; by holding a file open it
-must not be able to block a writer.
+reader sees the old file or the new one. A command in a sandbox may read the whole directory, but must not be able to
+block a writer by holding a file open.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ if sys.platform == "win32":
     nt_private = twin("private")
 
 LIMIT = 1 << 20
-"""Bytes of a file here."""
+"""Maximum file size in bytes."""
 PATIENCE = 10.0
-"""Seconds for which a writer waits for others. Each needs milliseconds."""
+"""Seconds that a writer waits for others. Each needs milliseconds."""
 _PAUSE = 0.005
 _ELSEWHERE = "replace the link by a real file or directory"
 
@@ -35,8 +35,8 @@ class LocalDirectory:
     """The directory while it is open: ``with LocalDirectory(project) as local``.
 
     ``there`` is False if the project has none. With ``write``, the directory is created with a ``.gitignore`` in it,
-    and other writers wait for at most ``PATIENCE`` seconds (the file ``lock``). Raises UsageError, one line that names
-    the path.
+    and other writers wait at most ``PATIENCE`` seconds (the file ``lock``). Raises UsageError, one line that names the
+    path.
     """
 
     def __init__(self, project: bytes, *, write: bool = False) -> None:
@@ -65,7 +65,7 @@ class LocalDirectory:
         return show(self._project) + "/.mudroom/local" + (f"/{show(name)}" if name else "")
 
     def read(self, name: bytes) -> bytes | None:
-        """Return the content of a file, or None if it is missing."""
+        """Return a file's content, or None if it is missing."""
         if not self.there:
             return None
         flags = os.O_RDONLY | disk.O_NOFOLLOW | disk.O_NONBLOCK | disk.O_CLOEXEC  # a FIFO must not block the reader
@@ -107,11 +107,10 @@ class LocalDirectory:
             self._write_gitignore()
 
     def _acquire_lock(self) -> None:
-        """Acquire the lock. It is a write lock of fcntl(2), which requires a descriptor open for writing, so a process
-        with read access only cannot take it. Such a process can take a read lock, which no writer does; the lock file
-        is then replaced by a new one."""
         until = time.monotonic() + PATIENCE
         while True:
+            # An fcntl(2) write lock requires a descriptor open for writing, so a process with read access only cannot
+            # take it. Such a process can take a read lock, which no writer does; the lock file is then replaced.
             self._lock = self._open_lock(b"lock", os.O_CREAT)
             if try_write_lock(self._lock) and self._is_lock(self._lock):
                 return
@@ -147,7 +146,7 @@ class LocalDirectory:
         return os.path.samestat(current, os.fstat(descriptor))
 
     def _open_directory(self, name: bytes, mode: int, above: int, shown: str) -> int:
-        """Return a descriptor of the directory ``name``, or -1 if it is missing."""
+        """Return a descriptor for the directory ``name``, or -1 if it is missing."""
         try:
             if self._write:
                 try:
@@ -161,8 +160,8 @@ class LocalDirectory:
             raise self._explain(error, name, above, shown) from error
 
     def _explain(self, error: OSError, name: bytes, above: int, shown: str) -> UsageError:
-        """Return the error for the user. For a link O_NOFOLLOW gives ELOOP, with O_DIRECTORY ENOTDIR (open(2)); neither
-        names the link."""
+        """Return the error for the user. For a link, open(2) fails with ELOOP (O_NOFOLLOW) or ENOTDIR (with
+        O_DIRECTORY); neither names the link."""
         try:
             linked = stat.S_ISLNK(disk.stat_at(above, name).st_mode)
         except OSError:
@@ -172,7 +171,6 @@ class LocalDirectory:
         return UsageError(f"{shown}: {error.strerror}")
 
     def _write_gitignore(self) -> None:
-        """Make git ignore the directory."""
         try:
             self._create(b".gitignore", b"*\n", 0o644)
         except FileExistsError:
@@ -187,7 +185,7 @@ class LocalDirectory:
 
 
 def read_open(descriptor: int, shown: str, *, own: bool = True) -> bytes:
-    """Return the content of an open file, and close it. Raise UsageError if it is not a regular file, too large, or
+    """Return an open file's content, and close it. Raise UsageError if it is not a regular file, too large, or
     (``own``) if users other than this one and root could have written it."""
     try:
         info = os.fstat(descriptor)

@@ -1,4 +1,4 @@
-"""The settings of the section ``network``: a part of ``settings_table.py``."""
+"""The settings in the section ``network``: a part of ``settings_table.py``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parse one policy file into items: one setting, or one element of a list, each with its position.
+"""Parse one policy file into items: one setting, or one list element, each with its position.
 
 Rules of this file: every mistake is an error that names file, line and key, because a setting that is silently ignored
 is a missing protection. This module decides nothing: ``policy/combine.py`` merges several files.
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from mudroom.core.network.host_rules import Action, HostRule
 
 FREE_SECTIONS = ("roles", "agents", "include")
-"""Sections whose keys the user chooses, and the list of further files."""
+"""Sections whose keys the user chooses, and the section with included files."""
 FILES = 64
-"""The maximum number of included files."""
+"""Maximum included files."""
 DEPTH = 8
-"""The maximum depth of includes."""
+"""Maximum depth of includes."""
 _HOST_FIELDS = ("hosts", "never_inspect")
-"""Fields of the settings that hold host rules."""
+"""Settings fields that hold host rules."""
 _ROLE = regex(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -47,7 +47,7 @@ class GivenSetting(NamedTuple):
     at: str
     """``/path/policy.yaml:12``."""
     local: bool = False
-    """Whether it is for this machine: from a file of ``.mudroom/local``."""
+    """Whether it is for this machine: from a file in ``.mudroom/local``."""
 
 
 class PolicyFolder:
@@ -59,7 +59,7 @@ class PolicyFolder:
         self._done: set[str] = set()
 
     def include(self, text: str, where: str, name: str, chain: tuple[str, ...]) -> Iterator[GivenSetting]:
-        """Yield the items of an included file. ``chain``: the names of the files that led here."""
+        """Yield the included file's items. ``chain``: the file names that led here."""
         if not text or "/" in text or "\0" in text or text in (".", ".."):
             raise UsageError(
                 f"{where}: include: {_shown(text)} is not a file name in the same directory",
@@ -83,8 +83,8 @@ class PolicyFolder:
 
 
 def parse(data: bytes, name: str, folder: PolicyFolder | None = None) -> list[GivenSetting]:
-    """Return the items of a file. ``name`` is the file's name in error messages. Included items come first, and the
-    file's own win where both set a value. Raise UsageError."""
+    """Return the file's items. ``name`` is shown in error messages. Included items come first, and the file's own win
+    where both set a value. Raise UsageError."""
     return list(_file(data, name, folder, (_short(name),)))
 
 
@@ -179,7 +179,7 @@ def _given(key: str, setting: SettingRow, node: Node, at: str, name: str) -> Ite
 _CLASSES = SECTIONS["commands"]["classes"]
 _RULES = SECTIONS["commands"]["rules"]
 ROLE = SettingRow("roles", "commands", ValueType(lambda value, _where: value, {}), "role of an agent", "")
-"""The role of an agent, or the definition of a role."""
+"""An agent's role, or a role's definition."""
 
 
 def _classes(key: str, node: Node, name: str) -> Iterator[GivenSetting]:
@@ -219,8 +219,8 @@ _ACTIONS: dict[str, Action] = {"allow": "allow", "ask": "ask", "deny": "deny", "
 
 
 def _hosts(key: str, node: Node, where: str, name: str) -> Iterator[tuple[HostRule, int]]:
-    """Yield the host rules of a ``network`` key with their lines. A preset is its word: trust and the merge of lists
-    are about the word, and ``settings_from`` puts its hosts in its place."""
+    """Yield the host rules under a ``network`` key with their lines. A preset stays its word, because trust and the
+    merge compare the word; ``settings_from`` replaces it by its hosts."""
     below = key.partition(".")[2]
     if below == "presets":
         from mudroom.core.network.host_rules import HostRule
@@ -272,7 +272,7 @@ def _with_item(settings: Settings, item: GivenSetting) -> Settings:
 
 
 def _check_roles(settings: Settings, given: Iterable[GivenSetting]) -> None:
-    """Raise UsageError unless each role of an agent or rule is defined."""
+    """Raise UsageError unless each role that an agent or rule names is defined."""
     roles = dict.fromkeys(role.name for role in settings.commands.roles)
     given = list(given)
     assigned = [item for item in given if item.setting is ROLE and item.key.startswith("agents.")]

@@ -1,4 +1,4 @@
-"""The table of all settings in ``docs/POLICY.md``, made from the table of settings. ``dev/policy`` writes it there."""
+"""The settings reference in ``docs/POLICY.md``, made from the settings table. ``dev/policy`` writes it there."""
 
 from __future__ import annotations
 

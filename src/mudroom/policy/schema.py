@@ -1,4 +1,4 @@
-"""The JSON Schema of a policy file, for editors: made from the table of settings.
+"""The JSON Schema for a policy file, for editors: made from the settings table.
 
 It is published as ``docs/policy.schema.json``. Mistakes that a schema cannot express (an invalid host, an example that
 fails) are reported by ``mudroom policy check``.
@@ -73,12 +73,12 @@ def _rule(*, agents: bool) -> dict[str, Any]:
 
 
 def _setting(row: SettingRow) -> dict[str, Any]:
-    """Return the schema of a row's value. The help, and the form of the value, become the description."""
+    """Return the schema for a row's value. The help and the value's form become the description."""
     return row.type.schema | {"description": f"{row.help}; {row.type.form}" if row.type.form else row.help}
 
 
 def schema() -> dict[str, Any]:
-    """Return the JSON Schema of a policy file."""
+    """Return the JSON Schema for a policy file."""
     sections: dict[str, Any] = {
         section: {
             "type": "object",

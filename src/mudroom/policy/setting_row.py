@@ -1,4 +1,4 @@
-"""The row of a setting: its facts, and the rules of merging and loosening that rows refer to."""
+"""A setting's row, and the rules for merging and loosening that rows refer to."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Loosening(NamedTuple):
     text: str
     """The values that loosen, for the reference; empty: no value does."""
     test: Callable[[Any], bool]
-    """Whether a value, or an element of a list, needs the user's trust in a project's file."""
+    """Return whether a value, or a list element, needs the user's trust in a project's file."""
 
 
 def _code(value: Any) -> str:
@@ -85,23 +85,23 @@ class SettingRow(NamedTuple):
     key: str
     """``section.key``."""
     field: str
-    """Field of Settings, or ``limits.NAME``, ``levels.NAME``."""
+    """Field in Settings, or ``limits.NAME``, ``levels.NAME``."""
     type: ValueType
     help: str
     """One line without a full stop."""
     example: str
     """A value in YAML, on one line; it differs from the default."""
     stricter: Callable[[Any, Any], Any] | None = None
-    """Merge of a setting that protects: the value that two files give together."""
+    """For a setting that protects: return the value that two files give together."""
     loosening: Loosening = NEVER
     adds: bool = False
-    """A list: the elements of all files add up."""
+    """A list: the elements in all files add up."""
     tightens: bool = False
     """A list whose elements tighten, unless they loosen: dropping one could make a command freer."""
     own_first: bool = False
-    """The user's value wins over the project's; a change or removal of the project's is noticed."""
+    """The user's value wins over the project's; if the project's is changed or removed, that is noticed."""
     unset: str = ""
-    """Display of the default None, if it differs from the type's."""
+    """Shown for a default of None, if it differs from the type's."""
     alias: str = ""
     """The key that replaces this one; both are the same setting."""
 
@@ -113,12 +113,12 @@ class SettingRow(NamedTuple):
         return self.type.convert(value, where)
 
     def loosens(self, value: Any) -> bool:
-        """Return whether a value, or an element of a list, needs the user's trust in a project's file."""
+        """Return whether a value, or a list element, needs the user's trust in a project's file."""
         return self.loosening.test(value)
 
     @property
     def merge(self) -> Literal["add up", "stricter", "own first", "nearest"]:
-        """How the values of several files are merged: docs/POLICY.md, "Several files"."""
+        """How values from several files are merged: docs/POLICY.md, "Several files"."""
         if self.adds:
             return "add up"
         if self.stricter is not None:
@@ -127,7 +127,7 @@ class SettingRow(NamedTuple):
 
     @property
     def default(self) -> str:
-        """Display of the value that applies without any file."""
+        """The value that applies without any file, for display."""
         name, _dot, inner = self.field.partition(".")
         value = getattr(DEFAULTS, name)
         value = getattr(value, inner) if inner else value

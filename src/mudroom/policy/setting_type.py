@@ -1,4 +1,4 @@
-"""Types of settings: the check of a value, its JSON Schema, and the display of a default."""
+"""Setting types: the check of a value, its JSON Schema, and how a default is shown."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LONGEST = 100 * 366 * 86400.0
 MOST_WARM = 8
 """Containers. Each takes some megabytes of memory, and delays other starts by its own."""
 _SHOWN = 80
-"""Characters of a value in a message."""
+"""Maximum characters that a message shows from a value."""
 
 
 def shown(value: Any) -> str:
@@ -66,7 +66,7 @@ def size(value: Any, where: str) -> int:
 
 
 def least(smallest: int) -> Callable[[Any, str], int]:
-    """Return a check for sizes that are large enough for a command to run."""
+    """Return a check for sizes. At least ``smallest`` bytes: with less, no command can run."""
 
     def convert(value: Any, where: str) -> int:
         length = size(value, where)
@@ -80,7 +80,7 @@ def least(smallest: int) -> Callable[[Any, str], int]:
 
 
 def or_off(convert: Callable[[Any, str], float]) -> Callable[[Any, str], float]:
-    """Return a check that also takes ``none``: the limit is switched off."""
+    """Return a check that also takes ``none``, which switches the limit off."""
 
     def check(value: Any, where: str) -> float:
         return OFF if value == "none" else convert(value, where)
@@ -89,14 +89,14 @@ def or_off(convert: Callable[[Any, str], float]) -> Callable[[Any, str], float]:
 
 
 def count(value: Any, where: str) -> int:
-    """Return a whole number from 1 on, also from a text."""
+    """Return a whole number from 1 on; a text is converted."""
     if isinstance(value, str) and len(value) < 20 and value.isascii() and value.isdecimal():
         value = int(value)
     return _count(value, where)
 
 
 def processors(value: Any, where: str) -> float:
-    """Return processor time as a number of processors: 0.5, 2."""
+    """Return processor time in processors: 0.5, 2."""
     try:
         number = -1.0 if isinstance(value, bool) else float(value)
     except (TypeError, ValueError, OverflowError):
@@ -145,7 +145,7 @@ def _environment(value: Any, where: str) -> tuple[bytes, ...]:
 
 
 def _command(value: Any, where: str) -> tuple[bytes, ...]:
-    """Return a command. A text is a line for the shell of this system; a list holds the words of a command."""
+    """Return a command. A text is a line for this system's shell; a list holds the command's words."""
     words = _strings([value] if isinstance(value, str) else value, where)
     if not words or not words[0].strip():
         raise UsageError(f"{where} is empty", 'write a command: "make test", or [make, test]')
@@ -153,11 +153,11 @@ def _command(value: Any, where: str) -> tuple[bytes, ...]:
 
 
 def shell_command(text: bytes, where: str, platform: str = sys.platform) -> tuple[bytes, ...]:
-    """Return the command that runs a line in the shell of ``platform``."""
+    """Return the command that runs a line in the shell on ``platform``."""
     from mudroom.core.system.shell import shell_words
 
     if platform == "win32":
-        text = text.strip()  # a block of YAML ends with a line break
+        text = text.strip()  # a YAML block ends with a line break
         if b"\n" in text or b"\r" in text:
             hint = "join them with &&, or name a script as a list: [python, check.py]"
             raise UsageError(f"{where} has several lines, and cmd.exe reads one", hint)
@@ -191,7 +191,7 @@ def _forks(value: Any, where: str) -> tuple[ForkRule, ...]:
 
 
 def fork_rules(value: Any, side: str, where: str) -> list[ForkRule]:
-    """Return the rules of one side."""
+    """Return one side's rules."""
     from mudroom.core.network.fork_rule import FORMS, SIDES, parse_forks
 
     try:
@@ -221,7 +221,7 @@ def _in_home(value: Any, where: str) -> tuple[bytes, ...]:
 
 
 def _patterns(value: Any, where: str) -> tuple[bytes, ...]:
-    """Return patterns of gitignore(5). Raise UsageError for a pattern that cannot match any path."""
+    """Return gitignore(5) patterns. Raise UsageError for a pattern that cannot match any path."""
     patterns = _strings(value, where)
     for pattern in patterns:
         parts = pattern.removeprefix(b"!").split(b"/")
@@ -253,7 +253,7 @@ def _flag(value: Any, where: str) -> bool:
 
 
 def image(value: Any, where: str) -> str:
-    """Return the name of an image, or ``host``."""
+    """Return an image name, or ``host``."""
     wrong = name_error(value) if isinstance(value, str) else "is not the name of an image"
     if wrong:
         name = f" {shown(value)}" if value != "" else ""
@@ -273,13 +273,13 @@ class ValueType(NamedTuple):
     convert: Callable[[Any, str], Any]
     """Check and convert a value as parsed from YAML; the second argument is its position. Raises UsageError."""
     schema: dict[str, Any]
-    """JSON Schema of the value in the file."""
+    """JSON Schema for the value in the file."""
     form: str = ""
     """How to write a value, if the help does not say it."""
     show: Callable[[Any], str] = str
     """Return a default for display."""
     unset: str = "none"
-    """Display of a default of None or an empty list."""
+    """Shown for a default of None or an empty list."""
 
 
 def _show_time(value: float) -> str:
@@ -406,12 +406,12 @@ PATTERNS = _texts(_patterns)
 
 
 def size_from(smallest: int) -> ValueType:
-    """Return the type of sizes with a lower limit, in bytes."""
+    """Return the type for sizes with a lower limit, in bytes."""
     return SIZE._replace(convert=least(smallest))
 
 
 def with_off(value_type: ValueType) -> ValueType:
-    """Return the type of a limit that has a default, which ``none`` switches off."""
+    """Return the type for a limit that has a default, which ``none`` switches off."""
     form = f"{value_type.form or 'a number'}; none: switched off"
     schema = {"anyOf": [*value_type.schema.get("anyOf", [value_type.schema]), {"enum": ["none"]}]}
     return value_type._replace(

@@ -1,14 +1,14 @@
-"""The table of settings: one row for each key of a policy file, with all its facts.
+"""The settings table: one row for each key in a policy file, with all its facts.
 
 A row has the key, the check of a value, its JSON Schema, the merge of several files, the values that loosen, the
-default, a line of help and an example. The reader (``policy/parse.py``), the merge (``policy/combine.py``), the trust
-(``policy/trust.py``), the JSON Schema (``policy/schema.py``), the table in ``docs/POLICY.md``
-(``policy/reference.py``), the first policy file (``policy/first_policy.py``) and ``mudroom policy show`` read them from
-here.
+default, a line of help and an example. Its users are the reader (``policy/parse.py``), the merge
+(``policy/combine.py``), trust (``policy/trust.py``), the JSON Schema (``policy/schema.py``), the table in
+``docs/POLICY.md`` (``policy/reference.py``), the first policy file (``policy/first_policy.py``) and ``mudroom policy
+show``.
 
-Rules of this file: a value is checked here and nowhere else. Of a setting that protects, the stricter value of two
-files applies; of any other, the nearest file's. A value *loosens* if it makes a command freer than without the file: in
-a project's file it applies only once the user of this machine has trusted it.
+Rules of this file: a value is checked here and nowhere else. If two files set a setting that protects, the stricter
+value applies; for any other setting, the nearest file's. A value *loosens* if it makes a command freer than without the
+file: in a project's file it applies only once this machine's user has trusted it.
 """
 
 from __future__ import annotations
@@ -464,8 +464,7 @@ ROWS: tuple[SettingRow, ...] = (
         loosening=only(True),
     ),
 )
-"""All settings, in the order of the reference. The keys of ``roles`` and ``agents`` are chosen by users
-(``policy/parse.py``)."""
+"""All settings, in reference order. The keys in ``roles`` and ``agents`` are chosen by users (``policy/parse.py``)."""
 SECTIONS: dict[str, dict[str, SettingRow]] = {}
 for _row in ROWS:
     SECTIONS.setdefault(_row.key.partition(".")[0], {})[_row.name] = _row

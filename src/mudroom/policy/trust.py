@@ -1,4 +1,4 @@
-"""Which items of a project's policy loosen, and whether this machine's user has trusted them.
+"""Find the items in a project's policy that loosen, and whether this machine's user has trusted them.
 
 A cloned project brings a policy that a stranger wrote, and may bring files that claim to be for one machine only. An
 item that tightens always applies. An item that loosens applies once the user has seen and confirmed it, or was asked
@@ -28,7 +28,7 @@ from mudroom.typing import Any, NamedTuple
 
 SCHEMA = "mudroom.policy.trust/1"
 ANSWER = "answer"
-"""In place of a setting's key: an item outside the policy files, which its own reader checks."""
+"""Stands where a setting's key would be: an item outside the policy files, which its own reader checks."""
 _LIMIT = 4 << 20
 _PROJECT = RANKS.index("project")
 
@@ -38,10 +38,10 @@ class TrustJudgement(NamedTuple):
     """The items that apply, without ``unseen``."""
     left_out: tuple[GivenSetting, ...] = ()
     why: str = ""
-    """The reason why an item was left out, a clause."""
+    """Why items were left out; a clause."""
     unseen: tuple[GivenSetting, ...] = ()
-    """Items that claim to be for this machine but that its user has not seen: they apply as if they were the project's,
-    beside its own."""
+    """Items that claim to be for this machine but that its user has not seen. They apply beside the project's items,
+    with the project's rank."""
 
 
 def judge(
@@ -53,7 +53,7 @@ def judge(
     seen_here = seen(project, state)
     free = freeing_roles(given, own_roles)
     trusted, why = _trusted(project, state, given) if any(loosens(item, free) for item in given) else ((), "")
-    # Which roles are free depends on the items of roles that apply: a role without any loosening item tightens.
+    # Which roles are free depends on the role items that apply: a role without any loosening item tightens.
     applied = [
         item
         for item in given
@@ -72,9 +72,9 @@ def judge(
 
 
 def freeing_roles(given: Iterable[GivenSetting], own_roles: Collection[str]) -> frozenset[str]:
-    """Return the roles that can make an agent freer: those that the user's own files mention, because they may hold
-    anything, and those with a given item that loosens or is for this machine, where it outranks the user's files for
-    all projects."""
+    """Return the roles that can make an agent freer. Those are the roles that the user's own files mention, because
+    they may hold anything, and the roles with a given item that loosens, or that is for this machine, where it outranks
+    the user's files for all projects."""
     return frozenset(own_roles).union(*(_roles_in(item) for item in given if item.local or loosens(item)))
 
 
@@ -108,7 +108,7 @@ def remember(
     also: Iterable[str] = (),
     denied: Iterable[str] = (),
 ) -> None:
-    """Trust all given items, and none else but ``also`` (items in the form of ``mark``). ``denied``: answers whose
+    """Trust all given items, and only ``also`` besides (items in the form of ``mark``). ``denied``: answers whose
     removal has to be noticed (``vouch``). ``now``: nanoseconds. Durable when it returns."""
     free = freeing_roles(given, own_roles)
     holding = [[mark(item), item.key, _plain(item)] for item in given if _must_stay(item, free)]
@@ -118,8 +118,8 @@ def remember(
 
 
 def begin(project: bytes, state: bytes, given: Sequence[GivenSetting], own_roles: Collection[str], now: int) -> None:
-    """Trust a project's first policy, which mudroom has just written, and none that was there before. Items for this
-    machine keep their state, answers included. ``now``: nanoseconds. Durable when it returns."""
+    """Trust a project's first policy, which mudroom has just written, and no policy from before. Items for this machine
+    keep their state, answers included. ``now``: nanoseconds. Durable when it returns."""
     free = freeing_roles(given, own_roles)
     with _edit_record(project, state) as record:
         near = [text for text in record["loosens"] if text.startswith(local(""))]
@@ -136,10 +136,11 @@ def vouch(
     going: Iterable[str] = (),
     denied: Iterable[tuple[str, str]] = (),
 ) -> None:
-    """Also trust items that the user was just asked about, or has given on a command line. Items in ``going`` are no
-    longer trusted, and their absence is no longer noticed. Items in the form of ``mark``. ``denied``: (item, key) of
-    items that tighten and whose removal has to be noticed from now on; a key is a setting's, or ``ANSWER``. Call it
-    after the item is written to its file, not before."""
+    """Also trust ``coming``: items that the user was just asked about, or has given on a command line. Items in
+    ``going`` are no longer trusted, and their absence is no longer noticed. Items have the form that ``mark`` returns.
+    ``denied``: (item, key) for items that tighten and whose removal has to be noticed from now on; a key is a
+    setting's, or ``ANSWER``. Call it with ``coming`` before the item is written to its file, so that a concurrent
+    reader finds it trusted; with ``going`` and ``denied`` afterwards."""
     new = dict(denied)
     with _edit_record(project, state) as record:
         gone = set(going)
@@ -154,19 +155,19 @@ def denied(project: bytes, state: bytes) -> frozenset[str]:
 
 
 def vouched(project: bytes, state: bytes) -> frozenset[str]:
-    """Return the trusted items, in the form of ``mark``."""
+    """Return the trusted items, as ``mark`` returns them."""
     return frozenset(_load_record(project, state)["loosens"])
 
 
 def seen(project: bytes, state: bytes) -> frozenset[str]:
-    """Return the items that existed when the user last confirmed them, those that tighten included, and later
+    """Return the items that existed when the user last confirmed them, including those that tighten, and later
     answers."""
     record = _load_record(project, state)
     return frozenset([*record["loosens"], *(row[0] for row in record["holds"])])
 
 
 def mark(item: GivenSetting) -> str:
-    """Return an item's text for comparison. An item for this machine counts more, so it differs from the same item of
+    """Return an item's text for comparison. An item for this machine counts more, so it differs from the same item in
     the project."""
     return local(describe(item)) if item.local else describe(item)
 
@@ -226,7 +227,7 @@ def _write(path: bytes, record: dict[str, Any]) -> None:
 
 
 def _load_record(project: bytes, state: bytes) -> dict[str, Any]:
-    """Return the record of this project; an empty one if it is missing."""
+    """Return this project's record, or an empty one."""
     name = os.fsdecode(project)
     record = _read(record_path(state, project))
     if record is not None and record.get("project") == name:
@@ -235,7 +236,7 @@ def _load_record(project: bytes, state: bytes) -> dict[str, Any]:
 
 
 def forget(project: bytes, state: bytes) -> bool:
-    """Delete the record. Return whether there was one."""
+    """Delete the record. Return whether it existed."""
     try:
         os.unlink(record_path(state, project))
     except FileNotFoundError:
@@ -244,7 +245,7 @@ def forget(project: bytes, state: bytes) -> bool:
 
 
 def record_path(state: bytes, project: bytes) -> bytes:
-    """Return the path of the record: a hash of the project's path, which is also stored in the record."""
+    """Return the record's path. Its name is a hash of the project's path, which is also stored in the record."""
     from _blake2 import blake2b
 
     return state + b"/trust/" + blake2b(project, digest_size=16).hexdigest().encode() + b".json"
@@ -354,7 +355,8 @@ def holds(item: GivenSetting) -> bool:
 
 
 def _must_stay(item: GivenSetting, free: Collection[str]) -> bool:
-    """Return whether loosening items were trusted together with this one. An item that does both counts."""
+    """Return whether loosening items were trusted together with this one. An item that both loosens and holds
+    counts."""
     does_both = item.setting is ROLE or item.setting.own_first or _asks(item) or _binds(item)
     return holds(item) and (does_both or not loosens(item, free))
 
@@ -366,7 +368,7 @@ def _plain(item: GivenSetting) -> Any:
 
 
 def _demote(item: GivenSetting) -> GivenSetting:
-    """Return an unseen local item with the rank of the project."""
+    """Return an unseen local item with the project's rank."""
     value = item.value
     if isinstance(value, ClassRule):
         value = value._replace(rank=_PROJECT)
@@ -377,8 +379,9 @@ def _demote(item: GivenSetting) -> GivenSetting:
 
 
 def _reduce(item: GivenSetting, out: Collection[int]) -> Iterable[GivenSetting]:
-    """Yield the part of an untrusted item that still applies: a command rule that requires a checkpoint still does
-    where none would be made; a host rule that asks still does, but opens no private host and changes no header."""
+    """Yield the part of an untrusted item that still applies. A command rule that requires a checkpoint still does
+    where no checkpoint would be made. A host rule that asks still asks, but opens no private host and changes no
+    header."""
     if id(item) not in out:
         yield item
     elif item.setting.adds and isinstance(item.value[0], CommandRule) and item.value[0].action != "allow":

@@ -1,7 +1,7 @@
 """Read a YAML file that users write, strictly: every mistake is an error that names file, line and key.
 
-The file has sections with keys, and below them single values or lists of texts; no other types, and no aliases, because
-a small file with aliases can expand beyond any memory. PyYAML is imported when there is a file to read.
+The file has sections with keys, and below them single values or lists of texts; no other types. Aliases are refused,
+because a small file with aliases can expand beyond any memory. PyYAML is imported when there is a file to read.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from mudroom.core.network.host_rules import Action, HostRule
 
 _DEPTH = 8
-"""The maximum depth of collections; the settings need at most four."""
+"""Maximum depth of collections; the settings need at most four."""
 
 
 _DIGITS = 100
-"""The maximum number of characters of a number: longer ones take long to parse, and cannot be printed in a message."""
+"""Maximum characters in a number: longer ones take long to parse, and cannot be printed in a message."""
 _NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 _SCALARS = 100_000
-"""The maximum number of keys and values of a file."""
+"""Maximum keys and values in a file."""
 
 
 class YamlText(NamedTuple):
@@ -36,7 +36,7 @@ class YamlText(NamedTuple):
 
 
 def compose(data: bytes, name: str) -> Node | None:
-    """Return the root node of a file, or None if the file is empty. ``name`` is the file's name in error messages."""
+    """Return the file's root node, or None if the file is empty. ``name`` is shown in error messages."""
     import yaml
 
     loader = _loader()
@@ -59,15 +59,15 @@ def compose(data: bytes, name: str) -> Node | None:
 
 
 _TOO_DEEP = "nesting depth"
-"""In what newer libyaml says of a thousand levels, before it gives the events of the first."""
+"""Part of the error that newer libyaml raises for a thousand levels, before it gives the events for the first."""
 _CANNOT_START = "cannot start any token"
-"""In what libyaml says of a text that begins with an @."""
+"""Part of libyaml's error for a text that begins with an @."""
 _QUOTED_WORD = 'to YAML an @ begins no text; put a preset in quotes: "@npm"'
 _QUOTES = 'to YAML a * is a reference; put the text in quotes: "*.example.com"'
 
 
 def items(node: Node | None, name: str, prefix: str) -> list[tuple[str, Node, str]]:
-    """Return (key, value, "file:line") of a mapping node."""
+    """Return (key, value, "file:line") for each pair in a mapping node."""
     from yaml.nodes import MappingNode, ScalarNode
 
     if node is None:
@@ -107,14 +107,14 @@ def plain(node: Node, where: str) -> Any:
         AttributeError,
         TypeError,
         ArithmeticError,
-    ) as error:  # errors of a tagged value such as !!int x
+    ) as error:  # errors for a tagged value such as !!int x
         raise UsageError(f"{where} cannot be read as what it is tagged or looks like") from error
     finally:
         constructor.dispose()
 
 
 def texts(node: Node, where: str) -> list[YamlText]:
-    """Return a list of texts, each with its line."""
+    """Return the texts in a list, each with its line."""
     values = plain(node, where)
     if not isinstance(values, list) or not all(isinstance(scalar, str) for scalar in values):
         raise UsageError(f"{where} must be a list of texts", "one a line, behind '- '")
@@ -122,8 +122,8 @@ def texts(node: Node, where: str) -> list[YamlText]:
 
 
 def host_rules(node: Node, where: str, name: str, action: Action, *, private: bool = False) -> list[HostRule]:
-    """Return a list of host rules, words of presets as they are (``core/network/host_entry.py``). ``where``: the key,
-    with file and line. Each rule has its position: ``policy.yaml:12``."""
+    """Return the host rules in a list, with presets as their words (``core/network/host_entry.py``). ``where``: the
+    key, with file and line. Each rule has its position: ``policy.yaml:12``."""
     key = where.rpartition(": ")[2]
     short = name.rpartition("/")[2]
     rules = []
@@ -139,7 +139,7 @@ _INSPECT = ("host", "action", "methods", "paths", "private", "set", "remove", "o
 
 
 def inspect_rules(node: Node, where: str, name: str) -> list[HostRule]:
-    """Return the host rules of ``network.inspect``: each a host, or a mapping with the keys of ``_INSPECT``."""
+    """Return the host rules in ``network.inspect``: each a host, or a mapping with the keys in ``_INSPECT``."""
     from yaml.nodes import MappingNode, ScalarNode, SequenceNode
 
     if not isinstance(node, SequenceNode):
@@ -204,7 +204,6 @@ def _words(values: dict[str, Any], field: str) -> list[str]:
 
 
 def _paths(values: dict[str, Any]) -> tuple[str, ...]:
-    """Return path prefixes."""
     paths = _words(values, "paths")
     wrong = next((path for path in paths if not path.startswith("/") or "?" in path or "#" in path), None)
     if wrong is not None:
@@ -236,8 +235,8 @@ def _loader() -> Any:
 
 
 def _check_events(events: Iterable[Any], name: str) -> None:
-    """Raise UsageError for nesting deeper than any setting needs (the loader recurses without a limit), for aliases,
-    and for more values than any file needs."""
+    """Raise UsageError for aliases, for more values than any file needs, and for nesting deeper than any setting needs
+    (the loader recurses without a limit)."""
     from yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent, ScalarEvent
 
     depth = scalars = 0

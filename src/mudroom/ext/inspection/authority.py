@@ -1,9 +1,9 @@
-"""The certificate authority of a vault, and the certificates that it issues in the gate.
+"""A vault's certificate authority, and the certificates that it issues in the gate.
 
-Rules of this file: the authority's key is in a file of the vault that only its owner can read; it is created when first
+Rules of this file: the authority's key is in a vault file that only its owner can read; it is created when first
 needed. A key that other users could have read is not used. The authority is trusted inside sandboxes that inspect, and
 nowhere else. The certificates that it issues are valid for days. Their keys are never on a disk: OpenSSL reads them
-from a file of memfd_create(2). ``cryptography`` is imported when needed: without it, inspection is Unsupported.
+from a memfd_create(2) file. ``cryptography`` is imported when needed: without it, inspection is Unsupported.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 EXTRA = "pip install 'cryptography>=45' 'h2>=4.3'"
 FILE = b"authority.pem"
 LIFETIME = datetime.timedelta(days=730)
-"""Of the authority. It is renewed when less than ``RENEWAL`` is left."""
+"""The authority's lifetime. It is renewed when less than ``RENEWAL`` is left."""
 RENEWAL = datetime.timedelta(days=60)
 LEAF_LIFETIME = datetime.timedelta(days=5)
 SKEW = datetime.timedelta(days=1)
 """The clock inside is the same as outside, but some clients use another time zone."""
 _LEAF_RENEWAL = datetime.timedelta(days=2)
 CACHED = 512
-"""The number of hosts whose certificates are cached."""
+"""Maximum hosts whose certificates are cached."""
 _LONGEST_NAME = 64
-"""The maximum length of a commonName: ub-common-name of RFC 5280."""
+"""Maximum commonName length: ub-common-name in RFC 5280."""
 
 
 def check_libraries() -> None:
@@ -49,7 +49,7 @@ def check_libraries() -> None:
 
 
 def load_authority(directory: bytes, project: bytes) -> str:
-    """Return the PEM of the vault's authority, certificate and key. Create it if it is missing or expires soon.
+    """Return the PEM with the vault's authority, certificate and key. Create it if it is missing or expires soon.
 
     ``directory`` is in the vault; it is created (mode 0700). Raise Unsupported without the libraries, and MudroomError
     if the file cannot be created, is invalid, or could be read by other users.
@@ -93,8 +93,7 @@ def _read(path: bytes) -> str | None:
 
 
 def _write(path: bytes, content: str, *, replace: bool) -> None:
-    """Write the file atomically. If two processes create the first one at the same time, one file is kept and both use
-    it."""
+    """Write the file atomically."""
     new = path + b".%d" % os.getpid()
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
@@ -105,6 +104,8 @@ def _write(path: bytes, content: str, *, replace: bool) -> None:
         if replace:
             os.rename(new, path)
             return
+        # Unlike rename(2), link(2) does not replace a file: if two processes create the first authority at the same
+        # time, both use the same one.
         os.link(new, path)
     except FileExistsError:
         pass
@@ -191,7 +192,7 @@ class Issuer:
         self._contexts: dict[tuple[str, str], tuple[ssl.SSLContext, datetime.datetime]] = {}
 
     def context(self, host: str, protocol: str) -> ssl.SSLContext:
-        """Return the context for TLS with a client, in place of ``host``. ``protocol``: ``h2`` or ``http/1.1``."""
+        """Return the TLS context for clients, in place of ``host``. ``protocol``: ``h2`` or ``http/1.1``."""
         cached = self._contexts.get((host, protocol))
         if cached is not None and cached[1] > _now():
             return cached[0]
@@ -233,7 +234,7 @@ class Issuer:
 
 
 def _load(context: ssl.SSLContext, pem: str) -> None:
-    """Load a certificate into a context without a file system: ssl loads from paths only."""
+    """Load a certificate into a context. ssl loads only from paths; a memfd has one without being on a disk."""
     if not hasattr(os, "memfd_create"):
         _load_from_pipes(context, pem)
         return
@@ -247,8 +248,8 @@ def _load(context: ssl.SSLContext, pem: str) -> None:
 
 
 def _load_from_pipes(context: ssl.SSLContext, pem: str) -> None:
-    """As above, for macOS: certificate and key are each read once, from a pipe that has all of it. fd(4): /dev/fd/N is
-    the open descriptor."""
+    """Load a certificate as above, for macOS: certificate and key are each read once, from a pipe that has it whole.
+    fd(4): /dev/fd/N is the open descriptor."""
     pipes = [os.pipe() for _file in range(2)]
     try:
         for _read, write in pipes:
@@ -263,14 +264,13 @@ def _load_from_pipes(context: ssl.SSLContext, pem: str) -> None:
 
 @lru_cache(maxsize=16)
 def issuer(authority: str) -> Issuer:
-    """Return the issuer of an authority, shared by all guards. Raise ImportError without the libraries."""
+    """Return the authority's issuer, shared by all guards. Raise ImportError without the libraries."""
     return Issuer(authority)
 
 
 @lru_cache(maxsize=64)
 def client_context(roots: str, protocols: tuple[str, ...]) -> ssl.SSLContext:
-    """Return the context for TLS with servers: certificates and names are verified, by the system's roots and
-    ``roots``."""
+    """Return the TLS context for servers: it verifies certificates and names, by the system's roots and ``roots``."""
     context = ssl.create_default_context()
     context.options &= ~ssl.OP_IGNORE_UNEXPECTED_EOF  # truncated data must not look complete
     if roots:

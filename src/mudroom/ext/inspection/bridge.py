@@ -1,8 +1,8 @@
-"""Inspected HTTP/2: every request of a client's connection is judged separately and sent anew to the server.
+"""Inspected HTTP/2: every request on a client's connection is judged separately and sent anew to the server.
 
 Rules of this file: two connections, each framed by h2; their streams are joined in pairs. No part of a request reaches
 the server before it has been judged. Bodies and trailers go both ways at the same time, as they arrive (gRPC needs
-that). A stream that one side resets is reset at the other. After a server's GOAWAY, the streams that it has begun
+that). A stream that one side resets is reset at the other. After a server's GOAWAY, the streams that it still serves
 continue to their end, and the client gets a GOAWAY, too.
 """
 
@@ -57,12 +57,12 @@ class _Call:
         self.scan = rewrite.scan()
         self.task: asyncio.Task[None] | None = None
         self.size = 0
-        """Bytes of the request's headers, which are charged to the connection's account."""
+        """Bytes in the request's headers, charged to the connection's account."""
         self.begun = False
-        """Whether the client has been sent the head of a response."""
+        """Whether the client has been sent a response head."""
 
     def count(self) -> None:
-        """Note what has been passed on: a flow may be reported next."""
+        """Copy the byte counts to the exchange: a flow may be reported next."""
         self.exchange.sent, self.exchange.received = self.up.count, self.down.count
 
 
@@ -325,7 +325,7 @@ class Bridge:
                 self._client.want(call.down)
             return
         if call is None:
-            self._changed.set()  # possibly its limits
+            self._changed.set()  # the server's limits may have changed
             self._server.wake()
             return
         try:
@@ -360,7 +360,7 @@ class Bridge:
     def _on_server_reset(self, call: _Call, code: int) -> None:
         call.up.stop()
         if call.down.is_ended:
-            self._check(call)  # the server has sent its whole response, and refuses the rest of the request
+            self._check(call)  # the server has sent its whole response, and refuses the request's rest
             return
         if code != ErrorCodes.NO_ERROR or not call.begun:
             call.exchange.error = f"the server broke it off (HTTP/2 error {int(code)})"
@@ -370,11 +370,11 @@ class Bridge:
     # --- ends ---
 
     def _answer(self, call: _Call, status: int, text: str) -> None:
-        """Send a response of the gate's own, or reset the stream if a response has begun."""
+        """Send the gate's own response, or reset the stream if a response has begun."""
         call.up.stop()
         if call.up.number:
             self._server.reset(call.up.number, ErrorCodes.CANCEL)
-            self._upstream.pop(call.up.number, None)  # what it has said already is no part of this response
+            self._upstream.pop(call.up.number, None)  # its earlier messages do not belong to this response
         call.down.stop()
         if call.begun or self._client.is_broken:
             self._client.reset(call.number, ErrorCodes.CANCEL)
@@ -402,7 +402,6 @@ class Bridge:
         self._check(call)
 
     def _on_client_reset(self, call: _Call, code: int) -> None:
-        """Handle a reset by the client."""
         call.exchange.error = call.exchange.error or "the client broke it off"
         if call.task is not None:
             call.task.cancel()

@@ -1,9 +1,9 @@
-"""Environment and mounts that make the programs of a sandbox trust the vault's certificate authority. Programs outside
-do not trust it. Pure.
+"""Environment and mounts by which programs in a sandbox trust the vault's certificate authority. Programs outside do
+not trust it. Pure.
 
-Rules of this file: most of these variables *replace* the root certificates of a program, so their file contains all:
-the system's, the user's and the vault's. The same file is mounted where distributions keep root certificates, for
-programs without such a variable. A sandbox without an inspecting rule gets none of this.
+Rules of this file: most of these variables *replace* a program's root certificates, so their file contains all: the
+system's, the user's and the vault's. The same file is mounted where distributions keep root certificates, for programs
+without such a variable. A sandbox without an inspecting rule gets none of this.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ PLACES = (
     b"/etc/ssl/cert.pem",  # Alpine, BSD
     b"/usr/local/share/certs/ca-root-nss.crt",
 )
-"""Paths of the system's root certificates in one file, by distribution."""
+"""Paths at which distributions keep the system's root certificates in one file."""
 INSIDE = b"/run/mudroom/trust"
-"""The directory inside the sandbox."""
+"""Directory inside the sandbox."""
 BUNDLE, EXTRA, STORE = b"bundle.pem", b"extra.pem", b"java.p12"
 """All root certificates; only those beyond the system's; all, for Java."""
 PASSWORD = b"changeit"
-"""Password of ``STORE``. It protects no secret, and is the same as that of Java's own store."""
+"""Password for ``STORE``. It protects no secret, and equals that for Java's own store."""
 
 _ALL = (
     b"SSL_CERT_FILE", b"CURL_CA_BUNDLE", b"REQUESTS_CA_BUNDLE", b"PIP_CERT", b"GIT_SSL_CAINFO", b"npm_config_cafile",
@@ -41,7 +41,7 @@ AWS, cargo, Bundler, Nix, Google Cloud, gRPC, httplib2."""
 _MORE = (b"NODE_EXTRA_CA_CERTS", b"DENO_CERT")
 """Variables that name a file with root certificates in addition to the program's own."""
 _SYSTEM = (b"UV_NATIVE_TLS", b"UV_SYSTEM_CERTS")
-"""Flags of uv: use the system's root certificates."""
+"""Flags for uv: use the system's root certificates."""
 _BLOCK = regex(rb"-----BEGIN CERTIFICATE-----\s[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----")
 
 
@@ -49,18 +49,18 @@ class CertificateTrust(NamedTuple):
     """Environment and mounts for a sandbox."""
 
     environment: tuple[tuple[bytes, bytes], ...]
-    """Replaces the user's variables of these names."""
+    """Replaces the user's variables with these names."""
     binds: tuple[Bind, ...]
 
 
 def named_bundles(environ: Mapping[bytes, bytes]) -> list[bytes]:
-    """Return the absolute paths of root certificate files in the user's own variables, without duplicates."""
+    """Return the absolute paths in the user's own variables for root certificates, without duplicates."""
     paths = [environ[name] for name in (*_ALL, *_MORE) if environ.get(name, b"").startswith(b"/")]
     return list(dict.fromkeys(paths))
 
 
 def merge(parts: Sequence[bytes]) -> bytes:
-    """Return the certificates of several PEM files as one, without duplicates and comments."""
+    """Return the certificates from several PEM files as one, without duplicates and comments."""
     blocks = (block.strip() for part in parts for block in _BLOCK.findall(part))
     return b"".join(block + b"\n" for block in dict.fromkeys(blocks))
 
@@ -69,8 +69,8 @@ def trust(
     directory: bytes, places: Sequence[bytes], *, java: bool, java_options: bytes = b"", mounts: bool = True
 ) -> CertificateTrust:
     """Return the environment and mounts. ``directory``: on the host, contains the three files. ``places``: the existing
-    paths of ``PLACES``, with links resolved. ``java_options``: the user's JAVA_TOOL_OPTIONS. ``mounts``: False if files
-    cannot be mounted at other paths; the variables then name the files on the host."""
+    paths from ``PLACES``, with links resolved. ``java_options``: the user's JAVA_TOOL_OPTIONS. ``mounts``: False if
+    files cannot be mounted at other paths; the variables then name the files on the host."""
     inside = INSIDE if mounts else directory
     bundle = inside + b"/" + BUNDLE
     environment = [(name, bundle) for name in _ALL]

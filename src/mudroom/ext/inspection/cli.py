@@ -55,7 +55,7 @@ def manage_credentials(args: argparse.Namespace, context: Context) -> int:
 
 
 def _check_host(name: str, host: str) -> None:
-    """Raise UsageError for a host that a credential cannot be for, with the command for one that it can be for."""
+    """Raise UsageError for a host that a credential cannot be for; its hint is a command for a possible host."""
     bare, colon, port = host.lower().partition(":")
     if host.startswith(PRESET):
         hosts = [rule.pattern for rule in expand([_preset_rule(host)]) if "*" not in rule.pattern]

@@ -1,4 +1,4 @@
-"""The credentials that the gate puts into requests of this project's commands.
+"""The credentials that the gate puts into requests from this project's commands.
 
 Rules of this file: their names and places are kept in the vault, never their values. The vault belongs to the user and
 is outside the project: a policy file comes with a repository, and a cloned repository must not be able to send the
@@ -20,11 +20,12 @@ from mudroom.stage import disk
 from mudroom.vault.store.store import CREDENTIALS
 
 _LONGEST = 64 << 10
-"""Bytes of a file with a value."""
+"""Maximum bytes read from a file with a value."""
 
 
 def load_credentials(vault: bytes) -> tuple[CredentialRule, ...]:
-    """Return the configured credentials. Raise MudroomError if the file is damaged, instead of using none."""
+    """Return the configured credentials. Raise MudroomError if the file is damaged: running without them would be
+    worse."""
     try:
         with open(vault + CREDENTIALS, "rb") as stream:
             rows = json.load(stream)
@@ -39,7 +40,7 @@ def load_credentials(vault: bytes) -> tuple[CredentialRule, ...]:
 
 
 def _row(rule: CredentialRule) -> dict[str, object]:
-    """Return the row of a credential, without ``foreign`` if that is the default: an older mudroom reads it then."""
+    """Return a credential's row. The default for ``foreign`` is omitted, so that an older mudroom can read the row."""
     row = rule._asdict()
     if row["foreign"] == "refuse":
         del row["foreign"]
@@ -68,8 +69,8 @@ def save_credentials(vault: bytes, rules: tuple[CredentialRule, ...]) -> None:
 def read_credentials(
     wanted: Sequence[CredentialRule], environ: Mapping[bytes, bytes], home: bytes
 ) -> tuple[Credential, ...]:
-    """Return the credentials with their values and new placeholders. ``environ``, ``home``: the user's; ``~/`` of a
-    file is the home.
+    """Return the credentials with their values and new placeholders. ``environ``, ``home``: the user's; ``~/`` in a
+    file name means ``home``.
 
     Raise UsageError if a value is missing or invalid in a header, Unsupported if it is in a keyring and the library is
     missing.
@@ -88,7 +89,7 @@ def read_credentials(
 
 
 def variables(credentials: Sequence[Credential]) -> tuple[tuple[bytes, bytes], ...]:
-    """Return the variables for the sandbox, with placeholders as values."""
+    """Return the sandbox's variables, with placeholders as values."""
     return tuple((credential.name.encode(), credential.placeholder.encode()) for credential in credentials)
 
 

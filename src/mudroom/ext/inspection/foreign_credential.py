@@ -1,15 +1,15 @@
-"""Credentials in requests that are not the user's: with one of its own, a command could send what it reads to a
-stranger's account at an allowed host.
+"""Find credentials in requests that are not the user's. With its own credential, a command could send its data to
+a stranger's account at an allowed host.
 
 Rules of this file:
 
-1. Pure. A credential is foreign if it is in a place for credentials and is not the placeholder of a credential that
-belongs to this host and header. The places are tables; a header whose name says that it is secret counts, too, as do
-the header of a credential of this host, and a header or a query parameter whose value has the published form of a
-token.
+1. Pure. A credential is foreign if it is in a place for credentials and is not a placeholder whose credential belongs
+   to this host and header. The places are tables. These count, too: a header whose name says that it is secret, the
+   header that a credential for this host uses, and a header or query parameter whose value has a token's published
+   form.
 2. A header for credentials holds a placeholder alone, after a scheme or a name, so no second credential is beside it.
 3. A cookie is known if the server has set it in a response to a request with the user's own credential (``known``).
-4. Not seen: credentials in bodies and in the parts of a path, and accounts that are named beside a credential.
+4. Not detected: credentials in bodies and in path segments, and accounts that are named beside a credential.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ _SECRET_NAME = regex(
     rb"(?:^|[-_])(?:authorization|authentication|access-?key|api-?key|auth-?key|token|tokens|secret|secrets|passw(?:or)?d"
     rb"|passphrase|credential|credentials|jwt|bearer)$"
 )
-"""Names of headers that end like that are secret, unless they are in ``_HARMLESS``."""
+"""Suffixes by which a header name is secret, unless the name is in ``_HARMLESS``."""
 _HARMLESS = frozenset(
     (
         b"x-csrf-token", b"csrf-token", b"x-xsrf-token", b"xsrf-token", b"anti-csrf-token", b"requestverificationtoken",
@@ -142,40 +142,40 @@ _HARMLESS = frozenset(
         b"x-ms-continuation-token", b"x-next-token", b"next-token", b"x-client-request-token", b"cancellation-token",
     )
 )  # fmt: skip
-"""Tokens that stand for no account: against forgery, or for the next page."""
+"""Tokens that belong to no account: against forgery, or for the next page."""
 _TOKEN = regex(
     rb"(?:gh[opsur]_[A-Za-z0-9]{20}|github_pat_[A-Za-z0-9_]{20}|glpat-[\w.-]{15}|npm_[A-Za-z0-9]{20}|pypi-[\w-]{30}|sk-ant-[\w-]{15}"
     rb"|sk-(?:proj-|svcacct-|admin-)?[\w-]{20}|xox[abeoprs]-[\w-]{10}|hf_[A-Za-z0-9]{20}|AKIA[A-Z2-7]{16}|ASIA[A-Z2-7]{16}"
     rb"|AIza[\w-]{30}|ya29\.[\w-]{15}|[rs]k_live_\w{10}|eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.)"
 )
-"""Published forms of tokens, each by its beginning."""
+"""Published token forms, each matched by its beginning."""
 _PROTOCOL = regex(rb"(?i)bearer|authorization|token|api-?key|secret|passw|jwt|credential")
-"""Names of websocket protocols that carry a credential, or announce that the next one does."""
+"""Websocket protocol names that carry a credential, or announce that the next one does."""
 _LONGEST_PROTOCOL = 64
 _BEFORE = regex(rb"(?:[A-Za-z][A-Za-z0-9._-]{0,31} +)?(?:[A-Za-z][A-Za-z0-9_-]{0,31}=)?\"?")
-"""Before a placeholder in a header: a scheme, or a name."""
+"""Text allowed before a placeholder in a header: a scheme, or a name."""
 
 
 class ForeignCredentials(NamedTuple):
-    """Credentials of a request that are not the user's."""
+    """A request's credentials that are not the user's."""
 
     where: tuple[str, ...]
-    """For people: ``the header x-api-key (Anthropic)``. Without a value."""
+    """Places for display: ``the header x-api-key (Anthropic)``. Without a value."""
     path: bytes
-    """The request's, without the foreign credentials."""
+    """The request's path, without the foreign credentials."""
     fields: list[Field]
 
 
 def find_foreign(
     path: bytes, fields: Sequence[Field], own: Sequence[Credential], known: Callable[[bytes], bool]
 ) -> ForeignCredentials:
-    """Return what is foreign in a request. ``path``: with its query. ``fields``: with placeholders. ``own``: the
-    credentials of its host. ``known``: returns whether a cookie, as ``name=value``, is known."""
+    """Return a request's foreign credentials. ``path``: with its query. ``fields``: with placeholders. ``own``: the
+    host's credentials. ``known``: returns whether a cookie, as ``name=value``, is known."""
     where: list[str] = []
     path = _find_in_query(path, where)
     kept = []
     for name, value in fields:
-        lower = name.lower().replace(b"_", b"-")  # some servers make no difference (RFC 3875 4.1.18)
+        lower = name.lower().replace(b"_", b"-")  # some servers treat them alike (RFC 3875 4.1.18)
         if lower == b"cookie":
             value = _find_in_cookies(value, own, known, where)
             if not value:
@@ -192,7 +192,7 @@ def find_foreign(
 
 
 def _foreign_header(name: bytes, value: bytes, own: Sequence[Credential]) -> str:
-    """Return what is foreign in a header, or an empty string."""
+    """Return a description of the foreign credential in a header, or an empty string."""
     at_it = [one for one in own if one.header.encode().replace(b"_", b"-") == name]
     is_secret = bool(at_it) or name in HEADERS or (_SECRET_NAME.search(name) is not None and name not in _HARMLESS)
     mine = [one for one in at_it if holds_placeholder(value, one)]
@@ -220,7 +220,7 @@ def _is_alone(value: bytes, credential: Credential) -> bool:
 
 
 def _find_in_query(path: bytes, where: list[str]) -> bytes:
-    """Return the path without foreign parameters, which are added to ``where``."""
+    """Return the path without foreign parameters, whose descriptions are added to ``where``."""
     before, mark, query = path.partition(b"?")
     if not mark:
         return path
@@ -243,8 +243,8 @@ def _find_in_query(path: bytes, where: list[str]) -> bytes:
 
 
 def _parameter(name: bytes) -> bytes:
-    """Return the parameter of the table that this name is for a server, or an empty value. PHP reads a name up to a NUL
-    or a bracket, and its dots and spaces as underscores (its manual: variables from external sources)."""
+    """Return the parameter in ``QUERY`` that a server would take this name for, or an empty value. PHP reads a name up
+    to a NUL or a bracket, and its dots and spaces as underscores (its manual: variables from external sources)."""
     name = _decoded(name).lower().partition(b"\0")[0].partition(b"[")[0].strip()
     spellings = (name, name.translate(_UNDERSCORES), name.translate(_HYPHENS))
     return next((spelled for spelled in spellings if spelled in QUERY), b"")
@@ -254,7 +254,7 @@ _UNDERSCORES, _HYPHENS = bytes.maketrans(b". ", b"__"), bytes.maketrans(b". _", 
 
 
 def _decoded(text: bytes) -> bytes:
-    """Return a part of a query without percent-encoding."""
+    """Decode part of a query: percent-encoding, and + for a space."""
     text = text.replace(b"+", b" ")
     return _PERCENT.sub(lambda match: binascii.a2b_hex(match.group(1)), text) if b"%" in text else text
 
@@ -280,8 +280,8 @@ def _find_in_cookies(
 
 
 def _find_in_protocols(value: bytes, where: list[str]) -> bytes:
-    """Protocols of a websocket are names; some servers take a credential as one (Kubernetes, OpenAI), also after one
-    that announces it."""
+    """Return the header's value without foreign protocols. Websocket protocols are names, but some servers take a
+    credential as one (Kubernetes, OpenAI), also after a protocol that announces it."""
     kept, is_next = [], False
     for protocol in map(bytes.strip, value.split(b",")):
         announces = _PROTOCOL.search(protocol) is not None
@@ -294,7 +294,7 @@ def _find_in_protocols(value: bytes, where: list[str]) -> bytes:
 
 
 def describe_foreign(foreign: ForeignCredentials, host: str, own: Sequence[Credential]) -> str:
-    """Return the reason of a refusal, with what to do."""
+    """Return the reason for a refusal, with a remedy."""
     text = f"the request has a credential that is not yours: {'; '.join(dict.fromkeys(foreign.where))}"
     if not own:
         return f"{text}; the rule for {host} lets none through"
@@ -306,5 +306,5 @@ def describe_foreign(foreign: ForeignCredentials, host: str, own: Sequence[Crede
 
 
 def strictest(own: Sequence[Credential], wanted: Sequence[Foreign]) -> Foreign:
-    """Return what is done about foreign credentials at a host: its rules say ``wanted``."""
+    """Return how foreign credentials at a host are treated. ``wanted``: the settings in its rules."""
     return max((*(one.foreign for one in own), *wanted), key=FOREIGN.index, default="allow")

@@ -1,7 +1,7 @@
-"""The frames of HTTP/2 as they arrive: bounded before they are buffered, and GOAWAY kept from the library.
+"""Incoming HTTP/2 frames: bounded before they are buffered, and GOAWAY is kept from the library.
 
 Rules of this file: pure; the time is an argument. h2 buffers a frame of up to 16 MiB before it rejects its length, and
-treats GOAWAY as the end of all streams, which is wrong: streams up to its number continue (RFC 9113 6.8). Frames that
+ends all streams at a GOAWAY, which is wrong: streams up to its number continue (RFC 9113 6.8). Frames that
 are cheap to send and expensive to process (above all resets: CVE-2023-44487) are let through at a limited rate.
 """
 
@@ -10,16 +10,16 @@ from __future__ import annotations
 from mudroom.typing import NamedTuple
 
 LONGEST = 16384
-"""Bytes of a frame: the default of SETTINGS_MAX_FRAME_SIZE, which the gate does not change."""
+"""Maximum bytes in a frame: the default SETTINGS_MAX_FRAME_SIZE, which the gate does not change."""
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 BLOCK = 48 << 10
-"""Bytes of the frames of one message's headers. h2 would hold a MiB of them that does not end."""
+"""Maximum bytes in one message's header frames. h2 would hold a MiB if they do not end."""
 _DATA, _HEADERS, _PRIORITY, _RESET, _SETTINGS, _PROMISE, _PING, _GOAWAY, _CONTINUATION = 0, 1, 2, 3, 4, 5, 6, 7, 9
 _HEAD = 9
 
 
 class Flood(ValueError):
-    """The other side sends more of a kind of frame than any honest one does."""
+    """The other side sends more frames of a type than any honest peer does."""
 
 
 class Goaway(NamedTuple):
@@ -49,7 +49,7 @@ class Frames:
         self._buffer = bytearray()
         self._resets = resets
         self._block = 0
-        """Bytes of headers that have not ended."""
+        """Bytes in a header block that has not ended."""
         self._idle = Bucket(20_000, 5_000)
 
     def feed(self, data: bytes, now: float) -> bytes:

@@ -1,4 +1,4 @@
-"""Inspect TLS where a rule wants it: terminate the client's connection here, open another to the server, judge the
+"""Inspect TLS where a rule requires it: terminate the client's connection here, open another to the server, judge the
 requests between.
 
 Rules of this file: the server has proved its identity, by the system's roots, before the client gets an answer. The
@@ -28,9 +28,9 @@ from mudroom.net.protocol.client_hello import Kind, parse_hello
 
 H1, H2 = "http/1.1", "h2"
 TLS_MEMORY = 96 << 10
-"""Bytes of two TLS connections, h2's state included; measured."""
+"""Bytes for two TLS connections, h2's state included; measured."""
 _WINDOWS = 2 * (128 << 10)
-"""Bytes of the first windows of two HTTP/2 connections (``stream.py``, which is loaded when it is needed)."""
+"""Bytes for two HTTP/2 connections' first windows (``stream.py``, which is loaded when it is needed)."""
 _EXCLUDE = "if it pins its certificate, exclude the host (inspect.never)"
 
 
@@ -64,7 +64,7 @@ async def inspect(plain: CredentialRewrite, client: Peer, server: Peer, exchange
 
 
 def _ready(client: Peer, exchange: Exchange, kind: Kind) -> tuple[Inspection, Issuer, tuple[str, ...]]:
-    """Return the means of inspection, and the client's protocols that can be inspected. Raise RefusedExchange."""
+    """Return the means for inspection, and the client's protocols that can be inspected. Raise RefusedExchange."""
     inspection = exchange.guard.inspection
     if kind != "tls":
         raise exchange.refuse("its rule requires inspection, but it is neither TLS nor HTTP")
@@ -133,8 +133,8 @@ async def _send_failure(client: TlsConnection, exchange: Exchange, why: str) -> 
 async def _serve(
     client: TlsConnection, server: TlsConnection, exchange: Exchange, rewrite: InspectedConnection
 ) -> None:
-    """Serve the requests. Each becomes a flow of its own; the connection's own flow is reported only if there were
-    none."""
+    """Serve the requests. Each becomes its own flow; the connection's flow is reported only if there were no
+    requests."""
     origin = Authority(parse_host(exchange.host.encode()), exchange.port)
     try:
         if client.protocol == H2:
@@ -182,7 +182,8 @@ class InspectedConnection(CredentialRewrite):
 
     def response(self, exchange: Exchange, fields: Fields) -> Fields:
         kept = fields[:MOST]
-        exchange.response = keep_headers(kept if self.sanitizer is None else self.sanitizer.fields(kept))  # then cut
+        # searched first and cut afterwards, so that no value is halved
+        exchange.response = keep_headers(kept if self.sanitizer is None else self.sanitizer.fields(kept))
         return super().response(exchange, fields)
 
 

@@ -1,4 +1,4 @@
-"""The inspector of a guard: what the gate asks this part for (``net/gate/inspector.py``)."""
+"""A guard's inspector: the inspection that the gate asks for (``net/gate/inspector.py``)."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""Credentials that a sandbox never sees: it gets a placeholder, and the gate replaces the placeholder by the real
-value.
+"""Credentials that a sandbox never sees: it gets a placeholder, which the gate replaces by the real value.
 
-Rules of this file: pure. A placeholder is replaced in one header of requests to one host, over TLS that the gate
+Rules of this file: pure. A placeholder is replaced in one header, in requests to one host, over TLS that the gate
 inspects, and nowhere else; a request that has it anywhere else is refused. It resembles the real value, so that clients
-which check the form of a token accept it: the same well-known prefix, the same length if that is long enough, and only
+which check a token's form accept it: the same well-known prefix, the same length if that is long enough, and only
 letters and digits in the random part. A stolen placeholder is worthless.
 """
 
@@ -19,23 +18,23 @@ from mudroom.core.tree.path import show
 from mudroom.typing import NamedTuple
 
 MARK = "mudroom"
-"""Part of every placeholder, so that people can tell its origin."""
+"""Part of every placeholder, so that people recognise it."""
 SHORTEST = 40
 SHORTEST_VALUE = 8
-"""Characters of a real value."""
+"""Characters in a real value."""
 _RANDOM = 20
-"""Least number of random bytes in a placeholder."""
+"""Minimum random bytes in a placeholder."""
 _PREFIXES = (
     "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "npm_", "pypi-", "sk-ant-api03-", "sk-ant-",
     "sk-proj-", "sk-", "xoxb-", "xoxp-", "hf_", "dop_v1_", "AKIA", "rubygems_", "dckr_pat_", "sntrys_", "lin_api_",
 )  # fmt: skip
-"""Public prefixes of tokens of well-known services; some clients check them."""
+"""Well-known services' public token prefixes; some clients check them."""
 _ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _VARIABLE = regex(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class CredentialRule(NamedTuple):
-    """A credential entry of the policy."""
+    """A configured credential, without its value."""
 
     name: str
     """The variable that holds the placeholder."""
@@ -49,13 +48,13 @@ class CredentialRule(NamedTuple):
     where: str
     """The variable outside the sandbox, the file, or ``SERVICE/USER``."""
     foreign: Foreign = "refuse"
-    """How requests to the host are treated that have credentials of the command's own (``foreign_credential.py``)."""
+    """How requests to the host are treated that have a command's own credentials (``foreign_credential.py``)."""
 
 
 def parse_credential(
     name: str, host: str, header: str = "authorization", source: str = "env", *, foreign: Foreign = "refuse"
 ) -> CredentialRule:
-    """Return the rule of a credential. ``host``: a name, or name:port; the default port is 443. ``source``: ``env``,
+    """Return a credential's rule. ``host``: a name, or name:port; the default port is 443. ``source``: ``env``,
     ``env:OTHER``, ``file:PATH``, ``keyring:SERVICE/USER``. Raise ValueError with a printable reason."""
     if not _VARIABLE.fullmatch(name):
         raise ValueError(f"{_shown(name)} is not the name of a variable")
@@ -74,7 +73,7 @@ def parse_credential(
 
 def with_value(rule: CredentialRule, value: str, randomness: bytes) -> Credential:
     """Return the credential with its real value. ``randomness``: at least 20 bytes. Raise ValueError, without the
-    value, if a header cannot have it."""
+    value, if a header cannot hold it."""
     value = value.strip("\r\n\t ")
     if not is_value(value):
         problem = "holds characters that a header cannot hold" if value else "is empty"
@@ -90,7 +89,7 @@ def with_value(rule: CredentialRule, value: str, randomness: bytes) -> Credentia
 
 
 def make_placeholder(value: str, randomness: bytes) -> str:
-    """Return a placeholder with the length of the value, but at least ``SHORTEST``."""
+    """Return a placeholder that is as long as the value, but at least ``SHORTEST``."""
     if len(randomness) < _RANDOM:
         raise ValueError(f"a placeholder needs at least {_RANDOM} random bytes, not {len(randomness)}")
     beginning = next((prefix for prefix in _PREFIXES if value.startswith(prefix)), "")
@@ -113,8 +112,8 @@ class MisusedPlaceholder(ValueError):
 def insert_credentials(
     fields: Sequence[tuple[bytes, bytes]], credentials: Sequence[Credential], host: str, port: int, *, secure: bool
 ) -> list[tuple[bytes, bytes]]:
-    """Return the fields of a request with the real values; names in any case. ``secure``: the request goes over TLS to
-    that host, which has proved its identity. Raise MisusedPlaceholder."""
+    """Return the request's fields with the real values. Field names may be in any case. ``secure``: the request goes
+    over TLS to that host, which has proved its identity. Raise MisusedPlaceholder."""
     replaced = []
     for name, value in fields:
         for credential in credentials:
@@ -156,12 +155,12 @@ def holds_placeholder(value: bytes, credential: Credential) -> bool:
 
 
 def in_basic(value: bytes) -> bytes:
-    """Return the decoded ``user:password`` of HTTP's Basic authentication, or an empty value."""
+    """Return the decoded ``user:password`` in HTTP's Basic authentication, or an empty value."""
     return _decoded(value)[1]
 
 
 def _decoded(value: bytes) -> tuple[bytes, bytes]:
-    """Return the scheme and the decoded ``user:password`` of HTTP's Basic authentication (RFC 7617); otherwise two
+    """Return the scheme and the decoded ``user:password`` in HTTP's Basic authentication (RFC 7617); otherwise two
     empty values."""
     scheme, space, rest = value.partition(b" ")
     if not space or scheme.lower() != b"basic":
@@ -200,7 +199,7 @@ class PlaceholderScan:
         self._tail = b""
 
     def see(self, piece: bytes) -> None:
-        """Raise MisusedPlaceholder if a placeholder is complete with this piece, which must not be forwarded then."""
+        """Raise MisusedPlaceholder if a placeholder is complete with this piece, which must then not be forwarded."""
         if not self._raw:
             return
         text = self._tail + piece

@@ -1,4 +1,4 @@
-"""Parse the fields of HTTP/2 requests and responses strictly.
+"""Parse the fields in HTTP/2 requests and responses strictly.
 
 Rules of this file: pure. A field that an HTTP/1.1 server further on could read differently is refused: line ends,
 control characters, upper case, spaces at the ends, hop-by-hop headers, two authorities (RFC 9113 8.2, 8.3, 10.3).
@@ -17,7 +17,7 @@ from mudroom.typing import NamedTuple
 Field = tuple[bytes, bytes]
 
 MOST = 256
-"""The maximum number of fields of a message."""
+"""Maximum fields in a message."""
 _NAME = re.compile(rb"[!#$%&'*+.^_`|~0-9a-z-]+")
 _VALUE = re.compile(rb"(?:[\x21-\x7e\x80-\xff](?:[\t\x20-\x7e\x80-\xff]*[\x21-\x7e\x80-\xff])?)?")
 _METHOD = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,32}")

@@ -1,10 +1,10 @@
 """Changes to requests and responses beyond judging them: the same for HTTP/1 and HTTP/2.
 
-Rules of this file: no reading and no writing. A request that carries the placeholder of a credential to a host that it
-does not belong to is refused, in any protocol; so is one that carries a credential of the command's own to the host of
-a credential. Real values, and the headers of a rule, are only put into requests over TLS to a server that has proved
-its identity. Where a response must be searched (``must_search``: a credential belongs to the host), one that cannot be,
-because it is compressed, is refused.
+Rules of this file: no reading and no writing. In any protocol, a request is refused if it carries a placeholder to a
+host that its credential does not belong to, or a command's own credential to a host for which a credential is
+configured. Real values, and a rule's headers, are only put into requests over TLS to a server that has proved its
+identity. If a response must be searched (``must_search``: a credential belongs to the host) and cannot be, because it
+is compressed, it is refused.
 """
 
 from __future__ import annotations
@@ -34,15 +34,14 @@ from mudroom.net.gate.relay import relay
 Fields = list[tuple[bytes, bytes]]
 
 _COMPRESSION = (b"accept-encoding", b"grpc-accept-encoding", b"sec-websocket-extensions", b"te")
-"""Headers by which a client offers to take compressed data (RFC 9110 12.5.3, gRPC over HTTP/2, RFC 7692, RFC 9110
-10.1.4)."""
+"""Headers by which a client accepts compressed data (RFC 9110 12.5.3, gRPC over HTTP/2, RFC 7692, RFC 9110 10.1.4)."""
 _CODINGS = (b"content-encoding", b"grpc-encoding", b"sec-websocket-extensions")
-"""Headers of a response that say how its body is compressed (RFC 9110 8.4, gRPC over HTTP/2, RFC 7692)."""
+"""Response headers that say how the body is compressed (RFC 9110 8.4, gRPC over HTTP/2, RFC 7692)."""
 _MOST_COOKIES = 1_024
 
 
 def without_compression(fields: Fields) -> Fields:
-    """Return a request's fields that ask for a response that can be searched."""
+    """Return the request's fields, changed so that the response can be searched."""
     kept = [
         (name, value)
         for name, value in fields
@@ -52,15 +51,17 @@ def without_compression(fields: Fields) -> Fields:
 
 
 class KnownCookies:
-    """The cookies that servers have set in responses to requests with the user's own credentials. A command may send
-    these back to the host that has set them, and no others where a credential is configured: a cookie that comes from
-    elsewhere can be a stranger's session. The least recently set are forgotten."""
+    """Cookies that servers have set in responses to requests with the user's own credentials.
+
+    A command may send these back to the host that has set them, and no others where a credential is configured: a
+    cookie from elsewhere can be a stranger's session. The least recently set cookies are forgotten.
+    """
 
     def __init__(self) -> None:
         self._pairs: OrderedDict[tuple[str, bytes], None] = OrderedDict()
 
     def learn(self, host: str, value: bytes) -> None:
-        """``value``: of a ``Set-Cookie`` header (RFC 6265 4.1.1)."""
+        """``value``: a ``Set-Cookie`` header's (RFC 6265 4.1.1)."""
         self._pairs[host, value.partition(b";")[0].strip()] = None
         self._pairs.move_to_end((host, value.partition(b";")[0].strip()))
         if len(self._pairs) > _MOST_COOKIES:
@@ -94,7 +95,7 @@ class CredentialRewrite:
         return [credential for credential in self.credentials if credential.host == exchange.host]
 
     def request(self, exchange: Exchange, rule: HostRule | None, path: bytes, fields: Fields) -> tuple[bytes, Fields]:  # noqa: ARG002
-        rules = exchange.changing_rules()  # only what they say of foreign credentials holds without TLS
+        rules = exchange.changing_rules()  # without TLS, only their ``foreign`` setting applies
         if not self.credentials and not rules:
             return path, fields
         return self._insert(exchange, path, fields, rules, secure=False)
@@ -102,7 +103,8 @@ class CredentialRewrite:
     def _insert(
         self, exchange: Exchange, path: bytes, fields: Fields, rules: Sequence[HostRule], *, secure: bool
     ) -> tuple[bytes, Fields]:
-        """``rules``: of ``Exchange.changing_rules``."""
+        """Return path and fields with real values and without foreign credentials. ``rules``: from
+        ``Exchange.changing_rules``."""
         try:
             check_path(path, self.credentials)
             with_values = insert_credentials(fields, self.credentials, exchange.host, exchange.port, secure=secure)
@@ -148,7 +150,7 @@ class CredentialRewrite:
     def check(self, exchange: Exchange, status: int, fields: Fields) -> None:
         if not self.must_search(exchange):
             return
-        if status in (204, 304):  # no body (RFC 9110 6.4.1); 304 has the headers of the one that the client has
+        if status in (204, 304):  # no body (RFC 9110 6.4.1); 304 has the headers of the client's cached response
             return
         for name, value in fields:
             if name.lower() in _CODINGS and value.strip().lower() not in (b"", b"identity"):

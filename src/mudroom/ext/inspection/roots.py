@@ -1,7 +1,6 @@
-"""The files of root certificates that a sandbox is shown, created on the host: see
-``ext/inspection/certificate_trust.py``.
+"""The root certificate files that a sandbox is shown, created on the host: see ``ext/inspection/certificate_trust.py``.
 
-Rules of this file: the files hold no secret. When their sources change, new ones are created atomically under a new
+Rules of this file: the files hold no secret. When their sources change, new files are created atomically under a new
 name: running commands keep the old ones.
 """
 
@@ -31,10 +30,10 @@ _PREFIX = b"trust-"
 def prepare(
     directory: bytes, authority: str, environ: Mapping[bytes, bytes], *, mounts: bool = True
 ) -> CertificateTrust:
-    """Return the binds and variables by which the programs of a sandbox trust the authority (of ``load_authority``).
+    """Return the binds and variables by which programs in the sandbox trust the authority (from ``load_authority``).
 
-    ``directory``: that of the authority. ``environ``: the user's. Raise MudroomError if the files cannot be created,
-    and Unsupported if the system's roots are at no known path: without them, no other server would be trusted.
+    ``directory``: the authority's. ``environ``: the user's. Raise MudroomError if the files cannot be created, and
+    Unsupported if the system's roots are at no known path: without them, no other server would be trusted.
     """
     places = [place for place in PLACES if os.path.isfile(place)]
     if not places:
@@ -62,7 +61,7 @@ def prepare(
 
 
 def own_roots(environ: Mapping[bytes, bytes]) -> str:
-    """Return the PEM of the files that the user's own variables name, such as a company's roots, which are trusted on
+    """Return the PEM from the files that the user's own variables name, such as a company's roots, which are trusted on
     the host, too. Raise MudroomError."""
     try:
         bundles = [_read(path) for path in named_bundles(environ) if os.path.isfile(path)]
@@ -94,7 +93,7 @@ def _read(path: bytes) -> bytes:
         try:
             return stream.read()
         except OSError as error:
-            error.filename = path  # read(2) has none
+            error.filename = path  # an error from read(2) has none
             raise
 
 
@@ -137,7 +136,7 @@ def _store(bundle: bytes) -> bytes:
 
 
 def _forget(directory: bytes, kept: bytes) -> None:
-    """Remove older files. A running command keeps those that it was shown, because mounts hold them."""
+    """Remove older files. A running command keeps the files that it was shown, because mounts hold them."""
     for name in os.listdir(directory):
         path = directory + b"/" + name
         if name.startswith(_PREFIX) and path != kept and b"." not in name:

@@ -1,19 +1,19 @@
-"""Remove the real values of credentials from all that servers say.
+"""Remove credentials' real values from everything that servers send.
 
 Rules of this file:
 
-1. Pure. A value is found verbatim and in the spellings that servers use when they say something back: in another case;
-percent-encoded, also in part, several times, and as a form; as escapes of JSON and JavaScript; as character references
-of HTML; in hexadecimal digits; in UTF-16; in base64, at each of the three alignments and in the alphabet for URLs, so
-also as part of a Basic pair, and in base64 of that; and in text that is escaped on top of that. Line ends within it do
-not matter.
-2. An occurrence is replaced by text of the same length, so that framing, lengths and offsets stay valid.
-3. A stream is never held back, because a server may wait for an answer to what it has said. The beginning of a value at
-the end of a piece is therefore replaced as soon as it is long enough to be told from other text. A shorter one has been
-passed on when the rest arrives, and only the rest is replaced: at most ``_BEGINNING`` - 1 characters of the value get
-through, if the server splits it there.
+1. Pure. A value is found verbatim and in the spellings that servers use when they repeat it: in another case;
+   percent-encoded, also in part, several times, and as a form; as JSON and JavaScript escapes; as HTML character
+   references; in hexadecimal digits; in UTF-16; in base64, at each of the three alignments and in the URL alphabet, so
+   also inside a Basic pair, and in base64 of that; and in text that is escaped on top of that. Line ends within it are
+   ignored.
+2. An occurrence is replaced by text with the same length, so that framing, lengths and offsets stay valid.
+3. A stream is never held back, because a server may wait for an answer to its data. A value's beginning at the end of a
+   piece is therefore replaced as soon as it is long enough to be told from other text. A shorter beginning has
+   been passed on when the rest arrives, and only the rest is replaced: at most ``_BEGINNING`` - 1 characters of the
+   value get through, if the server splits it there.
 4. Not found: compressed, encrypted or reversed text, base32, base64 three times over, a value in pieces with other text
-between, and what several responses say in turn. A server that wants to give a credential away can always do so.
+   between, and a value spread over several responses. A server that wants to give a credential away can always do so.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ Field = tuple[bytes, bytes]
 
 _UPPER, _LOWER = bytes(range(65, 91)), bytes(range(97, 123))
 _FOLD = bytes.maketrans(_UPPER + b"-_ ", _LOWER + b"+/+")
-"""One case, one alphabet of base64 (RFC 4648 5), and the space as forms write it."""
+"""Maps to lower case, the standard base64 alphabet (RFC 4648 5), and the space as forms write it."""
 _BREAKS = b"\r\n\t"
-"""Dropped before a comparison: base64 is broken into lines. No value has them."""
+"""Dropped before a comparison, because base64 is broken into lines. No value has them."""
 _PIECE = 256
-"""Bytes of a value that are searched for as one. A longer value is found piece by piece."""
+"""Bytes that are searched for together. A longer value is found piece by piece."""
 _SPELLED = 12
-"""The most bytes by which one byte of a value is spelled, on the average."""
+"""Maximum bytes that spell one byte, on average over a value."""
 _BEGINNING = 8
-"""Bytes of a value by which its beginning is recognised at the end of a piece."""
+"""Bytes by which a value's beginning is recognised at the end of a piece."""
 _LEVELS = 4
 """How often text is unescaped: escapes can be escaped in turn."""
 
@@ -69,7 +69,7 @@ class _Needle(NamedTuple):
     text: bytes
     """Folded."""
     least: int
-    """Bytes of its beginning that are recognised at the end of a piece."""
+    """Minimum bytes by which its beginning is recognised at the end of a piece."""
 
 
 class Occurrence(NamedTuple):
@@ -79,16 +79,16 @@ class Occurrence(NamedTuple):
 
 
 class Sanitizer:
-    """The values of some credentials, prepared for searching. It holds secrets: not for logs."""
+    """The values of some credentials, prepared for searching. It holds secrets: never log it."""
 
     def __init__(self, credentials: Sequence[Credential]) -> None:
         self._credentials = tuple(credentials)
         self._needles = [(needle, credential) for credential in credentials for needle in _needles(credential.value)]
         self.searches = bool(self._needles)
-        """Whether there is anything to search for."""
+        """Whether there is a value to search for."""
         longest = max((min(len(credential.value), _PIECE) for credential in credentials), default=0)
         self.reach = longest * _SPELLED
-        """Bytes before a piece in which an occurrence that ends in it can begin."""
+        """Bytes before a piece in which an occurrence that ends in the piece can begin."""
 
     def __repr__(self) -> str:
         return f"Sanitizer({self._credentials})"
@@ -101,13 +101,13 @@ class Sanitizer:
         return [(self.whole(name), self.whole(value)) for name, value in fields]
 
     def whole(self, data: bytes) -> bytes:
-        """Return bytes that stand alone without the values: a header, a reason phrase, a message."""
+        """Return self-contained bytes (a header, a reason phrase, a message) without the values."""
         if not self.may_hold(data, is_whole=True):
             return data
         return self._masked(data, self.spans(data, is_whole=True))
 
     def text(self, text: str) -> str:
-        """Return a text about what a server has said without the values."""
+        """Return a text that quotes a server, without the values."""
         data = text.encode("utf-8", "surrogatepass")
         return self.whole(data).decode("utf-8", "surrogatepass") if self.may_hold(data, is_whole=True) else text
 
@@ -132,7 +132,7 @@ class Sanitizer:
     # --- searching ---
 
     def may_hold(self, data: bytes, *, is_whole: bool) -> bool:
-        """Return whether ``spans`` would find something. It maps no positions, so it is fast."""
+        """Return whether ``spans`` would find an occurrence. It maps no positions, so it is fast."""
         if any(self._is_in(text, is_whole) for text in _levels(data)):
             return True
         return not is_whole and any(self._is_in(text, is_whole) for text in _ends(data[-self.reach :]))
@@ -145,7 +145,7 @@ class Sanitizer:
         )
 
     def spans(self, data: bytes, *, is_whole: bool) -> list[Occurrence]:
-        """Return where the values are, in order and not overlapping."""
+        """Return the occurrences, in order and not overlapping."""
         found: list[Occurrence] = []
         for strips in (False, True)[: 1 if is_whole else 2]:
             characters = [(byte, at, at + 1) for at, byte in enumerate(data)]
@@ -183,7 +183,7 @@ class Sanitizer:
         return b"".join(parts)
 
     def pass_on(self, before: bytes, piece: bytes) -> bytes:
-        """Return a piece of a stream without the values. ``before``: the bytes before it, as they were received."""
+        """Return a stream's next piece without the values. ``before``: the bytes before it, as they were received."""
         data = before + piece
         if not self.may_hold(data, is_whole=False):
             return piece
@@ -191,14 +191,14 @@ class Sanitizer:
 
 
 class StreamSanitizer:
-    """Takes a body in pieces; each comes back with its length."""
+    """Takes a body in pieces; each comes back with its length unchanged."""
 
     def __init__(self, sanitizer: Sanitizer) -> None:
         self._sanitizer = sanitizer
         self._before = b""
 
     def see(self, piece: bytes) -> bytes:
-        """Return the piece without values, also of those that began in earlier pieces."""
+        """Return the piece without values, including values that began in earlier pieces."""
         clean = self._sanitizer.pass_on(self._before, piece)
         self._before = (self._before + piece)[-self._sanitizer.reach :] if self._sanitizer.searches else b""
         return clean
@@ -209,7 +209,7 @@ def _needles(value: str) -> Iterator[_Needle]:
     starts = [*range(0, max(len(raw) - _PIECE, 0), _PIECE), max(len(raw) - _PIECE, 0)]
     for start in starts:
         piece = raw[start : start + _PIECE]
-        for text in _levels(piece):  # a value with escapes in it is unescaped with the text around it
+        for text in _levels(piece):  # a value that contains escapes is unescaped with the text around it
             needle = _needle(text, 1)
             if len(needle.text) >= SHORTEST_VALUE:
                 yield needle
@@ -217,19 +217,19 @@ def _needles(value: str) -> Iterator[_Needle]:
         yield _needle(b"\0".join(piece[at : at + 1] for at in range(len(piece))), 2)
         for coded in _in_base64(piece):
             yield _needle(coded, 4 / 3)
-            for twice in _in_base64(coded):  # a Basic pair is base64, and a message that quotes one may be
+            for twice in _in_base64(coded):  # a Basic pair is base64, and a message that quotes it may be, too
                 yield _needle(twice, 16 / 9)
 
 
 def _in_base64(piece: bytes) -> Iterator[bytes]:
-    """Yield the digits that depend on these bytes alone, at each alignment."""
+    """Yield the base64 digits that depend on these bytes alone, at each alignment."""
     for before in range(3):
         coded = binascii.b2a_base64(bytes(before) + piece, newline=False)
         yield coded[(before * 8 + 5) // 6 : (before + len(piece)) * 8 // 6]
 
 
 def _needle(text: bytes, spelled: float) -> _Needle:
-    """``spelled``: bytes for each byte of the value."""
+    """Return the needle for a text. ``spelled``: bytes for each byte of the value."""
     text = text.translate(_FOLD, _BREAKS)
     return _Needle(text, max(4, min(len(text) // 2, -int(-_BEGINNING * spelled // 1))))
 
@@ -248,7 +248,7 @@ def _levels(data: bytes) -> Iterator[bytes]:
 
 
 def _ends(data: bytes) -> Iterator[bytes]:
-    """As ``_levels``, each time without an escape that is unfinished at the end."""
+    """Yield as ``_levels`` does, each time without an escape that is unfinished at the end."""
     if not (b"%" in data or b"\\" in data or b"&" in data):
         return
     for _ in range(_LEVELS + 1):
@@ -270,7 +270,7 @@ def _bytes(characters: list[tuple[int, int, int]]) -> bytes:
 
 
 def _unfinished(folded: bytes, needle: _Needle) -> int:
-    """Return where the text's last bytes are the beginning of the needle, or -1."""
+    """Return the position at which the text's last bytes are the needle's beginning, or -1."""
     beginning = needle.text[: needle.least]
     at = folded.find(beginning, max(len(folded) - len(needle.text) + 1, 0))
     while at >= 0:
@@ -281,7 +281,7 @@ def _unfinished(folded: bytes, needle: _Needle) -> int:
 
 
 def _byte(match: re.Match[bytes]) -> int | None:
-    """Return the character of an escape; -1 if it is a line end, None if it is no escape of printable ASCII."""
+    """Return an escape's character; -1 for a line end, None if it escapes no printable ASCII."""
     kind, digits = match.lastgroup, match.group(match.lastgroup or 0)
     if kind == "name":
         return _ENTITIES.get(digits.lower())
@@ -302,7 +302,7 @@ def _plain(match: re.Match[bytes]) -> bytes:
 
 
 def _unescaped(characters: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
-    """As ``_ESCAPE.sub(_plain, …)``, with the places of the characters."""
+    """Unescape as ``_ESCAPE.sub(_plain, …)`` does, keeping the characters' positions."""
     data, plainer, at = _bytes(characters), [], 0
     for match in _ESCAPE.finditer(data):
         byte = _byte(match)

@@ -1,7 +1,7 @@
 """Set up inspection in one call: the gate's part and the sandbox's part.
 
 Rules of this file: it is called only where a rule inspects or a credential is used (``Machine.equipment``); other
-commands cost nothing and trust no further authority.
+commands pay nothing and trust no further authority.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mudroom.ext.inspection.roots import own_roots, prepare
 from mudroom.session.confinement.command_gate import Equipment
 
 DIRECTORY = b"/inspection"
-"""Of the authority and the roots, in a vault; it is created when needed."""
+"""The vault's directory with the authority and the roots; it is created when needed."""
 
 
 def equip(
@@ -28,8 +28,8 @@ def equip(
     never: Sequence[HostRule] = (),
     mounts: bool = True,
 ) -> Equipment:
-    """Return what a command needs. ``environ`` and ``home``: the user's. ``mounts``: False where a sandbox can show a
-    file only at its own path.
+    """Return the equipment for a command. ``environ`` and ``home``: the user's. ``mounts``: False where a sandbox can
+    show a file only at its own path.
 
     Placeholders are new at each call. Raise Unsupported (without the libraries, or on a system without roots),
     UsageError (for a missing credential) and MudroomError (for files).

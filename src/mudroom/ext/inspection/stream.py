@@ -1,11 +1,14 @@
-"""One end of an inspected HTTP/2 connection, and one direction of one stream.
+"""One end of an inspected HTTP/2 connection, and one direction of a stream.
 
-Rules of this file: received data is acknowledged (which lets more arrive) only when the other end has accepted it, so a
-lane never holds more than its window, and both ends together no more than theirs. An end that does not read is not sent
-more than that. A window is charged to the connection's account before it is granted. It is small at first and grows
-when as much has been passed on, so only who reads gets a large one, and only while there is much room. The library
-frames; ``bridge.py`` interprets the frames. All headers, data and trailers for the client pass its end's sanitizer,
-where they are framed.
+Rules of this file:
+
+- Received data is acknowledged (which lets more arrive) only when the other end has accepted it, so a lane never holds
+  more than its window, and both ends together no more than theirs. An end that does not read is not sent more than
+  that.
+- A window is charged to the connection's account before it is granted. It is small at first and grows when as much has
+  been passed on, so only an end that reads gets a large window, and only while there is ample room.
+- The library frames; ``bridge.py`` interprets the frames. All headers, data and trailers for the client pass its end's
+  sanitizer, where they are framed.
 """
 
 from __future__ import annotations
@@ -29,35 +32,35 @@ from mudroom.ext.inspection.tls import TlsConnection
 from mudroom.net.gate.peer import PeerGone
 
 STREAMS = 100
-"""Concurrent streams of one client connection."""
+"""Concurrent streams on a client connection."""
 HEADERS = 32 << 10
-"""Bytes of the headers of one message, as RFC 9113 6.5.2 counts them."""
+"""Maximum bytes in one message's headers, as RFC 9113 6.5.2 counts them."""
 WINDOW, ALL_WINDOWS = 64 << 10, 128 << 10
-"""Bytes in flight at first: of one stream, and of a whole connection, which is charged before (``inspect.py``)."""
+"""Initial bytes in flight: for a stream, and for a whole connection, which is charged before (``inspect.py``)."""
 _LARGEST, _LARGEST_ALL = 1 << 20, 2 << 20
-"""As above, when they have grown."""
+"""As above, after growing."""
 _AMPLE = 16
-"""The room that a window needs to grow, in multiples of its growth."""
+"""Room that a window needs to grow, in multiples of its growth."""
 _ROUND = 256 << 10
 """Bytes that are framed before they are sent."""
 _AHEAD = 64 << 10
-"""Bytes of headers that are framed and wait for an end that does not read; then the other end is not read."""
+"""Bytes in framed headers that may wait for an end that does not read; beyond that the other end is not read."""
 _TABLE = 4096
-"""Bytes of a compression table, whatever the other side allows (the default of RFC 9113 6.5.2)."""
+"""Bytes in a compression table, whatever the other side allows (the default in RFC 9113 6.5.2)."""
 _SHORT = 2048
-"""Bytes of pieces that are joined while they wait: each piece alone takes more memory than its bytes."""
+"""Waiting pieces are joined up to this many bytes: each piece takes more memory than its bytes."""
 _TAKEN = 64 << 10
 """Bytes that are parsed at a time: their events are held until the other end keeps up."""
 _FIELD = 32
-"""Bytes for each header beyond its own, as RFC 9113 6.5.2 counts them."""
+"""Overhead bytes for each header, as RFC 9113 6.5.2 counts them."""
 _RESETS = 200, 100
 """Burst size, and rate per second."""
 _UNREAD = 32
-"""How many reads are served from an end that does not read its own data."""
+"""Reads that are served from an end that does not read its own data."""
 
 
 def size_of(fields: list[Field]) -> int:
-    """Return the bytes of headers, as RFC 9113 6.5.2 counts them."""
+    """Return the bytes in headers, as RFC 9113 6.5.2 counts them."""
     return sum(len(name) + len(value) + _FIELD for name, value in fields)
 
 
@@ -73,20 +76,20 @@ class Lane:
         self.is_ended = False
         """Whether no data follows the held pieces."""
         self.reset: int | None = None
-        """The error code of a reset that follows the held pieces."""
+        """Error code for a reset that follows the held pieces."""
         self.is_done = False
         """Whether all data has been passed on, or is discarded."""
         self.trailers: list[Field] | None = None
         self.is_queued = False
         self.search: StreamSanitizer | None = None
-        """Of the end that sends the data, if that searches it."""
+        """Searches the data; set by the sending end if it has a sanitizer."""
         self._over = over
         self._source = source
         self._source_number = source_number
         self._window = WINDOW
         self._pieces: deque[bytes] = deque()
         self._is_clean = False
-        """Whether the first piece is the rest of one that has been searched."""
+        """Whether the first piece is left over from a piece that has been searched."""
 
     def put(self, piece: bytes, padding: int = 0) -> None:
         if self.is_done:
@@ -100,7 +103,7 @@ class Lane:
             pieces.append(piece)
 
     def stop(self) -> None:
-        """Discard the held data, and all that still arrives."""
+        """Discard the held data, and all data that still arrives."""
         self.is_done = True
         self._acknowledge(sum(map(len, self._pieces)))
         self._pieces.clear()
@@ -118,8 +121,9 @@ class Lane:
         return not self._pieces and not self.is_ended and self.reset is None
 
     def take(self, most: int) -> bytes:
-        """Return the next bytes. A piece is searched whole, as it has come: otherwise the end that takes it could
-        choose by its window where values are cut."""
+        """Return the next bytes, at most ``most``."""
+        # A piece is searched whole, as it has come: otherwise the receiving end could choose by its window where values
+        # are cut.
         piece = self._pieces.popleft()
         if self.search is not None and not self._is_clean:
             piece = self.search.see(piece)
@@ -148,7 +152,7 @@ class StreamEnd:
         self._window, self._passed = ALL_WINDOWS, 0
         """The connection's window, and the bytes that have been passed on since it was opened."""
         self.stream_window = WINDOW
-        """Of streams that move data."""
+        """Window for streams that move data."""
         self.h2 = H2Connection(H2Configuration(client_side=is_client, header_encoding=None))
         values = {
             SettingCodes.ENABLE_PUSH: 0,
@@ -171,14 +175,14 @@ class StreamEnd:
         self._taken.set()
         self._unread = 0
         self._framed = 0
-        """Bytes of headers that are framed and not sent. They are charged."""
+        """Bytes in headers that are framed and not sent. They are charged."""
         self._caught_up = asyncio.Event()
         self._loop = asyncio.get_running_loop()
 
     # --- reading ---
 
     async def events(self) -> list[Event] | None:
-        """Return the events of the next bytes, or None at the end. Raise Flood, ProtocolError, PeerGone."""
+        """Return the events from the next bytes, or None at the end. Raise Flood, ProtocolError, PeerGone."""
         if not self._taken.is_set():
             self._unread += 1
             if self._unread > _UNREAD:
@@ -211,7 +215,7 @@ class StreamEnd:
             self._dirty.set()
 
     def _open_window(self) -> None:
-        """Make the connection's window four times as large, if there is ample room."""
+        """Enlarge the connection's window four times, if there is ample room."""
         more = min(3 * self._window, _LARGEST_ALL - self._window)
         if more and self._account.room() >= more and self._account.share.room() >= _AMPLE * more:
             self._account.hold(more)
@@ -221,7 +225,7 @@ class StreamEnd:
         self._passed = 0
 
     def widen(self, number: int, window: int) -> int:
-        """Widen a stream's window to that of streams now. Return its size."""
+        """Widen a stream's window to the current ``stream_window``. Return its size."""
         try:
             self.h2.increment_flow_control_window(self.stream_window - window, number)
         except ProtocolError:
@@ -265,7 +269,7 @@ class StreamEnd:
         return self._framed > _AHEAD
 
     async def keep_up(self) -> None:
-        """Wait until the headers that wait are sent."""
+        """Wait until the framed headers are sent."""
         while self.is_behind:
             self._caught_up.clear()
             await self._caught_up.wait()
@@ -299,7 +303,7 @@ class StreamEnd:
             self._dirty.set()
         data = self.h2.data_to_send() + b"".join(self._raw)
         self._raw.clear()
-        self._account.free(self._framed)  # the transport charges what it does not send now
+        self._account.free(self._framed)  # the transport charges data that it cannot send now
         self._framed = 0
         self._caught_up.set()
         if data:

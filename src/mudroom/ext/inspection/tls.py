@@ -38,14 +38,15 @@ async def start_tls(raw: Peer, context: ssl.SSLContext, *, server_side: bool, na
 
 
 class TlsConnection(Peer):
-    """The decrypted side of a TLS connection."""
+    """A TLS connection's decrypted side."""
 
     protocol = ""
     """The protocol that ALPN selected; empty if none."""
 
 
 class _Tls(asyncio.Protocol):
-    """A protocol to the outside, a transport to the inside: as much of a transport as a ``Peer`` uses."""
+    """A protocol to the outside, a transport to the inside; it implements the transport methods that a ``Peer``
+    uses."""
 
     def __init__(self, raw: Peer, context: ssl.SSLContext, server_side: bool, name: str | None) -> None:
         self._raw = raw
@@ -127,7 +128,7 @@ class _Tls(asyncio.Protocol):
             self._charge()
 
     def _charge(self) -> None:
-        """Charge what is received and not decrypted."""
+        """Charge the received data that is not decrypted yet."""
         before, self._undecrypted = self._undecrypted, self._incoming.pending
         self.peer.account.recharge(before, self._undecrypted)
 
@@ -136,7 +137,7 @@ class _Tls(asyncio.Protocol):
             self.peer.connection_lost(error)
         self._transport.close()
 
-    # --- what the loop calls ---
+    # --- called by the loop ---
 
     def data_received(self, data: bytes | memoryview) -> None:
         self._incoming.write(data)
@@ -168,7 +169,7 @@ class _Tls(asyncio.Protocol):
     def resume_writing(self) -> None:
         self.peer.resume_writing()
 
-    # --- what the peer calls ---
+    # --- called by the peer ---
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         if not data or self._sent_end or self._transport.is_closing():

@@ -1,7 +1,7 @@
-"""The frames of a websocket that come from a server (RFC 6455 5.2), with the payload of its messages changed.
+"""Websocket frames from a server (RFC 6455 5.2), with their messages' payload changed.
 
-Rules of this file: heads are passed on as they are, and payloads keep their length. A message is one text for the
-filter that changes it, in however many frames it comes; a control frame, which may stand between, is a text of its own.
+Rules of this file: heads are passed on as they are, and payloads keep their length. The filter that changes a message
+gets it as one text, in however many frames it comes; a control frame, which may stand between, is its own text.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class MessageFrames:
         self._message = self._current = new_filter()
         self._buffer = bytearray()
         self._left = 0
-        """Payload of the present frame that has not arrived."""
+        """Payload bytes in the current frame that have not arrived."""
 
     def feed(self, data: bytes) -> bytes:
         """Return the bytes to pass on; an incomplete head is kept. Raise BadMessageFrame."""
@@ -69,7 +69,7 @@ class MessageFrames:
 
 
 def _head_length(data: bytearray) -> int:
-    """Return the length of a head; 2 until its second byte is known."""
+    """Return a head's length; 2 until its second byte is known."""
     return {126: 4, 127: 10}.get(data[1] & 0x7F, 2) if len(data) > 1 else 2
 
 
@@ -88,7 +88,7 @@ async def relay_messages(client: Peer, server: Peer, new_filter: Callable[[], Bo
             client.reset()
             return
         client.finish()
-        if not client.ended:  # the close frame of the client, and its end
+        if not client.ended:  # wait for the client's close frame and end
             await asyncio.wait({client.over}, timeout=LINGER)
     except BadMessageFrame as error:
         raise PeerGone(str(error)) from None

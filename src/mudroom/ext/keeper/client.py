@@ -1,24 +1,24 @@
-"""The client of the keeper: the first code that ``mudroom`` runs. It has a command run by a process that is warm.
+"""The keeper's client: the first code that ``mudroom`` runs. It has a warm process run the command.
 
 Rules of this file:
-1. It imports built-in modules of the interpreter only, and none of mudroom's: every millisecond here is a millisecond
-   of every command.
-2. It decides nothing about a command. ``VERBS`` says which verbs a keeper runs; every doubt leads to the in-process
-   way, which is always right.
-3. Nothing is sent before the other end is known to be this user's (``_connect``).
-4. A command runs once. Until the keeper's process has acknowledged the start, it has not started, and the in-process
-   way is taken; afterwards it never is.
+1. It imports only the interpreter's built-in modules, and no mudroom module: every millisecond here is added to
+   every command.
+2. It decides nothing about a command. ``VERBS`` says which verbs a keeper runs; every doubt leads to running the
+   command in-process, which is always right.
+3. Nothing is sent before the other end is known to belong to this user (``_connect``).
+4. A command runs once. Until the keeper's process has acknowledged the start, the command has not started and may be
+   run in-process; afterwards it never is.
 
 The keeper's process takes descriptors 0 to 2, the words, the environment and the current directory, and checks that it
 is confined and limited as this process is (``caller.py``).
 
-A signal that would end mudroom is passed on, also where it arrives just before a wait: ``signal.set_wakeup_fd`` makes
-the handler of the interpreter write the number into a pipe that the keeper's process reads. When this process ends
-first, the pipe does too: the command ends as after a hang-up. A stop (SIGTSTP) stops this process alone: it is for
-terminals, of which a command that is run here has none.
+A signal that would end mudroom is passed on, even if it arrives just before a wait: ``signal.set_wakeup_fd`` makes the
+interpreter's handler write the number into a pipe that the keeper's process reads. If this process ends first, the pipe
+closes, too, and the command ends as after a hang-up. A stop (SIGTSTP) stops this process alone: it concerns terminals,
+and a command that runs here has none.
 
-Where mudroom was installed with its native client (``src/native``), that is the program ``mudroom``, and does
-the same without an interpreter. It executes ``SCRIPT`` beside it for whatever it leaves to this file.
+If mudroom was installed with its native client (``src/native``), that is the program ``mudroom``, and does the same
+without an interpreter. It executes ``SCRIPT`` beside it for everything that it leaves to this file.
 """
 
 import _signal  # type: ignore[import-not-found]
@@ -52,39 +52,39 @@ VERBS = {
     "status": (),
     "undo": (),
 }
-"""Verbs that a keeper runs, with the beginnings of options that lead in-process: a process that stays (--background) or
-that follows others (--follow)."""
+"""Verbs that a keeper runs, with the prefixes of options that lead in-process: the process stays (--background) or
+follows others (--follow)."""
 
 ON_TERMINAL = frozenset(["ls", "status"])
-"""Verbs that neither ask, page nor relay: a keeper runs them for a terminal in whose foreground group this process is.
-Others need the terminal as their controlling terminal, which a process of another session cannot have."""
+"""Verbs that neither ask, page nor relay: a keeper runs them for a terminal whose foreground group contains this
+process. Others need the terminal as their controlling terminal, which a process in another session cannot have."""
 
 AT_START = (b"PYTHON", b"LC_", b"LANG", b"LOCPATH", b"LD_", b"GLIBC_", b"MALLOC_", b"OPENSSL_")
-"""Beginnings of the names of variables that an interpreter and its libraries read once. A keeper has those of the
-command that started it, and is used where they are the same."""
+"""Prefixes of variables that an interpreter and its libraries read once. A keeper has those of the command that started
+it, and is used only where they are equal."""
 
 OF_THE_PROCESS = ("/fd/", "/proc/")
-"""Parts of paths that mean this process where it reads them: /dev/fd/63, as of ``--card <(…)`` in bash."""
+"""Parts of paths that mean the process that reads them: /dev/fd/63, from ``--card <(…)`` in bash."""
 
 RELAYED = (_signal.SIGHUP, _signal.SIGINT, _signal.SIGQUIT, _signal.SIGTERM)
 REFUSED, STARTED, ENDED = b"r", b"s", b"e"
 DIRECTORY = b"/keeper"
 """Below the state directory."""
 PATIENCE = 500_000
-"""Microseconds to wait for a process of the keeper, or for a place in its queue."""
-_PEERCRED = 17  # SO_PEERCRED of unix(7); the module has no name for it
+"""Microseconds to wait for a keeper process, or for a place in its queue."""
+_PEERCRED = 17  # SO_PEERCRED, unix(7); the module has no name for it
 _PRIME = (1 << 127) - 1
 SCRIPT = "mudroom-python"
 """The console script, where ``mudroom`` is the native client."""
 OPTIONS = ("-E", "-I", "-s", "-Es", "-sE")
-"""Options of an interpreter in the first line of ``SCRIPT``, as pipx writes one."""
+"""Interpreter options that may stand in ``SCRIPT``'s first line, as pipx writes them."""
 PROTOCOL = b"mudroom-native-1"
-"""What a native client expects of a keeper: the names, the request and the answers. To be raised with a change of them:
-the native client of an editable installation is older than its code then, and finds no keeper."""
+"""The names, the request and the answers that a native client expects. Raise the number when one of them changes: in an
+editable installation the native client is then older than the code, and must find no keeper."""
 NO_KEEPER = "no keeper"
-"""The in-process way is to be taken, and a keeper would be welcome."""
+"""Run the command in-process; a keeper would be welcome."""
 IN_PROCESS = "in-process"
-"""The in-process way is to be taken."""
+"""Run the command in-process."""
 
 
 class _Unusable(Exception):
@@ -93,14 +93,14 @@ class _Unusable(Exception):
 
 def hand_over() -> str:
     """Have the keeper run this process's command, and end as the command ended. Return ``NO_KEEPER`` or ``IN_PROCESS``
-    if the keeper cannot: the command has not run then."""
+    if the keeper cannot; the command has not run then."""
     argv, environ = sys.argv, posix.environ
     if not _is_for_keeper(argv[1:], environ):
         return IN_PROCESS
     try:
         connection = _connect(environ)
     except OSError:
-        return NO_KEEPER  # none, or a dead one's socket
+        return NO_KEEPER  # no keeper, or a dead keeper's socket
     except _Unusable:
         return IN_PROCESS
     signals: list[int] = []
@@ -115,7 +115,7 @@ def hand_over() -> str:
 
 
 def _is_for_keeper(words: "Sequence[str]", environ: "Mapping[bytes, bytes]") -> bool:
-    """Return whether a keeper may run these words, by their verb and the descriptors."""
+    """Return whether a keeper may run these words, judging by their verb and the descriptors."""
     if not words or words[0] not in VERBS or environ.get(b"MUDROOM_KEEPER") == b"0":
         return False
     flags = sys.flags
@@ -124,9 +124,9 @@ def _is_for_keeper(words: "Sequence[str]", environ: "Mapping[bytes, bytes]") -> 
     if sys.warnoptions or sys._xoptions:
         return False
     if environ.get(b"LD_PRELOAD") or environ.get(b"LD_AUDIT"):
-        return False  # such a library may read variables of its own
+        return False  # such a library may read other variables
     if any(not path.startswith(b"/") for path in environ.get(b"PYTHONPATH", b"/").split(b":")):
-        return False  # a keeper would have the modules of the directory in which it was started
+        return False  # a keeper would load modules from the directory in which it was started
     if None in (sys.stdin, sys.stdout, sys.stderr):
         return False  # a descriptor is closed, and another file would get its number
     in_process = (*VERBS[words[0]], "-h", "--h")  # help ends an interpreter in its own way
@@ -146,8 +146,8 @@ def _is_for_keeper(words: "Sequence[str]", environ: "Mapping[bytes, bytes]") -> 
 
 
 def directory_of(environ: "Mapping[bytes, bytes]") -> bytes:
-    """Return the directory of the keepers' sockets; empty if the environment does not name an absolute one. As
-    ``policy/config.py`` finds the state directory, but without the user's entry in /etc/passwd."""
+    """Return the directory with the keepers' sockets; empty if the environment does not name an absolute path. Finds
+    the state directory as ``policy/config.py`` does, but without the user's entry in /etc/passwd."""
     state = environ.get(b"MUDROOM_STATE") or b""
     if not state:
         xdg, home = environ.get(b"XDG_STATE_HOME", b""), environ.get(b"HOME", b"")
@@ -158,8 +158,8 @@ def directory_of(environ: "Mapping[bytes, bytes]") -> bytes:
 
 
 def name_of(environ: "Mapping[bytes, bytes]") -> str:
-    """Return the name of the keeper for commands of this machine, pid namespace, control group, personality(2),
-    interpreter and set of variables. Other differences are found by the keeper (``caller.py``)."""
+    """Return the keeper's name, which depends on the machine, pid namespace, control group, personality(2), interpreter
+    and variables at start. The keeper finds other differences itself (``caller.py``)."""
     facts = [
         _content("/proc/self/cgroup"),
         _content("/proc/self/personality"),
@@ -177,9 +177,9 @@ def _facts_of_interpreter() -> "list[bytes]":
 
 
 def _facts_of_native() -> "list[bytes]":
-    """Return what the native client knows of an interpreter that it starts; nothing if this one was started in another
-    way. The flags and the code are a matter of the script, the interpreter and the variables; that no other mudroom
-    would be loaded is checked by the keeper (``code.py``)."""
+    """Return the facts that the native client knows about the interpreter it starts; empty if this interpreter was
+    started in another way. The flags and the code follow from the script, the interpreter and the variables. The keeper
+    checks that no other mudroom would be loaded (``code.py``)."""
     if not is_behind_native():
         return []
     words = sys.orig_argv[: sys.orig_argv.index(sys.argv[0])]
@@ -193,7 +193,8 @@ def _facts_of_native() -> "list[bytes]":
 
 
 def is_behind_native() -> bool:
-    """Return whether this interpreter runs ``SCRIPT`` as the kernel would: with an option of its first line at most."""
+    """Return whether this interpreter runs ``SCRIPT`` as the kernel would: with at most the option in its first
+    line."""
     script, words = sys.argv[0], sys.orig_argv
     is_script = script.startswith("/") and script.endswith("/" + SCRIPT)
     return is_script and (words[1:2] == [script] or (words[2:3] == [script] and words[1] in OPTIONS))
@@ -211,8 +212,8 @@ def variables_at_start(environ: "Mapping[bytes, bytes]") -> "dict[bytes, bytes]"
 
 
 def variables_given() -> "dict[bytes, bytes]":
-    """Return the environment that this process was started with. An interpreter adds LC_CTYPE to it where the locale is
-    that of C (PEP 538)."""
+    """Return the environment that this process was started with. In the C locale, an interpreter adds LC_CTYPE to it
+    (PEP 538)."""
     given: dict[bytes, bytes] = {}
     for variable in _content("/proc/self/environ").split(b"\0"):
         name, equals, value = variable.partition(b"=")
@@ -234,11 +235,8 @@ def _content(path: "str | bytes") -> bytes:
 
 
 def _connect(environ: "Mapping[bytes, bytes]") -> "_socket.socket":
-    """Return a connection to a keeper of this user. Raise OSError if there is none, _Unusable if its directory is not
-    this user's alone.
-
-    The path leads through a descriptor: a socket's path has at most 107 bytes (unix(7)), and what was checked is what
-    is used."""
+    """Return a connection to this user's keeper. Raise OSError if there is none, _Unusable if its directory is not this
+    user's alone."""
     place = directory_of(environ)
     if not place:
         raise _Unusable
@@ -251,8 +249,10 @@ def _connect(environ: "Mapping[bytes, bytes]") -> "_socket.socket":
         connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
         try:
             connection.setsockopt(_socket.SOL_SOCKET, _socket.SO_SNDTIMEO, _timeval(PATIENCE))
+            # The path leads through the descriptor: a socket's path has at most 107 bytes (unix(7)), and the directory
+            # that was checked is the one that is used.
             connection.connect(f"/proc/self/fd/{directory}/{name_of(environ)}")
-            # the user of the process that called listen(2)
+            # the user whose process called listen(2)
             owner = connection.getsockopt(_socket.SOL_SOCKET, _PEERCRED, 12)[4:8]
             if int.from_bytes(owner, sys.byteorder) != user:
                 raise _Unusable
@@ -270,7 +270,7 @@ def _start(
     """Hand the command over and wait until it is about to start. Raise OSError, ValueError or _Unusable if it does
     not."""
     connection.setsockopt(_socket.SOL_SOCKET, _socket.SO_RCVTIMEO, _timeval(PATIENCE))
-    if not connection.recv(1):  # a process of the keeper is there, and looks at this one
+    if not connection.recv(1):  # a keeper process is there, and examines this one
         raise _Unusable
     connection.setsockopt(_socket.SOL_SOCKET, _socket.SO_RCVTIMEO, _timeval(0))
     reader, writer = posix.pipe2(posix.O_CLOEXEC | posix.O_NONBLOCK)
@@ -295,13 +295,13 @@ def _start(
 
 
 def _timeval(microseconds: int) -> bytes:
-    """Return a ``struct timeval`` for socket(7), of two longs."""
+    """Return a ``struct timeval`` (two longs) for socket(7)."""
     size = 8 if sys.maxsize > 1 << 32 else 4
     return (0).to_bytes(size, sys.byteorder) + microseconds.to_bytes(size, sys.byteorder)
 
 
 def _take_back(signals: "Sequence[int]") -> None:
-    """Handle signals as before; those that have come meanwhile come again."""
+    """Handle signals as before, and send those that arrived meanwhile again."""
     if (writer := _signal.set_wakeup_fd(-1)) >= 0:
         posix.close(writer)
     for number in RELAYED:
@@ -313,16 +313,16 @@ def _take_back(signals: "Sequence[int]") -> None:
 
 
 def _wait(connection: "_socket.socket", signals: "Sequence[int]") -> None:
-    """Wait for the end of the command, and end in the same way."""
+    """Wait until the command ends, and end in the same way."""
     answer = b""
     try:
         while len(answer) < 2 and (more := connection.recv(2 - len(answer))):
             answer += more
     except OSError:
-        answer = b""  # it was killed
+        answer = b""  # the keeper's process was killed
     if len(answer) == 2 and answer[:1] == ENDED:
         posix._exit(answer[1])
-    if signals:  # it was ended by a signal that would have ended this process
+    if signals:  # the command was ended by a signal that would have ended this process
         _signal.signal(signals[-1], _signal.SIG_DFL)
         posix.kill(posix.getpid(), signals[-1])
     posix.write(2, b"mudroom: the process that ran the command was killed (the next mudroom collects its changes)\n")

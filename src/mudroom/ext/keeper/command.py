@@ -1,19 +1,18 @@
-"""One command of a keeper: a process that waits for a client, becomes its caller, runs the command, and ends.
+"""A keeper's command process: it waits for a client, becomes its caller, runs the command, and ends.
 
-It was forked from the keeper ahead of the command. So each command has a process of its own, in which no other ran
-before: no environment, directory, credential or cache of one caller is there for another.
+It was forked from the keeper before the command. Each command has its own process in which no other command ran
+before, so no caller's environment, directory, credential or cache is visible to another.
 
-In order, and in doubt the client is refused, which then runs the command itself:
-1. the client is a process of this user: SO_PEERCRED, and the same in what it sends (SCM_CREDENTIALS);
-2. it is confined and limited as this process is (``caller.py``). Its directory in /proc is opened before it is greeted,
-   it sends afterwards, and later the directory is read again: so the process that was looked at had the pid all the
-   time, and no other one has sent;
-3. no file of the code has changed since the keeper has loaded it;
-4. descriptors, directory, environment and ignored signals are taken over.
+These checks run in order. In doubt the client is refused, and then runs the command itself:
+1. The client's process belongs to this user: by SO_PEERCRED, and equally by SCM_CREDENTIALS in its message.
+2. It is confined and limited as this process is (``caller.py``). Its /proc directory is opened before it is greeted, it
+   sends afterwards, and later the directory is read again: the process that was examined had the pid all the time, and
+   no other process has sent.
+3. No code file has changed since the keeper loaded it.
+4. Descriptors, directory, environment and ignored signals are taken over.
 
-The client ends as soon as the command has: what it printed is written, its changes are recorded, and it is in the
-journal. What is left over in the vault is removed afterwards: by this process, or, if that is killed, by a later
-command.
+The client ends as soon as the command has: its output is written, its changes are recorded, and it is in the journal.
+Leftovers in the vault are removed afterwards: by this process, or, if it is killed, by a later command.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ PATIENCE = 5
 _DESCRIPTORS = 4
 """stdin, stdout, stderr, and the pipe from which signals are read."""
 _CREDENTIALS = 12
-"""Bytes of a ``struct ucred``."""
+"""Bytes in a ``struct ucred``."""
 _IGNORED_BY_PYTHON = frozenset((signal.SIGPIPE, signal.SIGXFSZ))
 
 
@@ -57,7 +56,7 @@ class NotServed(Exception):
 
 
 class AdmittedCaller(NamedTuple):
-    """A process that was looked at, and its request."""
+    """A process that was examined, and its request."""
 
     directory: int
     """Descriptor of its directory in /proc."""
@@ -67,15 +66,16 @@ class AdmittedCaller(NamedTuple):
 
 
 def admit(connection: _socket.socket, own: tuple[object, ...], is_current: Callable[[], bool]) -> AdmittedCaller:
-    """Return the caller at the other end of a connection. Raise NotServed, or OSError if it has gone."""
+    """Return the caller at the connection's other end. Raise NotServed, or OSError if it has gone."""
     connection.setsockopt(_socket.SOL_SOCKET, _socket.SO_PASSCRED, 1)
     pid, uid = _credentials(connection.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, _CREDENTIALS))
     if uid != os.geteuid() or pid <= 0:
         raise NotServed
     directory = os.open(f"/proc/{pid}", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     connection.settimeout(PATIENCE)
+    # The client sends after this greeting, and its /proc directory is open already: see check 2 above.
     connection.sendall(GREETING)
-    # while the client makes its request
+    # runs while the client prepares its request
     is_equal = (identity(directory), io_priority(pid)) == (own, io_priority(0)) and is_current()
     room = _socket.CMSG_SPACE(4 * _DESCRIPTORS) + _socket.CMSG_SPACE(_CREDENTIALS)
     head, ancillary, _flags, _address = connection.recvmsg(4, room, _socket.MSG_CMSG_CLOEXEC)
@@ -96,17 +96,16 @@ def admit(connection: _socket.socket, own: tuple[object, ...], is_current: Calla
 
 
 def _as_interpreted(argv: Sequence[bytes], environ: Mapping[bytes, bytes]) -> tuple[list[str], dict[bytes, bytes]]:
-    """Return the words and the environment of a native client as its interpreter would have them. The keeper's is one
-    with the same variables, so it has added the same ones: LC_CTYPE, where the locale is that of C (PEP 538)."""
+    """Return a native client's words and environment as its interpreter would have them. The keeper was started with
+    the same variables, so its interpreter has added the same ones: LC_CTYPE, in the C locale (PEP 538)."""
     if sys.getfilesystemencoding() != "utf-8":
-        raise NotServed  # libc decodes the words of a command line, where codecs may differ from it
+        raise NotServed  # libc decodes command-line words, and codecs may differ from it
     given = variables_given()
     added = {name: value for name, value in os.environb.items() if name not in given}
     return [os.fsdecode(word) for word in argv], {**added, **environ}
 
 
 def _credentials(data: bytes) -> tuple[int, int]:
-    """Return pid and uid of a ``struct ucred``."""
     return int.from_bytes(data[:4], sys.byteorder), int.from_bytes(data[4:8], sys.byteorder)
 
 
@@ -122,7 +121,7 @@ def _receive(connection: _socket.socket, length: int) -> bytes:
 
 
 def become(caller: AdmittedCaller) -> None:
-    """Take over what a command sees of its caller. Raise NotServed or OSError if that is not possible."""
+    """Take over the caller's state that a command sees. Raise NotServed or OSError if that is not possible."""
     os.setsid()
     for number, descriptor in enumerate(caller.descriptors[:3]):
         os.dup2(descriptor, number)
@@ -159,9 +158,9 @@ def _stream(descriptor: int, before: TextIO) -> io.TextIOWrapper:
 
 
 def relay_signals(reader: int) -> None:
-    """Have a thread send this process the signals that the client receives. Raise RuntimeError if there can be no
-    thread."""
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # for the thread, which keeps it
+    """Start a thread that sends this process the signals that the client receives. Raise RuntimeError if no thread can
+    be started."""
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # for the thread, which inherits it
     try:
         _thread.start_new_thread(_relay, (reader,))
     finally:
@@ -174,7 +173,7 @@ def _relay(reader: int) -> None:
         for number in numbers:
             if number in RELAYED:
                 os.kill(os.getpid(), number)
-    # the client was killed; nohup(1) has a hang-up ignored
+    # the client was killed; nohup(1) ignores hang-ups
     hung_up = signal.getsignal(signal.SIGHUP) != signal.SIG_IGN
     os.kill(os.getpid(), signal.SIGHUP if hung_up else signal.SIGTERM)
 
@@ -187,8 +186,8 @@ def serve(
     client: Client,
     spared: Sequence[int] = (),
 ) -> list[Action]:
-    """Run the command of the client at the other end, unless it is refused. Return what is to be done when it has
-    ended. ``spared``: descriptors that stay open."""
+    """Run the client's command, unless it is refused. Return the actions to perform after it has ended. ``spared``:
+    descriptors that stay open."""
     later: list[tuple[bytes, Action]] = []
     try:
         caller = admit(connection, own, is_current)
@@ -206,10 +205,10 @@ def serve(
 
 
 def _let_go(spared: Set[int], places: Sequence[bytes]) -> None:
-    """Hold nothing of the caller's any more: after the end of an in-process command nobody does. The caller may then
-    unmount a file system, or wait for the end of an output; this process ends some milliseconds later. ``places``:
-    directories of the keeper's own, below which files stay open."""
-    for number in (signal.SIGHUP, signal.SIGTERM):  # ``_relay`` sends one when the client has gone
+    """Release everything of the caller's, as the end of an in-process command would. The caller may then unmount a file
+    system, or wait for an output to end; this process ends some milliseconds later. ``places``: directories of the
+    keeper's own, below which files stay open."""
+    for number in (signal.SIGHUP, signal.SIGTERM):  # ``_relay`` sends one of them when the client has gone
         signal.signal(number, signal.SIG_IGN)
     os.chdir("/")
     kept = tuple(place + b"/" for place in places)
@@ -218,9 +217,9 @@ def _let_go(spared: Set[int], places: Sequence[bytes]) -> None:
             if int(name) not in spared and not os.readlink(b"/proc/self/fd/" + name).startswith(kept):
                 os.close(int(name))
         except OSError:
-            pass  # the descriptor of the listing
+            pass  # the descriptor used for the listing
     for _number in range(3):
-        os.open(os.devnull, os.O_RDWR)  # no file gets a number to which somebody prints
+        os.open(os.devnull, os.O_RDWR)  # so that no later file gets a number to which output is written
 
 
 def _answer(connection: _socket.socket, word: bytes) -> bool:
@@ -232,7 +231,7 @@ def _answer(connection: _socket.socket, word: bytes) -> bool:
 
 
 def _code(run: Run, client: Client, later: Callable[[bytes, Action], None]) -> int:
-    """Return the exit code of a command, all of whose output is written. As an interpreter ends."""
+    """Run the command, flush its output, and return its exit code as an interpreter would."""
     code = 1
     try:
         code = run(sys.argv[1:], os.environb, client, later)

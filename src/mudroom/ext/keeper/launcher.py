@@ -1,7 +1,7 @@
 """Launchers for the commands that a keeper runs, forked by the zygote.
 
-A launcher is forked ahead of its command, and makes a template ahead for the steps that the last command had
-(``prepared.py``). A command with other steps has neither more nor less than one that is run in-process.
+A launcher is forked before its command, and makes a template for the last command's steps (``prepared.py``). A
+command with other steps runs exactly as it does in-process.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ _START = "from mudroom.ext.keeper.zygote import main; main()"
 
 
 def launcher_files() -> tuple[str, ...]:
-    """Return the files of code that the zygote's interpreter alone loads."""
+    """Return the code files that only the zygote's interpreter loads."""
     family = f"{_ROOT}/mudroom/sandbox/launcher"
     names = sorted(name for name in os.listdir(family) if name.endswith(".py"))
     return (f"{_ROOT}/mudroom/ext/keeper/zygote.py", *(f"{family}/{name}" for name in names))
 
 
 class LauncherSource:
-    """The zygote's socket, which the keeper and the processes of its commands have. A packet is sent whole (unix(7),
+    """The zygote's socket, shared by the keeper and its command processes. A packet is sent whole (unix(7),
     SOCK_SEQPACKET), so they do not disturb each other."""
 
     def __init__(self) -> None:
-        """Start the zygote. It has none of this process's descriptors."""
+        """Start the zygote. It inherits none of this process's descriptors."""
         self._control, self.pid = spawn_interpreter(_START, _socket.SOCK_SEQPACKET)
 
     def request(self) -> tuple[_socket.socket, int]:
@@ -59,10 +59,10 @@ class LauncherSource:
 
 
 class ForkedLauncher:
-    """A launcher that the zygote forks: ``client.LauncherProcess``. Its parent is another process, so its end is told
-    by a pidfd (pidfd_open(2)). Where the zygote is gone, it is one that this process spawns.
+    """A launcher that the zygote forks: a ``client.LauncherProcess``. It is not this process's child, so a pidfd
+    reports its end (pidfd_open(2)). If the zygote is gone, this process spawns a launcher instead.
 
-    Owner: the thread of the command.
+    Owner: the command's thread.
     """
 
     most_templates, is_local = TEMPLATES, True
@@ -76,9 +76,9 @@ class ForkedLauncher:
         self._answer = -1
         self._prepared: PreparedTemplate | None = None
         self.used: TemplatePlan | None = None
-        """The shared steps of the last command; None: it had none."""
+        """The last command's shared steps; None: it had none."""
         self.took_prepared = False
-        """Whether a command has had the template that was made ahead."""
+        """Whether a command has used the template that was made ahead."""
 
     def start(self) -> None:
         if self.connection is not None and self.connection.is_open():
@@ -101,7 +101,7 @@ class ForkedLauncher:
     # --- ahead of a command ---
 
     def start_ahead(self, plan: TemplatePlan | None) -> PreparedTemplate | None:
-        """Have a launcher ready, and a template for this plan. Return the template, or None if there is none."""
+        """Start a launcher, and a template for this plan. Return the template, or None if there is none."""
         try:
             if self.connection is None:
                 self._fork()
@@ -109,7 +109,7 @@ class ForkedLauncher:
                 self.drop_prepared()
                 self._prepared = PreparedTemplate(self.connection, plan)
         except (OSError, MudroomError):
-            pass  # the zygote or the launcher is gone, or a limit is reached: a command finds that, and tells it
+            pass  # the zygote or the launcher is gone, or a limit is reached: a command will find and report that
         return self._prepared
 
     def drop_prepared(self) -> None:
@@ -135,22 +135,22 @@ class ForkedLauncher:
         return False
 
     def require_pid(self) -> int:
-        """Wait until the launcher is forked, and return its pid. A zygote that has died leaves no pid, and requests
-        fail."""
+        """Wait until the launcher is forked, and return its pid. Raise MudroomError if a dead zygote left none."""
         if self._answer >= 0:
             self._pid = int.from_bytes(os.read(self._answer, 4), "little")
             self._close_answer()
         pid = self._pid or self._spawned.pid
-        if not pid:  # "0" would move this process (cgroups(7))
+        if not pid:  # pid 0 would move this process itself (cgroups(7))
             raise MudroomError("the sandbox launcher died", "run the command again; nothing was applied")
         return pid
 
     def close(self) -> None:
-        """End the launcher and all its sandboxes. Wait only if its pid was asked for, so that it is in a control group,
-        which is removed next: it is the child of the zygote, and its command has a result."""
+        """End the launcher and all its sandboxes."""
         self.drop_prepared()
         self._close_answer()
         pid, self._pid = self._pid, 0
+        # Wait only if the pid was asked for: the launcher is then in a control group, which is removed next.
+        # Otherwise there is no need: it is the zygote's child, and its command has a result.
         try:
             pidfd = os.pidfd_open(pid) if pid else -1
         except ProcessLookupError:

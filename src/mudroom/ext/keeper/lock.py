@@ -1,7 +1,7 @@
-"""The content of a keeper's lock file: "PID START VERSION BOOT NAMESPACE".
+"""A keeper's lock file: "PID START VERSION BOOT NAMESPACE".
 
-A pid means a process only until that ends, which its start tells (proc_pid_stat(5)), until the machine is started
-again, and in its namespace (pid_namespaces(7)). A state directory may be shared: by machines, in a network file
+A pid identifies a process only until it ends (its start time shows that, proc_pid_stat(5)), until the machine is
+rebooted, and within its namespace (pid_namespaces(7)). A state directory may be shared: by machines, in a network file
 system, and by containers.
 """
 
@@ -13,7 +13,7 @@ from mudroom import __version__
 from mudroom.typing import NamedTuple
 
 _START = 22
-"""Number of the field of proc_pid_stat(5): clock ticks from boot to the start of the process."""
+"""Field number in proc_pid_stat(5): clock ticks from boot to the process's start."""
 
 
 class LockContent(NamedTuple):
@@ -26,7 +26,8 @@ def lock_content(pid: int) -> bytes:
 
 
 def parse_lock(data: bytes) -> LockContent | None:
-    """Return what a lock file says of a keeper of this machine and namespace that has not ended, or None."""
+    """Return the running keeper that a lock file names, or None if it has ended or belongs to another machine or
+    namespace."""
     words = data.decode("ascii", "replace").split(" ")
     if len(words) != 5 or not words[0].isdigit() or " ".join(words[3:]) != _here():
         return None
@@ -35,7 +36,7 @@ def parse_lock(data: bytes) -> LockContent | None:
 
 
 def started(pid: int) -> int:
-    """Return the start of a process in clock ticks since boot; -1 if it has ended."""
+    """Return a process's start in clock ticks since boot; -1 if it has ended."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as stream:
             return int(stream.read().rpartition(b")")[2].split()[_START - 3])

@@ -1,16 +1,16 @@
-"""The pages of memory that a command writes to, and their copies made ahead of it.
+"""The memory pages that a command writes to, copied ahead of it.
 
-A process shares its memory with the keeper that has forked it. The first write to a page copies it: 2.4 µs each, and a
-command writes to 1,600, since each use of an object counts a reference in it. Which pages these are hardly differs from
-one command to the next. So a command that had to copy many reports them, and the process that waits for the next one
-makes the same copies while it waits.
+A process shares its memory with the keeper that forked it. The first write to a page copies it: 2.4 µs each, and a
+command writes to 1,600, since each use of an object counts a reference in it. The pages hardly differ between commands.
+A command that had to copy many pages therefore reports them, and the process that waits for the next command makes the
+same copies while it waits.
 
 Rules of this file:
-1. A copy that is made ahead has the content that it would have had later: a page nobody writes to meanwhile. A wrong
-   page costs memory, nothing else.
-2. Numbers of pages are all that is passed on.
-3. A kernel that has no MADV_POPULATE_WRITE (before Linux 5.14), or tells no pagemap, copies every page when it is
-   written to.
+1. A page that is copied ahead has the same content that a later copy would have: it is not written to meanwhile. A
+   wrongly chosen page costs memory, nothing else.
+2. Only page numbers are passed on.
+3. A kernel without MADV_POPULATE_WRITE (before Linux 5.14) or a readable pagemap copies every page when it is written
+   to.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 
 Range = tuple[int, int]
-"""The number of a first page, and how many there are."""
+"""(number of the first page, count)."""
 
 MANY = 150
-"""Page faults of a command from which on its pages are reported."""
+"""Page faults from which on a command reports its pages."""
 MOST_PAGES = 6000
 """Pages that are copied ahead: 23 MiB, more than a keeper has."""
 MOST_RANGES = 2000
 _POPULATE_WRITE = 23
-"""MADV_POPULATE_WRITE of madvise(2)."""
+"""MADV_POPULATE_WRITE, madvise(2)."""
 _PRESENT, _EXCLUSIVE, _OF_A_FILE = 1 << 63, 1 << 56, 1 << 61
-"""Bits of an entry of pagemap (Documentation/admin-guide/mm/pagemap.rst), for which no privilege is needed."""
+"""Bits in a pagemap entry (Documentation/admin-guide/mm/pagemap.rst); reading them needs no privilege."""
 _OWN = _PRESENT | _EXCLUSIVE
 _ENTRY = 8
 """Bytes."""
 _GAP = 2
-"""Pages between two ranges that become one: a call costs as much as a copy."""
+"""Pages between two ranges that are merged: a call costs as much as a copy."""
 
 
 def own_pages() -> list[Range]:
-    """Return the pages of private, writable memory that this process has to itself, in order. Raise OSError if the
-    kernel does not tell."""
+    """Return the private, writable pages that this process does not share, in order. Raise OSError if the kernel does
+    not show them."""
     pages: list[int] = []
     pagemap = os.open("/proc/self/pagemap", os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -69,7 +69,7 @@ def _writable() -> Iterator[Range]:
 
 
 def ranges(pages: Iterable[int]) -> list[Range]:
-    """Return sorted numbers of pages as ranges, with the small gaps between them."""
+    """Return sorted page numbers as ranges, including small gaps between them."""
     found: list[Range] = []
     first = end = -1
     for page in pages:
@@ -83,15 +83,14 @@ def ranges(pages: Iterable[int]) -> list[Range]:
 
 
 def joined(one: Sequence[Range], other: Sequence[Range]) -> list[Range]:
-    """Return the pages of both; of ``other`` alone if that would be too many."""
+    """Return the pages in both; only ``other`` if both together would be too many."""
     both = ranges(sorted({page for first, count in (*one, *other) for page in range(first, first + count)}))
     fits = sum(count for _first, count in both) <= MOST_PAGES and len(both) <= MOST_RANGES
     return both if fits else list(other)
 
 
 def copy_ahead(wanted: Iterable[Range]) -> bool:
-    """Make this process's own copies of these pages. Return False if the kernel does not do that. A page that is not
-    there is left out."""
+    """Copy these pages for this process. Return False if the kernel does not support it. A missing page is skipped."""
     madvise = ctypes.CDLL(None).madvise
     madvise.argtypes = (ctypes.c_size_t, ctypes.c_size_t, ctypes.c_int)
     done = False

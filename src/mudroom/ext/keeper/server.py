@@ -1,19 +1,19 @@
-"""The keeper: a process that has everything loaded, and that keeps one process waiting for the next command.
+"""The keeper: a process that has everything loaded and keeps one process waiting for the next command.
 
-It is one per state directory, control group, interpreter and set of variables (``client.name_of``), and holds nothing
-of any command. A client connects; the process that waits takes the connection (``command.py``), and the keeper forks
-the next one. The keeper reads nothing that a client sends. From the process of a command it learns which modules the
-command needed: it loads them, too, so that the next one has them. It also learns the steps of the command's sandbox
-that do not depend on the command, and which pages of memory the command has written to. The process that waits is told,
-has the steps performed ahead (``prepared.py``), and makes its copies of the pages (``pages.py``).
+There is one per state directory, control group, interpreter and set of variables (``client.name_of``). It stores
+nothing from any command. A client connects; the waiting process takes the connection (``command.py``), and the keeper
+forks the next process. The keeper reads nothing that a client sends. A command's process reports three things, and the
+keeper uses them for the next one: modules that the command needed, which the keeper loads, too; the sandbox steps that
+do not depend on the command; and the memory pages that the command has written to. The waiting process gets the steps
+and has them performed ahead (``prepared.py``), and copies the pages ahead (``pages.py``).
 
-It ends when it was idle for some minutes, at SIGTERM (``mudroom keeper stop``), when its code has changed, and when its
-directory is gone. Commands that run go on then. It can be killed at any time: what waits ends with it, and a client
-without an answer runs its command itself.
+It ends after some idle minutes, at SIGTERM (``mudroom keeper stop``), when its code has changed, and when its directory
+is gone. Running commands continue. It can be killed at any time: the waiting process ends with it, and a client without
+an answer runs its command itself.
 
     state/keeper/                0700
     state/keeper/NAME            its socket, 0600
-    state/keeper/NAME.lock       locked while it lives (flock(2)); its mtime is that of the last command (``lock.py``)
+    state/keeper/NAME.lock       locked while it lives (flock(2)); its mtime is the last command's time (``lock.py``)
     state/keeper/NAME.rehearsal  a directory, while it starts
 """
 
@@ -45,20 +45,20 @@ from mudroom.sandbox.client.launcher_client import LauncherClient
 from mudroom.typing import Any, NamedTuple, NoReturn
 
 BREATH = 0.05
-"""Seconds from the start of a command to the next fork, unless it ends before or the next client comes: a short command
+"""Seconds from a command's start to the next fork, unless it ends before or the next client comes: a short command
 needs the processors."""
 QUIET = 2
-"""Milliseconds without a client after which a process prepares for one: those that come at once are served first."""
+"""Milliseconds without a client after which a waiting process prepares: clients that come at once are served first."""
 _BACKLOG = 128
 _LAST_BREATH = 5.0
-"""Seconds that a thread of the rehearsal may take to end."""
+"""Seconds that a rehearsal's thread may take to end."""
 HELD = 120.0
 """Seconds that a sandbox is kept ready for a command: it has copies of the host's mounts."""
 MOUNTED = 500
-"""Milliseconds after a change of the host's mounts until one is made again."""
+"""Milliseconds between a host mount's change and a new sandbox."""
 TAKEN, OUTDATED = b"t", b"o"
 _MOST = 1 << 16
-"""Bytes of a message between the keeper and a process of it."""
+"""Maximum bytes in a message between the keeper and one of its processes."""
 
 
 class Place(NamedTuple):
@@ -67,7 +67,7 @@ class Place(NamedTuple):
     idle: float
     """Seconds without a command after which the keeper ends."""
     look: float
-    """Seconds from one look at the directory and the code to the next."""
+    """Seconds between two checks that the directory and the code are unchanged."""
 
 
 class Ended(Exception):
@@ -75,18 +75,18 @@ class Ended(Exception):
 
 
 def load(names: Iterable[str]) -> None:
-    """Import modules, as far as there are any of these names."""
+    """Import modules; names that cannot be imported are skipped."""
     for name in names:
         if name not in sys.modules:
             try:
                 importlib.import_module(name)
             except ImportError:
-                pass  # of another version; the command that needs it says so
+                pass  # the module is from another version; a command that needs it reports that
 
 
 def keep(place: Place, code: Code, run: Run, rehearse: Callable[[bytes], None]) -> None:
-    """Be the keeper, until it ends. Return at once if there is one already, or if none can be. ``rehearse`` is called
-    before the first command, with the path of a directory that it may make."""
+    """Run the keeper until it ends. Return at once if a keeper exists already, or if none can run here. ``rehearse`` is
+    called before the first command, with a directory path that it may create."""
     own_directory = os.open("/proc/self", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     own = identity(own_directory)
     os.close(own_directory)
@@ -97,8 +97,8 @@ def keep(place: Place, code: Code, run: Run, rehearse: Callable[[bytes], None]) 
         lock = os.open(place.name + ".lock", os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except (BlockingIOError, FileNotFoundError):
-        return  # there is one, or it is told to end
-    os.ftruncate(lock, 0)  # what an earlier keeper wrote
+        return  # a keeper exists, or this one is told to end
+    os.ftruncate(lock, 0)  # the content written by an earlier keeper
     rehearse(place.directory + b"/" + place.name.encode() + b".rehearsal")
     if not (code.note() and _is_alone()):
         return
@@ -114,7 +114,7 @@ def keep(place: Place, code: Code, run: Run, rehearse: Callable[[bytes], None]) 
         pass
     finally:
         try:
-            if _is_named(directory, place.name, lock):  # otherwise the socket may be that of a later one
+            if _is_named(directory, place.name, lock):  # otherwise the socket may belong to a later keeper
                 os.unlink(place.name, dir_fd=directory)
         except FileNotFoundError:
             pass  # the directory is gone
@@ -122,7 +122,8 @@ def keep(place: Place, code: Code, run: Run, rehearse: Callable[[bytes], None]) 
 
 
 def _is_named(directory: int, name: str, lock: int) -> bool:
-    """Return whether the lock file still has its name. ``mudroom keeper stop`` takes the name of one that starts."""
+    """Return whether the lock file still has its name. ``mudroom keeper stop`` unlinks the file of a keeper that is
+    starting."""
     try:
         return os.path.samestat(os.stat(name + ".lock", dir_fd=directory, follow_symlinks=False), os.fstat(lock))
     except FileNotFoundError:
@@ -144,8 +145,8 @@ def _end(_number: int, _frame: object) -> None:
 
 
 def _listen(directory: int, name: str) -> _socket.socket:
-    """Return the listening socket. One of a dead keeper is replaced: the lock is held."""
     try:
+        # The lock is held, so a socket with this name belongs to a dead keeper.
         os.unlink(name, dir_fd=directory)
     except FileNotFoundError:
         pass
@@ -178,14 +179,14 @@ class KeeperLoop:
         self._directory = directory
         self._source = LauncherSource()
         self._waiting: _socket.socket | None = None
-        """Of the process that waits for a client: it sends ``TAKEN`` then."""
+        """Socket to the process that waits for a client. That process sends ``TAKEN`` when a client comes."""
         self._taken: dict[int, _socket.socket] = {}
-        """Of the processes that run commands, by descriptor. One sends ``OUTDATED`` before it begins, or at its end
-        a report (``_report``)."""
+        """Sockets to the processes that run commands, by descriptor. Such a process sends ``OUTDATED`` before it
+        begins, or a report (``_report``) at its end."""
         self._plan: tuple[Any, ...] | None = None
-        """The shared steps of the last command that had a sandbox (``TemplatePlan``)."""
+        """Shared steps of the last command that had a sandbox (``TemplatePlan``)."""
         self._pages: list[Range] = []
-        """The pages that commands have written to."""
+        """Pages that commands have written to."""
 
     def close(self) -> None:
         self._listener.close()
@@ -197,7 +198,7 @@ class KeeperLoop:
 
     def run(self) -> None:
         """Keep a process waiting until the keeper ends."""
-        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the processes: waitpid(2), under NOTES
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # so that children need not be waited for: waitpid(2), NOTES
         gc.collect()
         gc.freeze()  # the collector would write to every page that processes share
         gc.disable()
@@ -227,7 +228,7 @@ class KeeperLoop:
                 fork_at = last + BREATH if self._note_taken() else last
 
     def _is_in_place(self) -> bool:
-        """Return whether the directory is still there, and the lock file in it."""
+        """Return whether the directory still exists and contains the lock file."""
         try:
             is_there = os.path.samestat(os.stat(self._place.directory), os.fstat(self._directory))
             return is_there and _is_named(self._directory, self._place.name, self._lock)
@@ -235,8 +236,8 @@ class KeeperLoop:
             return False
 
     def _wait(self, seconds: float) -> set[int]:
-        """Return the descriptors that have something to read, after ``seconds`` at most. A client is waited for only
-        while no process does that."""
+        """Return the descriptors that are readable, after at most ``seconds``. The listener is polled only while there
+        is no waiting process."""
         poller = select.poll()
         poller.register((self._waiting or self._listener).fileno(), select.POLLIN)
         for descriptor in (*self._taken, *(self._code.events,) * (self._code.events >= 0)):
@@ -244,7 +245,7 @@ class KeeperLoop:
         return {descriptor for descriptor, _events in poller.poll(int(seconds * 1000) + 1)}
 
     def _note_taken(self) -> bool:
-        """Return whether the process that waited was taken; otherwise it was killed."""
+        """Return whether a client took the waiting process; otherwise it was killed."""
         assert self._waiting is not None
         control, self._waiting = self._waiting, None
         if receive(control) != TAKEN:
@@ -255,8 +256,8 @@ class KeeperLoop:
         return True
 
     def _learn(self, control: _socket.socket) -> bool:
-        """Load what a command had to load, and tell the process that waits what it may make ahead. Return whether the
-        code is still what is loaded."""
+        """Load the modules that a command had to load, and tell the waiting process what it may prepare. Return whether
+        the loaded code is still current."""
         message = receive(control)
         control.close()
         if message == OUTDATED:
@@ -274,7 +275,7 @@ class KeeperLoop:
             return True
         load(names)
         gc.freeze()
-        if self._waiting is not None:  # it has not loaded them
+        if self._waiting is not None:  # it was forked without these modules
             self._waiting.close()
             self._waiting = None
         return self._code.note()
@@ -287,7 +288,6 @@ class KeeperLoop:
                 pass  # it was killed, or stopped
 
     def _fork(self) -> None:
-        """Fork the process for the next command."""
         ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
         if os.fork() == 0:
             ours.close()
@@ -299,7 +299,7 @@ class KeeperLoop:
     def _become_command(self, control: _socket.socket) -> NoReturn:
         """Wait for a client, and run its command."""
         try:
-            os.close(self._lock)  # a copy of it would hold the lock
+            os.close(self._lock)  # this copy would hold the lock
             os.close(self._directory)
             for other in self._taken.values():
                 other.close()
@@ -319,7 +319,7 @@ class KeeperLoop:
                     (control.fileno(),),
                 )
                 control.setblocking(False)
-                receive(control)  # what was told too late would become an error at the other end
+                receive(control)  # an unread message would become an error at the other end
                 try:
                     pages = _pages() if _faults() - faults > MANY else []
                     control.send(_report(sys.modules.keys() - self._code.known, launcher.used, pages))
@@ -338,32 +338,33 @@ class KeeperLoop:
 
 
 def _touch() -> None:
-    """Write to the pages of all objects ahead of a command. A page that a fork shares is copied at the first write,
-    and each use of an object is one, for it counts references. 950 of 1,650 copies that a run makes are made here, and
-    550 that it does not; so it is done only when no command follows at once."""
+    """Write to all objects' pages ahead of a command. The first write to a page that a fork shares copies it, and
+    each use of an object is a write, because it counts references. Of the 1,650 copies that a run makes, 950 are made
+    here, and 550 more that it does not need; so this is done only when no command follows at once."""
     gc.unfreeze()
     gc.get_objects()
     gc.freeze()
 
 
 def receive(control: _socket.socket) -> bytes:
-    """Return the next message, or nothing if the other end is gone. It may have gone without having read what it was
-    told: then that is an error here (unix_release_sock in net/unix/af_unix.c)."""
+    """Return the next message; empty if the other end is gone."""
     try:
         return control.recv(_MOST)
+    # The other end may have gone without reading its messages, which is an error here (unix_release_sock in
+    # net/unix/af_unix.c).
     except OSError:
         return b""
 
 
 def _report(modules: Iterable[str], used: TemplatePlan | None, pages: Sequence[Range]) -> bytes:
-    """Return the names of the modules that a command has loaded, the shared steps of its sandbox, and the pages that it
-    has written to."""
+    """Return a message with the modules that a command has loaded, its sandbox's shared steps, and the pages it has
+    written to. If they do not fit, return a message without them."""
     message = marshal.dumps((list(modules), tuple(used) if used is not None else None, list(pages)))
     return message if len(message) <= _MOST else marshal.dumps(([], None, []))
 
 
 def _faults() -> int:
-    """Return the pages that this process had to map or copy without waiting for a disk."""
+    """Return how many page faults (mappings and copies) this process has had that needed no disk I/O."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
 
@@ -371,20 +372,20 @@ def _pages() -> Sequence[Range]:
     try:
         return own_pages()
     except OSError:
-        return []  # this kernel does not tell
+        return []  # this kernel does not show them
 
 
 def _accept(
     listener: _socket.socket, control: _socket.socket, launcher: ForkedLauncher, rest: Callable[[], None] = lambda: None
 ) -> _socket.socket | None:
-    """Return the connection of the next client, and say that this process is taken; None if the keeper has ended. Until
-    a client comes, make ready what it will need, but not while the last command may still need the processors.
-    ``rest``: called once then."""
+    """Return the next client's connection, and tell the keeper that this process is taken; None if the keeper has
+    ended. Until a client comes, prepare what it will need, but not while the last command may still need the
+    processors. ``rest`` is called once then."""
     poller = select.poll()
     poller.register(listener.fileno(), select.POLLIN)
     poller.register(control.fileno(), select.POLLIN)
     wanted: TemplatePlan | None = None
-    """The plan of a template that is to be made after ``timeout``."""
+    """Plan for a template that is to be made after ``timeout``."""
     pages: Sequence[Range] = ()
     prepared: PreparedTemplate | None = None
     has_copies, has_launcher, until = False, False, 0.0
@@ -416,7 +417,7 @@ def _accept(
         if prepared is not None and (wanted is not None or is_over):
             poller.unregister(prepared.mounts)
             launcher.drop_prepared()
-            if wanted is None and time.monotonic() < until:  # something was mounted
+            if wanted is None and time.monotonic() < until:  # a file system was mounted
                 wanted, timeout, prepared = prepared.plan, MOUNTED, None
                 continue
             prepared = None

@@ -1,4 +1,4 @@
-"""Start a keeper, after a command that would have had one run it."""
+"""Start a keeper after a command that found none."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from mudroom.typing import Any
 IDLE = 600.0
 """Seconds without a command after which a keeper ends."""
 LOOK = 15.0
-"""Seconds from one look of a keeper at its code and its directory to the next."""
+"""Seconds between two times that a keeper checks its code and its directory."""
 PAUSE = 30.0
-"""Seconds between two attempts: a keeper that cannot live does not cost every command an interpreter."""
+"""Seconds between two attempts, so that a keeper that cannot live does not cost every command an interpreter."""
 MOST = 4
-"""Keepers of one state directory: of different control groups, interpreters or sets of variables."""
+"""Maximum keepers in a state directory: for different control groups, interpreters or sets of variables."""
 
 
 def is_wanted(environ: Mapping[bytes, bytes]) -> bool:
@@ -29,14 +29,17 @@ def is_wanted(environ: Mapping[bytes, bytes]) -> bool:
 
 
 def start(program: str, environ: Mapping[bytes, bytes], *, idle: float = IDLE, look: float = LOOK) -> int:
-    """Start a keeper and return its pid at once; 0 if none is to be started now. ``program`` runs it (``python -c``).
+    """Start a keeper and return its pid at once; 0 if none is to be started now. ``program`` is its code (``python
+    -c``).
 
-    It has no descriptor, directory, terminal, session or process group of this process, and of its environment only
-    what is read at the start of an interpreter. It is a child of this process, which does not wait for it."""
+    The keeper has none of this process's descriptors, and neither its directory, terminal, session nor process group.
+    From its environment it gets only the variables that are read at an interpreter's start. It is a child of this
+    process, which does not wait for it.
+    """
     place = directory_of(environ)
     try:
         if not place or os.stat(os.path.dirname(place)).st_uid != os.geteuid():
-            return 0  # no state, or that of another user whose HOME root has
+            return 0  # no state directory, or HOME is another user's, as with root
         name = name_of(environ)
         directory = open_directory(place)
         try:
@@ -65,14 +68,14 @@ def start(program: str, environ: Mapping[bytes, bytes], *, idle: float = IDLE, l
             setsigdef=[number for number in _signal.valid_signals() if number not in _FIXED],
         )
     except OSError:
-        return 0  # a limit is reached: commands are as before
+        return 0  # a limit is reached: commands run without a keeper
 
 
 _FIXED = frozenset((_signal.SIGKILL, _signal.SIGSTOP))
 
 
 def _options() -> list[str]:
-    """Return the options of this interpreter, for another one. With ``-P`` it does not look for modules in the current
+    """Return this interpreter's options, for another one. With ``-P`` it does not look for modules in the current
     directory, where a project's files are."""
     flags = sys.flags
     given = (("-I", flags.isolated), ("-E", flags.ignore_environment), ("-s", flags.no_user_site))
@@ -80,13 +83,12 @@ def _options() -> list[str]:
 
 
 def own_root() -> str:
-    """Return the directory from which this package was loaded."""
     return os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(__file__))))
 
 
 def _before() -> list[str]:
-    """Return the directories in which an interpreter looks for this package before it finds it, if a native client asks
-    for the keeper: then nothing but the keeper sees whether another mudroom was installed there."""
+    """Return the directories that an interpreter searches before it finds this package. Empty unless a native client
+    asks for the keeper: then only the keeper can see whether another mudroom was installed there."""
     if not is_behind_native():
         return []
     site = sys.modules.get("site")
@@ -98,7 +100,7 @@ def _before() -> list[str]:
 
 
 def _is_at(path: str, found: os.stat_result) -> bool:
-    """Return whether a path leads to a file that was found. That of PYTHONPATH may be written in another way."""
+    """Return whether a path leads to the given file. PYTHONPATH may spell it differently."""
     try:
         return os.path.samestat(os.stat(path), found)
     except OSError:
@@ -106,7 +108,7 @@ def _is_at(path: str, found: os.stat_result) -> bool:
 
 
 def open_directory(path: bytes) -> int:
-    """Return a descriptor of the directory, which is made if there is none. Raise OSError if it is not this user's
+    """Return a directory descriptor for ``path``, which is created if missing. Raise OSError if it is not this user's
     alone, or a link to one."""
     try:
         os.mkdir(path, 0o700)
@@ -121,14 +123,15 @@ def open_directory(path: bytes) -> int:
 
 
 def _may_try(directory: int, name: str) -> bool:
-    """Return whether an attempt is due, and note it: the lock file's mtime is that of the last attempt or command. Of
-    several processes that look at once, one does; the directory is locked until its descriptor is closed."""
+    """Return whether an attempt is due, and note it in the lock file's mtime, the time of the last attempt or
+    command."""
+    # Only one of several processes gets this lock; it is held until the caller closes the descriptor.
     try:
         fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     except OSError:
-        pass  # NFS locks no directory (flock(2)): the lock file leaves one keeper, of several interpreters
+        pass  # NFS locks no directory (flock(2)): several may start, and the lock file leaves one keeper
     names = os.listdir(directory)
     lock = name + ".lock"
     if lock not in names and sum(entry.endswith(".lock") for entry in names) >= MOST:
@@ -146,19 +149,19 @@ def _may_try(directory: int, name: str) -> bool:
 
 
 def _tidy(directory: int, names: Sequence[str]) -> None:
-    """Remove the lock files of keepers that have been dead for longer than any idles."""
+    """Remove lock files whose keepers have been dead for longer than any idles."""
     for name in names:
         if name.endswith(".lock") and os.stat(name, dir_fd=directory).st_mtime < time.time() - 2 * IDLE:
             os.unlink(name, dir_fd=directory)
 
 
 def _nothing_of_ours() -> list[tuple[Any, ...]]:
-    """Return the actions that leave a spawned process no descriptor but /dev/null."""
+    """Return the spawn actions that leave a process no descriptor but /dev/null."""
     actions: list[tuple[Any, ...]] = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in range(3)]
     for word in os.listdir("/proc/self/fd"):
         try:
             if int(word) > 2 and os.get_inheritable(int(word)):
                 actions.append((os.POSIX_SPAWN_CLOSE, int(word)))
         except OSError:
-            pass  # the descriptor of the listing
+            pass  # the descriptor used for the listing
     return actions

@@ -1,7 +1,7 @@
-"""The keepers of a state directory, from outside: which live, and how to end them.
+"""A state directory's keepers, from outside: list and end them.
 
 A keeper lives as long as its lock file is locked; the file has its pid and start. A pid is used only through a pidfd
-that was opened while both were so: a later process of the same number is never taken for a keeper.
+that was opened while both held, so a later process with the same number is never taken for a keeper.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ class KeeperStatus(NamedTuple):
     idle: float
     """Seconds since its last command, or since its start."""
     commands: int
-    """Those that run now."""
+    """Commands that run now."""
     memory: int
-    """Bytes of the keeper, its launchers, the process that waits and the sandbox that it has ready (Pss of
+    """Bytes used by the keeper, its launchers, the waiting process and the sandbox kept ready (Pss in
     proc_pid_smaps(5)); without commands."""
 
 
 def keepers(directory: bytes) -> list[KeeperStatus]:
-    """Return the keepers that live."""
+    """Return the running keepers."""
     with _living(directory) as living:
         return [_status(pid, version, used) for pid, version, used, _pidfd in living]
 
 
 def stop(directory: bytes) -> list[int]:
-    """End the keepers, and return their pids. Commands that run go on. A keeper that starts has no pid in its lock file
+    """End the keepers, and return their pids. Running commands continue. A starting keeper has no pid in its lock file
     yet; it ends when it finds that the file has lost its name."""
     with _living(directory) as living:
         for name in _locks(directory):
@@ -66,7 +66,7 @@ def _signal(pidfd: int, number: int) -> None:
 
 @contextmanager
 def _living(directory: bytes) -> Iterator[list[tuple[int, str, float, int]]]:
-    """Yield pid, version, time of the last command and pidfd of each."""
+    """Yield (pid, version, time of the last command, pidfd) for each."""
     living: list[tuple[int, str, float, int]] = []
     try:
         for name in _locks(directory):
@@ -87,7 +87,7 @@ def _locks(directory: bytes) -> list[bytes]:
 
 
 def _look(path: bytes) -> tuple[int, str, float, int] | None:
-    """Return the keeper whose lock this is, or None if it has ended."""
+    """Return the keeper that holds this lock, or None if it has ended."""
     try:
         lock = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -96,9 +96,9 @@ def _look(path: bytes) -> tuple[int, str, float, int] | None:
         data = os.read(lock, 256)
         content = parse_lock(data)
         if content is None:
-            return None  # it has just been started, or is of another machine
+            return None  # it has just been started, or runs on another machine
         pidfd = os.pidfd_open(content.pid)
-        has_ended = select.select([pidfd], [], [], 0)[0]  # also if nobody has waited for it yet
+        has_ended = select.select([pidfd], [], [], 0)[0]  # also true for a zombie
         if has_ended or not _is_locked(lock) or parse_lock(data) != content:
             os.close(pidfd)
             return None
@@ -110,7 +110,7 @@ def _look(path: bytes) -> tuple[int, str, float, int] | None:
 
 
 def _unlink_vacant(path: bytes) -> None:
-    """Remove a lock file that no keeper holds, or that one holds which starts."""
+    """Remove a lock file that no keeper holds, or that a starting keeper holds."""
     try:
         lock = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -119,7 +119,7 @@ def _unlink_vacant(path: bytes) -> None:
         if not _is_locked(lock) or not os.read(lock, 1):
             os.unlink(path)
     except FileNotFoundError:
-        pass  # somebody else did
+        pass  # another process did
     finally:
         os.close(lock)
 
@@ -142,8 +142,8 @@ def _status(pid: int, version: str, used: float) -> KeeperStatus:
 
 
 def _is_command(child: int, keeper: int) -> bool:
-    """Return whether a child runs a command: it is in a session of its own then, and a launcher's zygote is, too, which
-    has another program."""
+    """Return whether a child runs a command: it has its own session then. So does a launcher's zygote, but with another
+    program."""
     try:
         return os.getsid(child) == child and _words(child) == _words(keeper)
     except (ProcessLookupError, FileNotFoundError):
@@ -164,12 +164,11 @@ def _children(pid: int) -> list[int]:
 
 
 def _descent(pid: int) -> list[int]:
-    """Return the process and all that descend from it."""
     return [pid, *(member for child in _children(pid) for member in _descent(child))]
 
 
 def _memory(pid: int) -> int:
-    """Return the proportional share of memory in bytes; 0 if the process has gone or does not tell."""
+    """Return the proportional share of memory in bytes; 0 if the process has gone or is not readable."""
     try:
         with open(f"/proc/{pid}/smaps_rollup", "rb") as stream:
             lines = stream.read().splitlines()

@@ -1,11 +1,11 @@
-"""The zygote of launchers: a launcher that was started once, and that forks one for each command that wants it.
+"""The launchers' zygote: a launcher that was started once and forks another for each command that asks.
 
-A launcher is a process of its own because nothing of its host is in its memory (``sandbox/launcher/launcher.py``). It
-costs the start of an interpreter, which a keeper pays once. The rules of the launcher hold here, too: of mudroom only
-its family is imported, and the process is single-threaded.
+A launcher is a process of its own because its memory must contain nothing of its host's
+(``sandbox/launcher/launcher.py``). Starting it takes an interpreter, which a keeper pays for once. The launcher's rules
+hold here, too: of mudroom it imports only its family, and the process is single-threaded.
 
-A request is one packet with two descriptors (SCM_RIGHTS): the socket of the launcher that is wanted, and a pipe into
-which its pid is written, as 4 bytes. Several processes send: those of all commands of a keeper.
+A request is one packet with two descriptors (SCM_RIGHTS): the socket for the new launcher, and a pipe into which its
+pid is written, as 4 bytes. All of a keeper's command processes send requests.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _DESCRIPTOR = 4
 
 
 def main() -> None:
-    """Fork launchers until nobody has the other end of the socket."""
+    """Fork launchers until the socket's other end is closed everywhere."""
     control = _socket.socket(fileno=int(sys.argv[-1]))
-    _signal.signal(_signal.SIGCHLD, _signal.SIG_IGN)  # nobody waits for a launcher: waitpid(2), under NOTES
+    _signal.signal(_signal.SIGCHLD, _signal.SIG_IGN)  # so that launchers need not be waited for: waitpid(2), NOTES
     while True:
         word, ancillary, _flags, _address = control.recvmsg(1, _socket.CMSG_SPACE(2 * _DESCRIPTOR), CMSG_CLOEXEC)
         if not word:
@@ -45,8 +45,7 @@ def main() -> None:
 
 
 def _become_launcher(control: _socket.socket, channel: int, answer: int) -> None:
-    """Serve one host. Signals of a process group are blocked until they are ignored, as ``SpawnedLauncher`` has
-    it."""
+    """Serve one host. Signals to the process group are blocked until they are ignored, as ``SpawnedLauncher`` does."""
     try:
         control.close()
         os.close(answer)

@@ -1,4 +1,4 @@
-"""Forks that leave a project as archives, and archives that become forks: of a session, and of a room of the library.
+"""Export forks as archives and import archives as forks, for a session and for the library's rooms.
 
 The registry's row ``archives``: the verb ``vault`` and ``Room`` load it at first use.
 """
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from mudroom.vault.store.fork import Fork
     from mudroom.vault.store.store import Vault
 
-# --- of a session ---
+# --- for a session ---
 
 
 def export(
@@ -44,11 +44,12 @@ def export(
     limit: int | None = None,
 ) -> ExportedFork:
     """Write a fork as an archive to a stream, which need not seek; it is flushed and stays open. ``packed``: with gzip.
-    ``base``: the id (32 bytes) of the base that the fork stands on. It is named instead of a snapshot being written
-    along, and only who knows it takes the archive. ``limit``: bytes that it may unpack to.
+    ``base``: the id (32 bytes) of the fork's base. The archive then names the base and includes no snapshot; only a
+    project that knows the base accepts it. ``limit``: bytes that the archive may unpack to.
 
     Return its size and digest. Raise UsageError if the fork does not exist or a commit in it holds a masked file,
-    Occupied if commands run in it, OSError as the stream does; the stream then holds a part, which no vault accepts."""
+    Occupied if commands run in it, OSError as the stream does; the stream then holds a part, which no vault accepts.
+    """
     with _leaving(session, fork) as (vault, resting):
         exported = write_fork(vault, resting, stream, session.forks.clock(), base=base, packed=packed, limit=limit)
     session.forks.journal("export", fork, {"bytes": exported.size})
@@ -58,8 +59,8 @@ def export(
 def export_file(
     session: Session, fork: str, path: bytes, *, base: bytes = b"", packed: bool | None = None
 ) -> ExportedFork:
-    """Write a fork as an archive to a new file. ``packed`` None: as the name says. Raise as ``export``, and UsageError
-    if the file exists."""
+    """Write a fork as an archive to a new file. ``packed`` None: with gzip if the file name says so. Raise as
+    ``export`` does, and UsageError if the file exists."""
     with _leaving(session, fork) as (vault, resting):
         exported = export_fork(vault, resting, path, session.forks.clock(), base=base, packed=packed)
     session.forks.journal("export", fork, {"bytes": exported.size})
@@ -68,8 +69,8 @@ def export_file(
 
 @contextmanager
 def _leaving(session: Session, fork: str) -> Iterator[tuple[Vault, Fork]]:
-    """Yield the vault with a mask of all secrets, and a fork at rest that may leave this machine. Raise UsageError if a
-    commit in it holds a masked file as an empty one."""
+    """Yield the vault with a mask for all secrets, and a fork at rest that may leave this machine. Raise UsageError if
+    a commit in it holds a masked file as an empty file."""
     session.forks.secrets.look()
     with session.forks.at_rest(fork) as resting:
         require_unemptied_commits(session.vault, resting)
@@ -79,12 +80,13 @@ def _leaving(session: Session, fork: str) -> Iterator[tuple[Vault, Fork]]:
 def arrive(
     session: Session, arrivals: Iterable[Arrival], *, known: KnownBase | None = None, limit: int = LIMIT
 ) -> list[Arrived]:
-    """Make forks of archives, whole or not at all, and return the outcome of each in their order. Commands of agents go
-    on meanwhile. ``known``: returns what the id of a base stands for; None: no base is known. ``limit``: bytes of one
-    archive, as it comes and unpacked.
+    """Make a fork from each archive, whole or not at all, and return the outcomes in the same order. Agents' commands
+    continue meanwhile. ``known``: returns the base that an id stands for; None: no base is known. ``limit``: bytes of
+    an archive, both as it arrives and unpacked.
 
-    An archive that is damaged or hostile is an outcome; the others are not affected. Raise OSError as the disk does;
-    then no fork is there."""
+    A damaged or hostile archive is an outcome; the others are not affected. Raise OSError as the disk does; then no
+    fork has been made.
+    """
     arrivals = list(arrivals)
     now = session.forks.clock()
     outcomes = arriving.arrive(session.vault, arrivals, now, known=known, limit=limit)
@@ -94,7 +96,7 @@ def arrive(
 
 
 def import_file(session: Session, path: bytes, name: str | None, limit: int = LIMIT) -> Arrived:
-    """Make a fork of a file. Raise UsageError if there is no such file, or the name is taken."""
+    """Make a fork from a file. Raise UsageError if there is no such file, or the name is taken."""
     hint = "mudroom vault export FORK FILE writes such a file"
     try:
         flags = os.O_RDONLY | disk.O_CLOEXEC | disk.O_NONBLOCK  # do not wait for a fifo's writer
@@ -109,7 +111,7 @@ def import_file(session: Session, path: bytes, name: str | None, limit: int = LI
 
 
 def import_stream(session: Session, stream: IO[bytes], name: str | None, limit: int = LIMIT) -> Arrived:
-    """Make a fork of a stream, which need not seek and is read to its end. Raise UsageError if the name is taken."""
+    """Make a fork from a stream, which need not seek and is read to its end. Raise UsageError if the name is taken."""
     now = session.forks.clock()
     outcome = arriving.arrive(session.vault, [Arrival(stream, name)], now, limit=limit, is_exact=True)[0]
     if outcome.error is not None:
@@ -119,7 +121,7 @@ def import_stream(session: Session, stream: IO[bytes], name: str | None, limit: 
     return outcome
 
 
-# --- of a room ---
+# --- for a room ---
 
 _EXAMPLE = 'a path, or a stream of bytes: open(path, "{mode}"), process.{pipe}'
 

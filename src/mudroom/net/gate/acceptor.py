@@ -1,4 +1,4 @@
-"""Accept the connections of a listener.
+"""Accept a listener's connections.
 
 Rules of this file: one connection for each report, so a crowd at one listener does not keep the others waiting. A
 connection is read at once: most clients speak first, and their first bytes are there by then.
@@ -15,14 +15,14 @@ from mudroom.net.gate.event_loop import READABLE, sockets
 from mudroom.net.gate.transport import SocketTransport
 
 _RETRY = 1.0
-"""Seconds until a process without descriptors, or memory, accepts again."""
+"""Seconds before a process without free descriptors or memory accepts again."""
 _SCARCE = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _GONE = (errno.ECONNABORTED, errno.EPROTO, errno.EPERM)
-"""Of the connection, not of the listener: accept(2)."""
+"""Errors that concern the connection, not the listener: accept(2)."""
 
 
 class Acceptor:
-    """Owns a listening, non-blocking socket. ``protocol`` returns the protocol of a new connection."""
+    """Owns a listening, non-blocking socket. ``protocol`` returns the protocol for a new connection."""
 
     def __init__(self, listener: socket.socket, protocol: Callable[[], asyncio.Protocol]) -> None:
         self._listener = listener

@@ -1,6 +1,6 @@
 """Connect to an address that was vetted: to the address itself, never to a name.
 
-Rules of this file: a connection that stands at once (this machine's, mostly) costs no turn of the loop.
+Rules of this file: a connection that is established at once (mostly on this machine) costs no loop turn.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from mudroom.net.gate.peer import Peer
 from mudroom.net.gate.transport import SocketTransport
 
 FIRST, LAST = 3.0, 15.0
-"""Seconds for an address that others follow, and for the last one."""
+"""Seconds for an address that others follow, and for the last address."""
 _SOCK_NONBLOCK: int = getattr(socket, "SOCK_NONBLOCK", 0)
-"""Of socket(2) on Linux; macOS has no such flag."""
+"""Flag for socket(2) on Linux; macOS has no such flag."""
 _BEGUN = errno.EWOULDBLOCK if sys.platform == "win32" else errno.EINPROGRESS
-"""Of a connect(2) that does not block ("connect function", winsock2.h: WSAEWOULDBLOCK)."""
+"""Error from a non-blocking connect(2) ("connect function", winsock2.h: WSAEWOULDBLOCK)."""
 
 
 async def dial(addresses: Sequence[bytes], port: int) -> tuple[Peer, str]:
-    """Connect to the first address that answers, in this order. Return the peer and the address. Raise the OSError of
-    the last one."""
+    """Connect to the first address that answers, in this order. Return the peer and the address. Raise the last
+    address's OSError."""
     failure = OSError(errno.EADDRNOTAVAIL, "it has no address")
     for number, packed in enumerate(addresses):
         text = show_address(packed)
@@ -42,7 +42,7 @@ async def dial(addresses: Sequence[bytes], port: int) -> tuple[Peer, str]:
 
 def adopt(connection: socket.socket) -> Peer:
     """Return the peer at the other end of a connected, non-blocking socket, which the peer owns."""
-    if connection.family in (socket.AF_INET, socket.AF_INET6):  # and not the list of agents
+    if connection.family in (socket.AF_INET, socket.AF_INET6):  # not a Unix socket: the list of agents
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     peer = Peer()
     SocketTransport(connection, peer)
@@ -57,12 +57,12 @@ async def _connect(packed: bytes, address: tuple[str, int], patience: float) -> 
             channel.setblocking(False)
         error = channel.connect_ex(address)
         if error == _BEGUN:
-            error = channel.connect_ex(address)  # of this machine: it stands by now
+            error = channel.connect_ex(address)  # on this machine it is established by now
         if error in (errno.EALREADY, _BEGUN):
             async with asyncio.timeout(patience):
                 await _writable(channel)
             error = channel.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-        if error not in (0, errno.EISCONN):  # EISCONN: of Windows, for a connection that stands
+        if error not in (0, errno.EISCONN):  # EISCONN: Windows, for an established connection
             raise OSError(error, error_text(error))
         # a tunnel may be idle; keepalive detects a dead peer
         channel.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -73,7 +73,7 @@ async def _connect(packed: bytes, address: tuple[str, int], patience: float) -> 
 
 
 def error_text(error: int) -> str:
-    """Return the text of an error of a socket, which strerror(3) of Windows does not know."""
+    """Return the text for a socket error; strerror(3) on Windows does not know these."""
     if sys.platform == "win32":
         table: dict[int, str] = socket.errorTab
         return table.get(error, f"error {error}").rstrip(".")

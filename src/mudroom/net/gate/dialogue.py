@@ -21,9 +21,9 @@ from mudroom.typing import NamedTuple
 
 _RESPONSE_HEAD = 64 << 10
 BODY_IDLE = 600.0
-"""Seconds between two parts of a request's body."""
+"""Seconds between two pieces in a request's body."""
 _AFTER_END = 30.0
-"""Seconds of a server's silence that are tolerated after the client's last data."""
+"""Seconds that a server may be silent after the client's last data."""
 
 
 class Message(NamedTuple):
@@ -46,7 +46,7 @@ class Dialogue:
         self._rewrite = rewrite
         self._account = client.account
         self._fed = {client: 0, server: 0}
-        """Bytes of each end that h11 was given last, and may still hold."""
+        """Bytes that h11 was given last from each end, and may still hold."""
         self._refusal: RefusedExchange | None = None
         """Set if the body was refused after the request had been let through."""
         self._answer = ResponseWriter(client, rewrite.sanitizer)
@@ -54,7 +54,8 @@ class Dialogue:
         self._toward_server = h11.Connection(h11.CLIENT, max_incomplete_event_size=_RESPONSE_HEAD)
 
     async def run(self) -> bool:
-        """Pass the request and the response. Return whether another request may follow on the client's connection."""
+        """Pass on the request and the response. Return whether another request may follow on the client's
+        connection."""
         self._from_client.receive_data(self._head.raw)
         self._from_client.next_event()
         request = h11.Request(method=self._head.method, target=self._target.path, headers=self._fields())
@@ -68,7 +69,7 @@ class Dialogue:
                 return False
             return await self._may_continue(body)
         finally:
-            if not body.done():  # otherwise its flow is told at once, before those of later connections
+            if not body.done():  # otherwise its flow is reported at once, before those of later connections
                 body.cancel()
                 await asyncio.wait({body})
             if not body.cancelled():
@@ -104,7 +105,7 @@ class Dialogue:
             await self._server.write(data)
 
     def _feed(self, side: h11.Connection, peer: Peer) -> None:
-        """Give h11 what has come. It holds that until it wants more."""
+        """Give h11 the received bytes. It holds them until it wants more."""
         length = len(peer.buffer)
         side.receive_data(peer.take(length))
         self._account.recharge(self._fed[peer], length)
@@ -153,7 +154,7 @@ class Dialogue:
     # --- the response ---
 
     async def _response(self) -> bool:
-        """Pass the response. Return whether the protocol was switched."""
+        """Pass on the response. Return whether the protocol was switched."""
         while True:
             event = self._toward_server.next_event()
             if event is h11.NEED_DATA:

@@ -1,10 +1,13 @@
-"""The event loop of the gate's process: asyncio's, with sockets that are served by the selector itself.
+"""The gate process's event loop: asyncio's, with sockets that the selector itself serves.
 
-Rules of this file: a report of epoll(7) about a watched socket is handled within ``select``, not by a handle of the
-loop: tasks that it wakes run in the same turn, without another system call. Where bytes are only passed on, ``select``
-goes on waiting: the loop has nothing to do then. A report is a hint: within one turn a
-descriptor can be closed, and its number be another socket's. A handler learns the state by calls that do not block.
-While a message of the host waits, no socket is served: rules hold for every connection that is made after them.
+Rules of this file:
+
+- An epoll(7) report about a watched socket is handled within ``select``, not by a loop handle: tasks that it
+  wakes run in the same turn, without another system call. If bytes were only passed on, ``select`` continues waiting,
+  because the loop has no work then.
+- A report is a hint: within a turn a descriptor can be closed and its number reused by another socket. A handler finds
+  out the state by calls that do not block.
+- While a message from the host waits, no socket is served: new rules hold for every connection that is made after them.
 """
 
 from __future__ import annotations
@@ -20,15 +23,16 @@ from mudroom.core.system.readiness import SelectorPoll
 from mudroom.typing import Any
 
 READABLE, WRITABLE = 1, 4
-"""POLLIN and POLLOUT of poll(2), the values of EPOLLIN and EPOLLOUT, too; not every system has the names."""
+"""POLLIN and POLLOUT from poll(2), and the same values as EPOLLIN and EPOLLOUT; not every system has the names."""
 Handler = Callable[[int], bool]
 """Called with the reported events. Returns whether it has only passed bytes on: no task was woken and no timer set."""
 Failure = Callable[[Exception], None]
-"""Called with an exception of a handler: a fault of the gate."""
+"""Called with an exception from a handler: a fault in the gate."""
 
 
 class DirectSelector(BaseSelector):
-    """``register`` and so on are for the loop's own descriptors, ``watch`` and so on for sockets."""
+    """``register`` and similar methods are for the loop's own descriptors, ``watch`` and similar methods for
+    sockets."""
 
     def __init__(self, failed: Failure) -> None:
         self._failed = failed
@@ -48,19 +52,22 @@ class DirectSelector(BaseSelector):
         self._epoll.modify(descriptor, events)
 
     def forget(self, descriptor: int) -> None:
-        """Stop watching. Required before the descriptor is closed: another process may hold the same socket, and epoll
-        reports it for as long."""
+        """Stop watching."""
+        # Required before the descriptor is closed: another process may hold the same socket, and epoll reports it for
+        # as long.
         self._epoll.unregister(descriptor)
         del self._handlers[descriptor]
 
     def defer(self, callback: Callable[[], None]) -> None:
-        """Call when the present reports have been handled. Use in a handler, or before the loop's next turn."""
+        """Call ``callback`` when the current reports have been handled. Use in a handler, or before the loop's next
+        turn."""
         self._afterwards.append(callback)
 
     # --- the loop's own descriptors ---
 
     def prefer(self, descriptor: int) -> None:
-        """Serve no socket while this descriptor is readable, until it is unregistered. It must not be a stranger's."""
+        """Serve no socket while this descriptor is readable, until it is unregistered. It must not be under a
+        stranger's control."""
         self._preferred.add(descriptor)
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> SelectorKey:
@@ -123,7 +130,7 @@ class DirectSelector(BaseSelector):
                     return ready
 
     def _own(self, reports: list[tuple[int, int]]) -> tuple[list[tuple[SelectorKey, int]], bool]:
-        """Return the loop's own descriptors, and whether a preferred one is readable."""
+        """Return the loop's own descriptors that are ready, and whether a preferred one is readable."""
         ready, first = [], False
         for descriptor, events in reports:
             key = self._keys.get(descriptor)
@@ -135,7 +142,7 @@ class DirectSelector(BaseSelector):
         return ready, first
 
     def _serve(self, reports: list[tuple[int, int]]) -> bool:
-        """Call the handlers. Return whether all of them have only passed bytes on, and there was one."""
+        """Call the handlers. Return whether there were any, and all have only passed bytes on."""
         passed = bool(reports)
         for descriptor, events in reports:
             handler = self._handlers.get(descriptor)
@@ -182,7 +189,7 @@ class GateLoop(asyncio.SelectorEventLoop):
 
 
 def sockets() -> DirectSelector:
-    """Return the selector of the running loop, which must be a ``GateLoop``."""
+    """Return the running loop's selector; the loop must be a ``GateLoop``."""
     loop = asyncio.get_running_loop()
     assert isinstance(loop, GateLoop)
     return loop.sockets

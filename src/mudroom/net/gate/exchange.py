@@ -1,8 +1,8 @@
 """One exchange from its first byte to its flow: judged, looked up, vetted, dialled, counted, reported.
 
-Rules of this file: every exchange goes through ``admit`` and then ``reach``, or ``reuse`` of a connection whose address
-is vetted again, and ends in exactly one flow. A name is looked up only after it was allowed. The dialled address comes
-from the same lookup that was vetted.
+Rules of this file: every exchange goes through ``admit`` and then through ``reach``, or through ``reuse`` with a
+connection whose address is vetted again, and ends in exactly one flow. A name is looked up only after it was allowed.
+The dialled address comes from the same lookup that was vetted.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _request(upstream: Upstream, destination: Authority) -> bytes:
 
 
 async def _status(peer: Peer) -> bytes:
-    """Read the response head and return its status. Bytes after it come from the other end of the tunnel."""
+    """Read the response head and return its status. Bytes after it come from the tunnel's other end."""
     while (end := peer.buffer.find(END)) < 0:
         if len(peer.buffer) > LIMIT or not await peer.more():
             raise RefusedUpstream("the proxy gave no answer that could be read")
@@ -72,7 +72,7 @@ async def _status(peer: Peer) -> bytes:
 
 
 _LONGEST_PATH = 1024
-"""Bytes of the path in a reported flow; the whole path is judged."""
+"""Maximum path bytes in a reported flow; the whole path is judged."""
 
 
 class RefusedExchange(Exception):
@@ -80,8 +80,8 @@ class RefusedExchange(Exception):
 
 
 class Unreachable(Exception):
-    """The exchange is allowed, but the lookup, the vetting or the dial failed. ``status`` is the HTTP status
-    for that."""
+    """The exchange is allowed, but the lookup, the vetting or the dial failed. ``status``: the HTTP status for the
+    client."""
 
     def __init__(self, reason: str, status: int) -> None:
         super().__init__(reason)
@@ -102,18 +102,18 @@ class Exchange:
         self.received = 0
         self.version = ""
         self.is_authorized = False
-        """Whether the request carries a credential of the user's."""
+        """Whether the request carries one of the user's credentials."""
         self.request: Fields = ()
         self.response: Fields = ()
         self._method = method
         self._path = path
         self.http_only = False
-        """Whether only plain HTTP/1 may be sent: the server relies on headers of the gate."""
+        """Whether only plain HTTP/1 may be sent: the server relies on headers from the gate."""
         self._started = time.time_ns()
         self._clock = time.monotonic()
         self._decision = HostDecision("deny", None, "it was not judged")
         self._account = UNCHARGED
-        """The client's, which is charged for the server's connection, too."""
+        """The client's account; it is charged for the server's connection, too."""
         self._address = ""
         self._number = 0
         self._is_reported = False
@@ -148,7 +148,7 @@ class Exchange:
         return self._decision
 
     def is_named(self) -> bool:
-        """Return whether a rule, or an answer, names exactly this port, by the present rules: an allow without ports
+        """Return whether a rule or an answer names exactly this port, by the current rules: an allow without ports
         covers HTTP and TLS on their usual ports only."""
         rule = self.guard.look(Request(self.host, self.port)).rule
         return self.port not in USUAL or (rule is not None and rule.action != "deny" and self.port in rule.ports)
@@ -194,7 +194,7 @@ class Exchange:
         return peer
 
     async def _reach_by_host(self) -> Peer:
-        """Ask the host for the connection: it decides, by the consent of both forks, or has another machine decide."""
+        """Ask the host for the connection: it decides by both forks' consent, or lets another machine decide."""
         host, port = self.host, self.port
         self._address = f"fork {fork_of(host)}" if is_fork_host(host) else "through the origin"
         path = self._path if self.way == "http" else ""
@@ -212,11 +212,12 @@ class Exchange:
         return peer
 
     async def _resolve(self, rule: HostRule | None) -> list[bytes]:
-        """Return the addresses of the host. A rule for ``localhost`` opens both of its addresses: the server may listen
-        on either, and a client that reaches a listener of the gate does not try the other. Raise OSError."""
+        """Return the host's addresses. Raise OSError."""
         addresses = await self.guard.resolver(self.host)
         if rule is None or rule.pattern != LOCALHOST or self.host not in LOCALHOST_ADDRESSES:
             return addresses
+        # A rule for ``localhost`` opens both its addresses: the server may listen on either, and a client that
+        # reaches a listener at the gate does not try the other.
         others = [address for address in LOCALHOST_ADDRESSES if address != self.host]
         opened = [one for one in others if self.guard.look(Request(one, self.port)).action == "allow"]
         return [*addresses, *(network_of(address).prefix for address in opened)]
@@ -231,8 +232,8 @@ class Exchange:
             raise self._fail(reason, 502) from error
 
     def refusal_of_reuse(self, address: str) -> str | None:
-        """Return why a connection that was made for an earlier request may not be used for this one, or None: by the
-        present rules, which may be others than those by which its address was vetted. Forks and proxies vet
+        """Return why a connection that was made for an earlier request may not be used for this one, or None if it may.
+        The current rules decide; they may differ from those by which its address was vetted. Forks and proxies vet
         themselves."""
         raw = address.encode("ascii", "replace")
         packed = parse_ipv4(raw) or parse_ipv6(raw)
@@ -261,7 +262,7 @@ class Exchange:
             self.guard.dropped(self._number)
 
     def report(self) -> None:
-        """Report the end of the exchange. Only the first call has an effect."""
+        """Report that the exchange has ended. Only the first call has an effect."""
         if not self._is_reported:
             self._is_reported = True
             self.guard.ended(self._flow(), self._number)

@@ -1,7 +1,7 @@
-"""Connections of a guard to servers in other forks, which the host makes.
+"""A guard's connections to servers in other forks, which the host makes.
 
-Rules of this file: the host decides about each connection, since this process has read untrusted data. A pair of forks
-has a bounded number of open connections; what goes beyond is refused, and counted as refusals are (``flow_log.py``).
+Rules of this file: the host decides about each connection, since this process has read untrusted data. Open connections
+between two forks are limited; further ones are refused, and counted like refusals (``core/network/flow_log.py``).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ DIAL_TIMEOUT = 15.0
 MAX_DIALS = 16
 """Connections to other forks that are being made at the same time; further ones wait."""
 MOST_PAIR = 128
-"""Open connections of a command to one other fork."""
+"""Maximum open connections from a command to one other fork."""
 
 
 class ForkUnreachable(Exception):
@@ -42,12 +42,12 @@ class ForkConnection(NamedTuple):
 
 class ForkDials:
     def __init__(self, send: Callable[[wire.ToHost], None], identity: Callable[[], int]) -> None:
-        """``send``: to the host. ``identity``: returns the next number of a request."""
+        """``send``: sends to the host. ``identity``: returns the number for the next request."""
         self._send, self._identity = send, identity
         self._answers: dict[int, asyncio.Future[ForkConnection]] = {}
         self._slots = asyncio.Semaphore(MAX_DIALS)
         self._pairs: dict[str, int] = {}
-        """Open connections by the host of the other fork, those that are being made included."""
+        """Open connections by the other fork's host name, including those that are being made."""
 
     async def dial(self, host: str, port: int, path: str) -> ForkConnection:
         """Return a connection that the host has made to a server in another fork. Call ``left`` when it is closed.
@@ -71,7 +71,7 @@ class ForkDials:
                 self.left(host)
 
     def left(self, host: str) -> None:
-        """Note the end of a connection to another fork."""
+        """Note that a connection to another fork has ended."""
         self._pairs[host] -= 1
         if not self._pairs[host]:
             del self._pairs[host]

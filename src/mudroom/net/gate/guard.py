@@ -1,10 +1,13 @@
 """A guard inside the gate process: its rules, its questions, its limits, and its messages to the host.
 
-Rules of this file: only ``judge`` allows a request. A question without an answer in time is denied. If the host does
-not read its messages, no new connection is served, and no further request of an open one: what could not be journalled
-does not happen. A flow leaves the gate without the values of credentials, whoever has written it. A guard has a share
-of the process's memory and connections (``budget.py``). Where it is used up, its own connections that wait for a
-request make room for new ones.
+Rules of this file:
+
+- Only ``judge`` allows a request. A question without an answer in time is denied.
+- If the host does not read its messages, no new connection is served, and no further request on an open connection: an
+  event that could not be journalled does not happen.
+- A flow leaves the gate without credential values, whichever module has written it.
+- A guard has a share of the process's memory and connections (``core/network/budget.py``). Where the share is used up,
+  the guard's own connections that wait for a request make room for new connections.
 """
 
 from __future__ import annotations
@@ -32,17 +35,17 @@ from mudroom.typing import Any, NamedTuple
 
 MAX_CONNECTIONS = 4_096
 MAX_QUESTIONS = 64
-"""Different hosts that may wait to be allowed at the same time; more are denied."""
+"""Hosts that may wait to be allowed at the same time; more are denied."""
 MAX_WAITING = 1_024
 """Connections that may wait for an answer at the same time."""
 _DECIDED = 1_024
 MAX_UNSENT = 16_384
 MAX_UNSENT_BYTES = 8 << 20
-"""Messages, and their bytes, queued for a host that does not read them."""
+"""Maximum messages, and their bytes, queued for a host that does not read them."""
 MOST_HELD = 192 << 20
 """Bytes that the process holds for all connections; one command can hold half of them."""
 ROOM_TIME = 15.0
-"""Seconds that a connection waits for the memory that it needs to be inspected."""
+"""Seconds that a connection waits for the memory that its inspection needs."""
 NO_INSPECTOR = "its rule requires inspection, which is not part of this installation: it lacks mudroom/ext/inspection"
 
 
@@ -56,7 +59,7 @@ class Guard:
     def __init__(
         self, channel: socket.socket, message: wire.OpenMessage, resolver: Resolver, budget: MemoryBudget
     ) -> None:
-        """``budget``: of all guards of the process."""
+        """``budget``: shared by all guards in the process."""
         self.resolver = resolver
         self.share = budget.share(MAX_CONNECTIONS)
         self.rules: list[HostRule] = message.rules
@@ -78,16 +81,16 @@ class Guard:
         """Label of the command's fork; empty: it has none."""
         self.dials = ForkDials(self._send, lambda: next(self._identities))
         self._decided: dict[Request, HostDecision] = {}
-        """Cache of decisions by the present rules: the same few hosts recur."""
+        """Cache of decisions by the current rules: the same few hosts recur."""
         self._inspected: dict[tuple[str, int], bool] = {}
         """As ``_decided``."""
         self._kept: dict[tuple[HostDecision, bytes, int], str | None] = {}
-        """As ``_decided``, for addresses of connections that were made before."""
+        """As ``_decided``, for the addresses behind earlier connections."""
         self._waiting = 0
         self._unsent: deque[bytes] = deque()
         self._unsent_bytes = 0
         self._caught_up: asyncio.Future[None] | None = None
-        """Done when the host has read its messages; None if nothing waits for that."""
+        """Done when the host has read its messages; None if no task waits for that."""
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
         self.is_shut = False
@@ -110,8 +113,8 @@ class Guard:
         return inspected
 
     def refusal_of_kept(self, decision: HostDecision, packed: bytes, port: int) -> str | None:
-        """Return why a connection to an address, which was vetted when it was made, may not be used for a request that
-        was decided like this; None if it may."""
+        """Return why a connection to an address, which was vetted when it was made, may not be used for a request with
+        this decision; None if it may."""
         key = decision, packed, port
         if key not in self._kept:
             if len(self._kept) >= _DECIDED:
@@ -120,7 +123,7 @@ class Guard:
         return self._kept[key]
 
     def look(self, request: Request) -> HostDecision:
-        """Return the decision of the rules and the answers so far. It is "ask" only if the host can be asked."""
+        """Return the decision by the rules and the answers so far. It is "ask" only if the host can be asked."""
         decision = self._decided.get(request)
         if decision is None:
             if len(self._decided) >= _DECIDED:
@@ -219,7 +222,7 @@ class Guard:
         self._settle()
 
     def _look_at_rules(self) -> None:
-        """Forget decisions by other rules, and have an inspector if the rules need one."""
+        """Forget decisions by earlier rules, and load an inspector if the rules need one."""
         self._decided.clear()
         self._inspected.clear()
         self._kept.clear()
@@ -237,7 +240,7 @@ class Guard:
                 del self._pending[host, port]
                 pending.answer.set_result("")
 
-    # --- what the host is told ---
+    # --- messages to the host ---
 
     def began(self, flow: Flow) -> int:
         number = next(self._numbers)
@@ -263,8 +266,8 @@ class Guard:
         return self._caught_up
 
     def register(self, client: Peer) -> bool:
-        """Register a new connection, and open its account. Where there are too many, an older one that waits for a
-        request is closed instead. Return False if there is none: the new one must not be served then."""
+        """Register a new connection, and open its account. If there are too many, an older connection that waits for a
+        request is closed instead. Return False if there is no such connection: the new one must not be served then."""
         if self.is_shut or self._is_behind():
             return False
         share = self.share
@@ -301,7 +304,7 @@ class Guard:
 
     async def reserve(self, client: Peer, length: int) -> bool:
         """Charge bytes to the connection's account when there is room; until then, idle connections make room. Return
-        False if there was none in time. Raise PeerGone if the client does not wait."""
+        False if there was no room in time. Raise PeerGone if the client does not wait."""
         share, account, granted = self.share, client.account, self._loop.create_future()
         share.wait(account, length, lambda: complete(granted))
         if granted.done():
@@ -333,18 +336,18 @@ class Guard:
             self._loop.remove_writer(self._channel.fileno())
 
     def _flush(self) -> bool:
-        """Send to the host what it takes. Return whether that was all."""
+        """Send as much to the host as it takes. Return whether that was everything."""
         try:
             while self._unsent:
                 sent = self._channel.send(self._unsent[0])
                 self._unsent_bytes -= sent
                 rest = self._unsent.popleft()[sent:]
-                if rest:  # a stream takes a part
+                if rest:  # a stream socket may send only a part
                     self._unsent.appendleft(rest)
         except BlockingIOError:
             return False
         except OSError:
-            self._unsent.clear()  # the host is gone; the reader of the channel sees its end
+            self._unsent.clear()  # the host is gone; the channel's reader sees its end
             self._unsent_bytes = 0
         finally:
             if self._caught_up is not None and not self._is_behind():
@@ -352,13 +355,13 @@ class Guard:
                 self._caught_up = None
         return True
 
-    # --- what goes on at it ---
+    # --- its tasks ---
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
         self._tasks.add(self._loop.create_task(self._run(work)))
 
     async def _run(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run to the end, and forget the task: a callback of the task would cost a turn of the loop."""
+        """Run to the end, and forget the task here: a task callback would cost a loop turn."""
         try:
             await work
         except Exception as error:  # noqa: BLE001 - a bug: close the connection, report it

@@ -1,9 +1,9 @@
 """Plain HTTP/1: every request on a connection is judged separately and written anew.
 
 Rules of this file: ``net/protocol/head.py`` refuses ambiguous requests before h11 sees them. No bytes are passed on
-unparsed: the request line, Host and the framing of both sides are the gate's own, so a server reads exactly what was
-judged. Hop-by-hop fields are left out. After ``101`` the bytes of a connection are not judged, so only ``websocket``
-may be switched to, and only by a rule without methods or paths.
+unparsed: the request line, Host and the framing on both sides are the gate's own, so a server reads exactly what was
+judged. Hop-by-hop fields are left out. After ``101`` a connection's bytes are not judged, so only ``websocket`` may be
+switched to, and only by a rule without methods or paths.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from mudroom.net.protocol.target import Target, parse_target
 from mudroom.typing import NamedTuple
 
 _SAFE = ("GET", "HEAD", "OPTIONS")
-"""May be sent again (RFC 9110 9.2.1)."""
+"""Methods that may be sent again (RFC 9110 9.2.1)."""
 
 
 class Link(NamedTuple):
-    """A server connection that further requests of the same client may use."""
+    """A server connection that further requests from the same client may use."""
 
     authority: Authority
     peer: Peer
@@ -46,9 +46,9 @@ async def serve_http(
     link: Link | None = None,
     rewrite: Rewrite | None = None,
 ) -> None:
-    """Serve the requests of a client connection to its end. ``head``: the first request's head, if already read.
-    ``origin``: as for ``parse_target``. ``link``: an open server connection. ``rewrite``: that of plain HTTP, by the
-    guard's present rules, if not given."""
+    """Serve a client connection's requests to its end. ``head``: the first request's head, if already read. ``origin``:
+    as for ``parse_target``. ``link``: an open server connection. ``rewrite``: None: plain HTTP's, by the guard's
+    current rules."""
     server = _RequestServer(client, guard, origin, link, rewrite)
     endpoint = (origin.host.text, origin.port) if origin else ("", 0)
     try:
@@ -81,7 +81,7 @@ class _RequestServer:
         return self._rewrite or rewrite_of(self._guard)
 
     async def serve(self, head: RequestHead) -> bool:
-        """Serve one request to the end of its response. Return whether another may follow. Raise BadHead, PeerGone."""
+        """Serve one request until its response ends. Return whether another may follow. Raise BadHead, PeerGone."""
         target = parse_target(head, self._origin)
         host, port = target.authority.host.text, target.authority.port
         method, path = as_judged(head.method, show(target.path.partition(b"?")[0]), head.fields)

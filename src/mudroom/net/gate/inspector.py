@@ -1,7 +1,7 @@
-"""What the gate asks of the part that inspects (``ext/inspection``), and what holds where nothing is inspected.
+"""The interface between the gate and the part that inspects (``ext/inspection``), and the behaviour without inspection.
 
-Rules of this file: values of credentials come with an inspector alone, so without one no response holds any. A guard
-that needs an inspector and has none denies (``Guard.look``).
+Rules of this file: credential values come with an inspector alone, so without an inspector no response holds any. A
+guard that needs an inspector and has none denies (``Guard.look``).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class RefusedResponse(Exception):
 
 
 class Rewrite(Protocol):
-    """Changes to requests and responses of HTTP/1 beyond judging them."""
+    """Changes to HTTP/1 requests and responses beyond judging them."""
 
     way: Way
     port: int
@@ -34,7 +34,7 @@ class Rewrite(Protocol):
 
     @property
     def sanitizer(self) -> CredentialSanitizer | None:
-        """For all that goes to the client; None: there are no credentials."""
+        """For all data that goes to the client; None: there are no credentials."""
 
     async def reach(self, exchange: Exchange) -> Peer:
         """Connect to the server. Raise Unreachable."""
@@ -46,7 +46,7 @@ class Rewrite(Protocol):
         RefusedExchange."""
 
     def watch(self, exchange: Exchange) -> Callable[[bytes], None] | None:
-        """Return a function that takes each piece of the request's body before it is passed on, and raises
+        """Return a function that takes the request body's pieces, each before it is passed on, and raises
         RefusedExchange; None if no piece is refused."""
 
     def response(self, exchange: Exchange, fields: list[Field]) -> list[Field]:
@@ -60,11 +60,11 @@ class Rewrite(Protocol):
 
 
 class Inspector(Protocol):
-    """Looks into the TLS of one guard, inserts its credentials, and keeps their values from the command."""
+    """Inspects one guard's TLS connections, inserts its credentials, and keeps their values from the command."""
 
     @property
     def sanitizer(self) -> CredentialSanitizer | None:
-        """For all that goes to clients and into flows; None: there are no credentials."""
+        """For all data that goes to clients and into flows; None: there are no credentials."""
 
     @property
     def plain(self) -> Rewrite:
@@ -107,12 +107,12 @@ _UNCHANGED = _Unchanged()
 
 
 def inspector_of(guard: Guard) -> Inspector | None:
-    """Return the inspector of a guard, by the present rules."""
+    """Return the guard's inspector, by the current rules."""
     inspector: Inspector | None = guard.inspector
     return inspector
 
 
 def rewrite_of(guard: Guard) -> Rewrite:
-    """Return the changes to requests without TLS, by the present rules."""
+    """Return the changes to requests without TLS, by the current rules."""
     inspector = inspector_of(guard)
     return _UNCHANGED if inspector is None else inspector.plain

@@ -1,9 +1,9 @@
 """One end of a connection in the gate: its bytes are first read by the gate, later passed on to another peer.
 
-Rules of this file: the buffer of a peer is bounded, and charged to the account of its connection. Above ``HELD`` unread
-bytes, above ``FLOOR`` where the account has no room, or while its target has unsent bytes, its transport is paused
-(pause_reading), so a slow reader slows down the writer instead of filling memory. Received data is a view that is valid
-during the call only (``transport.py``).
+Rules of this file: a peer's buffer is bounded, and charged to its connection's account. The peer's transport is paused
+(pause_reading) above ``HELD`` unread bytes, above ``FLOOR`` if the account has no room, or while its target has unsent
+bytes, so a slow reader slows down the writer instead of filling memory. Received data is a view that is valid during
+the call only (``transport.py``).
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from mudroom.net.gate.transport import BULK, UNCHARGED, SocketTransport
 from mudroom.typing import cast
 
 HELD = 64 << 10
-"""The maximum number of bytes buffered for a client that waits for a verdict, plus the size of one read."""
+"""Buffered bytes at which the gate stops reading from a client that waits for a verdict; one read may exceed them."""
 DISMISSAL = 2.0
-"""Seconds that a refused client may go on sending."""
+"""Seconds that a refused client may continue sending."""
 
 
 class PeerGone(Exception):
@@ -35,9 +35,9 @@ class Peer(asyncio.Protocol):
     def __init__(self, account: Account = UNCHARGED) -> None:
         self.account = account
         self.buffer = bytearray()
-        """Received bytes that have not been taken. Change it by methods of this class only: they are charged."""
+        """Received bytes that have not been taken. Change it by this class's methods only: they are charged."""
         self.count = 0
-        """The total number of bytes received."""
+        """Total bytes received."""
         self.ended = False
         """The peer sends no more: a half-close, or the connection is lost."""
         self.lost = False
@@ -53,7 +53,7 @@ class Peer(asyncio.Protocol):
         self._paused = False
         self._full = False
 
-    # --- what the loop calls ---
+    # --- called by the loop ---
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
@@ -61,7 +61,7 @@ class Peer(asyncio.Protocol):
             self.account.enter()
 
     def charge_to(self, account: Account) -> None:
-        """Charge what this peer holds to the account of its connection."""
+        """Charge the bytes that this peer holds to its connection's account."""
         if self.buffer:
             self.account.free(len(self.buffer))
             account.hold(len(self.buffer))
@@ -130,7 +130,7 @@ class Peer(asyncio.Protocol):
     def _wake(self) -> None:
         complete(self._news)
 
-    # --- what the gate calls ---
+    # --- called by the gate ---
 
     @property
     def over(self) -> asyncio.Future[None]:
@@ -161,7 +161,7 @@ class Peer(asyncio.Protocol):
             self.transport.resume_reading()
 
     def news_with(self, other: Peer) -> asyncio.Future[None]:
-        """Return a future that is done when the buffer of either peer holds more than now, or never will."""
+        """Return a future that is done when either peer's buffer holds more than now, or never will."""
         self._news = other._news = future = _future(False)
         self._expect()
         other._expect()
@@ -179,14 +179,14 @@ class Peer(asyncio.Protocol):
         return not self.ended and not self.buffer and not self.transport.is_closing()
 
     def take(self, length: int) -> bytes:
-        """Remove and return the first bytes of the buffer."""
+        """Remove and return the buffer's first bytes."""
         data = bytes(self.buffer[:length])
         del self.buffer[:length]
         self.account.free(len(data))
         return data
 
     def put_back(self, data: bytes) -> None:
-        """Put taken bytes back in front of the buffer."""
+        """Put taken bytes back at the buffer's start."""
         self.buffer[:0] = data
         self.account.hold(len(data))
 
@@ -215,7 +215,7 @@ class Peer(asyncio.Protocol):
                 pass  # the connection is lost; connection_lost reports it
 
     def end(self, error: Exception | None = None) -> None:
-        """Close after the buffered data is sent; at once, with a reset, if the other side ended in one."""
+        """Close after the buffered data is sent; at once, with a reset, if the other side ended in a reset."""
         if self.lost or self.transport.is_closing():
             return
         if error is None:
@@ -224,8 +224,8 @@ class Peer(asyncio.Protocol):
             self.reset()
 
     async def dismiss(self) -> None:
-        """Close so that the last response is received: closing with unread data causes a reset, which can overtake the
-        response (RFC 9112 9.6)."""
+        """Close so that the last response is received."""
+        # Closing with unread data causes a reset, which can overtake the response (RFC 9112 9.6).
         self.finish()
         try:
             if not self.ended:
@@ -244,7 +244,8 @@ class Peer(asyncio.Protocol):
             self.transport.abort()
 
     def reset(self) -> None:
-        """As ``cut``; the other end gets a reset, and no end of file (SO_LINGER of 0 seconds, socket(7))."""
+        """Close as ``cut`` does; the other end gets a reset, not an end of file (SO_LINGER with 0 seconds,
+        socket(7))."""
         if self.lost or self.transport.is_closing():
             return
         channel: socket.socket = self.transport.get_extra_info("socket")
@@ -252,7 +253,7 @@ class Peer(asyncio.Protocol):
         self.transport.abort()
 
     def pass_to(self, target: Peer) -> None:
-        """From now on, pass received bytes to ``target``: the buffered ones first, and end of file at the end."""
+        """Pass received bytes to ``target`` from now on: first the buffered bytes, and end of file at the end."""
         self._target, target._source = target, self
         if isinstance(self.transport, SocketTransport):
             self.transport.piece = BULK
@@ -283,7 +284,7 @@ def _future(is_done: bool) -> asyncio.Future[None]:
 
 
 def complete(future: asyncio.Future[None] | None) -> bool:
-    """Return False if the future was done before, or cancelled, or is none."""
+    """Return False if the future is None, or was done or cancelled before."""
     if future is None or future.done():
         return False
     future.set_result(None)

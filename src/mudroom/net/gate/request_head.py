@@ -1,4 +1,4 @@
-"""Read the head of the next request, with limits on time and length."""
+"""Read the next request's head, with limits on time and length."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def read_head(client: Peer, patience: float) -> RequestHead | None:
 
 
 async def _wait_for_end(client: Peer) -> int:
-    """Return the position of the head's end, or -1 if it is too long. Raise BadHead, PeerGone."""
+    """Return the head's end position, or -1 if it is too long. Raise BadHead, PeerGone."""
     try:
         async with asyncio.timeout(HEAD_TIME):
             while (end := client.buffer.find(END)) < 0 and len(client.buffer) <= LIMIT:

@@ -31,8 +31,8 @@ def _threads() -> ThreadPoolExecutor:
 
 
 async def resolve(host: str) -> list[bytes]:
-    """Return the addresses in the order of getaddrinfo(3), which is the order to try them in (RFC 6724). An address
-    resolves to itself. Raise OSError."""
+    """Return the addresses in getaddrinfo(3)'s order, which is the order to try them in (RFC 6724). An address resolves
+    to itself. Raise OSError."""
     raw = host.encode("ascii")
     if host == LOCALHOST:
         return [
@@ -50,16 +50,18 @@ async def resolve(host: str) -> list[bytes]:
 
 
 def look_up(host: str) -> list[bytes]:
-    """Return the addresses of a canonical host, as ``resolve``, in this thread. Raise OSError."""
+    """Return a canonical host's addresses as ``resolve`` does, in this thread. Raise OSError."""
     rows = socket.getaddrinfo(host.encode("ascii"), None, type=socket.SOCK_STREAM)
     packed = (socket.inet_pton(family, address[0]) for family, *_rest, address in rows if isinstance(address[0], str))
     return list(dict.fromkeys(packed))
 
 
 class LocalAddresses(Collection[bytes]):
-    """Those of some addresses that belong to this machine, found out for each one that is asked about: bind(2) accepts
-    no others (EADDRNOTAVAIL). With ip_nonlocal_bind, which some load balancers set, all addresses count as local and
-    are refused, which is the safe side."""
+    """The addresses in a collection that belong to this machine; each is tested when it is asked for.
+
+    bind(2) accepts only local addresses (else EADDRNOTAVAIL). With ip_nonlocal_bind, which some load balancers set, all
+    addresses count as local and are refused, which is the safe side.
+    """
 
     def __init__(self, addresses: Collection[bytes]) -> None:
         self._addresses = addresses

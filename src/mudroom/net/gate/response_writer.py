@@ -1,8 +1,7 @@
-"""The client's side of an HTTP/1 exchange: the only way by which a server's words reach an HTTP/1 client.
+"""The client's side of an HTTP/1 exchange: the only path from a server's response to an HTTP/1 client.
 
-Rules of this file: each method that writes passes what it writes through the sanitizer of the guard, so that no
-credential gets back to the command; there is no other writer in ``dialogue.py`` and ``http.py``. Framing and hop-by-hop
-fields are the gate's own.
+Rules of this file: each method that writes uses the guard's sanitizer, so that no credential gets back to the command;
+there is no other writer in ``dialogue.py`` and ``http.py``. Framing and hop-by-hop fields are the gate's own.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from mudroom.net.protocol.head import LIMIT
 
 
 async def send_refusal(client: Peer, sanitizer: CredentialSanitizer | None, status: int, text: str) -> None:
-    """Send a response of the gate's own, which may quote a server."""
+    """Send the gate's own response, which may quote a server."""
     await client.write(refusal.response(status, text if sanitizer is None else sanitizer.text(text)))
 
 
@@ -28,7 +27,7 @@ class ResponseWriter:
         self._sanitizer = sanitizer
         self._body = None if sanitizer is None else sanitizer.stream()
         self.connection = h11.Connection(h11.SERVER, max_incomplete_event_size=LIMIT + 4)
-        """For reading. Nothing but this class sends by it."""
+        """For reading. Only this class sends by it."""
 
     async def informational(self, status: int, fields: list[Field]) -> None:
         await self._send(h11.InformationalResponse(status_code=status, headers=self._clean(fields)))
@@ -44,11 +43,11 @@ class ResponseWriter:
         await self._send(h11.Data(data=piece))
 
     async def end(self) -> None:
-        """Trailers of HTTP/1 are not passed on."""
+        """End the response. HTTP/1 trailers are not passed on."""
         await self._send(h11.EndOfMessage())
 
     async def switch(self, fields: list[Field]) -> None:
-        """Send the head of a websocket's ``101``."""
+        """Send a websocket's ``101`` head."""
         lines = [b"%s: %s" % field for field in self._clean(fields)]
         lines = [b"HTTP/1.1 101 Switching Protocols", *lines, b"Connection: Upgrade", b"Upgrade: websocket", b"", b""]
         await self._client.write(b"\r\n".join(lines))

@@ -12,11 +12,11 @@ Field = tuple[bytes, bytes]
 
 class BodySanitizer(Protocol):
     def see(self, piece: bytes) -> bytes:
-        """Return the next piece of a body without the values of credentials, with its length."""
+        """Return a body's next piece without credential values, with the same length."""
 
 
 class CredentialSanitizer(Protocol):
-    """Removes the values of credentials from all that servers say."""
+    """Removes credential values from everything that servers send."""
 
     def fields(self, fields: Sequence[Field]) -> list[Field]: ...
     def whole(self, data: bytes) -> bytes: ...

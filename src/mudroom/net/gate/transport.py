@@ -1,12 +1,13 @@
-"""A transport over a connected socket: as much of ``asyncio.Transport`` as the gate's protocols use.
+"""A transport over a connected socket, with the part of ``asyncio.Transport`` that the gate's protocols use.
 
 Rules of this file:
 1. All sockets are read into one buffer. ``data_received`` gets a view of it, valid during the call only: bytes that
-pass through are copied out of the kernel and into it, and nowhere else.
-2. A socket that does not take all is sent the rest later. Its protocol is told to pause at once, so the rest of one
-read is all that is ever held: ``BULK`` bytes, or less if the connection's account has less room (``budget.py``).
-3. Each report of the selector reads once, and ``PIECE`` at most while another connection moves small messages: a fast
-connection does not keep those waiting.
+   pass through are copied from the kernel and into it, and nowhere else.
+2. If a socket does not take all bytes, the rest is sent later. Its protocol is told to pause at once, so at most the
+   rest of one read is ever held: ``BULK`` bytes, or less if the connection's account has less room
+   (``core/network/budget.py``).
+3. Each selector report causes one read, of at most ``PIECE`` bytes while another connection moves small messages: a
+   fast connection does not keep those waiting.
 4. A protocol that raises an exception loses its connection.
 """
 
@@ -21,26 +22,26 @@ from mudroom.net.gate.event_loop import READABLE, WRITABLE, sockets
 from mudroom.typing import Any
 
 PIECE, BULK = 64 << 10, 512 << 10
-"""Bytes of one read: for the gate itself, and to pass on."""
+"""Bytes in a read: for the gate itself, and to pass on."""
 CALM = 0.1
 """Seconds after the last small message until another connection's reads are long again."""
 
 _BUFFER = memoryview(bytearray(BULK))
 UNCHARGED = unlimited()
-"""The account of connections that belong to no command yet: they are being made."""
+"""The account for connections that belong to no command yet: they are being made."""
 
 
 class SocketTransport(asyncio.Transport):
     """Owns a connected, non-blocking socket. ``protocol``: an ``asyncio.Protocol`` that accepts views."""
 
     small: SocketTransport | None = None
-    """The transport that has read a small message last, at ``small_at``."""
+    """The transport that was last to read a small message, at ``small_at``."""
     small_at = 0.0
 
     def __init__(self, channel: socket.socket, protocol: asyncio.Protocol) -> None:
         super().__init__({"socket": channel})
         self.piece = PIECE
-        """Bytes of one read."""
+        """Maximum bytes in a read."""
         self.account: Account = getattr(protocol, "account", UNCHARGED)
         """Charged for the unsent bytes. Its room limits a read."""
         self._channel = channel
@@ -70,8 +71,8 @@ class SocketTransport(asyncio.Transport):
         return self.receive()
 
     def receive(self) -> bool:
-        """Read once, if the protocol wants it and there is something. Return whether bytes were passed on, and nothing
-        else was done: what ``data_received`` returns."""
+        """Read once, if the protocol wants data and some is available. Return the result of ``data_received``: whether
+        bytes were passed on, without any other work."""
         if self._is_paused or self._is_ended or self._is_closing:
             return False
         shared, now, most = SocketTransport, time.monotonic(), self.piece
@@ -121,11 +122,12 @@ class SocketTransport(asyncio.Transport):
         self._protocol.resume_writing()
 
     def _watch(self) -> None:
-        """Watch for what is wanted now; a socket of which nothing is wanted would report its end for ever."""
+        """Watch for the events that are wanted now."""
         reads = not (self._is_paused or self._is_ended or self._is_closing)
         events = (READABLE if reads else 0) | (WRITABLE if self._unsent else 0)
         if self._is_released or events == self._watched:
             return
+        # A watched socket without wanted events would report its end forever.
         if not events:
             self._sockets.forget(self._descriptor)
         elif not self._watched:
@@ -135,7 +137,7 @@ class SocketTransport(asyncio.Transport):
         self._watched = events
 
     def _lose(self, error: Exception | None) -> None:
-        """Close the socket now, and tell the protocol after the present reports."""
+        """Close the socket now, and tell the protocol after the current reports."""
         self._is_closing = True
         if self._is_released:
             return
@@ -154,7 +156,7 @@ class SocketTransport(asyncio.Transport):
         try:
             self._channel.shutdown(socket.SHUT_WR)
         except OSError:
-            pass  # the connection is lost; the next read tells it
+            pass  # the connection is lost; the next read reports it
 
     # --- the protocol's part ---
 

@@ -1,4 +1,4 @@
-"""Serve a connection to a listener, by the listener's kind."""
+"""Serve a listener's connections, by the listener's kind."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _SOCKS5, _SOCKS4 = 5, 4
 
 
 class ListenerContext(NamedTuple):
-    """The objects that all connections of a guard share."""
+    """The objects that all of a guard's connections share."""
 
     guard: Guard
     names: Synthetic
@@ -42,7 +42,7 @@ class ListenerContext(NamedTuple):
 
 
 class ListenerClient(Peer):
-    """A connection from the sandbox to a listener. Used by the event loop of the gate's process alone."""
+    """A connection from the sandbox to a listener. Used only by the gate process's event loop."""
 
     def __init__(self, context: ListenerContext, serve: Serve, find: Find | None = None) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class ListenerClient(Peer):
         self._serve_kind = serve
         self._find = find
         self.destination: Destination | OSError = OSError(errno.EINVAL, "it was not captured")
-        """The destination of a captured connection, or the reason why it is unknown."""
+        """The captured connection's destination, or the reason why it is unknown."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -103,7 +103,7 @@ async def _proxied(client: Peer, context: ListenerContext) -> None:
 
 
 async def _keyed(client: Peer, context: ListenerContext, key: bytes) -> None:
-    """Serve a connection that begins with the key as a proxy's; end others without a word: they are strangers'."""
+    """Serve a connection that begins with the key as a proxy's. End others without an answer: they are strangers'."""
     try:
         async with asyncio.timeout(FIRST_BYTE):
             while len(client.buffer) < len(key):
@@ -160,13 +160,13 @@ Find = Callable[[socket.socket], Destination]
 
 _SERVE: dict[str, Serve] = {"proxy": _proxied, "transparent": _captured, "redirected": _captured, "dns-tcp": _dns}
 FIND: dict[str, Find] = {"transparent": own_address, "redirected": original_destination}
-"""How the destination of a captured connection is found, by kind."""
+"""Function that finds a captured connection's destination, by kind."""
 LOOPBACK, KEYED = "loopback=", "keyed="
 
 
 def serve_of(kind: str) -> Serve:
-    """Return the function that serves the connections of a listener. Raise KeyError for an unknown kind, ValueError for
-    a place that is none."""
+    """Return the function that serves a listener's connections. Raise KeyError for an unknown kind, ValueError for an
+    invalid place."""
     if kind.startswith(KEYED):
         return functools.partial(_keyed, key=bytes.fromhex(kind.removeprefix(KEYED)))
     if not kind.startswith(LOOPBACK):
@@ -175,14 +175,14 @@ def serve_of(kind: str) -> Serve:
     return functools.partial(_loopback, place=LoopbackPlace(host.text, port))
 
 
-# --- cONNECT ---
+# --- CONNECT ---
 
 
 _ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 
 
 def parse_connect(head: RequestHead) -> Authority:
-    """Return the destination. Raise BadHead, also if a Host header names another one."""
+    """Return the destination. Raise BadHead, also if a Host header names another destination."""
     try:
         target = parse_authority(head.target)
         host = head.get(b"host")

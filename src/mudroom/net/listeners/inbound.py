@@ -1,7 +1,7 @@
-"""Inbound listener: forward a port of the host's loopback to a server inside a sandbox, while its command lives.
+"""Inbound listener: forward a port on the host's loopback to a server inside a sandbox, while its command lives.
 
-The loopback is shared by all users of the machine. Unless all are meant, only connections of this user are forwarded:
-the kernel tells whose a connection is, before its first byte is read (``peer_user.py``).
+All users of the machine share the loopback. Unless all users are meant, only this user's connections are forwarded: the
+kernel tells whose a connection is, before its first byte is read (``peer_user.py``).
 
 A child process enters the command's namespaces once and creates sockets there on request. The sockets are connected and
 relayed here, outside (a socket belongs to the namespace in which it was created). It is a separate process because only
@@ -31,8 +31,8 @@ class SocketMaker:
     """Creates sockets in a command's network namespace."""
 
     def __init__(self, namespaces: Sequence[int]) -> None:
-        """``namespaces``: descriptors of the user and the network namespace; the caller closes them. Raise MudroomError
-        if they cannot be entered."""
+        """``namespaces``: descriptors for the user and the network namespace; the caller closes them. Raise
+        MudroomError if they cannot be entered."""
         self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._pid = os.fork()
         if self._pid == 0:
@@ -60,9 +60,9 @@ class SocketMaker:
 
 
 def _make_sockets(channel: socket.socket, namespaces: Sequence[int]) -> None:
-    """Run the child process to its end. It closes all other inherited descriptors, because the parent waits for some of
-    them to close."""
+    """Run the child process to its end."""
     try:
+        # The parent waits for some of the inherited descriptors to close, so all others are closed here.
         kept = 2
         for descriptor in sorted((channel.fileno(), *namespaces)):
             os.closerange(kept + 1, descriptor)
@@ -87,15 +87,15 @@ def _ignore(_whose: str) -> None:
 
 
 class InboundListener:
-    """Serves a port of the host's loopback until the command has ended."""
+    """Serves a port on the host's loopback until the command has ended."""
 
     def __init__(
         self, maker: SocketMaker, inside: int, outside: int, refused: Callable[[str], None] | None = _ignore
     ) -> None:
-        """``refused`` is called with whose connection was refused. None: connections of all users are forwarded."""
+        """``refused`` is called with the owner of a refused connection. None: all users' connections are forwarded."""
         self._maker, self._inside, self._outside, self._refused = maker, inside, outside, refused
         self._failures: list[MudroomError] = []
-        """Of making sockets, which is not possible any more after the first one."""
+        """Failures to make a socket; after the first, no more can be made."""
 
     def run(self, gone: int, opened: Callable[[int], None]) -> None:
         """Serve until the descriptor ``gone`` reports end of file. ``opened`` is called with the port. Raise
@@ -160,9 +160,10 @@ class InboundListener:
 
 
 def _stranger(writer: asyncio.StreamWriter) -> str:
-    """Return whose the connection is, for a message; empty if it is this user's. It must be connected still: another
-    user may have reset it after some bytes, and a connection of this user may have the same port by now."""
+    """Return the connection's owner, for a message; empty if it is this user."""
     whose = stranger(*_addresses(writer))
+    # It must still be connected: another user may have reset it after some bytes, and a connection of this user's may
+    # have the same port by now.
     try:
         writer.get_extra_info("socket").getpeername()
     except OSError:
@@ -171,12 +172,12 @@ def _stranger(writer: asyncio.StreamWriter) -> str:
 
 
 def _addresses(writer: asyncio.StreamWriter) -> tuple[Address, Address]:
-    """Return our address of a connection, and the other."""
+    """Return a connection's own address, and the other end's."""
     return writer.get_extra_info("sockname"), writer.get_extra_info("peername")
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with suppress(OSError):  # the other direction ends as well. ENOTCONN, of shutdown(2), is no ConnectionError
+    with suppress(OSError):  # the other direction ends as well. ENOTCONN, from shutdown(2), is no ConnectionError
         while chunk := await reader.read(_CHUNK):
             writer.write(chunk)
             await writer.drain()

@@ -1,8 +1,8 @@
-"""A process that makes listeners in the network namespace of a running command, for rules that came later.
+"""A process that makes listeners in a running command's network namespace, for rules that were added later.
 
-Rules of this file: it runs alone (``python -I -S``), because only a process with one thread may enter a user namespace,
-and none can leave it again (setns(2)). Descriptor 0 is a socket to the host, 1 and 2 are the command's user and network
-namespaces. It imports the standard library only.
+Rules of this file: it runs alone (``python -I -S``), because only a single-threaded process may enter a user namespace,
+and it cannot leave it again (setns(2)). Descriptor 0 is a socket to the host, 1 and 2 are the command's user and
+network namespaces. It imports the standard library only.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ QUEUE = 4096
 
 
 def enter(user: int, net: int) -> int:
-    """Enter the namespaces of these descriptors. Return 0, or the error number."""
+    """Enter the namespaces behind these descriptors. Return 0, or the error number."""
     libc = ctypes.CDLL(None, use_errno=True)
     for descriptor, kind in ((user, CLONE_NEWUSER), (net, CLONE_NEWNET)):
         if libc.setns(descriptor, kind) < 0:
@@ -27,8 +27,8 @@ def enter(user: int, net: int) -> int:
 
 
 def main() -> None:
-    """Make a listener at each place of the arguments, ADDRESS PORT, and send them. A reply without a descriptor is an
-    error number: of a place, or, once, of the namespaces."""
+    """Make a listener at each place in the arguments (ADDRESS PORT), and send them. A reply without a descriptor is an
+    error number: for a place, or, once, for the namespaces."""
     host = socket.socket(fileno=os.dup(0))
     number = enter(1, 2)
     if number:

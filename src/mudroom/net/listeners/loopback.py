@@ -1,8 +1,8 @@
-"""Connections to a place of the command's own loopback that a rule opens: they go to this machine's loopback.
+"""Connections to a place on the command's own loopback that a rule opens: they go to this machine's loopback.
 
 Rules of this file: the listener's place is the destination, whatever the client says; HTTP that names another host is
 refused. Only the place itself is dialled, or, under a rule for ``localhost``, both of its addresses. Any protocol is
-allowed where a rule names the port; a rule without ports is for HTTP and TLS, one for some requests only for HTTP.
+allowed where a rule names the port; a rule without ports is for HTTP and TLS, a rule for some requests only for HTTP.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mudroom.net.listeners.tunnel import HandedConnection, serve_tunnel
 from mudroom.net.protocol import client_hello, refusal
 
 FIRST_BYTES = 2.0
-"""Seconds until a refused client's first data, which tells whether it understands HTTP."""
+"""Seconds until a refused client's first data, which shows whether it understands HTTP."""
 
 
 async def serve_loopback(client: Peer, guard: Guard, place: LoopbackPlace) -> HandedConnection | None:
@@ -52,8 +52,8 @@ async def _is_http(client: Peer) -> bool:
 
 
 async def _decline(client: Peer, status: int, reason: str) -> None:
-    """End a connection that leads nowhere: by an HTTP response if the client speaks HTTP, otherwise by a reset, as
-    close as possible to a refused connection."""
+    """End a connection that leads nowhere: by an HTTP response if the client speaks HTTP, otherwise by a reset, which
+    comes closest to a refused connection."""
     if await _is_http(client):
         await client.write(refusal.response(status, reason))
     else:

@@ -1,15 +1,15 @@
-"""The user at the other end of a loopback connection, as far as the kernel tells: sock_diag(7), or /proc/net/tcp.
+"""The user at the other end of a loopback connection, as far as the kernel shows: sock_diag(7), or /proc/net/tcp.
 
-Browsers send cookies to every port of a host (RFC 6265, 8.5), and any user may listen on a port: another user of the
-machine can learn a cookie. That user's sockets still have another uid. Root is not kept out by this.
+Browsers send cookies to every port on a host (RFC 6265, 8.5), and any user may listen on a port: another user on the
+machine can learn a cookie. That user's sockets still have another uid. This does not keep root out.
 
 1. The check is made once, when a connection is new: a socket keeps its user. A socket that its process has closed may
    have no user, and would pass for root's: it counts as another user's.
-2. ``stranger_uid`` is for the page: if the user is unknown (another system, an end outside of this network namespace)
-   the connection is accepted. It stands behind the token and the cookie, and does not replace them.
-3. ``stranger`` is for a port that nothing else guards: what is not known to be this user's is refused, root's too (a
-   service of root may be asked by anybody). Our own end is looked at last: while that is connected, no other socket has
-   the addresses of the other end.
+2. ``stranger_uid`` is for the page: if the user is unknown (another system, an end outside this network namespace) the
+   connection is accepted. The check comes after the token and the cookie, and does not replace them.
+3. ``stranger`` is for a port that has no other guard: a connection that is not known to be this user's is refused,
+   root's too (any user may make a root service connect). Our own end is looked up last: while it is connected, no other
+   socket has the other end's addresses.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ class ConnectionEnd(NamedTuple):
 
 
 def stranger_uid(ours: Address, theirs: Address) -> int | None:
-    """Return the uid of another user at the other end; None if it is this user, or unknown."""
+    """Return another user's uid at the other end; None if it is this user, or unknown."""
     both_ends = _by_netlink(ours, theirs) or _by_table(ours, theirs)
     return None if both_ends is None else stranger_of(*both_ends, os.geteuid())
 
 
 def stranger_of(other: ConnectionEnd | None, own: ConnectionEnd | None, uid: int) -> int | None:
-    """Decide by the table's entries of the other end, and of ours."""
+    """Return as ``stranger_uid`` does, given the table's entries for the other end and ours."""
     if other is None:  # the other end is elsewhere; or it has just gone, and then our end is not established, either
         return None if own is not None and own.state == _ESTABLISHED else 0
     if other.uid == 0:
@@ -51,13 +51,13 @@ def stranger_of(other: ConnectionEnd | None, own: ConnectionEnd | None, uid: int
 
 
 def stranger(ours: Address, theirs: Address) -> str:
-    """Return whose the other end is, for a message; empty if it is this user's."""
+    """Return the other end's owner, for a message; empty if it is this user."""
     both_ends = _by_netlink(ours, theirs) or _by_table(ours, theirs)
     return "a user that this kernel does not tell" if both_ends is None else named_stranger(*both_ends, os.geteuid())
 
 
 def named_stranger(other: ConnectionEnd | None, own: ConnectionEnd | None, uid: int) -> str:
-    """Decide as ``stranger`` does, by the table's entries of the other end, and of ours."""
+    """Return as ``stranger`` does, given the table's entries for the other end and ours."""
     if own is None or own.state not in (_ESTABLISHED, _CLOSE_WAIT) or other is None or other.state == _LISTENING:
         return "a process that has gone"
     if other.uid == 0 and other.state != _ESTABLISHED:
@@ -83,7 +83,8 @@ def _by_netlink(ours: Address, theirs: Address) -> Ends | None:
 
 
 def _ask_kernel(kernel: socket.socket, local: Address, remote: Address) -> ConnectionEnd | None:
-    """Use ``inet_diag_req_v2`` and ``inet_diag_msg`` of include/uapi/linux/inet_diag.h. Raise OSError."""
+    """Look up a socket with ``inet_diag_req_v2`` and ``inet_diag_msg`` (include/uapi/linux/inet_diag.h). Raise
+    OSError."""
     family = socket.AF_INET6 if ":" in local[0] else socket.AF_INET
     hosts = b"".join(socket.inet_pton(family, host).ljust(16, b"\0") for host, _port in (local, remote))
     no_cookie = b"\xff" * 8
@@ -101,7 +102,7 @@ def _ask_kernel(kernel: socket.socket, local: Address, remote: Address) -> Conne
 
 
 def _by_table(ours: Address, theirs: Address) -> Ends | None:
-    """Read the table of all connections, which takes a while if the table is large."""
+    """Read the table with all connections, which takes a while if the table is large."""
     try:
         with open(f"/proc/net/tcp{'6' if ':' in theirs[0] else ''}", encoding="ascii", errors="replace") as stream:
             table = stream.read()
@@ -120,7 +121,7 @@ def find_end(table: str, local: Address, remote: Address) -> ConnectionEnd | Non
 
 
 def table_text(address: Address) -> str:
-    """Return an address as the table has it: each four bytes as a number in host byte order, in hexadecimal."""
+    """Return an address in the table's form: each four bytes as a number in host byte order, in hexadecimal."""
     host, port = address
     packed = socket.inet_pton(socket.AF_INET6 if ":" in host else socket.AF_INET, host)
     words = (int.from_bytes(packed[at : at + 4], sys.byteorder) for at in range(0, len(packed), 4))

@@ -1,7 +1,7 @@
 """The sandbox's DNS server: allowed names get a synthetic address, all others do not exist.
 
 Rules of this file: no query is ever forwarded to another server, so a name cannot carry data out (DNS tunnelling). The
-gate looks up the real address of a name after the connection has been allowed.
+gate looks up a name's real address after the connection has been allowed.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from mudroom.net.protocol import dns
 from mudroom.net.protocol.synthetic import Synthetic
 
 _OWN_NAMES = ("localhost", "mudroom")
-"""The names of every sandbox (sethostname(2) in its plan). Programs look up the name of their own host for reasons
+"""Names that every sandbox has (sethostname(2) in its plan). Programs look up their own host's name for reasons
 unrelated to the network, and a loopback address leads back to the program's own sandbox."""
 _LOOPBACK = {dns.A: (b"\x7f\0\0\x01",), dns.AAAA: (bytes(15) + b"\x01",)}
 _MOST_REPORTED = 1_024
-"""The number of refused names that are reported, each once; after that a single flow says that there were more."""
+"""Maximum refused names that are reported, each once; after that a single flow says that there were more."""
 _AT_ONCE = 64
 _IDLE = 30.0
 """Seconds between questions on a TCP connection."""
 _PKTINFO = {socket.AF_INET: (socket.IPPROTO_IP, 8), socket.AF_INET6: (socket.IPPROTO_IPV6, socket.IPV6_PKTINFO)}
-"""ip(7): IP_PKTINFO; ipv6(7)."""
+"""IP_PKTINFO, ip(7); IPV6_PKTINFO, ipv6(7)."""
 _IPV6_FREEBIND = 78
-"""linux/in6.h, since Linux 4.15."""
+"""IPV6_FREEBIND (linux/in6.h), since Linux 4.15."""
 
 
 class Responder:
@@ -83,9 +83,9 @@ class Responder:
     # --- UDP ---
 
     def prepare(self, channel: socket.socket) -> None:
-        """Allow replies from addresses that no interface has. For IPv6 a local route is not enough: the socket needs
-        IPV6_FREEBIND (ipv6_can_nonlocal_bind in net/ipv6/datagram.c checks it)."""
+        """Allow replies from addresses that no interface has."""
         channel.setblocking(False)
+        # For IPv6 a local route is not enough: ipv6_can_nonlocal_bind in net/ipv6/datagram.c checks IPV6_FREEBIND.
         if channel.family == socket.AF_INET6:
             channel.setsockopt(socket.IPPROTO_IPV6, _IPV6_FREEBIND, 1)
 
@@ -95,7 +95,7 @@ class Responder:
             try:
                 data, ancillary, _flags, sender = channel.recvmsg(dns.LONGEST + 1, socket.CMSG_SPACE(32))
             except OSError:
-                return  # no more datagrams; or an ICMP error of an earlier reply
+                return  # no more datagrams; or an ICMP error for an earlier reply
             reply = self.reply(data)
             if reply:
                 try:
@@ -141,7 +141,7 @@ def _source(packet_info: tuple[int, int, bytes]) -> tuple[int, int, bytes]:
 
 
 def _possible(rules: Sequence[HostRule]) -> set[tuple[int, str, str]]:
-    """Return a request of every kind that a rule distinguishes, as port, method, path."""
+    """Return one request for each case that a rule distinguishes, as (port, method, path)."""
     kinds = {(80, "", ""), (443, "", "")}
     for rule in rules:
         if rule.action != "deny":

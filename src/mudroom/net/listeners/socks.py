@@ -39,7 +39,7 @@ class SocksRequest(NamedTuple):
 
 
 def parse_greeting(data: bytes) -> int | None:
-    """Return the length of the greeting, or None if it is incomplete. Raise BadSocks unless it offers to work without
+    """Return the greeting's length, or None if it is incomplete. Raise BadSocks unless it offers to work without
     authentication."""
     if len(data) < 2 or len(data) < 2 + data[1]:
         return None
@@ -78,7 +78,7 @@ def reply(code: int) -> bytes:
 
 
 async def socks(client: Peer, guard: Guard) -> HandedConnection | None:
-    """Serve the connection; as ``connect``."""
+    """Serve the connection as ``connect`` does."""
     try:
         request = await _read_request(client)
     except BadSocks as error:

@@ -1,6 +1,6 @@
-"""Connections of programs that do not know the proxy: their destination is the address that they connected to.
+"""Connections from programs that do not know the proxy: their destination is the address that they connected to.
 
-Rules of this file: an address of the synthetic ranges stands for the name that was looked up; the name in TLS or HTTP
+Rules of this file: an address in the synthetic ranges stands for the name that was looked up; the name in TLS or HTTP
 must be the same. Any other address is a literal, and is judged as such.
 """
 
@@ -19,7 +19,7 @@ from mudroom.net.protocol.synthetic import Synthetic, is_synthetic
 FIRST_BYTES = 10.0
 """Seconds until the client's first data."""
 _ORIGINAL = 80
-"""SO_ORIGINAL_DST of linux/netfilter_ipv4.h and IP6T_SO_ORIGINAL_DST of linux/netfilter_ipv6/ip6_tables.h."""
+"""SO_ORIGINAL_DST (linux/netfilter_ipv4.h) and IP6T_SO_ORIGINAL_DST (linux/netfilter_ipv6/ip6_tables.h)."""
 
 Destination = tuple[bytes, int]
 """A packed address and a port."""

@@ -1,10 +1,12 @@
 """A tunnel to one host: its content must be for that host.
 
-Rules of this file: port 443 is TLS; port 80 is HTTP, which is judged request by request, or TLS. Where a rule names the
-port, any protocol is allowed; so, too, on every other port, which is open only because a rule or an answer named it.
-TLS and HTTP are held to the same rules there. TLS must name the host that the tunnel was allowed for (no name at all is
-allowed only for an address), or it is refused: that a server answers for other names, too (domain fronting), is no way
-round the rules.
+Rules of this file:
+
+- Port 443 is TLS; port 80 is HTTP, which is judged request by request, or TLS.
+- Where a rule names the port, any protocol is allowed; so, too, on every other port, which is open only because a rule
+  or an answer named it. TLS and HTTP are held to the same rules there.
+- TLS must name the host that the tunnel was allowed for, or it is refused: a server that answers for other names, too
+  (domain fronting), must not be a way around the rules. A missing name is allowed only for an address.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from mudroom.net.protocol import client_hello, refusal
 from mudroom.typing import NamedTuple
 
 FIRST_BYTES = 5.0
-"""Seconds for the first bytes of a tunnel."""
+"""Seconds for a tunnel's first bytes."""
 
 
 class HandedConnection(NamedTuple):
@@ -58,7 +60,7 @@ async def check_any_bytes(client: Peer, server: Peer, exchange: Exchange) -> cli
     loop, limit = asyncio.get_running_loop(), None
     try:
         while (kind := client_hello.kind_of(bytes(client.buffer[: client_hello.LIMIT]))) is None:
-            if server.buffer or server.ended or client.ended:  # looked at once more: they can come with the last bytes
+            if server.buffer or server.ended or client.ended:  # checked again: they can come with the last bytes
                 return "raw"
             if limit is None and not client.buffer:
                 await client.news_with(server)

@@ -1,8 +1,9 @@
-"""Parse the first message of TLS for the name of the wanted host.
+"""Parse TLS's first message for the name of the wanted host.
 
 Rules of this file: pure. Every length is checked against its container, no bytes may be left over, and no extension may
 occur twice: a message that a lenient server could read differently is refused (RFC 8446 4.1.2, 5.1; RFC 6066 3). An
-encrypted ClientHello (ECH) cannot be read: its outer name is compared, so one that hides another name does not match.
+encrypted ClientHello (ECH) cannot be read: its outer name is compared, so a hello that hides another name does not
+match.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from mudroom.typing import Literal, NamedTuple
 
 LIMIT = 16 << 10
-"""Bytes of a hello, without the record headers. With post-quantum keys it has about 1,700."""
+"""Maximum bytes in a hello, without the record headers. With post-quantum keys it has about 1,700."""
 
 Kind = Literal["tls", "http", "raw"]
 
@@ -26,8 +27,8 @@ class Hello(NamedTuple):
 
 
 def kind_of(data: bytes) -> Kind | None:
-    """Return the protocol that the first bytes of a client indicate, or None if there are too few. A request line that
-    ends with LF alone is one, too: servers accept it (RFC 9112, 2.2)."""
+    """Return the protocol that a client's first bytes indicate, or None if there are too few. A request line that ends
+    with LF alone counts, too: servers accept it (RFC 9112, 2.2)."""
     if not data:
         return None
     if data[0] == 0x16:
@@ -49,7 +50,7 @@ def parse_hello(data: bytes) -> Hello | None:
 
 
 def _handshake(data: bytes) -> bytes | None:
-    """Return the body of the first handshake message, assembled from its records."""
+    """Return the first handshake message's body, assembled from its records."""
     message, at = b"", 0
     while len(data) - at >= 5:
         kind, major, length = data[at], data[at + 1], int.from_bytes(data[at + 3 : at + 5], "big")

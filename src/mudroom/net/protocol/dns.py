@@ -1,6 +1,6 @@
 """DNS messages, as far as a responder without records needs them: one question, and a short answer (RFC 1035).
 
-Rules of this file: pure. A question is parsed strictly: exactly one, of plain labels, without compression. Further
+Rules of this file: pure. A question is parsed strictly: exactly one, with plain labels, without compression. Further
 sections (an OPT record, usually) are ignored. Answers fit into any datagram.
 """
 
@@ -15,7 +15,7 @@ NO_ERROR, FORMAT_ERROR, NO_NAME, NOT_IMPLEMENTED, REFUSED = 0, 1, 3, 4, 5
 TTL = 60
 """Seconds. The names stay valid for longer than that (``synthetic.py``)."""
 LONGEST = 4096
-"""Bytes of a query with all its sections."""
+"""Maximum bytes in a query with all its sections."""
 
 
 class BadMessage(ValueError):
@@ -76,8 +76,8 @@ def parse_question(data: bytes) -> DnsQuestion:
 
 
 def answer(question: DnsQuestion, code: int, addresses: tuple[bytes, ...] = ()) -> bytes:
-    """Return an answer. ``addresses``: of the requested family; none with NO_ERROR: the name exists, but has no record
-    of this kind."""
+    """Return an answer. ``addresses``: in the requested family; if empty with NO_ERROR, the name exists but has no such
+    record."""
     head = _header(question.identity, question.flags, code, 1, len(addresses))
     kind = question.kind.to_bytes(2, "big")
     records = (
@@ -88,6 +88,6 @@ def answer(question: DnsQuestion, code: int, addresses: tuple[bytes, ...] = ()) 
 
 
 def _header(identity: int, flags: int, code: int, questions: int, answers: int) -> bytes:
-    """Return the header of an answer. The recursion-desired flag is repeated, recursion-available is set."""
+    """Return an answer's header. The recursion-desired flag is repeated, recursion-available is set."""
     reply = 0x8080 | (flags & 0x7900) | code
     return b"".join(number.to_bytes(2, "big") for number in (identity, reply, questions, answers, 0, 0))

@@ -1,4 +1,4 @@
-"""Parse the head of an HTTP/1 request strictly: a head that two servers could read differently is refused.
+"""Parse an HTTP/1 request's head strictly: a head that two servers could read differently is refused.
 
 Rules of this file: pure. A head ends with an empty line; every line with CR LF. No folded lines, no space before a
 colon, one Content-Length or one ``Transfer-Encoding: chunked`` and not both, one Host, no version but 1.0 and 1.1 (RFC
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from mudroom.typing import NamedTuple
 
 LIMIT = 16 << 10
-"""Bytes of a head."""
+"""Maximum bytes in a head."""
 END = b"\r\n\r\n"
 
 _LINE = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]{1,32}) ([\x21-\x7e]+) HTTP/1\.([01])")
@@ -35,7 +35,7 @@ _OVERRIDES = {
     b"x-original-url": "path",
     b"x-rewrite-url": "path",
 }
-"""Headers by which some servers act on another method or path than those of the request line: Google's APIs and Rack
+"""Headers by which some servers act on another method or path than the request line's: Google's APIs and Rack
 ("Rack::MethodOverride"), OData ([MS-ODATA] 2.2.5.8), Express's method-override, IIS and frameworks behind it
 (CVE-2018-14773)."""
 
@@ -54,7 +54,7 @@ class RequestHead(NamedTuple):
     minor: int
     """The minor version: HTTP/1.0 or HTTP/1.1."""
     fields: list[tuple[bytes, bytes]]
-    """As they were sent: some servers, and people, depend on the case of a name."""
+    """As they were sent: some servers, and people, depend on a name's case."""
     raw: bytes
 
     def get(self, name: bytes) -> bytes | None:
@@ -98,7 +98,7 @@ def _check_framing(head: RequestHead) -> None:
 
 
 def end_to_end(fields: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """Return the fields without the hop-by-hop ones, including those that the Connection header names."""
+    """Return the fields without the hop-by-hop fields, including those that the Connection header names."""
     named = {
         part.strip().lower() for name, value in fields if name.lower() == b"connection" for part in value.split(b",")
     }
@@ -106,10 +106,10 @@ def end_to_end(fields: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
 
 
 def as_judged(method: str, path: str, fields: Sequence[tuple[bytes, bytes]]) -> tuple[str, str]:
-    """Return method and path as rules judge them. One that a header overrides is marked, so that it is an unknown one:
-    no rule for some methods or paths lets it through (``core/network/host_rules.py``). CGI takes ``_`` in a name for
-    ``-`` (RFC 3875 4.1.18)."""
+    """Return method and path as rules judge them. A method or path that a header overrides is marked, so that it is
+    unknown: no rule for some methods or paths lets it through (``core/network/host_rules.py``)."""
     for name, _value in fields:
+        # CGI takes ``_`` in a name for ``-`` (RFC 3875 4.1.18)
         folded = name.lower().replace(b"_", b"-")
         overridden = _OVERRIDES.get(folded)
         if overridden == "method":

@@ -26,7 +26,7 @@ def response(status: int, text: str) -> bytes:
 
 
 def denied(host: str, port: int, reason: str) -> str:
-    """Return the text of a refusal: host and port, the reason, and the command that allows it, if one does."""
+    """Return a refusal's text: host and port, the reason, and the command that allows it, if there is one."""
     where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     command = command_to_allow(where, reason)
     return f"{where} is not allowed: {reason}" + (f"; to allow it: {command}" if command else "")

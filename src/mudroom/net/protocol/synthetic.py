@@ -1,9 +1,9 @@
 """Synthetic addresses that stand for names: the gate's DNS returns them, and the gate maps them back when a program
 connects.
 
-Rules of this file: pure. The n-th name of a guard gets the n-th address of each range. Addresses are reused only after
-the whole range, about 130,000 names; a name that is looked up again keeps its address. At most ``MOST`` names are
-stored at one time: the least recently looked-up is forgotten, and its address stands for no name then.
+Rules of this file: pure. A guard's n-th name gets the n-th address in each range. Addresses are reused only after the
+whole range, about 130,000 names; a name that is looked up again keeps its address. At most ``MOST`` names are stored at
+a time: the least recently looked-up is forgotten, and its address stands for no name then.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ MOST = 16_384
 _IPV4, _IPV4_BITS = SYNTHETIC_IPV4
 _IPV6, _IPV6_BITS = SYNTHETIC_IPV6
 _FIRST, _LAST = 256, (1 << 32 - _IPV4_BITS) - 256
-"""The first and last addresses of the range are left out, because some programs take them for a network or broadcast
+"""The range's first and last addresses are left out, because some programs take them for a network or broadcast
 address."""
 
 

@@ -12,7 +12,7 @@ class Target(NamedTuple):
     authority: Authority
     path: bytes
     name: Authority | None = None
-    """The client's own name for a place of this machine's loopback, if it is another one."""
+    """The client's own name for a place on this machine's loopback, if it differs."""
 
     def host_field(self, usual: int) -> bytes:
         """Return the Host field as clients write it: without the default port ``usual``."""
@@ -20,8 +20,8 @@ class Target(NamedTuple):
 
 
 def parse_target(head: RequestHead, origin: Authority | None) -> Target:
-    """Return the destination of a request. ``origin``: the connection's destination; None: the client uses the gate as
-    a proxy. Raise BadHead."""
+    """Return a request's destination. ``origin``: the connection's destination; None: the client uses the gate as a
+    proxy. Raise BadHead."""
     target = head.target
     if target[:7].lower() == b"http://":
         absolute, path = _split(target[7:])
@@ -50,7 +50,7 @@ def parse_target(head: RequestHead, origin: Authority | None) -> Target:
 
 
 def is_same_place(origin: Authority, other: Authority) -> bool:
-    """Return whether both name the same port of this machine's loopback: ``localhost`` stands for its addresses."""
+    """Return whether both name the same port on this machine's loopback: ``localhost`` stands for its addresses."""
     names = (LOCALHOST, *LOCALHOST_ADDRESSES)
     return origin.port == other.port and origin.host.text in LOCALHOST_ADDRESSES and other.host.text in names
 

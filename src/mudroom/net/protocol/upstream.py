@@ -1,4 +1,4 @@
-"""Parse the URL of the proxy that the host's network requires. Pure."""
+"""Parse the URL for the proxy that the host's network requires. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ESCAPE = re.compile(rb"%([0-9A-Fa-f]{2})")
 class Upstream(NamedTuple):
     authority: Authority
     credentials: bytes
-    """USER:PASSWORD; empty: none. In no flow, and in no message."""
+    """USER:PASSWORD; empty: none. Never in a flow or a message."""
 
     def __str__(self) -> str:
         return f"proxy {self.authority}"

@@ -32,7 +32,7 @@ _PACKET = 65_536
 _LONGEST = 64 << 20
 _LAST, _MORE = b"\0", b"\1"
 MAX_DESCRIPTORS = 253
-"""Per message: SCM_MAX_FD of unix(7)."""
+"""Per message: SCM_MAX_FD, unix(7)."""
 
 
 class BrokenMessage(Exception):
@@ -50,15 +50,15 @@ class OpenMessage(msgspec.Struct, tag="open", array_like=True):
     ask: bool
     ask_timeout: float
     first: int
-    """The number of its first question. Answers to questions of a gate that died therefore match no question of this
-    one."""
+    """The number of its first question. Answers to questions from a gate that died therefore match no question in this
+    gate."""
     upstream: str
     """As for ``parse_upstream``; empty: no proxy."""
     inspection: Inspection | None = None
     fork: str = ""
     """Label of the command's fork, for other forks; empty: it has none."""
     all_hosts: bool = False
-    """The host makes every connection, and not those to other forks alone."""
+    """The host makes every connection, not only those to other forks."""
 
 
 class AnswerMessage(msgspec.Struct, tag="answer", array_like=True):
@@ -80,7 +80,7 @@ class ListenMessage(msgspec.Struct, tag="listen", array_like=True):
 
 
 class CloseMessage(msgspec.Struct, tag="close", array_like=True):
-    """Close the listeners of these kinds. Open connections stay open."""
+    """Close the listeners with these kinds. Open connections stay open."""
 
     kinds: list[str]
 
@@ -148,7 +148,7 @@ to_host = msgspec.json.Decoder(ToHost)
 
 
 def packets(message: ToGate | ToHost) -> list[bytes]:
-    """Return what to send for a message, in parts as ``framed`` makes them."""
+    """Return the packets for a message, as ``framed`` makes them."""
     data = _encode(message)
     if len(data) <= _PACKET:
         return [framed(_LAST + data)]
@@ -203,6 +203,6 @@ class Inbox:
         return BrokenMessage(reason)
 
     def _drop(self) -> None:
-        """Close the descriptors of an invalid or incomplete message."""
+        """Close the descriptors that came with an invalid or incomplete message."""
         while self._descriptors:
             _socket.close(self._descriptors.pop())

@@ -1,4 +1,4 @@
-"""``mudroom keeper``: the process that has everything loaded for the next command."""
+"""``mudroom keeper``: show or end the processes that have everything loaded for the next command."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""The process of a keeper: it loads the verbs, rehearses the usual ones, and calls the function that runs one.
+"""The keeper's process: it loads the verbs, rehearses the usual commands, and calls the function that runs a command.
 
-Its interpreter has none of the variables of a command, as HOME, below which the user's own packages are. So it may find
-another mudroom than the command that started it: then it ends.
+Its interpreter starts without the command's variables, such as HOME, which locates the user's own packages. It may
+therefore find another mudroom than the command that started it; then it ends.
 
-A rehearsal is a command in a project, a home and a state directory of its own, which are removed. It leaves what a
-first use makes in an interpreter: modules, compiled patterns and filters. None of that depends on a command or on the
-machine's state: what does is kept in a session, which ends with its command.
+A rehearsal is a command in a project, home and state directory of its own, which are removed. It leaves in the
+interpreter what a first use creates: modules, compiled patterns and filters. None of that depends on a command or on
+the machine's state: anything that does is kept in a session, which ends with its command.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ REHEARSED = (
 
 
 def start_if_wanted(environ: Mapping[bytes, bytes]) -> None:
-    """Start a keeper, behind a command that found none."""
+    """Start a keeper after a command that found none."""
     if is_wanted(environ):
         start(PROGRAM, environ)
 
 
 def main() -> None:
-    """Be a keeper. The arguments are those of ``Place``, and those of ``start``."""
+    """Run as a keeper. The arguments are the fields of ``Place``, then those that ``start`` adds."""
     began = time.time_ns()
     directory, name, idle, look, root, *before = sys.argv[1:]
 
@@ -54,8 +54,9 @@ def main() -> None:
 
 
 def _rehearse(path: bytes, run: Callable[[Sequence[str], Mapping[bytes, bytes]], int]) -> None:
-    """Rehearse in ``path``, which is made and removed. A machine on which commands fail has no less of a keeper."""
-    remove_tree(path)  # of a keeper that was killed
+    """Rehearse in ``path``, which is created and removed. A machine on which commands fail gets a keeper all the
+    same."""
+    remove_tree(path)  # left by a killed keeper
     project, home, state = (path + name for name in (b"/project", b"/home", b"/state"))
     for made in (path, project, home):
         os.mkdir(made, 0o700)

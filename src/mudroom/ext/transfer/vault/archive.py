@@ -1,7 +1,7 @@
-"""Reader of an archive that may be hostile, sequentially, once: the stream need not be able to seek.
+"""Read an archive that may be hostile, sequentially and once: the stream need not be able to seek.
 
 ``tarfile`` only parses headers here; it never extracts, and its sizes are not trusted. For any input, the result is the
-next entry or ``RefusedArchive``. The bytes that are read are bounded twice: as they come, and unpacked.
+next entry or ``RefusedArchive``. The bytes read are bounded twice: as they arrive, and unpacked.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from mudroom.ext.transfer.vault.pack import ENTRY_LIMIT, HEADER_LIMIT
 from mudroom.typing import IO, Any, cast
 
 BLOCK = HEADER_LIMIT
-"""Maximum bytes of one header, and of one read."""
+"""Maximum bytes in a header, and in a read."""
 _PADDING = 1 << 20
-"""Maximum bytes of zeros after the end of an archive. tar(1) fills up a record of 10 KiB (``--blocking-factor``)."""
+"""Maximum bytes of zeros after an archive's end. tar(1) fills up a record of 10 KiB (``--blocking-factor``)."""
 _GZIP = b"\x1f\x8b"
 
 
@@ -30,7 +30,8 @@ class RefusedArchive(MudroomError):
 
 
 class _Input:
-    """The stream as it comes: a file, a pipe or a socket, of which one read may return a part. Counted and hashed."""
+    """The stream as it arrives: a file, a pipe or a socket; a read may return fewer bytes than asked for. Counted and
+    hashed."""
 
     def __init__(self, stream: Any, limit: int) -> None:
         self._stream, self._limit, self._ahead = stream, limit, b""
@@ -38,13 +39,13 @@ class _Input:
         self.size = 0
 
     def start(self, count: int) -> bytes:
-        """Return the first bytes, fewer if there are no more. They are read again."""
+        """Return the first bytes, fewer if the stream is shorter. ``read`` returns them again."""
         while len(self._ahead) < count and (data := self._read(count - len(self._ahead))):
             self._ahead += data
         return self._ahead
 
     def read(self, size: int) -> bytes:
-        """Return so many bytes, fewer only at the end: ``gzip`` takes a short read for it."""
+        """Return ``size`` bytes, fewer only at the end: ``gzip`` takes a short read for the end."""
         parts, self._ahead = [self._ahead[:size]], self._ahead[size:]
         left = size - len(parts[0])
         while left > 0 and (data := self._read(min(left, BLOCK))):
@@ -67,7 +68,7 @@ class _Input:
 
 
 class _Bounded:
-    """A stream that is only read forward, with limits for each read and in total: ``tarfile`` trusts sizes."""
+    """A stream that is only read forward, with a limit for each read and a total limit: ``tarfile`` trusts sizes."""
 
     def __init__(self, stream: Any, limit: int) -> None:
         self._stream, self._limit, self._at = stream, limit, 0
@@ -95,10 +96,10 @@ class _Bounded:
 
 
 class ArchiveReader:
-    """Use ``for info in archive: …``. Read the content of a file while it is the current entry."""
+    """Use ``for info in archive: …``. Read a file's content while it is the current entry."""
 
     def __init__(self, stream: IO[bytes], limit: int) -> None:
-        """``limit``: bytes that the whole archive may have, as it comes and unpacked."""
+        """``limit``: bytes that the whole archive may have, both as it arrives and unpacked."""
         self._input = _Input(stream, limit + _PADDING)
         is_packed = self._input.start(len(_GZIP)) == _GZIP
         unpacked: Any = gzip.GzipFile(fileobj=cast("Any", self._input), mode="rb") if is_packed else self._input
@@ -112,15 +113,15 @@ class ArchiveReader:
         for _number in range(ENTRY_LIMIT):
             with refusing():
                 info: tarfile.TarInfo | None = self._tar.next()
-                self._tar.members.clear()  # otherwise it would keep all of them
+                self._tar.members.clear()  # otherwise tarfile would keep every member
             if info is None:
                 return
             yield info
         raise RefusedArchive(f"it has more than {ENTRY_LIMIT:,} entries")
 
     def finish(self) -> tuple[int, bytes]:
-        """Read to the end of the stream, so that its writer can end. Return the number of its bytes and their
-        BLAKE2b-256 digest. Raise RefusedArchive if anything but padding follows."""
+        """Read to the end of the stream, so that its writer can end. Return the archive's size in bytes and its
+        BLAKE2b-256 digest. Raise RefusedArchive if any data except padding follows."""
         left = _PADDING
         with refusing():
             while data := self._bounded.read(min(BLOCK, left + 1)):
@@ -130,7 +131,7 @@ class ArchiveReader:
         return self._input.size, self._input.digest()
 
     def read(self, info: tarfile.TarInfo, limit: int) -> bytes:
-        """Return the content of a file. Raise RefusedArchive if it is not a file, or larger than ``limit`` bytes."""
+        """Return a file's content. Raise RefusedArchive if it is not a file, or larger than ``limit`` bytes."""
         if info.size > limit:
             raise RefusedArchive(f"{show(name_of(info))} has {info.size} bytes")
         return b"".join(self.blocks(info))
@@ -152,7 +153,7 @@ class ArchiveReader:
 
 @contextmanager
 def refusing() -> Iterator[None]:
-    """Turn every error of a parser into RefusedArchive. Errors of the disk pass unchanged."""
+    """Turn every parser error into RefusedArchive. Disk errors pass unchanged."""
     try:
         yield
     except (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError, ValueError, ArithmeticError) as error:

@@ -1,18 +1,18 @@
-"""Arrival of forks: archives become forks of this vault, many at once.
+"""Arrival of forks: archives become forks in this vault, many at once.
 
-    forks/<name>/arrival    MessagePack of ``ArrivalNote``: the errand that made the fork, and the digest of its archive
+    forks/<name>/arrival    MessagePack of ``ArrivalNote``: the errand that made the fork, and its archive's digest
 
 The order of an arrival:
 
-1. Each archive is unpacked and checked against the project (``import_fork.py``). This takes the time, and holds no lock
-   that anybody waits for: commands of agents go on. An archive that is refused does not stop the others.
+1. Each archive is unpacked and checked against the project (``import_fork.py``). This takes most of the time, and holds
+   no lock that others wait for: agents' commands continue. A refused archive does not stop the others.
 2. Each fork's directory is made within its upper layer, with state, record and note.
-3. One syncfs(2) for all of them.
-4. Under the lock of arrivals, each fork gets its name by one rename. A name that is taken is left alone: the next free
-   name is used. An archive that is here already makes no second fork.
-5. One fsync(2) of the directory with the names. From then on a worker may discard its own copy.
+3. One syncfs(2) covers all forks.
+4. Under the arrivals lock, each fork gets its name by one rename. A taken name is left alone: the next free name is
+   used. An archive that has arrived before makes no second fork.
+5. The directory with the names is fsynced once. From then on a worker may discard its own copy.
 
-If mudroom is killed, a fork is there with all its files, or not at all. Layers without a fork are removed by ``gc``.
+If mudroom is killed, a fork exists with all its files, or not at all. ``gc`` removes layers without a fork.
 """
 
 from __future__ import annotations
@@ -46,31 +46,31 @@ LATE = "late"
 FORMAT = 1
 _LOCK = b"/arrival.lock"
 _CLAIMS = 64 << 10
-"""Bytes of the claims of a worker about one command, as JSON."""
+"""Maximum bytes of a worker's claims about a command, as JSON."""
 _ROWS = 200
-"""Events, and flows, of a worker's journal about one command."""
+"""Maximum events, and maximum flows, from a worker's journal about a command."""
 _KEYS = 64
-"""Number of claims, and characters of the name of one."""
+"""Maximum number of claims, and maximum characters in a claim's name."""
 _NAME = 64
-"""Characters of the name of a fork (``is_plain``)."""
+"""Maximum characters in a fork's name (``is_plain``)."""
 
 
 class Arrival(NamedTuple):
-    """An archive that has come, and what its bringer says about it."""
+    """An archive to import, with what its sender says about it."""
 
     stream: IO[bytes]
     """Open for reading at its beginning; it need not seek. Read to its end, not closed."""
     name: str | None = None
     """None: the name in the archive."""
     errand: str = ""
-    """The id of the errand; empty: it is of none, and comes as often as it is brought."""
+    """The errand's id; empty: it belongs to no errand, and each arrival makes a fork."""
     attempt: int = 1
     worker: str = ""
     late: bool = False
-    """Of an attempt that was given up: it is named so."""
+    """Whether its attempt was given up; the fork's name then says so."""
     claims: Mapping[str, Any] = {}
-    """What the worker says about the command (exit code, events of its journal, flows): JSON values. Nothing here
-    believes them; the journal keeps them as claims."""
+    """The worker's claims about the command (exit code, journal events, flows): JSON values. They are not believed
+    here; the journal keeps them as claims."""
 
 
 class ArrivalNote(NamedTuple):
@@ -81,24 +81,24 @@ class ArrivalNote(NamedTuple):
     attempt: int
     worker: str
     digest: bytes
-    """BLAKE2b-256 of the archive."""
+    """The archive's BLAKE2b-256 digest."""
 
 
 class Arrived(NamedTuple):
     state: Literal["new", "late", "here", "refused"]
-    """``late``: another archive of the errand came before, or the attempt had been given up. ``here``: this archive
-    came before; ``name`` is its fork. ``refused``: ``problem`` says why; there is no fork."""
+    """``late``: another archive from the errand arrived before, or the attempt had been given up. ``here``: this
+    archive arrived before; ``name`` is its fork. ``refused``: ``problem`` says why; there is no fork."""
     name: str
     wanted: str
-    """The name that was asked for; it was taken if the fork has another one."""
+    """The name that was asked for; it was taken if the fork has another name."""
     changed: int = 0
     """Number of changes against this project."""
     strangers: int = 0
-    """Number of those whose original is not in this project: they are conflicts unless resolved."""
+    """Number of changes whose original is not in this project: they are conflicts unless resolved."""
     project: bytes = b""
     """The project it was exported from."""
     size: int = 0
-    """Bytes of the archive as it came."""
+    """Bytes of the archive as it arrived."""
     problem: str = ""
     error: MudroomError | None = None
 
@@ -121,10 +121,10 @@ def arrive(
     known: KnownBase | None = None,
     is_exact: bool = False,
 ) -> list[Arrived]:
-    """Make forks of archives, and return the outcome of each, in their order. ``limit``: bytes that one archive may
-    have. ``known``: None: no base is known. ``is_exact``: refuse an archive whose name is taken.
+    """Make forks from archives, and return the outcomes in the same order. ``limit``: bytes that an archive may have.
+    ``known``: None: no base is known. ``is_exact``: refuse an archive whose name is taken.
 
-    Raise OSError as the disk does; then none of them has become a fork.
+    Raise OSError as the disk does; then no archive has become a fork.
     """
     outcomes: dict[int, Arrived] = {}
     ready: list[_Ready] = []
@@ -151,7 +151,7 @@ def arrive(
 
 
 def note_of(fork: Fork) -> ArrivalNote | None:
-    """Return where a fork came from; None if it was made here, or the note is damaged."""
+    """Return a fork's note; None if it was made here, or the note is damaged."""
     try:
         return msgspec.msgpack.decode(safe_open.read(fork.path + NOTE), type=ArrivalNote)
     except (OSError, msgspec.MsgspecError):
@@ -159,12 +159,12 @@ def note_of(fork: Fork) -> ArrivalNote | None:
 
 
 def events(arrivals: Sequence[Arrival], outcomes: Sequence[Arrived]) -> list[tuple[str, str, dict[str, Any]]]:
-    """Return the events of an arrival for the journal: its kind, fork and data. What the worker says is below
-    ``claims``, cut to a size that any worker may fill."""
+    """Return the journal events for an arrival: (kind, fork, data). The worker's claims are below ``claims``, cut to a
+    bounded size: a worker may send any amount."""
     rows: list[tuple[str, str, dict[str, Any]]] = []
     for arrival, outcome in zip(arrivals, outcomes, strict=True):
         if outcome.state == "here":
-            continue  # its event is there
+            continue  # its event was written when it arrived
         data: dict[str, Any] = {
             "errand": arrival.errand,
             "attempt": arrival.attempt,
@@ -182,8 +182,8 @@ def events(arrivals: Sequence[Arrival], outcomes: Sequence[Arrived]) -> list[tup
 
 
 def bounded_claims(claims: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the claims as JSON values, with at most ``_ROWS`` rows of each list, and the number of those left out. If
-    they have more than ``_CLAIMS`` bytes, the longest are left out wholly."""
+    """Return the claims as JSON values, with at most ``_ROWS`` rows in each list, and the number left out. If they have
+    more than ``_CLAIMS`` bytes, the longest claims are left out wholly."""
     bounded: dict[str, Any] = {}
     for key, value in itertools.islice(claims.items(), _KEYS):
         name = str(key)[:_KEYS]
@@ -211,7 +211,7 @@ def _as_json(value: Any) -> Any:
 
 
 def _checker(vault: Vault, arrival: Arrival, is_exact: bool) -> Callable[[Label], None]:
-    """Return the check of a label: before anything is unpacked, the name must be possible."""
+    """Return a function that checks a label: the name must be possible before the archive is unpacked."""
 
     def check(label: Label) -> None:
         wanted = arrival.name or label.name
@@ -245,7 +245,7 @@ def _made(vault: Vault, arrival: Arrival, unpacked: UnpackedFork) -> Fork:
 
 
 def _named(vault: Vault, ready: list[_Ready], *, is_exact: bool) -> dict[int, Arrived]:
-    """Give the forks their names, all under one lock."""
+    """Give the forks their names, all under the same lock."""
     outcomes = {}
     with Lock(vault.path + _LOCK, "an arrival of forks"):
         here = _errands_here(vault) if any(row.arrival.errand for row in ready) else {}
@@ -256,7 +256,7 @@ def _named(vault: Vault, ready: list[_Ready], *, is_exact: bool) -> dict[int, Ar
 
 
 def _errands_here(vault: Vault) -> dict[str, dict[bytes, str]]:
-    """Return the archives of each errand that have become forks: name by digest."""
+    """Return each errand's archives that have become forks: name by digest."""
     here: dict[str, dict[bytes, str]] = {}
     with os.scandir(vault.path + b"/forks") as scan:
         names = [item.name for item in scan]
@@ -321,7 +321,8 @@ def _renamed(vault: Vault, place: bytes, name: str) -> bool:
 
 
 def _has_base(vault: Vault, unpacked: UnpackedFork) -> bool:
-    """Whether a fork that has its name has its base. The removal of a snapshot looks for forks like this one afterwards
-    (``throw_away_base``)."""
+    """Return whether the base of a fork that has its name still exists."""
+    # Checked only once the fork has its name: the removal moves a snapshot aside first and then looks for forks on it
+    # (``throw_away_base``), so one side notices the other.
     base = unpacked.state.base
     return base == LIVE or os.path.exists(vault.base(base) + b"/manifest")

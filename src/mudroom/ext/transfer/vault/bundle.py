@@ -1,18 +1,18 @@
-"""Export of one fork as a tar archive (docs/FORMAT.md), which another vault, of this project or another, can import.
+"""Export a fork as a tar archive (docs/FORMAT.md), which another vault can import, for this project or another.
 
-    mudroom-fork                label: format, name, the project it comes from, the id of its base if that is named
+    mudroom-fork                label: format, name, the project it comes from, its base's id if the archive names it
     state                       the stack and the checkpoints (core/tree/stack.py)
-    digests                     of the content of every original that is known
-    record, landed              of the fork
-    layers/<id>/record          of a sealed layer
+    digests                     content digests for every original that is known
+    record, landed              the fork's
+    layers/<id>/record          a sealed layer's
     layers/<id>/originals/…     index, pack, large files
     layers/<id>/tree/…          the layer itself
     base/source/…               the snapshot it stands on, if any
     mudroom-end                 end mark, to detect a truncated archive
 
-A fork that works in a copy is sealed first, as before a fork is made of it: its copy is not in the archive. The archive
-of a fork on a snapshot includes the snapshot, because the changes are relative to it, unless the archive names its base
-by id: then it holds the originals of the changed paths instead, as a fork of the live project does, and only a vault
+A fork that works in a copy is sealed first, as before another fork is made from it: its copy is not in the archive. The
+archive of a fork on a snapshot includes the snapshot, because the changes are relative to it, unless the archive names
+its base by id: then it holds the changed paths' originals instead, as for a fork of the live project, and only a vault
 that knows the base takes it.
 """
 
@@ -50,9 +50,9 @@ from mudroom.vault.store.fork import Fork, load_record
 from mudroom.vault.store.store import Vault
 
 FORMAT = 2
-"""Format of an archive that names its base by id. Without one it is 1, which earlier versions read, too."""
+"""Format number if the archive names its base by id. Otherwise it is 1, which earlier versions read, too."""
 BASE_ID = 32
-"""Bytes of the id of a base."""
+"""Bytes in a base's id."""
 
 
 class Label(NamedTuple):
@@ -65,20 +65,20 @@ class Label(NamedTuple):
     exported: int
     """Nanoseconds since 1970."""
     base: bytes = b""
-    """The id of the base that the fork stands on (32 bytes); empty: the base is in the archive, or is the project."""
+    """The id (32 bytes) of the fork's base; empty: the base is in the archive, or is the project."""
 
 
 class ExportedFork(NamedTuple):
     size: int
-    """Bytes of the archive, as written."""
+    """Bytes in the archive, as written."""
     remarks: tuple[str, ...]
     """Files that are not in it, with the reason."""
     digest: bytes
-    """BLAKE2b-256 of these bytes."""
+    """The archive's BLAKE2b-256 digest."""
 
 
 class _Output:
-    """The stream that an archive is written to: it need not seek, and may take a part of a write. Counted and
+    """The stream that an archive is written to: it need not seek, and may accept part of a write. Counted and
     hashed."""
 
     def __init__(self, stream: Any) -> None:
@@ -97,7 +97,7 @@ class _Output:
         return len(data)
 
     def tell(self) -> int:
-        """Return the number of bytes. tarfile and gzip ask, and never go back."""
+        """Return the bytes written so far. tarfile and gzip ask, and never go back."""
         return self._size
 
     def flush(self) -> None:
@@ -133,11 +133,11 @@ def write_fork(
     packed: bool = True,
     limit: int | None = None,
 ) -> ExportedFork:
-    """Write a fork to a stream, which need not seek and stays open. ``packed``: with gzip. ``base``: the id of the base
-    that it stands on, which is named instead of being written. ``limit``: bytes that the archive may unpack to; holes
-    of sparse files count, since they are read and written.
+    """Write a fork to a stream, which need not seek and stays open. ``packed``: with gzip. ``base``: the id of the
+    fork's base, which is named instead of being written. ``limit``: bytes that the archive may unpack to; holes in
+    sparse files count, since they are read and written.
 
-    Hold the fork's lock; no command may be running in it. If an error is raised, the stream holds a part of an archive,
+    Hold the fork's lock; no command may be running in it. If an error is raised, the stream holds a partial archive,
     which no import accepts.
     """
     _require_whole(fork)
@@ -168,8 +168,9 @@ def _write(vault: Vault, fork: Fork, stream: IO[bytes], label: Label, limit: int
 
 
 class Secrecy:
-    """Secrets that an archive leaves out, with what commands did to them: those of the mask of the vault, of all
-    commands, and those that a command was shown and has touched. A file of that name that the fork has made is none."""
+    """Secrets that an archive leaves out, with the changes that commands made to them: those that the vault's mask
+    hides from all commands, and those that a command was shown and has touched. A file that the fork itself has made
+    under such a name is not a secret."""
 
     def __init__(self, vault: Vault, fork: Fork) -> None:
         self._mask = vault.mask
@@ -179,7 +180,7 @@ class Secrecy:
         self._paths = self._mask.paths | shown
         self._paths |= {change.path for change in changes if change.base is not None and self._is_named(change.path)}
         self.changed = frozenset(change.path for change in changes) & self._paths
-        """Those that have a change."""
+        """Secrets that have a change."""
 
     def _is_named(self, path: bytes) -> bool:
         *above, name = path.split(b"/")
@@ -187,11 +188,11 @@ class Secrecy:
         return is_named and path not in self._mask.known
 
     def is_path(self, path: bytes) -> bool:
-        """Return whether a path of a layer is left out."""
+        """Return whether a layer's path is left out."""
         return path in self._paths
 
     def is_original(self, path: bytes) -> bool:
-        """Return whether a file of the project is left out: it may have gone from there since."""
+        """Return whether a project file is left out. It may be gone from the project by now."""
         return path in self._paths or self._is_named(path)
 
 
@@ -243,7 +244,7 @@ def _pack(packer: Packer, vault: Vault, fork: Fork, label: Label, secrets: Secre
 
 
 def _pack_record(packer: Packer, vault: Vault, name: bytes, path: bytes, secrets: Secrecy) -> None:
-    """Add a record, if there is one, without secrets: earlier versions wrote those of its command."""
+    """Add a record, if it exists, with secrets redacted: earlier versions wrote its command's secrets."""
     record = load_record(path)
     if record is not None:
         shown = redact_argv(record.command, vault.secrets())
@@ -254,8 +255,8 @@ def _pack_record(packer: Packer, vault: Vault, name: bytes, path: bytes, secrets
 
 @contextmanager
 def _originals(vault: Vault, fork: Fork, name: str, secrets: Secrecy, *, is_named: bool) -> Iterator[bytes]:
-    """Yield the directory with the originals of a layer, without those of secrets. A layer over a snapshot has none:
-    where the snapshot is not written along, those of the paths that the layer changes are made of it."""
+    """Yield the directory with a layer's originals, except those of secrets. A layer over a snapshot has no originals:
+    if the snapshot is not included, the originals of the paths that the layer changes are made from it."""
     state = fork.state
     place = vault.layer(name)
     record = fork.record if name == state.upper else load_record(place + b"/record")
@@ -309,7 +310,7 @@ def _pack_layer(
 
 
 def _digests(vault: Vault, fork: Fork, secrets: Secrecy) -> list[tuple[bytes, Entry, bytes]]:
-    """Return the digest of every original, from its kept content, else from the project's file if that is unchanged."""
+    """Return the digest of every original: from its kept content, else from the project's file if that is unchanged."""
     state = fork.state
     claims = set(_claims(vault, fork, state))
     digests: dict[Claim, bytes] = {}
@@ -351,7 +352,7 @@ def _claims(vault: Vault, fork: Fork, state: ForkState) -> Iterator[Claim]:
 
 
 def rows_of(layer: bytes) -> Iterator[tuple[bytes, Original]]:
-    """Yield the recorded originals of a layer. Raise MudroomError if the index is damaged."""
+    """Yield a layer's recorded originals. Raise MudroomError if the index is damaged."""
     index = layer + b"/originals/index"
     try:
         os.close(safe_open.open_directory(layer + b"/originals"))
@@ -361,7 +362,7 @@ def rows_of(layer: bytes) -> Iterator[tuple[bytes, Original]]:
 
 
 def kept_digests(layer: bytes) -> dict[Claim, bytes]:
-    """Return the digests of the originals whose content a layer keeps."""
+    """Return digests for the originals whose content a layer keeps."""
     originals = Originals([layer])
     digests: dict[Claim, bytes] = {}
     for path in originals.paths():

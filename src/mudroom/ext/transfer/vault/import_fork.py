@@ -1,10 +1,11 @@
-"""A fork unpacked from an archive (``ext/transfer/vault/bundle.py``) of this vault or another. The archive may be
+"""Unpack a fork from an archive (``ext/transfer/vault/bundle.py``), made by this vault or another. The archive may be
 hostile.
 
 All layers get new ids. The trees are written beneath new directories (``ext/transfer/vault/unpack.py``); the changes
-against *this* project are computed again (``ext/transfer/vault/recheck_layers.py``). Nothing of it is a fork yet: that
-appears by one rename (``ext/transfer/vault/arrival.py``). If mudroom is killed before, only unneeded layers are left,
-and ``gc`` removes them."""
+against *this* project are computed again (``ext/transfer/vault/recheck_layers.py``). The result is not a fork yet: the
+fork appears by one rename (``ext/transfer/vault/arrival.py``). If mudroom is killed before, only unneeded layers are
+left, and ``gc`` removes them.
+"""
 
 from __future__ import annotations
 
@@ -30,35 +31,35 @@ from mudroom.vault.store.fork import is_plain
 from mudroom.vault.store.store import Vault
 
 LIMIT = 10 * 10**9
-"""Default limit of the bytes of an archive, as it comes and unpacked."""
+"""Default limit for an archive's bytes, both as it arrives and unpacked."""
 _TEXT_LIMIT = 4 << 20
 _RECORDS_LIMIT = 512 << 20
-"""Bytes of all records together: they are held in memory."""
+"""Bytes in all records together: they are held in memory."""
 _LAYER_LIMIT = 1000
 _OTHER_RECORDS = (b"record", b"landed", b"digests")
 _DIGESTS = list[tuple[bytes, Entry, bytes]]
 _T = TypeVar("_T")
 
 KnownBase = Callable[[bytes], str | None]
-"""Returns what the id of a base stands for: ``live``, the id of a snapshot, or None if it is not known."""
+"""Returns the base that an id stands for: ``live``, a snapshot's id, or None if it is not known."""
 
 
 class UnpackedFork(NamedTuple):
-    """What an archive holds, with layers of this vault, checked against this project."""
+    """An archive's content, with layers in this vault, checked against this project."""
 
     label: Label
     state: ForkState
     record: ForkRecord | None
-    """Of the fork, with the changes here; None if there were none and no command."""
+    """The fork's record, with the changes against this project; None if there were no changes and no command."""
     landed: dict[bytes, LandedPaths]
     strangers: set[bytes]
     """Changed paths whose original is not in this project: they are conflicts unless resolved."""
     made: tuple[bytes, ...]
-    """The new directories in the vault."""
+    """New directories in the vault."""
     size: int
-    """Bytes of the archive as it came."""
+    """Bytes of the archive as it arrived."""
     digest: bytes
-    """BLAKE2b-256 of these bytes."""
+    """The archive's BLAKE2b-256 digest."""
 
 
 def unpack_fork(
@@ -80,7 +81,7 @@ def unpack_fork(
 
 
 def take_back(vault: Vault, made: Iterable[bytes]) -> None:
-    """Throw away what an archive was unpacked to."""
+    """Throw away the directories that an archive was unpacked to."""
     for place in made:
         vault.throw_away(place)
     vault.empty_trash()
@@ -92,7 +93,7 @@ class _Unpacking:
         self._ids: dict[str, str] = {}
         self._base = LIVE
         self._brings_base = False
-        """Whether the snapshot that the fork stands on is in the archive."""
+        """Whether the archive contains the snapshot that the fork stands on."""
         self.made: list[bytes] = []
         self._trees: dict[bytes, TreeWriter] = {}
         self._records: dict[bytes, bytes] = {}
@@ -162,7 +163,7 @@ class _Unpacking:
         return self._renamed(state)
 
     def _place_base(self, state: ForkState, label: Label) -> None:
-        """Find what the fork stands on here: the project, a snapshot of this vault, or one that the archive brings."""
+        """Find the fork's base here: the project, a snapshot in this vault, or a snapshot that the archive brings."""
         if label.base:
             stands_for = self._known(label.base) if self._known is not None else None
             if stands_for is None or state.base != LIVE:

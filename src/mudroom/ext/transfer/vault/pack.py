@@ -1,11 +1,11 @@
-"""Writer of trees into a tar archive (POSIX.1-2001, pax): layers with their whiteouts and opaque marks, snapshots.
+"""Write trees into a tar archive (POSIX.1-2001, pax): layers with their whiteouts and opaque marks, and snapshots.
 
-Names, link targets and the values of xattrs are bytes; pax headers carry them as UTF-8 with ``hdrcharset=BINARY``. A
-whiteout is a character device 0:0, and an xattr is ``SCHILY.xattr.NAME``, both as GNU tar and others write them. In
-such a name ``%`` and ``=`` and bytes that are not printable ASCII are ``%XX`` (GNU tar, xheader.c, for the first two).
+Names, link targets and xattr values are bytes; pax headers carry them as UTF-8 with ``hdrcharset=BINARY``. A whiteout
+is a character device 0:0, and an xattr is ``SCHILY.xattr.NAME``, both as GNU tar and others write them. In such a name
+``%``, ``=`` and bytes that are not printable ASCII are ``%XX`` (GNU tar, xheader.c, for the first two).
 
-``vault/unpack.py`` accepts every archive that is written here. An entry that never lands (``landing_form.py``) is
-left out; in a layer a whiteout takes its place, so that the entry below it stays hidden.
+``unpack.py`` accepts every archive that is written here. An entry that never lands (``landing_form.py``) is left out;
+in a layer a whiteout takes its place, so that the entry below it stays hidden.
 """
 
 from __future__ import annotations
@@ -27,17 +27,19 @@ from mudroom.typing import IO
 
 XATTR = "SCHILY.xattr."
 FILE_MODE, DIRECTORY_MODE = 0o777, 0o3777
-"""Bits of modes in an archive. Set-group-ID and sticky bits of a directory land if the project's directory has them."""
+"""Mode bits in an archive. A directory's set-group-ID and sticky bits land if the project's directory has them."""
 HEADER_LIMIT = 1 << 20
-"""Bytes of the header of an entry, and of one read of a reader."""
+"""Maximum bytes in an entry's header, and in a reader's read."""
 ENTRY_LIMIT = 2_000_000
 _PLAIN = frozenset(range(0x21, 0x7F)) - frozenset(b"%=")
 
 
 class Packer:
-    """Writes to ``stream``, which its owner closes. ``remarks``: files that were left out, with the reason.
-    ``staying``: paths at which the project's own files stay, whatever the fork has there. ``limit``: bytes of all
-    contents together, where holes count, too; None: as many as there are."""
+    """Writes to ``stream``, which its owner closes.
+
+    ``remarks``: files that were left out, with the reason. ``staying``: paths at which the project's own files stay,
+    whatever the fork has there. ``limit``: bytes in all contents together, where holes count, too; None: no limit.
+    """
 
     def __init__(self, stream: IO[bytes], staying: Collection[bytes] = (), limit: int | None = None) -> None:
         self._staying, self._left = staying, limit
@@ -62,7 +64,7 @@ class Packer:
         self._tar.addfile(info, stream)
 
     def close(self) -> None:
-        """Write the end of the archive."""
+        """Write the archive's end."""
         self._tar.close()
 
     def data(self, name: bytes, content: bytes) -> None:
@@ -71,7 +73,7 @@ class Packer:
         self._add(info, io.BytesIO(content))
 
     def file(self, name: bytes, path: bytes) -> None:
-        """Add a file of the vault, if it exists."""
+        """Add a file from the vault, if it exists."""
         try:
             with os.fdopen(safe_open.open_regular(path), "rb") as stream:
                 info = _info(name, 0o600, 0)
@@ -90,8 +92,7 @@ class Packer:
     ) -> None:
         """Add a whole directory. ``is_layer``: it may have whiteouts. ``is_secret``: whether an entry is left out.
 
-        A directory precedes its entries; the first name of a file precedes its other
-        links.
+        A directory precedes its entries; a file's first name precedes its other links.
         """
         root = open_layer(place) if is_layer else open_root(place)
         links: dict[tuple[int, int], bytes] = {}
@@ -173,7 +174,7 @@ class Packer:
             self._add(info, stream)
 
     def _add_xattrs(self, info: tarfile.TarInfo, opened: int, mark: str) -> None:
-        """Add the user's xattrs, and of the overlay's only ``mark``. The overlay's other xattrs are bookkeeping."""
+        """Add the user's xattrs, but from the overlay's only ``mark``. The overlay's other xattrs are bookkeeping."""
         headers = dict(info.pax_headers)
         for name in _user_xattrs(opened):
             value = xattr.get(opened, name)
@@ -210,7 +211,7 @@ def _text(raw: bytes) -> str:
 
 
 def _is_whiteout(root: int, path: bytes, entry: Entry) -> bool:
-    """Whether the entry is a whiteout in either form; an archive uses only one."""
+    """Return whether the entry is a whiteout in either form; an archive uses only one."""
     if entry.kind != "device":
         return is_whiteout(root, path, entry)
     if sys.platform == "win32":

@@ -1,13 +1,12 @@
-"""Rebase of an imported fork on this project: which of its originals are here, and which changes it makes here.
+"""Rebase an imported fork on this project: find which originals exist here, and which changes the fork makes here.
 
-An imported fork claims, for each path, the entry that its project had when the fork changed it. Stamps (device, inode,
-times) mean nothing here, so an original is compared by content. Where this project has a file with the same bytes, that
+For each path, an imported fork claims the entry that its project had when the fork changed it. Stamps (device, inode,
+times) mean nothing here, so an original is compared by content. If this project has a file with the same bytes, that
 file is the original from now on, and the change can be applied. Otherwise the original is marked as absent
 (``elsewhere``), and the change is a conflict unless the project already has the fork's version.
 
-Nothing shown in a review is taken from the archive: every layer is compared and counted again. Only the claims of its
-records are used, "the original of this path was that": a false claim makes a conflict, or a change that the review
-shows.
+A review shows nothing taken from the archive: every layer is compared and counted again. Only its records' claims,
+"this path's original was that", are used: a false claim makes a conflict, or a change that the review shows.
 """
 
 from __future__ import annotations
@@ -31,11 +30,11 @@ from mudroom.stage.views.overlay import OverlayView
 from mudroom.vault.apply.tree import set_mode
 
 Claim = tuple[bytes, Entry]
-"""A path, and the entry that it had."""
+"""(path, the entry that it had)."""
 
 
 def digest(descriptor: int) -> bytes:
-    """Return the BLAKE2b-256 digest of an open file, from the present offset."""
+    """Return an open file's BLAKE2b-256 digest, from the current offset."""
     hasher = blake2b(digest_size=32)
     while block := os.read(descriptor, 1 << 20):
         hasher.update(block)
@@ -43,7 +42,7 @@ def digest(descriptor: int) -> bytes:
 
 
 def digest_of(source: Source, path: bytes, entry: Entry) -> bytes | None:
-    """Return the digest of a file; None unless the path has ``entry`` before and after reading."""
+    """Return a file's digest; None unless the path has ``entry`` before and after reading."""
     try:
         descriptor = source.open(path)
     except OSError:
@@ -56,7 +55,7 @@ def digest_of(source: Source, path: bytes, entry: Entry) -> bytes | None:
 
 
 class Rebase:
-    """Replaces the originals of another project by those of this one. ``digests``: of the content of files, by claim.
+    """Replaces another project's originals by this project's. ``digests``: file content digests by claim.
 
     ``at_home``: whether the fork comes from a project at this very path, so that a stamp is meaningful where the
     content is unknown.
@@ -100,8 +99,7 @@ class Rebase:
 
     def landed(self, rows: Mapping[bytes, LandedPaths], staged: Source) -> dict[bytes, LandedPaths]:
         """Return the landed paths. A path is landed here only if the project has the change; otherwise it is a change
-        again.
-        """
+        again."""
         landed = {}
         for path, row in rows.items():
             live, mine = self._live.look(path), staged.look(path)
@@ -115,14 +113,14 @@ _NOWHERE = Entry("file", 0, 0, b"", 0, 0, 0, 0, 0, 0, 0)
 
 
 def same_content(one: SourceContent, other: SourceContent, path: bytes, a: Entry | None, b: Entry | None) -> bool:
-    """Whether two entries at one path look the same to a reader: both absent, or of equal shape and content."""
+    """Return whether two entries at one path look the same to a reader: both absent, or equal in shape and content."""
     if a is None or b is None or not same_shape(a, b):
         return a is b
     return a.kind != "file" or same_file(one, other, path, a, b)
 
 
 def same_file(one: SourceContent, other: SourceContent, path: bytes, a: Entry, b: Entry) -> bool:
-    """Whether two files have the same content, whatever their modes. An unreadable file is not the same."""
+    """Return whether two files have the same content, whatever their modes. An unreadable file is not the same."""
     if a.size != b.size:
         return False
     opened: list[int] = []
@@ -138,9 +136,9 @@ def same_file(one: SourceContent, other: SourceContent, path: bytes, a: Entry, b
 
 
 def align_modes(tree: bytes, claims: Mapping[bytes, Change], base: Source) -> None:
-    """Give unchanged entries of the fork the modes of this project, whatever umask the other project was made with.
+    """Give the fork's unchanged entries this project's modes, whatever umask the other project was made with.
 
-    These are directories that only lead to a change, and files of which only the content was changed.
+    These are directories that only lead to a change, and files whose content alone was changed.
     """
     with OpenSource(tree, is_layer=True) as opened, OneLayer(tree) as layer:
         for path, entry in (*walk(layer), (b"", layer.look(b""))):
@@ -170,10 +168,10 @@ def collect_layer(
     settings_at: bytes = b"",
     repository: bytes = b"",
 ) -> Changeset:
-    """Return the changes of a stack of layers (directories, bottom first) over ``base``. ``project``: the path of the
-    project, and ``settings_at``: as of ``Ground``, for flags.
+    """Return the changes of a stack of layers (directories, bottom first) over ``base``. ``project``: the project's
+    path; ``settings_at``: as in ``Ground``; both for flags.
 
-    ``sealed``: the changes of the stack without its topmost layer, which alone is walked. A change without a claim
+    ``sealed``: the changes of the stack without its topmost layer; only that layer is walked. A change without a claim
     about its original is a conflict, never a guess. ``repository``: the layer with a private repository, between stack
     and base; empty if there is none.
     """

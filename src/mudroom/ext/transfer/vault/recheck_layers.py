@@ -1,4 +1,4 @@
-"""Recheck of an imported fork's layers, from the bottom to the top, against the project it is in now."""
+"""Recheck an imported fork's layers, from the bottom to the top, against its new project."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from mudroom.vault.store.spare_base import BROUGHT
 from mudroom.vault.store.store import Vault
 
 THEIRS = b"/theirs"
-"""Below a layer while it is rechecked: the originals of the archive."""
+"""Below a layer while it is rechecked: the archive's originals."""
 
 
 class RecheckedFork(NamedTuple):
@@ -41,9 +41,8 @@ class RecheckedFork(NamedTuple):
 
 
 class LayerRecheck:
-    """``records``: of sealed layers, by the path of the record here. ``record``: the fork's own. Both are only
-    claims.
-    """
+    """``records``: the sealed layers' records, by the record's path here. ``record``: the fork's own. Both are only
+    claims."""
 
     def __init__(
         self,
@@ -55,7 +54,8 @@ class LayerRecheck:
         *,
         brings_base: bool,
     ) -> None:
-        """``brings_base``: the fork stands on a snapshot that was unpacked with it, not on one of this vault."""
+        """``brings_base``: the fork stands on a snapshot that was unpacked with it, not on a snapshot that this vault
+        had."""
         self._brings_base = brings_base
         self._vault, self._state, self._live = vault, state, live
         self._records, self._record = records, record
@@ -145,11 +145,11 @@ class LayerRecheck:
         save(path, record, durable=False)
 
     def _keep_originals(self, layer: bytes) -> None:
-        """Convert the archive's originals: the same contents, with the entries of this project."""
+        """Convert the archive's originals: the same contents, with this project's entries."""
         if not os.path.isdir(layer + THEIRS):
             return
         if self._state.base != LIVE and not self._brings_base:
-            remove_tree(layer + THEIRS)  # the snapshot of this vault has them all
+            remove_tree(layer + THEIRS)  # this vault's snapshot has them all
             return
         theirs, ours = Originals([layer + THEIRS]), Originals([layer])
         for path in theirs.paths():
@@ -183,7 +183,7 @@ def _check_row(originals: bytes, path: bytes, place: str, offset: int, length: i
 
 
 def _check_repository(tree: bytes) -> None:
-    """Raise RefusedArchive if the layer of a private repository holds anything else."""
+    """Raise RefusedArchive if a private repository's layer holds anything else."""
     with OpenSource(tree, is_layer=True) as layer:
         for path, entry in walk(layer):
             if entry.kind != "directory" and (entry.kind != "file" or git_directory(path) in (None, path)):
@@ -191,7 +191,7 @@ def _check_repository(tree: bytes) -> None:
 
 
 def freeze(place: bytes, live: OpenSource) -> None:
-    """Write the manifest of an imported snapshot. A file that this project has, too, gets the project's entry."""
+    """Write an imported snapshot's manifest. A file that this project has, too, gets the project's entry."""
     if not os.path.isdir(place + b"/source"):
         raise RefusedArchive("its snapshot is missing")
     with open(place + BROUGHT, "xb"):

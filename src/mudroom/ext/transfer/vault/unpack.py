@@ -1,7 +1,7 @@
-"""Writer for the trees of an archive that may be hostile.
+"""Write the trees from an archive that may be hostile.
 
-It must never write outside of the given directory, whatever names and links the archive has; make a device, a set-id
-file, or a link to a file outside of the same tree; or change an existing file. Any entry that
+Whatever names and links the archive has, this module must never write outside the given directory; make a device, a
+set-id file, or a link to a file outside the same tree; or change an existing file. Any entry that
 ``ext/transfer/vault/pack.py`` would not write is refused.
 """
 
@@ -25,13 +25,13 @@ from mudroom.stage.layers.layer import OPAQUE, WHITEOUT, make_whiteout
 _ZEROS = bytes(BLOCK)
 _ESCAPE = regex(rb"%([0-9A-F]{2})")
 _TIME_LIMIT = 1 << 33
-"""Seconds since 1970. Every present file system can store it."""
+"""Seconds since 1970. Every current file system can store it."""
 _OF_ENTRY = (
     *(errno.ENAMETOOLONG, errno.EMLINK, errno.E2BIG, errno.EFBIG, errno.EILSEQ, errno.EINVAL, errno.ERANGE),
     errno.EOPNOTSUPP,
 )
-"""Errors of an entry that this file system cannot store: they refuse its archive. An error of the disk, such as ENOSPC,
-ends all archives that arrive together."""
+"""Errors for an entry that this file system cannot store: its archive is refused. A disk error, such as ENOSPC, ends
+all archives that arrive together."""
 
 
 class TreeWriter:
@@ -50,10 +50,11 @@ class TreeWriter:
         self._modes: list[tuple[bytes, int]] = []
 
     def close(self) -> None:
-        """Set the modes of directories, the deepest first, because a mode may forbid entering."""
+        """Set the directories' modes."""
         self._leave()
         if self._root < 0:
             return
+        # The deepest first, because a mode may forbid entering.
         for path, mode in reversed(self._modes):
             descriptor = open_beneath(self._root, path, os.O_RDONLY | disk.O_DIRECTORY)
             try:
@@ -74,7 +75,7 @@ class TreeWriter:
             self._above = None
 
     def top(self, info: tarfile.TarInfo) -> None:
-        """Add the root of the tree."""
+        """Add the tree's root."""
         if not info.isdir():
             raise RefusedArchive(f"{show(name_of(info))} is no directory")
         self._modes.append((b"", _mode(info, DIRECTORY_MODE)))
@@ -176,7 +177,7 @@ def _check(path: bytes) -> None:
 
 @contextmanager
 def _storing(path: bytes) -> Iterator[None]:
-    """Raise RefusedArchive if the entry is there already, or cannot be stored here."""
+    """Raise RefusedArchive if the entry exists already, or cannot be stored here."""
     try:
         yield
     except FileExistsError:
@@ -222,7 +223,7 @@ def _set_xattrs(descriptor: int, values: dict[str, bytes], path: bytes) -> None:
         for name, value in values.items():
             xattr.put(descriptor, name, value)
     except OSError as error:
-        if error.errno in FULL:  # also if a file has more attributes than its file system has a place for: xattr(7)
+        if error.errno in FULL:  # also if a file has more attributes than its file system can hold: xattr(7)
             raise _unstorable(path, error) from error
         raise
 
