@@ -469,7 +469,7 @@ class Machine:
         return self._looked.acquire(blocking=False)
 
     def let_go(self, name: str) -> None:
-        """End the processes that have a copy of a fork's mount, before it is unmounted."""
+        """Release a fork's resources before it is unmounted, and end idle templates, which have a copy of its mount."""
         self.forget(name)
         if self._client is not None:
             self._client.templates.end_idle()
