@@ -97,7 +97,7 @@ def kept_file(vault: bytes, path: bytes, content: bytes) -> Bind:
         new = place + b".%d.%d" % (os.getpid(), _thread.get_ident())
         with open(new, "wb") as stream:
             stream.write(content)
-        os.chmod(new, 0o644)  # root's container reads it as nobody
+        os.chmod(new, 0o644)
         os.rename(new, place)
     return Bind(place, path)
 
