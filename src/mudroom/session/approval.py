@@ -221,7 +221,7 @@ class Approval:
         pattern = exact_pattern(classified, self.policy(), agent) or ""
         if pattern and holds_secrets(order.argv, self._forks.vault.secrets()):
             pattern = ""
-        # not the name of a new fork: it will be another name when the command is asked about again
+        # no name for a new fork: it will have another name when the command is asked about again
         question = CommandQuestion(order.argv, order.cwd, order.fork or "", agent or "", verdict, pattern, "")
         mark, files = self._mark(order, fork, question, classified)
         return question._replace(fingerprint=mark, files=files, terms=self._conditions(order)[0])
@@ -306,8 +306,8 @@ class Approval:
 
     def holds(self, order: Order, case: Case, fork: Fork) -> bool:
         """Return whether the command is still as it was approved, and the policy does not deny it by now. A milder
-        verdict is fine: an "always" answer has written a rule that allows it. If no question was asked, raise
-        ProtectionLost if the verdict has become stricter. Hold the fork."""
+        verdict is fine: an "always" answer has written a rule that allows it. Without a question, raise ProtectionLost
+        if the verdict has become stricter. Hold the fork."""
         question = case.question
         if question is None and not case.relies:
             return True

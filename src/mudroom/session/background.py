@@ -80,7 +80,7 @@ class Background:
         return read_ring(place + b"/stdout"), read_ring(place + b"/stderr")
 
     def printed(self, marks: Sequence[str] = ("", ""), limit: int = 1 << 16) -> tuple[StreamPart, StreamPart]:
-        """Return its stdout and stderr since an earlier answer's ``marks``, or their ends: at most ``limit`` bytes
+        """Return its stdout and stderr since an earlier answer's ``marks``, or the end of each: at most ``limit`` bytes
         each, however fast it writes."""
         place = self._sandboxes.place(self.started)
         out, err = marks

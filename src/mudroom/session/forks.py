@@ -184,8 +184,8 @@ class Forks:
             self.users.remove(name)
 
     def take_back(self, fork: Fork, agent: str = "") -> None:
-        """Discard a fork whose command, for which it was made, has not run, unless another user has used it. The caller
-        has taken the fork. ``agent``: the agent whose workspace it may be."""
+        """Discard a fork that was made for a command, after the command has not run (rule 2). The caller has taken the
+        fork. ``agent``: the agent whose workspace it may be."""
         shared = self.users.shared(fork.name)
         if shared is not None and not shared.backgrounds and not self.users.is_shared_out(fork.name):
             shared.wait()  # it ends, since it has no command
@@ -526,7 +526,7 @@ def mounting(forks: Forks) -> Mounts:
 
 
 def set_aside(forks: Forks) -> Around:
-    """Return a context manager for ``at_rest`` that unmounts a fork, and mounts it again afterwards."""
+    """Return the ``around`` for ``at_rest`` that unmounts a fork, and mounts it again afterwards."""
     return lambda fork: mounting(forks).aside(fork) if mount_note(fork) is not None else nullcontext()
 
 

@@ -514,7 +514,7 @@ class OwnSandbox:
 
 
 def _is_open(directory: bytes) -> bool:
-    """Return whether the owner may enter a directory."""
+    """Return whether the owner has all permissions on a directory."""
     return stat.S_IMODE(os.stat(directory).st_mode) & stat.S_IRWXU == stat.S_IRWXU
 
 

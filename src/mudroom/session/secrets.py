@@ -122,8 +122,8 @@ class Secrets:
         return mask._replace(git=git.layer, known=git.known), git.notes
 
     def hides(self, path: bytes) -> bool:
-        """Return whether the path is one of the project's secrets and not shown. Raise SecretsUnknown as ``look``
-        does."""
+        """Return whether a file at this path is a secret that is not shown. Files that git already has are shown. Raise
+        SecretsUnknown as ``look`` does."""
         _require_known(self._settings)
         if not is_masked(path, self._settings.secrets_mask, self._settings.secrets_show):
             return False

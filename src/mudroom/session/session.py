@@ -135,7 +135,7 @@ class Session:
 
     @functools.cached_property
     def changes(self) -> Changes:
-        """Loaded at first use, since most commands do not need it. It has no own state, so two threads may make it at
+        """Loaded at first use, since most commands do not need it. It is stateless, so two threads may make it at
         once."""
         from mudroom.session.changes import Changes
         from mudroom.session.verification import verification
@@ -261,7 +261,7 @@ class Session:
         return start(self._parts(), order._replace(stays=True, pipes=stdio, approver=approver))
 
     def background(self, identity: str) -> Background:
-        """Return any session's background command with this id. Raise UsageError if none has it."""
+        """Return the background command with this id, in any session. Raise UsageError if there is none."""
         from mudroom.session.background import Background
 
         return Background(self.sandboxes, self.sandboxes.started(identity))

@@ -88,8 +88,8 @@ def owner_inside(level: int) -> tuple[int, int] | None:
 
 
 def kept_file(vault: bytes, path: bytes, content: bytes) -> Bind:
-    """Write a file's content to disk, once, and return its bind, where a file can only be mounted. The content holds no
-    secret."""
+    """Write a file's content to disk, once, and return its bind, for a sandbox that can only mount files. The content
+    holds no secret."""
     directory = vault + b"/contained"
     place = directory + b"/" + blake2b(content, digest_size=12).hexdigest().encode()
     if not os.path.exists(place):

@@ -35,7 +35,8 @@ class SessionContainers(Protocol):
     def engine(self) -> EngineTraits: ...
 
     def allowed(self, limits: Limits) -> UnenforcedLimits:
-        """Return the limits that no container enforces. Raise Unsupported if such a limit is required."""
+        """Return substitutes for limits that no container enforces, with notes. Raise Unsupported if such a limit is
+        required."""
 
     def variables(
         self, image: str, *, home: bytes, cwd: bytes, proxy: bytes, extra: tuple[bytes, ...]

@@ -175,8 +175,8 @@ class CommandPlace:
         return self._standing.sandbox if self._standing is not None else None
 
     def give_up(self) -> None:
-        """Dissolve the fork's sandbox, if any, even another process's. ``AFTER`` more commands run before a new sandbox
-        is made."""
+        """Dissolve the fork's sandbox, if any, even another process's. If it was this session's, ``AFTER`` more
+        commands run before a new sandbox is made."""
         standing, self._standing = self._standing, None
         self._is_involved = False
         dissolve(self._fork)
@@ -222,8 +222,8 @@ class CommandPlace:
         works: Works,
         places: tuple[tuple[bytes, bytes], ...],
     ) -> None:
-        """Make the sandbox, after the mount of the fork's last command is gone. Raise StepFailed if a step fails, with
-        no remains left."""
+        """Make the sandbox, after the mount of the fork's last command is gone. Raise StepFailed if a step fails;
+        nothing is left then."""
         from mudroom.vault.standing import open_door
 
         facts = facts_of(plan, stamps)
@@ -274,12 +274,11 @@ class CommandPlace:
         return self._standing is None or self._is_refreshed or self._owner.look() == self._look
 
     def failed(self, op: str) -> bool:
-        """If a command that could not be started had a standing sandbox, give the sandbox up and return True: the
-        caller then starts the command as in any other fork.
+        """If a standing sandbox was used or made for a command that could not be started, give it up and return True:
+        the caller then starts the command as in any other fork.
 
-        The session makes no more standing sandboxes, because a kernel before 5.2, for example, has no fspick(2). It
-        goes on if the failed step ``op`` is the command's own: a closed directory can be entered only with
-        privileges."""
+        The session makes no more standing sandboxes then, since a kernel before 5.2 has no fspick(2). It does make more
+        if the failed step ``op`` is the command's own: a closed directory can be entered only with privileges."""
         was_involved = self._is_involved
         if was_involved:
             self._owner.is_off = self._owner.is_off or op not in _OF_THE_COMMAND

@@ -161,7 +161,7 @@ class SharedSandbox:
         self._collecting = _thread.allocate_lock()
         """Held while changes are collected and recorded."""
         self._turning = _thread.allocate_lock()
-        """Held while our turn is given up and taken again: whoever waits for this lock waits for another process."""
+        """Held while our turn is given up and taken again. Waiting for this lock means waiting for another process."""
         self._pauses = self._guests = 0
         self._closing = self._is_collected = False
         self._last: CollectedCommand | None = None
@@ -372,6 +372,8 @@ class SharedSandbox:
             self.gate.look()
             if any(descriptor in gate for descriptor in ready):
                 self._extend_deadlines(alive, self.gate.attend(ready))
+        # Do not wait: ``aside`` keeps this lock while its process has the vault alone, and the tender must still be
+        # able to end the sandbox meanwhile.
         if self._turning.acquire(blocking=False):
             try:
                 held_up = self.vault.turn.stand_aside(self._stop, self._resume)
@@ -513,8 +515,8 @@ class SharedSandbox:
 
 def _of_first(backgrounds: Iterable[BackgroundCommand]) -> CollectedCommand:
     """Return the command that the fork's record names before any has ended: the first that was started. A record
-    without a command would mean an interrupted command (``vault/forks/fork_summary.py``), also in forks of a
-    checkpoint, which get the record."""
+    without a command would mean an interrupted command (``vault/forks/fork_summary.py``), and a checkpoint takes the
+    record to other forks."""
     first = next((background.started for background in backgrounds), None)
     return CollectedCommand(first.command, 0, first.time, first.level) if first else CollectedCommand((), 0, 0)
 

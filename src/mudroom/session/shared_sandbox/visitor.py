@@ -126,6 +126,7 @@ class Visitors:
         try:
             connection.settimeout(PATIENCE)
             pid, uid, _gid = _credentials(connection)
+            # a confined peer may be a command that has found its way out of the sandbox's view (rule 1)
             is_welcome = uid == disk.user() and (not _is_confined(pid) or _is_confined(os.getpid()))
             if is_welcome:
                 connection.sendall(WELCOME)
