@@ -1,4 +1,4 @@
-"""The actor of a command: on whose behalf it runs, and under which settings."""
+"""A command's actor: on whose behalf it runs, and under which settings."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ class Actor(NamedTuple):
     """Immutable: fixed for a command."""
 
     settings: Settings = Settings()
-    """The policy, with the options of the command line."""
+    """The policy with the command line's options."""
     policy: Settings = Settings()
     """The policy files alone."""
     card: AgentCard | None = None
     level: int | None = None
-    """The level that the user asked for; the policy decides."""
+    """The level that the user requested; the policy decides."""
     agent: str | None = None
     """None: the user, whose commands are not judged."""
 
     def as_policy_says(self) -> Actor:
-        """Return the actor of a verification: the policy files alone, without a card, and isolated.
+        """Return the actor for a verification: the policy files alone, without a card, and isolated.
 
-        An agent may have written the code that is verified, and its tests. Access that the user has granted to one
-        command is not granted to them."""
+        An agent may have written the verified code and its tests, so they do not get access that the user granted to a
+        single command."""
         return self._replace(settings=self.policy, card=None, level=max(self.level or 1, 1))

@@ -1,12 +1,12 @@
-"""Approval of a command: classify, decide, ask. No command is run here.
+"""Approve a command: classify, decide, ask. No command is run here.
 
-Rules of this file:
+Rules in this file:
 1. Only an agent's commands are judged; the user's own commands are the user's decision.
 2. A command is refused if there is no approver, if the approver fails, or if the command has changed since the answer.
-3. Protections of the sandbox make a verdict milder only if they are in force for this command; with the fork taken
-this is checked again (``holds``), and when a sandbox falls back (``own_sandbox.py``).
-4. While the approver decides, no lock is held and no fork is made. The approved command is compared with the present
-one when the fork has been taken (``holds``).
+3. A sandbox's protections make a verdict milder only if they are in force for this command. This is checked again once
+   the fork is taken (``holds``), and when a sandbox falls back (``own_sandbox.py``).
+4. While the approver decides, no lock is held and no fork is made. Once the fork is taken, the approved command is
+   compared with the present command (``holds``).
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ if TYPE_CHECKING:
 
 
 class CommandAnswers(NamedTuple):
-    """The answers about an agent's commands."""
+    """How questions about an agent's commands are answered."""
 
     rules: Callable[[], CommandPolicy] | None = None
-    """Called for each command; None: the rules of the settings, and those learned from answers of "always"."""
+    """Called for each command; None: the settings' rules, and rules learned from "always" answers."""
     approver: CommandApprover | None = None
-    """Asked about a command that needs approval; None: refused."""
+    """Asked about a command that needs approval; None: the command is refused."""
     remember: Remember | None = None
-    """Keeps a rule, as written in the policy file."""
+    """Stores a rule, as written in the policy file."""
 
 
 UNASKED = CommandAnswers()
@@ -59,11 +59,12 @@ class _Judgement(NamedTuple):
     verdict: Verdict
     classified: Classification
     relies: bool
-    """Whether protections of the sandbox made the classes milder."""
+    """Whether the sandbox's protections made the classes milder."""
 
 
 class Approval:
-    """``_lock`` guards ``_learned`` and the number of open questions. The approver is replaced as a whole."""
+    """``_lock`` guards ``_learned`` and ``_open``, the number of open questions. ``_answers`` is replaced as a
+    whole."""
 
     def __init__(
         self,
@@ -80,17 +81,17 @@ class Approval:
         self._open = 0
 
     def ask_about(self, approver: CommandApprover | None, remember: Remember | None = None) -> None:
-        """Set the approver; None: refuse commands that need approval. ``remember`` keeps a rule."""
+        """Set the approver; None: refuse commands that need approval. ``remember`` stores a rule."""
         self._answers = self._answers._replace(approver=approver, remember=remember)
 
     @property
     def is_asking(self) -> bool:
-        """Whether a question about a command is open; its approver handles signals itself. Takes no lock: called by a
-        signal handler."""
+        """Whether a question about a command is open; its approver handles signals itself. Lock-free, because a signal
+        handler calls it."""
         return self._open > 0
 
     def policy(self) -> CommandPolicy:
-        """Return the present rules for commands."""
+        """Return the present command rules."""
         rules = self._answers.rules
         return rules() if rules is not None else self._learned or self.actor.settings.commands
 
@@ -99,32 +100,31 @@ class Approval:
     def decide_on(
         self, argv: Sequence[bytes], cwd: bytes | None = None, actor: Actor | None = None, *, at_level: bool = False
     ) -> Verdict:
-        """Return the policy's verdict about a command of an agent (default: this session's). The command is not run,
-        and no approver is asked. ``at_level``: it would be run by this session, in a sandbox of its own; otherwise no
-        protection of a sandbox makes the verdict milder."""
+        """Return the policy's verdict on an agent's command (default: this session's agent). The command is not run,
+        and no approver is asked. ``at_level``: judge it as if this session ran it in its own sandbox; otherwise no
+        sandbox protection makes the verdict milder."""
         actor = actor or self.actor
         grant = self._machine.granted(actor) if at_level else PLAIN
         order = Order(tuple(argv), cwd or self._forks.vault.project, actor, grant)
         return self._judged(order, lambda: not at_level).verdict
 
     def judge(self, order: Order) -> Case:
-        """Return the case of a command before it runs."""
+        """Return a command's case before it runs."""
         if order.actor.agent is None:
             return OWN
         judgement = self._judged(order, lambda: self._joins(order))
         return Case(judgement.verdict, relies=judgement.relies)
 
     def _joins(self, order: Order) -> bool:
-        """Return whether the command would share its sandbox with others, as far as is known before its fork is
-        taken."""
+        """Return whether the command would share its sandbox, as far as known before its fork is taken."""
         try:
             return _shares(order, None if order.fork is None else self._forks.vault.find(order.fork))
         except ForkGone:
             return True
 
     def _judged(self, order: Order, joins: Callable[[], bool]) -> _Judgement:
-        """``joins``: returns whether the command shares its sandbox with others; then no protection makes the verdict
-        milder: processes of others are in it, and another session may have made it in a weaker mode."""
+        """``joins``: returns whether the command shares its sandbox. No protection makes the verdict milder then:
+        other commands' processes are inside, and another session may have made the sandbox in a weaker mode."""
         from mudroom.core.command.program.classification import classify_words
 
         classified, relies = classify_words(order.argv, project=self._forks.vault.project, cwd=order.cwd), False
@@ -138,7 +138,7 @@ class Approval:
         return _Judgement(_in_background(verdict, order) if order.stays else verdict, classified, relies)
 
     def protections(self, order: Order) -> Protections:
-        """Return the protections of a command that starts now in a sandbox of its own."""
+        """Return the protections for a command that starts now in its own sandbox."""
         from mudroom.session.confinement.protections import Confined, protections_of
         from mudroom.vault.store.fork_mark import has_grants
 
@@ -160,7 +160,7 @@ class Approval:
     # --- asking ---
 
     def asked(self, order: Order, case: Case, name: str) -> Case:
-        """Ask the approver if the verdict requires it, and return the case with the answer. ``name``: of the command's
+        """Ask the approver if the verdict requires it, and return the case with the answer. ``name``: the command's
         fork, which need not exist yet."""
         if case.verdict.action != "require_approval":
             return case
@@ -190,8 +190,8 @@ class Approval:
                 self._open -= 1
 
     def _keep(self, pattern: str, answer: CommandAnswer, remember: Remember | None) -> CommandAnswer:
-        """Keep the answer as a rule, in this session at once and in the policy for others. If the rule cannot be
-        written, the answer is valid for this command only."""
+        """Store the answer as a rule, at once in this session and in the policy for others. If the rule cannot be
+        written, the answer holds for this command only."""
         if remember is not None:
             try:
                 remember(pattern, answer.allow)
@@ -204,15 +204,15 @@ class Approval:
         return answer
 
     def _question_in(self, order: Order, name: str) -> CommandQuestion:
-        """If another process discards the fork meanwhile, it will be made from the present project. Should it be there
-        again then, with other files, ``holds`` refuses the command."""
         try:
             return self._question(order, self._forks.vault.find(name))
         except ForkGone:
+            # Discarded meanwhile: the fork will be made from the present project. If another process has made it again
+            # by then, with other files, ``holds`` refuses the command.
             return self._question(order, None)
 
     def _question(self, order: Order, fork: Fork | None) -> CommandQuestion:
-        """``fork`` None: it will be made from the present project."""
+        """``fork`` None: the fork will be made from the present project."""
         from mudroom.core.approval.approval import CommandQuestion
         from mudroom.core.approval.shown_question import holds_secrets
 
@@ -221,7 +221,7 @@ class Approval:
         pattern = exact_pattern(classified, self.policy(), agent) or ""
         if pattern and holds_secrets(order.argv, self._forks.vault.secrets()):
             pattern = ""
-        # A new fork will have another name when the command is asked about again.
+        # no name for a new fork: it will have another name when the command is asked about again
         question = CommandQuestion(order.argv, order.cwd, order.fork or "", agent or "", verdict, pattern, "")
         mark, files = self._mark(order, fork, question, classified)
         return question._replace(fingerprint=mark, files=files, terms=self._conditions(order)[0])
@@ -229,7 +229,7 @@ class Approval:
     def _mark(
         self, order: Order, fork: Fork | None, question: CommandQuestion, classified: Classification
     ) -> tuple[str, tuple[tuple[bytes, str], ...]]:
-        """Return the fingerprint of a question, and the files that it covers."""
+        """Return a question's fingerprint and the files that it covers."""
         from mudroom.core.approval.fingerprint import digests, fingerprint
 
         with self._reader(order, fork) as (read, strays):
@@ -250,8 +250,8 @@ class Approval:
         return mark, files
 
     def _conditions(self, order: Order) -> tuple[tuple[str, ...], list[bytes]]:
-        """Return the terms of a command as shown to people, and the environment variables that decide which code runs,
-        with values: those requested by name, and usual ones such as PATH."""
+        """Return a command's terms as shown to people, and the environment variables that decide which code runs, with
+        values: those requested by name, and usual ones such as PATH."""
         from mudroom.core.approval.approval import terms_of
         from mudroom.core.command.variable import runs_code
 
@@ -278,9 +278,9 @@ class Approval:
     def _reader(
         self, order: Order, fork: Fork | None
     ) -> Iterator[tuple[Callable[[bytes, int], bytes | None], Callable[[bytes], bool]]]:
-        """Yield two functions: one reads a file of the project as a command in this fork sees it, through links, up to
-        a limit; the other returns whether a path leads to a place outside the project where commands can write. All
-        other paths outside are the host's own, and no command of an agent can change them."""
+        """Yield two functions. The first reads a project file as a command in this fork sees it, through links, up to a
+        limit. The second returns whether a path leads outside the project to a place where commands can write. All
+        other outside paths are the host's own, and an agent's commands cannot change them."""
         from mudroom.stage.views.lookup import reader, strays
 
         settings, forks = order.actor.settings, self._forks
@@ -305,9 +305,9 @@ class Approval:
     # --- after the fork is taken ---
 
     def holds(self, order: Order, case: Case, fork: Fork) -> bool:
-        """Return whether the command is still the approved one, and the policy does not deny it by now. A milder
-        verdict is fine: an answer of "always" has written a rule that allows it. Raise ProtectionLost if the verdict of
-        a command that was not asked about has become stricter. Hold the fork."""
+        """Return whether the command is still as it was approved, and the policy does not deny it by now. A milder
+        verdict is fine: an "always" answer has written a rule that allows it. Without a question, raise ProtectionLost
+        if the verdict has become stricter. Hold the fork."""
         question = case.question
         if question is None and not case.relies:
             return True
@@ -344,7 +344,7 @@ def _shares(order: Order, fork: Fork | None) -> bool:
 
 @contextmanager
 def unforked(project: bytes, masking: bytes) -> Iterator[Source]:
-    """Yield the project as a new fork would show it. ``masking``: the layer over its secrets; empty: none."""
+    """Yield the project as a new fork would show it. ``masking``: the mask layer; empty: none."""
     with OpenSource(project) as base:
         if not masking:
             yield base

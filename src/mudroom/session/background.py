@@ -1,6 +1,6 @@
-"""A command in the background of a fork: start it, and the handle on it.
+"""Start a background command in a fork; the handle on such a command.
 
-Starting it: judge, ask, take the fork, find or open a shared sandbox, checkpoint, journal, start.
+Steps: judge, ask, take the fork, find or open a shared sandbox, checkpoint, journal, start.
 """
 
 from __future__ import annotations
@@ -31,37 +31,36 @@ if TYPE_CHECKING:
     from mudroom.vault.forks.background import StreamPart
 
 LATER = 0.05
-"""Seconds between two checks of the rows that another process writes."""
+"""Seconds between two reads of the rows that another process writes."""
 
 
 class Background:
-    """A command in the background of a fork. It ends with its session."""
+    """A background command in a fork. It ends with its session."""
 
     def __init__(self, sandboxes: Sandboxes, started: BackgroundStart, refused: Result | None = None) -> None:
         self._sandboxes, self.started, self.refused = sandboxes, started, refused
-        """``refused``: the reason why it was not started; None: it was started."""
+        """``refused``: the result of a command that was refused; None: it was started."""
         self.id, self.fork, self.argv = started.id, started.fork, started.command
 
     @classmethod
     def none(cls, sandboxes: Sandboxes, refused: Result) -> Background:
-        """Return the handle of a command that was refused: it has no id, only the reason (``refused``)."""
+        """Return the handle for a refused command, without an id and with the reason (``refused``)."""
         return cls(sandboxes, BackgroundStart("", refused.fork, refused.command, b"", 0, 0), refused)
 
     def __repr__(self) -> str:
         return f"Background({self.id!r}, {show(b' '.join(self.argv))!r})"
 
     def usage(self) -> ProcessUsage | None:
-        """Return the present resource use of its processes, and their pids outside and inside; None if none runs."""
+        """Return its processes' present resource use, and their pids outside and inside; None if none runs."""
         return self._sandboxes.usages().get(self.id)
 
     def poll(self) -> BackgroundEnd | None:
-        """Return how it has ended; None while it runs. If the process that held it was killed, this call settles its
-        end."""
+        """Return how it has ended; None while it runs. If the process that held it was killed, settle its end first."""
         rows = self._sandboxes.backgrounds(self.fork)
         return next((ended for started, ended in rows if started.id == self.id), None)
 
     def wait(self, timeout: float | None = None) -> BackgroundEnd | None:
-        """Block until it has ended and its changes are collected; return None after ``timeout`` seconds."""
+        """Block until it has ended and its changes are collected. Return None after ``timeout`` seconds."""
         return self._sandboxes.waited(self.started, timeout, lambda: self._poll_until(timeout))
 
     def _poll_until(self, timeout: float | None) -> BackgroundEnd | None:
@@ -71,18 +70,18 @@ class Background:
         return ended
 
     def end(self, grace: float = GRACE) -> BackgroundEnd | None:
-        """Send SIGTERM, and SIGKILL after ``grace`` seconds. Block until it is gone."""
+        """Send SIGTERM, then SIGKILL after ``grace`` seconds. Block until it is gone."""
         self._sandboxes.end(self.fork, [self.id], grace)
         return self.wait()
 
     def output(self) -> tuple[bytes, bytes]:
-        """Return its stdout and stderr until now: the end of each, at least a mebibyte."""
+        """Return its stdout and stderr so far: the end of each, at least a mebibyte."""
         place = self._sandboxes.place(self.started)
         return read_ring(place + b"/stdout"), read_ring(place + b"/stderr")
 
     def printed(self, marks: Sequence[str] = ("", ""), limit: int = 1 << 16) -> tuple[StreamPart, StreamPart]:
-        """Return its stdout and stderr since the ``marks`` of an earlier answer, or the end of them: at most ``limit``
-        bytes of each, however fast it writes."""
+        """Return its stdout and stderr since an earlier answer's ``marks``, or the end of each: at most ``limit`` bytes
+        each, however fast it writes."""
         place = self._sandboxes.place(self.started)
         out, err = marks
         return read_part(place + b"/stdout", out, limit), read_part(place + b"/stderr", err, limit)
@@ -92,7 +91,7 @@ class Background:
 
 
 def start(parts: Parts, order: Order) -> Background:
-    """Start a command in the background of its order's fork, which is made if it does not exist. If it is refused,
+    """Start a background command in its order's fork, which is made if it does not exist. If the command is refused,
     return a handle with the reason (``Background.refused``). Raise Unsupported on Windows."""
     if sys.platform == "win32":
         raise Unsupported("a command in the background", "namespaces that others can join", "a job")

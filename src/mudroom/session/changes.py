@@ -1,7 +1,7 @@
-"""The changes of a fork: diff, review, conflicts, decisions, apply, undo.
+"""A fork's changes: diff, review, conflicts, decisions, apply, undo.
 
-These methods write to the project, or decide about writes. The only command that they run verifies the result of an
-apply; it is passed in (``verification.py``).
+These methods write to the project, or decide about writes. The only command that they run verifies an apply's result;
+it is passed in (``verification.py``).
 """
 
 from __future__ import annotations
@@ -56,14 +56,13 @@ class Changes:
     """Thread-safe: its attributes are. ``verify`` is never rebound."""
 
     def __init__(self, forks: Forks, verify: Verify = lambda _on_verify: None) -> None:
-        """``verify``: returns the check of an apply's result, which is run before the result is written, or None."""
+        """``verify``: returns the check that is run on an apply's result before it is written, or None."""
         self._forks, self._vault, self.verify = forks, forks.vault, verify
 
     # --- review and apply ---
 
     def of(self, name: str) -> Changeset:
-        """Return the changes of a fork after its last command. If that was interrupted, its changes are collected
-        now."""
+        """Return a fork's changes after its last command. Collect them now if that command was interrupted."""
         return self._forks.changeset(name)
 
     def diff(
@@ -75,11 +74,12 @@ class Changes:
         reviewed: Sequence[Change] | None = None,
     ) -> Iterator[bytes]:
         """Yield the fork's changes as a unified diff, by lines; if ``paths`` are given, only at and below them.
-        ``without``: whether a change is left out. ``reviewed``: these changes, as a review has found them. Raise
-        ForkMoved if a file of them is another one by now: what an apply would accept was not shown then."""
+        ``without``: returns whether a change is left out. ``reviewed``: show these changes, as a review has found them.
+        Raise ForkMoved if a reviewed file has changed since: the diff would not show the version that the review's
+        fingerprint accepts."""
         from mudroom.stage.diff import diff
 
-        changes = self.of(name).changes  # the files are set apart, again if need be
+        changes = self.of(name).changes  # with reviewed changes, too: sets the fork's files apart, again if need be
         changes = changes if reviewed is None else tuple(reviewed)
         chosen = [c for c in changes if not paths or any(is_below(c.path, path) for path in paths)]
         chosen = [change for change in chosen if without is None or not without(change)]
@@ -88,7 +88,7 @@ class Changes:
             yield from diff(opened.ground().read_original, _recorded(opened, reviewed), chosen, moves)
 
     def moves(self, name: str) -> tuple[Move, ...]:
-        """Return the files of a fork that were probably renamed and modified (``core/tree/similar_renames.py``)."""
+        """Return a fork's files that were probably renamed and modified (``core/tree/similar_renames.py``)."""
         from mudroom.vault.forks.both_sides import SideReader
         from mudroom.vault.forks.record_view import view_record
 
@@ -101,9 +101,9 @@ class Changes:
     def texts(
         self, name: str, paths: Sequence[bytes] = (), *, reviewed: Sequence[Change] | None = None
     ) -> Iterator[tuple[Change, bytes | None, bytes | None]]:
-        """Yield the counted changes of a fork with the original and the staged text. Both are None if the change has no
-        hunks to select: binary and large files, links, directories, deletions and changes of kind. ``reviewed``: as for
-        ``diff``."""
+        """Yield a fork's counted changes, each with the original and the staged text. Both are None if the change has
+        no hunks to select: binary and large files, links, directories, deletions and changed kinds. ``reviewed``: as
+        for ``diff``."""
         changes = self.of(name).changes
         changes = changes if reviewed is None else tuple(reviewed)
         with OpenFork(self._vault, self._vault.fork(name)) as opened:
@@ -121,14 +121,14 @@ class Changes:
                 yield change, old, new
 
     def look(self, name: str) -> ForkLook:
-        """Return the changes of a fork after its last command, or as they are now if it is in use. If that command was
-        interrupted, its changes are collected now."""
+        """Return a fork's changes after its last command, or as they are now if the fork is in use. Collect them now if
+        that command was interrupted."""
         return self._forks.look(name)
 
     def review(self, name: str, *, at_rest: bool = False) -> ForkLook:
-        """Return the changes of a fork for a review. The next apply requires its fingerprint, and is refused if this is
-        only a look. ``at_rest``: unmount a mounted fork for the review, and mount it again; raise MudroomError if the
-        fork is in use, so that this is never only a look."""
+        """Return a fork's changes for a review. The next apply requires its fingerprint, and is refused if this is only
+        a look. ``at_rest``: unmount a mounted fork for the review, and mount it again; raise MudroomError if the fork
+        is in use, so that the result is never only a look."""
         look = self._review_at_rest(name) if at_rest else self.look(name)
         fork = self._vault.fork(name)
         require_files(fork)
@@ -144,11 +144,11 @@ class Changes:
         with self._forks.at_rest(name, set_aside(self._forks)) as fork:
             await_stamps(fork, fork.record)
         if mounted:
-            # Nothing leads into its layers but the new mount: a later store through that gives a file another time. The
+            # Only the new mount leads into its layers, and a later store through that gives a file another time. The
             # record is read here, since deep layers are merged at the end of the block.
             return ForkLook(self._vault.fork(name).record)
         look = self.look(name)
-        if look.in_use:  # since the end of the block
+        if look.in_use:  # another user took the fork after the block
             raise UsageError(f"{name} {look.in_use}", "try again when it has ended")
         return look
 
@@ -167,16 +167,18 @@ class Changes:
         on_verify: OnVerify | None = None,
     ) -> LandingResult:
         """Apply a fork to the project, whole or only ``paths``, merged with the project's own changes. Conflicts are in
-        the result, never raised.
+        the result, never raised. Hold the vault's lock.
 
-        Hold the vault's lock. ``reviewed``: the fingerprint of the reviewed changes; default: that of the last
-        ``review`` since the last apply, if any. Raise ForkMoved if the fork's changes differ from it; the project is
-        untouched then. ``git``: bring the commits of repositories, too; otherwise only of those that a path names.
-        ``parts``: apply only these parts of these files. ``markers``: write conflict markers into texts that cannot be
-        merged. ``backups``: keep a replaced or removed file beside it as ``NAME.bak``. ``verify_fork``: False only if
-        the lock has been held since the changes were collected. ``exact``: apply the ``paths`` themselves, without the
-        paths below them. ``on_verify``: called with the verification's command when it begins; the function that it
-        returns is called with the command's output as it is printed.
+        ``reviewed``: the reviewed changes' fingerprint; default: from the last ``review`` since the last apply, if any.
+        Raise ForkMoved if the fork's changes differ from it; the project is untouched then.
+        ``git``: bring every repository's commits, too; otherwise only for repositories that a path names.
+        ``parts``: apply only these parts of these files.
+        ``markers``: write conflict markers into texts that cannot be merged.
+        ``backups``: keep a replaced or removed file beside it as ``NAME.bak``.
+        ``verify_fork``: False only if the lock has been held since the changes were collected.
+        ``exact``: apply the ``paths`` themselves, without the paths below them.
+        ``on_verify``: called with the verification's command when it begins; returns a function that is called with the
+        command's output as it is printed.
         """
         from mudroom.vault.apply.landing import LandingRequest, land
 
@@ -212,23 +214,23 @@ class Changes:
         return None if progress is None else lambda done, total: progress(label, done, total)
 
     def fingerprint(self, name: str) -> str:
-        """Return the fingerprint of a fork's present changes. Unlike ``review``, this does not mark them as reviewed.
-        While the fork is in use it begins with ``look-``, and no apply accepts it."""
+        """Return the fingerprint of a fork's present changes, without marking them as reviewed. While the fork is in
+        use, the fingerprint begins with ``look-``, and no apply accepts it."""
         from mudroom.vault.forks.record_view import view_record
 
         look = self._forks.look(name, live=False)
         return look.sign(view_record(self._vault.reading, look.record).fingerprint)
 
     def drift(self, name: str) -> list[Remark]:
-        """Return the paths of the fork's changes that the project has changed since, too. Cheap and without a lock; an
+        """Return the changed paths in the fork that the project has changed since, too. Cheap and without a lock; an
         apply merges them or finds a conflict (``conflicts``)."""
         from mudroom.vault.apply.drift import find_drift
 
         return find_drift(self._vault, self._vault.fork(name))
 
     def conflicts(self, name: str, paths: Sequence[bytes] = ()) -> list[ForkConflict]:
-        """Return the conflicts of a fork with the present project, at and below ``paths`` if given, with all sides;
-        decided conflicts included."""
+        """Return a fork's conflicts with the present project, at and below ``paths`` if given, with all sides. Includes
+        decided conflicts."""
         from mudroom.vault.apply.conflict import find_conflicts
 
         with to_read(self._forks, name) as fork:
@@ -242,16 +244,16 @@ class Changes:
             return find_conflict(self._vault, fork, path) if fork.record is not None else None
 
     def each_conflict(self, name: str, make: Callable[[ForkConflict], T]) -> list[T]:
-        """Return the results of ``make`` for each conflict. Conflicts are read one at a time: together they may not fit
-        into memory."""
+        """Return ``make``'s result for each conflict. Conflicts are read one at a time, because together they may not
+        fit into memory."""
         from mudroom.vault.apply.conflict import each_conflict
 
         with to_read(self._forks, name) as fork:
             return each_conflict(self._vault, fork, make) if fork.record is not None else []
 
     def conflict_paths(self, name: str, paths: Sequence[bytes] = ()) -> dict[bytes, bool]:
-        """Return the paths of the conflicts, at and below ``paths`` if given, and whether each is decided. No content
-        is read."""
+        """Return the conflicts' paths, at and below ``paths`` if given, and whether each is decided. No content is
+        read."""
         from mudroom.vault.apply.conflict import each_conflict
 
         with to_read(self._forks, name) as fork:
@@ -266,7 +268,7 @@ class Changes:
     def decide(
         self, name: str, conflict: ForkConflict, take: Take, content: bytes | None = None, *, edited: bool = False
     ) -> None:
-        """Keep a decision about a conflict for the next apply. It is valid while both versions are unchanged.
+        """Store a decision about a conflict for the next apply. It is valid while both versions are unchanged.
 
         ``take``: ours (the project's version), theirs (the fork's), content (the given ``content``), delete.
         ``edited``: the content was edited from the decided version, and keeps its permissions.
@@ -277,7 +279,7 @@ class Changes:
             decide(self._vault, fork, conflict, take, content, edited=edited)
 
     def keep_both(self, name: str, conflict: ForkConflict) -> bytes:
-        """Decide for the project's file, and put the fork's file beside it as ``NAME.theirs.SUFFIX``; return that path.
+        """Decide for the project's file, and put the fork's file beside it as ``NAME.theirs.SUFFIX``. Return that path.
         For files that cannot be merged. Raise UsageError if the path exists."""
         from mudroom.vault.apply.conflict import require_undecided_since
         from mudroom.vault.conflict.resolution import load_resolutions
@@ -296,12 +298,12 @@ class Changes:
         now = self.look(name)
         before, after = ([one for one in seen.changeset.changes if one.path != beside] for seen in (look, now))
         if before == after and review.reviewed(fork) == look.fingerprint:
-            review.remember(fork, now)  # the requested copy is the only new change: no command has run meanwhile
+            review.remember(fork, now)  # no command has run meanwhile: the requested copy is the only new change
         return beside
 
     def forget_decision(self, name: str, path: bytes, decision: bytes | None = None) -> bool:
-        """Remove a decision. ``decision``: only this one (``ForkConflict.decision``); None: any. Return whether it
-        existed."""
+        """Remove a decision and return whether it existed. ``decision``: only if it is this decision
+        (``ForkConflict.decision``); None: any."""
         from mudroom.vault.apply.conflict import forget
 
         with self._forks.at_rest(name) as fork:
@@ -310,11 +312,11 @@ class Changes:
     # --- applies ---
 
     def applies(self) -> list[dict[str, str]]:
-        """Return every apply of this project, oldest first, with its state in words."""
+        """Return all applies to this project, oldest first, with their states in words."""
         return list_applies(self._vault)
 
     def applied(self, last: int = 100) -> list[ApplyDetail]:
-        """Return the ``last`` newest applies, oldest first, with the details that are cheap to read."""
+        """Return the ``last`` newest applies, oldest first, with details that are cheap to read."""
         from mudroom.vault.apply.applied import details
 
         return details(self._vault, [(row["apply"], row["state"]) for row in self.applies()[-last:]])
@@ -373,15 +375,15 @@ def _require_reviewed(fork: Fork, expected: str | None, *, mounted: bool) -> Non
 
 @contextmanager
 def _told_as_landed(landed: Callable[[], str], done: str) -> Iterator[None]:
-    """Raise ApplyUnwritten in place of an error, if an apply has landed by then: its project is not as before.
-    ``landed``: returns its name, or nothing if there is none."""
+    """Replace an error in the block by ApplyUnwritten if an apply has landed by then, because the project has changed.
+    ``landed``: returns the apply's name, or an empty string if there is none."""
     try:
         yield
     except (MudroomError, OSError, MemoryError, ImportError, SystemError) as error:
         try:
             name = landed()
         except (MudroomError, OSError, MemoryError):
-            name = ""  # the record cannot be read: the first failure is the one to tell
+            name = ""  # the record cannot be read: report the first failure
         if not name:
             raise
         if isinstance(error, MudroomError):
@@ -392,7 +394,8 @@ def _told_as_landed(landed: Callable[[], str], done: str) -> Iterator[None]:
 
 
 def _landed_apply(vault: Vault, fork: str, started: int) -> str:
-    """Return the name of the apply of a fork that was started then, if it is complete; else nothing."""
+    """Return the name of the fork's apply that started at ``started``, if it is complete; otherwise an empty
+    string."""
     from mudroom.vault.apply.transaction import ApplyDirectory
 
     for place in map(ApplyDirectory, vault.applies()[-1:]):
@@ -402,7 +405,8 @@ def _landed_apply(vault: Vault, fork: str, started: int) -> str:
 
 
 def _holds_repository(fork: Fork) -> bool:
-    """Return whether the fork may have changed or made a git repository. Its record is not decoded: it may be large."""
+    """Return whether the fork may have changed or made a git repository. The record is not decoded, as it may be
+    large."""
     try:
         return b".git" in safe_open.read(fork.record_path)
     except FileNotFoundError:
@@ -410,16 +414,16 @@ def _holds_repository(fork: Fork) -> bool:
 
 
 def _recorded(opened: OpenFork, reviewed: Iterable[Change] | None) -> SourceContent:
-    """Return the files of a fork, of which those of reviewed changes are the reviewed ones."""
+    """Return a fork's recorded files. At the paths of reviewed changes only the reviewed version is opened."""
     return RecordedFiles(opened.recorded(), {change.path: change.staged for change in reviewed or ()})
 
 
 def _both_ways(changes: Iterable[Change]) -> bool:
-    """Return whether the changes hold both additions and deletions."""
+    """Return whether the changes include both additions and deletions."""
     return {"added", "deleted"} <= {change.verb for change in changes}
 
 
 def _tell(forks: Forks, step: str) -> None:
-    """Tell a step of long work that counts nothing."""
+    """Report a step of a long operation, without counts."""
     if forks.progress is not None:
         forks.progress(step, 0, 0)

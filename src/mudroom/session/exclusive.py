@@ -1,11 +1,11 @@
-"""Exclusive use of a vault, as a token of the thread that has it.
+"""Exclusive use of a vault, as a token that one thread holds.
 
-Rules of this file:
-1. The token belongs to one thread and its calls. Another thread of the same session waits as another process would, and
-   its commands are paused as those of another process are.
+Rules in this file:
+1. The token belongs to one thread and its calls. Another thread in the same session waits as another process would, and
+   its commands are paused as another process's are.
 2. So each acquisition opens the lock files again: flock(2) excludes open files, not processes. A second lock through
-   the same open file would convert the first one without waiting.
-3. The vault's lock is taken first: only its holder stops sandboxes of this session.
+   the same open file would convert the first lock without waiting.
+3. The vault's lock is taken first: only its holder stops this session's sandboxes.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class Exclusive:
 
     @contextmanager
     def turn(self, *, alone: bool, waiting: Callable[[str], None] = lambda _holder: None) -> Iterator[None]:
-        """Hold a turn beside other commands for the block. If ``alone``, do nothing: this thread has the vault
-        already. ``waiting`` is called with the text of the vault's holder if that is waited for."""
+        """Hold a turn beside other commands for the block. If ``alone``, do nothing: this thread already has the vault.
+        ``waiting`` is called with the vault holder's description if the turn has to wait."""
         if alone:
             yield
             return
@@ -56,8 +56,8 @@ class Exclusive:
         stopping: Callable[[], None],
         aside: Callable[[], AbstractContextManager[None]],
     ) -> Iterator[None]:
-        """Have the vault alone for the block. ``aside`` stops the shared sandboxes of this session; their tenders must
-        still be able to end them meanwhile."""
+        """Have the vault alone for the block. ``aside`` stops this session's shared sandboxes; their tenders must still
+        be able to end them meanwhile."""
         lock = Lock(self._vault.path + b"/lock")
         lock.acquire(what, waiting)
         try:
@@ -74,5 +74,5 @@ class Exclusive:
             finally:
                 turn.close()
         finally:
-            lock.forget()  # a command in it may have a value of a masked file, which was not known yet
+            lock.forget()  # its text may hold a command with a masked file's value that was not known yet
             lock.release()

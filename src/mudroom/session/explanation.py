@@ -1,4 +1,4 @@
-"""Explain how a command would be confined, and how it would see a path. No command is run."""
+"""Explain how a command would be confined and how it would see a path, without running it."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 
 _EXAMPLE_PORT = 49152
-"""In place of the gate's, which is made for a command (RFC 6335 6: the first of the dynamic ones)."""
+"""The first dynamic port (RFC 6335 6). It stands for the gate's port, which exists only for a running command."""
 
 
 class Explanation:
-    """The confinement of one actor's commands."""
+    """How one actor's commands are confined."""
 
     def __init__(self, machine: Machine, vault: Vault, actor: Actor) -> None:
         """Raise Refused or Unsupported as a command would."""
@@ -37,7 +37,7 @@ class Explanation:
         self._grant = machine.granted(actor)
 
     def as_json(self, cwd: bytes) -> dict[str, Any]:
-        """Return the level, the mode, the container (or None) and the lines of the explanation."""
+        """Return the level, the mode, the container (or None) and the explanation's lines."""
         around = self._surroundings()
         mode, container, lines = self._mode(around), None, list[str]()
         if around is not None:
@@ -55,7 +55,8 @@ class Explanation:
         return explain_path(self._plan(project), path, show(path))
 
     def _surroundings(self) -> ContainerOutlook | None:
-        """Return the container that a command would get, as far as known without starting a container."""
+        """Return the container that a command would get, as far as that is known without starting it. None below
+        level 2."""
         if self._grant.level != 2:
             return None
 
@@ -85,7 +86,8 @@ class Explanation:
         )[0]
 
     def _loopback(self, mode: Mode) -> tuple[tuple[str, int, int], ...]:
-        """Return the places of the host's loopback that have listeners inside; without namespaces they are outside."""
+        """Return the host's loopback ports that have listeners inside the sandbox; none without namespaces, where the
+        listeners are outside."""
         level = self._grant.level
         if self._actor.settings.network_at(level) != "gate" or mode in ELSEWHERE:
             return ()

@@ -1,4 +1,4 @@
-"""The file tools of a session: a write buffer for each fork, or the live mount while a command runs in it."""
+"""A session's file tools: a write buffer for each fork, or the live mount while a command runs in it."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ if TYPE_CHECKING:
     from mudroom.vault.forks.editor import Editor
 
 LOOK = 0.01
-"""Seconds between two looks at a lock that another thread may hold."""
+"""Seconds between two attempts to take a lock that another thread may hold."""
 
 
 class FileTools:
-    """Thread-safe: an editor is made while its fork's lock is held, which excludes other threads, too, and is reopened
-    while its buffer's lock is held. The dicts are changed by single operations.
+    """Thread-safe: an editor is made under its fork's lock, which excludes other threads, too, and reopened under its
+    buffer's lock. The dicts change by single operations.
 
-    While a command starts or ends, calls of other threads on its fork wait: from the flush of the buffer until the
-    mount is there, and from the end of the mount until the buffer shows the files that the command left. A write to
-    the buffer in between would not reach the command.
+    While a command starts or ends, other threads' calls on its fork wait: from the buffer's flush until the mount is
+    there, and from the mount's end until the buffer shows the files that the command left. A write to the buffer in
+    between would not reach the command.
     """
 
     def __init__(self, vault: Vault, clock: Callable[[], int]) -> None:
         self._vault, self._clock = vault, clock
         self._editors: dict[str, Editor] = {}
         self._live: dict[str, tuple[LiveTree, frozenset[bytes]]] = {}
-        """Mounts of running commands, and the secrets that these see empty."""
+        """Mounts of running commands, with the secrets that the commands see empty."""
         self._paused: dict[str, tuple[int, _thread.LockType]] = {}
-        """Identifier of the thread that starts or ends a command in the fork, and a lock that is held meanwhile."""
+        """Identifier of the thread that starts or ends a command in the fork, and the lock that it holds meanwhile."""
         self._notes: deque[str] = deque()
-        """Notes for the next flush. Appended and popped singly, which is atomic."""
+        """Notes for the next flush. Each append and pop is atomic."""
 
     def __contains__(self, name: str) -> bool:
-        """Whether file tools have been used on this fork."""
+        """Return whether file tools have been used on this fork."""
         return self._editor(name) is not None
 
     def in_use(self) -> list[str]:
@@ -55,9 +55,9 @@ class FileTools:
         return name in self._live
 
     def tree(self, name: str, vault: Vault | None = None) -> Tree:
-        """Return the tree that holds the fork's present files: the live mount or the buffer. ``vault``: with another
-        mask than the session's. Wait while another thread starts or ends a command in the fork. Raise UsageError while
-        a command runs in it that reads a secret which file tools may not read."""
+        """Return the tree with the fork's present files: the live mount or the buffer. ``vault``: has another mask than
+        the session's. Wait while another thread starts or ends a command in the fork. Raise UsageError while a running
+        command can read a secret that file tools may not."""
         while True:
             while (pause := self._paused.get(name)) is not None and pause[0] != _thread.get_ident():
                 with pause[1]:
@@ -69,7 +69,7 @@ class FileTools:
                         f"a command in the fork {name} was shown a secret that file tools may not read",
                         "try again when it has ended",
                     )
-                return live[0]  # it passes calls on to the mount
+                return live[0]  # passes calls on to the mount
             mounted = self._mounted(name)
             if mounted is not None:
                 return mounted
@@ -81,22 +81,22 @@ class FileTools:
             time.sleep(LOOK)
 
     def _made(self, name: str, vault: Vault) -> Editor | None:
-        """Return a new editor, or None while somebody else has the fork's lock. A thread that waited for the lock would
-        wait for the end of a command that another one is just about to start, whose mount it can use."""
+        """Return a new editor, or None while the fork's lock is taken. Do not wait for the lock: its holder may be
+        about to start a command, whose mount the caller can then use without waiting for the command's end."""
         from mudroom.vault.forks.editor import Editor
 
         fork = self._vault.fork(name)
         with fork.lock_if_free("file tools") as free:
             if not free:
                 return None
-            editor = self._editor(name)  # another thread may have made it meanwhile
+            editor = self._editor(name)  # again: another thread may have made it meanwhile
             if editor is None:
                 editor = self._editors[name] = Editor(vault, fork, self._clock)
             return editor
 
     def _mounted(self, name: str) -> Tree | None:
-        """Return the tree of a fork that is mounted for the user's own tools, with the writes that were in memory when
-        another process mounted it. Settle a mount that has ended."""
+        """Return the tree of a fork that is mounted for the user's own tools, or None. Settle a mount that has ended.
+        Writes that were in memory when another process mounted the fork are flushed first."""
         fork = self._vault.fork(name)
         note = mount_note(fork)
         if note is None:
@@ -118,7 +118,7 @@ class FileTools:
         return MountedTree(note.place, note.identity)
 
     def _catch_up(self, name: str, editor: Editor) -> None:
-        """Show what others have closed in the fork. While they are at work in it, the last version goes on showing."""
+        """Show files that other writers have closed in the fork. While they still work in it, show the last version."""
         fork = self._vault.fork(name)
         with fork.lock_if_free("file tools") as free:
             if free and fork.interrupted is None and self._editors.get(name) is editor:
@@ -126,7 +126,7 @@ class FileTools:
                 editor.refresh()
 
     def _editor(self, name: str) -> Editor | None:
-        """Return the fork's editor, or None. If the fork is gone, its editor is dropped with the unflushed writes."""
+        """Return the fork's editor, or None. If the fork is gone, drop its editor with the unflushed writes."""
         editor = self._editors.get(name)
         if editor is not None and not editor.is_there:
             self.drop(name)
@@ -134,8 +134,8 @@ class FileTools:
         return editor
 
     def go_live(self, name: str, running: Running, masked: frozenset[bytes]) -> None:
-        """Let file tools use the mount of this command from now on, once it is mounted. ``masked``: the secrets that it
-        sees empty."""
+        """Wait for this command's mount, and let file tools use it from now on. ``masked``: the secrets that the
+        command sees empty."""
         from mudroom.stage.views.live import LiveTree
 
         try:
@@ -144,13 +144,13 @@ class FileTools:
             return  # the mount failed: the thread that runs the command raises the reason
 
     def end_live(self, name: str) -> None:
-        """Stop using the mount of the command. If it was used, the tools are paused until ``resume``."""
+        """Stop using the command's mount. If it was in use, pause the tools until ``resume``."""
         if name in self._live:
             self.pause(name)
             self._live.pop(name)[0].close()
 
     def pause(self, name: str) -> None:
-        """Let calls of other threads wait until ``resume``. Hold the fork's lock."""
+        """Make other threads' calls wait until ``resume``. Hold the fork's lock."""
         _thread_before, held = self._paused.get(name, (0, None))
         if held is None:
             held = _thread.allocate_lock()
@@ -163,12 +163,12 @@ class FileTools:
             held.release()
 
     def has_unflushed(self, name: str) -> bool:
-        """Whether writes to the fork are still in memory."""
+        """Return whether writes to the fork are still in memory."""
         editor = self._editor(name)
         return editor is not None and bool(editor.buffer.changed)
 
     def flush(self, fork: Fork) -> list[str]:
-        """Write the buffer into the fork. Hold the fork's lock. Return notes."""
+        """Write the buffer into the fork and return notes. Hold the fork's lock."""
         editor = self._editor(fork.name)
         notes = [self._notes.popleft() for _note in range(len(self._notes))]
         return notes if editor is None else notes + self._flush(fork, editor)
@@ -185,7 +185,7 @@ class FileTools:
         return refused + [f"{show(path)} could not be staged: it is gone, or no file" for path in lost]
 
     def refresh(self, fork: Fork) -> None:
-        """Reload the fork's files: a command has run in it, or its layers have changed. Hold the fork's lock."""
+        """Reload the fork's files after a command, or after its layers have changed. Hold the fork's lock."""
         editor = self._editor(fork.name)
         if editor is not None:
             self._refresh(fork, editor)
@@ -197,7 +197,7 @@ class FileTools:
             editor.refresh()
 
     def refresh_all(self) -> None:
-        """Reload the files of all forks in use. No lock is held, so a fork may be discarded or renamed meanwhile."""
+        """Reload the files of all forks in use. Holds no lock, so a fork may be discarded or renamed meanwhile."""
         for name in self.in_use():
             editor = self._editor(name)
             if editor is not None:

@@ -1,6 +1,6 @@
-"""The forks of a project: new, checkpoint, rollback, rename, mount, compare, discard; and the users of each fork.
+"""A project's forks: new, checkpoint, rollback, rename, mount, compare, discard; and each fork's users.
 
-Rules of this file:
+Rules in this file:
 1. A fork is at rest (``at_rest``) while its lock is held, no command runs in it, and all its changes are recorded.
 2. A fork that was made for a command is discarded if the command does not run, unless another user has used it.
 3. A fork with background commands is read, frozen and forked through its shared sandbox.
@@ -56,20 +56,20 @@ if TYPE_CHECKING:
     Around: TypeAlias = Callable[[Fork], AbstractContextManager[object]]
 
 PATIENCE = 2.0
-"""Seconds that the exclusive holder of the vault waits for a reader of a fork, such as a page."""
+"""Seconds that the vault's exclusive holder waits for a fork's reader, such as a page."""
 KILLED = 128 + 9
-"""Exit code of a command that was cut off: its sandbox was killed with mudroom."""
+"""Exit code of an interrupted command, whose sandbox was killed with mudroom."""
 _REMARKS = 64
 """Maximum number of remarks kept until the next result."""
 
 
 def cleaning_up(progress: Progress | None) -> Callable[[int, int], None] | None:
-    """Return what ``Vault.discard`` reports its progress to."""
+    """Return the function for ``Vault.empty_trash`` that reports to ``progress``."""
     return None if progress is None else lambda done, total: progress("cleaning up, files", done, total)
 
 
 class Forks:
-    """Thread-safe: data on disk is guarded by each fork's lock, the rest by the locks of its objects. ``progress`` is
+    """Thread-safe: each fork's lock guards its data on disk; the other objects have their own locks. ``progress`` is
     replaced as a whole."""
 
     def __init__(
@@ -84,24 +84,24 @@ class Forks:
         forget: Callable[[str], None] = lambda _name: None,
         let_go: Callable[[str], None] = lambda _name: None,
     ) -> None:
-        """``settings``: of the session's own actor. ``waiting``: called with a description of the process that is
-        waited for, if that takes longer than a second. ``forget``: called with the name of a fork that is gone,
-        ``let_go`` with that of one that is about to be unmounted."""
+        """``settings``: the session's own actor's. ``waiting``: called with a lock holder's description if it is waited
+        for longer than a second. ``forget``: called with a fork's name when it is gone, ``let_go`` before it is
+        unmounted."""
         self.vault, self.settings, self.clock, self.new_id = vault, settings, clock, new_id
         self.tools = FileTools(vault, clock)
         self.secrets = Secrets(vault, settings, self.tools.refresh_all)
         self.exclusive = Exclusive(vault)
         self.users = Users(self.exclusive)
         self.remarks: deque[str] = deque(maxlen=_REMARKS)
-        """Notes for the next result. Appended and popped singly, which is atomic."""
+        """Notes for the next result. Each append and pop is atomic."""
         self.progress, self.waiting = progress, waiting
         self._forget, self.let_go = forget, let_go
         self.commands = itertools.count()
         """Counts commands: taking the next number is atomic."""
 
     def close(self) -> None:
-        """Flush file tools into their forks, then release all resources. If a flush fails, the other forks are flushed
-        all the same, and the error is raised at the end."""
+        """Flush file tools into their forks, then release all resources. If a flush fails, the other forks are still
+        flushed, and the error is raised at the end."""
         with ExitStack() as closing:
             closing.callback(self.vault.close)
             closing.callback(self.secrets.close)
@@ -110,7 +110,7 @@ class Forks:
                 closing.callback(self.flush, name)
 
     def tell_progress(self, progress: Progress | None) -> None:
-        """Report the progress of long operations to this function: label, done, total."""
+        """Report progress to this function from now on: label, done, total."""
         self.progress = progress
 
     def unsaid(self) -> list[str]:
@@ -124,15 +124,16 @@ class Forks:
 
     @contextmanager
     def locked(self, fork: Fork, holder: str, *, standing: bool = False) -> Iterator[None]:
-        """Hold a fork's lock. The exclusive holder of the vault must not wait for it: the lock holder is paused.
-        ``standing``: as for ``Fork.lock``.
+        """Hold a fork's lock. ``standing``: as for ``Fork.lock``.
 
-        Raise Occupied if a background command runs in the fork, ForkGone if the fork is gone once the lock is free."""
+        Raise Occupied if a background command runs in the fork, ForkGone if the fork is gone once the lock is free,
+        UsageError if this thread has the vault alone and a paused command holds the lock."""
         self.users.require_free(fork)
         if not self.exclusive.is_ours:
             with fork.lock(holder, self.waiting, standing=standing):
                 yield
             return
+        # No long wait: the lock's holder may be a command that this thread has paused, which would be a deadlock.
         with fork.lock_if_free(holder, PATIENCE, standing=standing) as free:
             if not free:
                 raise UsageError(
@@ -162,8 +163,8 @@ class Forks:
 
     @contextmanager
     def taken(self, name: str, *, named: bool) -> Iterator[tuple[Fork, bool]]:
-        """Yield a fork for a command, and whether it is new. If an error ends the block, a new unnamed fork is
-        discarded unless it was used. Raise ForkGone if another process makes and discards it meanwhile."""
+        """Yield a fork for a command, and whether it is new. If an error ends the block, discard a new unnamed fork
+        unless it was used. Raise ForkGone if another process makes the fork meanwhile."""
         with self.users.lock:
             fork = self.vault.find(name)
             is_new = fork is None
@@ -171,7 +172,7 @@ class Forks:
                 try:
                     fork = self.new(name, named=named)
                 except ForkExists:
-                    raise ForkGone(name) from None  # another process made it meanwhile: the caller tries again
+                    raise ForkGone(name) from None  # another process has just made it: the caller tries again
             self.users.add(name)
         try:
             yield fork, is_new
@@ -183,8 +184,8 @@ class Forks:
             self.users.remove(name)
 
     def take_back(self, fork: Fork, agent: str = "") -> None:
-        """Discard a fork that was made for a command which has not run, unless another user has used it. The caller has
-        taken the fork. ``agent``: the agent whose workspace it may be."""
+        """Discard a fork that was made for a command, after the command has not run (rule 2). The caller has taken the
+        fork. ``agent``: the agent whose workspace it may be."""
         shared = self.users.shared(fork.name)
         if shared is not None and not shared.backgrounds and not self.users.is_shared_out(fork.name):
             shared.wait()  # it ends, since it has no command
@@ -193,7 +194,7 @@ class Forks:
             self.journal("discard", fork.name, {})  # its creation is in the journal
 
     def is_at_rest(self, name: str) -> bool:
-        """Return whether no command is running in the fork; a lock on it is then available soon."""
+        """Return whether no command is running in the fork; its lock is then soon available."""
         fork = self.vault.fork(name)
         if fork.interrupted is None:
             return True
@@ -201,7 +202,7 @@ class Forks:
             return free
 
     def discard_unchanged(self, name: str) -> None:
-        """Discard the fork of a command that has changed nothing, unless another user has used it since."""
+        """Discard a fork whose command has changed nothing, unless another user has used the fork since."""
         fork = self.vault.fork(name)
 
         def is_unchanged() -> bool:
@@ -220,9 +221,10 @@ class Forks:
     def new(
         self, name: str, *, parent: str | None = None, at: str | None = None, snapshot: bool = False, named: bool = True
     ) -> Fork:
-        """Make a fork of the project, or of another fork (``parent``) as it is now or at a checkpoint (``at``).
+        """Make a fork of the project, or of a fork ``parent`` as it is now or at a checkpoint (``at``).
 
-        ``snapshot``: on a frozen copy of the project instead of the live one. Raise UsageError if the name is taken.
+        ``snapshot``: on a frozen copy of the project instead of the live project. Raise UsageError if the name is
+        taken.
         """
         if parent is None:
             fork = self.vault.new_fork(name, time=self.clock(), named=named)
@@ -237,7 +239,8 @@ class Forks:
         return fork
 
     def _fork_of(self, parent: str, name: str, at: str | None, *, named: bool) -> tuple[Fork, str | None]:
-        """Return the fork and the parent's checkpoint, which is made if background commands run in the parent."""
+        """Return the new fork and the parent's checkpoint. A checkpoint is made if background commands run in the
+        parent, or if the parent is mounted."""
 
         def made(above: Fork, point: str | None) -> tuple[Fork, str | None]:
             return stacking.fork_of(self.vault, above, name, self.clock(), point, named=named), point
@@ -255,7 +258,7 @@ class Forks:
             return made(above, at)
 
     def checkpoint(self, name: str, point: str) -> Checkpoint:
-        """Freeze a fork's files under a name. Background commands are stopped while the files are copied. Raise
+        """Freeze a fork's files under a name. Background commands are paused while the files are copied. Raise
         UsageError if the name is taken."""
         checkpoint: Checkpoint | None = None
         with self.users.beside(self.vault.fork(name)) as standing:
@@ -275,7 +278,7 @@ class Forks:
         return checkpoint
 
     def checkpoint_before(self, fork: Fork, argv: Sequence[bytes], keep: int) -> str:
-        """Freeze the fork's files before a command; return the checkpoint's name. Hold the fork's lock."""
+        """Freeze the fork's files before a command and return the checkpoint's name. Hold the fork's lock."""
         from mudroom.core.command.checkpoint_name import checkpoint_stem
         from mudroom.core.retention import surplus_checkpoints
 
@@ -292,8 +295,8 @@ class Forks:
     def checkpoint_beside(
         self, standing: Standing, name: str, argv: Sequence[bytes], *, keep: int | None = None, terms: str | None = None
     ) -> str:
-        """Make such a checkpoint of a fork with a shared sandbox. ``terms``: of the command that will join it, or
-        None."""
+        """Freeze the files of a fork with a shared sandbox and return the checkpoint's name. ``terms``: the terms of
+        the command that will join the sandbox, or None."""
         from mudroom.core.command.checkpoint_name import checkpoint_stem
 
         kept = self.settings.keep_applies if keep is None else keep
@@ -308,8 +311,8 @@ class Forks:
         *,
         require: Callable[[], None] = lambda: None,
     ) -> Checkpoint | None:
-        """Drop a fork's changes since a checkpoint; ``point`` None: the last, which may be the one made before the last
-        command. Return a checkpoint that restores the dropped changes.
+        """Drop a fork's changes since a checkpoint; ``point`` None: the last, which may be an automatic checkpoint
+        before the last command. Return a checkpoint that restores the dropped changes, if any.
 
         ``require`` is called while the fork is at rest; if it raises, the fork is unchanged.
         """
@@ -334,23 +337,24 @@ class Forks:
     def mount(
         self, name: str, place: bytes | None = None, *, writable: bool = True, kind: Kind | None = None
     ) -> MountNote:
-        """Mount a fork as a real directory, at ``place`` or at its own place in the vault. Until ``unmount`` the user,
-        commands and file tools work in it together. Return the mount if it is there already. Raise Unsupported if this
-        ``kind`` of mount is impossible here, UsageError if the fork is mounted in another way."""
+        """Mount a fork as a real directory at ``place``, by default in the vault, or return its existing mount. Until
+        ``unmount`` the user, commands and file tools work in it together. Raise Unsupported if this ``kind`` of mount
+        is impossible here, UsageError if the fork is mounted in another way."""
         return mounting(self).mount(self.at_rest, self.vault.fork(name), place, kind, self.progress, writable=writable)
 
     def unmount(self, name: str, *, lost: bool = False) -> Changeset:
-        """Unmount a fork. Return its changes. Raise MudroomError if the directory is in use. ``lost``: give up a copy
-        whose directory is gone."""
+        """Unmount a fork and return its changes. Raise MudroomError if the directory is in use. ``lost``: give up a
+        copy whose directory is gone."""
         with self.locked(fork := self.vault.fork(name), "unmount"):
             return mounting(self).unmount(fork, lost=lost)
 
     def mounts(self) -> dict[str, MountNote]:
-        """Return the mounted forks by name. A fork that cannot be read is left out."""
+        """Return the mounted forks by name, without forks that cannot be read."""
         return mounting(self).listed()
 
     def compare(self, old: str, new: str) -> Comparison:
-        """Return the comparison of two states: ``base``, ``now``, ``FORK`` or ``FORK@CHECKPOINT``. To be closed."""
+        """Return the comparison of two states: ``base``, ``now``, ``FORK`` or ``FORK@CHECKPOINT``. The caller closes
+        it."""
         from mudroom.vault.forks.comparison import Comparison
 
         for side in {old, new} - {"base", "now"}:
@@ -358,8 +362,8 @@ class Forks:
         return Comparison(self.vault, old, new)
 
     def discard(self, name: str, reviewed: str | None = None) -> None:
-        """Discard a fork. ``reviewed``: the fingerprint of the reviewed changes. Raise ForkMoved if the fork's changes
-        differ from it, UsageError if a command is running in the fork, ForkGone if another process discards it."""
+        """Discard a fork. ``reviewed``: the reviewed changes' fingerprint. Raise ForkMoved if the fork's changes differ
+        from it, UsageError if a command is running in the fork, ForkGone if another process discards it."""
         fork = self.vault.fork(name)
         self.users.require_free(fork)
         mounting(self).settle_if_free(fork)
@@ -383,15 +387,15 @@ class Forks:
             raise MudroomError(f"{name} is discarded; {error.message}", error.hint) from error
 
     def forget(self, name: str) -> None:
-        """Release the resources of a fork that is gone or about to be removed."""
+        """Release a fork's resources; it is gone or about to be removed."""
         self.tools.drop(name)
         self._forget(name)
 
-    # --- files of a fork ---
+    # --- a fork's files ---
 
     def files(self, name: str) -> Files:
-        """Return the files of a fork for file tools. Writes stay in memory until they are needed on disk. While a
-        command of this session runs in the fork, calls use its live mount. Raise UsageError if there is no fork.
+        """Return a fork's files for file tools. Writes stay in memory until they are needed on disk. While a command of
+        this session runs in the fork, calls use its live mount. Raise UsageError if the fork does not exist.
         """
         from mudroom.stage.buffer.files import Files
 
@@ -404,15 +408,15 @@ class Forks:
         return Files(lambda: self.tools.tree(name))
 
     def flush(self, name: str) -> None:
-        """Flush file tools into the fork. Every other reader of a fork does this first."""
+        """Flush file tools into the fork. Every other reader of the fork does this first."""
         if name in self.tools and not self.tools.is_live(name) and mount_note(self.vault.fork(name)) is None:
             with self.at_rest(name):
                 pass
 
-    # --- changes of a fork ---
+    # --- a fork's changes ---
 
     def settle(self, fork: Fork) -> None:
-        """Collect the changes of a command that was interrupted because mudroom was killed. Hold the fork's lock."""
+        """Collect the changes of a command that was interrupted when mudroom was killed. Hold the fork's lock."""
         started, noted = fork.interrupted, mount_note(fork)
         note = settled_mount(self, fork) if noted is not None else None
         if started is not None:
@@ -435,9 +439,9 @@ class Forks:
             Book(fork).settle(self.clock())
 
     def look(self, name: str, *, live: bool = True) -> ForkLook:
-        """Return the changes of a fork: a review if nobody else can change its files. ``live``: with what background
-        commands have changed until now; otherwise as they were recorded last. The changes of an interrupted command are
-        collected now."""
+        """Return a fork's changes: a review if no other process can change its files, otherwise only a look. ``live``:
+        with the background commands' changes until now; otherwise as they were recorded last. Collect an interrupted
+        command's changes now."""
         from mudroom.vault.forks.review import ForkLook
 
         fork = self.vault.fork(name)
@@ -448,7 +452,7 @@ class Forks:
         self.flush(name)
         fork = self.vault.fork(name)
         holder = last_holder(fork) if fork.interrupted is not None else "looking at what is left"
-        # Another reader is waited for: without the lock this is no review. A command that runs is not waited for.
+        # Wait for another reader, since without the lock this is no review, but not for a running command.
         with fork.lock_if_free(holder, PATIENCE) as free:
             if free and (fork.interrupted is not None or mount_note(fork) is not None):
                 self.settle(fork)
@@ -461,16 +465,16 @@ class Forks:
             return ForkLook(record)
 
     def changeset(self, name: str) -> Changeset:
-        """Return the changes of ``look``."""
+        """Return the changes that ``look`` finds."""
         return self.look(name).changeset
 
     def record(self, name: str) -> ForkRecord | None:
-        """Return the record of a fork as it was recorded last, or None if it has none."""
+        """Return a fork's last record, or None if it has none."""
         return self.look(name, live=False).record
 
     def known_record(self, name: str) -> ForkRecord | None:
-        """Return the record for a list. If the disk is too full to collect an interrupted command, processes of it are
-        still alive, or the project's secrets are not known, return the previous record."""
+        """Return a fork's record for a list. Return the previous record if an interrupted command cannot be collected:
+        its processes are still alive, the disk is full, or the project's secrets are not known."""
         try:
             return _collected_record(self, name)
         except (SandboxAlive, SecretsUnknown, OSError) as error:
@@ -481,11 +485,12 @@ class Forks:
 
 IN_USE = "is in use"
 _LONGEST_TICK = 3.0
-"""Seconds: longer than the tick of any clock that files are stamped with (``stage/stamp.py``)."""
+"""Seconds: longer than the tick of any clock that stamps files (``stage/stamp.py``)."""
 
 
 def use_of(fork: Fork) -> str:
-    """Return who uses a fork, to follow its name: "is running (npm run dev)", "is mounted at /x". Empty: nobody."""
+    """Return how a fork is in use, as words after its name: "is running (npm run dev)", "is mounted at /x". Empty if it
+    is not in use."""
     note = mount_note(fork)
     if note is not None:
         return f"is mounted at {show(note.place)}"
@@ -502,11 +507,11 @@ def use_of(fork: Fork) -> str:
 
 
 def await_stamps(fork: Fork, record: ForkRecord | None) -> None:
-    """Wait until each later change of a recorded file is certain to give it another ctime: at most 20 ms after the
-    command, and some seconds where the file system stamps seconds. A command that begins after a review could otherwise
+    """Wait until any later change to a recorded file is certain to give it another ctime: at most 20 ms after the
+    command, or some seconds where the file system stamps seconds. Otherwise a command that begins after a review could
     write a file of the same size within the same tick, and the fingerprint would be equal."""
     if record is None or time.time_ns() - os.stat(fork.record_path).st_mtime_ns > _LONGEST_TICK * 1e9:
-        return  # the record is younger than all times in it
+        return  # the record was written after all times in it
     newest = max((change.staged.ctime for change in record.changeset.changes if change.staged is not None), default=0)
     until = time.monotonic() + _LONGEST_TICK  # a clock that was set back does not reach that time soon
     while not is_settled(newest, time.time_ns()) and time.monotonic() < until:
@@ -514,19 +519,20 @@ def await_stamps(fork: Fork, record: ForkRecord | None) -> None:
 
 
 def mounting(forks: Forks) -> Mounts:
-    """Return what mounts forks. It is loaded when one is mounted."""
+    """Return the object that mounts forks. Its module is loaded only when it is needed."""
     from mudroom.session.mounts import Mounts
 
     return Mounts(forks.vault, forks.settings, forks.tools, forks.secrets, forks.clock, forks.remarks, forks.let_go)
 
 
 def set_aside(forks: Forks) -> Around:
-    """Return what unmounts a fork, and mounts it again at its place afterwards."""
+    """Return the ``around`` for ``at_rest`` that unmounts a fork, and mounts it again afterwards."""
     return lambda fork: mounting(forks).aside(fork) if mount_note(fork) is not None else nullcontext()
 
 
 def to_read(forks: Forks, name: str) -> AbstractContextManager[Fork]:
-    """Yield a fork whose changes are recorded. It is at rest, or mounted, where only the user changes it meanwhile."""
+    """Yield a fork with its changes recorded. It is at rest, or mounted; only the user changes a mounted fork
+    meanwhile."""
     fork = forks.vault.fork(name)
     if mount_note(fork) is None:
         return forks.at_rest(name)
@@ -534,7 +540,7 @@ def to_read(forks: Forks, name: str) -> AbstractContextManager[Fork]:
 
 
 def settled_mount(forks: Forks, fork: Fork) -> MountNote | None:
-    """Return the mount of a fork, or None if there is none, or it has ended. Hold the fork's lock."""
+    """Return the fork's mount, or None if there is none or it has ended. Hold the fork's lock."""
     return mounting(forks).settled(fork) if mount_note(fork) is not None else None
 
 
@@ -550,7 +556,7 @@ def _collected_record(forks: Forks, name: str) -> ForkRecord | None:
 
 
 def _merge_layers(vault: Vault, fork: Fork) -> None:
-    """Merge the lowest layers of a fork at rest if there are many, and the fork is still there. Hold its lock."""
+    """Merge a resting fork's lowest layers if there are many and the fork still exists. Hold its lock."""
     if os.path.isdir(fork.path) and len(fork.state.layers) > 1:
         from mudroom.vault.forks.flatten import merge_if_deep
 
@@ -558,9 +564,9 @@ def _merge_layers(vault: Vault, fork: Fork) -> None:
 
 
 def discarded(forks: Forks, fork: Fork, may: Callable[[], bool], *, users: int = 0, is_small: bool = False) -> bool:
-    """Discard a fork that nobody holds, if at most this number of commands of this session has taken it and ``may``,
-    called while its lock is held, returns True. Return whether it was discarded here. ``is_small``: it has no files,
-    for whose removal somebody would have to wait."""
+    """Discard a fork and return whether it was discarded here. Discard it only if its lock is free, at most ``users``
+    of this session's commands have taken it, and ``may``, called under its lock, returns True. ``is_small``: it has no
+    files whose removal has to be waited for, so the trash is emptied later."""
     is_last = is_small and forks.vault.later is not at_once
     with forks.users.lock, suppress(ForkGone):
         if forks.users.count(fork.name) > users or mount_note(fork) is not None:
@@ -573,7 +579,7 @@ def discarded(forks: Forks, fork: Fork, may: Callable[[], bool], *, users: int =
             forks.vault.discard(fork, spares=True)
     empty, progress = forks.vault.empty_trash, cleaning_up(forks.progress)
     forks.vault.later(forks.vault.path, empty) if is_small else empty(progress)
-    if is_last:  # the kernel may still be at its mounts: no process is left in them, and nobody mounts them again
+    if is_last:  # the kernel may still be removing its mounts: no process is in them, and they are not mounted again
         forks.vault.later(forks.vault.path, lambda: forks.forget(fork.name))
     return True
 
@@ -583,11 +589,11 @@ def _is_used(forks: Forks, fork: Fork, agent: str) -> bool:
     state, record = fork.state_or_none, fork.record
     if state is None or state.layers or fork.interrupted is not None:
         return True
-    if any(not point.automatic for point in state.checkpoints):  # an automatic one is of our command, and is empty
+    if any(not point.automatic for point in state.checkpoints):  # an automatic one is our own command's, and empty
         return True
     if record is not None and (record.command or record.changeset.changes):
         return True
-    # Unflushed writes of file tools, the directory of background commands, or a mount.
+    # file tools' unflushed writes, background commands, a mount
     places = (b"/spill", b"/background/sandbox", b"/mount")
     if any(os.path.exists(fork.path + place) for place in places):
         return True

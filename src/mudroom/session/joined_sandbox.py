@@ -1,4 +1,4 @@
-"""A command in a sandbox that other commands of its fork share, of this process or of another."""
+"""A command in its fork's shared sandbox, which this process or another holds."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ if TYPE_CHECKING:
     from mudroom.session.users import Standing
 
 MARK = b"MUDROOM_BACKGROUND"
-"""An environment variable with the id of a background command. Its processes inherit it, and are told apart by it
-outside."""
+"""Environment variable with a background command's id. The command's processes inherit it, which identifies them from
+outside the sandbox."""
 
 
 def nothing() -> None:
-    """Do nothing: the tender pauses the sandbox, and this command only gives up its turn."""
+    """Do nothing: the tender pauses the sandbox; this command only gives up its turn."""
 
 
 class JoinedSandbox:
-    """The place of one command in a shared sandbox. Used by one thread, within ``users.py:Users.beside``, which keeps
-    the sandbox."""
+    """One command's place in a shared sandbox. Used by one thread, within ``users.py:Users.beside``, which keeps the
+    sandbox alive."""
 
     def __init__(
         self,
@@ -60,7 +60,8 @@ class JoinedSandbox:
         self._turn.close()
 
     def require_same(self) -> None:
-        """Raise UsageError if the sandbox does not fit the command: other terms, or a secret that is readable in it."""
+        """Raise UsageError if the sandbox does not fit the command: it masks a secret that the command is shown, leaves
+        a secret readable that the command must not read, or has other terms."""
         mask, notes = self._forks.secrets.look(self._order.actor.settings)
         self._outcome.note(*notes)
         hidden = sorted(mask.shown & self._standing.masked)
@@ -72,7 +73,7 @@ class JoinedSandbox:
         self._standing.require_terms(self._terms())
 
     def checkpoint_before(self) -> str:
-        """Freeze the fork's files before the command. Return the checkpoint's name."""
+        """Freeze the fork's files before the command and return the checkpoint's name."""
         return self._forks.checkpoint_beside(
             self._standing,
             self._fork.name,
@@ -88,7 +89,7 @@ class JoinedSandbox:
         self._standing.start(started, environment, self._terms(), self._order.pipes)
 
     def inside(self) -> tuple[dict[bytes, bytes], bytes]:
-        """Return the environment and the working directory of the command, as seen inside."""
+        """Return the command's environment and working directory, as seen inside."""
         standing, fork, order = self._standing, self._fork, self._order
         self._machine.note_caches(fork, order)
         variables, cwd = self._machine.confinement.beside(
@@ -98,7 +99,7 @@ class JoinedSandbox:
         return variables | standing.environment, cwd
 
     def run(self, order: Order, outcome: Outcome) -> CommandEnd:
-        """Start the command in the shared sandbox, and attend to it until it ends."""
+        """Start the command in the shared sandbox and attend to it until it ends."""
         standing = self._standing
         self._turn.enter_context(self._forks.exclusive.turn(alone=order.alone, waiting=self._forks.waiting))
         self.require_same()
@@ -151,12 +152,9 @@ class JoinedSandbox:
                 outcome.running = None
 
     def collect(self, command: CollectedCommand) -> Changeset:
-        """Record the fork's changes after the command.
-
-
-        If another process collects, our turn is given up first: that process holds its own turn meanwhile, and waiting
-        for it while holding ours would be a deadlock."""
+        """Record the fork's changes after the command."""
         if self._standing.is_elsewhere:
+            # The other process holds its own turn while it collects: waiting for it with ours held would deadlock.
             self._turn.close()
         try:
             self._standing.collect(command)

@@ -1,8 +1,8 @@
-"""The machine as all commands of a session share it: launcher, limits, gate, containers, confinement.
+"""The machine resources that a session's commands share: launcher, limits, gate, containers, confinement.
 
-Rules of this file:
-1. Each is made once, by the first command that needs it, in any thread.
-2. The state of a command is not kept here: its request is in its order, its notes in its outcome.
+Rules in this file:
+1. Each resource is made once, by the first command that needs it, in any thread.
+2. A command's state is not kept here: its request is in its order, its notes in its outcome.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from mudroom.stage.views.secret import Mask
 
 MOST_HELD = 64
-"""Ended commands whose mounts may not be gone yet."""
+"""Maximum number of ended commands whose mounts may not be gone yet."""
 
 
 def _require_relied(mode: Mode, outcome: Outcome) -> None:
@@ -71,8 +71,8 @@ def _require_mounts(vault: Vault, mode: Mode, found: str) -> None:
 
 
 def _secrets(environ: Mapping[bytes, bytes], vault: Vault) -> Callable[[], frozenset[str]]:
-    """Return the function that returns the values that are secret, in all their forms: of variables by their names, and
-    those in the masked files, read anew when the mask has changed."""
+    """Return a function that returns all secret values, in all their forms: from environment variables that are secret
+    by name, and from the masked files, read again when the mask has changed."""
     known: tuple[Mask | None, frozenset[str]] = (None, frozenset())
 
     def secrets() -> frozenset[str]:
@@ -101,25 +101,26 @@ def _forms(values: Collection[str]) -> frozenset[str]:
 
 
 class EndedCommands:
-    """The last ended command of each fork, whose mount may not be gone yet. Used by single operations of a dict."""
+    """Each fork's last ended command, whose mount may not be gone yet. Used by single dict operations."""
 
     def __init__(self) -> None:
         self._by_fork: dict[str, Running] = {}
 
     def add(self, fork: Fork, running: Running) -> None:
-        """Hand over an ended command: nobody else uses ``running`` from now on. Hold the fork's lock."""
+        """Hand over an ended command: the caller does not use ``running`` any more. Hold the fork's lock."""
         self._by_fork[fork.name] = running
 
     def wait(self, name: str) -> bool:
-        """Wait until the mount of the fork's last command is gone. Return whether there was one in this session."""
+        """Wait until the mount of the fork's last command is gone. Return whether this session had run a command
+        there."""
         running = self._by_fork.pop(name, None)
         if running is not None:
             running.wait_gone()
         return running is not None
 
     def wait_before(self, fork: Fork) -> bool:
-        """As ``wait``, before the fork is mounted again; of other forks too, if there are many. Hold the fork's
-        lock."""
+        """As ``wait``, before the fork is mounted again; if there are many ended commands, wait for the other forks',
+        too. Hold the fork's lock."""
         had_one = self.wait(fork.name)
         if len(self._by_fork) >= MOST_HELD:
             for name in list(self._by_fork):
@@ -132,8 +133,8 @@ class EndedCommands:
 
 
 class Machine:
-    """``_making`` guards the making of the launcher, the limiter, the gate and the containers. ``_limiting`` guards
-    the limiter from deciding about limits until the group that holds them is made. ``host_answers`` is replaced as
+    """``_making`` is held while the launcher, the limiter, the gate or the containers are made. ``_limiting`` is held
+    from the limiter's decision about limits until the group that enforces them is made. ``host_answers`` is replaced as
     a whole."""
 
     def __init__(
@@ -149,7 +150,7 @@ class Machine:
         hosts: HostAnswers = NO_ANSWERS,
         umask: int | None = None,
     ) -> None:
-        """``umask``: of commands; None: that of this process. ``engine``: of containers."""
+        """``umask``: for commands; None: this process's. ``engine``: for containers."""
         self.confinement = Confinement(vault, home, environ, platform, lambda: self.containers, umask)
         vault.secrets = _secrets(environ, vault)
         self._vault, self._clock, self._engine = vault, clock, engine
@@ -164,7 +165,7 @@ class Machine:
         self._dialler = hosts.dialler
         self._loopback_rules = hosts.loopback_rules or hosts.rules
         self._looked = _thread.allocate_lock()
-        """Taken by the first command that looks for files of other users, and never released."""
+        """Taken by the first command that looks for other users' files, and never released."""
         self.standing = StandingSandboxes(vault.source)
         self.crowd = Crowd()
         self.ended = EndedCommands()
@@ -184,7 +185,7 @@ class Machine:
 
     @property
     def client(self) -> Client:
-        """The launcher of this process, started at first use."""
+        """This process's launcher, started at first use."""
         with self._making:
             if self._client is None:
                 self._client = self.confinement.platform.client(self.confinement.variables)
@@ -195,7 +196,7 @@ class Machine:
 
     @property
     def containers(self) -> SessionContainers:
-        """The containers of level 2, made at first use. Raises NotInstalled if this installation has none."""
+        """The level 2 containers, made at first use. Raises NotInstalled if this installation has none."""
         from mudroom.session.confinement.level_two import level_two
 
         with self._making:
@@ -203,11 +204,11 @@ class Machine:
                 self._containers = level_two().containers(self._vault, self.confinement.variables, self._engine)
             return self._containers
 
-    # --- permissions of a command ---
+    # --- a command's permissions ---
 
     def granted(self, actor: Actor) -> Grant:
-        """Return the level at which commands of this actor run, and the credentials that are open to them. Raise
-        Refused if the policy refuses, Unsupported if the machine cannot."""
+        """Return the level at which this actor's commands run and the credentials that they may use. Raise Refused if
+        the policy refuses, Unsupported if the machine cannot."""
         confinement = self.confinement
         grant = granted(actor.settings, actor.card, actor.level, confinement.own_home, confinement.variables)
         if self._vault.is_elsewhere and not grant.level:
@@ -215,8 +216,8 @@ class Machine:
         return grant
 
     def first_mode(self, fork: Fork, order: Order, outcome: Outcome) -> Mode:
-        """Return the mode of the first attempt, and note why it is not the strongest. Raise ProtectionLost as
-        ``weaker`` does."""
+        """Return the first attempt's mode, and note why it is not the strongest. Raise ProtectionLost as ``weaker``
+        does."""
         level = order.grant.level
         strongest = self.containers.engine.mode if level == 2 else "overlay"
         if strongest == "remote":
@@ -235,8 +236,8 @@ class Machine:
 
     def weaker(self, mode: Mode, failure: StepFailed, order: Order, outcome: Outcome) -> Mode:
         """Return the next weaker mode, and note and journal it. Raise Unsupported if the policy does not permit it,
-        ``failure`` if no weaker mode exists, UsageError if the directory of the command cannot be entered,
-        ProtectionLost if the verdict about the command relies on namespaces, which the weaker mode does not have."""
+        ``failure`` if no weaker mode exists, UsageError if the command's directory cannot be entered, ProtectionLost if
+        the verdict relies on namespaces, which the weaker mode lacks."""
         if failure.op == "cwd":
             raise UsageError(failure.message, failure.hint) from failure
         following, lost = self.confinement.weaker(mode, failure, order.actor.settings, order.grant.level)
@@ -250,8 +251,8 @@ class Machine:
 
     @contextmanager
     def limited(self, mode: Mode, order: Order, outcome: Outcome) -> Iterator[tuple[Rlimits, Leaf | None]]:
-        """Yield the rlimits of a command, and its control group if its limits need one; afterwards kill the processes
-        left in the group. Raise Unsupported for a required limit that cannot be enforced here."""
+        """Yield a command's rlimits, and its control group if its limits need one; afterwards kill the processes left
+        in the group. Raise Unsupported for a required limit that cannot be enforced here."""
         rlimits, leaf = self._limits(mode, order, outcome)
         try:
             yield rlimits, leaf
@@ -293,8 +294,8 @@ class Machine:
         return held.rlimits, leaf
 
     def _without_own_limits(self, limits: Limits) -> Iterator[str]:
-        """Yield notes of requested limits that only a sandbox with its own namespaces holds. Raise Unsupported if they
-        are required."""
+        """Yield a note for each requested limit that only a sandbox with its own namespaces enforces. Raise Unsupported
+        if such a limit is required."""
         for kind in NAMESPACED:
             limit = getattr(limits, kind)
             if limit is None:
@@ -319,13 +320,13 @@ class Machine:
     # --- the network ---
 
     def ask_about_hosts(self, approver: Approver | None) -> None:
-        """Set the approver that the gate asks from the first use of the network on; None: refuse hosts that no rule
+        """Set the approver that the gate asks, from the first network use on; None: refuse hosts that no rule
         allows."""
         self.host_answers = self.host_answers._replace(approver=approver)
 
     def equipment(self, mode: Mode, order: Order) -> Equipment | None:
-        """Return what a command needs for its TLS to be inspected, or None (without loading a module) if no rule
-        inspects its connections. Raise NotInstalled if no part of this installation inspects."""
+        """Return the equipment to inspect a command's TLS, or None (without loading a module) if no rule inspects its
+        connections. Raise NotInstalled if this installation cannot inspect."""
         settings, level = order.actor.settings, order.grant.level
         if settings.network_at(level) != "gate":
             return None
@@ -335,7 +336,7 @@ class Machine:
         if self.confinement.platform.is_bridged:  # authority.py judges its files by mode and owner
             found = self.confinement.platform.system
             raise Unsupported("looking into TLS", "Linux or macOS", found, "take it out of the policy")
-        if level == 0:  # mudroom's state is hidden there, with the root certificates that programs would have to trust
+        if level == 0:  # mudroom's state is hidden there, including the root certificates that programs must trust
             raise Unsupported("looking into TLS", "level 1", "level 0", "take it out of the policy, or use level 1")
         from mudroom.core.registry import part
 
@@ -360,8 +361,8 @@ class Machine:
         relay: Relay | None,
         equipment: Equipment | None,
     ) -> tuple[AbstractContextManager[CommandGate | None], int]:
-        """Return the gate beside a command if the policy puts it between the command and the network, and the gate's
-        port on the host's loopback if the command has no network namespace (else 0)."""
+        """Return a command's gate, if the policy puts the gate between the command and the network, and the gate's port
+        on the host's loopback if the command has no network namespace (else 0)."""
         level = order.grant.level
         gated = order.actor.settings.network_at(level) == "gate"
         if not gated or (mode == "landlock" and self.confinement.host.landlock_abi < 4):
@@ -381,7 +382,7 @@ class Machine:
             inspection,
             lambda: fork.name if fork.state.named else "",
             places,
-            # a proxy on the host's loopback is open to other users of the machine, which the other fork is not
+            # a proxy on the host's loopback is open to the machine's other users: through it they would reach the fork
             None if outside else lambda: given or dialler_of(self._vault, fork, self.gate, order.actor.settings),
             outcome.is_networked,
             fork.name,
@@ -390,8 +391,8 @@ class Machine:
         return gate, gate.listen(bridged=self.confinement.platform.is_bridged) if outside else 0
 
     def loopback_places(self, mode: Mode, level: int, outcome: Outcome) -> Sequence[LoopbackPlace]:
-        """Return the places of this machine's loopback that the command reaches inside; at level 0 the loopback is this
-        machine's own."""
+        """Return this machine's loopback ports that the command reaches from inside; none at level 0, where the
+        command has this machine's own loopback."""
         try:
             rules = self._loopback_rules() if level else ()
         except MudroomError:
@@ -415,11 +416,10 @@ class Machine:
             return self._gate
 
     def terms(self, order: Order) -> Callable[[], str]:
-        """Return a function that returns the digest of a command's terms: its permissions, apart from those of the host
-        and the project. Only a command with the same terms can join a sandbox.
-
-        It is called again for each join, since the gate's rules may change while commands run. Permissions that a card
-        has opened to one command must not leak to another."""
+        """Return a function that returns the digest of a command's terms: its permissions, apart from the host's and
+        the project's. Only a command with the same terms can join a sandbox: permissions that a card has opened to one
+        command must not leak to another. The function is called for each join, since the gate's rules may change while
+        commands run."""
         from _blake2 import blake2b
 
         settings, grant, rules = order.actor.settings, order.grant, self.host_answers.rules
@@ -438,11 +438,11 @@ class Machine:
     # --- caches ---
 
     def caches(self, vault: Vault, fork: Fork, order: Order) -> ForkCache:
-        """Return the fork's part of the caches, for a command. Hold the fork's lock."""
+        """Return the fork's part of the caches for a command. Hold the fork's lock."""
         return ForkCache(vault, fork, self._cache_use(order))
 
     def note_caches(self, fork: Fork, order: Order) -> None:
-        """Record a command that joins a sandbox of the fork, and uses its caches."""
+        """Record that a command joins the fork's sandbox and uses its caches."""
         note_pool(fork, self._cache_use(order))
 
     def _cache_use(self, order: Order) -> CacheUse:
@@ -457,7 +457,7 @@ class Machine:
 
     @contextmanager
     def at_its_place(self, plan: Plan, fork: Fork, order: Order) -> Iterator[Client]:
-        """Yield the launcher that performs a plan: this process's, or at level 2 one in a container."""
+        """Yield the launcher that performs a plan: this process's, or a container's at level 2."""
         if order.grant.level < 2:
             yield self.client
             return
@@ -465,30 +465,30 @@ class Machine:
             yield client
 
     def looks_first(self) -> bool:
-        """Return whether this is the first call: files of other users are looked for once in a session."""
+        """Return whether this is the first call: other users' files are looked for once in a session."""
         return self._looked.acquire(blocking=False)
 
     def let_go(self, name: str) -> None:
-        """End what has a copy of the mount of a fork that is about to be unmounted."""
+        """Release a fork's resources before it is unmounted, and end idle templates, which have a copy of its mount."""
         self.forget(name)
         if self._client is not None:
             self._client.templates.end_idle()
 
     def forget(self, name: str) -> None:
-        """Release the resources of a fork that is gone or about to be removed."""
+        """Release a fork's resources; it is gone or about to be removed."""
         self.ended.wait(name)
         if self._containers is not None:
             self._containers.forget(name)
 
 
 def dialler_of(vault: Vault, fork: Fork, gate: SessionGate, settings: Settings) -> Dialler:
-    """Return what connects a command of the fork with other forks."""
+    """Return the dialler that connects the fork's commands with other forks."""
     from mudroom.session.confinement.dialler import fork_links
 
     return fork_links().dialler(vault, fork, gate.inner_sockets, settings)
 
 
 def freezes(machine: Machine, fork: Fork, order: Order) -> bool:
-    """Return whether an overlay needs a snapshot of the project as its base, which the fork does not stand on."""
+    """Return whether an overlay needs a snapshot of the project as its base, and the fork has no such base yet."""
     frozen = order.grant.level == 2 or fork.state.base != LIVE
     return not frozen and bool(machine.confinement.spanned(order.actor.settings))

@@ -1,6 +1,6 @@
-"""The forks that are mounted for the user's own tools: mount, settle, collect, checkpoint, unmount.
+"""Forks that are mounted for the user's own tools: mount, settle, collect, checkpoint, unmount.
 
-Each method is for the holder of the fork's lock, unless it says otherwise.
+Hold the fork's lock for each method, unless it says otherwise.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ AtRest = Callable[[str], AbstractContextManager[Fork]]
 
 
 class Mounts:
-    """Thread-safe: data on disk is guarded by each fork's lock, the rest by the locks of its objects."""
+    """Thread-safe: each fork's lock guards its data on disk; the other objects have their own locks."""
 
     def __init__(
         self,
@@ -55,8 +55,7 @@ class Mounts:
         self._tools, self._secrets, self._remarks, self._let_go = tools, secrets, remarks, let_go
 
     def settled(self, fork: Fork) -> MountNote | None:
-        """Return the mount of a fork, or None if there is none. One that has ended without mudroom is settled, with a
-        remark."""
+        """Return the fork's mount, or None. Settle a mount that ended without mudroom, and add a remark."""
         if mount_note(fork) is None:
             return None
         from mudroom.vault.forks.mount import settled
@@ -72,7 +71,7 @@ class Mounts:
         return note
 
     def listed(self) -> dict[str, MountNote]:
-        """Return the mounted forks by name, also those whose mount has ended. No lock is needed."""
+        """Return the mounted forks by name, including those whose mount has ended. No lock is needed."""
         notes = {}
         for fork in self._vault.forks():
             try:
@@ -84,7 +83,7 @@ class Mounts:
         return notes
 
     def state(self, name: str) -> str:
-        """Return how a fork's mount is now (``vault/forks/mount.py:State``). No lock is needed."""
+        """Return the state of a fork's mount (``vault/forks/mount.py:State``). No lock is needed."""
         from mudroom.vault.forks.mount import state_of
 
         fork = self._vault.fork(name)
@@ -92,14 +91,14 @@ class Mounts:
         return state_of(self._vault, fork, note) if note is not None else "ended"
 
     def settle_if_free(self, fork: Fork) -> None:
-        """Settle a mount that has ended, if nobody holds the fork's lock. The caller does not hold it."""
+        """Settle a mount that has ended, if the fork's lock is free. The caller must not hold it."""
         if mount_note(fork) is not None:
             with fork.lock_if_free("mudroom") as free:
                 if free:
                     self.settled(fork)
 
     def collect(self, fork: Fork) -> None:
-        """Record what has been done in a fork that is mounted. Do nothing if it is not."""
+        """Record the changes in a mounted fork. Do nothing if it is not mounted, or mounted read-only."""
         note = mount_note(fork)
         if note is not None and note.writable:
             from mudroom.vault.forks.mount import collect
@@ -108,8 +107,8 @@ class Mounts:
             collect(self._vault, fork, note, self._clock())
 
     def checkpoint(self, fork: Fork, name: str, keep: int | None = None) -> Checkpoint | None:
-        """Freeze the files of a mounted fork as they are now. Return None if it is not mounted. ``keep``: as for
-        ``checkpoint_copy``; ``name`` is only a stem then."""
+        """Freeze a mounted fork's present files. Return None if it is not mounted, or mounted read-only. ``keep``: as
+        for ``checkpoint_copy``; ``name`` is then only a stem."""
         note = self.settled(fork)
         if note is None or not note.writable:
             return None
@@ -120,8 +119,7 @@ class Mounts:
         return checkpoint_copy(self._vault, fork, chosen, self._clock(), keep)
 
     def present(self, fork: Fork, place: bytes | None, kind: Kind | None, *, writable: bool) -> MountNote | None:
-        """Return the mount of a fork, or None if there is none. No lock is needed. Raise UsageError if it is not as
-        these."""
+        """Return the fork's mount, or None. Raise UsageError if it differs from these arguments. No lock is needed."""
         from mudroom.vault.forks.mount import state_of
 
         note = mount_note(fork)
@@ -144,7 +142,7 @@ class Mounts:
         *,
         writable: bool,
     ) -> MountNote:
-        """Mount a fork, whose lock is not held. Return the mount if it is there already."""
+        """Mount a fork, or return its existing mount. The caller must not hold the fork's lock."""
         called = time.time_ns()
         note = self.present(fork, place, kind, writable=writable)
         if note is not None:
@@ -182,8 +180,8 @@ class Mounts:
 
     @contextmanager
     def aside(self, fork: Fork) -> Iterator[None]:
-        """Unmount a fork for the block, and mount it again afterwards. A command that waits for the fork's lock does
-        not get it in between: it would hold the mount up for as long as it runs."""
+        """Unmount a fork for the block, and mount it again afterwards. The lock stays held: a waiting command that got
+        it in between would delay the new mount until it ends."""
         note = self._set_aside(fork)
         try:
             yield
@@ -193,8 +191,8 @@ class Mounts:
 
     @contextmanager
     def to_read(self, locked: Locked, at_rest: AtRest, fork: Fork) -> Iterator[Fork]:
-        """Yield a fork whose changes are recorded: while it is mounted, or at rest if its mount has ended. Raise
-        MudroomError if it is a copy, whose changes are in no layer yet."""
+        """Yield a fork with its changes recorded: while it is mounted, or at rest if its mount has ended. Raise
+        MudroomError if the mount is a copy, because its changes are in no layer yet."""
         with locked(fork, "mudroom"):
             note = self.settled(fork)
             if note is not None and note.kind == "copy":
@@ -207,12 +205,12 @@ class Mounts:
             yield resting
 
     def _set_aside(self, fork: Fork) -> MountNote | None:
-        """Unmount a fork until ``_bring_back``. Return None if it is not mounted, or mounted in a way that has to be
-        ended by the user: nobody can tell whether somebody works in a copy. Raise MudroomError if the mount is in
-        use."""
+        """Unmount a fork until ``_bring_back``, and return the mount. Return None if the fork is not mounted, or only
+        the user may unmount it: read-only, or as a copy. Raise MudroomError if the mount is in use."""
         from mudroom.vault.forks.mount import close_place
 
         note = self.settled(fork)
+        # A copy is an ordinary directory: mudroom cannot tell whether somebody works in it.
         if note is None or not note.writable or note.kind == "copy":
             return None
         self._secrets.look()
@@ -221,7 +219,7 @@ class Mounts:
         return note
 
     def _bring_back(self, fork: Fork, note: MountNote) -> None:
-        """Mount a fork again. Note as a remark if that fails."""
+        """Mount a fork again. Add a remark if that fails."""
         from mudroom.vault.forks.mount import open_place
 
         try:
@@ -233,7 +231,7 @@ class Mounts:
             self._remarks.append(f"{fork.name} is not mounted any more: {reason} (mudroom mount {fork.name})")
 
     def unmount(self, fork: Fork, *, lost: bool) -> Changeset:
-        """Unmount a fork. Return its changes."""
+        """Unmount a fork and return its changes."""
         from mudroom.vault.forks.mount import unmount_fork
 
         self._let_go(fork.name)
@@ -248,7 +246,7 @@ class Mounts:
 
 
 def not_shown(fork: Fork) -> MudroomError:
-    """Return the error of a mounted fork whose directory could not be shown to a command."""
+    """Return the error for a mounted fork whose directory cannot be shown to a command."""
     return MudroomError(
         f"the mount of {fork.name} has just ended, or something is mounted in it",
         "take away what is mounted in it, and try again",

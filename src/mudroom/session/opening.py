@@ -1,4 +1,4 @@
-"""Make a shared sandbox for the first background command of a fork."""
+"""Make a shared sandbox for a fork's first background command."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from mudroom.vault.store.store import Vault
 
 
 class Opening:
-    """Holds the fork's lock and a turn from ``__init__`` until the sandbox is over, or until ``close`` if none was
+    """Holds the fork's lock and a turn from ``__init__`` until the sandbox has ended, or until ``close`` if none was
     made. Used by one thread."""
 
     def __init__(self, machine: Machine, forks: Forks, fork: Fork, order: Order, outcome: Outcome) -> None:
-        """Raise UsageError if this thread has the vault alone: a background command would outlive that."""
+        """Raise UsageError if this thread has the vault alone: a background command would outlive that hold."""
         self._machine, self._forks, self._fork = machine, forks, fork
         self._order, self._outcome = order, outcome
         if order.alone:
@@ -46,18 +46,18 @@ class Opening:
         self._resources.close()
 
     def _take(self) -> Vault:
-        """Return the vault with the mask of the command. The fork is idle, and its file tools are flushed."""
+        """Return the vault with the command's mask. The fork is idle then, and its file tools are flushed."""
         forks, fork, resources = self._forks, self._fork, self._resources
         resources.enter_context(forks.locked(fork, "commands in the background (mudroom ps)"))
         resources.enter_context(forks.exclusive.turn(alone=False, waiting=forks.waiting))
         return settled_vault(forks, fork, mount_note(fork), self._order, self._outcome, resources)
 
     def checkpoint_before(self) -> str:
-        """Freeze the fork's files before the command. Return the checkpoint's name."""
+        """Freeze the fork's files before the command and return the checkpoint's name."""
         return self._forks.checkpoint_before(self._fork, self._order.argv, self._order.actor.settings.keep_applies)
 
     def made(self) -> SharedSandbox:
-        """Make and return the sandbox. Call ``SharedSandbox.begin`` when its first command has been started."""
+        """Make and return the sandbox. Call ``SharedSandbox.begin`` once its first command has been started."""
         forks, fork, order, outcome = self._forks, self._fork, self._order, self._outcome
         settings, level = order.actor.settings, order.grant.level
         self._resources.callback(forks.tools.refresh, fork)

@@ -1,6 +1,6 @@
-"""The values of one command: the order, its state while it runs, and how it ended.
+"""One command's values: its order, its state while it runs, and its end.
 
-The state of a command is kept nowhere else, so commands of several threads cannot mix.
+A command's state is kept only here, so commands in several threads cannot mix.
 """
 
 from __future__ import annotations
@@ -28,29 +28,29 @@ if TYPE_CHECKING:
 
 
 class Stdio(NamedTuple):
-    """Descriptors for the command. None: captured (or, for stdin, empty)."""
+    """A command's descriptors. None: captured (stdin: empty)."""
 
     stdin: int | None = None
     stdout: int | None = None
     stderr: int | None = None
     terminal: bool = False
-    """Terminals stay with the caller: the command gets a pseudo-terminal of its own, or pipes, which are relayed
-    (``sandbox/client/terminal.py``). Only in the main thread, since signals are handled meanwhile."""
+    """Terminals stay with the caller: the command gets its own pseudo-terminal or pipes, which are relayed
+    (``sandbox/client/terminal.py``). Only in the main thread, because signals are handled meanwhile."""
     signs: tuple[SignKind, ...] = ()
-    """Ways to tell the user that questions wait elsewhere, while a program of the command has the terminal."""
+    """Ways to tell the user about questions that wait elsewhere, while the command's program has the terminal."""
     is_dumb: bool = False
     """The terminal shows escape sequences instead of acting on them."""
     on_output: Callable[[str, bytes], None] | None = None
-    """Called with ``stdout`` or ``stderr`` and the new bytes, for each captured stream, in the thread that runs the
-    command. Bytes beyond the limit of captured output are passed on, too."""
+    """Called with ``stdout`` or ``stderr`` and the new bytes of each captured stream, in the thread that runs the
+    command. Bytes beyond the capture limit are passed on, too."""
 
 
 CAPTURED = Stdio()
 
 
 class Pipes(NamedTuple):
-    """Descriptors of a background command: ends of pipes that mudroom has made for it, never of a file or a terminal
-    of the user. Two of them may be the same."""
+    """A background command's descriptors: pipe ends that mudroom made for it, never the user's file or terminal. Two
+    may be the same."""
 
     stdin: int
     stdout: int
@@ -58,13 +58,13 @@ class Pipes(NamedTuple):
 
 
 class Case(NamedTuple):
-    """The verdict about a command, the question that was asked about it, and the answer."""
+    """A command's verdict, the question that was asked about it, and the answer."""
 
     verdict: Verdict
     question: CommandQuestion | None = None
     answer: CommandAnswer | None = None
     relies: bool = False
-    """Whether the verdict is milder because of protections of the sandbox. If one is lost, the verdict is void."""
+    """Whether the sandbox's protections made the verdict milder. If a protection is lost, the verdict is void."""
 
     @property
     def allowed(self) -> bool:
@@ -92,16 +92,16 @@ class Case(NamedTuple):
 
 
 class ProtectionLost(Exception):
-    """The sandbox of a command lacks a protection that its verdict relies on. The command has not run."""
+    """A command's sandbox lacks a protection that the verdict relies on. The command has not run."""
 
 
 CHANGED = "what it would run has changed since it was approved: run it again to be asked about that"
 OWN = Case(Verdict())
-"""The case of the user's own command."""
+"""The case for the user's own commands."""
 
 
 class Order(NamedTuple):
-    """The request to run one command."""
+    """A request to run one command."""
 
     argv: tuple[bytes, ...]
     cwd: bytes
@@ -113,21 +113,21 @@ class Order(NamedTuple):
     timeout: float | None = None
     """Seconds; None: no limit."""
     alone: bool = False
-    """Whether the thread that runs it has the vault alone (``exclusive.py``)."""
+    """Whether the running thread has the vault alone (``exclusive.py``)."""
     stays: bool = False
     """Whether it runs in the background."""
     pipes: Pipes | None = None
-    """Of a background command; None: its output is kept in the vault."""
+    """A background command's descriptors; None: its output is kept in the vault."""
     called: int = 0
-    """When the caller asked for it, by ``time.time_ns``."""
+    """Time of the caller's request, by ``time.time_ns``."""
     approver: CommandApprover | None = None
     """Asked about this command; None: the session's approver."""
     cancellation: Cancellation | None = None
-    """None: its caller cannot cancel it."""
+    """None: the caller cannot cancel it."""
 
 
 class CommandEnd(NamedTuple):
-    """How a command has ended."""
+    """A command's end: exit, output, reached limits, resource use, flows."""
 
     exit: Exit
     timed_out: bool
@@ -138,28 +138,28 @@ class CommandEnd(NamedTuple):
 
 
 class Outcome:
-    """The state of one command while it runs. Written only by the thread that runs it."""
+    """One command's state while it runs. Written only by the thread that runs it."""
 
     def __init__(self) -> None:
         self.notes: list[str] = []
         self.checkpoint: str | None = None
-        """The checkpoint that was made before the command."""
+        """The checkpoint made before the command."""
         self.mode: Mode | None = None
         self.started = CommandStart(0)
         self.has_fork = False
-        """Whether the command holds its fork, so that nobody discards it."""
+        """Whether the command holds its fork, which cannot be discarded then."""
         self.mounted: MountNote | None = None
-        """The mount of the fork in which the command works. It stays what it is while the fork's lock is held."""
+        """The fork's mount in which the command works. It does not change while the fork's lock is held."""
         self.flows: tuple[Flow, ...] = ()
         self.running: Running | None = None
         self.relies = False
-        """Whether the verdict relies on namespaces of the command's own."""
+        """Whether the verdict relies on the command's own namespaces."""
         self.merged: str | None = None
-        """A layer that was merged from many while the command ran, to become the fork's base afterwards."""
+        """A layer merged from the fork's lowest layers while the command ran; the fork uses it afterwards."""
         self.is_networked = False
         """Whether the command was judged to use the network."""
         self.unwritten: MudroomError | None = None
-        """The error of journalling its flows, raised once its changes are collected."""
+        """The error of journalling its flows or passing on its output, raised once its changes are collected."""
 
         self.cancellation: Cancellation | None = None
 

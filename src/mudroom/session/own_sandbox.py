@@ -1,7 +1,7 @@
 """A command's own sandbox: plan, run, collect its changes.
 
-Made by the thread that runs the command, which holds the fork's lock and a turn. Combines the command with its limits,
-the gate, the terminal and pauses for other users of the vault.
+Used by the thread that runs the command, which holds the fork's lock and a turn. Combines the command with its limits,
+the gate, the terminal and pauses for the vault's other users.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ if TYPE_CHECKING:
 
 
 def relay_for(stdio: Stdio, console: Callable[..., Any] | None = None) -> Relay | None:
-    """Return the relay of a terminal, or None if the command gets the descriptors themselves. ``console``: of a
-    platform with a relay of its own."""
+    """Return the relay for a terminal, or None if the command gets the descriptors themselves. ``console``: makes the
+    relay on a platform that has its own."""
     if not stdio.terminal:
         return None
     if console is not None:
@@ -91,8 +91,8 @@ def relay_for(stdio: Stdio, console: Callable[..., Any] | None = None) -> Relay 
 def home_of(
     machine: Machine, fork: Fork, order: Order, mode: Mode, outcome: Outcome
 ) -> AbstractContextManager[tuple[Grant, SharedFiles | None]]:
-    """Return the home of a command, for as long as it runs: its grant with the parts of an agent's home that are the
-    fork's own, and the files that it shares with the host. Hold the fork's lock; no process of the fork may live."""
+    """Return a command's home, held while it runs: its grant with the fork's own parts of an agent's home, and the
+    files that it shares with the host. Hold the fork's lock; none of the fork's processes may be alive."""
     if order.actor.card is None:
         return nullcontext((order.grant, None))
     from mudroom.session.confinement.agent_home import agent_homes
@@ -107,9 +107,9 @@ def shown(equipment: Equipment | None) -> tuple[Bind, ...]:
 def settled_vault(
     forks: Forks, fork: Fork, noted: MountNote | None, order: Order, outcome: Outcome, held: ExitStack
 ) -> Vault:
-    """Return the vault with the mask of the command, once the fork is idle and its file tools are flushed; set
-    ``outcome.mounted``. Hold the fork's lock since before ``noted``, its mount, was read. Tools of other threads wait
-    until the command has started, or ``held`` is closed."""
+    """Make the fork idle, flush its file tools, and return the vault with the command's mask. Set ``outcome.mounted``.
+    ``noted``: the fork's mount, read under the fork's lock, which is still held. Other threads' file tools wait until
+    the command has started, or ``held`` is closed."""
     note = outcome.mounted = settled_mount(forks, fork) if noted is not None else None
     outcome.notes += forks.unsaid() if noted is not None else []
     if note is not None:
@@ -137,8 +137,8 @@ def settled_vault(
 
 
 def _mounted_vault(forks: Forks, fork: Fork, order: Order, outcome: Outcome) -> Vault:
-    """Return the vault for a command in a mounted fork: file tools need not wait, since they work in the mount, too.
-    Raise Unsupported at level 2: no container shows the mount."""
+    """Return the vault for a command in a mounted fork. File tools need not wait, since they work in the mount, too.
+    Raise Unsupported at level 2, because no container shows the mount."""
     if order.grant.level == 2:
         raise Unsupported(
             "a container in a mounted fork", "level 1", "level 2", f"mudroom unmount {fork.name}, or --level 1"
@@ -156,22 +156,22 @@ def _mounted_vault(forks: Forks, fork: Fork, order: Order, outcome: Outcome) -> 
 
 
 def cache_mode(machine: Machine, outcome: Outcome, mode: Mode) -> Mode:
-    """Return the mode for the caches of a command: in a mounted fork they are mounted as in any other."""
+    """Return the mode for a command's caches. In a mounted fork they are mounted as in any other fork."""
     return (
         "overlay" if mode == "copy" and outcome.mounted is not None and machine.confinement.mode == "overlay" else mode
     )
 
 
 def may_stand(fork: Fork, order: Order) -> bool:
-    """Return whether a command may run in a sandbox that stands for the fork (``session/confinement/standing.py``). Not
-    if the changes of an interrupted command have to be collected, or a private repository is brought up to date. Hold
-    the fork's lock; it is not mounted."""
+    """Return whether a command may run in the fork's standing sandbox (``session/confinement/standing.py``): not if an
+    interrupted command's changes have to be collected, or a private repository has to be brought up to date. Hold the
+    fork's lock; the fork is not mounted."""
     is_usual = fork.state.repository is None and not fork.is_copy
     return order.grant.level == 1 and is_usual and fork.interrupted is None
 
 
 class CommandAttempt(NamedTuple):
-    """An attempt to run the command, with all that is open for it. A step that fails is followed by another one."""
+    """An attempt to run the command, with its open resources. If a step fails, another attempt follows."""
 
     view: View
     mode: Mode
@@ -179,11 +179,11 @@ class CommandAttempt(NamedTuple):
     relay: Relay | None
     gate: CommandGate | None
     port: int
-    """Of the gate on the host's loopback; 0: none."""
+    """The gate's port on the host's loopback; 0: none."""
     grant: Grant
-    """With the parts of the home that are the fork's own."""
+    """With the fork's own parts of the home."""
     files: SharedFiles | None
-    """That the command shares with the host."""
+    """Files that the command shares with the host."""
     rlimits: Rlimits
     leaf: Leaf | None
     output: CapturedOutput
@@ -205,31 +205,32 @@ class OwnSandbox:
         standing: CommandPlace,
         slot: Slot,
     ) -> None:
-        """``vault``: with the mask of the order. ``running``: the command is registered there while it runs."""
+        """``vault``: with the order's mask. ``running``: the command is registered there while it runs."""
         self._standing, self._slot = standing, slot
         self._machine, self._forks, self._fork, self._vault = machine, forks, fork, vault
         self._order, self._outcome, self._running = order, outcome, running
         self._open = ExitStack()
-        """Resources that are open from the start of the command until its changes are collected."""
+        """Resources that are open from the command's start until its changes are collected."""
         self._opened: OpenFork | None = None
         self._view: View | None = None
         self._output: CapturedOutput | None = None
         self._caches = machine.caches(vault, fork, order)
         self._follows = self._cleared = False
-        """Whether this session has run a command in the fork before, and whether the work directories of this one are
-        removed by the launcher."""
+        """Whether this session has run a command in the fork before, and whether the launcher removes this command's
+        work directories."""
 
     def close(self) -> None:
         self._running.remove(self._outcome)
         self._open.close()
 
     def checkpoint_before(self) -> str:
-        """Freeze the fork's files before the command. Return the checkpoint's name."""
+        """Freeze the fork's files before the command and return the checkpoint's name."""
         self._standing.forbid()
         return self._forks.checkpoint_before(self._fork, self._order.argv, self._order.actor.settings.keep_applies)
 
     def run(self, order: Order, outcome: Outcome) -> CommandEnd:
-        """Perform the plan. If a step fails on this machine, fall back to the next weaker mode, with a note."""
+        """Run the command. If a step of its plan fails on this machine, fall back to the next weaker mode, with a
+        note."""
         machine, fork, settings = self._machine, self._fork, order.actor.settings
         mode = self._machine.first_mode(fork, order, outcome)
         outcome.notes += [*order.grant.notes, *self._machine.confinement.missing_credentials(settings)]
@@ -281,12 +282,12 @@ class OwnSandbox:
             from mudroom.vault.forks.hidden import touched
 
             if touched(fork, self._opened):
-                standing.give_up()  # they leave the layer, which nothing may have mounted
+                standing.give_up()  # their files are moved out of the layer, which must not be mounted then
         if standing.sandbox is not None:
             from mudroom.vault.forks.repository_pin import shows_git_below
 
             if outcome.merged is not None or self._caches.has_new or not _is_open(upper):
-                standing.give_up()  # the stack is another one from now on, or what the next init has open is changed
+                standing.give_up()  # the layer stack changes, or directories that the next init has open
             elif shows_git_below(upper):
                 settle = False
             elif os.path.lexists(upper + b"/.git"):
@@ -304,7 +305,7 @@ class OwnSandbox:
             outcome.notes += self._caches.give_back(self._order.actor.settings.cache_limit, cleared=self._cleared)
         fork.end()
         if has_copy and (outcome.mounted is None or sys.platform != "linux"):
-            # a file that another program has open is replaced before the changes are shown, not by the apply
+            # a file that another program has open is replaced now, before the changes are shown, not by the apply
             set_fork_apart(self._forks.vault, fork)
             changeset = fork.record.changeset if fork.record is not None else changeset
         self._open.close()
@@ -319,7 +320,7 @@ class OwnSandbox:
     # --- one attempt ---
 
     def _attempt(self, view: View, mode: Mode) -> CommandEnd:
-        """Run the command in a view. Raise StepFailed if a step of its plan fails."""
+        """Run the command in a view. Raise StepFailed if a plan step fails."""
         machine, fork, order, outcome = self._machine, self._fork, self._order, self._outcome
         equipment = machine.equipment(mode, order)
         platform = machine.confinement.platform
@@ -355,7 +356,7 @@ class OwnSandbox:
                 self._running.failed(outcome)
 
     def _perform(self, attempt: CommandAttempt) -> CommandEnd:
-        """Start the command, and attend to it until it ends."""
+        """Start the command and attend to it until it ends."""
         fork, outcome, standing, view = self._fork, self._outcome, self._standing, attempt.view
         plan, env = self._plan(attempt)
         with self._machine.at_its_place(plan, fork, self._order) as client:
@@ -370,7 +371,7 @@ class OwnSandbox:
             )
             self._slot.take()
             if standing.sandbox is not None:
-                self._cleared = True  # with the sandbox
+                self._cleared = True  # they are removed with the sandbox
             elif isinstance(view, OverlayView):
                 self._cleared = client.clear((view.work, *self._caches.works))
             if bound is not None and ended.started and standing.is_as_seen:
@@ -380,7 +381,7 @@ class OwnSandbox:
         return CommandEnd(ended, timed_out, attempt.output, done, use)
 
     def _plan(self, attempt: CommandAttempt) -> tuple[Plan, dict[bytes, bytes]]:
-        """Return the plan of the command and its environment."""
+        """Return the command's plan and environment."""
         machine, fork, order, view = self._machine, self._fork, self._order, attempt.view
         within = attempt.gate.loopback if attempt.gate is not None else ()
 
@@ -404,18 +405,18 @@ class OwnSandbox:
         return plan, env
 
     def _note_start(self, client: Client) -> StartBound | None:
-        """Record that the command begins. Return the bound of its start, which its launcher then tells exactly; None if
-        it does not, or the command works in a mount."""
+        """Record that the command begins. Return a bound for its start, which the launcher later reports exactly; None
+        if the launcher does not, or the command works in a mount."""
         outcome, vault, called = self._outcome, self._vault, self._order.called
         bound = start_bound(vault.path, called) if client.traits.awaits_tick else None
         outcome.started = bound.now if bound is not None else command_start(vault.path, called)
         self._fork.begin(outcome.started)
-        if outcome.mounted is not None:  # what it has remembered of the project is as old as the mount
+        if outcome.mounted is not None:  # the mount's cached project data are as old as the mount
             outcome.started, bound = outcome.mounted.since, None
         return bound
 
     def _stand(self, client: Client, plan: Plan, view: View) -> None:
-        """Make a standing sandbox if it is time for one."""
+        """Make a standing sandbox if it is due."""
         wanted = self._standing.wants_one(plan)
         if wanted is None or not isinstance(view, OverlayView):
             return
@@ -431,8 +432,8 @@ class OwnSandbox:
         attempt: CommandAttempt,
         bound: StartBound | None,
     ) -> Running:
-        """Start the command once the mount of the fork's previous command is gone. File tools that are in use go
-        through the new mount from now on."""
+        """Start the command once the previous command's mount is gone. File tools in use go through the new mount from
+        now on."""
         fork, tools, standing = self._fork, self._forks.tools, self._standing.taken()
         relay, gate = attempt.relay, attempt.gate
         self._follows = standing is not None or self._machine.ended.wait_before(fork)
@@ -462,8 +463,8 @@ class OwnSandbox:
         return running
 
     def _watch(self, running: Running, gate: CommandGate | None, files: SharedFiles | None) -> Watch | None:
-        """Return the periodic checks: whether others wait for their turn, whether rules of the gate have changed,
-        whether a file that is shared with the host has changed."""
+        """Return the periodic checks: whether others wait for their turn, and whether the gate's rules or a file shared
+        with the host have changed. None if none is needed."""
         alone, turn = self._order.alone, self._vault.turn
         if alone and gate is None and files is None:
             return None
@@ -478,8 +479,8 @@ class OwnSandbox:
         return Watch(LOOK, look)
 
     def _meanwhile(self, view: View) -> None:
-        """Do this while the command runs: load modules for the journal, clean up after an earlier session, merge
-        layers if there are many, and look for files that the overlay cannot change."""
+        """Work while the command runs: load modules for the journal, clean up after an earlier session, merge layers if
+        there are many, and look for files that the overlay cannot change."""
         import mudroom.vault.journal.journal  # noqa: F401 - loaded for later
 
         fork = self._fork
@@ -513,25 +514,25 @@ class OwnSandbox:
 
 
 def _is_open(directory: bytes) -> bool:
-    """Return whether the owner may enter a directory."""
+    """Return whether the owner has all permissions on a directory."""
     return stat.S_IMODE(os.stat(directory).st_mode) & stat.S_IRWXU == stat.S_IRWXU
 
 
 def note_failures(output: CapturedOutput, outcome: Outcome) -> None:
-    """Keep the first failure of the caller's own descriptors, to be raised when the changes are collected."""
+    """Store the first failure on the caller's own descriptors, to be raised once the changes are collected."""
     if output.failures and outcome.unwritten is None:
         message = f"a stream of the command could not be passed on: {output.failures[0]}"
         outcome.unwritten = MudroomError(message, "run it again with another place for its output")
 
 
 def _of_output(order: Order, *, timed_out: bool, output: CapturedOutput) -> tuple[float | None, int | None]:
-    """Return the time limit and the output limit that a command has reached, each or None."""
+    """Return the time limit and the output limit that a command has reached, each None if not reached."""
     cut = order.actor.settings.output_limit if any(stream.truncated for stream in output.streams) else None
     return order.timeout if timed_out else None, cut
 
 
 def reached_beside(order: Order, ended: Exit, *, timed_out: bool, output: CapturedOutput) -> tuple[LimitReached, ...]:
-    """Return the limits that a command has reached in a shared sandbox."""
+    """Return the limits that a command in a shared sandbox has reached."""
     signal = ended.status & 0x7F
     return other_reached_limits(
         requested(order.actor.settings.limits), signal, *_of_output(order, timed_out=timed_out, output=output)
@@ -539,7 +540,7 @@ def reached_beside(order: Order, ended: Exit, *, timed_out: bool, output: Captur
 
 
 def flows_of(forks: Forks, fork: Fork, gate: CommandGate | None, outcome: Outcome) -> tuple[Flow, ...]:
-    """Close the gate, journal the flows of a command, and return them."""
+    """Close the gate, journal the command's flows, and return them."""
     if gate is None:
         return ()
     gate.close()

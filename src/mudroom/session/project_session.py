@@ -1,7 +1,7 @@
-"""A session on a project as its policy files say: settings, host rules, command rules, and notes about them.
+"""Open a session on a project with its policy files: settings, host rules, command rules, and notes about them.
 
-The command line and the library open sessions here. ``environ`` is the environment in which home, state directory and
-policy files are found (``policy/config.py:places``).
+The command line and the library open sessions here. ``environ`` decides where the home, the state directory and the
+policy files are (``policy/config.py:places``).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 MOST_CHARACTERS = 60
-"""Characters of a command that a note shows."""
+"""Maximum length of a command in a note, in characters."""
 
 
 def open_project(
@@ -61,16 +61,21 @@ def open_project(
     reads_policy: bool = True,
     needs_policy: bool = True,
 ) -> Session:
-    """Return a session on ``project``. No approver is set yet. Raise UsageError if the project cannot be staged or its
-    policy cannot be read.
+    """Return a session on ``project``, with no approver set yet. Raise UsageError if the project cannot be staged or
+    its policy cannot be read.
 
-    ``adjust`` applies options to the settings of the policy files; ``level`` is the isolation level that was asked for.
-    ``agent`` is the agent whose commands will run, None: the user's own commands. ``also`` are host rules for this
-    session, beside those of the project. ``reads_policy`` False is for callers that neither run nor change anything and
-    have to work with a broken policy file. ``needs_policy`` False: a policy that cannot be read is a note; for callers
-    that run nothing and apply nothing new. Either way ``KEEPS_ALL`` holds then, and what a killed mudroom has left is
-    not collected, because the secrets are not known. ``note`` is called with one line about each part of
-    the policy that does not hold, and about each command that a killed mudroom has left. ``later``: of ``Vault``.
+    ``adjust``: applies options to the policy files' settings.
+    ``level``: the requested isolation level.
+    ``agent``: the agent whose commands will run; None: the user's own commands.
+    ``also``: host rules for this session, beside the project's.
+    ``reads_policy`` False: for callers that neither run nor change anything and have to work with a broken policy file.
+    ``needs_policy`` False: an unreadable policy is only a note; for callers that run nothing and apply nothing new.
+    ``note``: called with one line for each part of the policy that does not hold, and for each command that was running
+    when mudroom was killed.
+    ``later``: as for ``Vault``.
+
+    Without a policy, ``KEEPS_ALL`` is in force. Changes that a killed mudroom left are then not collected, because the
+    secrets are not known.
     """
     locations = places(environ)
     answers = host_answers(project, environ)
@@ -110,7 +115,7 @@ def open_project(
 
 
 def with_shown(settings: Settings, paths: Sequence[str]) -> Settings:
-    """Return the settings with these secrets shown, named as by ``--show``."""
+    """Return the settings with these secrets shown, named as for ``--show``."""
     shown = (os.fsencode(path).removeprefix(b"./") for path in paths)
     return settings._replace(secrets_show=(*settings.secrets_show, *shown))
 
@@ -119,16 +124,16 @@ def with_shown(settings: Settings, paths: Sequence[str]) -> Settings:
 
 
 class CommandRules:
-    """Return the command rules as of the call, so that an answer of "always" counts for the rest of a session. Raise
-    UsageError while a policy file cannot be parsed.
+    """Return the command rules at the time of each call, so that an "always" answer holds for the rest of a session.
+    Raise UsageError while a policy file cannot be parsed.
 
-    ``_known`` is replaced as a whole, without a lock: several threads of a session call it.
+    A session's threads may call it at once without a lock: ``_known`` is replaced as a whole.
     """
 
     def __init__(self, project: bytes, environ: Mapping[bytes, bytes]) -> None:
         self._project, self._environ = project, environ
         self._known: tuple[tuple[bytes, ...], tuple[object, ...] | None, Loaded] = ((), None, Loaded())
-        """The files of the policy, their stamps (None: read it again), and what was read."""
+        """The policy's files, their stamps (None: read them again), and the loaded policy."""
 
     def __call__(self) -> CommandPolicy:
         from mudroom.policy.cache import stamp
@@ -144,8 +149,8 @@ class CommandRules:
 
 
 def host_answers(project: bytes, environ: Mapping[bytes, bytes]) -> HostAnswers:
-    """Return the project's host rules as they are now, and what stores an answer. Most commands need
-    no network, so imports wait until either is called."""
+    """Return two functions: one returns the project's present host rules, one stores an answer. Most commands need no
+    network, so imports wait until the first call."""
     answers: list[HostRules] = []
     files: tuple[bytes, ...] = ()
 
@@ -183,9 +188,9 @@ def host_answers(project: bytes, environ: Mapping[bytes, bytes]) -> HostAnswers:
 def loopback_rules(
     project: bytes, rules: Callable[[], Sequence[HostRule]], given: Sequence[HostRule]
 ) -> Callable[[], Sequence[HostRule]]:
-    """Return a function that returns the host rules if one of them may name this machine's loopback, otherwise none.
-    ``given``: the rules that do not come from the answers of this machine. A project without answers costs a failed
-    open(2)."""
+    """Return a function that returns the host rules if any may name this machine's loopback, otherwise no rules.
+    ``given``: the rules that do not come from answers stored on this machine. Without stored answers, a call costs one
+    failed open(2)."""
     names = any(word.decode() in rule.pattern for rule in given for word in LOOPBACK_WORDS)
     return lambda: rules() if names or answers_name_loopback(project) else ()
 
@@ -193,9 +198,9 @@ def loopback_rules(
 def combined_rules(
     rules: Callable[[], Sequence[HostRule]], extra: tuple[HostRule, ...]
 ) -> Callable[[], Sequence[HostRule]]:
-    """Return a function with both kinds of rules. A deny of ``extra`` yields to an allow of the same host in ``rules``:
-    a profile denies a registry for its agent's updates, and the user allows it for the project. The result is the same
-    object as long as ``rules`` returns the same object (``SessionGate`` relies on that)."""
+    """Return a function that returns ``rules`` and ``extra`` together. A deny in ``extra`` yields to an allow for the
+    same host in ``rules``: a profile denies a registry to stop its agent's updates, and the user allows it for the
+    project. While ``rules`` returns the same object, so does the function (``SessionGate`` relies on that)."""
     cache: list[tuple[Sequence[HostRule], Sequence[HostRule]]] = []
 
     def both() -> Sequence[HostRule]:
@@ -210,7 +215,7 @@ def combined_rules(
 
 
 def remember_command(session: Session, pattern: str, allow: bool) -> None:
-    """Write the rule of an answer about a command, for this machine."""
+    """Store an answer about a command as a rule for this machine."""
     from mudroom.policy import command_answers
 
     state = os.path.dirname(os.path.dirname(session.vault.path))
@@ -219,11 +224,11 @@ def remember_command(session: Session, pattern: str, allow: bool) -> None:
 
 
 class QueueForHosts:
-    """Ask in the queue about hosts (``host_approver.py:RemoteApprover``). Imports and files wait until there is a
-    question."""
+    """Ask about hosts in the queue (``host_approver.py:RemoteApprover``). Modules are loaded and files opened only for
+    the first question."""
 
     def __init__(self, session: Session, *, anyway: bool) -> None:
-        """``anyway``: wait even if no process that may answer is listening, because one may start."""
+        """``anyway``: wait even if no process that could answer is listening; one may start later."""
         self._session, self._anyway = session, anyway
 
     def __call__(self, question: FlowQuestion, over: int) -> FlowAnswer:
@@ -242,11 +247,11 @@ class QueueForHosts:
 
 
 def cut_off(command: CutOffCommand) -> str:
-    """Return one line about a command that was running when mudroom was killed."""
+    """Return a line about a command that was running when mudroom was killed."""
     words = command.holder if len(command.holder) <= MOST_CHARACTERS else command.holder[: MOST_CHARACTERS - 1] + "…"
     changes = "1 change" if command.changed == 1 else f"{command.changed:,} changes"
     name = command.fork
     ended = f"mudroom was killed while `{words}` ran in {name}"
-    if words == "mudroom":  # it was going to collect them
+    if words == "mudroom":  # mudroom itself held the lock, to collect the changes
         ended = f"the changes of the last command in {name} were left"
     return f"{ended}; collected: {changes} (mudroom diff {name})"

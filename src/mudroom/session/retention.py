@@ -1,4 +1,4 @@
-"""Retention of a vault's data: enforced after applies and beside commands."""
+"""Enforce retention of a vault's data, after applies and beside commands."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from mudroom.session.forks import Forks
 from mudroom.vault.moment import note
 
 _JOURNAL_EVERY = 64
-"""Commands of a session between two checks of the journal's size."""
+"""Number of a session's commands between two checks of the journal's size."""
 
 
 def keep_journal(forks: Forks, settings: Settings) -> list[str]:
-    """Note the clock, and archive older events if the journal is large; every ``_JOURNAL_EVERY`` commands. Return
+    """Note the clock, and archive older events if the journal is large, at every ``_JOURNAL_EVERY``-th command. Return
     notes."""
     if next(forks.commands) % _JOURNAL_EVERY:
         return []
@@ -25,9 +25,9 @@ def keep_journal(forks: Forks, settings: Settings) -> list[str]:
 
 
 def tidy(forks: Forks, *, applied: bool = False) -> None:
-    """Remove data that retention (``keep:`` in the policy) does not keep, if a run is due. Hold the vault's lock.
+    """Remove data beyond retention (``keep:`` in the policy), if a run is due. Hold the vault's lock.
 
-    A failed removal is not an error; it is in the notes of the next result.
+    A failed removal is no error, only a note in the next result.
     """
     from mudroom.vault.retention import schedule as by_itself
 

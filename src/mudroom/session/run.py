@@ -1,6 +1,6 @@
-"""The way of a command: judge, ask, take the fork, acquire a sandbox, checkpoint, run, collect, record, journal.
+"""The steps of a command: judge, ask, take the fork, acquire a sandbox, checkpoint, run, collect, record, journal.
 
-A user's command, an agent's command and the verification of an apply all go this way, each with its own actor.
+A user's command, an agent's command and an apply's verification all take these steps, each with its own actor.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from mudroom.core.network.flow import Flow
 
 _TRIES = 100
-"""Times that a command makes its fork because another process has discarded it."""
+"""Maximum attempts to run a command: another process may discard its fork, or its sandbox may lose a protection."""
 
 
 MOST_LOOKUP_NOTES = 5
-"""Allowed hosts that could not be looked up and are named after a command."""
+"""Maximum number of notes after a command about allowed hosts that could not be looked up."""
 
 
 class Parts(NamedTuple):
-    """The parts of a session that run a command."""
+    """The session's parts that run a command."""
 
     machine: Machine
     forks: Forks
@@ -41,8 +41,8 @@ class Parts(NamedTuple):
 
 
 def run(parts: Parts, order: Order) -> Result:
-    """Run a command in its order's fork, which is made if it does not exist, and return the result with its changes. A
-    refusal is a result, too."""
+    """Run a command in its order's fork and return the result with its changes. The fork is made if it does not exist.
+    A refusal is a result, too."""
     outcome = Outcome()
     outcome.cancellation = order.cancellation
     outcome.notes += parts.forks.unsaid()
@@ -60,7 +60,7 @@ def run(parts: Parts, order: Order) -> Result:
 
 
 def _run_until_free(parts: Parts, order: Order, case: Case, outcome: Outcome, name: str) -> Result:
-    """Run an allowed command in the fork with this name, which is made again if another process discards it."""
+    """Run an allowed command in the fork ``name``. Make the fork again if another process discards it."""
     for _try in range(_TRIES):
         try:
             return _run_in(parts, order, case, outcome, name)
@@ -71,8 +71,8 @@ def _run_until_free(parts: Parts, order: Order, case: Case, outcome: Outcome, na
 
 
 def _run_in(parts: Parts, order: Order, case: Case, outcome: Outcome, name: str) -> Result:
-    """Run an allowed command in the fork with this name. Raise ForkGone if another process discards that before the
-    command has it, ProtectionLost if its verdict is void; then nothing was run."""
+    """Run an allowed command in the fork ``name``. Raise ForkGone if another process discards the fork before the
+    command has it, ProtectionLost if the verdict is void; nothing has run then."""
     end, changeset, duration = None, Changeset(), 0.0
     with parts.forks.taken(name, named=order.fork is not None) as (fork, is_new):
         try:
@@ -114,7 +114,7 @@ def _run_in(parts: Parts, order: Order, case: Case, outcome: Outcome, name: str)
 
 
 def refused(parts: Parts, order: Order, case: Case) -> Result:
-    """Return the result of a command that was refused, and journal it."""
+    """Journal a refused command and return its result."""
     result = Result(
         fork=order.fork or "",
         command=order.argv,
@@ -132,7 +132,7 @@ def refused(parts: Parts, order: Order, case: Case) -> Result:
 
 
 def result_of(fork: str, order: Order, case: Case, outcome: Outcome, end: CommandEnd) -> Result:
-    """Return the result of a command, without its changes."""
+    """Return a command's result, without its changes."""
     ended, output = end.exit, end.output
     return Result(
         fork=fork,
@@ -166,7 +166,7 @@ def _denials(refused: tuple[bytes, ...]) -> Sequence[Denial]:
 
 
 def refused_hosts(flows: Sequence[Flow]) -> list[Denial]:
-    """Return one denial with a count for each refused host and port."""
+    """Return one denial, with a count, for each refused host and port."""
     times: dict[tuple[str, str], int] = {}
     for flow in flows:
         if flow.verdict == "deny":
@@ -201,9 +201,9 @@ def _journal_run(forks: Forks, order: Order, result: Result, outcome: Outcome) -
 
 def _journal_uncollected(forks: Forks, order: Order, result: Result, error: MudroomError | OSError) -> None:
     """Journal a run whose changes could not be collected, and raise MudroomError with the reason. The fork stays as
-    after a crash: its next user collects them.
+    after a crash: its next user collects the changes.
 
-    Return after an error of a full disk, which the caller raises again: front doors know what to discard.
+    If the disk is full, return instead: the caller raises that error again, and front doors know what to discard.
     """
     reason = reason_of(error)
     done = f"the command has run (exit code {result.exit_code}) in the fork {result.fork}"
@@ -217,7 +217,7 @@ def _journal_uncollected(forks: Forks, order: Order, result: Result, error: Mudr
 
 
 def _journal(forks: Forks, kind: str, order: Order, result: Result, *, uncollected: str | None = None) -> None:
-    """``uncollected``: why the changes of a command could not be collected; None: they were, or it did not run."""
+    """``uncollected``: why the changes could not be collected; None: they were, or the command did not run."""
     data = {
         "command": [text(word) for word in result.command],
         "cwd": text(order.cwd),

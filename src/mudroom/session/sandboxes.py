@@ -1,9 +1,9 @@
-"""The sandboxes of a session: acquire one for a command, list background commands, interrupt and end them.
+"""A session's sandboxes: acquire one for a command, list background commands, interrupt and end them.
 
 A fork is mounted once. The first background command makes a shared sandbox (``shared_sandbox/tender.py``). Until the
-last background command has ended, every command of the fork runs in it, from this process or, through a socket in the
-vault (``shared_sandbox/remote.py``), from another. All of them have the same view, /tmp, network, processes and
-permissions.
+last background command has ended, every command in the fork runs in that sandbox: from this process or, through a
+socket in the vault (``shared_sandbox/remote.py``), from another. All of them have the same view, /tmp, network,
+processes and permissions.
 """
 
 from __future__ import annotations
@@ -37,29 +37,29 @@ if TYPE_CHECKING:
     from mudroom.vault.forks.background import StreamPart
 
 _TRIES = 3
-"""Attempts to find the fork's sandbox: another thread may open one before this one has the fork's lock."""
+"""Attempts to find the fork's sandbox: another thread may open it before this thread has the fork's lock."""
 
 
 _DYING = 2.0
-"""Seconds in which the processes of a killed mudroom's sandbox end."""
+"""Seconds to wait until the sandbox processes of a killed mudroom have ended."""
 _LOOK = 0.02
 
 
 class CutOffCommand(NamedTuple):
-    """A command that ran when mudroom was killed. Its changes have been collected now."""
+    """A command that was running when mudroom was killed. Its changes have been collected now."""
 
     fork: str
     holder: str
-    """The lock holder's description of itself: the command."""
+    """The lock holder's description of itself, such as the command."""
     changed: int
-    """Number of changes of the fork."""
+    """Number of changes in the fork."""
 
 
 class Sandbox(Protocol):
-    """The sandbox of one command: its own, or a place in a shared one of this process or of another."""
+    """One command's sandbox: its own, or a place in a shared sandbox of this process or another."""
 
     def checkpoint_before(self) -> str:
-        """Freeze the fork's files before the command, under a name made of the command. Return the name."""
+        """Freeze the fork's files before the command, under a name made from the command. Return the name."""
 
     def run(self, order: Order, outcome: Outcome) -> CommandEnd:
         """Run the command and attend to it until it ends."""
@@ -76,7 +76,7 @@ class Sandboxes:
         self._running = RunningCommands()
 
     def close(self) -> None:
-        """End the background commands of this session."""
+        """End this session's background commands."""
         shared = self._forks.users.all_shared()
         for sandbox in shared:
             sandbox.end()
@@ -87,8 +87,8 @@ class Sandboxes:
 
     @contextmanager
     def acquire(self, fork: Fork, order: Order, outcome: Outcome) -> Iterator[Sandbox]:
-        """Yield the sandbox for a command: the fork's shared one, or one of its own with the fork locked. Raise
-        UsageError if the command cannot run in the shared one."""
+        """Yield the sandbox for a command: the fork's shared sandbox, or the command's own, with the fork locked. Raise
+        UsageError if the command cannot run in the shared sandbox."""
         for is_last in (*[False] * (_TRIES - 1), True):
             with ExitStack() as stack:
                 if not order.alone:
@@ -107,7 +107,7 @@ class Sandboxes:
 
     @contextmanager
     def joined(self, fork: Fork, order: Order, outcome: Outcome) -> Iterator[JoinedSandbox | None]:
-        """Yield a place for the command in the fork's shared sandbox, or None if it has none."""
+        """Yield a place for the command in the fork's shared sandbox, or None if there is none."""
         with self._forks.users.beside(fork) as standing:
             if standing is None:
                 yield None
@@ -125,7 +125,7 @@ class Sandboxes:
         return JoinedSandbox(self._machine, self._forks, fork, standing, order, outcome, self._running)
 
     def _own(self, fork: Fork, order: Order, outcome: Outcome, stack: ExitStack) -> OwnSandbox:
-        """``stack`` receives what is held for the command: the fork's lock, and a turn."""
+        """Return the command's own sandbox. ``stack`` receives its resources: the fork's lock, a turn, a slot."""
         forks = self._forks
         shown = _shown(order, forks)
         stack.enter_context(forks.locked(fork, shown, standing=True))
@@ -134,14 +134,14 @@ class Sandboxes:
         stack.enter_context(forks.exclusive.turn(alone=order.alone, waiting=forks.waiting))
         slot = self._machine.crowd.slot()
         stack.callback(slot.give)
-        slot.take()  # with the locks held: who waits for one of them keeps no slot from others
+        slot.take()  # after the locks: a command that waits for a lock must not occupy a slot
         noted = mount_note(fork)
         permitted = noted is None and may_stand(fork, order)
         place = stack.enter_context(self._machine.standing.claimed(fork, permitted=permitted))
         if forks.tools.has_unflushed(fork.name):
             place.outdated()
         vault = settled_vault(forks, fork, noted, order, outcome, stack)
-        if forks.vault.mask.paths and _shown(order, forks) != shown:  # a value of a file that was found just now
+        if forks.vault.mask.paths and _shown(order, forks) != shown:  # it has a value from a file found just now
             sign_again(fork.path + b"/lock", _shown(order, forks))
         own = OwnSandbox(self._machine, forks, fork, vault, order, outcome, self._running, place, slot)
         stack.callback(own.close)
@@ -149,18 +149,18 @@ class Sandboxes:
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """Stop every shared sandbox of this session for the block, and give up their turns."""
+        """Stop all this session's shared sandboxes for the block, and give up their turns."""
         with ExitStack() as stack:
             for sandbox in self._forks.users.all_shared():
                 stack.enter_context(sandbox.aside())
             yield
 
-    # --- what runs ---
+    # --- running commands ---
 
     def interrupt(self, number: int = SIGTERM, fork: str | None = None) -> bool:
         """Send a signal to running commands (SIGTERM: ask them to end; SIGKILL: end all their processes), from a signal
-        handler or another thread. ``fork``: its commands; None: all foreground commands of this session. Return whether
-        any runs."""
+        handler or another thread. ``fork``: only its commands; None: all this session's foreground commands. Return
+        whether any runs."""
         return self._running.signal(number, fork)
 
     @property
@@ -169,7 +169,7 @@ class Sandboxes:
         return self._running.has_run or bool(self._forks.users.all_shared())
 
     def foreground(self) -> list[tuple[str, str, int]]:
-        """Return the foreground commands of all forks: the fork's name, its lock holder's description of itself, and
+        """Return the foreground commands in all forks: the fork's name, its lock holder's description of itself, and
         the start in nanoseconds since 1970."""
         commands = []
         for fork in self._forks.vault.forks():
@@ -182,8 +182,8 @@ class Sandboxes:
         return commands
 
     def collect_cut_off(self) -> list[CutOffCommand]:
-        """Collect the changes of the commands that ran when mudroom was killed, and return these. A fork that cannot be
-        read or collected now is left for its next command."""
+        """Collect the changes of commands that were running when mudroom was killed, and return these commands. A fork
+        that cannot be read or collected now is left for its next command."""
         collected = []
         for fork in interrupted_forks(self._forks.vault.path):
             try:
@@ -195,9 +195,8 @@ class Sandboxes:
         return collected
 
     def _collected(self, fork: Fork) -> CutOffCommand | None:
-        """Return None if the command is still running, or another process has collected it, or if the fork was
-        never locked: mudroom notes no start without that."""
-        if not os.path.lexists(fork.path + b"/lock"):
+        """Return None if the command is still running or another process has collected it, or without a lock file."""
+        if not os.path.lexists(fork.path + b"/lock"):  # never locked: mudroom notes a start only under the lock
             return None
         holder = last_holder(fork)
         until = time.monotonic() + _DYING
@@ -205,7 +204,7 @@ class Sandboxes:
             while free and fork.interrupted is not None:
                 try:
                     self._forks.settle(fork)
-                except SandboxAlive:
+                except SandboxAlive:  # the kernel is still ending the killed sandbox's processes
                     if time.monotonic() >= until:
                         raise
                     time.sleep(_LOOK)
@@ -217,8 +216,8 @@ class Sandboxes:
     def printed(
         self, name: str, marks: Sequence[str] = ("", ""), limit: int = 1 << 16
     ) -> tuple[StreamPart, StreamPart]:
-        """Return the captured output of a fork's foreground command since the ``marks`` of an earlier answer, or the
-        end of it. If no command runs: that of the last one."""
+        """Return the captured output of a fork's running or last foreground command since an earlier answer's
+        ``marks``, or its end."""
         from mudroom.vault.forks.background import read_part
 
         place = self._forks.vault.fork(name).path + PLACE
@@ -228,7 +227,7 @@ class Sandboxes:
     # --- in the background ---
 
     def backgrounds(self, name: str | None = None) -> list[tuple[BackgroundStart, BackgroundEnd | None]]:
-        """Return the background commands of a fork, or of all forks, oldest first, with the last of those that have
+        """Return a fork's background commands, or those in all forks, oldest first. Includes the latest that have
         ended."""
         vault = self._forks.vault
         if name is not None:
@@ -253,14 +252,15 @@ class Sandboxes:
         return rows
 
     def started(self, identity: str) -> BackgroundStart:
-        """Return the start of the background command with this id, of any session. Raise UsageError if none has it."""
+        """Return the start of the background command with this id, in any session. Raise UsageError if there is
+        none."""
         for started, _ended in self.backgrounds():
             if started.id == identity:
                 return started
         raise UsageError(f"there is no background command {identity}", "mudroom ps --all shows those of this project")
 
     def usages(self) -> dict[str, ProcessUsage]:
-        """Return the present resource use of background commands, by id."""
+        """Return the background commands' present resource use, by id."""
         from mudroom.sandbox.host.processes import usages
         from mudroom.session.joined_sandbox import MARK
 
@@ -269,21 +269,21 @@ class Sandboxes:
         return {name: usage for root in roots for name, usage in usages(root, MARK).items()}
 
     def _root(self, started: BackgroundStart) -> int:
-        """Return the pid from which a command's processes descend: the process that holds it, or the first of its
-        container."""
+        """Return the pid from which a command's processes descend: the process that holds it, or its container's first
+        process."""
         from mudroom.vault.forks.background import Book
 
         common = Book(self._forks.vault.fork(started.fork)).common() or {}
         return int(common.get("root", started.keeper))
 
     def keep(self) -> None:
-        """Block until every background command of this session has ended."""
+        """Block until this session's background commands have ended."""
         while shared := self._forks.users.all_shared():
             shared[0].wait()
 
     def end(self, name: str, identities: Sequence[str] | None = None, grace: float = GRACE) -> None:
-        """End background commands of a fork: SIGTERM, after ``grace`` seconds SIGKILL. ``identities`` None: end all,
-        and block until the fork is free again."""
+        """End a fork's background commands: SIGTERM, after ``grace`` seconds SIGKILL. ``identities`` None: end all, and
+        block until the fork is free again."""
         fork = self._forks.vault.fork(name)
         shared = self._forks.users.shared(name)
         if shared is not None:
@@ -306,8 +306,8 @@ class Sandboxes:
                 pass
 
     def wait_for_ended(self, name: str) -> None:
-        """Wait until a shared sandbox of this session that has no command any more is gone. Otherwise the holder of the
-        vault would stop it before it has given up its fork."""
+        """If all commands in the fork's shared sandbox have ended, wait until the sandbox is gone. Otherwise the
+        vault's holder would stop it before it has given up its fork."""
         shared = self._forks.users.shared(name)
         if shared is not None and all(command.ended is not None for command in list(shared.backgrounds.values())):
             shared.wait()
@@ -315,27 +315,27 @@ class Sandboxes:
     def waited(
         self, started: BackgroundStart, timeout: float | None, later: Callable[[], BackgroundEnd | None]
     ) -> BackgroundEnd | None:
-        """Wait for the end of a background command: on the tender if this session holds it, otherwise by ``later``."""
+        """Wait until a background command has ended: on the tender if this session holds it, otherwise by ``later``."""
         shared = self._forks.users.shared(started.fork)
         background = shared.backgrounds.get(started.id) if shared is not None else None
         return background.wait(timeout) if background is not None else later()
 
     def place(self, started: BackgroundStart) -> bytes:
-        """Return the directory in the vault with the output of a background command."""
+        """Return the vault directory with a background command's output."""
         from mudroom.vault.forks.background import Book
 
         return Book(self._forks.vault.fork(started.fork)).place(started.id)
 
 
 def _shown(order: Order, forks: Forks) -> str:
-    """Return the command as the lock file of its fork shows it: without secrets."""
+    """Return the command as its fork's lock file shows it: without secrets."""
     from mudroom.core.text.redaction import redact_argv
 
     return show(b" ".join(redact_argv(order.argv, forks.vault.secrets())))
 
 
 def _foreground(fork: Fork) -> tuple[str, int] | None:
-    """Return the lock holder's description of itself and the start of a fork's foreground command, or None."""
+    """Return a fork's foreground command as its lock holder's description and its start, or None."""
     since = fork.interrupted
     if since is None or is_shared(fork):
         return None

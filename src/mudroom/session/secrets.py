@@ -1,4 +1,4 @@
-"""The secrets of a project: find them, and make the mask that shows them to commands as empty files."""
+"""A project's secrets: find them, and make the mask that shows them to commands as empty files."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
     from mudroom.vault.store.fork import Fork
 
 _RECENT = 1.0
-"""Seconds for which a review relies on the last look."""
+"""Seconds for which ``hides`` relies on the last search."""
 
 
 class Secrets:
-    """``_lock`` guards the finder and the vault's mask; it is held while the project is searched."""
+    """``_lock`` guards the finders and the vault's mask; it is held while the project is searched."""
 
     def __init__(self, vault: Vault, settings: Settings, changed: Callable[[], None]) -> None:
-        """``settings``: of the session's own actor. ``changed``: called when the vault's mask has changed."""
+        """``settings``: the session's own actor's. ``changed``: called when the vault's mask has changed."""
         self._vault, self._settings, self._changed = vault, settings, changed
         self._masks = vault.path + b"/masks"
         self._lock = _thread.allocate_lock()
         self._finders: dict[tuple[bytes, ...], Finder] = {}
-        """By the patterns of secrets.mask: actors may have different ones."""
+        """By ``secrets.mask`` patterns, which may differ between actors."""
         self._git: GitMasks | None = None
         """Made when the first secret is found."""
         self._looked = -_RECENT
@@ -48,7 +48,8 @@ class Secrets:
     def look(self, settings: Settings | None = None) -> tuple[Mask, list[str]]:
         """Return the mask under these settings (None: the session's own), and notes about it.
 
-        The mask of the session's own settings becomes the vault's, for file tools and reviews. Raise SecretsUnknown."""
+        Under the session's own settings, the mask also becomes the vault's, for file tools and reviews. Raise
+        SecretsUnknown if the policy that names secrets cannot be read."""
         own = self._settings
         chosen = settings or own
         _require_known(chosen)
@@ -69,9 +70,9 @@ class Secrets:
         return mask, [*_notes(mask), *_notes_of_known(mask.known), *notes]
 
     def masked_vault(self, fork: Fork) -> Vault:
-        """Return the vault with the mask under which the commands of a fork ran, to collect a killed one: with the
-        secrets of today that it saw empty. A file that a command saw empty would be collected as one that it has
-        emptied; what it did to one that the user had shown to it is a change as any other."""
+        """Return the vault with the mask for collecting a fork's killed command: today's secrets that the command saw
+        empty. Without the mask, such a file would be collected as emptied by the command. Changes to a secret that the
+        user had shown to the command are collected like any other."""
         mask, _notes = self.look()
 
         noted = masked_of(fork.path)
@@ -83,12 +84,12 @@ class Secrets:
             return self._vault.masked(self._mask(self._settings, empty, mask.complete)[0])
 
     def whole_vault(self) -> Vault:
-        """Return the vault with a mask of all secrets, also of those that are shown to commands of the session."""
+        """Return the vault with all secrets masked, including those that the session's commands are shown."""
         return self._vault.masked(self.look(self._settings._replace(secrets_show=()))[0])
 
     def hide_all(self, fork: Fork) -> Vault:
-        """Move all secrets out of the layers of a fork at rest. Return the vault with a mask of all of them. Hold the
-        fork's lock."""
+        """Move all secrets out of a resting fork's layers. Return the vault with all secrets masked. Hold the fork's
+        lock."""
         from mudroom.vault.forks.hidden import hide
 
         vault = self.whole_vault()
@@ -121,7 +122,8 @@ class Secrets:
         return mask._replace(git=git.layer, known=git.known), git.notes
 
     def hides(self, path: bytes) -> bool:
-        """Return whether a file of that name is a secret of the project that is not shown. Raise SecretsUnknown."""
+        """Return whether a file at this path is a secret that is not shown. Files that git already has are shown. Raise
+        SecretsUnknown as ``look`` does."""
         _require_known(self._settings)
         if not is_masked(path, self._settings.secrets_mask, self._settings.secrets_show):
             return False
@@ -130,12 +132,12 @@ class Secrets:
         return path not in self._vault.mask.known
 
     def hides_conflict(self, conflict: ForkConflict) -> bool:
-        """Return whether the path of any side is a secret: a rename does not make a secret readable."""
+        """Return whether any side's path is a secret: a rename does not make a secret readable."""
         return any(map(self.hides, {conflict.path, conflict.base.path, conflict.ours.path, conflict.theirs.path}))
 
 
 def _require_known(settings: Settings) -> None:
-    if settings.secrets_mask is UNKNOWN:  # a policy may hold an equal one
+    if settings.secrets_mask is UNKNOWN:  # by identity: a policy may hold an equal value
         raise SecretsUnknown(
             "the policy, which names secrets, cannot be read, so changes that are not recorded yet stay so",
             "mudroom policy check says what is wrong in it",

@@ -1,13 +1,13 @@
-"""One actor's work on one project: an actor and five parts, put together.
+"""A session: one actor's work on one project, put together from an actor and five parts.
 
     with Session.open("/path/to/project", state=…, home=…, environ=os.environb) as session:
         result = session.run([b"npm", b"install"])
         print(result.changeset)
         session.changes.apply(result.fork)
 
-``run.py`` has the steps of a command. No change reaches the project before ``session.changes.apply``. Several threads
-may use a session at once: the state of a command is in values (``actor.py``, ``order.py``), and each part names the
-locks that guard its own.
+``run.py`` has a command's steps. No change reaches the project before ``session.changes.apply``. Several threads may
+use a session at once: a command's state is in values (``actor.py``, ``order.py``), and each part names the locks that
+guard its own state.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ DEFAULTS = Settings()
 def require_project(
     project: bytes, state: bytes, home: bytes, platform: Platform | None = None
 ) -> tuple[bytes, bytes, bytes]:
-    """Return the real paths of the project, the home and the state directory. Raise UsageError if the project cannot be
+    """Return the project's, the home's and the state directory's real paths. Raise UsageError if the project cannot be
     staged, Unsupported on a platform without a sandbox."""
     chosen = platform or platform_here(sys.platform, _by_record(state))
     real, real_home, real_state = (chosen.real_path(path) for path in (project, home, state))
@@ -100,12 +100,12 @@ class Session:
         platform: Platform = LINUX,
         umask: int | None = None,
     ) -> None:
-        """``policy``: the settings of the policy files alone, if the command line has added to them in ``settings``.
-        ``card``: the card of the session's agent. ``level``: requested by the user; the policy decides. ``progress``,
-        ``waiting``: of ``Forks``. ``later``: of ``Vault``. ``umask``: of commands; None: this process's.
+        """``policy``: the policy files' settings alone, if the command line has added to them in ``settings``.
+        ``card``: the session's agent's card. ``level``: requested by the user; the policy decides. ``progress``,
+        ``waiting``: as for ``Forks``. ``later``: as for ``Vault``. ``umask``: for commands; None: this process's.
 
-        ``agent``: the agent that runs the commands; ``commands`` judges them. Without an agent and a card, the commands
-        are the user's own and are not judged."""
+        ``agent``: the agent that runs the commands; ``commands``: rules and approver that judge them. Without an agent
+        or a card, the commands are the user's own and are not judged."""
         vault.later = later or vault.later
         agent = agent or (card.agent if card is not None else None)
         actor = Actor(settings, settings if policy is None else policy, card, level, agent)
@@ -135,15 +135,15 @@ class Session:
 
     @functools.cached_property
     def changes(self) -> Changes:
-        """Loaded at first use, since most commands do not need it. It has no state of its own, so two threads may make
-        it at once."""
+        """Loaded at first use, since most commands do not need it. It is stateless, so two threads may make it at
+        once."""
         from mudroom.session.changes import Changes
         from mudroom.session.verification import verification
 
         return Changes(self.forks, verification(self.forks, self.actor, self._run_as))
 
     def changes_verified_by(self, argv: Sequence[bytes]) -> Changes:
-        """Return ``changes`` whose applies are always verified by this command, instead of by the policy's."""
+        """Return ``changes`` whose applies are always verified by this command instead of the policy's."""
         from mudroom.session.changes import Changes
         from mudroom.session.verification import verification
 
@@ -162,13 +162,13 @@ class Session:
         appears_at: bytes | None = None,
         **options: Any,
     ) -> Session:
-        """Open a session on ``project``, a directory. Raise UsageError if it cannot be staged, Unsupported on a
+        """Open a session on the directory ``project``. Raise UsageError if it cannot be staged, Unsupported on a
         platform without a sandbox.
 
-        ``appears_at``: the path at which commands see the project, and by which results, records and archives name it;
-        ``project`` is only read then, and nothing is applied to it. That path and ``home``, the path of the private
-        home inside, are of the machine that the project comes from, and need not exist on this one. Raise UsageError if
-        a project cannot appear there, Unsupported on a platform without mount namespaces."""
+        ``appears_at``: the path at which commands see the project, and by which results, records and archives name it.
+        ``project`` is then only read; no apply writes to it. ``appears_at`` and ``home``, the private home's path
+        inside, are paths on the machine that the project comes from, and need not exist here. Raise UsageError if a
+        project cannot appear there, Unsupported on a platform without mount namespaces."""
         options["platform"] = options.get("platform") or platform_here(sys.platform, _by_record(state))
         real, real_home, real_state = require_project(project, state, home, options["platform"])
         source = b""
@@ -204,7 +204,7 @@ class Session:
 
     @property
     def actor(self) -> Actor:
-        """The actor of commands that name no other."""
+        """The default actor of commands."""
         return self.approval.actor
 
     # --- running ---
@@ -222,10 +222,10 @@ class Session:
         cancellation: Cancellation | None = None,
     ) -> Result:
         """Run a command in a fork (default: a new fork) and return the result with its changes. ``actor``, ``approver``
-        None: the session's own. ``cancellation`` ends this command alone; raise Cancelled if it had not been started.
+        None: the session's own. ``cancellation`` ends only this command; raise Cancelled if it had not started.
 
         A failed command is a result. Raise CommandNotStarted if the program does not exist, Unsupported if this machine
-        cannot confine a command, MudroomError if mudroom itself fails. The project is untouched in any case.
+        cannot confine a command, MudroomError if mudroom itself fails. The project is untouched in every case.
         """
         if not argv:
             raise UsageError("no command was given", "mudroom run -- COMMAND")
@@ -243,15 +243,15 @@ class Session:
         actor: Actor | None = None,
         approver: CommandApprover | None = None,
     ) -> Background:
-        """Start a command in the background of a fork (default: a new fork). Until it ends, every other command of the
-        fork runs in the same sandbox. It ends with this session.
+        """Start a background command in a fork (default: a new fork). Until it ends, the fork's other commands run in
+        the same sandbox. It ends with this session.
 
-        ``stdio``: ends of pipes of the caller's own making, which the command gets as they are; the caller closes its
-        copies. None: no input, and output that is kept in the vault (``Background.output``).
+        ``stdio``: pipe ends that the caller made, which the command gets as they are; the caller closes its copies.
+        None: no input, and output kept in the vault (``Background.output``).
 
-        It is judged as by ``run``, and by the policy's rule for the background; if it is refused,
-        ``Background.refused`` is set. A program that does not exist ends with 127. Raise UsageError if commands in the
-        fork's background were started under other settings, and the exceptions of ``run``.
+        It is judged as by ``run``, and by the policy's rule for background commands; if it is refused,
+        ``Background.refused`` is set. If the program does not exist, it ends with 127. Raise UsageError if the fork's
+        background commands were started under other settings; other exceptions as for ``run``.
         """
         if not argv:
             raise UsageError("no command was given", "mudroom exec --background --fork NAME -- COMMAND")
@@ -261,7 +261,7 @@ class Session:
         return start(self._parts(), order._replace(stays=True, pipes=stdio, approver=approver))
 
     def background(self, identity: str) -> Background:
-        """Return the background command with this id, of any session. Raise UsageError if none has it."""
+        """Return the background command with this id, in any session. Raise UsageError if there is none."""
         from mudroom.session.background import Background
 
         return Background(self.sandboxes, self.sandboxes.started(identity))
@@ -290,7 +290,7 @@ class Session:
         )
 
     def _directory(self, cwd: bytes | None) -> bytes:
-        """Return the directory of a command: a relative one is below the project."""
+        """Return a command's working directory; a relative path is below the project."""
         if not cwd:
             return self.project
         return cwd if disk.is_absolute(cwd) else disk.absolute_path(self.project + b"/" + cwd)
@@ -299,18 +299,18 @@ class Session:
         return self.run(argv, fork=fork, stdio=stdio, timeout=timeout, actor=actor)
 
     def interrupt(self, number: int = SIGTERM, *, fork: str | None = None) -> bool:
-        """Send a signal to the running commands of a fork (SIGTERM: ask them to end; SIGKILL: end all their processes),
-        from a signal handler or another thread. Without ``fork``: to all foreground commands of this session. Return
-        whether any runs."""
+        """Send a signal to a fork's running commands (SIGTERM: ask them to end; SIGKILL: end all their processes), from
+        a signal handler or another thread. Without ``fork``: to all this session's foreground commands. Return whether
+        any runs."""
         return self.sandboxes.interrupt(number, fork)
 
     @contextmanager
     def alone(
         self, what: str, waiting: Callable[[str], None] = lambda _who: None, stopping: Callable[[], None] = lambda: None
     ) -> Iterator[list[Recovery]]:
-        """Have the vault alone, for a user's command, an apply or an undo. Wait for other user commands; pause the
-        commands of agents and of other threads of this session until the end of the block. Yield the recoveries of
-        applies that a crash had left unfinished.
+        """Have the vault alone, for a user's command, an apply or an undo. Wait for other user commands; pause agents'
+        commands, and those in this session's other threads, for the block. Yield the recoveries of applies that a crash
+        had left unfinished.
 
         ``waiting`` is called with the lock holder, ``stopping`` if agents have to be paused.
         """
@@ -321,24 +321,24 @@ class Session:
     # --- before a command ---
 
     def granted(self) -> Grant:
-        """Return the level at which commands run, and the credentials that are open to them. Raise Refused if the
-        policy refuses, Unsupported if the machine cannot."""
+        """Return the level at which commands run and the credentials that they may use. Raise Refused if the policy
+        refuses, Unsupported if the machine cannot."""
         return self.machine.granted(self.actor)
 
     def explain(self, cwd: bytes) -> list[str]:
-        """Return the steps that would confine a command here, as lines. No command is run. Raise Unsupported as ``run``
-        does."""
+        """Return the steps that would confine a command here, as lines, without running it. Raise Unsupported as
+        ``run`` does."""
         lines: list[str] = self.explained(cwd)["lines"]
         return lines
 
     def explained(self, cwd: bytes) -> dict[str, Any]:
-        """Return the explanation for JSON: the level, the mode, the container (or None), and the lines."""
+        """Return the explanation for JSON: the level, the mode, the container (or None) and the lines."""
         from mudroom.session.explanation import Explanation
 
         return Explanation(self.machine, self.vault, self.actor).as_json(cwd)
 
     def why_path(self, path: bytes) -> AccessReason:
-        """Return how a command of this session sees an absolute path, and why."""
+        """Return how this session's commands see an absolute path, and why."""
         from mudroom.session.explanation import Explanation
 
         return Explanation(self.machine, self.vault, self.actor).why_path(self.forks, path)

@@ -1,7 +1,7 @@
-"""Maintenance of vaults: list, check, prune, remove.
+"""Vault maintenance: list, check, prune, remove.
 
-Besides ``session.py`` the only file that opens vaults for a front door. A session needs an existing project; a vault
-can be maintained when its project is gone.
+Apart from ``session.py``, only this file opens vaults for a front door. A session needs an existing project; a vault
+can be maintained after its project is gone.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ __all__ = [
 
 
 def holdings(state: bytes) -> list[VaultTotal]:
-    """Return the totals of every vault of a state directory, by name."""
+    """Return the totals for every vault in a state directory, by name."""
     totals = []
     for vault in vaults(state):
         with closing(vault):
@@ -62,12 +62,12 @@ def holdings(state: bytes) -> list[VaultTotal]:
 
 
 def vaults_of(state: bytes) -> list[Vault]:
-    """Return every vault of a state directory, usable or not (``why_unusable``). Close them."""
+    """Return every vault in a state directory, usable or not (``why_unusable``). The caller closes them."""
     return vaults(state)
 
 
 def others(state: bytes, vault: Vault) -> list[Vault]:
-    """Return every other usable vault of a state directory. Close them."""
+    """Return every other usable vault in a state directory. The caller closes them."""
     return [other for other in vaults(state) if other.path != vault.path and not why_unusable(other)]
 
 
@@ -76,7 +76,7 @@ def describe(session: Session) -> tuple[VaultTotal, VaultUsage]:
 
 
 def usage_of(session: Session) -> VaultUsage:
-    """Return the usage of the session's vault. Walks the whole vault; ``describe`` walks it once more."""
+    """Return the usage of the session's vault. Walks the whole vault, and so does ``describe``."""
     return usage(session.vault)
 
 
@@ -85,7 +85,7 @@ def problems(session: Session) -> list[VaultProblem]:
 
 
 def forks_unused(vault: Vault, seconds: float, now: int) -> list[str]:
-    """Return the unnamed forks that have not been used for ``seconds``."""
+    """Return the unnamed forks that have been unused for ``seconds``."""
     return old_forks(vault, int(seconds * SECOND), now)
 
 
@@ -114,7 +114,7 @@ def told(swept: PruneResult) -> dict[str, object]:
 
 
 def remove_vault(vault: Vault) -> None:
-    """Remove a whole vault. Hold its lock. Raise MudroomError if its project exists."""
+    """Remove a whole vault. Raise MudroomError if its project exists. Hold the vault's lock."""
     if os.path.isdir(vault.source):
         raise MudroomError(f"the project {show(vault.source)} is there: its vault stays")
     aside = vault.path + b".gone"

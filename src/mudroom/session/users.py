@@ -1,4 +1,4 @@
-"""The users of a fork: commands of this session, its shared sandbox, or that of another process."""
+"""A fork's users: this session's commands, its shared sandbox, or another process's shared sandbox."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mudroom.session.shared_sandbox.tender import SharedSandbox
 
     Standing = SharedSandbox | RemoteSandbox
-    """A shared sandbox of this process or of another."""
+    """A shared sandbox in this process or in another."""
 
 
 class Occupied(UsageError):
@@ -33,9 +33,9 @@ class RunningCommand:
     def __init__(self, fork: str) -> None:
         self.fork = fork
         self.running: Running | None = None
-        """None: it is being started, again if an attempt has failed."""
+        """None while it is being started, or started again after a failed attempt."""
         self.told: list[int] = []
-        """The signals for it. Each attempt gets all of them."""
+        """Signals sent to it so far. Each attempt to start it gets all of them."""
 
     def signal(self, number: int) -> None:
         self.told.append(number)
@@ -44,7 +44,7 @@ class RunningCommand:
 
 
 class RunningCommands:
-    """The foreground commands of a session. No lock, only single operations of a dict: a signal handler uses it.
+    """A session's foreground commands. Lock-free, with single dict operations only, because a signal handler uses it.
     ``has_run`` is never reset."""
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class RunningCommands:
         self.has_run = False
 
     def start(self, outcome: Outcome, fork: Fork, begin: Callable[[], Running]) -> Running:
-        """Start a command by ``begin``. A signal that comes meanwhile is sent to it afterwards."""
+        """Start a command with ``begin``. Signals that arrive meanwhile are sent to it afterwards."""
         command = self._commands.setdefault(id(outcome), RunningCommand(fork.name))
         self.has_run = True
         running = command.running = begin()
@@ -64,7 +64,7 @@ class RunningCommands:
         return running
 
     def failed(self, outcome: Outcome) -> None:
-        """The attempt to start it has failed; another one may follow."""
+        """Note that an attempt to start the command has failed; another attempt may follow."""
         if id(outcome) in self._commands:
             self._commands[id(outcome)].running = None
 
@@ -74,7 +74,7 @@ class RunningCommands:
             outcome.cancellation.detach(command.signal)
 
     def signal(self, number: int, fork: str | None) -> bool:
-        """Send a signal to the commands of a fork, or to all of them. Return whether there are any."""
+        """Send a signal to a fork's commands, or to all commands. Return whether there are any."""
         meant = [command for command in list(self._commands.values()) if fork is None or command.fork == fork]
         for command in meant:
             command.signal(number)
@@ -82,9 +82,9 @@ class RunningCommands:
 
 
 class Users:
-    """``lock`` guards the counts of commands and the making and taking back of forks; it is held for moments. A shared
-    sandbox is added by the thread that opens it and removed by its tender: single operations of a dict. The lock of a
-    fork in ``_openings`` is held while a thread looks for its shared sandbox and opens one."""
+    """``lock`` guards the command counts, and forks being made or taken back; it is held only briefly. ``_shared``
+    changes by single dict operations: the thread that opens a shared sandbox adds it, its tender removes it. A fork's
+    lock in ``_openings`` is held while a thread looks for its shared sandbox and opens it."""
 
     def __init__(self, exclusive: Exclusive) -> None:
         self._exclusive = exclusive
@@ -93,7 +93,7 @@ class Users:
         self._shared: dict[str, SharedSandbox] = {}
         self._openings: dict[str, _thread.LockType] = {}
 
-    # --- commands of this session ---
+    # --- this session's commands ---
 
     def add(self, name: str) -> None:
         """Count a command that takes the fork. Hold ``lock``."""
@@ -106,11 +106,11 @@ class Users:
                 del self._commands[name]
 
     def count(self, name: str) -> int:
-        """Return the number of commands of this session that have taken the fork. Hold ``lock``."""
+        """Return how many commands in this session have taken the fork. Hold ``lock``."""
         return self._commands.get(name, 0)
 
     def is_shared_out(self, name: str) -> bool:
-        """Return whether several commands of this session have taken the fork."""
+        """Return whether several commands in this session have taken the fork."""
         with self.lock:
             return self.count(name) > 1
 
@@ -118,8 +118,8 @@ class Users:
 
     @contextmanager
     def opening(self, name: str) -> Iterator[None]:
-        """Let no other thread open a shared sandbox of this fork during the block. The fork's lock would not do: a
-        second thread would wait for it until the first one's sandbox is over."""
+        """Keep other threads from opening a shared sandbox for this fork during the block. The fork's lock cannot serve
+        for this: a second thread would wait for it until the first thread's sandbox has ended."""
         with self._openings.setdefault(name, _thread.allocate_lock()):
             yield
 
@@ -127,7 +127,7 @@ class Users:
         self._shared[sandbox.fork.name] = sandbox
 
     def over(self, sandbox: SharedSandbox) -> None:
-        """Remove a shared sandbox that has ended."""
+        """Remove an ended shared sandbox."""
         self._shared.pop(sandbox.fork.name, None)
 
     def shared(self, name: str) -> SharedSandbox | None:
@@ -139,7 +139,7 @@ class Users:
 
     @contextmanager
     def beside(self, fork: Fork) -> Iterator[Standing | None]:
-        """Yield the fork's shared sandbox, which stays for the block; None if it has none."""
+        """Yield the fork's shared sandbox, kept alive for the block, or None."""
         shared = self._shared.get(fork.name)
         if shared is not None:
             with shared.guest() as welcome:
@@ -156,7 +156,7 @@ class Users:
             yield remote
 
     def require_free(self, fork: Fork) -> None:
-        """Raise Occupied if something runs in the background of the fork."""
+        """Raise Occupied if a background command is running in the fork."""
         if not is_shared(fork):
             return
         from mudroom.vault.forks.background import Book

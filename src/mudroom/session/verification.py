@@ -1,4 +1,4 @@
-"""The verification of an apply: the policy's ``verify`` command, run on the merged result in a fork of its own."""
+"""Verify an apply: run the policy's ``verify`` command on the merged result, in a separate fork."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ RunAs = Callable[[Actor, tuple[bytes, ...], str, Stdio, float | None], Result]
 
 
 def verification(forks: Forks, session: Actor, run_as: RunAs) -> Verify:
-    """Return a function that returns the check of an apply, or None if the policy wants no check. ``session``: the
-    actor whose work is applied. The check itself runs with the policy files' settings only."""
+    """Return a function that returns an apply's check, or None if the policy wants no check. ``session``: the actor
+    whose work is applied. The check itself runs with the policy files' settings only."""
     actor = session.as_policy_says()
     settings = actor.settings
 

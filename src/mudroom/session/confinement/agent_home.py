@@ -1,4 +1,4 @@
-"""The parts of the home that are a fork's own, for a command of an agent. The satellite ``agents`` stages them."""
+"""A fork's own parts of the home, for an agent's command. The satellite ``agents`` stages them."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ if TYPE_CHECKING:
 
 
 class SharedFiles(Protocol):
-    """Files that a command shares with the host, kept the same on both sides. Thread-safe."""
+    """Files that a command shares with the host, kept equal on both sides. Thread-safe."""
 
     def look(self, *, has_ended: bool = False) -> None:
-        """Bring changes to the other side; to be called now and then while the command runs. ``has_ended``: one of the
-        commands that share them has."""
+        """Copy changes to the other side. Call this periodically while the command runs. ``has_ended``: a command that
+        shares the files has ended."""
 
     def close(self) -> list[str]:
-        """Bring changes a last time: the commands have ended. Return notes, once."""
+        """Copy changes a last time, after the commands have ended. Return notes, once."""
 
 
 class AgentHomes(Protocol):
     def command_home(
         self, confinement: Confinement, fork: Fork, grant: Grant, mode: Mode, note: Callable[..., None]
     ) -> AbstractContextManager[tuple[Grant, SharedFiles | None]]:
-        """Return the grant of a command with these parts at their places in the home, and the files that it shares with
-        the host (None: it shares none), until it has ended. ``note`` is called with what is left out, and with logins
-        that could not be kept. Hold the fork's lock; no process of the fork may live."""
+        """Return, until the command has ended, its grant with these parts at their places in the home, and the files
+        that it shares with the host (None: it shares none). ``note`` is called with notes about parts that are left out
+        and logins that could not be kept. Hold the fork's lock; none of the fork's processes may be alive."""
 
     def settings_places(self) -> tuple[bytes, ...]:
-        """Return the places of the settings of git and shells, relative to the home."""
+        """Return the paths of git's and the shells' settings, relative to the home."""
 
 
 def agent_homes() -> AgentHomes:

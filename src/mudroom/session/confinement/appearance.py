@@ -1,11 +1,11 @@
-"""A project that appears to commands at another path than that of its files (docs/decisions/0062).
+"""A project that appears to commands at another path than its files' (docs/decisions/0062).
 
-A worker has the files of another machine's project in a directory of its own, the *source* (``Vault.source``). Its
-commands see them at the path that they have at home (``Vault.project``), with a private home at the home's path there.
-Both paths need not exist on this machine, and may be another user's here: no file of this machine is read at them.
+A worker has another machine's project files in its own directory, the *source* (``Vault.source``). Its commands see
+them at the path that they have on their origin (``Vault.project``), with a private home at the home's path there. Both
+paths need not exist on this machine, and may belong to another user here: no file on this machine is read at them.
 
-The paths are places of the new root of a sandbox, so only a mount namespace can show them. They must not lie where the
-sandbox has files of its own or of the system: no directory can be made there, and the view would hide them.
+The paths are in a sandbox's new root, so only a mount namespace can show them. They must not lie where the sandbox has
+its own or the system's files: no directory can be made there, and the view would hide these files.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _SYSTEM = tuple(
     b"/.mudroom /bin /boot /dev /etc /gnu /lib /lib32 /lib64 /libx32 /nix /opt /proc /sbin /sys /usr "
     b"/var/cache/fontconfig /var/lib/ca-certificates /var/lib/texmf /var/run".split()
 )
-"""Of the host, or of the kernel, wherever a sandbox shows them: ``sandbox/host/host.py``, the link /var/run, and the
+"""The host's or the kernel's paths, wherever a sandbox shows them: ``sandbox/host/host.py``, the link /var/run, and the
 launcher's files in a container."""
 _SHARED = ((b"/opt", b"/opt"), (b"/usr/src", b"/usr"), (b"/usr/local/src", b"/usr"))
-"""Directories of the system in which machines have projects (FHS 3.0, 3.13, 4.12 and 4.9), and the bind that shows
-each. Inside, a bind is replaced by binds of the entries around the project."""
+"""System directories in which machines have projects (FHS 3.0, 3.13, 4.12 and 4.9), and the bind that shows each. For a
+project inside, the bind is replaced by binds of the entries around the project."""
 _PRIVATE = (b"/tmp", b"/run", b"/var/tmp", b"/dev/shm")
-"""Of each command."""
+"""Each command's own."""
 _NAME_LIMIT, _PATH_LIMIT = 255, 4000
 """NAME_MAX, and room below PATH_MAX for the files (limits.h)."""
 _HINT = "pass the path that the project has on the machine it comes from"
@@ -54,7 +54,7 @@ def _require_place(path: bytes, what: str, hint: str) -> None:
 
 
 def _unfit(path: bytes) -> str:
-    """Return why no directory of a sandbox can be made at a path; empty if one can."""
+    """Return why a sandbox can have no directory at a path; an empty string if it can."""
     if b"\0" in path:
         return "a path cannot hold a NUL"
     if not path.startswith(b"/"):
@@ -75,8 +75,8 @@ def _unfit(path: bytes) -> str:
 
 
 def with_room(path: bytes, binds: Iterable[Bind], what: str = "a project") -> list[Bind]:
-    """Return the binds with room for a project, or for ``what``, that appears in one of them: no directory can be made
-    in a bind. Raise UsageError if it is none of the system's."""
+    """Return the binds with room for a project (or ``what``) that appears inside a bind, where no directory can be
+    made: that bind is split into the entries around ``path``. Raise UsageError if it is not a system bind."""
     roomy = list[Bind]()
     for bind in binds:
         if not is_below(path, bind.path):
@@ -92,14 +92,14 @@ def with_room(path: bytes, binds: Iterable[Bind], what: str = "a project") -> li
 
 
 def needs_namespaces(found: str) -> Unsupported:
-    """Return the error for a command that would have no mount namespace."""
+    """Return the error for a command without a mount namespace."""
     hint = "mudroom doctor says what this machine permits; without it, open the project at its own path"
     return Unsupported("a project that appears at another path", "a mount namespace (level 1 or 2)", found, hint)
 
 
 def own_home(home: bytes) -> bytes:
-    """Return the home whose toolchains, settings and stores are shown to commands: ``home`` unless this machine has
-    another user's directory at that path, which root could read; else one without files."""
+    """Return the home whose toolchains, settings and stores commands are shown: ``home``, or a home without files if
+    this machine has another user's directory at that path, which root could read."""
     try:
         info = os.stat(home, follow_symlinks=False)
     except FileNotFoundError:

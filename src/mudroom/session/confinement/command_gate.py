@@ -1,9 +1,10 @@
 """The gate beside one command: watch its listeners, and start the gate at the first connection.
 
-Rules of this file:
-1. For a command that uses no network only the listeners are made; no gate is started. Beside a command that was judged
-to use it, the gate starts at once: it is ready when the first connection comes.
+Rules in this file:
+1. For a command that does not use the network, only the listeners are made; no gate is started. Beside a command that
+   was judged to use it, the gate starts at once, so that it is ready for the first connection.
 2. An error leaves the command without a network, never with another network: its namespace has none.
+
 Questions about hosts: ``host_questions.py``. Connections to other forks: ``dial_desk.py``.
 """
 
@@ -36,20 +37,20 @@ if TYPE_CHECKING:
     from mudroom.session.confinement.host_questions import HostQuestions
 
 _NAMESPACES = ("user", "net")
-"""Names of the descriptors that come with the listeners and are none."""
+"""Names of the descriptors that come with the listeners but are namespaces."""
 _QUEUE = 4096
-"""Backlog of a listener (listen(2)): while it is full, a connect(2) of the command blocks."""
+"""A listener's backlog (listen(2)): while it is full, the command's connect(2) blocks."""
 LAST_FLOWS = 5.0
-"""Seconds that the gate has after a command to send the last flows."""
+"""Seconds after a command in which the gate may send the last flows."""
 
 
 class Equipment(NamedTuple):
-    """What a command needs for its TLS to be inspected."""
+    """A command's equipment for TLS inspection."""
 
     inspection: Inspection
     """For ``Gate.open``. It holds secrets."""
     environment: tuple[tuple[bytes, bytes], ...]
-    """For the command, replacing its variables of these names: roots, and placeholders of credentials."""
+    """For the command, replacing its variables with these names: root certificates and credential placeholders."""
     binds: tuple[Bind, ...]
     """For its sandbox, read-only."""
 
@@ -61,8 +62,8 @@ def _new_gate(upstream: str) -> Gate:
 
 
 def upstream_of(environ: Mapping[bytes, bytes]) -> str:
-    """Return the proxy through which this machine reaches the internet, if the environment names one that the gate can
-    use; otherwise an empty string."""
+    """Return the proxy through which this machine reaches the internet, if the environment names a proxy that the gate
+    can use; otherwise an empty string."""
     for name in (b"https_proxy", b"HTTPS_PROXY", b"http_proxy"):
         value = environ.get(name, b"")
         if value.startswith(b"http://"):
@@ -71,7 +72,7 @@ def upstream_of(environ: Mapping[bytes, bytes]) -> str:
 
 
 class SharedGates:
-    """The gates of this process, one for each upstream proxy. A gate is closed with the last session that uses it."""
+    """This process's gates, one for each upstream proxy. A gate is closed with the last session that uses it."""
 
     def __init__(self, make: Callable[[str], Gate] = _new_gate) -> None:
         self._make = make
@@ -102,7 +103,7 @@ SHARED = SharedGates()
 
 
 class SessionGate:
-    """The gate of a session: its rules, its approver, and the gate itself once it is needed, guarded by ``_lock``."""
+    """A session's gate: its rules, its approver, and the gate process once it is needed, guarded by ``_lock``."""
 
     def __init__(
         self,
@@ -118,7 +119,7 @@ class SessionGate:
 
     @property
     def inner_sockets(self) -> InnerSockets:
-        """The makers of sockets in the namespaces of running commands."""
+        """Makes sockets in running commands' namespaces."""
         from mudroom.session.confinement.dialler import fork_links
 
         with self._lock:
@@ -152,12 +153,16 @@ class SessionGate:
         label: str = "",
         all_hosts: bool = False,
     ) -> CommandGate:
-        """Return the gate beside one command, a context to enter before the command starts. ``namespace_listener``: the
-        path of a socket for connections to servers inside. ``inspection``: the data for rules that inspect. ``fork``:
-        returns the fork's name as shown to the approver. ``places``: of the host's loopback, which have listeners.
-        ``dialler``: makes what connects to other forks, at the first such connection; None: there can be none.
-        ``is_networked``: whether the command was judged to use the network. ``label``: the name of the fork.
-        ``all_hosts``: of the dialler."""
+        """Return the gate beside one command, a context to enter before the command starts.
+
+        ``namespace_listener``: the socket's path for connections to servers inside.
+        ``inspection``: the data for rules that inspect.
+        ``fork``: returns the fork's name as shown to the approver.
+        ``places``: the host's loopback ports that have listeners.
+        ``dialler``: makes the dialler at the first connection to another fork; None: no such connection is possible.
+        ``is_networked``: whether the command was judged to use the network.
+        ``label``: the fork's name.
+        ``all_hosts``: as ``Dialler.all_hosts``."""
         return CommandGate(
             self,
             screen or NoScreen(),
@@ -190,13 +195,13 @@ class CommandGate:
     ) -> None:
         self._is_networked, self._label, self._all_hosts = is_networked, label, all_hosts
         self.loopback: tuple[tuple[str, int, int], ...] = tuple((*place, 0) for place in places)
-        """As in ``SandboxSpec``."""
+        """As in ``SandboxSpec.loopback``."""
         self._places = list(places)
-        """Places of the host's loopback that have listeners, or whose listeners could not be made."""
+        """The host's loopback ports that have listeners, or whose listeners could not be made."""
         self._gate, self._screen, self._inspection, self._fork = gate, screen, inspection, fork
         self._make_dialler = dialler
         self._desk: DialDesk | None = None
-        """None until a connection to another fork is asked for."""
+        """None until a connection to another fork is requested."""
         self._running: Running | None = None
         self._listeners: list[tuple[Kind, int]] = []
         self._namespaces: list[int] = []
@@ -204,11 +209,11 @@ class CommandGate:
         self._namespace_listener = namespace_listener
         self._guard: GuardHandle | None = None
         self._log: FlowLog | None = None
-        """None until there is a flow. Read by other threads, too (``FlowLog``)."""
+        """None until there is a flow. Other threads read it, too (``FlowLog``)."""
         self._way: tuple[tuple[str, int], bytes] | None = None
-        """The address and the key of the proxy's listener, if the command reaches it through a bridge alone."""
+        """Address and key of the proxy's listener, if the command reaches it only through a bridge."""
         self._refused: Callable[[], Sequence[str]] | None = None
-        """Returns what the bridge has refused."""
+        """Returns notes about connections that the bridge has refused."""
         self.notes: list[str] = []
         self._rules: Sequence[HostRule] = ()
         self._questions: HostQuestions | None = None
@@ -227,11 +232,11 @@ class CommandGate:
 
     def listen(self, *, bridged: bool = False) -> int:
         """Open listeners on the host's loopback, for a command without a network namespace: for the proxy and for each
-        place of ``loopback``. Return the proxy's port. Other users of this machine can connect there, too: they get the
+        place in ``loopback``. Return the proxy's port. This machine's other users can connect there, too: they get the
         command's access, which is less than their own.
 
-        ``bridged``: the command reaches the gate through ``Running.open_gate`` alone. Then nobody else can use the
-        listener, and the port is the one that the relay inside takes on 127.0.0.1."""
+        ``bridged``: the command reaches the gate only through ``Running.open_gate``. No other process can use the
+        listener then, and the returned port is the port that the relay inside takes on 127.0.0.1."""
         if bridged:
             return self._listen_apart()
         self.loopback = tuple((*place, self._listen(f"loopback={place}")) for place in self._places)
@@ -260,7 +265,7 @@ class CommandGate:
             try:
                 self._gate.process.prepare()
             except MudroomError:
-                return  # the first connection says so
+                return  # the first connection meets the same error and reports it
 
     def descriptors(self) -> Collection[int]:
         if self._guard is not None:
@@ -322,8 +327,8 @@ class CommandGate:
         self._follow(self._rules)
 
     def look(self) -> None:
-        """Periodic check: apply changed rules to new connections, and to the places of the host's loopback that have
-        listeners. If the rules cannot be read, no connection is allowed any more."""
+        """Periodic check: apply changed rules to new connections and to the listeners for the host's loopback. If the
+        rules cannot be read, allow no more connections."""
         guard = self._guard
         if guard is None and not ((self._namespaces or self._places) and self._listeners):
             return
@@ -340,8 +345,8 @@ class CommandGate:
             self._follow(rules if guard is None else self._update(guard))
 
     def _follow(self, rules: Sequence[HostRule]) -> None:
-        """Close the listeners of places that no rule opens any more, and make those of new places, if the command has a
-        network namespace."""
+        """Close the listeners for loopback ports that no rule opens any more. Make listeners for new ports, if the
+        command has a network namespace."""
         if not self._places and not rules:
             return
         from mudroom.core.network.loopback import MOST, loopback_places
@@ -372,7 +377,7 @@ class CommandGate:
         self._listeners = [listener for listener in self._listeners if listener[0] not in kinds]
 
     def flows(self) -> list[Flow]:
-        """Return the flows until now."""
+        """Return the flows so far."""
         return [] if self._log is None else self._log.flows()
 
     def _keep(self, flow: Flow) -> None:
@@ -412,13 +417,13 @@ class CommandGate:
         self._questions.ask(guard, question._replace(fork=self._fork()), self._running)
 
     def _update(self, guard: GuardHandle) -> list[HostRule]:
-        """Give the guard the present rules, and return them."""
+        """Send the guard the present rules and return them."""
         current = [*self._rules, *(self._questions.rules if self._questions is not None else ())]
         guard.update(current)
         return current
 
     def _without_network(self, why: str) -> None:
-        """Close the listeners: new connections are refused."""
+        """Close the listeners, so that new connections are refused."""
         self.notes.append(f"no network: {why}")
         self.close()
 

@@ -1,4 +1,4 @@
-"""The confinement of a session's commands on this machine: compile settings, host and view into a plan."""
+"""How a session's commands are confined on this machine: compile settings, host and view into a plan."""
 
 from __future__ import annotations
 
@@ -36,15 +36,13 @@ if TYPE_CHECKING:
 
 Rlimits = tuple[tuple[int, int, int], ...]
 _SHARED = (b"/tmp", b"/var/tmp", b"/dev/shm", b"/dev/mqueue", b"/run", b"/var/run", b"/proc")
-"""Paths where commands find files that other commands have written, or links to such paths."""
+"""Paths where commands find files that other commands have written, and links to such paths."""
 
 
 def _permitted(rlimit: tuple[int, int, int], platform: Platform = LINUX) -> tuple[int, int, int]:
-    """Return the rlimit with its values capped at this process's own hard limit, which cannot be raised.
-
-    The numbers are Linux's. Some differ on macOS (its 7 is RLIMIT_NPROC), so the warden does this by name there.
-    """
+    """Return the rlimit with its values capped at this process's own hard limit, which cannot be raised."""
     if platform.name in ("darwin", "win32"):
+        # The numbers are Linux's. Some differ on macOS (its 7 is RLIMIT_NPROC), so the warden caps them by name there.
         return rlimit
     import resource
 
@@ -54,8 +52,8 @@ def _permitted(rlimit: tuple[int, int, int], platform: Platform = LINUX) -> tupl
 
 
 USUAL_PORTS = (22, 80, 443, 853, 873, 989, 990, 993, 995)
-"""Ports of the listeners where the kernel cannot redirect all connections to the gate. Below 1024, where no server of
-the project listens."""
+"""The listeners' ports where the kernel cannot redirect all connections to the gate. Below 1024, where none of the
+project's servers listen."""
 _IN_A_COPY = "working in a copy, which copy.exclude in .mudroom/policy.yaml makes smaller"
 _RESOLV_CONF = b"/etc/resolv.conf"
 _NAMESERVER = b"nameserver 127.0.0.1\n"
@@ -73,15 +71,16 @@ _NO_RESOLVER = Resolver((), ())
 
 def _within(network: Network, *, bare: bool, unheard: bool) -> Network:
     """Return the network inside the sandbox. At level 0 (``bare``) it is the host's network, and only programs that
-    honour proxy variables use the gate. ``unheard``: the gate has no listener, and there is no network namespace to
-    make one in."""
+    honour proxy variables use the gate. ``unheard``: the gate has no listener, and no network namespace to make one
+    in."""
     if network != "gate":
         return network
     return "open" if bare else "none" if unheard else "gate"
 
 
 def owner_inside(level: int) -> tuple[int, int] | None:
-    """Return user and group of the commands of root's containers; None for all others, which are this process's."""
+    """Return the user and group for commands in root's containers; None for all others, which run as this process's
+    user."""
     if level < 2 or disk.user():
         return None
 
@@ -89,7 +88,8 @@ def owner_inside(level: int) -> tuple[int, int] | None:
 
 
 def kept_file(vault: bytes, path: bytes, content: bytes) -> Bind:
-    """Write a file's content to disk, once, and return its bind, for what can only mount. It holds no secret."""
+    """Write a file's content to disk, once, and return its bind, for a sandbox that can only mount files. The content
+    holds no secret."""
     directory = vault + b"/contained"
     place = directory + b"/" + blake2b(content, digest_size=12).hexdigest().encode()
     if not os.path.exists(place):
@@ -103,10 +103,8 @@ def kept_file(vault: bytes, path: bytes, content: bytes) -> Bind:
 
 
 class Confinement:
-    """``containers``: returns those of the session. ``mask``: the umask of commands; None: this process's.
-
-    Used by all threads of a session without a lock. Its state is caches, which every thread fills alike, and the
-    strongest mode that has not failed, which another thread may at worst try once more."""
+    """A session's threads use it without a lock. Its state is caches, which every thread fills alike, and the strongest
+    mode that has not failed, which another thread may at worst try once more."""
 
     def __init__(
         self,
@@ -117,7 +115,7 @@ class Confinement:
         containers: Callable[[], SessionContainers],
         mask: int | None = None,
     ) -> None:
-        """``mask``: the umask of commands; None: that of this process."""
+        """``containers``: returns the session's containers. ``mask``: the commands' umask; None: this process's."""
         self.platform = platform
         self._vault, self._home, self.variables = vault, home, environ
         self._containers = containers
@@ -149,7 +147,7 @@ class Confinement:
     def first_mode(
         self, settings: Settings, *, is_copy: bool, level: int = 1, is_frozen: bool = False
     ) -> tuple[Mode, list[str]]:
-        """Return the mode of the first attempt, and notes. ``is_frozen``: the fork stands on a snapshot."""
+        """Return the first attempt's mode, and notes. ``is_frozen``: the fork stands on a snapshot."""
         mode = self.mode_contained if level == 2 else self.mode
         if mode in CONTAINERS or mode in ELSEWHERE:
             return mode, []
@@ -170,7 +168,7 @@ class Confinement:
         return mode, [f"{inside}: {_IN_A_COPY}"] if inside else []
 
     def spanned(self, settings: Settings) -> str:
-        """Return why an overlay needs a snapshot as its base, or an empty string: overlays are Linux's."""
+        """Return why an overlay needs a snapshot as its base, or an empty string. Only Linux has overlays."""
         is_asked = settings.view == "auto" and self.platform is LINUX
         return spanned(self._vault.source, self._mounts.mounts()) if is_asked else ""
 
@@ -180,8 +178,8 @@ class Confinement:
         return self._marks
 
     def weaker(self, mode: Mode, failure: StepFailed, settings: Settings, level: int = 1) -> tuple[Mode, str]:
-        """Return the next weaker mode, and a note of the lost protection. Raise ``failure`` if no weaker mode exists,
-        Unsupported if the policy or the machine rules it out."""
+        """Return the next weaker mode, and a note about the lost protection. Raise ``failure`` if no weaker mode
+        exists, Unsupported if the policy or the machine rules it out."""
         following = (AFTER_IN_A_CONTAINER if level == 2 else AFTER).get((mode, failure.op))
         if mode == "seatbelt" and failure.op == "seatbelt":
             needs = "sandbox-exec, and to be in no other sandbox: one cannot be nested"
@@ -221,11 +219,11 @@ class Confinement:
         caches: CacheView = NO_CACHES,
         loopback: tuple[tuple[str, int, int], ...] = (),
     ) -> tuple[Plan, dict[bytes, bytes]]:
-        """Return the plan and the environment of a command. ``private``: the directory of home and /tmp without a mount
+        """Return a command's plan and environment. ``private``: the directory for home and /tmp without a mount
         namespace. ``stand_ins``: rlimits instead of limits that no control group enforces. ``gate``: the gate's port on
-        the host's loopback if it cannot listen in a network namespace of the command. ``trust``: TLS root certificates
-        instead of the system's. ``caches``: at the places of ``cache_places``. ``loopback``: places of the host's
-        loopback that are reached inside, as in ``SandboxSpec``."""
+        the host's loopback if it cannot listen in the command's own network namespace. ``trust``: TLS root certificates
+        instead of the system's. ``caches``: mounted at ``cache_places``. ``loopback``: the host's loopback ports that
+        are reached inside, as in ``SandboxSpec``."""
         host, scratch = self._host_at(grant, settings), self._vault.scratch
         confined, bare = mode in ELSEWHERE, grant.level == 0
         home, tmp = self._private_home(grant), b"/tmp"
@@ -290,7 +288,7 @@ class Confinement:
         return self._compiled(spec, mode, host, requested(settings.limits), grant), env
 
     def _compiled(self, spec: SandboxSpec, mode: Mode, host: Host, limits: Limits, grant: Grant) -> Plan:
-        """Return the plan of a spec. Raise Unsupported for a machine whose system calls are not known."""
+        """Return the plan for a spec. Raise Unsupported for a machine whose system calls are not known."""
         try:
             if mode in CONTAINERS or grant.image:
                 return self._containers().plan(spec, mode, host.machine, grant.image)
@@ -303,7 +301,7 @@ class Confinement:
             plan = self.platform.hold(plan, limits)
         view = spec.view
         if isinstance(view, Copy) and view.identity is not None and plan.shared:
-            look = ("mounted", view.work, b"", 0, view.identity)  # a template of its own, made since the mount
+            look = ("mounted", view.work, b"", 0, view.identity)  # needs its own template, made since the mount
             plan = plan._replace(steps=(look, *plan.steps), shared=plan.shared + 1)
         return plan
 
@@ -312,8 +310,8 @@ class Confinement:
         return tuple(_permitted(rlimit, self.platform) for rlimit in usual)
 
     def is_writable(self, path: bytes, settings: Settings, grant: Grant) -> bool:
-        """Return whether a command can write at an absolute path outside the project, or an earlier command could have:
-        in its /tmp, home or caches."""
+        """Return whether a command can write at an absolute path outside the project, or an earlier command could: in
+        its /tmp, home or caches."""
         home = self._private_home(grant)
         caches = [home + b"/" + place for place, _name in CACHES]
         caches += [os.path.realpath(place) for place in caches]
@@ -328,7 +326,7 @@ class Confinement:
         return any(is_below(path, place) for place in private)
 
     def _private_home(self, grant: Grant) -> bytes:
-        """Return the home's path with a mount namespace. A mount needs a directory on the host."""
+        """Return the home's path in a mount namespace. At level 0 the mount needs an existing directory on the host."""
         return b"/tmp/home" if grant.level == 0 and not os.path.isdir(self._home) else self._home
 
     def _environment(
@@ -348,8 +346,8 @@ class Confinement:
     def beside(
         self, work: bytes, mode: Mode, cwd: bytes, private: bytes, settings: Settings, grant: Grant, gate: int
     ) -> tuple[dict[bytes, bytes], bytes]:
-        """Return the environment and the working directory of a command that joins an existing sandbox, as ``plan``
-        returns them for the first. ``work``: the directory of a staged copy."""
+        """Return the environment and working directory for a command that joins an existing sandbox, as ``plan`` does
+        for the first command. ``work``: a staged copy's directory."""
         home, tmp = self._private_home(grant), b"/tmp"
         if mode in ELSEWHERE:
             tmp, cwd = private + b"/tmp", work + cwd[len(self._vault.project) :]
@@ -358,7 +356,7 @@ class Confinement:
         return self._environment(home, tmp, cwd, PROXY_PORT if within else gate, settings, grant), cwd
 
     def _with_surroundings(self, spec: SandboxSpec, settings: Settings, grant: Grant) -> SandboxSpec:
-        """Return the spec at level 0: with the host's file system around the command instead of the parts that level 1
+        """Return the spec for level 0: with the host's file system around the command instead of the parts that level 1
         shows."""
         from mudroom.sandbox.host.around import Home, look_around
 
@@ -382,14 +380,14 @@ class Confinement:
     def _check_named(self, grant: Grant) -> None:
         """Raise UsageError if a named store contains the project or mudroom's state, or lies in them."""
         state = os.path.dirname(os.path.dirname(self._vault.path))
-        copies = {place for source, _path in grant.links for place in (source, os.path.dirname(source))}  # of the fork
+        copies = {place for source, _path in grant.links for place in (source, os.path.dirname(source))}  # the fork's
         live = tuple(bind for bind in grant.live if bind.path not in copies)
         if reason := in_the_way(live, (self._vault.project, self._vault.source), state):
             raise UsageError(reason, "name what is needed of it")
 
     def _own_name(self) -> Resolver:
-        """Return a replacement of /etc/hosts that has the sandbox's own name, too: many programs look that up. At the
-        gate its name server knows the name."""
+        """Return a replacement for /etc/hosts that includes the sandbox's own name, which many programs look up. With
+        the gate, the gate's name server knows that name."""
         if self._knows_itself is None:
             place, self._knows_itself = os.path.realpath(_HOSTS), _NO_RESOLVER
             if os.path.isfile(place) and not is_below(place, b"/run"):
@@ -399,9 +397,9 @@ class Confinement:
         return self._knows_itself
 
     def _resolver(self) -> Resolver:
-        """Return a replacement of /etc/resolv.conf that names the gate's listener. On many machines the file is a link
-        into /run, which is the command's own. resolv.conf(5): without the file, the resolver on the local machine is
-        asked."""
+        """Return a replacement for /etc/resolv.conf that names the gate's listener. On many machines the file is a link
+        into /run, which is the command's own. Without the file, programs ask a resolver on the local machine
+        (resolv.conf(5))."""
         if self._resolves is None:
             place, self._resolves = os.path.realpath(_RESOLV_CONF), _NO_RESOLVER
             if is_below(place, b"/run"):
@@ -410,7 +408,7 @@ class Confinement:
                 ours = self._vault.path + b"/resolv.conf"
                 descriptor = os.open(ours, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
                 try:
-                    if os.read(descriptor, 64) != _NAMESERVER:  # left alone, it can be mounted ahead of a command
+                    if os.read(descriptor, 64) != _NAMESERVER:  # unchanged, it can be mounted ahead of a command
                         os.ftruncate(descriptor, 0)
                         os.pwrite(descriptor, _NAMESERVER, 0)
                 finally:
@@ -420,7 +418,7 @@ class Confinement:
 
     def _host_at(self, grant: Grant, settings: Settings) -> Host:
         """Return the host as a command with this grant sees it. With an image, only the user's settings in the home and
-        the paths of ``read`` are shown, and credentials in them stay hidden."""
+        the ``read`` paths are shown, and credentials in them stay hidden."""
         host = self.host
         if grant.image:
             home = settings_of(host, self._home)
@@ -435,9 +433,9 @@ class Confinement:
         return host._replace(as_root=False, deny_setgroups=True, uid_map=uid_map, gid_map=gid_map)
 
     def cache_places(self, mode: Mode, settings: Settings, grant: Grant) -> tuple[tuple[bytes, bytes], ...]:
-        """Return the caches that a command sees, as (name, path). A cache inside a toolchain that is shown read-only is
-        left out, and one that the project lies in: commands could move the directories above the project. Without a
-        mount namespace there are none."""
+        """Return the caches that a command sees, as (name, path); none without a mount namespace. A cache inside a
+        toolchain that is shown read-only is left out. So is a cache that contains the project: commands could move the
+        directories above the project."""
         if mode in ELSEWHERE:
             return ()
         home, host = self._private_home(grant), self._host_at(grant, settings)
@@ -448,8 +446,8 @@ class Confinement:
         return places_apart(places, self._vault.project, shown)
 
     def cache_use(self, grant: Grant, agent: str | None, share: CacheShare) -> CacheUse:
-        """Return the caches of a command. Root's caches are not shared with the user of root's containers, nor the
-        caches of one image with another."""
+        """Return a command's use of caches. Root's caches are not shared with the user inside root's containers, nor
+        one image's caches with another image."""
         owner = owner_inside(grant.level)
         variant = b"contained" if owner else b"host"
         if grant.image:
@@ -461,14 +459,14 @@ class Confinement:
         return tuple(mask for mask in host.masks if mask not in shown)
 
     def missing_credentials(self, settings: Settings) -> list[str]:
-        """Return notes about credentials and paths that the policy shows but that do not exist."""
+        """Return notes about credentials and paths that the policy shows but the machine does not have."""
         hidden = [path for path in settings.credentials if not os.path.exists(self.own_home + path[1:])]
         absent = [path for path in settings.read if path not in self._read(settings)]
         notes = [f"credentials.show: {show(path)} is not there" for path in hidden]
         return [*notes, *(f"read: {show(path)} is not on this machine" for path in absent)]
 
     def _read(self, settings: Settings) -> tuple[bytes, ...]:
-        """Return the paths of ``read``. Those of another machine's policy need not be on this one."""
+        """Return the ``read`` paths. Another machine's policy may name paths that this machine does not have."""
         return tuple(filter(os.path.exists, settings.read)) if self._vault.is_elsewhere else settings.read
 
     def _shown_credentials(self, settings: Settings) -> list[Bind]:
@@ -488,7 +486,7 @@ class Confinement:
                     f"{show(path)} cannot be shown to commands: mudroom's own state lies in it",
                     "name what is needed of it, or set MUDROOM_STATE to another directory",
                 )
-            if is_socket(path):  # a read-only mount does not prevent connecting: unix(7)
+            if is_socket(path):  # a read-only mount does not prevent connecting (unix(7))
                 raise UsageError(
                     f"{show(path)} is a socket: a command that connects to it can do whatever its server can",
                     "show files and directories only; a card names the sockets that an agent needs",

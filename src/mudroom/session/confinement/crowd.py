@@ -1,9 +1,9 @@
-"""Few commands at a time are prepared and collected, however many run: the rest wait for these.
+"""Limit how many commands are prepared or collected at a time; the others wait for a slot.
 
-Threads of one interpreter take turns at it with each system call (the GIL), and a preparation is a hundred of them:
-with a hundred commands at once the switches cost as much as the work. A slot is a courtesy and no lock: a command waits
-as long as others get on, and goes ahead if none has for ``PATIENCE``. So nothing waits for a copy that takes minutes,
-and no order of locks is to be kept.
+Threads in one interpreter hand over the GIL at each system call, and preparing a command takes a hundred calls: with a
+hundred commands at once, the switches cost as much as the work. A slot is a courtesy, not a lock: a command waits while
+others make progress, and goes ahead if none has for ``PATIENCE``. So no command waits for a copy that takes minutes,
+and slots need no lock order.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ PATIENCE = 0.25
 
 
 class Crowd:
-    """The commands of a session. ``_lock`` guards the other attributes. ``threading`` has a semaphore; it is not loaded
-    for the only command of a process."""
+    """A session's slots. ``_lock`` guards the other attributes. Not a ``threading`` semaphore: that module is not
+    loaded for a process's only command."""
 
     def __init__(self) -> None:
         self._lock = _thread.allocate_lock()
         self._taken = self._given = 0
         self._waiting: list[_thread.LockType] = []
-        """Held locks of the commands that wait, the first at the front; released when a slot is handed over."""
+        """Held locks of waiting commands, the first at the front. A lock is released when a slot is handed over."""
 
     def slot(self) -> Slot:
         return Slot(self)
 
     def enter(self) -> bool:
-        """Wait for a slot. Return False if none is free and none is given back for a while."""
+        """Wait for a slot. Return False if none is free and none is given back for ``PATIENCE``."""
         with self._lock:
             if self._taken < SLOTS:
                 self._taken += 1
@@ -41,7 +41,7 @@ class Crowd:
         while not turn.acquire(timeout=PATIENCE):
             with self._lock:
                 if turn not in self._waiting:
-                    return True  # handed over in this moment
+                    return True  # handed over since the timeout
                 if self._given == before:
                     self._waiting.remove(turn)
                     return False
@@ -58,7 +58,7 @@ class Crowd:
 
 
 class Slot:
-    """The slot of one command. Used by one thread."""
+    """One command's slot. Used by one thread."""
 
     def __init__(self, crowd: Crowd) -> None:
         self._crowd = crowd

@@ -1,6 +1,6 @@
-"""The gate's requests for connections to other forks, beside one command: each is answered, at once or when it is made.
+"""The gate's requests to connect one command to other forks. Each is answered at once or when the connection is made.
 
-Rules of this file: nothing here waits for a server.
+Rule: no code here waits for a server.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from mudroom.net.gate_handle import GuardHandle
 from mudroom.session.confinement.dialler import Dialler, ForkRefused, PendingConnection
 
 MOST_DIALS = 16
-"""Connections that are being made at the same time (``net/gate/fork_dials.py``: further ones wait)."""
+"""Maximum number of connections being made at a time (``net/gate/fork_dials.py``: further ones wait)."""
 _APART = (
     "this command has no network namespace of its own, from which alone other forks are reached: it runs at level 0, "
     "or without namespaces (mudroom doctor)"
@@ -25,11 +25,11 @@ class DialDesk:
     """Owner: the thread that attends to the command."""
 
     def __init__(self, make: Callable[[], Dialler] | None) -> None:
-        """``make``: returns what makes the connections, called for the first; None: there can be none."""
+        """``make``: returns the dialler, called at the first connection; None: no connection is possible."""
         self._make = make
         self._dialler: Dialler | None = None
         self._dials: list[tuple[int, PendingConnection]] = []
-        """Connections that are being made, with the number of the gate's request."""
+        """Connections being made, each with the number of the gate's request."""
 
     def descriptors(self) -> list[int]:
         return [connection.fileno() for _identity, connection in self._dials]
@@ -52,7 +52,7 @@ class DialDesk:
             self._dials.append((request.identity, connection))
 
     def attend(self, guard: GuardHandle, ready: Collection[int]) -> None:
-        """Hand connections to the gate as they are made, or fail."""
+        """Report to the gate the connections that are made or have failed."""
         for dial in [dial for dial in self._dials if dial[1].fileno() in ready]:
             self._dials.remove(dial)
             _hand_over(guard, *dial)

@@ -1,7 +1,7 @@
-"""The grant of a command: its level, and the user's credentials that are open to it.
+"""A command's grant: its level, and the user's credentials that it may use.
 
 A card or the command line requests a level; the policy and the machine decide (``core/agent/level_decision.py``). Only
-named credentials are opened, and a named store that does not exist is noted.
+named credentials are opened; a named store that does not exist is noted.
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ if TYPE_CHECKING:
 class Grant(NamedTuple):
     level: int = 1
     credentials: tuple[str, ...] = ()
-    """The open stores, by their names in the card."""
+    """The opened stores, by their names in the card."""
     live: tuple[Bind, ...] = ()
-    """Binds of the host's own stores, writable."""
+    """Writable binds of the host's own stores."""
     named: tuple[bytes, ...] = ()
     variables: tuple[bytes, ...] = ()
     abstract: bool = False
     gpu: bool = False
     notes: tuple[str, ...] = ()
     staged: tuple[StagedStore, ...] = ()
-    """Stores of agents, which the command sees as its fork's own copy."""
+    """Agents' stores, which the command sees as its fork's own copies."""
     links: tuple[tuple[bytes, bytes], ...] = ()
-    """(target, path in the home) of links to the fork's own settings of git and shells, and without mounts to these
-    copies."""
+    """Links as (target, path in the home) to the fork's own git and shell settings, and, without mounts, to the copies
+    of the stores."""
     image: str = ""
-    """The image of the command at level 2; empty: the host's own toolchain."""
+    """The command's image at level 2; empty: the host's own toolchain."""
 
 
 PLAIN = Grant()
-"""The grant of a command without a card at level 1."""
+"""The grant for a command without a card at level 1."""
 
 
 def graphics() -> tuple[bytes, ...]:
-    """Return the device nodes of graphics and compute cards; none on Windows."""
+    """Return the device nodes for graphics and compute cards; none on Windows."""
     if sys.platform == "win32":
         return ()
     from mudroom.sandbox.host.around import gpu_devices
@@ -58,14 +58,14 @@ def graphics() -> tuple[bytes, ...]:
 
 
 def free_links(links: Iterable[tuple[bytes, bytes]], binds: Iterable[Bind]) -> tuple[tuple[bytes, bytes], ...]:
-    """Return the links that no bind is in the way of: the user shows commands the file itself."""
+    """Return the links that no bind covers: where a bind does, the user shows commands the file itself."""
     taken = [bind.path for bind in binds]
     return tuple(link for link in links if not any(is_below(link[1], path) for path in taken))
 
 
 def in_the_way(live: Iterable[Bind], projects: Iterable[bytes], state: bytes) -> str:
     """Return why a store cannot be opened: its path contains the project or mudroom's state, or lies in them. Return an
-    empty string if no store does. ``projects``: the paths of the project. ``state``: the directory of all vaults."""
+    empty string if all can be opened. ``projects``: the project's paths. ``state``: the directory with all vaults."""
     for bind in live:
         for place, what in (*((path, "the project") for path in projects), (state, "mudroom's own state")):
             if is_below(bind.path, place) or is_below(place, bind.path):
@@ -76,15 +76,15 @@ def in_the_way(live: Iterable[Bind], projects: Iterable[bytes], state: bytes) ->
 def decide(
     settings: Settings, card: AgentCard | None, asked: int | None, environ: Mapping[bytes, bytes]
 ) -> LevelDecision:
-    """Return the decision about the level. ``asked``: the level of the command line, or None."""
+    """Return the decision about the level. ``asked``: the command line's level, or None."""
     means = LevelSupport(_Lacking(environ, settings.engine))
     return decide_level(card, settings.levels, means, asked=asked, default=settings.level if card is None else 0)
 
 
 class _Lacking(Mapping[int, str]):
-    """Why level 2 is impossible here. Checked only if a command is to run at level 2, and only once.
+    """The reason why level 2 is impossible here. Checked only if a command is to run at level 2, and only once.
 
-    Owner: the caller, who judges one command.
+    Owner: the caller, which judges one command.
     """
 
     def __init__(self, environ: Mapping[bytes, bytes], wanted: EngineChoice) -> None:
@@ -118,7 +118,7 @@ class _Lacking(Mapping[int, str]):
 def granted(
     settings: Settings, card: AgentCard | None, asked: int | None, home: bytes, environ: Mapping[bytes, bytes]
 ) -> Grant:
-    """Return the grant of a command. Raise Refused if the policy refuses, Unsupported if the machine cannot."""
+    """Return a command's grant. Raise Refused if the policy refuses, Unsupported if the machine cannot."""
     decision = decide(settings, card, asked, environ)
     if decision.level is None:
         subject = f"the agent {card.agent}" if card is not None else "this command"
@@ -163,8 +163,8 @@ def granted(
 
 
 def image_of(settings: Settings, card: AgentCard | None, level: int) -> tuple[str, tuple[str, ...]]:
-    """Return the image of a command (empty: the host's own toolchain), and notes. The policy names an image or permits
-    a card to name it; otherwise the card's image is ignored."""
+    """Return a command's image (empty: the host's own toolchain), and notes. The policy names an image or permits a
+    card to name it; otherwise the card's image is ignored, with a note."""
     if level < 2:
         return "", ()
 
@@ -180,7 +180,7 @@ def image_of(settings: Settings, card: AgentCard | None, level: int) -> tuple[st
 
 
 def is_socket(path: bytes) -> bool:
-    """Return whether the path leads to a socket, also by a link."""
+    """Return whether the path leads to a socket, possibly through links."""
     try:
         return stat.S_ISSOCK(os.stat(path).st_mode)
     except OSError:

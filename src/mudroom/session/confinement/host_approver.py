@@ -1,4 +1,4 @@
-"""Who is asked about a host while a command runs: types of approvers, and the terminal of the command."""
+"""Approvers for hosts while a command runs, and the command's terminal: types only."""
 
 from __future__ import annotations
 
@@ -14,23 +14,24 @@ if TYPE_CHECKING:
     from mudroom.vault.store.fork import Fork
 
     Approver = Callable[[FlowQuestion, int], FlowAnswer]
-    """The descriptor is readable as soon as the answer is not needed any more, because the command has ended."""
+    """The second argument is a descriptor that becomes readable when the command has ended and needs no answer any
+    more."""
 
 
 class HostAnswers(NamedTuple):
-    """The answers about hosts that a session's gate works with."""
+    """How questions about hosts are answered for a session's gate."""
 
     rules: Callable[[], Sequence[HostRule]] = tuple
-    """Called when a command first uses the network. It returns the same object while the rules are unchanged."""
+    """Called when a command first uses the network. Returns the same object while the rules are unchanged."""
     remember: Callable[[HostRule], None] = lambda _rule: None
-    """Keeps a lasting answer."""
+    """Stores a lasting answer."""
     approver: Approver | None = None
-    """Asked about a host that no rule names; None: refused."""
+    """Asked about a host that no rule names; None: the host is refused."""
     loopback_rules: Callable[[], Sequence[HostRule]] | None = None
-    """Called before every command at the gate: the rules if one of them may name this machine's loopback, otherwise no
-    rule. None: ``rules``."""
+    """Called before every command at the gate. Returns the rules if any may name this machine's loopback, otherwise no
+    rules. None: ``rules``."""
     dialler: Callable[[Fork, Any], Dialler | None] = lambda _fork, _order: None
-    """Returns what makes the connections of an order to other forks; None: the machine's own."""
+    """Returns the dialler that connects an order's command to other forks; None: the machine's own dialler."""
 
 
 NO_ANSWERS = HostAnswers()
@@ -43,14 +44,14 @@ class PendingQuestion(Protocol):
         """Return a descriptor that is readable when there may be an answer; -1: call ``look`` periodically."""
 
     def look(self) -> FlowAnswer | None:
-        """Return the answer; None: not yet. The question has a timeout of its own."""
+        """Return the answer; None: not yet. The question has its own timeout."""
 
     def close(self) -> None:
-        """Withdraw the question: the answer is not needed any more."""
+        """Withdraw the question, whose answer is not needed any more."""
 
 
 class RemoteApprover(Protocol):
-    """An approver that does not block. An approver with ``begin`` is asked by that method."""
+    """An approver that does not block. It is asked by ``begin`` while the command runs."""
 
     def __call__(self, question: FlowQuestion, over: int) -> FlowAnswer: ...
     def begin(self, question: FlowQuestion) -> PendingQuestion: ...
@@ -60,7 +61,7 @@ class TerminalApprover(Protocol):
     """An approver on the user's terminal."""
 
     elsewhere: RemoteApprover
-    """Asked while a program of the command has the terminal."""
+    """Asked while the command's program has the terminal."""
 
     def __call__(self, question: FlowQuestion, over: int) -> FlowAnswer: ...
     def ask(self, question: FlowQuestion, over: int, is_taken: Callable[[], bool]) -> FlowAnswer | None:
@@ -74,7 +75,7 @@ class CommandScreen(Protocol):
         """Keep the command's output off the terminal while a question is shown there."""
 
     def is_taken(self) -> bool:
-        """Return whether a program of the command reads keys by itself."""
+        """Return whether the command's program reads keys by itself."""
 
     def sign(self, text: str) -> None:
         """Show a sign with this text; empty: remove it."""
@@ -90,4 +91,4 @@ class NoScreen:
         return False
 
     def sign(self, text: str) -> None:
-        """There is no terminal to show it on."""
+        """Do nothing: there is no terminal."""

@@ -1,13 +1,13 @@
-"""The gate's questions about hosts beside one command, and the rules that their answers make.
+"""The gate's questions about hosts for one command, and the rules that their answers make.
 
-Rules of this file:
+Rules in this file:
 1. The approver is asked once per command about a host and port, whatever the answer.
 2. An approver on the user's terminal blocks, and the command's output is held back. An approver elsewhere
-(``RemoteApprover``) does not block: the command and its timeout continue, and it still pauses for the user's commands.
-While a program of the command reads keys from the user's terminal, that is the program's: questions are asked
-elsewhere, and a sign on the terminal says so (``CommandScreen``).
+   (``RemoteApprover``) does not block: the command and its timeout continue, and it still pauses for the user's
+   commands. While the command's program reads keys from the user's terminal, the terminal belongs to the program:
+   questions are asked elsewhere, and a sign on the terminal says so (``CommandScreen``).
 3. If no approver can receive a question, the connection is refused at once. A later connection is asked about if an
-approver is available by then.
+   approver is available by then.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ class HostQuestions:
         renew: Callable[[GuardHandle], object],
         note: Callable[[str], None],
     ) -> None:
-        """``approver``: returns who is asked now. ``remember`` keeps a lasting answer. ``renew`` gives the guard its
-        rules again, with those of the answers. ``note`` adds a note to the command's result."""
+        """``approver``: returns the present approver. ``remember`` stores a lasting answer. ``renew`` sends the guard
+        its rules again, including the answers' rules. ``note`` adds a note to the command's result."""
         self._approver, self._remember, self._screen = approver, remember, screen
         self._renew, self._note = renew, note
         self.rules: list[HostRule] = []
-        """Those of the answers, valid for this command only."""
+        """The answers' rules, valid for this command only."""
         self._waiting: list[tuple[FlowQuestion, PendingQuestion]] = []
 
     def descriptors(self) -> list[int]:
         return [bell for _question, waiting in self._waiting if (bell := waiting.fileno()) >= 0]
 
     def ask(self, guard: GuardHandle, question: FlowQuestion, running: Running | None) -> None:
-        """Answer the gate, or have the question wait. ``running``: the command; None once it is over."""
+        """Answer the gate, or let the question wait. ``running``: the command; None once it has ended."""
         approver = self._approver()
         if hasattr(approver, "elsewhere"):
             at_terminal = cast("TerminalApprover", approver)
@@ -74,7 +74,7 @@ class HostQuestions:
     def _at_terminal(
         self, approver: TerminalApprover, question: FlowQuestion, running: Running | None
     ) -> FlowAnswer | None:
-        """Return the answer given on the user's terminal, or None if a program of the command has it."""
+        """Return the answer given on the user's terminal, or None if the command's program has the terminal."""
         screen = self._screen
         if screen.is_taken():
             return None
@@ -82,7 +82,7 @@ class HostQuestions:
             return _answer(lambda asked, over: approver.ask(asked, over, screen.is_taken), question, running)
 
     def _show_sign(self) -> None:
-        """Have the user's terminal say how many questions wait elsewhere."""
+        """Show on the user's terminal how many questions wait elsewhere."""
         hosts = [question.host for question, _waiting in self._waiting]
         number = f"{len(hosts)} questions wait"
         self._screen.sign(
@@ -90,7 +90,7 @@ class HostQuestions:
         )
 
     def look(self, guard: GuardHandle) -> None:
-        """Answer the questions that were answered elsewhere."""
+        """Pass answers that were given elsewhere to the gate."""
         for question, waiting in list(self._waiting):
             answer = waiting.look()
             if answer is not None:
@@ -117,8 +117,8 @@ class HostQuestions:
                 self._note(f"the answer about {question.host} could not be kept: {error}")
 
     def _allow_preset(self, guard: GuardHandle, question: FlowQuestion, word: str) -> HostRule:
-        """Allow the hosts of the preset that the question offered, to this command. Return the rule to be remembered.
-        Questions about those hosts that wait elsewhere are answered by it."""
+        """Allow this command the hosts in the preset that the question offered, and close waiting questions about them.
+        Return the rule to be remembered."""
         offer = offer_for(question.host, question.port)
         if offer is None or offer.word != word:
             raise MudroomError(f"the answer about {question.host} names a preset that was not offered: {word}")

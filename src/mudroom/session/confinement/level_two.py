@@ -1,6 +1,6 @@
-"""Level 2, as a session asks for it: containers around the sandboxes of its commands.
+"""The interface to level 2: containers around the sandboxes of a session's commands.
 
-A satellite has them (``core/registry.py``). Where it is absent, a command at level 2 is refused.
+A satellite implements it (``core/registry.py``). Without the satellite, commands at level 2 are refused.
 """
 
 from __future__ import annotations
@@ -24,18 +24,19 @@ if TYPE_CHECKING:
 class EngineTraits(Protocol):
     @property
     def mode(self) -> Mode:
-        """The strongest mode of commands in its containers."""
+        """The strongest mode in its containers."""
 
 
 class SessionContainers(Protocol):
-    """The containers of one session, used by all its threads. To be closed. The first use that needs an engine chooses
-    it, and raises Unsupported if none is usable."""
+    """One session's containers, used by all its threads. To be closed. The first use that needs an engine chooses it,
+    and raises Unsupported if none is usable."""
 
     @property
     def engine(self) -> EngineTraits: ...
 
     def allowed(self, limits: Limits) -> UnenforcedLimits:
-        """Raise Unsupported for a required limit that no container enforces."""
+        """Return substitutes for limits that no container enforces, with notes. Raise Unsupported if such a limit is
+        required."""
 
     def variables(
         self, image: str, *, home: bytes, cwd: bytes, proxy: bytes, extra: tuple[bytes, ...]
@@ -43,14 +44,14 @@ class SessionContainers(Protocol):
         """Return the variables for a command in an image."""
 
     def plan(self, spec: SandboxSpec, mode: Mode, machine: str, image: str) -> Plan:
-        """Return the plan in a container that is made for the command's fork, or from a named image. Raise
-        Unsupported, ValueError for an unknown machine."""
+        """Return the plan for a container that is made for the command's fork, or from a named image. Raise
+        Unsupported, or ValueError for an unknown machine."""
 
     def lend(
         self, plan: Plan, settings: Settings, fork: str, local: Callable[[], Client]
     ) -> AbstractContextManager[Client]:
-        """Return the client of a container, for one command. ``local``: returns the launcher of this machine. Raise
-        ContainerEnded if it has ended before the command, Unsupported if the policy opens the host's network."""
+        """Return a container's client for one command. ``local``: returns this machine's launcher. Raise ContainerEnded
+        if the container has ended before the command, Unsupported if the policy opens the host's network."""
 
     def forget(self, fork: str) -> None: ...
 
@@ -58,7 +59,7 @@ class SessionContainers(Protocol):
 
 
 class ContainerOutlook(Protocol):
-    """The container that a command would get, as far as known without starting a container."""
+    """The container that a command would get, as far as that is known without starting it."""
 
     @property
     def engine(self) -> EngineTraits: ...
@@ -72,10 +73,10 @@ class LevelTwo(Protocol):
     def containers(self, vault: Vault, environ: Mapping[bytes, bytes], wanted: EngineChoice) -> SessionContainers: ...
 
     def why_none(self, environ: Mapping[bytes, bytes], wanted: EngineChoice) -> str:
-        """Return why no container can be started, with the fix, in one line; empty if one can."""
+        """Return why no container can be started, with the fix, in one line; an empty string if one can."""
 
     def needed(self, wanted: EngineChoice) -> str:
-        """Return the requirement of level 2, for a message."""
+        """Return level 2's requirement, for a message."""
 
     def outlook(
         self, environ: Mapping[bytes, bytes], wanted: EngineChoice, state: bytes, image: str
@@ -83,6 +84,6 @@ class LevelTwo(Protocol):
 
 
 def level_two(what: str = "level 2") -> LevelTwo:
-    """Return the part of mudroom with containers. Raise NotInstalled; ``what`` is what the user asked for."""
+    """Return the satellite with containers. Raise NotInstalled if it is absent. ``what``: the user's request."""
     level: LevelTwo = part("level", "2", what)
     return level

@@ -1,4 +1,4 @@
-"""Places of this machine's loopback that a command reaches at their own address."""
+"""This machine's loopback ports that a command reaches at their own address."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from mudroom.session.confinement.namespace_program import inside
 _KEY = 32
 """Bytes."""
 _TRIES = 20
-"""Ports that are tried: one that is free on 127.0.0.1 may be in TIME_WAIT on 127.0.0.2 (RFC 9293, 3.6.1)."""
+"""Ports to try: a port that is free on 127.0.0.1 may be in TIME_WAIT on 127.0.0.2 (RFC 9293, 3.6.1)."""
 _WITHOUT: dict[Mode, str] = {
     "remote": "a container in a virtual machine",
     "seatbelt": "a sandbox of macOS",
     "job": "a sandbox of Windows",
 }
-"""Modes that have no listener at such an address: only the gate's proxy is there."""
+"""Modes without a listener at such an address: only the gate's proxy is there."""
 
 
 def places_for(rules: Sequence[HostRule], mode: Mode) -> tuple[Sequence[LoopbackPlace], list[str]]:
-    """Return the places that get a listener, and notes about those that get none."""
+    """Return the places that get a listener, and notes about the others."""
     places = loopback_places(rules)
     if mode in _WITHOUT and places:
         shown = f"{places[0]} of this machine" + (f" and {len(places) - 1} more" if len(places) > 1 else "")
@@ -39,8 +39,8 @@ def places_for(rules: Sequence[HostRule], mode: Mode) -> tuple[Sequence[Loopback
 def make_listeners(
     places: Sequence[LoopbackPlace], namespaces: Sequence[int]
 ) -> tuple[list[tuple[str, int]], list[str]]:
-    """Make listeners at places of a running command's loopback. Return them as (kind, descriptor), which the caller
-    closes, and a note for each place that has none. ``namespaces``: its user and network namespace."""
+    """Make listeners on a running command's loopback. Return them as (kind, descriptor), to be closed by the caller,
+    and a note for each place without one. ``namespaces``: the command's user and network namespaces."""
     words = [word for place in places for word in (place.address, str(place.port))]
     listeners: list[tuple[str, int]] = []
     notes: list[str] = []
@@ -64,9 +64,9 @@ def _reason(reply: bytes) -> str:
 
 
 def listen_apart(queue: int) -> tuple[str, int, tuple[tuple[str, int], bytes]]:
-    """Listen on 127.0.0.2, for connections with a key (``Listener``), at a port that is free on 127.0.0.1 now: a relay
-    in a container takes it there. Return the kind and the descriptor of the listener, its address and the key. Raise
-    MudroomError."""
+    """Listen on 127.0.0.2 for connections with a key (``Listener``), at a port that is free on 127.0.0.1 now, where a
+    relay in a container will take it. Return the listener's kind and descriptor, and (address, key). Raise MudroomError
+    if there is no such port."""
     key = os.urandom(_KEY)
     for left in reversed(range(_TRIES)):
         try:
@@ -85,7 +85,7 @@ def _bound_apart() -> socket.socket:
         inside.bind(("127.0.0.1", 0))
         listener = socket.socket()
         try:
-            if (alone := getattr(socket, "SO_EXCLUSIVEADDRUSE", None)) is not None:  # Windows: nobody takes it, too
+            if (alone := getattr(socket, "SO_EXCLUSIVEADDRUSE", None)) is not None:  # Windows: keep other processes off
                 listener.setsockopt(socket.SOL_SOCKET, alone, 1)
             listener.bind(("127.0.0.2", inside.getsockname()[1]))
         except OSError:

@@ -1,4 +1,4 @@
-"""The listener that leads to the servers of a running command: ``mudroom net open``, connections between forks."""
+"""The listener that leads to a running command's servers: ``mudroom net open``, connections between forks."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ _SOCK_SEQPACKET = _socket.SOCK_SEQPACKET
 
 
 class NamespaceListener:
-    """A socket in the vault that hands the namespaces of a running command to a process of the same user, which can
-    then connect to servers inside. Only the user can enter the vault's directory, and it is hidden from every
-    command.
+    """A socket in the vault that hands a running command's namespaces to the same user's processes, which can then
+    connect to servers inside. Only the user can enter the vault's directory, and it is hidden from every command.
 
     Owner: the thread that attends to the command.
     """
@@ -25,13 +24,13 @@ class NamespaceListener:
         self._path = path
         self._socket: _socket.socket | None = None
         self._visitors: list[_socket.socket] = []
-        """Connected processes. The end of a connection tells the process that the command has ended."""
+        """Connected processes. The connection's end tells the process that the command has ended."""
 
     def descriptors(self) -> list[int]:
         return [] if self._socket is None else [self._socket.fileno()]
 
     def open(self) -> None:
-        """Open the socket. Raise OSError on failure; the socket is closed then."""
+        """Open the socket. Raise OSError on failure, with the socket closed."""
         listener = _socket.socket(_socket.AF_UNIX, _SOCK_SEQPACKET)
         try:
             listener.setblocking(False)
@@ -41,7 +40,7 @@ class NamespaceListener:
                 except OSError as error:
                     if error.errno != errno.EADDRINUSE:
                         raise
-                    os.unlink(path)  # of a command that was killed with its host process
+                    os.unlink(path)  # left by a command that was killed with its host process
                     listener.bind(path)
             listener.listen()
         except OSError:
@@ -66,7 +65,7 @@ class NamespaceListener:
             peer.close()  # the process has gone
 
     def _forget_gone(self) -> None:
-        """Close the connections of processes that have gone: a long command has many visitors."""
+        """Close the connections to processes that have gone: a long command has many visitors."""
         for visitor in list(self._visitors):
             try:
                 visitor.setblocking(False)
@@ -93,9 +92,9 @@ class NamespaceListener:
 
 
 def namespaces_at(path: bytes, patience: float | None = None) -> tuple[int, list[int]]:
-    """Return a descriptor that reaches its end when the listener's command has ended, and the descriptors of the
-    command's user and network namespaces. The caller closes all. Raise OSError if no command is running, or its host
-    process does not answer within ``patience`` seconds (None: no limit)."""
+    """Return a descriptor that reaches end of file when the listener's command has ended, and the descriptors of the
+    command's user and network namespaces. The caller closes all three. Raise OSError if no command is running, or its
+    host process does not answer within ``patience`` seconds (None: no limit)."""
     asking = _socket.socket(_socket.AF_UNIX, _SOCK_SEQPACKET)
     try:
         asking.settimeout(patience)
@@ -118,9 +117,10 @@ def show_inside(
     opened: Callable[[int], None],
     refused: Callable[[str], None] | None,
 ) -> None:
-    """Serve the port ``inside`` of a command (``namespaces_at``) on the host's loopback until the command ends: on the
-    port ``outside``, or a free port if that is 0. ``opened`` is called with the port, ``refused`` with whose connection
-    was refused; None: connections of all users of the machine are served. Raise MudroomError if the port is taken."""
+    """Serve a command's port ``inside`` (``namespaces_at``) on the host's loopback until the command ends: on the port
+    ``outside``, or a free port if that is 0. ``opened`` is called with the port. ``refused`` is called with a
+    description of whose connection was refused; None: serve connections from all users on the machine. Raise
+    MudroomError if the port is taken."""
     from mudroom.net.listeners.inbound import InboundListener, SocketMaker
 
     maker = SocketMaker(namespaces)

@@ -1,5 +1,5 @@
-"""Small programs that run in the network namespace of a command: each is a process of its own (``late_listener.py``),
-because a process cannot leave a user namespace again."""
+"""Small programs that run in a command's network namespace (``late_listener.py``). Each is a separate process, because
+a process cannot leave a user namespace again."""
 
 from __future__ import annotations
 
@@ -14,13 +14,12 @@ _PROGRAM = "import sys; sys.path.insert(0, {root!r}); from {name} import main; m
 
 
 def start(name: str, words: Sequence[str], namespaces: Sequence[int]) -> tuple[int, socket.socket]:
-    """Run the function ``main`` of a module with ``words`` as its arguments. Return its process id, which the
-    caller waits for, and a socket for its replies. ``namespaces``: the user and the network namespace of the
-    command."""
+    """Run a module's function ``main`` with ``words`` as its arguments. Return the process id, which the caller waits
+    for, and a socket for the replies. ``namespaces``: the command's user and network namespaces."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         given = (theirs.fileno(), *namespaces)
-        above = max(given) + 1  # one step could otherwise close what a later one copies
+        above = max(given) + 1  # otherwise a dup2 could overwrite a descriptor that a later dup2 copies
         moves = [(os.POSIX_SPAWN_DUP2, descriptor, above + number) for number, descriptor in enumerate(given)]
         moves += [(os.POSIX_SPAWN_DUP2, above + number, number) for number in range(len(given))]
         command = [sys.executable, "-I", "-S", "-c", _PROGRAM.format(root=_ROOT, name=name), *words]
@@ -34,7 +33,7 @@ def start(name: str, words: Sequence[str], namespaces: Sequence[int]) -> tuple[i
 
 @contextmanager
 def inside(name: str, words: Sequence[str], namespaces: Sequence[int]) -> Iterator[socket.socket]:
-    """``start`` a program and yield its socket. Wait for its end at the end of the block."""
+    """``start`` a program and yield its socket. After the block, wait until the program has ended."""
     pid, ours = start(name, words, namespaces)
     try:
         yield ours

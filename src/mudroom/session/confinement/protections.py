@@ -1,12 +1,12 @@
-"""The protections that are in force for a command: of its level, mode, grant and settings on this machine.
+"""The protections in force for a command, by its level, mode, grant and settings on this machine.
 
-Rules of this file:
-1. Only modes with namespaces of the command's own, at level 1 and 2, have protections. Level 0 and every fallback
+Rules in this file:
+1. Only modes that give the command its own namespaces, at levels 1 and 2, have protections. Level 0 and every fallback
    without namespaces have none.
 2. The mode is the strongest that has not failed in this session. If it fails for the command, the command is judged
    again before it runs (``session/run.py``).
-3. A command that joins a shared sandbox has none: it is not asked for here.
-4. A doubt means that the protection is missing.
+3. A command that joins a shared sandbox has no protections; this file is not called for it.
+4. In doubt, a protection counts as missing.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from mudroom.core.network.host_rules import HostRule
 
 NAMESPACED: tuple[Mode, ...] = ("overlay", "copy")
-"""Modes in which the command has namespaces of its own."""
+"""Modes in which the command has its own namespaces."""
 _PRIVATE = (b"/tmp", b"/run", b"/var/tmp", b"/dev/shm")
-"""With the home, the directories in memory of ``sandbox/linux/plan.py``."""
+"""With the home, the in-memory directories in ``sandbox/linux/plan.py``."""
 _STORES = tuple(
     b".aws .azure .kube .config/gcloud .config/helm .config/containers .docker .terraform.d .terraformrc .boto".split()
 )
@@ -44,7 +44,7 @@ _OF_SERVERS = regex(rb"(?i).*(_host\Z|_sock|address|dbus|docker|container|podman
 
 
 class Confined(NamedTuple):
-    """A command in a sandbox of its own, as far as its protections depend on it."""
+    """The facts about a command in its own sandbox that its protections depend on."""
 
     mode: Mode
     settings: Settings
@@ -52,18 +52,18 @@ class Confined(NamedTuple):
     project: bytes
     home: bytes
     variables: Mapping[bytes, bytes]
-    """The environment of mudroom itself."""
+    """Mudroom's own environment."""
     has_card: bool = False
     is_credited: bool = True
     """Whether the gate inserts credentials."""
     host_rules: Callable[[], Iterable[HostRule]] = tuple
-    """Return the rules of the gate, with this machine's answers."""
+    """Return the gate's rules, with this machine's answers."""
     has_grants: Callable[[], bool] = lambda: False
     """Return whether forks have grants to reach each other."""
 
 
 def protections_of(command: Confined, survey: Callable[[], Host]) -> Protections:
-    """Return the protections. ``survey``: returns the host as sandboxes show it."""
+    """Return the command's protections. ``survey``: returns the host as sandboxes show it."""
     grant, settings = command.grant, command.settings
     if grant.level == 0 or command.mode not in NAMESPACED or grant.image:
         return NO_PROTECTIONS
@@ -97,11 +97,11 @@ def protections_of(command: Confined, survey: Callable[[], Host]) -> Protections
 
 
 def _opens_hosts(command: Confined) -> bool:
-    """Return whether a rule lets the command reach a host, or ask for one. Rules that cannot be read may."""
+    """Return whether a rule may let the command reach a host or ask for one."""
     try:
         rules = (*command.settings.hosts, *command.host_rules())
     except MudroomError:
-        return True
+        return True  # unreadable rules may open one
     settings = command.settings
     if settings.agent_links or settings.fork_rules or any(rule.action != "deny" for rule in rules):
         return True
@@ -109,7 +109,7 @@ def _opens_hosts(command: Confined) -> bool:
 
 
 def _shown(command: Confined, host: Host) -> Iterable[bytes]:
-    """Yield the places in private directories that are not the command's own."""
+    """Yield the paths in private directories that are not the command's own."""
     settings, grant, home = command.settings, command.grant, command.home
     yield command.project
     yield from (bind.path for bind in (*host.home, *grant.live))
@@ -123,12 +123,12 @@ def _shown(command: Confined, host: Host) -> Iterable[bytes]:
 
 
 def _of_agents(command: Confined) -> Iterable[bytes]:
-    """Yield the places of a fork's own copies of settings and stores: what a command writes there lands later."""
+    """Yield the paths of a fork's own copies of settings and stores: a command's writes there are applied later."""
     yield from (command.home + b"/" + place for place in agent_homes().settings_places())
     yield from (command.home + b"/" + place.path for staged in command.grant.staged for place in staged.places)
 
 
 def _meets(shown: Iterable[bytes], home: bytes, stores: Iterable[bytes]) -> bool:
-    """Return whether a shown path is in one of these stores of the home, or contains it."""
+    """Return whether a shown path is in any of these stores in the home, or contains it."""
     places = [home + b"/" + store for store in stores]
     return any(is_below(path, place) or is_below(place, path) for path in shown for place in places)

@@ -1,24 +1,24 @@
-"""Standing sandboxes of a session: the overlays of a fork stay mounted from one command to the next.
+"""A session's standing sandboxes: a fork's overlays stay mounted from one command to the next.
 
-A mount of the overlays, and everything that has to be done once they are there, is most of what a command waits for.
-So a fork that has run a few commands keeps them, in a process of the launcher that runs no command itself; each command
-gets namespaces, home, /tmp and a system call filter of its own, made ahead of it.
+Mounting the overlays, and the steps that follow the mount, take most of the time that a command waits. So a fork that
+has run a few commands keeps the overlays, in a launcher process that runs no command itself. Each command gets its own
+namespaces, home, /tmp and system call filter, made ahead of it.
 
-Rules of this file:
+Rules in this file:
 1. A command takes the sandbox out of ``StandingSandboxes`` while it holds the fork's lock (``claimed``), and puts it
-   back after its changes are collected. In between nobody else can use it.
+   back after its changes are collected. No other thread can use it in between.
 2. It serves only commands with the same plan, apart from the steps that need the command (``StandingPlan.key``), on the
    same directories (``facts_of``). Otherwise it is dissolved, and the command runs as in any other fork.
-3. It is dissolved before anything but a command changes the fork: by the fork's lock (``vault/standing.py``), and by a
-   command that does so itself, before it runs or when its changes are collected (``give_up``).
-4. The ``MOST`` that were used last stay. One is dissolved by taking its fork's lock, if that is free.
-5. A mount does not follow names, modes and sizes in the directories below it. What it remembers is dropped before each
-   command, unless the project is known to be unchanged (``stage/views/tree_watch.py``): since the last command began,
-   and, apart from files that came and went, since it ended. It is dropped, too, if the holder of the lock has changed
-   the fork's layer between two commands: file tools are flushed, a repository is settled. No process has anything of
-   the view open then but its root, which is not changed.
-6. Of the caches' overlay the next command's init has directories open, since they are mounted at their own places. So
-   it is dissolved when entries are moved to a pool, and when another fork has published to one.
+3. It is dissolved before anything but a command changes the fork: by the fork's lock (``vault/standing.py``), or by a
+   command that makes such a change, before it runs or when its changes are collected (``give_up``).
+4. The ``MOST`` most recently used sandboxes stay. Another is dissolved by taking its fork's lock, if that is free.
+5. A mount caches names, modes and sizes from the directories below it, and does not notice changes there. Its caches
+   are dropped before each command, unless the project is known to be unchanged (``stage/views/tree_watch.py``) since
+   the last command began and, apart from files that came and went, since it ended. They are also dropped if the lock's
+   holder has changed the fork's layer between two commands, by flushing file tools or settling a repository. At that
+   moment no process has any part of the view open but its root, which is not changed.
+6. The next command's init holds directories in the caches' overlay open, since they are mounted at their own places. So
+   the sandbox is dissolved when entries are moved to a pool, and when another fork has published to a pool.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ if TYPE_CHECKING:
     from mudroom.stage.views.tree_watch import TreeLook, TreeWatch
 
 MOST = 12
-"""Forks with a standing sandbox: a small process each, and a second one for a while after a command."""
+"""Maximum number of standing sandboxes: each is a small process, and a second process for a while after a command."""
 AFTER = 2
-"""Commands in a row after which the next makes one: a fork that is used once does without."""
+"""Commands in a row before the next makes a standing sandbox: a fork that is used once does without."""
 _MOST_COUNTED = 256
 _OF_THE_COMMAND = ("cwd",)
 
 Works = tuple[bytes, bytes]
-"""Names of the work directories of a mount of the view and of the caches; empty: none."""
+"""Names of the work directories for the view's mount and the caches' mount; empty: none."""
 
 
 class StandingFork(NamedTuple):
@@ -55,14 +55,14 @@ class StandingFork(NamedTuple):
     facts: tuple[object, ...]
     works: Works
     seen: TreeLook | None
-    """The last look at the project: the mount shows the files as they were then. None: it may not."""
+    """The last look at the project, if the mount is known to show the files as they were then; otherwise None."""
     began: int
     """``TreeLook.changed`` when the last command began."""
     places: tuple[tuple[bytes, bytes], ...]
-    """The work directories: parent and name."""
+    """The work directories, as (parent, name)."""
 
     def remove(self) -> None:
-        """Remove what the sandbox has left: it was dissolved."""
+        """Remove the work directories that a dissolved sandbox has left."""
         from mudroom.sandbox.launcher.clearing import clear
 
         self.sandbox.wait_gone()
@@ -70,28 +70,28 @@ class StandingFork(NamedTuple):
 
 
 def facts_of(plan: StandingPlan, stamps: tuple[object, ...]) -> tuple[object, ...]:
-    """Return what a sandbox depends on beside the plan: the files behind its paths, and ``stamps``, those of the
-    caches' pools."""
+    """Return the facts that a sandbox depends on beside its plan: the identities of the files at its paths, and
+    ``stamps``, the stamps of the caches' pools."""
     layers = [path for step in plan.template if step[0] == "overlay" for path in (*step[2], step[3])]
     return (*map(identify, (*layers, *shown_paths(plan.ahead))), stamps)
 
 
 class StandingSandboxes:
-    """Thread-safe: ``_lock`` guards the dicts and the making of the watch, and is held for moments."""
+    """Thread-safe: ``_lock`` guards the dicts, and the watch while it is made; it is held only briefly."""
 
     def __init__(self, project: bytes) -> None:
         self._project = project
         self._watch: TreeWatch | None = None
         self._lock = _thread.allocate_lock()
         self._standing: dict[str, StandingFork] = {}
-        """The most recently used is the last."""
+        """By fork name, the most recently used last."""
         self._commands: dict[str, int] = {}
-        """Commands of each fork in a row that a standing sandbox would have served."""
+        """For each fork, the number of commands in a row that a standing sandbox would have served."""
         self.is_off = False
-        """Set by the first thread for which one has failed; never unset."""
+        """Set by the first thread whose standing sandbox has failed; never unset."""
 
     def close(self) -> None:
-        """Dissolve all. A fork whose lock is held is given up by the one who holds it."""
+        """Dissolve all sandboxes. If a fork's lock is held, its holder has dissolved the sandbox."""
         if self._watch is not None:
             self._watch.close()
         while True:
@@ -113,8 +113,8 @@ class StandingSandboxes:
 
     @contextmanager
     def claimed(self, fork: Fork, *, permitted: bool) -> Iterator[CommandPlace]:
-        """Yield the place for a command. Hold the fork's lock, taken with ``standing``. ``permitted``: the fork is
-        changed by nothing but the command itself before it runs."""
+        """Yield the place for a command. Hold the fork's lock, taken with ``standing``. ``permitted``: nothing but the
+        command itself changes the fork before it runs."""
         with self._lock:
             standing = self._standing.pop(fork.name, None)
         place = CommandPlace(self, fork, standing, permitted=permitted)
@@ -133,14 +133,14 @@ class StandingSandboxes:
             self._end(other)
 
     def _end(self, standing: StandingFork) -> None:
-        """Dissolve one that is not claimed, if nobody holds the fork's lock. Otherwise its holder has dissolved it."""
-        # an error is found again, and told, by the next holder of the lock
+        """Dissolve an unclaimed sandbox, if the fork's lock is free. Otherwise the lock's holder has dissolved it."""
+        # the lock's next holder meets the same error and reports it
         with suppress(ForkGone, MudroomError), standing.fork.lock_if_free("mudroom"):
             pass
         standing.remove()
 
     def count(self, name: str) -> int:
-        """Count a command of a fork. Return how many came before it in a row."""
+        """Count a command in a fork. Return how many came before it in a row."""
         with self._lock:
             before = self._commands.pop(name, 0)
             self._commands[name] = before + 1
@@ -149,13 +149,13 @@ class StandingSandboxes:
             return before
 
     def forget(self, name: str) -> None:
-        """Begin to count again."""
+        """Reset a fork's count."""
         with self._lock:
             self._commands.pop(name, None)
 
 
 class CommandPlace:
-    """The standing sandbox of a fork, for one command, whose thread holds the fork's lock."""
+    """A fork's standing sandbox, if any, for one command, whose thread holds the fork's lock."""
 
     def __init__(self, owner: StandingSandboxes, fork: Fork, standing: StandingFork | None, *, permitted: bool) -> None:
         self._owner, self._fork, self._standing, self._permitted = owner, fork, standing, permitted
@@ -175,8 +175,8 @@ class CommandPlace:
         return self._standing.sandbox if self._standing is not None else None
 
     def give_up(self) -> None:
-        """Dissolve the sandbox, also one of another process, if there is one. Other commands follow before there is one
-        again."""
+        """Dissolve the fork's sandbox, if any, even another process's. If it was this session's, ``AFTER`` more
+        commands run before a new sandbox is made."""
         standing, self._standing = self._standing, None
         self._is_involved = False
         dissolve(self._fork)
@@ -185,14 +185,14 @@ class CommandPlace:
             self._owner.forget(self._fork.name)
 
     def forbid(self) -> None:
-        """Give up the sandbox, and make none for this command."""
+        """Give up the sandbox, and do not make a new sandbox for this command."""
         self._permitted = False
         if self._standing is not None:
             self.give_up()
 
     def suits(self, plan: Plan, stamps: tuple[object, ...], *, is_usual: bool = True) -> bool:
-        """Return whether the sandbox that there is, if there is one, serves a command with this plan. If not, it is
-        given up. None serves a command that is not ``is_usual``."""
+        """Return False if the existing sandbox cannot serve a command with this plan, and give the sandbox up. Return
+        True if it can, or if there is none. No sandbox serves a command that is not ``is_usual``."""
         self._permitted = self._permitted and is_usual
         if self._standing is None:
             return True
@@ -206,7 +206,7 @@ class CommandPlace:
         return False
 
     def wants_one(self, plan: Plan) -> StandingPlan | None:
-        """Count the command. Return the plan of a sandbox that is to be made for it, or None."""
+        """Count the command. Return the plan for the sandbox to make, or None if none is due."""
         if self._standing is not None or not self._permitted or self._owner.is_off:
             return None
         wanted = standing_plan(plan)
@@ -222,14 +222,14 @@ class CommandPlace:
         works: Works,
         places: tuple[tuple[bytes, bytes], ...],
     ) -> None:
-        """Make the sandbox. The mount of the fork's last command has gone. Raise StepFailed if a step fails: nothing is
-        left then."""
+        """Make the sandbox, after the mount of the fork's last command is gone. Raise StepFailed if a step fails;
+        nothing is left then."""
         from mudroom.vault.standing import open_door
 
         facts = facts_of(plan, stamps)
         try:
             door = open_door(self._fork.path + DOOR)
-        except OSError:  # a full disk, or a file system without sockets: as if it were not time for one
+        except OSError:  # a full disk, or a file system without sockets: go on as if no sandbox were due
             self._permitted = False
             return
         self._is_involved = True
@@ -241,7 +241,7 @@ class CommandPlace:
         self._standing = StandingFork(self._fork, sandbox, facts, works, seen, -1, places)
 
     def outdated(self) -> None:
-        """The holder of the fork's lock changes the fork's layer itself, between two commands."""
+        """Note that the lock's holder itself changes the fork's layer, between two commands (rule 5)."""
         if self._standing is not None:
             self._standing = self._standing._replace(seen=None)
 
@@ -259,23 +259,26 @@ class CommandPlace:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether the project is known to be unchanged since the fork's last command began, when ``taken`` looked. That
-        command has started after the clock's tick in which the last change was made, and this one starts later: no
-        file can have the stamp of its start, so it waits for no tick. A change that is not told, as by mmap(2), counts
-        as one during the command then, which is safe."""
+        """Whether ``taken`` found the project unchanged since the fork's last command began. That command started after
+        the clock tick of the last change, and this command starts later. So no file can have this start as its stamp,
+        and the command need not wait for a tick. A change that the watch does not report, such as by mmap(2), then
+        counts as made during the command, which is safe."""
         return self._standing is not None and self._is_quiet
 
     @property
     def is_as_seen(self) -> bool:
-        """Whether the command has seen the project as it was when it started. Not if the mount has dropped nothing, and
-        something has changed since the look: an edit between the look and the start may not have been seen, so it
-        counts as one during the command. The present start of the command is from before the look."""
+        """Whether the command has seen the project as it was at its start. False if the mount kept its caches and
+        something has changed since the look: the command may not have seen an edit between the look and its start. The
+        caller then keeps the start time that it noted before the look, so the edit counts as made during the
+        command."""
         return self._standing is None or self._is_refreshed or self._owner.look() == self._look
 
     def failed(self, op: str) -> bool:
-        """Return whether a command that could not be started had a sandbox that stands: it is given up, and the command
-        is started as in any other fork. The session makes no other, unless the step ``op`` is one of the command: a
-        kernel before 5.2 has no fspick(2); a directory that is closed is entered with privileges alone."""
+        """If a standing sandbox was used or made for a command that could not be started, give it up and return True:
+        the caller then starts the command as in any other fork.
+
+        The session makes no more standing sandboxes then, since a kernel before 5.2 has no fspick(2). It does make more
+        if the failed step ``op`` is the command's own: a closed directory can be entered only with privileges."""
         was_involved = self._is_involved
         if was_involved:
             self._owner.is_off = self._owner.is_off or op not in _OF_THE_COMMAND
@@ -284,12 +287,12 @@ class CommandPlace:
         return was_involved
 
     def keep(self) -> None:
-        """Keep the sandbox for the next command: the changes of this one are collected. Nothing uses the mount from now
-        on. If something has changed while it was used, it may remember a name that is gone."""
+        """Keep the sandbox for the next command. This command's changes are collected, and nothing uses the mount from
+        now on."""
         standing, self._standing = self._standing, None
         self._is_involved = False
         if standing is not None:
-            if self._owner.look(begins=False) != self._look:
+            if self._owner.look(begins=False) != self._look:  # the mount may still cache a name that is gone
                 standing = standing._replace(seen=None)
             self._owner.put_back(standing)
 

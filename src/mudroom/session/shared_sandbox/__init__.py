@@ -1,1 +1,1 @@
-"""A sandbox that several commands of a fork share: opened, tended, joined from this process and from others."""
+"""A sandbox that several commands in a fork share: opened, tended, joined from this process and from others."""

@@ -1,6 +1,6 @@
 """A shared sandbox that another process holds: run a command in it through the socket in the vault.
 
-``visitor.py`` is the other end, and has the rules and the messages.
+``visitor.py`` is the other end, and describes the rules and the messages.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class RemoteSandbox:
         """Do nothing: the process that holds the sandbox compares the terms with each request."""
 
     def flows(self) -> list[Flow]:
-        """Return no flows: those of another process's gate are not known here."""
+        """Return no flows: another process's gate has them."""
         return []
 
     def join(self, invocation: Invocation, cwd: bytes, terms: str) -> Running:
@@ -68,7 +68,7 @@ class RemoteSandbox:
         self._ask({"op": "collect", "command": plain})
 
     def end(self, identities: Sequence[str] | None, grace: float = GRACE) -> None:
-        """Ask for the end of background commands. Their rows in the vault say when they have ended."""
+        """Ask the holder to end background commands. Their rows in the vault say when they have ended."""
         self._ask({"op": "end", "ids": None if identities is None else list(identities), "grace": grace})
 
     def start(
@@ -78,21 +78,23 @@ class RemoteSandbox:
         terms: str,
         pipes: tuple[int, int, int] | None = None,
     ) -> None:
-        """Raise UsageError if ``pipes`` are given: this process could not tell when the command has ended."""
+        """Start a background command. Raise UsageError if ``pipes`` are given, because this process could not tell when
+        the command has ended."""
         if pipes is not None:
             raise UsageError(f"another mudroom holds the commands of the fork {self.fork.name}", ENDING)
         request = {"op": "start", "started": tuple(started), "environment": dict(environment), "terms": terms}
         self._ask(request)
 
     def checkpoint(self, name: str, time: int, *, keep: int | None = None, terms: str | None = None) -> str:
-        """``terms``: of the command that the checkpoint is made for, refused if they differ; None: for no command."""
+        """Freeze the fork's files and return the checkpoint's name. ``terms``: the terms of the command that the
+        checkpoint is made for, refused if they differ; None: no command."""
         request = {"op": "checkpoint", "name": name, "time": time, "keep": keep, "terms": terms}
         chosen: str = self._ask(request)
         return chosen
 
     def _ask(self, request: Mapping[str, Any]) -> Any:
         data = b""
-        with suppress(MudroomError):  # it is gone
+        with suppress(MudroomError):  # the holder is gone
             answer = with_report(self._connection, request, ())
             try:
                 data = os.read(answer, 65536)

@@ -1,16 +1,16 @@
-"""A sandbox that several commands of a fork share, and the thread that tends it.
+"""A sandbox that several commands in a fork share, and the thread that tends it.
 
-Rules of this file:
+Rules in this file:
 1. The sandbox holds the fork's lock from before the mount until its mounts are gone and its changes are collected.
-Meanwhile every other command of the fork joins it: an upper layer is mounted once.
-2. One thread, the tender, does all periodic work: it reads the output of background commands, answers at the gate,
-pauses for a process that has the vault alone, ends commands that have timed out, admits other processes
-(``visitor.py``), and ends the sandbox when no command needs it any more. A command that joins is attended to by the
-thread that started it.
-3. Changes are collected only while every process of the sandbox is stopped: the layer belongs to a live mount, and
-directories without permissions are opened for a moment (``loosened``). Originals are trusted by the start time of the
-sandbox, not of the command.
-4. While a thread waits for a turn, it holds no lock of this file but ``_turning``.
+   Meanwhile every other command in the fork joins it, because an upper layer can be mounted only once.
+2. One thread, the tender, does all periodic work: it reads background commands' output, serves the gate, pauses for a
+   process that has the vault alone, ends commands that have timed out, admits other processes (``visitor.py``), and
+   ends the sandbox when no command needs it any more. A command that joins is attended to by the thread that started
+   it.
+3. Changes are collected only while every process in the sandbox is stopped: the layer belongs to a live mount, and
+   directories without permissions are opened for a moment (``loosened``). Originals are trusted by the sandbox's start
+   time, not by the command's.
+4. While a thread waits for a turn, ``_turning`` is the only lock in this file that it holds.
 """
 
 from __future__ import annotations
@@ -50,34 +50,34 @@ if TYPE_CHECKING:
     from mudroom.session.confinement.command_gate import CommandGate
 
 JUST_ENDED = ("the background commands of this fork have just ended", "try again")
-"""Message and hint for a command that was to run beside them."""
+"""Message and hint for a command that wants to join them."""
 
 
 class Basis(NamedTuple):
-    """The place of a sandbox, and the settings it was made with."""
+    """A sandbox's fork and vault, and the settings it was made with."""
 
     vault: Vault
-    """With the mask of its commands."""
+    """With its commands' mask."""
     fork: Fork
     mode: Mode
     started: CommandStart
     terms: Callable[[], str]
-    """Return the terms of its commands (``machine.py:Machine.terms``)."""
+    """Return its commands' terms (``machine.py:Machine.terms``)."""
     environment: dict[bytes, bytes]
-    """Variables that lead to the gate from inside, in addition to the plan's."""
+    """Environment variables for TLS inspection at the gate, in addition to the plan's."""
     port: int
     clock: Callable[[], int]
     give_back: Callable[[], list[str]]
-    """Publish new entries of the fork's caches, and return notes. Called when every process is gone."""
+    """Publish new entries in the fork's caches and return notes. Called when every process is gone."""
     remark: Callable[[list[str]], None]
-    """Keep notes for the next result of the session."""
+    """Keep notes for the session's next result."""
 
 
 class BackgroundCommand:
-    """One background command: its output is read here, and its end is noted in the vault."""
+    """One background command: read its output, and wait for its end."""
 
     def __init__(self, started: BackgroundStart, running: Running, place: bytes, streams: Sequence[int]) -> None:
-        """``streams``: the ends of its stdout and stderr; none if the caller reads them itself."""
+        """``streams``: the read ends of its stdout and stderr; none if the caller reads them itself."""
         self.started, self.running, self._place = started, running, place
         self.streams = {
             descriptor: Ring(place + b"/" + name)
@@ -102,7 +102,7 @@ class BackgroundCommand:
         self._over.release()
 
     def take(self, descriptor: int) -> bool:
-        """Read the available output. Return False at the end of the stream."""
+        """Read the available output. Return False at end of file."""
         try:
             chunk = os.read(descriptor, 1 << 16)
         except BlockingIOError:
@@ -115,14 +115,14 @@ class BackgroundCommand:
         return False
 
     def say(self, message: str) -> None:
-        """Append a message of mudroom's to the command's stderr."""
+        """Append a message from mudroom to the command's stderr."""
         with open(self._place + b"/stderr", "ab") as stream:
             stream.write(f"mudroom: {message}\n".encode("utf-8", "replace"))
 
     def drain(self) -> None:
-        """Read the rest of the pipes after the end of the command. They need not be at their end: another process may
-        have inherited them."""
+        """Read the rest of the pipes after the command has ended, and close them."""
         for descriptor in list(self.streams):
+            # Not until end of file: another process may have inherited the pipe and keep it open.
             while _readable([descriptor], 0) and self.take(descriptor):
                 pass
             if descriptor in self.streams:
@@ -131,7 +131,8 @@ class BackgroundCommand:
 
 
 class SharedSandbox:
-    """Thread-safe. Made when the sandbox is ready. ``resources`` are closed when it is over, in the tender's thread."""
+    """Thread-safe. Made when the sandbox is ready. The tender's thread closes ``resources`` after the sandbox has
+    ended."""
 
     is_elsewhere = False
     """Whether another process holds it."""
@@ -156,11 +157,11 @@ class SharedSandbox:
         self.is_over = False
         self._resources, self._over = resources, over
         self._lock = _thread.allocate_lock()
-        """Guards the attributes below; held for moments only."""
+        """Guards the attributes below; held only briefly."""
         self._collecting = _thread.allocate_lock()
         """Held while changes are collected and recorded."""
         self._turning = _thread.allocate_lock()
-        """Held while our turn is released and taken again. A waiter for this lock waits for another process."""
+        """Held while our turn is given up and taken again. Waiting for this lock means waiting for another process."""
         self._pauses = self._guests = 0
         self._closing = self._is_collected = False
         self._last: CollectedCommand | None = None
@@ -183,7 +184,7 @@ class SharedSandbox:
             _thread.start_new_thread(self._tend, ())
 
     def _note_facts(self) -> None:
-        """Note in the vault the facts that a process needs to join."""
+        """Note in the vault the facts that another process needs to join."""
         self.book.note(
             {
                 "mode": self.basis.mode,
@@ -212,17 +213,17 @@ class SharedSandbox:
                 self._wake_up()
 
     def require_terms(self, terms: str) -> None:
-        """Raise UsageError if a command on these terms cannot be run here."""
+        """Raise UsageError if a command with these terms cannot run here."""
         if terms != self.basis.terms():
             raise UsageError(OTHER_TERMS, ENDING)
 
     def flows(self) -> list[Flow]:
-        """Return the flows of all commands until now."""
+        """Return all commands' flows so far."""
         return self.gate.flows() if self.gate is not None else []
 
     def join(self, invocation: Invocation, cwd: bytes, _terms: str) -> Running:
         """Start a command. The caller is a guest and has checked the terms (``require_terms``). Raise UsageError if the
-        sandbox was ended meanwhile."""
+        sandbox has been ended meanwhile."""
         return run_in(self.held, invocation, cwd)
 
     def start(
@@ -234,7 +235,7 @@ class SharedSandbox:
     ) -> None:
         """Start a background command. The caller is a guest, or has not called ``begin`` yet. The program is looked up
         inside the sandbox: if it does not exist, the command ends with 127 at once. ``pipes``: the command's
-        descriptors, which stay the caller's; None: no input, and output that is kept in the vault."""
+        descriptors, which stay the caller's; None: no input, and output kept in the vault."""
         null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         kept = [os.pipe2(os.O_CLOEXEC) for _stream in range(0 if pipes is not None else 2)]
         try:
@@ -257,9 +258,9 @@ class SharedSandbox:
 
     def checkpoint(self, name: str, time: int, *, keep: int | None = None, terms: str | None = None) -> str:
         """Freeze the fork's files under a name while its commands run, and return the name. The commands are stopped
-        while the files are copied. ``keep``: see ``checkpoint_copy``; ``name`` is only a stem then, since a name that
-        is chosen outside could be taken meanwhile. ``terms``: of the command that the checkpoint is made for; None: for
-        no command. Raise UsageError if the name is taken, or if the terms differ."""
+        while the files are copied. ``keep``: see ``checkpoint_copy``; ``name`` is then only a stem, since a name chosen
+        outside the lock could be taken meanwhile. ``terms``: the terms of the command that the checkpoint is made for;
+        None: no command. Raise UsageError if the name is taken or the terms differ."""
         if terms is not None:
             self.require_terms(terms)
         with self._collecting, self.stopped():
@@ -271,7 +272,7 @@ class SharedSandbox:
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
-        """Stop every process of the sandbox for the block."""
+        """Stop every process in the sandbox for the block."""
         self._stop()
         try:
             yield
@@ -280,7 +281,7 @@ class SharedSandbox:
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """Stop the sandbox and give up its turn for the block: our own process has the vault alone."""
+        """Stop the sandbox and give up its turn for the block, while our own process has the vault alone."""
         with self._turning, self.stopped():
             self.vault.turn.end()
             try:
@@ -289,8 +290,8 @@ class SharedSandbox:
                 self.vault.turn.begin()
 
     def collect(self, command: CollectedCommand | None) -> None:
-        """Record the fork's present changes as those of ``command`` (None: the last command). Do nothing if the sandbox
-        is over: they have been recorded then."""
+        """Record the fork's present changes as made by ``command`` (None: by the last command). Do nothing if the
+        sandbox has ended and recorded them."""
         with self._collecting:
             if self._is_collected:
                 return
@@ -301,7 +302,7 @@ class SharedSandbox:
                 self._gather(live=True)
 
     def end(self, identities: Sequence[str] | None = None, grace: float = GRACE) -> None:
-        """Send SIGTERM to background commands (None: to all, and end the sandbox), and SIGKILL after ``grace``
+        """Send SIGTERM to background commands (None: to all, and end the sandbox), then SIGKILL after ``grace``
         seconds."""
         with self._lock:
             self._closing |= identities is None
@@ -330,7 +331,7 @@ class SharedSandbox:
                 try:
                     os.write(self._poke, b"x")
                 except BlockingIOError:
-                    pass  # it is awake
+                    pass  # the pipe is full: the tender will wake up
 
     # --- the tender's thread ---
 
@@ -371,6 +372,8 @@ class SharedSandbox:
             self.gate.look()
             if any(descriptor in gate for descriptor in ready):
                 self._extend_deadlines(alive, self.gate.attend(ready))
+        # Do not wait: ``aside`` keeps this lock while its process has the vault alone, and the tender must still be
+        # able to end the sandbox meanwhile.
         if self._turning.acquire(blocking=False):
             try:
                 held_up = self.vault.turn.stand_aside(self._stop, self._resume)
@@ -389,7 +392,7 @@ class SharedSandbox:
                 self._enforce_deadline(background)
 
     def _extend_deadlines(self, alive: Sequence[BackgroundCommand], seconds: float) -> None:
-        """Time that a command spends waiting for us does not count towards its timeout."""
+        """Extend deadlines by the time that commands have waited for us, which does not count towards their timeout."""
         for background in alive:
             if background.deadline is not None:
                 background.deadline += seconds
@@ -414,7 +417,7 @@ class SharedSandbox:
         background.deadline = time.monotonic() + GRACE
 
     def _end_command(self, background: BackgroundCommand) -> None:
-        """Note the end of a background command, and collect its changes."""
+        """Note a background command's end and collect its changes."""
         try:
             status = background.running.wait().status
         except MudroomError as error:  # it never started: the program does not exist
@@ -438,7 +441,7 @@ class SharedSandbox:
             self._record_end(background)
 
     def _record_end(self, background: BackgroundCommand) -> None:
-        """Record the end and release the waiters. Its changes have been collected."""
+        """Record a command's end and release its waiters, after its changes have been collected."""
         ended = background.ended
         assert ended is not None
         try:
@@ -451,7 +454,7 @@ class SharedSandbox:
             background.end()
 
     def _finish(self) -> None:
-        """End the sandbox, collect its changes, then release everything, also after an error."""
+        """End the sandbox, collect its changes, then release all resources, even after an error."""
         with self._lock:
             self._closing = True
         try:
@@ -469,7 +472,7 @@ class SharedSandbox:
                 self._gather(live=False)
                 self.notes += self.basis.give_back()
                 self.fork.end()
-        except (MudroomError, OSError) as error:  # the next command of the fork recovers as after a crash
+        except (MudroomError, OSError) as error:  # the fork's next command recovers as after a crash
             self.notes.append(str(error))
         finally:
             for background in self._ended_with_sandbox:
@@ -477,7 +480,7 @@ class SharedSandbox:
             self._release()
 
     def _journal_notes(self) -> None:
-        """Journal the notes: no command is left that could show them."""
+        """Journal the notes, because no command is left that could show them."""
         notes = [*self.notes, *self.held.notes]
         if notes:
             data = {"notes": notes}
@@ -511,15 +514,16 @@ class SharedSandbox:
 
 
 def _of_first(backgrounds: Iterable[BackgroundCommand]) -> CollectedCommand:
-    """Return the command that a record names while none has ended: the first that was started. A record without one
-    is that of a command that was cut off (``vault/forks/fork_summary.py``), and it goes with a checkpoint to other
-    forks."""
+    """Return the command that the fork's record names before any has ended: the first that was started. A record
+    without a command would mean an interrupted command (``vault/forks/fork_summary.py``), and a checkpoint takes the
+    record to other forks."""
     first = next((background.started for background in backgrounds), None)
     return CollectedCommand(first.command, 0, first.time, first.level) if first else CollectedCommand((), 0, 0)
 
 
 def run_in(held: HeldSandbox, invocation: Invocation, cwd: bytes) -> Running:
-    """Start a command in a shared sandbox. Raise UsageError if it was ended, which does not wait for its guests."""
+    """Start a command in a shared sandbox. Raise UsageError if the sandbox was ended, which does not wait for
+    guests."""
     try:
         return held.run(invocation, cwd)
     except MudroomError as error:

@@ -1,16 +1,16 @@
-"""The end of a shared sandbox's socket in the process that holds the sandbox (``remote.py`` is the other end).
+"""The holder's end of a shared sandbox's socket (``remote.py`` is the other end).
 
-Rules of this file:
+Rules in this file:
 1. Only the user can connect: the vault's directory belongs to the user alone, and is hidden from every command. The
-   kernel says which process connects (SO_PEERCRED, unix(7)). A process that can gain no privileges any more
-   (no_new_privs), while this one could, is a sandboxed process that has found a way here: it is refused.
-2. A visitor gets no descriptor of the sandbox and no namespace. It hands in a command, which the sandbox's own init
-   starts (``sandbox/launcher/holder.py``), so it cannot ask for less confinement than there is. If it asks for more, or
-   for other settings (``terms``), it is refused.
+   kernel says which process connects (SO_PEERCRED, unix(7)). A process that can gain no more privileges (no_new_privs),
+   while this process could, is a sandboxed process that has found a way here: it is refused.
+2. A visitor gets neither a descriptor of the sandbox nor a namespace. It hands in a command, which the sandbox's own
+   init starts (``sandbox/launcher/holder.py``), so it cannot request less confinement than there is. If it requests
+   more, or other settings (``terms``), it is refused.
 3. When a visitor disconnects, its commands are killed.
 
-The messages are those of ``sandbox/launcher/wire.py``. ``command`` and ``signal`` are as at the door of the sandbox,
-with ``terms`` added; the others carry a pipe on which ``("done", value)`` or ``("failed", message, hint)`` is answered.
+Messages use ``sandbox/launcher/wire.py``. ``command`` and ``signal`` are as at the sandbox's door, with ``terms``
+added. The others carry a pipe for the answer, ``("done", value)`` or ``("failed", message, hint)``.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from mudroom.vault.socket_path import short_path
 
 WELCOME = b"w"
 PATIENCE = 10.0
-"""Seconds that a visitor has to finish a message."""
+"""Seconds in which a visitor has to finish a message."""
 OTHER_TERMS = (
     "the commands in the background of this fork were started under other settings (network, limits, what is shown, "
     "level, credentials): no command can join them under these"
@@ -62,11 +62,11 @@ class Visitor:
     def __init__(self, connection: _socket.socket) -> None:
         self.connection = connection
         self.commands: dict[int, int] = {}
-        """The visitor's number of each command → the sandbox's number."""
+        """The visitor's number for each command → the sandbox's number."""
 
 
 class Visitors:
-    """The visitors of a shared sandbox. Used by the tender's thread only."""
+    """A shared sandbox's visitors. Used only by the tender's thread."""
 
     def __init__(self, shared: VisitedSandbox) -> None:
         self._shared = shared
@@ -77,7 +77,7 @@ class Visitors:
             os.makedirs(shared.book.path, mode=0o700, exist_ok=True)
             with short_path(shared.book.socket) as path:
                 try:
-                    os.unlink(path)  # of a process that was killed
+                    os.unlink(path)  # left by a process that was killed
                 except FileNotFoundError:
                     pass
                 self._socket.bind(path)
@@ -94,7 +94,7 @@ class Visitors:
         return [self._socket.fileno(), *self._visitors]
 
     def attend(self, descriptor: int) -> None:
-        """Serve a descriptor that is ready. An error disconnects this visitor only."""
+        """Serve a ready descriptor. An error disconnects this visitor only."""
         if descriptor == self._socket.fileno():
             self._admit()
             return
@@ -126,6 +126,7 @@ class Visitors:
         try:
             connection.settimeout(PATIENCE)
             pid, uid, _gid = _credentials(connection)
+            # a confined peer may be a command that has found its way out of the sandbox's view (rule 1)
             is_welcome = uid == disk.user() and (not _is_confined(pid) or _is_confined(os.getpid()))
             if is_welcome:
                 connection.sendall(WELCOME)
@@ -199,7 +200,7 @@ class Visitors:
     def _leave(self, descriptor: int) -> None:
         visitor = self._visitors.pop(descriptor)
         try:
-            for identity in visitor.commands.values():  # unknown numbers of ended commands are ignored
+            for identity in visitor.commands.values():  # the sandbox ignores the numbers of ended commands
                 self._shared.held.door.send({"op": "signal", "id": identity, "signal": SIGKILL}, ())
         except MudroomError:
             pass  # the sandbox is gone, and its commands with it
@@ -213,14 +214,14 @@ class Visitors:
 
 
 def _credentials(connection: _socket.socket) -> tuple[int, int, int]:
-    """Return the pid, user and group of the peer (struct ucred)."""
+    """Return the peer's pid, user and group (struct ucred)."""
     raw = connection.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12)
     pid, uid, gid = (int.from_bytes(raw[at : at + 4], "little", signed=True) for at in (0, 4, 8))
     return pid, uid, gid
 
 
 def _is_confined(pid: int) -> bool:
-    """Return whether a process can gain no privileges any more (no_new_privs); True if it is gone."""
+    """Return whether a process can gain no more privileges (no_new_privs); True if it is gone."""
     try:
         with open(f"/proc/{pid}/status", "rb") as stream:
             return b"\nNoNewPrivs:\t1\n" in stream.read()
@@ -229,7 +230,7 @@ def _is_confined(pid: int) -> bool:
 
 
 def _told(error: MudroomError | OSError) -> tuple[str, str]:
-    """Return the message and the hint of an error, for the user of another process."""
+    """Return an error's message and hint, for another process's user."""
     if isinstance(error, MudroomError):
         return error.message, error.hint
     path = f"{show(os.fsencode(error.filename))}: " if isinstance(error.filename, (str, bytes)) else ""
