@@ -56,20 +56,27 @@ static bool set_patience(int connection, int option, long microseconds)
     return setsockopt(connection, SOL_SOCKET, option, &patience, sizeof patience) == 0;
 }
 
-/* Connect to the keeper of this name, of this user. The path leads through a descriptor: a socket's path has at most
- * 107 bytes (unix(7)), and what was checked is what is used. Return -1 if there is none. */
-int connect_to_keeper(const char *name)
+/* Connect a socket to a name in a directory. The path leads through a descriptor: a socket's path has at most 107 bytes
+ * (unix(7)), and what was checked is what is used. */
+static bool connect_at(int connection, int directory, const char *name)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
+    snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/%s", directory, name);
+    return connect(connection, (struct sockaddr *)&address, sizeof address) == 0;
+}
+
+/* Connect to the keeper of this user for this control group (APART), or, as usual, to that for all of them. Return -1 if
+ * there is none. */
+int connect_to_keeper(const char *apart, const char *name)
+{
     struct ucred owner; /* of the process that called listen(2) */
     socklen_t size = sizeof owner;
     int directory = open_directory();
     if (directory < 0)
         return -1;
-    snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/%s", directory, name);
     int connection = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (connection >= 0 && set_patience(connection, SO_SNDTIMEO, PATIENCE) &&
-        connect(connection, (struct sockaddr *)&address, sizeof address) == 0 &&
+        (connect_at(connection, directory, apart) || connect_at(connection, directory, name)) &&
         getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &owner, &size) == 0 && size == sizeof owner &&
         owner.uid == geteuid()) {
         close(directory);

@@ -83,14 +83,15 @@ static bool is_privileged(void)
 /* Have the keeper run the command, and end as it ended. Return if the keeper cannot: the command has not run then. */
 static void hand_over(const char *script, int argc, char **argv)
 {
-    char name[NAME_SIZE];
+    char apart[NAME_SIZE], name[NAME_SIZE];
     size_t count;
     if (getauxval(AT_SECURE) != 0 || !are_descriptors_right() || !are_words_right(argc, argv))
         return;
     char **variables = sorted_environment(&count);
-    if (variables == NULL || !name_of(script, variables, count, name))
+    if (variables == NULL || !name_of(script, variables, count, true, apart) ||
+        !name_of(script, variables, count, false, name))
         return;
-    int connection = connect_to_keeper(name);
+    int connection = connect_to_keeper(apart, name);
     if (connection < 0)
         return;
     struct bytes request = make_request(script, argc, argv);

@@ -15,7 +15,7 @@
 #define FACT_SIZE 65536   /* bytes of a file in /proc that are read */
 #define SHEBANG_SIZE 4096 /* bytes of the script that are looked at */
 
-static const char *const AT_START[] = {"PYTHON", "LC_", "LANG", "LOCPATH", "LD_", "GLIBC_", "MALLOC_", "OPENSSL_"};
+static const char *const AT_START[] = {"PYTHON", "LOCPATH", "LD_", "GLIBC_", "MALLOC_", "OPENSSL_"};
 
 /* Options of an interpreter in the first line of SCRIPT, as pipx writes one. */
 static const char *const OPTIONS[] = {"-E", "-I", "-s", "-Es", "-sE"};
@@ -98,8 +98,9 @@ static void write_name(const struct bytes *facts, char *name)
     snprintf(name, NAME_SIZE, "%016llx%016llx", (unsigned long long)high, (unsigned long long)low);
 }
 
-/* Write the name of the keeper for this process. Return false if a fact is not known. */
-bool name_of(const char *script, char **variables, size_t count, char *name)
+/* Write the name of the keeper for this process; APART: of one for its control group alone. Return false if a fact is
+ * not known. */
+bool name_of(const char *script, char **variables, size_t count, bool apart, char *name)
 {
     static char space[PATH_MAX];
     struct bytes facts = {0};
@@ -109,7 +110,11 @@ bool name_of(const char *script, char **variables, size_t count, char *name)
     if (size < 0 || uname(&machine) < 0)
         return false;
     space[size] = '\0';
-    if (!append_file(&facts, "/proc/self/cgroup") || !append_file(&facts, "/proc/self/personality"))
+    if (!apart)
+        append(&facts, "", 1);
+    else if (!append_file(&facts, "/proc/self/cgroup"))
+        return false;
+    if (!append_file(&facts, "/proc/self/personality"))
         return false;
     append(&facts, machine.nodename, strlen(machine.nodename) + 1);
     append(&facts, space, strlen(space) + 1);

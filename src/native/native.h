@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define PROTOCOL "mudroom-native-1" /* PROTOCOL of client.py: another one has another name, and is not found */
+#define PROTOCOL "mudroom-native-2" /* PROTOCOL of client.py: another one has another name, and is not found */
 #define SCRIPT "mudroom-python"     /* SCRIPT of client.py */
 #define FAILED 125                  /* exit code: mudroom failed */
 #define NAME_SIZE 33                /* bytes of a keeper's name, with its NUL */
@@ -34,11 +34,11 @@ char **sorted_environment(size_t *count);
 
 /* ---- name.c ---- */
 
-bool name_of(const char *script, char **variables, size_t count, char *name);
+bool name_of(const char *script, char **variables, size_t count, bool apart, char *name);
 
 /* ---- keeper.c ---- */
 
-int connect_to_keeper(const char *name);
+int connect_to_keeper(const char *apart, const char *name);
 struct bytes make_request(const char *script, int argc, char **argv);
 bool start(int connection, const struct bytes *request);
 _Noreturn void wait_for_end(int connection);

@@ -23,7 +23,7 @@ def _run_words() -> None:
     """Hand the command to a keeper if one can run it, else run it here. Import nothing else before that is known."""
     import sys
 
-    wants_keeper = False
+    reason = ""
     if sys.platform == "linux":
         try:
             __import__(KEEPER)
@@ -32,7 +32,7 @@ def _run_words() -> None:
                 raise
         else:
             client = sys.modules[KEEPER]
-            wants_keeper = client.hand_over() == client.NO_KEEPER
+            reason = client.hand_over()
     if sys.platform == "win32":
         from mudroom.core.registry import NotInstalled, twin
 
@@ -60,10 +60,10 @@ def _run_words() -> None:
     try:
         sys.stdout.flush()
         sys.stderr.flush()
-        if wants_keeper:
+        if reason.startswith("no keeper"):
             from mudroom.core.registry import part
 
-            part("keeper", "process", "a keeper").start_if_wanted(os.environb)
+            part("keeper", "process", "a keeper").start_if_wanted(os.environb, reason)
     except (OSError, KeyboardInterrupt):
         pass  # the reader is gone, e.g. a closed pager, or Ctrl-C ends the wait: the command has its exit code already
     os._exit(code)  # skip interpreter teardown

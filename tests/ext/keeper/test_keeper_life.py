@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import select
@@ -250,15 +251,15 @@ def test_one_whose_lock_file_is_removed_ends(kept: Kept) -> None:
 def test_of_commands_at_once_one_starts_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second looks while the first has looked, and has not noted its attempt."""
     first, second = (start.open_directory(os.fsencode(tmp_path / "keeper")) for _process in range(2))
-    listdir, seconds = os.listdir, []
+    seconds: list[bool] = []
+    lock = fcntl.flock
 
-    def looked(directory: int) -> list[str]:
-        names = listdir(directory)
+    def locked(directory: int, operation: int) -> None:
+        lock(directory, operation)
         if directory == first:
             seconds.append(start._may_try(second, "name"))
-        return names
 
-    monkeypatch.setattr(os, "listdir", looked)
+    monkeypatch.setattr(fcntl, "flock", locked)
     assert start._may_try(first, "name")
     assert seconds == [False]
     os.close(first)

@@ -22,7 +22,6 @@ from conftest import tick
 from mudroom.ext.agents.cli.hook_run import own_words
 from mudroom.ext.keeper import client, start
 from mudroom.ext.keeper.code import Code
-from mudroom.ext.keeper.command import NotServed, _as_interpreted
 from native import LEFT, SOURCES, NativeKept, both, program, unstarted
 from native_init import COMPILERS, STRICT
 from test_kept_equal import DIFFERENT, WORK, on_terminal, told
@@ -92,7 +91,8 @@ VARIABLES: tuple[tuple[dict[str, str], bool], ...] = (
     ({"PYTHONPATH": ""}, False),
     ({"PYTHONDEVMODE": "1"}, False),
     ({"PYTHONNEW": "1"}, False),
-    ({"LANG": "C"}, False),
+    ({"LANG": "C"}, True),
+    ({"LC_ALL": "", "LC_CTYPE": "xx_XX.ISO-8859-1"}, True),  # that is not installed
     ({"HOME": "/"}, False),
     ({"MUDROOM_STATE": "relative"}, False),
     ({"MUDROOM_STATE": "/nowhere"}, False),
@@ -126,7 +126,7 @@ def test_the_name_of_the_keeper(unstarted: NativeKept) -> None:
     """A socket of the name that Python computes gets a connection: also with variables that are no text, and long."""
     directory = Path(os.fsdecode(unstarted.directory))
     directory.mkdir(parents=True, mode=0o700)
-    for more in ({}, {"LANG": "\udcff\udc80"}, {"LC_X": "z" * 100_000}, {"LC_A": "", "LANGUAGE": "b", "LC_ALL": ""}):
+    for more in ({}, {"OPENSSL_X": "\udcff\udc80"}, {"LD_X": "z" * 100_000}, {"LD_A": "", "LANGUAGE": "b"}):
         unstarted.environment |= more
         name = unstarted.ask("name_of(os.environb)")
         with socket.socket(socket.AF_UNIX) as listener:
@@ -517,12 +517,6 @@ def test_a_hook_is_installed_with_the_native_client(both: NativeKept, monkeypatc
     """The words of an agent's settings start the program, also where the script runs the verb that writes them."""
     monkeypatch.setattr(sys, "argv", [both.script, "hook"])
     assert own_words() == (both.native,)
-
-
-def test_an_encoding_that_is_not_utf_8(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "getfilesystemencoding", lambda: "iso8859-1")
-    with pytest.raises(NotServed):
-        _as_interpreted([b"mudroom", b"ls"], {})
 
 
 def test_compilers_have_nothing_to_say() -> None:

@@ -1,8 +1,9 @@
 """A command's caller: facts from the kernel about a process that decide how its command would run.
 
 A command that a keeper runs must run as it would in its caller's own process. The keeper's process belongs to the same
-user, and takes over words, environment, descriptors, directory and ignored signals. Everything else must be equal
-already: credentials, capabilities, namespaces, root directory, control group, limits, confinement, priorities.
+user, and takes over words, environment, descriptors, directory, ignored signals, and what differs between terminals
+(``CallerSurroundings``). Everything else must be equal already: credentials, capabilities, namespaces, root directory,
+the other limits, confinement, priorities.
 
 Rules of this file:
 1. In doubt, two processes differ: an unreadable file or a missing field differs from one that is there.
@@ -17,6 +18,11 @@ from __future__ import annotations
 
 import ctypes
 import os
+import resource
+
+from mudroom.sandbox.limits.cgroup import directory as directory_of_group
+from mudroom.sandbox.limits.cgroup import memberships, mounts, read, write
+from mudroom.typing import NamedTuple
 
 FIELDS = (
     b"Umask", b"Uid", b"Gid", b"Groups", b"CapInh", b"CapPrm", b"CapEff", b"CapBnd", b"CapAmb", b"Seccomp",
@@ -24,7 +30,7 @@ FIELDS = (
 )  # fmt: skip
 """Fields in proc_pid_status(5)."""
 NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid", "pid_for_children", "time", "time_for_children", "user", "uts")
-FILES = ("cgroup", "limits", "oom_score_adj", "attr/current", "coredump_filter", "loginuid")
+FILES = ("attr/current", "coredump_filter", "loginuid")
 """Files that a process of the same user may read, also where Yama restricts ptrace(2). The personality is not among
 them; the client puts its own into the keeper's name."""
 _NICE, _RT_PRIORITY, _SCHEDULING_POLICY = 19, 40, 41
@@ -32,6 +38,14 @@ _NICE, _RT_PRIORITY, _SCHEDULING_POLICY = 19, 40, 41
 _IOPRIO_GET = {"x86_64": 252, "aarch64": 31, "riscv64": 31}
 """System call number for ioprio_get(2), by machine (asm/unistd.h)."""
 _IOPRIO_WHO_PROCESS = 1
+TAKEN_OVER = (
+    resource.RLIMIT_NOFILE, resource.RLIMIT_CORE, resource.RLIMIT_NPROC, resource.RLIMIT_MEMLOCK,
+    resource.RLIMIT_SIGPENDING, resource.RLIMIT_MSGQUEUE,
+)  # fmt: skip
+"""Limits that a process may be given after its start, with the effect that they have from the start on. Those of memory
+and stack are not among them: the process has more than a new one. Editors and systemd raise RLIMIT_NOFILE."""
+_LIMITS = range(16)
+"""All of getrlimit(2): RLIM_NLIMITS of asm-generic/resource.h."""
 _LIBC = ctypes.CDLL(None)
 _MACHINE = os.uname().machine
 
@@ -50,6 +64,73 @@ def identity(directory: int) -> tuple[object, ...] | None:
         *(_content(directory, name) for name in FILES),
         _priorities(directory),
     )
+
+
+class CallerSurroundings(NamedTuple):
+    """What a process takes over from its caller. One that does not may be refused a file, or escape a limit."""
+
+    groups: str
+    """/proc/PID/cgroup: each terminal of systemd's is a group (a scope)."""
+    limits: tuple[tuple[int, int], ...]
+    """Soft and hard limits, by number (prlimit(2))."""
+    oom: str
+    """/proc/PID/oom_score_adj."""
+
+
+class Elsewhere(Exception):
+    """The caller's surroundings may not be taken over."""
+
+
+def surroundings(pid: int) -> CallerSurroundings:
+    """Return those of a process of this user. Raise OSError if it has gone."""
+    limits = tuple(resource.prlimit(pid, number) for number in _LIMITS)
+    with open(f"/proc/{pid}/oom_score_adj", encoding="ascii") as stream:
+        return CallerSurroundings(_read_groups(pid), limits, stream.read())
+
+
+def _read_groups(pid: int) -> str:
+    with open(f"/proc/{pid}/cgroup", encoding="utf-8", errors="surrogateescape") as stream:
+        return stream.read()
+
+
+def take_over(wanted: CallerSurroundings, pid: int) -> None:
+    """Give a process without threads, of this user, these surroundings. Raise Elsewhere if it may not have them.
+
+    A move into another group of version 2 waits 15 ms for all forks of the machine (``sandbox/limits/cgroup.py``)."""
+    try:
+        before = surroundings(pid)
+        if before.groups != wanted.groups:
+            enter_groups(pid, before.groups, wanted.groups)
+        for number, (one, other) in enumerate(zip(before.limits, wanted.limits, strict=True)):
+            if one != other:
+                if number not in TAKEN_OVER:
+                    raise Elsewhere
+                resource.prlimit(pid, number, other)
+        if before.oom != wanted.oom:
+            write(f"/proc/{pid}/oom_score_adj", wanted.oom)
+        is_done = surroundings(pid) == wanted  # otherwise a group was removed, or the caller has been moved meanwhile
+    except (OSError, ValueError) as error:  # prlimit: a limit that would have to be raised
+        raise Elsewhere from error
+    if not is_done:
+        raise Elsewhere
+
+
+def enter_groups(pid: int, before: str, wanted: str) -> None:
+    """Move a process into the groups of a /proc/PID/cgroup. Raise Elsewhere if that is not permitted: in version 2 the
+    user needs cgroup.procs of the group and of the nearest above both (cgroup-v2.rst, under Delegation Containment)."""
+    table, own = mounts(read("/proc/self/mountinfo")), memberships(before)
+    for name, path in memberships(wanted).items():
+        if own.get(name) == path:
+            continue
+        kinds = (mount for mount in table if (name in mount.options if name else mount.kind == "cgroup2"))
+        mount = next(kinds, None)
+        group = None if mount is None else directory_of_group(mount, path)
+        if group is None:
+            raise Elsewhere
+        try:
+            write(f"{group}/cgroup.procs", str(pid))
+        except OSError as error:
+            raise Elsewhere from error
 
 
 def io_priority(pid: int) -> int:

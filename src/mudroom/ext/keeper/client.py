@@ -59,15 +59,16 @@ ON_TERMINAL = frozenset(["ls", "status"])
 """Verbs that neither ask, page nor relay: a keeper runs them for a terminal whose foreground group contains this
 process. Others need the terminal as their controlling terminal, which a process in another session cannot have."""
 
-AT_START = (b"PYTHON", b"LC_", b"LANG", b"LOCPATH", b"LD_", b"GLIBC_", b"MALLOC_", b"OPENSSL_")
+AT_START = (b"PYTHON", b"LOCPATH", b"LD_", b"GLIBC_", b"MALLOC_", b"OPENSSL_")
 """Prefixes of variables that an interpreter and its libraries read once. A keeper has those of the command that started
-it, and is used only where they are equal."""
+it, and is used only where they are equal. The locale is the caller's (``command.py``)."""
 
 OF_THE_PROCESS = ("/fd/", "/proc/")
 """Parts of paths that mean the process that reads them: /dev/fd/63, from ``--card <(…)`` in bash."""
 
 RELAYED = (_signal.SIGHUP, _signal.SIGINT, _signal.SIGQUIT, _signal.SIGTERM)
-REFUSED, STARTED, ENDED = b"r", b"s", b"e"
+REFUSED, APART, STARTED, ENDED = b"r", b"a", b"s", b"e"
+"""Answers from the keeper's process. APART: it may not have the caller's control group or limits."""
 DIRECTORY = b"/keeper"
 """Below the state directory."""
 PATIENCE = 500_000
@@ -78,11 +79,13 @@ SCRIPT = "mudroom-python"
 """The console script, where ``mudroom`` is the native client."""
 OPTIONS = ("-E", "-I", "-s", "-Es", "-sE")
 """Interpreter options that may stand in ``SCRIPT``'s first line, as pipx writes them."""
-PROTOCOL = b"mudroom-native-1"
+PROTOCOL = b"mudroom-native-2"
 """The names, the request and the answers that a native client expects. Raise the number when one of them changes: in an
 editable installation the native client is then older than the code, and must find no keeper."""
 NO_KEEPER = "no keeper"
 """Run the command in-process; a keeper would be welcome."""
+NO_KEEPER_APART = "no keeper with this control group and these limits"
+"""The same: this user's keeper may not have this process's control group or limits."""
 IN_PROCESS = "in-process"
 """Run the command in-process."""
 
@@ -91,9 +94,13 @@ class _Unusable(Exception):
     """The keeper cannot run this command."""
 
 
+class _Apart(Exception):
+    """The keeper may not have this process's control group or limits."""
+
+
 def hand_over() -> str:
-    """Have the keeper run this process's command, and end as the command ended. Return ``NO_KEEPER`` or ``IN_PROCESS``
-    if the keeper cannot; the command has not run then."""
+    """Have the keeper run this process's command, and end as the command ended. Return ``NO_KEEPER``,
+    ``NO_KEEPER_APART`` or ``IN_PROCESS`` if the keeper cannot: the command has not run then."""
     argv, environ = sys.argv, posix.environ
     if not _is_for_keeper(argv[1:], environ):
         return IN_PROCESS
@@ -106,10 +113,10 @@ def hand_over() -> str:
     signals: list[int] = []
     try:
         _start(connection, argv, environ, signals)
-    except (OSError, _Unusable, ValueError):
+    except (OSError, _Unusable, _Apart, ValueError) as error:
         connection.close()
         _take_back(signals)
-        return IN_PROCESS
+        return NO_KEEPER_APART if isinstance(error, _Apart) else IN_PROCESS
     _wait(connection, signals)
     raise AssertionError
 
@@ -157,11 +164,12 @@ def directory_of(environ: "Mapping[bytes, bytes]") -> bytes:
     return state + DIRECTORY if state.startswith(b"/") else b""
 
 
-def name_of(environ: "Mapping[bytes, bytes]") -> str:
-    """Return the keeper's name, which depends on the machine, pid namespace, control group, personality(2), interpreter
-    and variables at start. The keeper finds other differences itself (``caller.py``)."""
+def name_of(environ: "Mapping[bytes, bytes]", *, apart: bool = False) -> str:
+    """Return the keeper's name, which depends on the machine, pid namespace, personality(2), interpreter and variables
+    at start. The keeper finds other differences itself (``caller.py``), and takes over what it can. ``apart``: the name
+    of a keeper for this process's control group alone."""
     facts = [
-        _content("/proc/self/cgroup"),
+        _content("/proc/self/cgroup") if apart else b"",
         _content("/proc/self/personality"),
         posix.uname().nodename.encode("utf-8", "surrogateescape"),
         posix.readlink(b"/proc/self/ns/pid"),
@@ -172,7 +180,9 @@ def name_of(environ: "Mapping[bytes, bytes]") -> str:
 
 
 def _facts_of_interpreter() -> "list[bytes]":
-    words = (sys.executable, sys.version, repr(sys.flags), __file__)
+    # the locale of C sets utf8_mode, and it is the caller's; PYTHONUTF8 is in the name by itself
+    flags = repr(sys.flags).replace(f"utf8_mode={sys.flags.utf8_mode}", "")
+    words = (sys.executable, sys.version, flags, __file__)
     return [word.encode("utf-8", "surrogateescape") for word in words]
 
 
@@ -249,10 +259,11 @@ def _connect(environ: "Mapping[bytes, bytes]") -> "_socket.socket":
         connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
         try:
             connection.setsockopt(_socket.SOL_SOCKET, _socket.SO_SNDTIMEO, _timeval(PATIENCE))
-            # The path leads through the descriptor: a socket's path has at most 107 bytes (unix(7)), and the directory
-            # that was checked is the one that is used.
-            connection.connect(f"/proc/self/fd/{directory}/{name_of(environ)}")
-            # the user whose process called listen(2)
+            try:
+                connection.connect(f"/proc/self/fd/{directory}/{name_of(environ, apart=True)}")
+            except OSError:  # the usual case: one keeper enters the group of each command
+                connection.connect(f"/proc/self/fd/{directory}/{name_of(environ)}")
+            # the user of the process that called listen(2)
             owner = connection.getsockopt(_socket.SOL_SOCKET, _PEERCRED, 12)[4:8]
             if int.from_bytes(owner, sys.byteorder) != user:
                 raise _Unusable
@@ -290,8 +301,9 @@ def _start(
         connection.sendall(request)
     finally:
         posix.close(reader)
-    if connection.recv(1) != STARTED:
-        raise _Unusable
+    answer = connection.recv(1)
+    if answer != STARTED:
+        raise _Apart if answer == APART else _Unusable
 
 
 def _timeval(microseconds: int) -> bytes:

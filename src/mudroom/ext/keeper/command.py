@@ -3,13 +3,13 @@
 It was forked from the keeper before the command. Each command has its own process in which no other command ran
 before, so no caller's environment, directory, credential or cache is visible to another.
 
-These checks run in order. In doubt the client is refused, and then runs the command itself:
-1. The client's process belongs to this user: by SO_PEERCRED, and equally by SCM_CREDENTIALS in its message.
-2. It is confined and limited as this process is (``caller.py``). Its /proc directory is opened before it is greeted, it
-   sends afterwards, and later the directory is read again: the process that was examined had the pid all the time, and
-   no other process has sent.
-3. No code file has changed since the keeper loaded it.
-4. Descriptors, directory, environment and ignored signals are taken over.
+In order, and in doubt the client is refused, which then runs the command itself:
+1. the client is a process of this user: SO_PEERCRED, and the same in what it sends (SCM_CREDENTIALS);
+2. it is confined as this process is (``caller.py``). Its directory in /proc is opened before it is greeted,
+   it sends afterwards, and later the directory is read again: so the process that was looked at had the pid all the
+   time, and no other one has sent;
+3. no file of the code has changed since the keeper has loaded it;
+4. control group, limits, descriptors, directory, environment, locale and ignored signals are taken over.
 
 The client ends as soon as the command has: its output is written, its changes are recorded, and it is in the journal.
 Leftovers in the vault are removed afterwards: by this process, or, if it is killed, by a later command.
@@ -21,15 +21,25 @@ import _socket
 import _thread
 import gc
 import io
+import locale
 import marshal
 import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence, Set
 
-from mudroom.ext.keeper.caller import identity, ignored_signals, io_priority
-from mudroom.ext.keeper.client import ENDED, REFUSED, RELAYED, STARTED, variables_given
-from mudroom.typing import TYPE_CHECKING, NamedTuple, TextIO
+from mudroom.ext.keeper.caller import (
+    CallerSurroundings,
+    Elsewhere,
+    enter_groups,
+    identity,
+    ignored_signals,
+    io_priority,
+    surroundings,
+    take_over,
+)
+from mudroom.ext.keeper.client import APART, ENDED, REFUSED, RELAYED, STARTED
+from mudroom.typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     import signal
@@ -40,6 +50,8 @@ else:
 
 Action = Callable[[], None]
 Run = Callable[[Sequence[str], Mapping[bytes, bytes], "Client", Callable[[bytes, Action], None]], int]
+Surround = Callable[[CallerSurroundings], None]
+"""Give a command's launcher the surroundings of its caller. Raises as ``take_over``."""
 
 GREETING = b"g"
 PATIENCE = 5
@@ -61,8 +73,10 @@ class AdmittedCaller(NamedTuple):
     directory: int
     """Descriptor of its directory in /proc."""
     descriptors: tuple[int, ...]
-    argv: list[str]
+    argv: list[bytes] | list[str]
+    """As a native client has sent them, or as an interpreter has them."""
     environ: dict[bytes, bytes]
+    surroundings: CallerSurroundings
 
 
 def admit(connection: _socket.socket, own: tuple[object, ...], is_current: Callable[[], bool]) -> AdmittedCaller:
@@ -90,19 +104,7 @@ def admit(connection: _socket.socket, own: tuple[object, ...], is_current: Calla
         raise NotServed
     argv, environ = marshal.loads(_receive(connection, int.from_bytes(head, "little")))
     connection.settimeout(None)
-    if isinstance(argv[0], bytes):
-        argv, environ = _as_interpreted(argv, environ)
-    return AdmittedCaller(directory, tuple(descriptors), argv, environ)
-
-
-def _as_interpreted(argv: Sequence[bytes], environ: Mapping[bytes, bytes]) -> tuple[list[str], dict[bytes, bytes]]:
-    """Return a native client's words and environment as its interpreter would have them. The keeper was started with
-    the same variables, so its interpreter has added the same ones: LC_CTYPE, in the C locale (PEP 538)."""
-    if sys.getfilesystemencoding() != "utf-8":
-        raise NotServed  # libc decodes command-line words, and codecs may differ from it
-    given = variables_given()
-    added = {name: value for name, value in os.environb.items() if name not in given}
-    return [os.fsdecode(word) for word in argv], {**added, **environ}
+    return AdmittedCaller(directory, tuple(descriptors), argv, environ, surroundings(pid))
 
 
 def _credentials(data: bytes) -> tuple[int, int]:
@@ -138,23 +140,47 @@ def become(caller: AdmittedCaller) -> None:
     except ValueError as error:  # a name that cannot be set, e.g. an empty one
         raise NotServed from error
     time.tzset()
-    sys.argv = caller.argv
-    sys.stdin = _stream(0, sys.stdin)
-    sys.stdout = _stream(1, sys.stdout)
-    sys.stderr = _stream(2, sys.stderr)
+    is_strict = _become_localized()
+    is_given = not sys.flags.ignore_environment and os.environb.get(b"PYTHONIOENCODING")
+    errors = sys.stdin.errors if is_given else "strict" if is_strict else "surrogateescape"
+    sys.argv = [word if isinstance(word, str) else os.fsdecode(word) for word in caller.argv]
+    sys.stdin = _stream(0, sys.stdin.encoding, errors)
+    sys.stdout = _stream(1, sys.stdout.encoding, errors)
+    sys.stderr = _stream(2, sys.stderr.encoding, sys.stderr.errors)
 
 
-def _stream(descriptor: int, before: TextIO) -> io.TextIOWrapper:
+def _become_localized() -> bool:
+    """Take over the locale of the environment as an interpreter does at its start (PEP 538, PEP 540; preconfig.c and
+    initconfig.c in CPython). Return whether undecodable bytes are an error in its streams. Raise NotServed if its
+    encoding is another one: it is that of all paths and words."""
+    locale.setlocale(locale.LC_CTYPE, "C")
+    try:
+        name = locale.setlocale(locale.LC_CTYPE, "")
+    except locale.Error:
+        name = "C"  # that locale is not installed
+    if name == "C" and not os.environb.get(b"LC_ALL") and os.environb.get(b"PYTHONCOERCECLOCALE") != b"0":
+        for target in _COERCED:
+            try:
+                name = locale.setlocale(locale.LC_CTYPE, target)
+            except locale.Error:
+                continue
+            os.environb[b"LC_CTYPE"] = target.encode()
+            break
+    is_utf8 = name in ("C", "POSIX") or locale.nl_langinfo(locale.CODESET).upper() in ("UTF-8", "UTF8")
+    if not is_utf8 or os.environb.get(b"PYTHONUTF8") == b"0" or sys.getfilesystemencoding() != "utf-8":
+        raise NotServed
+    return name not in ("C", "POSIX", *_COERCED) and os.environb.get(b"PYTHONUTF8") != b"1"
+
+
+_COERCED = ("C.UTF-8", "C.utf8", "UTF-8")
+"""Locales to which that of C is coerced, in order (PEP 538)."""
+
+
+def _stream(descriptor: int, encoding: str, errors: str | None) -> io.TextIOWrapper:
     """Return a stream as the interpreter makes it at its start (create_stdio in Python/pylifecycle.c)."""
     raw = io.FileIO(descriptor, "rb" if descriptor == 0 else "wb", closefd=False)
     buffered = io.BufferedReader(raw) if descriptor == 0 else io.BufferedWriter(raw)
-    return io.TextIOWrapper(
-        buffered,
-        before.encoding,
-        before.errors,
-        newline="\n",
-        line_buffering=descriptor == 2 or raw.isatty(),
-    )
+    return io.TextIOWrapper(buffered, encoding, errors, newline="\n", line_buffering=descriptor == 2 or raw.isatty())
 
 
 def relay_signals(reader: int) -> None:
@@ -184,22 +210,33 @@ def serve(
     is_current: Callable[[], bool],
     run: Run,
     client: Client,
+    surround: Surround,
     spared: Sequence[int] = (),
-) -> list[Action]:
-    """Run the client's command, unless it is refused. Return the actions to perform after it has ended. ``spared``:
-    descriptors that stay open."""
+) -> list[Action] | None:
+    """Run the command of the client at the other end. Return what is to be done when it has ended, or None if the
+    client is refused. ``spared``: descriptors that stay open."""
     later: list[tuple[bytes, Action]] = []
+    pid = os.getpid()
     try:
+        before = surroundings(pid)
         caller = admit(connection, own, is_current)
+        if caller.surroundings != before:
+            take_over(caller.surroundings, pid)
+            surround(caller.surroundings)
         become(caller)
         relay_signals(caller.descriptors[3])
+    except Elsewhere:
+        _answer(connection, APART)
+        return None
     except (OSError, NotServed, RuntimeError, ValueError, TypeError, EOFError):
         _answer(connection, REFUSED)
-        return []
+        return None
     gc.enable()
     if _answer(connection, STARTED):
         code = _code(run, client, lambda place, action: later.append((place, action)))
         _let_go({connection.fileno(), *spared}, [place for place, _action in later])
+        if caller.surroundings.groups != before.groups:
+            _leave(caller.surroundings.groups, before.groups)
         _answer(connection, ENDED + bytes([code & 0xFF]))
     return [action for _place, action in later]
 
@@ -220,6 +257,15 @@ def _let_go(spared: Set[int], places: Sequence[bytes]) -> None:
             pass  # the descriptor used for the listing
     for _number in range(3):
         os.open(os.devnull, os.O_RDWR)  # so that no later file gets a number to which output is written
+
+
+def _leave(groups: str, own: str) -> None:
+    """Return to the keeper's own control groups: the caller may remove its group when its command has ended, which is
+    refused while this process is in it."""
+    try:
+        enter_groups(os.getpid(), groups, own)
+    except Elsewhere:
+        pass  # this process ends in some milliseconds, too
 
 
 def _answer(connection: _socket.socket, word: bytes) -> bool:

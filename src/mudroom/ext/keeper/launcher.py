@@ -13,10 +13,11 @@ import sys
 
 from mudroom.core.confinement.plan import TemplatePlan
 from mudroom.errors import MudroomError
+from mudroom.ext.keeper.caller import CallerSurroundings, take_over
 from mudroom.ext.keeper.prepared import PreparedTemplate
 from mudroom.sandbox.client.connection import Connection
 from mudroom.sandbox.client.invocation import ClientTraits
-from mudroom.sandbox.client.launcher_client import TEMPLATES, SpawnedLauncher, spawn_interpreter
+from mudroom.sandbox.client.launcher_client import FIRST_TO_GO, TEMPLATES, SpawnedLauncher, spawn_interpreter
 
 _ROOT = os.path.abspath(__file__).rsplit(os.sep, 4)[0]
 _START = "from mudroom.ext.keeper.zygote import main; main()"
@@ -78,7 +79,9 @@ class ForkedLauncher:
         self.used: TemplatePlan | None = None
         """The last command's shared steps; None: it had none."""
         self.took_prepared = False
-        """Whether a command has used the template that was made ahead."""
+        """Whether a command has had the template that was made ahead."""
+        self._surroundings: CallerSurroundings | None = None
+        """Those of the caller, if they are others than the zygote's."""
 
     def start(self) -> None:
         if self.connection is not None and self.connection.is_open():
@@ -89,6 +92,21 @@ class ForkedLauncher:
         except OSError:
             self._spawned.start()
             self.connection = self._spawned.connection
+        else:
+            self._take_over()
+
+    def surround(self, wanted: CallerSurroundings) -> None:
+        """Give the command's launcher its caller's surroundings, and drop what was made ahead. Raise Elsewhere if that
+        is not permitted."""
+        self._surroundings = wanted
+        self.drop_prepared()
+        if self.connection is not None:
+            self._take_over()
+
+    def _take_over(self) -> None:
+        if self._surroundings is not None:
+            oom = max(FIRST_TO_GO, int(self._surroundings.oom))  # as of each launcher
+            take_over(self._surroundings._replace(oom=f"{oom}\n"), self.require_pid())
 
     def _fork(self) -> None:
         self._close_answer()

@@ -1,11 +1,12 @@
 """The keeper: a process that has everything loaded and keeps one process waiting for the next command.
 
-There is one per state directory, control group, interpreter and set of variables (``client.name_of``). It stores
-nothing from any command. A client connects; the waiting process takes the connection (``command.py``), and the keeper
-forks the next process. The keeper reads nothing that a client sends. A command's process reports three things, and the
-keeper uses them for the next one: modules that the command needed, which the keeper loads, too; the sandbox steps that
-do not depend on the command; and the memory pages that the command has written to. The waiting process gets the steps
-and has them performed ahead (``prepared.py``), and copies the pages ahead (``pages.py``).
+It is one per state directory, interpreter and set of variables (``client.name_of``), and holds nothing of any command.
+One that may not enter the control group of a caller is joined by another one, for that group alone. A client connects;
+the process that waits takes the connection (``command.py``), and the keeper forks the next one. The keeper reads
+nothing that a client sends. From the process of a command it learns which modules the command needed: it loads them,
+too, so that the next one has them. It also learns the steps of the command's sandbox that do not depend on the command,
+and which pages of memory the command has written to. The process that waits is told, has the steps performed ahead
+(``prepared.py``), and makes its copies of the pages (``pages.py``).
 
 It ends after some idle minutes, at SIGTERM (``mudroom keeper stop``), when its code has changed, and when its directory
 is gone. Running commands continue. It can be killed at any time: the waiting process ends with it, and a client without
@@ -13,7 +14,7 @@ an answer runs its command itself.
 
     state/keeper/                0700
     state/keeper/NAME            its socket, 0600
-    state/keeper/NAME.lock       locked while it lives (flock(2)); its mtime is the last command's time (``lock.py``)
+    state/keeper/NAME.lock       locked while it lives (flock(2)); its mtime: the last command's end (``lock.py``)
     state/keeper/NAME.rehearsal  a directory, while it starts
 """
 
@@ -251,7 +252,6 @@ class KeeperLoop:
         if receive(control) != TAKEN:
             control.close()
             return False
-        os.utime(self._lock)
         self._taken[control.fileno()] = control
         return True
 
@@ -264,6 +264,7 @@ class KeeperLoop:
             return False
         if not message:
             return True  # it was killed, or its client was refused
+        os.utime(self._lock)
         reported, plan, pages = marshal.loads(message)
         before = self._plan, self._pages
         self._plan = plan or self._plan
@@ -316,10 +317,13 @@ class KeeperLoop:
                     lambda: self._is_current(control),
                     self._run,
                     LauncherClient(launcher),
+                    launcher.surround,
                     (control.fileno(),),
                 )
                 control.setblocking(False)
-                receive(control)  # an unread message would become an error at the other end
+                receive(control)  # what was told too late would become an error at the other end
+                if actions is None:
+                    os._exit(0)
                 try:
                     pages = _pages() if _faults() - faults > MANY else []
                     control.send(_report(sys.modules.keys() - self._code.known, launcher.used, pages))

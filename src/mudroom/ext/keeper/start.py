@@ -7,7 +7,7 @@ import fcntl
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from mudroom.ext.keeper.client import directory_of, is_behind_native, name_of, variables_at_start
 from mudroom.typing import Any
@@ -17,9 +17,12 @@ IDLE = 600.0
 LOOK = 15.0
 """Seconds between two times that a keeper checks its code and its directory."""
 PAUSE = 30.0
-"""Seconds between two attempts, so that a keeper that cannot live does not cost every command an interpreter."""
-MOST = 4
-"""Maximum keepers in a state directory: for different control groups, interpreters or sets of variables."""
+"""Seconds between two attempts: a keeper that cannot live does not cost every command an interpreter."""
+MOST = 2
+"""Keepers of one state directory that live at once: of different interpreters, sets of variables, or control groups
+that a keeper may not enter. Beyond that the least recently used one ends."""
+_LOCALE = {b"LC_ALL": b"C.UTF-8"}
+"""Of a keeper's interpreter. Its commands have that of their callers."""
 
 
 def is_wanted(environ: Mapping[bytes, bytes]) -> bool:
@@ -28,9 +31,11 @@ def is_wanted(environ: Mapping[bytes, bytes]) -> bool:
     return environ.get(b"CI", b"").lower() in (b"", b"0", b"false")
 
 
-def start(program: str, environ: Mapping[bytes, bytes], *, idle: float = IDLE, look: float = LOOK) -> int:
-    """Start a keeper and return its pid at once; 0 if none is to be started now. ``program`` is its code (``python
-    -c``).
+def start(
+    program: str, environ: Mapping[bytes, bytes], *, apart: bool = False, idle: float = IDLE, look: float = LOOK
+) -> int:
+    """Start a keeper and return its pid at once; 0 if none is to be started now. ``program`` runs it (``python -c``).
+    ``apart``: for the control group of this process alone.
 
     The keeper has none of this process's descriptors, and neither its directory, terminal, session nor process group.
     From its environment it gets only the variables that are read at an interpreter's start. It is a child of this
@@ -39,12 +44,15 @@ def start(program: str, environ: Mapping[bytes, bytes], *, idle: float = IDLE, l
     place = directory_of(environ)
     try:
         if not place or os.stat(os.path.dirname(place)).st_uid != os.geteuid():
-            return 0  # no state directory, or HOME is another user's, as with root
-        name = name_of(environ)
+            return 0  # no state, or that of another user whose HOME root has
+        if sys.getfilesystemencoding() != "utf-8":
+            return 0  # a keeper would refuse this process (``command.py``)
+        name = name_of(environ, apart=apart)
         directory = open_directory(place)
         try:
             if not _may_try(directory, name):
                 return 0
+            _make_room(place, directory, name)
         finally:
             os.close(directory)
         return os.posix_spawn(
@@ -61,7 +69,7 @@ def start(program: str, environ: Mapping[bytes, bytes], *, idle: float = IDLE, l
                 own_root(),
                 *_before(),
             ],
-            variables_at_start(environ),
+            variables_at_start(environ) | _LOCALE,
             file_actions=_nothing_of_ours(),
             setsid=True,
             setsigmask=(),
@@ -131,12 +139,8 @@ def _may_try(directory: int, name: str) -> bool:
     except BlockingIOError:
         return False
     except OSError:
-        pass  # NFS locks no directory (flock(2)): several may start, and the lock file leaves one keeper
-    names = os.listdir(directory)
+        pass  # NFS locks no directory (flock(2)): the lock file leaves one keeper, of several interpreters
     lock = name + ".lock"
-    if lock not in names and sum(entry.endswith(".lock") for entry in names) >= MOST:
-        _tidy(directory, names)
-        return False
     try:
         if time.time() - PAUSE < os.stat(lock, dir_fd=directory).st_mtime <= time.time():
             return False
@@ -148,11 +152,13 @@ def _may_try(directory: int, name: str) -> bool:
     return True
 
 
-def _tidy(directory: int, names: Sequence[str]) -> None:
-    """Remove lock files whose keepers have been dead for longer than any idles."""
-    for name in names:
-        if name.endswith(".lock") and os.stat(name, dir_fd=directory).st_mtime < time.time() - 2 * IDLE:
-            os.unlink(name, dir_fd=directory)
+def _make_room(place: bytes, directory: int, name: str) -> None:
+    """End keepers that are too many beside a new one, and remove the lock files of those that have died."""
+    others = [entry for entry in os.listdir(directory) if entry.endswith(".lock") and entry != name + ".lock"]
+    if len(others) >= MOST:
+        from mudroom.ext.keeper.status import retire
+
+        retire(place, [os.fsencode(other) for other in others], MOST - 1)
 
 
 def _nothing_of_ours() -> list[tuple[Any, ...]]:

@@ -11,7 +11,7 @@ import os
 import select
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from mudroom.ext.keeper.lock import parse_lock, started
@@ -55,6 +55,27 @@ def stop(directory: bytes) -> list[int]:
                 _signal(pidfd, signal.SIGKILL)
                 select.select([pidfd], [], [], PATIENCE)
         return [pid for pid, _version, _used, _pidfd in living]
+
+
+def retire(directory: bytes, locks: Iterable[bytes], most: int) -> None:
+    """End all but the ``most`` recently used keepers, and remove the lock files of dead ones. Does not wait for them: a
+    name is free at once."""
+    living: list[tuple[float, int, bytes]] = []
+    for name in locks:
+        found = _look(directory + b"/" + name)
+        if found is None:
+            _unlink_vacant(directory + b"/" + name)
+        else:
+            living.append((*found[2:], name))
+    for at, (_used, pidfd, name) in enumerate(sorted(living, reverse=True)):
+        if at >= most:
+            _signal(pidfd, signal.SIGTERM)
+            for path in (name, name.removesuffix(_LOCK)):
+                try:
+                    os.unlink(directory + b"/" + path)
+                except FileNotFoundError:
+                    pass  # it has ended
+        os.close(pidfd)
 
 
 def _signal(pidfd: int, number: int) -> None:

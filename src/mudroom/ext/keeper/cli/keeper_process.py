@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from mudroom.cli.main import run, verb_module
+from mudroom.ext.keeper.client import NO_KEEPER_APART
 from mudroom.ext.keeper.client import VERBS as KEPT
 from mudroom.ext.keeper.code import Code
 from mudroom.ext.keeper.launcher import launcher_files
@@ -32,10 +33,10 @@ REHEARSED = (
 )
 
 
-def start_if_wanted(environ: Mapping[bytes, bytes]) -> None:
-    """Start a keeper after a command that found none."""
+def start_if_wanted(environ: Mapping[bytes, bytes], reason: str) -> None:
+    """Start a keeper after a command that found none. ``reason``: the answer of ``hand_over``."""
     if is_wanted(environ):
-        start(PROGRAM, environ)
+        start(PROGRAM, environ, apart=reason == NO_KEEPER_APART)
 
 
 def main() -> None:

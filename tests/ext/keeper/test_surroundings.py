@@ -1,0 +1,198 @@
+"""A keeper serves each terminal of its user: other control groups, locales and limits are the caller's."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from kept import IN_PROCESS, KEPT, PATIENCE, Kept, children, kept
+
+from clocks import give_way
+from mudroom.ext.keeper.caller import Elsewhere, surroundings, take_over
+from mudroom.ext.keeper.start import MOST
+from test_keeper_life import gone, mudroom
+from test_kept_equal import both_ways
+
+__all__ = ["kept"]  # a fixture
+
+pytestmark = pytest.mark.both_users
+
+LOCALES: tuple[dict[str, str], ...] = (
+    {},
+    {"LANG": "C"},
+    {"LANG": "POSIX"},
+    {"LANG": "C.UTF-8"},
+    {"LANG": "en_US.UTF-8"},
+    {"LANG": "de_DE.UTF-8", "LC_MESSAGES": "C"},
+    {"LANG": "tr_TR.UTF-8", "LC_TIME": "en_GB.UTF-8"},
+    {"LC_CTYPE": "C.UTF-8"},
+    {"LC_ALL": "C"},
+    {"LC_ALL": "C.utf8"},
+    {"LC_ALL": "xx_XX.ISO-8859-1"},
+    {"LC_ALL": "", "LC_CTYPE": "", "LANG": "", "LANGUAGE": "de:en"},
+)
+
+
+def test_one_keeper_serves_all_locales(kept: Kept) -> None:
+    """With the encoding, the variables and the treatment of bytes that are no text that an own interpreter has."""
+    pid = kept.start()
+    del kept.environment["LC_ALL"]
+    for more in LOCALES:
+        shown = both_ways(kept, "run", "--yes", "--", "env", more=more)
+        assert shown[0] == shown[1], more
+        written = both_ways(kept, "exec", "--fork", b"\xff", "--", "true", more=more)
+        assert written[0] == written[1], more
+    assert [row.pid for row in kept.list()] == [pid]
+
+
+def _open_files() -> None:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (300, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+
+
+def _first_to_go() -> None:
+    Path("/proc/self/oom_score_adj").write_text("765")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (_open_files, "ulimit -n; ulimit -Hn"),
+        (_first_to_go, "cat /proc/self/oom_score_adj"),
+    ],
+)
+def test_limits_are_the_callers(kept: Kept, change: Callable[[], None], words: str) -> None:
+    kept.start()
+    plain = kept("run", "--yes", "--", "sh", "-c", words)
+    first, second = both_ways(kept, "run", "--yes", "--", "sh", "-c", words, preexec_fn=change)
+    assert first == second
+    assert first[0] == 0 and first[1] != plain.stdout
+    assert kept("run", "--yes", "--", "sh", "-c", words).stdout == plain.stdout  # the next caller has its own
+
+
+def test_surroundings_that_may_not_be_had() -> None:
+    pid = os.getpid()
+    own = surroundings(pid)
+    take_over(own, pid)
+    with pytest.raises(Elsewhere):
+        take_over(own._replace(groups=own.groups.replace(":/", ":/none-of-this-name")), pid)
+    stack = tuple(
+        (4096, hard) if number == resource.RLIMIT_STACK else (soft, hard)
+        for number, (soft, hard) in enumerate(own.limits)
+    )
+    with pytest.raises(Elsewhere):
+        take_over(own._replace(limits=stack), pid)
+
+
+@pytest.fixture
+def groups() -> Iterator[list[Path]]:
+    """Twelve control groups: of the controller ``pids`` where that has a hierarchy of its own, and of version 2."""
+    parents = [Path(place) for place in ("/sys/fs/cgroup/pids", "/sys/fs/cgroup/unified") if os.path.isdir(place)]
+    parents = parents or [Path("/sys/fs/cgroup")]
+    if os.geteuid() != 0 or not os.access(parents[0], os.W_OK):
+        pytest.skip("only root may make groups where it is, if anybody")
+    made = [parents[at % len(parents)] / f"mudroom-test-{os.getpid()}-{at}" for at in range(12)]
+    for group in made:
+        group.mkdir()
+    yield made
+    for group in made:
+        if group.exists():
+            group.rmdir()
+
+
+def inside(group: Path) -> Callable[[], None]:
+    def enter() -> None:
+        (group / "cgroup.procs").write_text("0")
+
+    return enter
+
+
+def test_one_keeper_serves_all_control_groups(kept: Kept, groups: list[Path]) -> None:
+    """Its command is in the caller's group, with all its processes; when it has ended, the group can be removed."""
+    pid = kept.start()
+    for group in groups:
+        words = ("run", "--yes", "--", "sh", "-c", "echo ready; read word")
+        process = kept.popen(*words, stdin=subprocess.PIPE, preexec_fn=inside(group))
+        assert process.stdout is not None and process.stdout.readline() == b"ready\n"
+        members = [int(word) for path in group.rglob("cgroup.procs") for word in path.read_text().split()]
+        words_of = [Path(f"/proc/{member}/cmdline").read_bytes().split(b"\0") for member in members]
+        assert [b"sh", b"-c"] in [words[:2] for words in words_of], words_of
+        own = [*children(pid), *(child for zygote in children(pid) for child in children(zygote))]
+        assert set(own) & set(members), "the process of the command and its launcher"
+        process.communicate(b"word\n", timeout=PATIENCE)
+        group.rmdir()
+    assert [row.pid for row in kept.list()] == [pid]
+    assert kept("status").returncode == 0
+
+
+def _hidden() -> None:
+    """Give this process a mount namespace without control groups, so that none can be entered."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(0x20000) != 0:  # CLONE_NEWNS
+        raise OSError(ctypes.get_errno(), "unshare")
+    subprocess.run(["mount", "--make-rprivate", "/"], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "none", "/sys/fs/cgroup"], check=True)
+
+
+def test_groups_that_may_not_be_entered_have_keepers_of_their_own(kept: Kept, groups: list[Path]) -> None:
+    """The second command of a group has one; of many, the least recently used ends."""
+    doors = [os.open(group / "cgroup.procs", os.O_WRONLY) for group in groups]
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            _hidden()
+            pids = [kept.start()]
+            for door in doors[:3]:
+
+                def enter(door: int = door) -> None:
+                    os.write(door, b"0")
+
+                def run(words: list[str], enter: Callable[[], None] = enter) -> subprocess.CompletedProcess[bytes]:
+                    return subprocess.run(
+                        [*words, "status"], cwd=kept.place.project, env=kept.environment, capture_output=True,
+                        check=False, preexec_fn=enter, timeout=PATIENCE,
+                    )  # fmt: skip
+
+                before = {row.pid for row in kept.list()}
+                if kept.pid in before:
+                    kept.wait()
+                assert run(IN_PROCESS).returncode == 0
+                while not (new := {row.pid for row in kept.list()} - before):
+                    give_way()
+                kept.pid = new.pop()
+                kept.wait()
+                assert (run(KEPT).returncode, run(KEPT).stderr) == (0, b"")
+                pids.append(kept.pid)
+                assert len(kept.list()) <= MOST
+            gone(pids[0])
+            gone(pids[1])
+            assert {row.pid for row in kept.list()} == set(pids[2:])
+            code = 0
+        except BaseException:  # noqa: BLE001 - the parent tells
+            sys.excepthook(*sys.exc_info())
+        finally:
+            kept.stop()
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    for door in doors:
+        os.close(door)
+
+
+def test_the_dead_are_not_counted(kept: Kept) -> None:
+    """Lock files that killed keepers have left, of other terminals, are removed, and a keeper starts at once."""
+    directory = Path(os.fsdecode(kept.directory))
+    directory.mkdir(parents=True, mode=0o700)
+    for number in range(6):
+        (directory / f"{number:032}.lock").write_text("1 1 0 other pid:[1]")
+        (directory / f"{number:032}.lock").chmod(0o600)
+    assert mudroom(kept, "status").returncode == 0
+    pid = kept.adopt()
+    assert len(list(directory.glob("*.lock"))) == 1
+    assert kept("status").returncode == 0
+    assert [row.pid for row in kept.list()] == [pid]
