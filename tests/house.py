@@ -37,12 +37,12 @@ ROOMS: Mapping[str, Room] = {
     "errors": Room("exceptions by the party at fault, with exit codes"),
     "typing": Room("names of typing at run time, without its cost"),
     "core": Room(
-        "values and decisions, pure but for system: no files, clock, randomness, sockets, threads",
+        "values and decisions, pure but for system and text.table: no files, clock, randomness, sockets, threads",
         ("errors", "typing"),
         (
             ("text",),
             ("tree",),
-            ("command.option", "confinement", "git", "merge", "network"),
+            ("confinement", "git", "merge", "network"),
             ("command",),
             ("agent", "command.shell", "journal"),
             ("command.program",),
@@ -132,7 +132,7 @@ UNFINISHED: Mapping[str, frozenset[str]] = {}
 
 MOST_MODULES = 25
 """Modules that lie in one folder, ``__init__`` not counted."""
-MOST_CODE = {"kernel": 57_740, "satellites": 49_813}
+MOST_CODE = {"kernel": 56_834, "satellites": 49_813}
 """Lines of code without tables (``code_lines``). The numbers only fall: a commit that adds code removes as much
 elsewhere, and says what. A file is as long as its idea, an object as large as its job: neither has a limit."""
 MOST_DEEP = 2

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mudroom.core.tree.later_table import TABLE, WHOLE, LaterRow, parse_rows
 from mudroom.core.tree.manifest import MANIFESTS, SUBDIRECTORIES
+from mudroom.core.tree.runs_later import LaterRow, later_rows
 
 DOCUMENT = Path(__file__).resolve().parent.parent / "docs/RUNS_LATER.md"
 
 _HEAD = """# What runs by itself later
 
-Made from `core/tree/later_table.py` by `python tests/runs_later_document.py`; a test compares them.
+Made from two tables in `src/mudroom/data` by `python tests/runs_later_document.py`; a test compares them.
 
 A changed file that runs by itself later has the flag `executes-later`, and the reason in words: in the preview, in
 `files[].runs_later` of the JSON, in the terminal review and on the page. `user_commands.auto_apply` never applies
@@ -38,7 +38,7 @@ settings of programs that are not in the table, and names that only settings out
 """
 
 
-def _table(rows: tuple[LaterRow, ...]) -> list[str]:
+def _table(rows: list[LaterRow]) -> list[str]:
     lines = ["| run or obeyed by | when | names | source |", "| --- | --- | --- | --- |"]
     for row in rows:
         names = " ".join(f"`{pattern}`" for pattern in row.patterns)
@@ -47,7 +47,7 @@ def _table(rows: tuple[LaterRow, ...]) -> list[str]:
 
 
 def document() -> str:
-    rows, whole = parse_rows(TABLE), parse_rows(WHOLE)
+    rows, whole = later_rows("runs_later"), later_rows("whole_directories")
     manifests = [f"`{name.decode()}` ({runner})" for name, runner in (*MANIFESTS.items(), *SUBDIRECTORIES.items())]
     parts = [
         _HEAD.rstrip(),

@@ -64,7 +64,7 @@ PURE = {
     "ext.containers.engine.profile", "ext.macos.seatbelt", "ext.macos.service", "ext.windows.sandbox.plan",
 }  # fmt: skip
 """Beside all of ``core`` and ``net/protocol`` but its ``wire``."""
-NOT_PURE = ("core.system.", "net.protocol.wire")
+NOT_PURE = ("core.system.", "core.text.table", "net.protocol.wire")
 PURE_LIBRARY = {
     "__future__", "_blake2", "_sha1", "binascii", "bisect", "collections", "collections.abc", "difflib", "functools",
     "hashlib", "itertools", "_json", "json", "math", "re", "struct", "tomllib", "types", "typing", "unicodedata",

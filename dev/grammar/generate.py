@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Write the grammars of programs in src/mudroom/core/command/option/ anew, from the programs themselves.
+"""Write the grammars of programs in src/mudroom/data/options.txt anew, from the programs themselves.
 
 ``dev/grammar/generate.py FOLDER`` downloads Debian packages and Python packages into FOLDER, asks each program for its
-options, and writes one module a shelf. No program does its work: the table of options is taken from the call to the
+options, and writes the table. No program does its work: the table of options is taken from the call to the
 library that parses it (dump_options.c, introspect.py), else from its help or its manual page (help_text.py), else from
 by_hand.txt. Names of options are facts; no text of a manual is copied.
 """
@@ -17,13 +17,13 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from help_text import Row, rows_of_help
 
 HERE = Path(__file__).resolve().parent
-TARGET = HERE.parent.parent / "src/mudroom/core/command/option"
+DATA = HERE.parent.parent / "src/mudroom/data"
 DEBIAN = """
     tree ripgrep fd-find bat exa hexyl gawk diffutils colordiff xxd zstd lz4 brotli silversearcher-ag ack shellcheck
     clang-format-14 plocate ncal procps psmisc usbutils pciutils libcap2-bin acl attr most man-db cpio tidy
@@ -34,64 +34,32 @@ PYTHON = """
     uv ruff black isort mypy pylint flake8 codespell yamllint autopep8 yapf vulture bandit pydocstyle coverage twine
     virtualenv
 """
-ASKED = {
-    "gnu": """
-        ls cat head tail wc cut tr nl od stat du df pwd basename dirname realpath readlink whoami id groups
-        users who arch nproc uname uptime printenv seq sleep tac fold fmt expand unexpand pr comm join paste
-        cksum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum sum base32 basenc base64 factor
-        numfmt tsort tty logname hostid pathchk sort shuf uniq date cp mv rm ln mkdir rmdir touch mktemp
-        mkfifo install tee split csplit chmod chown chgrp truncate shred unlink link sync env nice nohup
-        timeout stdbuf dircolors dir vdir mknod yes expr grep egrep fgrep sed diff diff3 sdiff cmp patch
-        xargs make gawk
-    """,
-    "binutils": """nm objdump readelf size strings addr2line ar as ld strip objcopy ranlib""",
-    "system": """column hexdump rev look cal ncal lsblk lscpu findmnt mountpoint lslocks lsns dmesg more free uptime w
-        pgrep vmstat pmap watch flock getopt ionice setsid taskset chrt getent locale iconv file hostname namei lsattr
-        pstree lsusb apropos whatis getfacl setfacl getfattr getcap top slabtop tload ss whereis pidof col colrm ul""",
-    "archive": "gzip xz",
-    "remote": "rsync wget",
-}
+ASKED = """
+    ls cat head tail wc cut tr nl od stat du df pwd basename dirname realpath readlink whoami id groups users who
+    arch nproc uname uptime printenv seq sleep tac fold fmt expand unexpand pr comm join paste cksum md5sum sha1sum
+    sha224sum sha256sum sha384sum sha512sum b2sum sum base32 basenc base64 factor numfmt tsort tty logname hostid
+    pathchk sort shuf uniq date cp mv rm ln mkdir rmdir touch mktemp mkfifo install tee split csplit chmod chown
+    chgrp truncate shred unlink link sync env nice nohup timeout stdbuf dircolors dir vdir mknod yes expr grep egrep
+    fgrep sed diff diff3 sdiff cmp patch xargs make gawk column hexdump rev look cal ncal lsblk lscpu findmnt
+    mountpoint lslocks lsns dmesg more free w pgrep vmstat pmap watch flock getopt ionice setsid taskset chrt getent
+    locale iconv file hostname namei lsattr pstree lsusb apropos whatis getfacl setfacl getfattr getcap top slabtop
+    tload ss whereis pidof col colrm ul gzip xz rsync wget
+"""
+BINUTILS = "nm objdump readelf size strings addr2line ar as ld strip objcopy ranlib"
+"""Also asked; a word ``@FILE`` stands for the words in that file."""
 HELPED = {
-    "archive": {"tar": "gnu", "zstd": "gnu", "lz4": "gnu", "brotli": "gnu", "cpio": "gnu"},
-    "text": {"rg": "clap", "fdfind": "clap", "exa": "clap", "hexyl": "clap", "ag": "gnu", "ack": "gnu",
-             "colordiff": "gnu"},
-    "toolchain": {"clang-format-14": "llvm@"},
-    "remote": {"curl": "gnu"},
+    "tar": "gnu", "zstd": "gnu", "lz4": "gnu", "brotli": "gnu", "cpio": "gnu", "rg": "clap", "fdfind": "clap",
+    "exa": "clap", "hexyl": "clap", "ag": "gnu", "ack": "gnu", "colordiff": "gnu", "clang-format-14": "llvm@",
+    "curl": "gnu",
 }  # fmt: skip
-SAME = {
-    "7z": "7za 7zr",
-    "http": "https xh",
-    "ping": "ping6",
-    "ls": "dir",
-    "fdfind": "fd",
-    "batcat": "bat",
-    "clang-format-14": "clang-format",
-    "rg": "ripgrep",
-    "sed": "gsed",
-    "grep": "egrep fgrep zgrep",
-    "exa": "eza lsd",
-    "hexdump": "hd",
-    "gzip": "gunzip zcat uncompress compress",
-    "xz": "unxz lzma unlzma xzcat lzcat",
-    "zstd": "unzstd zstdcat",
-    "bzip2": "bunzip2 bzcat",
-    "lz4": "lz4cat",
-    "tar": "gtar",
-    "pip": "pip3 pip3.11 pip3.12",
-    "gcc": "g++ cc c++ clang clang++",
-    "pgrep": "pkill",
-    "apt": "apt-get aptitude",
-    "conda": "mamba micromamba",
-    "bundle": "bundler",
-    "yarn": "yarnpkg",
-    "poetry": "pdm rye hatch pipenv",
-    "plocate": "locate mlocate",
-    "awk": "nawk mawk",
-    "find": "gfind",
-    "timeout": "gtimeout",
+"""Programs that are asked for their help, and the style in which they read their options."""
+ALIASES = {
+    name
+    for line in (DATA / "same_options.txt").read_text().splitlines()
+    if not line.startswith("#")
+    for name in line.partition(": ")[2].split()
 }
-"""Program → programs with the same options."""
-ALIASES = {name: program for program, names in SAME.items() for name in names.split()}
+"""Programs that have the options of another one."""
 GIT_COMMANDS = """
     log show diff blame annotate shortlog status describe ls-files grep add commit mv notes merge cherry-pick
     revert am apply switch restore checkout branch tag reset clean rm stash stash/list stash/show stash/push
@@ -99,9 +67,7 @@ GIT_COMMANDS = """
     remote/update remote/prune remote/get-url fetch pull push clone init rebase config worktree worktree/list
     worktree/add worktree/remove worktree/prune worktree/lock worktree/unlock worktree/move submodule bisect
     reflog format-patch archive gc sparse-checkout range-diff whatchanged
-"""
-GIT_PLUMBING = """
-    diff-tree diff-index diff-files cat-file rev-parse rev-list ls-tree name-rev merge-base for-each-ref
+    diff-tree diff-index diff-files cat-file rev-list ls-tree name-rev merge-base for-each-ref
     show-ref cherry count-objects check-ignore check-attr check-mailmap check-ref-format var version fsck
     show-branch column stripspace patch-id get-tar-commit-id verify-commit verify-tag verify-pack merge-tree
     update-index write-tree commit-tree mktree hash-object symbolic-ref pack-objects pack-refs repack
@@ -317,7 +283,7 @@ class Source:
         diff = list(rows_of_help(run(["git", "diff", "-h"])))
         with tempfile.TemporaryDirectory() as place:
             subprocess.run(["git", "init", "-q", place], check=True)
-            for command in (GIT_COMMANDS + GIT_PLUMBING).split():
+            for command in GIT_COMMANDS.split():
                 path = command.split("/")
                 helper = run(["git", "-C", place, *path, "--git-completion-helper-all"]).split()
                 rows = list(rows_of_help(run(["git", "-C", place, *path, "-h"])))
@@ -369,68 +335,59 @@ def helped(word: str) -> Row:
     return Row((word.rstrip("="),), "=" if word.endswith("=") else "?", "")
 
 
-def shelves(source: Source) -> dict[str, Shelf]:
-    found = {name: Shelf() for name in (*ASKED, "text", "toolchain", "python", "package", "uv", "git", "plumbing")}
+def shelf_of(source: Source) -> Shelf:
+    shelf = Shelf()
     missing: list[str] = []
     for line in (HERE / "by_hand.txt").read_text().splitlines():
         if line and not line.startswith("#"):
-            head, _colon, packed = line.partition(": ")
-            shelf, program = head.split(" ", 1)
+            program, _colon, packed = line.partition(": ")
             style, *tokens = packed.split()
-            target = {"less": "text", "pager": "text", "viewer": "text", "debian": "package", "go": "package"}
-            rows = [token_row(token) for token in tokens]
             source.by_hand.add(program)
-            found[target.get(shelf, shelf)].add(program, style, rows)
-    for shelf, programs in ASKED.items():
-        for name in programs.split():
-            if name in ALIASES:
-                continue
-            asked = source.asked(name)
-            if asked is None:
-                missing.append(name)
-            else:
-                found[shelf].add(name, asked[0] + ("@" if shelf == "binutils" else ""), asked[1])
-    for shelf, styles in HELPED.items():
-        for name, style in styles.items():
-            program = source.program(name)
-            if program is None:
-                missing.append(name)
-            else:
-                found[shelf].add(name, style, source.help_of(program, name))
+            shelf.add(program, style, [token_row(token) for token in tokens])
+    for name in (ASKED + BINUTILS).split():
+        if name in ALIASES:
+            continue
+        asked = source.asked(name)
+        if asked is None:
+            missing.append(name)
+        else:
+            shelf.add(name, asked[0] + ("@" if name in BINUTILS.split() else ""), asked[1])
+    for name, style in HELPED.items():
+        program = source.program(name)
+        if program is None:
+            missing.append(name)
+        else:
+            shelf.add(name, style, source.help_of(program, name))
     for name in PYTHON.split():
         if name in ("uv", "ruff"):
             for path, rows in source.clap(str(source.environment / "bin" / name)):
                 if name == "uv" and path and path.replace(" ", "/") not in UV_COMMANDS.split():
                     continue
-                found["python" if name == "ruff" else "uv"].add(
-                    f"{name} {path}".strip(), "clap@" if name == "ruff" else "clap", rows
-                )
+                shelf.add(f"{name} {path}".strip(), "clap@" if name == "ruff" else "clap", rows)
             continue
         if name in ("flake8", "virtualenv"):
             text = run([str(source.environment / "bin" / name), "--help"])
-            found["python"].add(name, "argparse", rows_of_help(text))
+            shelf.add(name, "argparse", rows_of_help(text))
             continue
         for path, style, rows in source.python(name):
-            found["python"].add(path, style, rows)
+            shelf.add(path, style, rows)
     for path, style, rows in source.python("pip"):
-        found["package"].add(path, style, rows)
-    found["package"].add("npm *", "nopt", source.npm())
-    found["package"].add("npm", "nopt", source.npm())
+        shelf.add(path, style, rows)
+    shelf.add("npm *", "nopt", source.npm())
+    shelf.add("npm", "nopt", source.npm())
     cargo = shutil.which("cargo")
     if cargo is not None:
         verbs = "tree metadata version locate-project pkgid search info add remove fetch vendor update new init fmt" \
             " build check test run bench doc clippy fix clean install package"  # fmt: skip
         for _path, rows in source.clap(cargo):
-            found["package"].add("cargo", "clap", rows)
+            shelf.add("cargo", "clap", rows)
             break
         for path, rows in source.clap(cargo, verbs.split()):
-            found["package"].add(f"cargo {path}".strip(), "clap", rows)
+            shelf.add(f"cargo {path}".strip(), "clap", rows)
     for command, rows in source.git():
-        porcelain = command.split()[-1] in GIT_COMMANDS
-        for name in ("git", "plumbing") if "~" in command else ("git" if porcelain else "plumbing",):
-            found[name].add(command, "git", rows)
+        shelf.add(command, "git", rows)
     print("not here:", *missing, file=sys.stderr)
-    return found
+    return shelf
 
 
 def token_row(token: str) -> Row:
@@ -454,49 +411,28 @@ def versions(source: Source, shelf: Shelf) -> Iterator[str]:
         yield from textwrap.wrap(f"{version}: {' '.join(names)}", 116, subsequent_indent="    ", break_on_hyphens=False)
 
 
-def write(source: Source, name: str, shelf: Shelf, review: Review) -> None:
+def write(versions: Iterable[str], grammars: Mapping[str, str]) -> None:
+    """Write the table: a program or subcommand, a colon, and its packed grammar, in lines of 120 characters."""
     lines = [
-        '"""Options of programs, by program. Generated by dev/grammar/generate.py; not edited by hand.',
+        "# Options (core/command/option_grammar.py). Written by dev/grammar/generate.py, not by hand. Of versions:",
+        *(f"# {line}" for line in versions),
         "",
     ]
-    lines += [*versions(source, shelf), '"""', "", "# fmt: off", "GRAMMARS: dict[bytes, bytes] = {"]
-    for program in sorted(shelf.rows):
-        words, line = shelf.packed(program, review).replace("\\", "\\\\").replace('"', '\\"').split(), ""
-        lines.append(f'    b"{program}":')
-        for word in words:
-            if len(line) + len(word) > 108:
-                lines.append(f'    b"{line} "')
-                line = ""
-            line = f"{line} {word}".strip()
-        lines.append(f'    b"{line}",')
-    lines.append("}")
-    (TARGET / f"{name}_options.py").write_text("\n".join(lines) + "\n")
-
-
-def write_index(found: dict[str, Shelf]) -> None:
-    lines = ['"""The shelf of each program, and aliases. Generated by dev/grammar/generate.py; not edited by hand."""']
-    lines += ["", "# fmt: off", "SHELVES: dict[str, bytes] = {"]
-    for name, shelf in found.items():
-        programs = sorted({program.split()[0] for program in shelf.rows if "~" not in program})
-        wrapped = textwrap.wrap(" ".join(programs), 108, break_on_hyphens=False)
-        lines += [f'    "{name}":', *(f'    b"{line} "' for line in wrapped)]
-        lines[-1] += ","
-    lines += ["}", "ALIASES: dict[bytes, bytes] = {"]
-    lines += [f'    b"{name}": b"{target}",' for name, target in sorted(ALIASES.items())]
-    (TARGET / "index.py").write_text("\n".join([*lines, "}"]) + "\n")
+    for program, packed in sorted(grammars.items()):
+        row = f"{program}: {packed}"
+        lines += textwrap.wrap(row, 120, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
+    (DATA / "options.txt").write_text("\n".join(lines) + "\n")
 
 
 def main() -> None:
     source = Source(Path(sys.argv[1]))
     source.prepare()
-    found = shelves(source)
-    write_index(found)
+    shelf = shelf_of(source)
     review = Review("--review" in sys.argv)
-    for name, shelf in found.items():
-        write(source, name, shelf, review)
+    write(versions(source, shelf), {program: shelf.packed(program, review) for program in shelf.rows})
     if review.write:
         review.save()
-    print({name: len(shelf.rows) for name, shelf in found.items()})
+    print(len(shelf.rows))
 
 
 if __name__ == "__main__":

@@ -53,6 +53,7 @@ _SOURCES = (
         "core/network/host_rules.py",
         "core/command/policy.py",
         "core/network/preset.py",
+        "data/presets.txt",
     ),
 )
 """Program files that determine the settings. Their times are in the cache key, so a change during development

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mudroom.core.command.option.index import ALIASES, SHELVES
-from mudroom.core.command.option_catalogue import grammar_of
+from mudroom.core.command.option_catalogue import grammar_of, packed_grammars, same_options
 from mudroom.core.command.option_parser import parse
 from mudroom.core.command.program.classification import TABLES
 from mudroom.core.command.program.git import SUBCOMMANDS
@@ -20,14 +19,8 @@ NOT_IN_THE_DATA = {
 """Options of rules that programs without a grammar share, or that come with versions newer than the data."""
 
 
-def packed() -> Iterator[tuple[bytes, bytes]]:
-    for shelf in SHELVES:
-        module = __import__(f"mudroom.core.command.option.{shelf}_options", fromlist=["GRAMMARS"])
-        yield from module.GRAMMARS.items()
-
-
 def test_every_grammar_can_be_read() -> None:
-    for program, _text in packed():
+    for program in packed_grammars():
         grammar = grammar_of(program)
         if b"~" in program:
             continue
@@ -35,7 +28,7 @@ def test_every_grammar_can_be_read() -> None:
         for name, option in grammar.options.items():
             assert name.startswith((b"-", b"+")) or program == b"ps", (program, name)
             assert name in option.names
-    for alias, program in ALIASES.items():
+    for alias, program in same_options().items():
         assert grammar_of(alias) == grammar_of(program) or grammar_of(alias) is not None, alias
 
 

@@ -13,10 +13,10 @@ import pytest
 
 from mudroom.core.text import redaction
 from mudroom.core.text.command_secret import programs
-from mudroom.core.text.issued_token import pattern_of
-from mudroom.core.text.issued_token_table import PLACES, TOKENS
+from mudroom.core.text.issued_token import PLACES, pattern_of
 from mudroom.core.text.redaction import MARK, is_inert, redact, redact_data, redact_words
 from mudroom.core.text.secret_word import is_random
+from mudroom.core.text.table import read_table
 from secret_corpus import everyday, fill_place, filled, in_clear, lines
 
 
@@ -29,7 +29,7 @@ class TokenShape(NamedTuple):
 def token_shapes() -> list[TokenShape]:
     """Return the rows of the table."""
     rows = []
-    for line in filter(None, TOKENS.splitlines()):
+    for line in read_table("issued_tokens"):
         shape, _blanks, rest = line.partition(" ")
         issuer, _blanks, source = rest.strip().rpartition(" ")
         rows.append(TokenShape(shape, issuer.strip(), source))

@@ -10,9 +10,8 @@ import pytest
 
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.entry import Entry
-from mudroom.core.tree.later_table import TABLE, WHOLE, parse_rows
 from mudroom.core.tree.manifest import named_paths
-from mudroom.core.tree.runs_later import group_later, link_runs_later, runs_later, whole_directory
+from mudroom.core.tree.runs_later import group_later, later_rows, link_runs_later, runs_later, whole_directory
 from tiers import each
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
@@ -163,7 +162,7 @@ def test_other_spellings(path: str) -> None:
 
 
 def test_every_pattern_has_a_row_that_tells_all() -> None:
-    for row in (*parse_rows(WHOLE), *parse_rows(TABLE)):
+    for row in (*later_rows("whole_directories"), *later_rows("runs_later")):
         assert row.patterns
         assert all((row.runner, row.when, row.source))
         for pattern in row.patterns:

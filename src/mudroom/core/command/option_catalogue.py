@@ -1,4 +1,4 @@
-"""Grammars for known programs, on shelves. A shelf is loaded when one of its programs is looked up."""
+"""Grammars for known programs: ``data/options.txt``, read when a program is looked up."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import cache, lru_cache
 
 from mudroom.core.command.option_grammar import Grammar, unpack
+from mudroom.core.text.table import read_table
 
 
 def grammar_of(program: bytes) -> Grammar | None:
@@ -14,40 +15,27 @@ def grammar_of(program: bytes) -> Grammar | None:
     A program whose subcommands all take the same options has a single grammar: ``npm *``.
     """
     name, blank, verbs = program.partition(b" ")
-    name = _aliases().get(name, name)
-    for shelf in _shelves_of().get(name, ()):
-        grammars = _grammars(shelf)
-        for key in (name + blank + verbs, name + b" *"):
-            if key in grammars:
-                return _unpacked(shelf, key)
+    name = same_options().get(name, name)
+    for key in (name + blank + verbs, name + b" *"):
+        if key in packed_grammars():
+            return _unpacked(key)
     return None
 
 
 @lru_cache(256)
-def _unpacked(shelf: str, key: bytes) -> Grammar:
-    grammars = _grammars(shelf)
-    return unpack(grammars[key], grammars)
+def _unpacked(key: bytes) -> Grammar:
+    return unpack(packed_grammars()[key], packed_grammars())
 
 
 @cache
-def _shelves_of() -> Mapping[bytes, tuple[str, ...]]:
-    from mudroom.core.command.option.index import SHELVES
-
-    shelves: dict[bytes, tuple[str, ...]] = {}
-    for shelf, programs in SHELVES.items():
-        for program in programs.split():
-            shelves[program] = (*shelves.get(program, ()), shelf)
-    return shelves
-
-
-def _aliases() -> Mapping[bytes, bytes]:
-    from mudroom.core.command.option.index import ALIASES
-
-    return ALIASES
+def packed_grammars() -> Mapping[bytes, bytes]:
+    """Return the packed grammars by program and subcommand; one with a ``~`` stands for options that others include."""
+    rows = (row.encode().partition(b": ") for row in read_table("options"))
+    return {program: packed for program, _colon, packed in rows}
 
 
 @cache
-def _grammars(shelf: str) -> Mapping[bytes, bytes]:
-    module = __import__(f"mudroom.core.command.option.{shelf}_options", fromlist=["GRAMMARS"])
-    grammars: Mapping[bytes, bytes] = module.GRAMMARS
-    return grammars
+def same_options() -> Mapping[bytes, bytes]:
+    """Return the name under which the table has a program's options, by the program's other names."""
+    rows = (row.encode().partition(b": ") for row in read_table("same_options"))
+    return {other: program for program, _colon, others in rows for other in others.split()}

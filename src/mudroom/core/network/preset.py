@@ -1,5 +1,5 @@
 """Presets: named groups of hosts that one ecosystem's tools need, and no more; and model servers on this machine, at
-the ports that they have unless configured otherwise.
+the ports that they have unless configured otherwise: ``data/presets.txt``.
 
 Rules:
 
@@ -23,6 +23,7 @@ from functools import lru_cache
 from mudroom.core.network.host import parse_host
 from mudroom.core.network.host_pattern import LOCALHOST, PRESET, matches
 from mudroom.core.network.host_rules import USUAL, HostRule, parse_rule
+from mudroom.core.text.table import read_table
 from mudroom.typing import NamedTuple
 
 
@@ -35,209 +36,13 @@ class Preset(NamedTuple):
     """Whether any account can also publish there."""
 
 
-PRESETS: dict[str, Preset] = {
-    "alpine": Preset("apk", ("dl-cdn.alpinelinux.org",), "https://wiki.alpinelinux.org/wiki/Repositories"),
-    "android": Preset(
-        "Google's Maven repository", ("maven.google.com", "dl.google.com"), "https://maven.google.com/web/index.html"
-    ),
-    "archlinux": Preset(
-        "pacman",
-        ("geo.mirror.pkgbuild.com", "fastly.mirror.pkgbuild.com"),
-        "https://wiki.archlinux.org/title/Mirrors",
-    ),
-    "bitbucket": Preset(
-        "git and archives",
-        ("bitbucket.org:22,80,443", "api.bitbucket.org"),
-        "https://support.atlassian.com/bitbucket-cloud/docs/what-are-the-bitbucket-cloud-ip-addresses-i-should-use-to-configure-my-corporate-firewall/",
-        takes=True,
-    ),
-    "clojars": Preset("lein, Clojure", ("repo.clojars.org",), "https://github.com/clojars/clojars-web/wiki/Pulling"),
-    "cocoapods": Preset("pod", ("cdn.cocoapods.org",), "https://blog.cocoapods.org/CocoaPods-1.7.2/"),
-    "codeberg": Preset(
-        "git and archives",
-        ("codeberg.org:22,80,443",),
-        "https://docs.codeberg.org/git/clone-commit-via-cli/",
-        takes=True,
-    ),
-    "conda": Preset(
-        "conda, mamba, pixi",
-        ("repo.anaconda.com", "conda.anaconda.org"),
-        "https://docs.conda.io/projects/conda/en/stable/user-guide/concepts/channels.html",
-    ),
-    "cpan": Preset(
-        "cpan, cpanm",
-        ("www.cpan.org", "cpan.metacpan.org", "fastapi.metacpan.org"),
-        "https://github.com/metacpan/metacpan-api/blob/master/docs/API-docs.md",
-    ),
-    "cran": Preset("R", ("cran.r-project.org", "cloud.r-project.org"), "https://cran.r-project.org/mirrors.html"),
-    "crates": Preset(
-        "cargo", ("index.crates.io", "static.crates.io", "crates.io"), "https://crates.io/data-access", takes=True
-    ),
-    "debian": Preset(
-        "apt",
-        ("deb.debian.org", "security.debian.org", "cdn-fastly.deb.debian.org"),
-        "https://deb.debian.org/",
-    ),
-    "deno": Preset(
-        "deno",
-        ("deno.land", "dl.deno.land", "jsr.io"),
-        "https://docs.deno.com/runtime/fundamentals/modules/",
-        takes=True,
-    ),
-    "docker": Preset(
-        "images of Docker Hub",
-        (
-            "registry-1.docker.io",
-            "auth.docker.io",
-            "index.docker.io",
-            "production.cloudflare.docker.com",
-            "production.cloudfront.docker.com",
-            "docker-images-prod.6aa30f8b08e16409b46e0173d6de2f56.r2.cloudflarestorage.com",
-        ),
-        "https://docs.docker.com/desktop/setup/allow-list/",
-        takes=True,
-    ),
-    "ghcr": Preset(
-        "images of GitHub",
-        ("ghcr.io", "pkg-containers.githubusercontent.com"),
-        "https://docs.github.com/en/actions/reference/runners/self-hosted-runners",
-        takes=True,
-    ),
-    "github": Preset(
-        "git, releases, archives, API",
-        (
-            "github.com:22,80,443",
-            "api.github.com",
-            "codeload.github.com",
-            "raw.githubusercontent.com",
-            "objects.githubusercontent.com",
-            "release-assets.githubusercontent.com",
-            "media.githubusercontent.com",
-            "github-cloud.githubusercontent.com",
-        ),
-        "https://docs.github.com/en/actions/reference/runners/self-hosted-runners",
-        takes=True,
-    ),
-    "gitlab": Preset(
-        "git, archives, API", ("gitlab.com:22,80,443",), "https://docs.gitlab.com/user/gitlab_com/", takes=True
-    ),
-    "go": Preset("go", ("proxy.golang.org", "sum.golang.org"), "https://go.dev/ref/mod#environment-variables"),
-    "gradle": Preset(
-        "gradle: wrapper and plugins",
-        ("services.gradle.org", "downloads.gradle.org", "plugins.gradle.org", "plugins-artifacts.gradle.org"),
-        "https://docs.gradle.org/current/userguide/gradle_wrapper.html",
-        takes=True,
-    ),
-    "hackage": Preset(
-        "cabal",
-        ("hackage.haskell.org",),
-        "https://cabal.readthedocs.io/en/stable/config.html#repository-specification",
-        takes=True,
-    ),
-    "hex": Preset("mix, rebar3", ("repo.hex.pm", "hex.pm", "builds.hex.pm"), "https://hex.pm/docs/mirrors", takes=True),
-    "homebrew": Preset(
-        "brew",
-        ("formulae.brew.sh", "ghcr.io", "pkg-containers.githubusercontent.com"),
-        "https://docs.brew.sh/Manpage#environment",
-        takes=True,
-    ),
-    "huggingface": Preset(
-        "models and data sets",
-        ("huggingface.co", "**.hf.co", "*.huggingface.co"),
-        "https://huggingface.co/.well-known/meta.json",
-        takes=True,
-    ),
-    "jsr": Preset("jsr.io", ("jsr.io", "npm.jsr.io"), "https://jsr.io/docs/npm-compatibility", takes=True),
-    "julia": Preset(
-        "Pkg", ("pkg.julialang.org", "*.pkg.julialang.org"), "https://pkgdocs.julialang.org/v1/registries/"
-    ),
-    "litellm": Preset(
-        "LiteLLM on this machine", ("localhost:4000",), "https://docs.litellm.ai/docs/proxy/quick_start", takes=True
-    ),
-    "lmstudio": Preset(
-        "LM Studio on this machine", ("localhost:1234",), "https://lmstudio.ai/docs/developer/core/server"
-    ),
-    "luarocks": Preset("luarocks", ("luarocks.org",), "https://luarocks.org/about"),
-    "maven": Preset(
-        "mvn, gradle, sbt: Maven Central",
-        ("repo.maven.apache.org", "repo1.maven.org"),
-        "https://central.sonatype.org/register/central-portal/",
-    ),
-    "mcr": Preset(
-        "images of Microsoft",
-        ("mcr.microsoft.com", "*.data.mcr.microsoft.com"),
-        "https://github.com/microsoft/containerregistry/blob/main/docs/client-firewall-rules.md",
-    ),
-    "nix": Preset(
-        "nix",
-        ("cache.nixos.org", "channels.nixos.org", "releases.nixos.org"),
-        "https://nix.dev/manual/nix/stable/command-ref/conf-file.html#conf-substituters",
-    ),
-    "node": Preset("Node itself, and headers for native modules", ("nodejs.org",), "https://nodejs.org/dist/"),
-    "npm": Preset(
-        "npm, pnpm, bun; a lock file may name either registry, and native modules need Node's headers",
-        ("registry.npmjs.org", "registry.yarnpkg.com", "nodejs.org"),
-        "https://docs.npmjs.com/cli/using-npm/registry",
-        takes=True,
-    ),
-    "nuget": Preset(
-        "dotnet, nuget",
-        ("api.nuget.org", "www.nuget.org", "azuresearch-usnc.nuget.org", "azuresearch-ussc.nuget.org"),
-        "https://learn.microsoft.com/nuget/nuget-org/nuget-org-faqs",
-        takes=True,
-    ),
-    "ollama": Preset(
-        "Ollama on this machine, which also sends models to registries",
-        ("localhost:11434",),
-        "https://docs.ollama.com/faq",
-        takes=True,
-    ),
-    "opam": Preset("opam", ("opam.ocaml.org",), "https://opam.ocaml.org/doc/Usage.html"),
-    "packagist": Preset(
-        "composer", ("repo.packagist.org", "packagist.org"), "https://getcomposer.org/doc/05-repositories.md#packagist"
-    ),
-    "playwright": Preset(
-        "playwright: its browsers",
-        ("cdn.playwright.dev", "playwright.download.prss.microsoft.com"),
-        "https://playwright.dev/docs/browsers#install-behind-a-firewall-or-a-proxy",
-    ),
-    "pub": Preset("dart, flutter", ("pub.dev",), "https://dart.dev/tools/pub/environment-variables", takes=True),
-    "pypi": Preset("pip, uv, poetry", ("pypi.org", "files.pythonhosted.org"), "https://docs.pypi.org/api/index-api/"),
-    "pytorch": Preset("pip: wheels of PyTorch", ("download.pytorch.org",), "https://pytorch.org/get-started/locally/"),
-    "quay": Preset("images of quay.io", ("quay.io", "*.quay.io"), "https://docs.projectquay.io/", takes=True),
-    "rubygems": Preset(
-        "gem, bundler",
-        ("rubygems.org", "index.rubygems.org"),
-        "https://guides.rubygems.org/rubygems-org-compact-index-api/",
-        takes=True,
-    ),
-    "rustup": Preset(
-        "Rust itself",
-        ("static.rust-lang.org", "sh.rustup.rs"),
-        "https://rust-lang.github.io/rustup/environment-variables.html",
-    ),
-    "swift": Preset("Swift itself", ("download.swift.org", "www.swift.org"), "https://www.swift.org/install/linux/"),
-    "terraform": Preset(
-        "terraform: providers and modules",
-        ("registry.terraform.io", "releases.hashicorp.com"),
-        "https://developer.hashicorp.com/terraform/internals/provider-registry-protocol",
-    ),
-    "ubuntu": Preset(
-        "apt",
-        ("**.archive.ubuntu.com", "security.ubuntu.com", "ports.ubuntu.com"),
-        "https://documentation.ubuntu.com/server/explanation/software/about-apt-repositories/",
-    ),
-    "vllm": Preset(
-        "vLLM on this machine", ("localhost:8000",), "https://docs.vllm.ai/en/stable/serving/openai_compatible_server/"
-    ),
-    "yarn": Preset(
-        "yarn; a lock file may name either registry",
-        ("registry.yarnpkg.com", "registry.npmjs.org", "repo.yarnpkg.com"),
-        "https://yarnpkg.com/configuration/yarnrc",
-        takes=True,
-    ),
-    "zig": Preset("zig itself", ("ziglang.org",), "https://ziglang.org/download/community-mirrors/"),
-}
+def _presets() -> Iterator[tuple[str, Preset]]:
+    for row in read_table("presets"):
+        name, about, takes, source, hosts = row.split(" | ")
+        yield name, Preset(about, tuple(hosts.split()), source, takes == "takes")
+
+
+PRESETS = dict(_presets())
 
 
 # --- words ---

@@ -12,117 +12,8 @@ import functools
 from collections.abc import Iterator, Sequence
 
 from mudroom.core.text.regex import regex
+from mudroom.core.text.table import read_table
 from mudroom.typing import NamedTuple
-
-_OPTIONS_OF = """
-curl                              -u+@user -U+@user --user@user --proxy-user@user -b+@cookie --cookie@cookie -E@user
-curl                              --cert@user --proxy-cert@user
-curl                              --pass --proxy-pass
-wget wget2                        --password --http-password --ftp-password --proxy-password
-http https                        -a+@user --auth@user
-xh xhs                            -a+@user --auth@user
-lftp                              -u+@comma
-ncftp ncftpget ncftpput           -p
-sshpass                           -p+
-plink pscp psftp putty            -pw
-redis-cli valkey-cli keydb-cli    -a --pass
-mysql mysqldump mysqladmin mysqlimport mysqlshow mysqlslap mysqlsh   -p*
-mariadb mariadb-dump mariadb-admin mariadb-import mariadb-show       -p*
-mongo mongosh mongodump mongorestore mongoexport mongoimport   -p+
-sqlcmd bcp osql isql go-sqlcmd    -P+
-cqlsh clickhouse-client influx    -p -password
-tsql                              -P+
-ldapsearch ldapmodify ldapadd ldapdelete ldapwhoami ldapcompare   -w+
-ldappasswd                        -w+ -s+ -a+
-smbclient rpcclient smbget net    -U+@percent --user@percent
-smbmap crackmapexec nxc           -p
-snmpget snmpwalk snmpset snmpbulkwalk snmpgetnext snmptable   -c+ -A -X
-ipmitool                          -P
-rdesktop                          -p+
-xfreerdp xfreerdp3 wlfreerdp      /p:*
-zip unzip zipcloak                -P+
-7z 7za 7zr 7zz                    -p*
-rar unrar                         -p* -hp*
-keytool jarsigner apksigner       -storepass -keypass -srcstorepass -deststorepass -srckeypass -destkeypass
-mosquitto_pub mosquitto_sub mosquitto_rr   -P
-mqttx                             -P
-useradd usermod groupmod groupadd   -p+
-gpg gpg2                          --passphrase
-security                          -w -p
-svn                               --password
-hg                                --password
-ansible ansible-playbook          --become-password
-vncviewer xtightvncviewer         -password
-docker/login podman/login nerdctl/login buildah/login skopeo/login helm/login oras/login crane/login regctl/login   -p+
-az/login oc/login cf/login ibmcloud/login bx/login astro/login   -p+ --apikey -a@cf
-gh/secret gh/variable             -b+ --body
-ssh-keygen                        -N+ -P+
-vercel                            -t
-doctl/init rancher/login          -t
-gitlab-runner/register            -r
-dotnet/push nuget/push            -k
-etcdctl                           --user@user
-cypher-shell                      -p
-nats                              --nkey
-mitmproxy mitmdump mitmweb        --proxyauth@user
-doveadm/pw                        -p
-openssl/enc                       -k
-gh/login glab/login               -t
-aws/put-parameter                 --value
-aws/create-secret aws/put-secret-value aws/update-secret   --secret-string
-az/keyvault                       --value
-doppler/login doppler/configure   -t
-sentry-cli                        --auth-token
-twine                             -p
-poetry/publish                    -p
-pulumi/set                        --secret
-"""
-"""Programs and their options. A name behind a program's slash is a subcommand. A word follows the option; with ``+`` it
-may be attached, with ``*`` it must be. Behind ``@``: the secret part of the value, if not all of it is secret."""
-
-_ARGUMENTS = """
-vault/login                       1
-wpa_passphrase                    2
-mkpasswd                          1
-rabbitmqctl/add_user              2
-rabbitmqctl/change_password       2
-rabbitmqctl/authenticate_user     2
-net/user                          2
-smbclient                         2
-pdbedit/set-password              1
-sqlplus                           1@slash
-sqlldr                            1@slash
-expdp                             1@slash
-impdp                             1@slash
-rman/target                       1@slash
-htpasswd/-b                       -1
-htpasswd/-nb                      -1
-htpasswd/-bc                      -1
-htpasswd/-nbB                     -1
-htpasswd/-bB                      -1
-htpasswd/-nbm                     -1
-openssl/passwd                    1
-pm2/link                          1
-nmcli/password                    1
-nmcli/wifi-sec.psk                1
-nmcli/802-11-wireless-security.psk  1
-iwconfig/key                      1
-git/user.password                 1
-snyk/auth                         1
-cargo/login                       1
-wandb/login                       1
-ngrok/add-authtoken               1
-ngrok/authtoken                   1
-bw/unlock                         1
-bw/login                          2
-neo4j-admin/set-initial-password  1
-rclone/obscure                    1
-gcloud/activate-refresh-token     2
-dotnet/user-secrets               3
-conda/token                       1
-"""
-"""Programs with a subcommand or keyword, and the secret argument's number behind it: -1 is the last if there are at
-least two."""
 
 _ASSIGNING = """
 fly/secrets flyctl/secrets heroku/config:set railway/variables doppler/secrets vault/put vault/write vault/patch
@@ -171,8 +62,8 @@ class _Option(NamedTuple):
 def _options() -> dict[str, list[tuple[str, tuple[_Option, ...]]]]:
     """Return the options by program, with the subcommand that they need."""
     table: dict[str, list[tuple[str, tuple[_Option, ...]]]] = {}
-    for line in _OPTIONS_OF.splitlines():
-        fields = line.split()
+    for row in read_table("secret_options"):
+        fields = row.split()
         options = tuple(_option(field) for field in fields if field.startswith(("-", "/")))
         for field in fields:
             if not field.startswith(("-", "/")):
@@ -190,12 +81,11 @@ def _option(field: str) -> _Option:
 @functools.cache
 def _arguments() -> dict[str, list[tuple[str, int, str]]]:
     table: dict[str, list[tuple[str, int, str]]] = {}
-    for line in _ARGUMENTS.splitlines():
-        if line:
-            place, field = line.split()
-            program, _slash, keyword = place.partition("/")
-            number, _at, way = field.partition("@")
-            table.setdefault(program, []).append((keyword, int(number), way or "all"))
+    for row in read_table("secret_arguments"):
+        place, field = row.split()
+        program, _slash, keyword = place.partition("/")
+        number, _at, way = field.partition("@")
+        table.setdefault(program, []).append((keyword, int(number), way or "all"))
     return table
 
 

@@ -1,4 +1,4 @@
-"""Find tokens from ``issued_token_table.py``: which may be in a text, and by which pattern. Pure, and loaded when a
+"""Find tokens from ``data/issued_tokens.txt``: which may be in a text, and by which pattern. Pure, and loaded when a
 text may hold a token."""
 
 from __future__ import annotations
@@ -6,8 +6,50 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Sequence
 
-from mudroom.core.text.issued_token_table import PLACES, TOKENS
+from mudroom.core.text.table import read_table
 
+PLACES: tuple[tuple[str, str], ...] = (
+    ("hooks.slack.com/", r"hooks\.slack\.com/(?:services|workflows|triggers)/(?P<secret>[\w/+-]+)"),
+    ("/webhooks/", r"discord(?:app)?\.com/api/(?:v\d{1,3}/)?webhooks/\d{5,25}/(?P<secret>[\w-]{20,})"),
+    ("telegram.org/", r"telegram\.org/(?:file/)?bot(?P<secret>\d{5,15}(?::|%3[Aa])[\w-]{20,})"),
+    (":AA", r"(?<![A-Za-z0-9])(?P<secret>\d{8,12}:AA[\w-]{30,})"),
+    ("office.com/webhook", r"office\.com/webhook(?:b2)?/(?P<secret>[\w@/-]{36,})"),
+    (".logic.azure.com", r"\.logic\.azure\.com(?::\d{1,5})?/workflows/(?P<secret>[a-f0-9]{32})"),
+    ("hooks.zapier.com/", r"hooks\.zapier\.com/hooks/(?:catch|standard)/(?P<secret>[\w/]{8,})"),
+    ("maker.ifttt.com/", r"maker\.ifttt\.com/(?:[\w-]{1,60}/){1,4}key/(?P<secret>[\w-]{10,})"),
+    (".make.com/", r"hook\.\w{2,5}\d?\.make\.com/(?P<secret>[a-z0-9]{20,})"),
+    ("/bot/v2/hook/", r"/open-apis/bot/(?:v2/)?hook/(?P<secret>[\w-]{20,})"),
+    ("weixin.qq.com/", r"weixin\.qq\.com/cgi-bin/webhook/\w{1,20}\?key=(?P<secret>[\w-]{20,})"),
+    ("hc-ping.com/", r"hc-ping\.com/(?P<secret>[\w-]{20,})"),
+    ("webhook.site/", r"webhook\.site/(?P<secret>[a-f0-9-]{36})"),
+    ("/hooks/", r"https?://[^\s/'\"]{1,200}/hooks/(?P<secret>[A-Za-z0-9/]{20,})"),
+    ("tines.com/webhook/", r"tines\.com/webhook/(?P<secret>[\w/]{32,})"),
+    ("build_hooks/", r"netlify\.com/build_hooks/(?P<secret>[a-f0-9]{20,})"),
+    ("integrations/deploy/", r"vercel\.com/v1/integrations/deploy/(?P<secret>[\w/]{20,})"),
+    ("/heartbeat/", r"betterstack\.com/api/v1/heartbeat/(?P<secret>\w{20,})"),
+    ("cronitor.link/", r"cronitor\.link/p/(?P<secret>\w{16,})"),
+    ("infura.io/", r"infura\.io/(?:ws/)?v3/(?P<secret>[a-f0-9]{32})"),
+    ("alchemy.com/", r"alchemy\.com/v2/(?P<secret>[\w-]{20,})"),
+    ("quiknode.pro/", r"quiknode\.pro/(?P<secret>[a-f0-9]{32,})"),
+    ("/services/collector", r"/services/collector/raw/(?P<secret>[a-f0-9-]{36})"),
+    ("1//0", r"(?<![A-Za-z0-9/:])(?P<secret>1//0[\w-]{30,})"),
+    ("T3BlbkFJ", r"(?P<secret>[\w-]{16,200}T3BlbkFJ[\w-]{16,200})"),
+    (".atlasv1.", r"(?<![A-Za-z0-9])(?P<secret>[A-Za-z0-9]{14}\.atlasv1\.[\w=-]{40,})"),
+    ("_mmk", r"(?<![A-Za-z0-9])(?P<secret>[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk)"),
+    ("NRAL", r"(?<![A-Za-z0-9])(?P<secret>[A-Za-z0-9]{36}NRAL)"),
+    ("Q~", r"(?<![\w.~-])(?P<secret>[\w.~]{3}\dQ~[\w.~-]{31,34})"),
+    ("AZDO", r"(?<![A-Za-z0-9])(?P<secret>[A-Za-z0-9]{76}AZDO[A-Za-z0-9]{4})"),
+    ("JQQJ99", r"(?<![A-Za-z0-9])(?P<secret>[A-Za-z0-9]{52}JQQJ99[A-Za-z0-9]{26,})"),
+    ("+ASt", r"(?<![A-Za-z0-9])(?P<secret>[A-Za-z0-9+/]{70,80}\+ASt[A-Za-z0-9+/=]{8,12})"),
+    ("+ACR", r"(?<![A-Za-z0-9])(?P<secret>[A-Za-z0-9+/]{40,46}\+ACR[A-Za-z0-9+/=]{4,12})"),
+    ("AzSe", r"(?<![A-Za-z0-9])(?P<secret>[A-Za-z0-9]{42}AzSe[A-Za-z0-9]{6})"),
+    ("AzFu", r"(?<![A-Za-z0-9])(?P<secret>[\w-]{44}AzFu[\w=-]{8})"),
+    ("access_token$", r"(?P<secret>access_token\$(?:production|sandbox)\$[a-z0-9]{16}\$[a-f0-9]{32})"),
+    *((f"-us{digit}", rf"(?<![A-Za-z0-9])(?P<secret>[a-f0-9]{{32}})-us{digit}\d?(?![\w-])") for digit in range(1, 10)),
+    ("PuTTY-User-Key-File", r"Private-Lines: \d{1,3}\s{1,4}(?P<secret>(?:[A-Za-z0-9+/=]{20,}\s{0,4})+)"),
+)
+"""A text that must occur, and the pattern whose group ``secret`` is hidden: addresses that are secrets in themselves,
+and tokens that are recognised by their middle."""
 _ALPHABETS = {
     "d": "0-9",
     "h": "0-9A-Fa-f",
@@ -60,8 +102,8 @@ def _index() -> tuple[dict[bytes, list[str]], dict[bytes, list[str]]]:
     are known."""
     whole: dict[bytes, list[str]] = {}
     begun: dict[bytes, list[str]] = {}
-    for line in TOKENS.splitlines():
-        shape = line.partition(" ")[0]
+    for row in read_table("issued_tokens"):
+        shape = row.partition(" ")[0]
         literal = shape.partition("{")[0].lstrip("_").encode()
         word = literal.translate(_WORDS).split(b" ")[0]
         if word and len(word) < len(literal):

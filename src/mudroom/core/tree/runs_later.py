@@ -1,4 +1,4 @@
-"""When a file runs by itself later, by its name: the table in ``core/tree/later_table.py``, compiled at first use.
+"""When a file runs by itself later, by its name: ``data/runs_later.txt``, compiled at first use.
 
 A name counts in any spelling that some file system takes for it: other case, Unicode forms, characters that HFS+
 ignores, and on NTFS trailing dots and blanks, streams and short names (``PACKAG~1.JSO``).
@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from functools import cache, lru_cache
 
 from mudroom.core.text.regex import regex
+from mudroom.core.text.table import read_table
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.git_name import spell
-from mudroom.core.tree.later_table import TABLE, WHOLE, LaterRow, parse_rows
 from mudroom.typing import NamedTuple
 
 _SHORT = regex(rb"([^.~]{1,6})~[1-9][0-9]?(?:\.([^.]{0,3}))?")
@@ -24,6 +24,14 @@ _DOCUMENTS = tuple(b".md .rst .adoc .png .svg .jpg .jpeg .gif .ico .webp .pdf .c
 dot."""
 
 
+class LaterRow(NamedTuple):
+    runner: str
+    when: str
+    """Completes "runs by itself later: …"."""
+    source: str
+    patterns: tuple[str, ...]
+
+
 class LaterGroup(NamedTuple):
     """Paths that run at the same time, or a directory that is shown as a whole."""
 
@@ -31,6 +39,12 @@ class LaterGroup(NamedTuple):
     paths: tuple[bytes, ...]
     files: int
     """Number of changes; more than the paths if a path is a directory with its contents."""
+
+
+def later_rows(table: str) -> list[LaterRow]:
+    """Return the rows of ``runs_later``, or of ``whole_directories``."""
+    rows = (row.split(" | ") for row in read_table(table))
+    return [LaterRow(runner, when, source, tuple(names.split())) for runner, when, source, names in rows]
 
 
 def runs_later(path: bytes) -> str:
@@ -109,8 +123,8 @@ class _Rules:
         self.short: dict[tuple[bytes, bytes], LaterRow] = {}
         self.whole: set[bytes] = set()
         self.whole_pairs: set[tuple[bytes, bytes]] = set()
-        for rows, whole in ((parse_rows(WHOLE), True), (parse_rows(TABLE), False)):
-            for row in rows:
+        for table, whole in (("whole_directories", True), ("runs_later", False)):
+            for row in later_rows(table):
                 for pattern in row.patterns:
                     self._add(pattern.lower().encode(), row, whole=whole)
         self.begin = tuple(self.begins)

@@ -1,6 +1,6 @@
 """Decide when each change is run automatically later: by its name, by the manifests that name it, and by its content.
 
-The names are in ``core/tree/later_table.py``, manifests in ``core/tree/manifest.py``. This reads a few bytes of new and
+The names are in ``data/runs_later.txt``, manifests in ``core/tree/manifest.py``. This reads a few bytes of new and
 changed executables, and the manifests in directories above changed programs or scripts, in the fork's version and in
 the project's. No symbolic link is followed.
 """
