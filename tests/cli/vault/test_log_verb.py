@@ -473,7 +473,6 @@ def test_a_row_edited_by_hand_is_shown_and_named(cli: Cli, change: str) -> None:
         ("log", "export"),
         ("net", "log"),
         ("net", "log", "--denied", "--json"),
-        ("net", "log", "--har", "-"),
     ):
         done = cli(*words)
         assert (done.returncode, "Traceback" in done.stderr) == (0, False), (words, done.stderr)
