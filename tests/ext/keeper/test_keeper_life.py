@@ -196,8 +196,13 @@ def launcher(module: Path) -> None:
     written(module.parents[2] / "sandbox/launcher/init.py")
 
 
+def table(module: Path) -> None:
+    """A table, which is no module."""
+    written(module.parents[2] / "data/presets.txt")
+
+
 @pytest.mark.parametrize("is_stopped", [True, False], ids=["stopped", "alive"])
-@pytest.mark.parametrize("change", [written, replaced, moved, launcher])
+@pytest.mark.parametrize("change", [written, replaced, moved, launcher, table])
 def test_changed_code_is_not_used(kept: Kept, tmp_path: Path, change: Callable[[Path], None], is_stopped: bool) -> None:
     """The next command runs in-process, also before the keeper itself has heard of the change, and the keeper ends."""
     source = tmp_path / "source"

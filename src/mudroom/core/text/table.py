@@ -16,3 +16,8 @@ def read_table(name: str) -> list[str]:
     with open(os.path.join(_DATA, f"{name}.txt"), encoding="utf-8") as file:
         rows = file.read().replace("\n    ", "     ").split("\n")  # of one length, so that it is done in place
     return [row for row in rows if row and row[0] != "#"]
+
+
+def table_files() -> list[str]:
+    """Return the paths of all tables."""
+    return [os.path.join(_DATA, name) for name in os.listdir(_DATA)]

@@ -1,4 +1,4 @@
-"""The module files that a keeper has loaded, and whether they have changed since.
+"""The module files that a keeper has loaded and the tables that they read, and whether they have changed since.
 
 Rules of this file:
 1. A command is run by the code that is on disk when it arrives. In doubt every file is checked by stat(2), which takes
@@ -75,7 +75,7 @@ class Code:
 
     def __init__(self, began: int, before: Sequence[str] = (), more: Iterable[str] = ()) -> None:
         """``began``: the time in nanoseconds before the first file was loaded. ``before``: directories that must
-        contain no other mudroom. ``more``: files loaded by keeper processes that have their own interpreter."""
+        contain no other mudroom. ``more``: tables, and files loaded by processes with their own interpreter."""
         self._began = began
         self._more = tuple(more)
         self._others = [directory + name for directory in before for name in ("/mudroom/__init__.py", "/mudroom.py")]

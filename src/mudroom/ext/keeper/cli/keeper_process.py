@@ -16,8 +16,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from mudroom.cli.main import run, verb_module
-from mudroom.ext.keeper.client import NO_KEEPER_APART
-from mudroom.ext.keeper.client import VERBS as KEPT
+from mudroom.core.text.table import table_files
+from mudroom.ext.keeper.client import NO_KEEPER_APART, VERBS
 from mudroom.ext.keeper.code import Code
 from mudroom.ext.keeper.launcher import launcher_files
 from mudroom.ext.keeper.server import Place, keep
@@ -48,10 +48,10 @@ def main() -> None:
         return
 
     os.chdir("/")
-    for verb in KEPT:
+    for verb in VERBS:
         verb_module(verb)
     place = Place(os.fsencode(directory), name, float(idle), float(look))
-    keep(place, Code(began, before, launcher_files()), run, lambda path: _rehearse(path, run))
+    keep(place, Code(began, before, (*launcher_files(), *table_files())), run, lambda path: _rehearse(path, run))
 
 
 def _rehearse(path: bytes, run: Callable[[Sequence[str], Mapping[bytes, bytes]], int]) -> None:
