@@ -7,17 +7,18 @@ import json
 import os
 import shlex
 import shutil
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from box import ENVIRONMENT, HELD_KINDS, KINDS, NAMESPACES, Box
+from conformance import document
 from conformance.escapes import benchmark, tiers
 from conformance.escapes.attempt import TABLE
 from conformance.escapes.known import NOT_HELD
-from conformance.escapes.outside import Outcome, Range
+from conformance.escapes.outside import Range
 from conformance.escapes.tools import TOOLS, runner
+from conformance.outside import Outcome, got_out, mistaken
 from mudroom.errors import MudroomError
 from mudroom.sandbox.client.capture import CapturedOutput, attend
 from mudroom.sandbox.client.held import hold
@@ -50,15 +51,6 @@ AROUND_US: tuple[str, ...] = (
 def place() -> Iterator[Range]:
     with Range() as place:
         yield place
-
-
-def got_out(outcomes: Mapping[str, Outcome]) -> dict[str, str]:
-    return {name: outcome.evidence for name, outcome in outcomes.items() if outcome.evidence}
-
-
-def mistaken(outcomes: Mapping[str, Outcome]) -> dict[str, str]:
-    """Return attempts that failed for a fault of their own: they prove nothing."""
-    return {name: outcome.error for name, outcome in outcomes.items() if outcome.error.startswith("mistaken")}
 
 
 def boxed(box: Box, kind: str) -> Callable[[list[str]], str]:
@@ -142,13 +134,11 @@ def test_nothing_gets_out_of_mudroom_run(place: Range) -> None:
 def test_without_a_sandbox_they_get_out(place: Range) -> None:
     """A control of every attempt, to prove that the test above can fail; attempts whose feature the kernel lacks are
     left out."""
-    able = ("anybody", "root") if os.geteuid() == 0 else ("anybody",)
-    names = [name for name, attempt in TABLE.items() if attempt.control in able]
     tool = next(tool for tool in TOOLS if tool.name == "none")
     reader, writer = os.pipe()
     with open(reader, "rb", buffering=0) as ours, open(writer, "wb", buffering=0) as theirs:
         theirs.write(b"for its reader")
-        outcomes = place.try_all(runner(tool, place), names)
+        outcomes = place.try_all(runner(tool, place), TABLE.able())
         assert ours.read(100) == b"for its reader", "other tests of root's, or of another user, wait for theirs"
     assert mistaken(outcomes) == {}
     failed = {name: outcome.error for name, outcome in outcomes.items() if not outcome.evidence}
@@ -164,23 +154,23 @@ def test_the_table_is_complete() -> None:
 
 
 def test_what_stock_systems_reported_stands_in_the_document_with_its_reason() -> None:
-    document = (Path(__file__).parents[2] / "docs/ESCAPES.md").read_text()
-    assert tiers.of(document).count("\n| ") > 2 and "nobody knows" not in document
+    text = (document.FOLDER / "ESCAPES.md").read_text()
+    assert tiers.SECTION.of(text).count("\n| ") > 2 and "nobody knows" not in text
 
 
 def test_every_scenario_of_a_benchmark_has_attempts_or_a_reason() -> None:
     named = {name for scenario in benchmark.SCENARIOS for name in scenario.attempts}
     assert named <= set(TABLE)
     assert all(scenario.attempts or scenario.why for scenario in benchmark.SCENARIOS)
-    document = (Path(__file__).parents[2] / "docs/ESCAPES.md").read_text()
-    assert benchmark.put(document, benchmark.section()) == document
+    text = (document.FOLDER / "ESCAPES.md").read_text()
+    assert benchmark.SECTION.keep(text, text) == text
 
 
 def test_a_section_of_tiers_takes_the_place_of_the_old_one() -> None:
-    outcomes = {name: Outcome(TABLE[name], "seen" * (name == "look"), "") for name in ("look", "watch")}
+    outcomes = {name: Outcome(name, "seen" * (name == "look"), "") for name in ("look", "watch")}
     line = json.dumps(tiers.report("somewhere", outcomes, namespaces=False)._asdict())
     (report,) = tiers.read(["noise\n", line])
     assert (report.tried, report.answered, report.out) == (2, 2, {"look": "seen"})
-    once = tiers.put("# Head\n", tiers.section([report]))
-    assert tiers.put(once, tiers.section([report])) == once
+    once = tiers.SECTION.put("# Head\n", tiers.section([report]))
+    assert tiers.SECTION.put(once, tiers.section([report])) == once
     assert once.startswith("# Head\n") and f"somewhere ({report.user}) | {NOT_HELD['bare']['look']} |" in once

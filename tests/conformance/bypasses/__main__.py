@@ -7,21 +7,15 @@ python -m tests.conformance.bypasses --write FILE     as docs/BYPASSES.md has it
 
 from __future__ import annotations
 
-import argparse
-import datetime
-import os
-import platform
 import sys
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
 
-_HERE = Path(__file__).parent
-sys.path[:0] = [str(_HERE.parent.parent), str(_HERE.parent.parent.parent / "src")]
+from .. import document  # noqa: TID252 - the package has another name inside
+from ..attempt import Attempt  # noqa: TID252
+from ..outside import Outcome, Outcomes, got_out  # noqa: TID252
+from .attempt import ALLOWED, TABLE
+from .outside import MODES, series
 
-from conformance.bypasses.attempt import ALLOWED, TABLE, Attempt  # noqa: E402
-from conformance.bypasses.outside import MODES, Outcome, able, series  # noqa: E402
-
-Column = Mapping[str, Outcome]
 _MODES = {
     "control": ("no sandbox", "nothing confines it, and a proxy lets everything pass"),
     "overlay": ("overlay", "a network namespace, the project staged by an overlay"),
@@ -31,9 +25,9 @@ _MODES = {
 }
 
 
-def lines(columns: Mapping[str, Column]) -> list[str]:
-    """The document."""
-    found = [
+def lines(columns: Mapping[str, Outcomes]) -> Iterator[str]:
+    """Yield the document."""
+    yield from (
         "# Attempts to pass the gate",
         "",
         "What `python -m tests.conformance.bypasses` found: every attempt of `tests/conformance/bypasses`, each a",
@@ -49,59 +43,34 @@ def lines(columns: Mapping[str, Column]) -> list[str]:
         "",
         "What this cannot show: who is let through to a host may say anything to it, in TLS and on ports that a rule",
         "names, so a host that passes things on (a proxy, a forge, a name server of its own) is a way out for as long",
-        "as it is allowed. What holds elsewhere is in [THREATS.md](THREATS.md).",
+        f"as it is allowed. What holds elsewhere is in {document.THREATS}.",
         "",
-        f"{datetime.date.today().isoformat()}, Linux {platform.release()} {platform.machine()}, "
-        f"as {'root' if os.geteuid() == 0 else 'an ordinary user'}.",
+        document.made(),
         "",
-        "| confined by | what that is | got through | of |",
-        "| --- | --- | --- | --- |",
-    ]
+    )
+    yield from document.head(("confined by", "what that is", "got through", "of"))
     for mode, column in columns.items():
-        tried = [outcome for name, outcome in column.items() if TABLE[name].group != ALLOWED]
-        count = sum(bool(outcome.evidence) for outcome in tried)
-        found.append(f"| {_MODES[mode][0]} | {_MODES[mode][1]} | {count} | {len(tried)} |")
-    found += ["", "**out**: it got through. · it did not. - not tried.", ""]
-    found += ["| attempt | what it tries | known from | " + " | ".join(_MODES[mode][0] for mode in columns) + " |"]
-    found += ["| --- | --- | --- |" + " --- |" * len(columns)]
-    for group in dict.fromkeys(attempt.group for attempt in TABLE.values()):
-        found.append(f"| **{group}** | | |" + " |" * len(columns))
-        for attempt in (one for one in TABLE.values() if one.group == group):
-            cells = " | ".join(_cell(attempt, column.get(attempt.name)) for column in columns.values())
-            tries = attempt.tries.replace("|", "\\|").replace("*", "\\*").replace("[", "\\[").replace("<", "\\<")
-            found.append(f"| {attempt.name} | {tries} | {attempt.source.replace('*', chr(92) + '*')} | {cells} |")
-    return found
+        tried = {name: outcome for name, outcome in column.items() if TABLE[name].group != ALLOWED}
+        yield f"| {_MODES[mode][0]} | {_MODES[mode][1]} | {len(got_out(tried))} | {len(tried)} |"
+    titled = {_MODES[mode][0]: column for mode, column in columns.items()}
+    yield from document.table(TABLE, titled, "it got through", _cell)
 
 
 def _cell(attempt: Attempt, outcome: Outcome | None) -> str:
-    if outcome is None:
-        return "-"
-    if attempt.group == ALLOWED:
-        return "arrived" if outcome.evidence else "there is no such way"
-    return "**out**" if outcome.evidence else "·"
+    if outcome is None or attempt.group != ALLOWED:
+        return document.cell(attempt, outcome)
+    return "arrived" if outcome.evidence else "there is no such way"
 
 
 def main(argv: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.conformance.bypasses", description="Who passes the gate.")
-    parser.add_argument("--only", action="append", choices=list(_MODES), help="one way; repeatable")
-    parser.add_argument("--write", metavar="FILE", help="write the table there")
-    args = parser.parse_args(argv)
-    columns: dict[str, Column] = {}
-    for mode in _MODES:
-        if not args.only or mode in args.only:
-            found = series(mode, able() if mode == "control" else None)
-            columns[mode] = found.outcomes
-            if found.strays and mode != "control":
-                sys.stderr.write(f"{mode}: nobody's: {found.strays}\n")
-    text = "\n".join(lines(columns)) + "\n"
-    if args.write:
-        Path(args.write).write_text(text)
-    else:
-        sys.stdout.write(text)
-    for mode in args.only or ():
-        for outcome in columns[mode].values():
-            if outcome.evidence:
-                sys.stdout.write(f"{mode}: {outcome.name}: {outcome.evidence[:200]}\n")
+    args = document.parser("bypasses", "Who passes the gate.", list(_MODES)).parse_args(argv)
+    columns = {}
+    for mode in args.only or _MODES:
+        found = series(mode, TABLE.able() if mode == "control" else None)
+        columns[mode] = found.outcomes
+        if found.strays and mode != "control":
+            sys.stderr.write(f"{mode}: nobody's: {found.strays}\n")
+    document.write(args, columns, lines(columns))
     return 0
 
 

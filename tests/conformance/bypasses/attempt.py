@@ -1,13 +1,12 @@
-"""One attempt to pass the gate: what it tries, where that is known from, and what it is told of the world."""
+"""What an attempt to pass the gate is told, and the table of all of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+import os
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
-Proof = Literal["mark", "claim"]
-"""How success is judged: by what came out, or was looked up, alone; or by what must be refused and was not, of which
-the attempt returns what it was given."""
+from ..attempt import Table  # noqa: TID252 - the package has another name inside
 
 
 class World(NamedTuple):
@@ -72,51 +71,14 @@ class World(NamedTuple):
         return f"s{self.slot}.{kind}.tricky.example"
 
 
-Body = Callable[[World], Any]
-"""Returns evidence, or None where only the outside can tell. An OSError is a refusal."""
-
-
-class Attempt(NamedTuple):
-    name: str
-    group: str
-    tries: str
-    source: str
-    """A CVE, an RFC, a manual page, a known bug; empty where it is plain."""
-    body: Body
-    proof: Proof
-    control: bool
-    """Whether it gets through where a proxy lets everything pass, and nothing confines."""
-    root: bool
-    """There, only root can do it."""
-
-
-TABLE: dict[str, Attempt] = {}
+TABLE = Table(patience=40, at_once=24)
+register, attempt = TABLE.register, TABLE.attempt
 ALLOWED = "what is let through"
 """The group of those that must succeed."""
 
 
-def register(
-    name: str,
-    group: str,
-    tries: str,
-    body: Body,
-    source: str = "",
-    *,
-    proof: Proof = "mark",
-    control: bool = True,
-    root: bool = False,
-) -> None:
-    """Put a row into the table. Raises ValueError for a name that is taken."""
-    if name in TABLE:
-        raise ValueError(f"two attempts are called {name}")
-    TABLE[name] = Attempt(name, group, tries, source, body, proof, control, root)
-
-
-def attempt(group: str, tries: str, source: str = "", **options: Any) -> Callable[[Body], Body]:
-    """``register`` for a function, under its own name."""
-
-    def decorate(body: Body) -> Body:
-        register(body.__name__.strip("_"), group, tries, body, source, **options)
-        return body
-
-    return decorate
+def world(told: dict[str, Any], name: str) -> World:
+    slot = sorted(TABLE).index(name) + 1
+    where = urlsplit(os.environ.get("http_proxy", "http://127.0.0.1:3128"))
+    proxy = (where.hostname or "", where.port or 0)
+    return World(name=name, slot=slot, proxy=proxy, captures=proxy[1] == 3128, server="127.0.0.1", **told)

@@ -11,7 +11,8 @@ import sys
 import time
 from typing import Any
 
-from .outside import PYTHON, World
+from ..outside import PYTHON  # noqa: TID252 - the package has another name inside
+from .outside import World
 
 CONNECTIONS = 10_000
 _PROCESSES = 20

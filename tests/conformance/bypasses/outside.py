@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import shutil
 import socket
 import subprocess
 import sys
@@ -24,6 +23,7 @@ from typing import Any, NamedTuple
 
 from mudroom.stage.layers.layer import remove_tree
 
+from ..outside import PYTHON, Outcome, answers, attempting, plant  # noqa: TID252 - the package has another name inside
 from . import phone
 from .attempt import TABLE
 from .groups import GROUPS
@@ -31,8 +31,6 @@ from .internet import PORTS, Packet, Servers, Sniffer, enter, go_to
 from .serving import answer_names, proxy, talk
 
 HERE = Path(__file__).parent
-PYTHON = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else "python3"
-_START = "import sys; sys.path.insert(0, '.'); from bypasses.run import main; main()"
 MODES = ("overlay", "copy", "asked", "landlock", "control")
 """How commands are confined; ``asked``: as ``overlay``, and somebody is there who says no to all; ``control``: not at
 all, and the proxy lets everything pass."""
@@ -43,14 +41,6 @@ LIMIT = 300
 _SETTLE = 3.0
 """Seconds after the last command: longer than what goes on afterwards waits."""
 _AFTER_ALL = 4.0
-
-
-class Outcome(NamedTuple):
-    name: str
-    evidence: str
-    """How it got through; empty if it did not."""
-    error: str
-    """What it was told."""
 
 
 class Series(NamedTuple):
@@ -138,7 +128,7 @@ class World:
         found = self.root / name
         found.mkdir()
         (self.root / "home").mkdir(exist_ok=True)
-        shutil.copytree(HERE, found / "bypasses", ignore=shutil.ignore_patterns("__pycache__"))
+        plant("bypasses", found)
         world = {
             "nonce": self.nonce, "harness": os.getpid(), "abstract": self.nonce, "ports": {"tcp": 8080, "udp": 53},
         }  # fmt: skip
@@ -175,7 +165,7 @@ class World:
 
     def series(self, names: list[str]) -> Series:
         project = self.project("project")
-        first = [PYTHON, "-I", "-S", "-B", "-c", _START, ",".join(names)]
+        first = attempting("bypasses", names)
         last = [PYTHON, "-I", "-S", "-c", f"import time; time.sleep({_SETTLE})"]
         trouble = ""
         if self.mode == "control":
@@ -184,15 +174,11 @@ class World:
             said, trouble = self.drive({"project": [["true"], ["true"], first, last]})
         time.sleep(_AFTER_ALL if any(TABLE[name].group == "afterwards" for name in names) else 0.3)
         self.stop()
-        answers = {}
-        for line in "".join(one["stdout"] for one in said).splitlines():
-            if line.startswith('{"name"'):
-                answer = json.loads(line)
-                answers[answer["name"]] = answer
+        told = answers("".join(one["stdout"] for one in said))
         found, strays = self._found()
         outcomes = {}
         for name in names:
-            answer = answers.get(name, {"evidence": "", "error": "mistaken: no answer"})
+            answer = told.get(name, {"evidence": "", "error": "mistaken: no answer"})
             claim = answer["evidence"] if TABLE[name].proof == "claim" else ""
             evidence = "; ".join(dict.fromkeys(one for one in (claim, *found.get(name, ())) if one))
             outcomes[name] = Outcome(name, evidence, answer["error"])
@@ -272,11 +258,6 @@ def _slot(packet: Packet) -> int:
     if packet.where.startswith("2a00:1450::"):
         return int(packet.where.rpartition(":")[2] or "0", 16)
     return 0
-
-
-def able() -> list[str]:
-    """What is harmless, and possible for this user, without a sandbox."""
-    return [one.name for one in TABLE.values() if one.control and (not one.root or os.geteuid() == 0)]
 
 
 def environment() -> dict[str, str]:

@@ -11,31 +11,26 @@ an attempt reaches every process of the user.
 
 from __future__ import annotations
 
-import argparse
-import datetime
 import json
-import os
-import platform
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
+from .. import document  # noqa: TID252 - the package has another name inside
+from ..outside import Outcomes, got_out  # noqa: TID252
 from . import benchmark, tiers
-from .attempt import TABLE, Attempt
-from .outside import Outcome, Range
+from .attempt import TABLE
+from .outside import Range
 from .pairs import section
 from .tools import TOOLS, Tool, missing, runner, start, version
 
-Column = Mapping[str, Outcome]
-_KEY = {"out": "**out**", "held": "·", "none": "-"}
 
-
-def tried(tool: Tool) -> Column | str:
+def tried(tool: Tool) -> Outcomes | str:
     """What came of every attempt; or why the tool cannot run here."""
     absent = missing(tool)
     if absent:
         return f"cannot run here: {', '.join(absent)} not installed"
-    bare = tool.name == "none"
-    names = [name for name, attempt in TABLE.items() if not bare or able(attempt)]
+    names = TABLE.able() if tool.name == "none" else list(TABLE)
     with Range() as place:
         said, complaint = start(tool, place, ["sh", "-c", "echo it runs"])
         if "it runs" not in said:
@@ -46,15 +41,9 @@ def tried(tool: Tool) -> Column | str:
     return found
 
 
-def able(attempt: Attempt) -> bool:
-    """Whether it is harmless, and possible for this user, without a sandbox."""
-    return attempt.control == "anybody" or (attempt.control == "root" and os.geteuid() == 0)
-
-
-def lines(columns: Mapping[str, Column | str]) -> list[str]:
-    """The document."""
-    ran = {name: column for name, column in columns.items() if not isinstance(column, str)}
-    found = [
+def lines(columns: Mapping[str, Outcomes | str]) -> Iterator[str]:
+    """Yield the document."""
+    yield from (
         "# Attempts to get out",
         "",
         "What `python -m tests.conformance.escapes` found: every attempt of `tests/conformance/escapes`, each a small",
@@ -62,90 +51,49 @@ def lines(columns: Mapping[str, Column | str]) -> list[str]:
         "and without a sandbox. Success is judged from outside. A tool that is made to write the project in place, as",
         "all but mudroom are, cannot hold those of the group *files: first creation* that try the project: that is",
         "what it is for. Some attempts need what this kernel or an ordinary user does not have; everybody holds those.",
-        "What mudroom does not hold without namespaces is in [THREATS.md](THREATS.md). A core dump, or a call that",
+        f"What mudroom does not hold without namespaces is in {document.THREATS}. A core dump, or a call that",
         "only the kernel refuses and not the sandbox, counts as getting out here; not everybody will think so.",
         "",
-        f"{datetime.date.today().isoformat()}, Linux {platform.release()} {platform.machine()}, "
-        f"as {'root' if os.geteuid() == 0 else 'an ordinary user'}.",
+        document.made(),
         "",
-        "| tool | version | started as | got out | of |",
-        "| --- | --- | --- | --- | --- |",
-    ]
+    )
+    yield from document.head(("tool", "version", "started as", "got out", "of"))
     for tool in TOOLS:
         column = columns.get(tool.name)
         if isinstance(column, str):
-            found.append(f"| {tool.name} | {version(tool)} | {tool.line} | {column} | |")
+            yield f"| {tool.name} | {version(tool)} | {tool.line} | {column} | |"
         elif column is not None:
-            count = sum(bool(outcome.evidence) for outcome in column.values())
-            found.append(f"| {tool.name} | {version(tool)} | {tool.line} | {count} | {len(column)} |")
-    found += ["", f"{_KEY['out']}: it got out. {_KEY['held']} it did not. {_KEY['none']} not tried.", ""]
-    found += ["| attempt | what it tries | known from | " + " | ".join(ran) + " |"]
-    found += ["| --- | --- | --- |" + " --- |" * len(ran)]
-    for group in dict.fromkeys(attempt.group for attempt in TABLE.values()):
-        found.append(f"| **{group}** | | |" + " |" * len(ran))
-        for attempt in (one for one in TABLE.values() if one.group == group):
-            cells = " | ".join(cell(column.get(attempt.name)) for column in ran.values())
-            found.append(f"| {attempt.name} | {attempt.tries} | {attempt.source} | {cells} |")
-    return found
-
-
-def cell(outcome: Outcome | None) -> str:
-    return _KEY["none"] if outcome is None else _KEY["out"] if outcome.evidence else _KEY["held"]
+            yield f"| {tool.name} | {version(tool)} | {tool.line} | {len(got_out(column))} | {len(column)} |"
+    ran = {name: column for name, column in columns.items() if not isinstance(column, str)}
+    yield from document.table(TABLE, ran, "it got out")
 
 
 def report_here(tier: str) -> int:
-    column = tried(next(tool for tool in TOOLS if tool.name == "mudroom"))
+    mudroom = next(tool for tool in TOOLS if tool.name == "mudroom")
+    column = tried(mudroom)
     if isinstance(column, str):
         sys.exit(column)
     with Range() as place:
-        notes = start(next(tool for tool in TOOLS if tool.name == "mudroom"), place, ["true"])[1]
+        notes = start(mudroom, place, ["true"])[1]
     found = tiers.report(tier, column, namespaces="user namespaces are not permitted" not in notes)
     sys.stdout.write(json.dumps(found._asdict()) + "\n")
     return 0
 
 
-def write_tiers(sources: Sequence[str], document: str) -> int:
-    reports: list[tiers.Report] = []
-    for source in sources:
-        with open(source) as stream:
-            reports += tiers.read(stream)
-    with open(document) as stream:
-        text = tiers.put(stream.read(), tiers.section(reports))
-    with open(document, "w") as stream:
-        stream.write(text)
-    return 0
-
-
 def main(argv: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.conformance.escapes", description="Who gets out of what.")
-    parser.add_argument("--only", action="append", choices=[tool.name for tool in TOOLS], help="one tool; repeatable")
-    parser.add_argument("--write", metavar="FILE", help="write the table there")
+    parser = document.parser("escapes", "Who gets out of what.", [tool.name for tool in TOOLS])
     parser.add_argument("--report", metavar="WHERE", help="mudroom alone, as one line of JSON")
-    parser.add_argument("--tiers", metavar="FILE", nargs="+", help="make the section of tiers from such lines")
-    parser.add_argument("--into", metavar="FILE", help="the document that it is a section of")
+    parser.add_argument("--tiers", metavar="FILE", nargs="+", type=Path, help="make the section of tiers of such lines")
+    parser.add_argument("--into", metavar="FILE", type=Path, help="the document that it is a section of")
     args = parser.parse_args(argv)
     if args.report:
         return report_here(args.report)
     if args.tiers:
-        return write_tiers(args.tiers, args.into)
+        reports = [one for path in args.tiers for one in tiers.read(path.read_text().splitlines())]
+        tiers.SECTION.write(args.into, tiers.section(reports))
+        return 0
     columns = {tool.name: tried(tool) for tool in TOOLS if not args.only or tool.name in args.only}
-    text = "\n".join(lines(columns)) + "\n"
-    if args.write:
-        if os.path.exists(args.write):
-            with open(args.write) as stream:
-                document = stream.read()
-            for part in (tiers, section):
-                kept = part.of(document)
-                text = part.put(text, iter(kept.splitlines())) if kept else text
-            text = benchmark.put(text, benchmark.section())
-        with open(args.write, "w") as stream:
-            stream.write(text)
-    else:
-        sys.stdout.write(text)
-    for name in args.only or ():
-        for outcome in getattr(columns[name], "values", tuple)():
-            if outcome.evidence:
-                sys.stdout.write(f"{name}: {outcome.attempt.name}: {outcome.evidence[:200]}\n")
+    document.write(args, columns, lines(columns), (tiers.SECTION, section.SECTION, benchmark.SECTION))
     return 0
 
 

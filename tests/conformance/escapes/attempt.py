@@ -1,16 +1,11 @@
-"""One attempt to get out: what it tries, where that is known from, and how its success is told."""
+"""What an attempt to get out is told, and the table of all of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
-Proof = Literal["canary", "secret", "claim"]
-"""How success is judged: by a canary outside alone; by the content of a file that only the host can have shown; or by a
-system call that must be refused and was not, of which the attempt returns what it was given."""
-
-Control = Literal["anybody", "root", "never"]
-"""Who can do it where nothing confines: an ordinary user, only root, or nobody (``why`` says why)."""
+from ..attempt import Proof as Proof  # noqa: TID252 - the package has another name inside
+from ..attempt import Table  # noqa: TID252
 
 
 class World(NamedTuple):
@@ -49,58 +44,13 @@ class World(NamedTuple):
         return f"{self.nonce}:{self.name}:"
 
 
-Body = Callable[[World], Any]
-"""Returns evidence, or None where only a canary can tell. An OSError is a refusal."""
-
-
-class Attempt(NamedTuple):
-    name: str
-    group: str
-    tries: str
-    source: str
-    """A CVE, a manual page, a known bug; empty where it is plain."""
-    body: Body
-    proof: Proof
-    control: Control
-    why: str
-    """Why there is no control."""
-    alone: bool
-    """It ends what runs beside it: it has a sandbox for itself."""
-    limits: bool
-    """It is bounded, and would not be held without limits."""
-
-
-TABLE: dict[str, Attempt] = {}
+TABLE = Table(patience=10)
+register, attempt = TABLE.register, TABLE.attempt
 
 PID_1 = "process 1 of a machine may be protected from everybody"
 
 
-def register(
-    name: str,
-    group: str,
-    tries: str,
-    body: Body,
-    *,
-    source: str = "",
-    proof: Proof = "canary",
-    control: Control = "anybody",
-    why: str = "",
-    alone: bool = False,
-    limits: bool = False,
-) -> None:
-    """Put a row into the table. Raises ValueError for a name that is taken or a control that is missing unexplained."""
-    if name in TABLE:
-        raise ValueError(f"two attempts are called {name}")
-    if (control == "never") != bool(why):
-        raise ValueError(f"{name}: either a control, or the reason why there is none")
-    TABLE[name] = Attempt(name, group, tries, source, body, proof, control, why, alone, limits)
-
-
-def attempt(group: str, tries: str, source: str = "", **options: Any) -> Callable[[Body], Body]:
-    """``register`` for a function, under its own name."""
-
-    def decorate(body: Body) -> Body:
-        register(body.__name__.strip("_"), group, tries, body, source=source, **options)
-        return body
-
-    return decorate
+def world(told: dict[str, Any], name: str) -> World:
+    victim = told["victims"].get(name, told["victims"][""])
+    slot = sorted(TABLE).index(name)
+    return World(name=name, victim=victim, slot=slot, **{**told["world"], "outside": f"{told['outside']}/{name}"})

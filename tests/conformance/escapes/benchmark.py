@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-BEGIN, END = "<!-- benchmarks: generated -->", "<!-- end of benchmarks -->"
+from ..document import Section, head  # noqa: TID252 - the package has another name inside
 
 
 class Scenario(NamedTuple):
@@ -60,17 +60,14 @@ SCENARIOS: tuple[Scenario, ...] = (
 
 def section() -> Iterator[str]:
     yield from (
-        BEGIN,
-        "",
         "## Scenarios of published benchmarks",
         "",
         "**SandboxEscapeBench** (arXiv:2603.02277, March 2026): 18 scenarios in three layers of containers. Their",
         "names are from a summary (airuntimesecurity.io, *The sandbox escape problem*); its own files could not be",
         "looked up. No agent was run: each scenario is covered by attempts at what its weakness permits.",
         "",
-        "| layer | scenario | attempts | remark |",
-        "| --- | --- | --- | --- |",
     )
+    yield from head(("layer", "scenario", "attempts", "remark"))
     for scenario in SCENARIOS:
         attempts = ", ".join(scenario.attempts) or "none"
         yield f"| {scenario.layer} | {scenario.name} | {attempts} | {scenario.why} |"
@@ -78,15 +75,7 @@ def section() -> Iterator[str]:
         "",
         "**AgentEscapeBench** (arXiv:2605.07926, May 2026) has no scenario that fits: its 270 tasks are escape rooms",
         "of tools and clues, which measure the reasoning of agents. No sandbox is escaped from.",
-        "",
-        END,
     )
 
 
-def put(document: str, lines: Iterator[str]) -> str:
-    """Return the document with these lines as its section: in the place of the old one, else at the end."""
-    text = "\n".join(lines)
-    if BEGIN in document and END in document:
-        before, _begin, rest = document.partition(BEGIN)
-        return before + text + rest.partition(END)[2]
-    return document.rstrip("\n") + "\n\n" + text + "\n"
+SECTION = Section("benchmarks", section)

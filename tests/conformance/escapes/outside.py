@@ -11,7 +11,6 @@ import json
 import os
 import pty
 import secrets
-import shutil
 import signal
 import socket
 import struct
@@ -19,11 +18,13 @@ import tempfile
 import tty
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from mudroom.stage.layers.layer import remove_tree
 
-from .attempt import TABLE, Attempt
+from ..attempt import Attempt  # noqa: TID252 - the package has another name inside
+from ..outside import Outcome, answers, attempting, plant  # noqa: TID252
+from .attempt import TABLE
 from .call import buffer, call
 from .files import SYSTEM
 from .groups import GROUPS
@@ -31,19 +32,8 @@ from .ipc import SLOT
 from .kernel import USER_KEYRING
 from .listening import Listener
 
-HERE = Path(__file__).parent
-PYTHON = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else "python3"
-_START = "import sys; sys.path.insert(0, '.'); from escapes.run import main; main()"
 _OWN_VICTIM = ("signals", "priorities")
 _SHARED = ("/tmp", "/var/tmp", "/dev/shm", "/run", *SYSTEM)
-
-
-class Outcome(NamedTuple):
-    attempt: Attempt
-    evidence: str
-    """How it got out; empty if it did not."""
-    error: str
-    """What it was told."""
 
 
 Runner = Callable[[list[str]], str]
@@ -78,7 +68,7 @@ class Range:
 
     def _make_files(self) -> None:
         self.project.mkdir(parents=True)
-        shutil.copytree(HERE, self.project / "escapes", ignore=shutil.ignore_patterns("__pycache__"))
+        plant("escapes", self.project)
         for path in (self.tmp / "secret", self.home / ".ssh/id_ed25519", self.home / "other/.env"):
             path.parent.mkdir(exist_ok=True)
             path.write_text(self.token)
@@ -169,10 +159,7 @@ class Range:
         together = [name for name in names if not TABLE[name].alone]
         said: dict[str, dict[str, str]] = {}
         for batch in ([together] if together else []) + [[name] for name in names if TABLE[name].alone]:
-            for line in run([PYTHON, "-I", "-S", "-B", "-c", _START, ",".join(batch)]).splitlines():
-                if line.startswith('{"name"'):
-                    answer = json.loads(line)
-                    said[answer["name"]] = answer
+            said |= answers(run(attempting("escapes", batch)))
         self._listener.settle()
         self._found = self._traces()
         return {name: self._judge(TABLE[name], said.get(name, {}), before[name], health) for name in names}
@@ -187,7 +174,8 @@ class Range:
         elif attempt.proof == "claim" and claimed:
             evidence = claimed
         found = [evidence, *self._canaries(attempt, before, health)]
-        return Outcome(attempt, "; ".join(dict.fromkeys(one for one in found if one)), said.get("error", "no answer"))
+        how = "; ".join(dict.fromkeys(one for one in found if one))
+        return Outcome(attempt.name, how, said.get("error", "no answer"))
 
     def _canaries(self, attempt: Attempt, before: Any, health: Mapping[str, tuple[Any, ...]]) -> list[str]:
         mark = f"{self.nonce}:{attempt.name}:"

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import datetime
 import json
-import os
-import platform
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from ..document import SYSTEM, USER, Section, head  # noqa: TID252 - the package has another name inside
+from ..outside import Outcomes, got_out  # noqa: TID252
 from .attempt import TABLE
 from .known import NOT_HELD
-from .outside import Outcome
 
-BEGIN, END = "<!-- tiers: generated -->", "<!-- end of tiers -->"
+SECTION = Section("tiers")
 
 
 class Report(NamedTuple):
@@ -33,12 +32,10 @@ class Report(NamedTuple):
     """Attempts that got out, with how."""
 
 
-def report(tier: str, outcomes: Mapping[str, Outcome], *, namespaces: bool) -> Report:
-    out = {name: outcome.evidence[:60] for name, outcome in outcomes.items() if outcome.evidence}
-    system = f"Linux {platform.release()} {platform.machine()}"
-    user = "root" if os.geteuid() == 0 else "an ordinary user"
+def report(tier: str, outcomes: Outcomes, *, namespaces: bool) -> Report:
+    out = {name: evidence[:60] for name, evidence in got_out(outcomes).items()}
     answered = sum(outcome.error != "no answer" for outcome in outcomes.values())
-    return Report(tier, system, user, namespaces, datetime.date.today().isoformat(), len(outcomes), answered, out)
+    return Report(tier, SYSTEM, USER, namespaces, datetime.date.today().isoformat(), len(outcomes), answered, out)
 
 
 def read(lines: Iterable[str]) -> list[Report]:
@@ -49,13 +46,10 @@ def read(lines: Iterable[str]) -> list[Report]:
 
 def section(reports: Iterable[Report]) -> Iterator[str]:
     reports = list(reports)
-    yield from (BEGIN, "", "## mudroom run on stock systems", "")
+    yield from ("## mudroom run on stock systems", "")
     yield "Without namespaces: Landlock, a filter and a staged copy, and `mudroom run` says so. `dev/docker`, `dev/vm`."
-    yield from (
-        "",
-        "| where | kernel | as | namespaces | date | got out | of | said so themselves |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- |",
-    )
+    yield ""
+    yield from head(("where", "kernel", "as", "namespaces", "date", "got out", "of", "said so themselves"))
     for one in reports:
         namespaces = "yes" if one.namespaces else "no"
         yield (
@@ -64,24 +58,8 @@ def section(reports: Iterable[Report]) -> Iterator[str]:
         )
     names = [name for name in TABLE if any(name in one.out for one in reports)]
     if names:
-        yield from ("", "| got out | what it tries | where | why |", "| --- | --- | --- | --- |")
+        yield ""
+        yield from head(("got out", "what it tries", "where", "why"))
     for name in names:
         where = ", ".join(f"{one.tier} ({one.user})" for one in reports if name in one.out)
         yield f"| {name} | {TABLE[name].tries} | {where} | {NOT_HELD['bare'].get(name, '**nobody knows**')} |"
-    yield from ("", END)
-
-
-def put(document: str, lines: Iterable[str]) -> str:
-    """The document with these lines as its section: in the place of the old one, else at the end."""
-    text = "\n".join(lines)
-    if BEGIN in document and END in document:
-        before, _begin, rest = document.partition(BEGIN)
-        return before + text + rest.partition(END)[2]
-    return document.rstrip("\n") + "\n\n" + text + "\n"
-
-
-def of(document: str) -> str:
-    """The section as a document has it; empty if it has none."""
-    before, begin, rest = document.partition(BEGIN)
-    del before
-    return begin + rest.partition(END)[0] + END if begin else ""

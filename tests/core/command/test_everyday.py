@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
-from typing import Literal, NamedTuple
 
+from everyday import EverydayLine, Wanted, corpus
 from mudroom.core.command.policy import CommandPolicy, decide
 from mudroom.core.command.program.aim import at_level
 from mudroom.core.command.program.classification import classify_line
 from mudroom.core.command.protection import NO_PROTECTIONS, Protections
 from mudroom.core.command.verdict import Action
 
-Wanted = Literal["allow", "checkpoint", "ask"]
 ORDER: tuple[Wanted, ...] = ("allow", "checkpoint", "ask")
 OF_ACTION: dict[Action, Wanted] = {
     "allow": "allow",
@@ -38,24 +36,6 @@ MOST_ASKED, MOST_NEEDLESSLY_ASKED, MOST_NEEDLESS_CHECKPOINTS = 208, 36, 526
 """Lines of the corpus. These may only fall."""
 ASKED_WITHOUT_A_SANDBOX = 500
 """At least."""
-
-
-class EverydayLine(NamedTuple):
-    wanted: Wanted
-    shape: str
-    line: str
-
-
-def corpus() -> list[EverydayLine]:
-    rows: list[EverydayLine] = []
-    wanted, shape = "allow", ""
-    for row in (Path(__file__).parents[1] / "everyday.txt").read_text(encoding="utf-8").splitlines():
-        head, colon, text = row.partition(": ")
-        if colon and head in ("# allow", "# checkpoint", "# ask"):
-            wanted, shape = head[2:], text
-        elif not row.startswith("#"):
-            rows.append(EverydayLine(wanted, shape, row))  # type: ignore[arg-type]
-    return rows
 
 
 def actions(rows: list[EverydayLine], protections: Protections) -> list[Wanted]:

@@ -13,6 +13,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from . import section
 from .backend import BACKENDS, Backend, landed, sides
@@ -47,7 +48,7 @@ def without() -> Column:
 def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.conformance.escapes.pairs", description="Who meets whom.")
     parser.add_argument("--only", action="append", choices=list(BACKENDS), help="one way to confine; repeatable")
-    parser.add_argument("--into", metavar="FILE", help="the document that it is a section of")
+    parser.add_argument("--into", metavar="FILE", type=Path, help="the document that it is a section of")
     parser.add_argument("--before", metavar="TEXT", default="", help="a paragraph about an earlier state")
     args = parser.parse_args(argv)
     columns = {NONE: without()}
@@ -58,10 +59,7 @@ def main(argv: Sequence[str]) -> int:
     if not args.into:
         sys.stdout.write("\n".join(lines) + "\n")
         return 0
-    with open(args.into) as stream:
-        text = section.put(stream.read(), lines)
-    with open(args.into, "w") as stream:
-        stream.write(text)
+    section.SECTION.write(args.into, lines)
     return 0
 
 

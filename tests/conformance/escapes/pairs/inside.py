@@ -1,6 +1,6 @@
 """Runs one of the two where it is to be tried. Prints one line of JSON for each pair.
 
-    python3 -I -S -B -c 'import sys; sys.path.insert(0, "."); from escapes.pairs.inside import main; main()' WORDS
+    python3 -I -S -B -c '…; from conformance.escapes.pairs.inside import main; main()' WORDS
 
 ``give KEY SECRET``: be met until killed. ``take KEY SECONDS TOLD``: try to meet, and end.
 ``hand KEY NAMES SECONDS``: make the files that land, hand their descriptors over, and end.

@@ -6,7 +6,6 @@ import fcntl
 import json
 import os
 import secrets
-import shutil
 import stat
 import tempfile
 import time
@@ -17,14 +16,12 @@ from typing import NamedTuple
 
 from mudroom.stage.layers.layer import remove_tree
 
-from ..outside import PYTHON  # noqa: TID252 - the package has another name inside
+from ...outside import plant, starting  # noqa: TID252 - the package has another name inside
 from .groups import GROUPS
 from .landing import LANDINGS, TOP, reviewed
 from .pair import BITS, EXPECTED, LOWER, PAIRS, PATIENCE, PLACES, RIGHT, TRIED, digest, word
 from .side import Program, Side
 
-SUITE = Path(__file__).parents[1]
-_START = "import sys; sys.path.insert(0, '.'); from escapes.pairs.inside import main; main()"
 WINDOW = 0.8
 """Seconds in which the taker tries: the giver is there already. Where nothing confines, milliseconds are enough."""
 _PROXY = 3128
@@ -64,7 +61,7 @@ class Ground:
         return self.projects[0]
 
     def _furnish(self, project: Path) -> None:
-        shutil.copytree(SUITE, project / "escapes", ignore=shutil.ignore_patterns("__pycache__"))
+        plant("escapes", project)
         (project / LOWER).mkdir()
         (project / ".mudroom").mkdir()
         for number in range(BITS):
@@ -73,7 +70,7 @@ class Ground:
         (project / "pair.json").write_text(json.dumps({**told, "proxy": _PROXY}))
 
     def argv(self, *words: str) -> list[str]:
-        return [PYTHON, "-I", "-S", "-B", "-c", _START, " ".join(words)]
+        return starting("escapes.pairs.inside", " ".join(words))
 
     def close(self) -> None:
         for path in self.left():

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import datetime
-import os
-import platform
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from ...document import Section, head, made  # noqa: TID252 - the package has another name inside
 from .known import LANDS, NOT_HELD
 from .landing import LANDINGS
 from .outside import Meeting
 from .pair import PAIRS
 
-BEGIN, END = "<!-- pairs: generated -->", "<!-- end of pairs -->"
+SECTION = Section("pairs")
 NONE = "none"
 _CELL = {True: "**met**", False: "·"}
 
@@ -29,8 +27,6 @@ class Column(NamedTuple):
 def lines(columns: Mapping[str, Column], before: str = "") -> Iterator[str]:
     """Yield the section. ``before``: a paragraph about an earlier state."""
     yield from (
-        BEGIN,
-        "",
         "## Attempts of two",
         "",
         "What `python -m tests.conformance.escapes.pairs` found: two programs in two forks of one project, one in",
@@ -40,8 +36,7 @@ def lines(columns: Mapping[str, Column], before: str = "") -> Iterator[str]:
         "apply, again and again while it is applied, and after it. Pairs that only pass a few bits (*signals*) are",
         "counted apart: both read the same files of the system. `run --yes` is a command at level 1 in each column.",
         "",
-        f"{datetime.date.today().isoformat()}, Linux {platform.release()} {platform.machine()}, "
-        f"as {'root' if os.geteuid() == 0 else 'an ordinary user'}. *Open store*: the user has opened one directory of",
+        f"{made()} *Open store*: the user has opened one directory of",
         "credentials to both commands.",
         "",
     )
@@ -49,8 +44,7 @@ def lines(columns: Mapping[str, Column], before: str = "") -> Iterator[str]:
         yield from (before, "")
     signals = sum(pair.group == "signals" for pair in PAIRS.values())
     ways = list(next(iter(columns.values())).landed)
-    yield "| level, view | met | of | signals | of | changed what landed | of |"
-    yield "| --- | --- | --- | --- | --- | --- | --- |"
+    yield from head(("level, view", "met", "of", "signals", "of", "changed what landed", "of"))
     for name, column in columns.items():
         met = [pair for pair in PAIRS if column.meetings[pair].evidence]
         bits = sum(PAIRS[pair].group == "signals" for pair in met)
@@ -60,43 +54,29 @@ def lines(columns: Mapping[str, Column], before: str = "") -> Iterator[str]:
     ours = {name: column for name, column in columns.items() if name != NONE}
     ways = list(dict.fromkeys(way for column in ours.values() for way in column.landed))
     yield from ("", f"Of {len(LANDINGS)} attempts, how many changed what landed:", "")
-    yield "| way | " + " | ".join(ours) + " |"
-    yield "| --- |" + " --- |" * len(ours)
+    yield from head(("way", *ours))
     for way in ways:
         yield f"| {way} | " + " | ".join(str(column.landed[way]) for column in ours.values()) + " |"
-    yield from ("", "| what landed is changed by | level, view | why |", "| --- | --- | --- |")
+    yield ""
+    yield from head(("what landed is changed by", "level, view", "why"))
     for reason in dict.fromkeys(LANDS.values()):
         cases = [f"{name}: {way}" for (name, way), why in LANDS.items() if why == reason and name in columns]
         if cases:
             yield f"| {len(cases)} of the above | {'; '.join(cases)} | {reason} |"
-    yield from ("", "| not held | level, view | why |", "| --- | --- | --- |")
+    yield ""
+    yield from head(("not held", "level, view", "why"))
     for reason in dict.fromkeys(why for known in NOT_HELD.values() for why in known.values()):
         names = [pair for pair in PAIRS if any(NOT_HELD[name].get(pair) == reason for name in ours)]
         where = [name for name in ours if reason in NOT_HELD[name].values()]
         yield f"| {', '.join(names)} | {'; '.join(where)} | {reason} |"
-    yield from ("", "| pair | by what | known from | " + " | ".join(columns) + " |")
-    yield "| --- | --- | --- |" + " --- |" * len(columns)
+    yield ""
+    yield from head(("pair", "by what", "known from", *columns))
     for group in dict.fromkeys(pair.group for pair in PAIRS.values()):
         yield f"| **{group}** | | |" + " |" * len(columns)
         for pair in (pair for pair in PAIRS.values() if pair.group == group):
             cells = " | ".join(_CELL[bool(column.meetings[pair.name].evidence)] for column in columns.values())
             yield f"| {pair.name} | {pair.tries} | {pair.source} | {cells} |"
-    yield from ("", "| change of what lands | by what |", "| --- | --- |")
+    yield ""
+    yield from head(("change of what lands", "by what"))
     for name in dict.fromkeys(name.rpartition("_")[0] for name in LANDINGS):
         yield f"| {name} | {LANDINGS[name + '_after'].tries} |"
-    yield from ("", END)
-
-
-def put(document: str, section: Iterator[str]) -> str:
-    """Return the document with this section: in the place of the old one, else at the end."""
-    text = "\n".join(section)
-    if BEGIN in document and END in document:
-        before, _begin, rest = document.partition(BEGIN)
-        return before + text + rest.partition(END)[2]
-    return document.rstrip("\n") + "\n\n" + text + "\n"
-
-
-def of(document: str) -> str:
-    """Return the section as a document has it; empty if it has none."""
-    _before, begin, rest = document.partition(BEGIN)
-    return begin + rest.partition(END)[0] + END if begin else ""

@@ -12,11 +12,11 @@ from conformance.bypasses.outside import CONTAINED
 from conformance.escapes.attempt import TABLE
 from conformance.escapes.known import NOT_HELD
 from conformance.escapes.outside import Range
+from conformance.outside import got_out, mistaken
 from conftest import Place, act_as
 from engines import EngineHere, require_one_of
 from mudroom.core.settings import Settings
 from mudroom.session import Session
-from test_escapes import got_out, mistaken
 
 pytestmark = pytest.mark.alone
 

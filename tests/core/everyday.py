@@ -1,20 +1,19 @@
-#!/usr/bin/env python3
-"""Make the lines of tests/core/everyday.txt from the shapes in it: `dev/everyday`.
+"""Everyday lines of agents and people, made from the shapes of everyday.txt.
 
-The file has sections (`## git`), shapes (`# allow: git log --oneline -⟨3¦5⟩ -- «src»`) and below each shape its lines.
-A shape is written by hand, with the action that a person would find right at level 1. `⟨a¦b⟩` is one of some texts,
-`«src»` a word of `WORDS`, `␤` the end of a line. A shape gets at most `MOST` lines; no line is there twice. The choice
-is drawn from the shape's own text, so that a new shape does not change the lines of others.
+The file has sections (`## git`) and shapes (`# allow: git log --oneline -⟨3¦5⟩ -- «src»`). A shape is written by hand,
+with the action that a person would find right at level 1. `⟨a¦b⟩` is one of some texts, `«src»` a word of `WORDS`, `␤`
+the end of a line. A shape gets at most `MOST` lines; no line is there twice. The choice is drawn from the shape's own
+text, so that a new shape does not change the lines of others.
 """
 
 from __future__ import annotations
 
 import random
 import re
-import sys
 from pathlib import Path
+from typing import Literal, NamedTuple
 
-FILE = Path(__file__).resolve().parent.parent / "tests/core/everyday.txt"
+Wanted = Literal["allow", "checkpoint", "ask"]
 MOST, TRIES = 9, 60
 WORDS = {
     name: texts.split()
@@ -77,26 +76,22 @@ def line_of(shape: str, draw: random.Random) -> str:
     return re.sub("«([^»]*)»", lambda match: draw.choice(("", match[1])), shape).rstrip()
 
 
-def main() -> None:
-    seen: set[str] = set()
-    rows: list[str] = []
-    for row in FILE.read_text(encoding="utf-8").splitlines():
-        if not row.startswith("#"):
+class EverydayLine(NamedTuple):
+    wanted: Wanted
+    shape: str
+    line: str
+
+
+def corpus() -> list[EverydayLine]:
+    """Return all lines, the same each time."""
+    rows: dict[str, EverydayLine] = {}
+    for row in Path(__file__).with_suffix(".txt").read_text(encoding="utf-8").splitlines():
+        if (found := re.fullmatch("# (allow|checkpoint|ask): (.*)", row)) is None:
             continue
-        rows.append(row)
-        shape = re.fullmatch("# (allow|checkpoint|ask): (.*)", row)
-        if shape is None:
-            continue
-        draw, lines = random.Random(shape[2]), list[str]()
+        wanted, shape = found.groups()
+        draw, most = random.Random(shape), len(rows) + MOST
         for _try in range(TRIES):
-            line = line_of(shape[2], draw)
-            if line not in seen and len(lines) < MOST:
-                seen.add(line)
-                lines.append(line)
-        rows += lines
-    FILE.write_text("\n".join(rows) + "\n", encoding="utf-8")
-    sys.stdout.write(f"{len(seen)} lines\n")
-
-
-if __name__ == "__main__":
-    main()
+            line = line_of(shape, draw)
+            if len(rows) < most:
+                rows.setdefault(line, EverydayLine(wanted, shape, line))  # type: ignore[arg-type]
+    return list(rows.values())
