@@ -164,7 +164,7 @@ def test_the_table_is_complete() -> None:
 
 
 def test_what_stock_systems_reported_stands_in_the_document_with_its_reason() -> None:
-    document = (Path(__file__).parents[2] / "docs/ESCAPES.md").read_text()
+    document = (Path(__file__).parents[2] / "docs/evidence/ESCAPES.md").read_text()
     assert tiers.of(document).count("\n| ") > 2 and "nobody knows" not in document
 
 
@@ -172,7 +172,7 @@ def test_every_scenario_of_a_benchmark_has_attempts_or_a_reason() -> None:
     named = {name for scenario in benchmark.SCENARIOS for name in scenario.attempts}
     assert named <= set(TABLE)
     assert all(scenario.attempts or scenario.why for scenario in benchmark.SCENARIOS)
-    document = (Path(__file__).parents[2] / "docs/ESCAPES.md").read_text()
+    document = (Path(__file__).parents[2] / "docs/evidence/ESCAPES.md").read_text()
     assert benchmark.put(document, benchmark.section()) == document
 
 

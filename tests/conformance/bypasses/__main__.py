@@ -2,7 +2,7 @@
 
 python -m tests.conformance.bypasses                  on the terminal
 python -m tests.conformance.bypasses --only landlock  one of them, with how something got through
-python -m tests.conformance.bypasses --write FILE     as docs/BYPASSES.md has it
+python -m tests.conformance.bypasses --write FILE     as docs/evidence/BYPASSES.md has it
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def lines(columns: Mapping[str, Column]) -> list[str]:
         "",
         "What this cannot show: who is let through to a host may say anything to it, in TLS and on ports that a rule",
         "names, so a host that passes things on (a proxy, a forge, a name server of its own) is a way out for as long",
-        "as it is allowed. What holds elsewhere is in [THREATS.md](THREATS.md).",
+        "as it is allowed. What holds elsewhere is in [THREATS.md](../THREATS.md).",
         "",
         f"{datetime.date.today().isoformat()}, Linux {platform.release()} {platform.machine()}, "
         f"as {'root' if os.geteuid() == 0 else 'an ordinary user'}.",

@@ -2,7 +2,7 @@
 
     python -m tests.conformance.escapes                    on the terminal
     python -m tests.conformance.escapes --only bwrap       one tool, with how it got out of it
-    python -m tests.conformance.escapes --write FILE       as docs/ESCAPES.md has it; its other sections stay
+    python -m tests.conformance.escapes --write FILE       as docs/evidence/ESCAPES.md has it; its other sections stay
     python -m tests.conformance.escapes --report WHERE     mudroom alone, as a line for that section: tiers.py
 
 Programs are looked for on PATH and in the directories of MUDROOM_RIVALS. Run it as a user of its own: without a sandbox
@@ -62,7 +62,7 @@ def lines(columns: Mapping[str, Column | str]) -> list[str]:
         "and without a sandbox. Success is judged from outside. A tool that is made to write the project in place, as",
         "all but mudroom are, cannot hold those of the group *files: first creation* that try the project: that is",
         "what it is for. Some attempts need what this kernel or an ordinary user does not have; everybody holds those.",
-        "What mudroom does not hold without namespaces is in [THREATS.md](THREATS.md). A core dump, or a call that",
+        "What mudroom does not hold without namespaces is in [THREATS.md](../THREATS.md). A core dump, or a call that",
         "only the kernel refuses and not the sandbox, counts as getting out here; not everybody will think so.",
         "",
         f"{datetime.date.today().isoformat()}, Linux {platform.release()} {platform.machine()}, "

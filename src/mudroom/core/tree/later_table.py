@@ -10,7 +10,7 @@ Patterns match at any depth, in any spelling that a file system takes for the na
 ``a/b``       the last components of a path; ``a/b/``: everything below it; ``a/*.end``: such names directly in ``a``
 
 The rows in ``WHOLE`` are directories that are not reviewed file by file: a preview shows one line for each.
-docs/RUNS_LATER.md is made from both tables: ``python tests/runs_later_document.py``.
+docs/evidence/RUNS_LATER.md is made from both tables: ``python tests/runs_later_document.py``.
 """
 
 from __future__ import annotations
