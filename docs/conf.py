@@ -28,7 +28,7 @@ NAVIGATION = {
         "howto/machines howto/hooks-and-mcp"
     ),
     "Reference": (
-        "reference/commands reference/json reference/library SETTINGS POLICY NETWORK APPROVALS PROFILES LIBRARY "
+        "reference/commands reference/json reference/library POLICY NETWORK PROFILES LIBRARY "
         "COMMANDS FORMAT GLOSSARY"
     ),
     "Subjects": (

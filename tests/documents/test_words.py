@@ -55,7 +55,7 @@ _PLAIN = {
     "docs/CALLS.md",
     "docs/CONTAINERS.md",
     "docs/FLEET.md",
-    "docs/SETTINGS.md",
+    "docs/POLICY.md",
 }
 """Documents whose figures in tables are limits and examples, not measurements."""
 
