@@ -32,12 +32,12 @@ NAVIGATION = {
         "COMMANDS FORMAT GLOSSARY"
     ),
     "Subjects": (
-        "THREATS PAGE REVIEW GIT MOUNTS ATTEMPTS HOOKS MCP ACP CONTAINERS FLEET CLUSTERS SCALE MACOS WINDOWS DESIGN"
+        "THREATS PAGE REVIEW GIT MOUNTS ATTEMPTS HOOKS MCP ACP CONTAINERS FLEET MACOS WINDOWS DESIGN"
     ),
     "Evidence": (
         "evidence/ESCAPES evidence/BYPASSES evidence/KNOWN evidence/PROTECTIONS evidence/SYSCALLS evidence/FOREIGN "
         "evidence/FILESYSTEMS evidence/METADATA evidence/RUNS_LATER evidence/CERTIFICATION evidence/AGENTS "
-        "evidence/TRANSCRIPT evidence/SPEED"
+        "evidence/TRANSCRIPT evidence/SPEED evidence/SCALE"
     ),
 }
 """The menu; the list of pages in index.md is for readers of the file."""

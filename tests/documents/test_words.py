@@ -41,7 +41,7 @@ def test_commands_in_the_text_exist_with_their_options() -> None:
 MEASURED = {
     "README.md": "conformance.escapes",
     "docs/evidence/SPEED.md": "python -m bench",
-    "docs/SCALE.md": "python -m bench",
+    "docs/evidence/SCALE.md": "python -m bench",
     "docs/evidence/AGENTS.md": "dev/agents --table",
     "docs/evidence/ESCAPES.md": "python -m tests.conformance.escapes",
     "docs/evidence/BYPASSES.md": "python -m tests.conformance.bypasses",
