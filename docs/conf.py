@@ -28,12 +28,9 @@ NAVIGATION = {
         "howto/machines howto/hooks-and-mcp"
     ),
     "Reference": (
-        "reference/commands reference/json reference/library POLICY NETWORK PROFILES LIBRARY "
-        "COMMANDS FORMAT GLOSSARY"
+        "reference/commands reference/json reference/library POLICY NETWORK PROFILES LIBRARY COMMANDS FORMAT GLOSSARY"
     ),
-    "Subjects": (
-        "THREATS PAGE REVIEW GIT MOUNTS ATTEMPTS HOOKS MCP ACP CONTAINERS FLEET MACOS WINDOWS DESIGN"
-    ),
+    "Subjects": ("THREATS PAGE REVIEW GIT MOUNTS ATTEMPTS HOOKS MCP ACP CONTAINERS FLEET MACOS WINDOWS DESIGN"),
     "Evidence": (
         "evidence/ESCAPES evidence/BYPASSES evidence/KNOWN evidence/PROTECTIONS evidence/SYSCALLS evidence/FOREIGN "
         "evidence/FILESYSTEMS evidence/METADATA evidence/RUNS_LATER evidence/CERTIFICATION evidence/AGENTS "
