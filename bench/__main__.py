@@ -1,7 +1,7 @@
 """``python -m bench``: what mudroom costs, beside what people would use instead, measured in the same run.
 
     python -m bench                     everything, about half an hour, of which the million files take most
-    python -m bench --reach             the table of docs/SPEED.md, in Markdown, in three minutes
+    python -m bench --reach             the table of docs/evidence/SPEED.md, in Markdown, in three minutes
     python -m bench --quick             small sizes, to see that it works
     python -m bench --only view         one part of it
     python -m bench --write             store the results in bench/results, in the file of this kind of machine
@@ -96,7 +96,7 @@ def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench", description="What mudroom costs, beside the alternatives.")
     parser.add_argument("--quick", action="store_true", help="small sizes: to see that it works, not how fast it is")
     parser.add_argument("--only", action="append", choices=BENCHES, help="only this part; may be repeated")
-    parser.add_argument("--reach", action="store_true", help="the rows of the table of docs/SPEED.md, as Markdown")
+    parser.add_argument("--reach", action="store_true", help="the rows of docs/evidence/SPEED.md, as Markdown")
     parser.add_argument("--write", action="store_true", help="store the results for this kind of machine")
     parser.add_argument(
         "--results", metavar="DIR", default=RESULTS, help="where they are stored (default: %(default)s)"

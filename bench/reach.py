@@ -1,4 +1,4 @@
-"""The table of docs/SPEED.md: a row for each promise about speed, all measured in one run of three minutes, each beside
+"""docs/evidence/SPEED.md: a row for each promise about speed, measured in one run of three minutes, each beside
 its rival of the same minute.
 
 ``mudroom keeper`` is used where it exists; ``MUDROOM_KEEPER=0`` switches it off. A fork that has run a command before

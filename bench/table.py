@@ -34,7 +34,7 @@ def lines(finding: Finding) -> Iterator[str]:
 
 
 def markdown(findings: Iterable[Finding]) -> Iterator[str]:
-    """The findings as the table of docs/SPEED.md: a row for each rival that has a budget, bold where it is missed."""
+    """The findings as docs/evidence/SPEED.md has them: a row for each rival with a budget, bold where it is missed."""
     yield "| what | mudroom | against | ratio: median, best | goal |"
     yield "| --- | --- | --- | --- | --- |"
     for finding in findings:

@@ -28,15 +28,13 @@ NAVIGATION = {
         "howto/machines howto/hooks-and-mcp"
     ),
     "Reference": (
-        "reference/commands reference/json reference/library SETTINGS POLICY NETWORK APPROVALS PROFILES LIBRARY "
-        "COMMANDS FORMAT GLOSSARY"
+        "reference/commands reference/json reference/library POLICY NETWORK PROFILES LIBRARY COMMANDS FORMAT GLOSSARY"
     ),
-    "Subjects": (
-        "PAGE REVIEW GIT MOUNTS ATTEMPTS HOOKS MCP ACP CONTAINERS FLEET CLUSTERS AGENTS TRANSCRIPT RUNS_LATER"
-    ),
+    "Subjects": ("THREATS PAGE REVIEW GIT MOUNTS ATTEMPTS HOOKS MCP ACP CONTAINERS FLEET MACOS WINDOWS DESIGN"),
     "Evidence": (
-        "THREATS PROTECTIONS ESCAPES BYPASSES KNOWN SYSCALLS FOREIGN FILESYSTEMS METADATA SPEED SCALE "
-        "MACOS WINDOWS DESIGN"
+        "evidence/ESCAPES evidence/BYPASSES evidence/KNOWN evidence/PROTECTIONS evidence/SYSCALLS evidence/FOREIGN "
+        "evidence/FILESYSTEMS evidence/METADATA evidence/RUNS_LATER evidence/CERTIFICATION evidence/AGENTS "
+        "evidence/TRANSCRIPT evidence/SPEED evidence/SCALE"
     ),
 }
 """The menu; the list of pages in index.md is for readers of the file."""
@@ -56,7 +54,8 @@ def links_out(_app: object, name: str, text: list[str]) -> None:
             for caption, pages in NAVIGATION.items()
         ]
         text[0] += "\n" + "\n".join(trees)
-    text[0] = _OUT.sub(turned, text[0]).replace("](agents)", "](agents/claude.md)")
+    text[0] = _OUT.sub(turned, text[0]).replace("](../agents)", "](../agents/claude.md)")
+    text[0] = text[0].replace("](agents)", "](agents/claude.md)")
 
 
 def setup(app: Any) -> dict[str, bool]:

@@ -1,4 +1,4 @@
-"""What becomes of each kind of metadata: the table behind docs/METADATA.md and tests/session/test_metadata.py.
+"""What becomes of each kind of metadata: the table behind docs/evidence/METADATA.md and tests/session/test_metadata.py.
 
 ``python tests/metadata_table.py`` writes the document. No test is here.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-DOCUMENT = Path(__file__).resolve().parent.parent / "docs/METADATA.md"
+DOCUMENT = Path(__file__).resolve().parent.parent / "docs/evidence/METADATA.md"
 
 
 class Row(NamedTuple):

@@ -1,4 +1,4 @@
-"""docs/RUNS_LATER.md, made from the table: ``python tests/runs_later_document.py`` writes it. No test is here."""
+"""docs/evidence/RUNS_LATER.md, made from the table by ``python tests/runs_later_document.py``. No test is here."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from mudroom.core.tree.manifest import MANIFESTS, SUBDIRECTORIES
 from mudroom.core.tree.runs_later import LaterRow, later_rows
 
-DOCUMENT = Path(__file__).resolve().parent.parent / "docs/RUNS_LATER.md"
+DOCUMENT = Path(__file__).resolve().parent.parent / "docs/evidence/RUNS_LATER.md"
 
 _HEAD = """# What runs by itself later
 

@@ -1,4 +1,4 @@
-"""A whole session of an agent, with the real command line: docs/TRANSCRIPT.md is what this plays."""
+"""A whole session of an agent, with the real command line: docs/evidence/TRANSCRIPT.md is what this plays."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from .attempt import Attempt, Table
 from .outside import Outcome, Outcomes, got_out
 
 _DOCS = Path(__file__).resolve().parents[2] / "docs"
-FOLDER = _DOCS
+FOLDER = _DOCS / "evidence"
 """Where both documents are."""
 THREATS = f"[THREATS.md]({os.path.relpath(_DOCS / 'THREATS.md', FOLDER)})"
 SYSTEM = f"Linux {platform.release()} {platform.machine()}"

@@ -1,4 +1,4 @@
-"""docs/KNOWN.md, made from ``published.toml``: ``python -m tests.conformance.published`` writes it. No test is here.
+"""docs/evidence/KNOWN.md, made from ``published.toml`` by ``python -m tests.conformance.published``. No test is here.
 
 A row is evidence only if it names a test that runs: ``tests/session/test_published.py`` checks each.
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-DOCUMENT = ROOT / "docs/KNOWN.md"
+DOCUMENT = ROOT / "docs/evidence/KNOWN.md"
 
 _HEAD = """# Published holes, and what holds them here
 
@@ -25,7 +25,7 @@ mudroom has no such part. An identifier is a CVE or GHSA number, an issue of the
 hole was published.
 
 The tests are the attempts of [ESCAPES.md](ESCAPES.md) and [BYPASSES.md](BYPASSES.md), lines of shell with their class
-([COMMANDS.md](COMMANDS.md)), paths that an apply flags ([RUNS_LATER.md](RUNS_LATER.md)), and tests of their own.
+([COMMANDS.md](../COMMANDS.md)), paths that an apply flags ([RUNS_LATER.md](RUNS_LATER.md)), and tests of their own.
 """
 
 
@@ -70,7 +70,7 @@ def _tried(hole: Hole) -> str:
 
 
 def document() -> str:
-    """Return the text of docs/KNOWN.md."""
+    """Return the text of docs/evidence/KNOWN.md."""
     rows = sorted(holes(), key=lambda hole: hole.month, reverse=True)
     counts = ", ".join(f"{sum(row.held == held for row in rows)} {held}" for held in ("yes", "partly", "no", "other"))
     table = [f"{len(rows)} rows: {counts}.", "", "| published | in | id | mechanism | held | by | tried by |"]

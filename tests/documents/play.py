@@ -21,7 +21,7 @@ NOT_RUN = Path(__file__).with_name("not_run.toml")
 LANGUAGES = frozenset({"console", "sh", "python", "yaml", "json", "toml", "text", "nginx"})
 ELSEWHERE = {
     "docs/LIBRARY.md": "tests/library/test_library_document.py",
-    "docs/TRANSCRIPT.md": "tests/test_transcript.py",
+    "docs/evidence/TRANSCRIPT.md": "tests/test_transcript.py",
     "docs/REVIEW.md": "dev/screens",
 }
 """Documents whose blocks another test plays; those of docs/agents are made by ``agent_pages.py``."""

@@ -1,4 +1,4 @@
-"""docs/FOREIGN.md, made from the tables in tests/foreign/expected.
+"""docs/evidence/FOREIGN.md, made from the tables in tests/foreign/expected.
 
 ``python tests/foreign/foreign_document.py`` writes it. No test is here.
 """
@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parent.parent
-DOCUMENT = TESTS.parent / "docs/FOREIGN.md"
+DOCUMENT = TESTS.parent / "docs/evidence/FOREIGN.md"
 if __name__ == "__main__":
     sys.path[:0] = [str(TESTS), str(TESTS / "foreign")]
 

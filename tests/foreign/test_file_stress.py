@@ -33,7 +33,7 @@ TOOLS = {
     "fsx": Tool("fsx", "{program} -q -N 4000 -S {seed} t/file && rm -f t/file.fsx*"),
     "fsstress": Tool("fsstress", "{program} -d t -n 400 -p 1 -s {seed} -f mknod=0 -f chown=0"),
 }
-"""Device nodes and owners are not a command's to make; docs/METADATA.md tells of both."""
+"""Device nodes and owners are not a command's to make; docs/evidence/METADATA.md tells of both."""
 STAND_IN = """#!/bin/sh
 for word; do case $word in -S|-s) next=1;; *) [ -z "$next" ] || seed=$word; next=;; esac; last=$word; done
 [ -d "$last" ] || last=t
@@ -57,7 +57,7 @@ def natively(tool: Tool, program: Path, seed: int, directory: Path) -> Trees:
 
 
 def as_landed(tree: Trees) -> Trees:
-    """Without write permission for others, which does not land (docs/METADATA.md): fsstress switches its umask off."""
+    """Without write permission for others, which does not land (docs/evidence/METADATA.md): fsstress sets umask 0."""
     return {name: (kind, mode & ~0o022, content) for name, (kind, mode, content) in tree.items()}
 
 

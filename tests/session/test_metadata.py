@@ -1,4 +1,4 @@
-"""Each kind of metadata through a run, an apply and an undo: docs/METADATA.md."""
+"""Each kind of metadata through a run, an apply and an undo: docs/evidence/METADATA.md."""
 
 from __future__ import annotations
 

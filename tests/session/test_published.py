@@ -1,4 +1,4 @@
-"""Published holes of other sandboxes, tried here: every row of tests/conformance/published.toml (docs/KNOWN.md)."""
+"""Published holes of other sandboxes, tried here: every row of published.toml (docs/evidence/KNOWN.md)."""
 
 from __future__ import annotations
 

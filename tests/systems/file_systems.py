@@ -1,5 +1,5 @@
 """The file systems of the story, how each is made, and what is expected of mudroom on it: the table behind
-docs/FILESYSTEMS.md. No test is here.
+docs/evidence/FILESYSTEMS.md. No test is here.
 """
 
 from __future__ import annotations

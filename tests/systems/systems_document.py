@@ -1,4 +1,4 @@
-"""docs/FILESYSTEMS.md, made of the table of the story (``file_systems.py``).
+"""docs/evidence/FILESYSTEMS.md, made of the table of the story (``file_systems.py``).
 
 ``python tests/systems/systems_document.py`` writes it. No test is here.
 """
@@ -13,7 +13,7 @@ if __name__ == "__main__":
 
 from file_systems import TABLE
 
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs/FILESYSTEMS.md"
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs/evidence/FILESYSTEMS.md"
 
 HEAD = """\
 # File systems

@@ -1,4 +1,4 @@
-"""``python -m tests.transcript``: writes docs/TRANSCRIPT.md."""
+"""``python -m tests.transcript``: writes docs/evidence/TRANSCRIPT.md."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def main() -> None:
         stage = Stage(Path(place))
         make_project(stage.project)
         text = HEAD + as_markdown([stage.play(step) for step in STEPS])
-    Path(__file__).parents[2].joinpath("docs", "TRANSCRIPT.md").write_text(text)
+    Path(__file__).parents[2].joinpath("docs/evidence/TRANSCRIPT.md").write_text(text)
 
 
 main()

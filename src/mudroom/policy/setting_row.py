@@ -118,7 +118,7 @@ class SettingRow(NamedTuple):
 
     @property
     def merge(self) -> Literal["add up", "stricter", "own first", "nearest"]:
-        """How values from several files are merged: docs/POLICY.md, "Several files"."""
+        """How values from several files are merged: docs/POLICY.md, "Files"."""
         if self.adds:
             return "add up"
         if self.stricter is not None:

@@ -2,7 +2,7 @@
 
 python -m tests.conformance.bypasses                  on the terminal
 python -m tests.conformance.bypasses --only landlock  one of them, with how something got through
-python -m tests.conformance.bypasses --write FILE     as docs/BYPASSES.md has it
+python -m tests.conformance.bypasses --write FILE     as docs/evidence/BYPASSES.md has it
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     python -m tests.conformance.escapes                    on the terminal
     python -m tests.conformance.escapes --only bwrap       one tool, with how it got out of it
-    python -m tests.conformance.escapes --write FILE       as docs/ESCAPES.md has it; its other sections stay
+    python -m tests.conformance.escapes --write FILE       as docs/evidence/ESCAPES.md has it; its other sections stay
     python -m tests.conformance.escapes --report WHERE     mudroom alone, as a line for that section: tiers.py
 
 Programs are looked for on PATH and in the directories of MUDROOM_RIVALS. Run it as a user of its own: without a sandbox

@@ -1,7 +1,7 @@
 """The same attempts on stock systems, each told as one line of JSON by who was there, and a section of the document.
 
 dev/docker --sh 'python -m tests.conformance.escapes --report "Docker, default profile"' > docker
-python -m tests.conformance.escapes --tiers docker --into docs/ESCAPES.md
+python -m tests.conformance.escapes --tiers docker --into docs/evidence/ESCAPES.md
 """
 
 from __future__ import annotations

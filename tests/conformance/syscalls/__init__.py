@@ -2,5 +2,5 @@
 
 ``profiles.json`` says of each of them which calls it refuses, and under which conditions, as read from its published
 source; ``decision`` judges a call by such a profile or by our own tables; ``python -m tests.conformance.syscalls``
-prints docs/SYSCALLS.md.
+prints docs/evidence/SYSCALLS.md.
 """

@@ -1,4 +1,4 @@
-"""``python -m tests.conformance.syscalls > docs/SYSCALLS.md``: the filters side by side."""
+"""``python -m tests.conformance.syscalls > docs/evidence/SYSCALLS.md``: the filters side by side."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ QUESTIONS = (
 INTRODUCTION = """\
 # System calls: what each filter lets through
 
-`python -m tests.conformance.syscalls > docs/SYSCALLS.md` writes this document; a test compares the two. Our columns
+`python -m tests.conformance.syscalls > docs/evidence/SYSCALLS.md` writes this; a test compares the two. Our columns
 are computed from the tables in `sandbox/linux/syscall.py`, the others from `tests/conformance/syscalls/profiles.json`,
 which says what the published source of each refuses. Nothing was run: a kernel, a capability or a mount may refuse
 more. All columns are for x86-64. **yes**: the filter lets the call through; otherwise its error.
@@ -96,7 +96,7 @@ bubblewrap and to the kernel's own checks.
 
 
 def document() -> str:
-    """Return docs/SYSCALLS.md."""
+    """Return docs/evidence/SYSCALLS.md."""
     calls, others = load()
     return (
         "\n".join([INTRODUCTION, *_sources(others), "", AFTERWARDS, *_tables(calls, (*OWN, *others)), *_open()]) + "\n"

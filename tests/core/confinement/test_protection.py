@@ -12,8 +12,8 @@ ROOT = Path(__file__).parents[3]
 
 
 def test_the_document_is_made_from_it() -> None:
-    text = (ROOT / "docs/PROTECTIONS.md").read_text()
-    assert text == document(), "python -m mudroom doctor --table >docs/PROTECTIONS.md"
+    text = (ROOT / "docs/evidence/PROTECTIONS.md").read_text()
+    assert text == document(), "python -m mudroom doctor --table >docs/evidence/PROTECTIONS.md"
 
 
 @pytest.mark.parametrize("one", PROTECTIONS, ids=lambda one: one.name)

@@ -1,4 +1,4 @@
-"""docs/CERTIFICATION.md: which systems are certified, and the rows with the mutant that each kills.
+"""docs/evidence/CERTIFICATION.md: which systems are certified, and the rows with the mutant that each kills.
 
     PYTHONPATH=tests:tests/sandbox .venv/bin/python -m certify.document             write the document again
     PYTHONPATH=tests:tests/sandbox .venv/bin/python -m certify.document --measure   find the mutants again first
@@ -25,7 +25,7 @@ from mudroom.ext.certify.row import CLOSED, Certificate, TrialRow, closed, opens
 from mudroom.ext.certify.table import MACOS, TABLES, WINDOWS
 
 ROOT = Path(__file__).parents[3]
-DOCUMENT, MUTANTS = ROOT / "docs/CERTIFICATION.md", ROOT / "tests/ext/certify/mutants.json"
+DOCUMENT, MUTANTS = ROOT / "docs/evidence/CERTIFICATION.md", ROOT / "tests/ext/certify/mutants.json"
 CERTIFICATES = ROOT / "docs/certificates"
 _OTHERS = {
     "leftover": "the mark of the run is lost",
@@ -39,7 +39,7 @@ _HEAD = """\
 # Certification
 
 A platform whose kernel promises nothing is opened by what held on the machine itself: `mudroom certify`
-([MACOS.md](MACOS.md), [decision 66](decisions/0066-a-platform-opens-by-what-held.md)). This page is made by
+([MACOS.md](../MACOS.md), [decision 66](../decisions/0066-a-platform-opens-by-what-held.md)). This page is made by
 `tests/ext/certify/document.py`; a test compares the two.
 
 ## Certified on
@@ -76,7 +76,7 @@ there. A mutant of the model forgets what it refused of one row, or does not giv
 too many, fell the rows that they concern (`tests/ext/certify/test_windows.py`). This shows that such a sandbox is found
 out; it shows nothing about Windows, of which the model knows what its documents say. Under Wine, which has no
 AppContainer, each deed that has to be refused falls, but those about jobs, handles and privileges, which it has, and
-those that Wine cannot do at all, which are not shown ([WINDOWS.md](WINDOWS.md)).
+those that Wine cannot do at all, which are not shown ([WINDOWS.md](../WINDOWS.md)).
 
 A row that is declared has no deed: it is "not shown", and its part stays closed.
 

@@ -70,7 +70,7 @@ def fell(lab: Lab, row: TrialRow, refused: frozenset[Refusal], rows: Sequence[Tr
 def test_the_document_has_each_row_with_its_mutant_and_each_certificate() -> None:
     told = mutants_told()
     assert list(told) == [row.name for row in MACOS] and all(told.values())
-    text = (Path(__file__).parents[3] / "docs/CERTIFICATION.md").read_text()
+    text = (Path(__file__).parents[3] / "docs/evidence/CERTIFICATION.md").read_text()
     assert text == document(), "see tests/ext/certify/document.py"
 
 

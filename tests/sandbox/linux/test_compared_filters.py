@@ -1,4 +1,4 @@
-"""The comparison of system call filters, docs/SYSCALLS.md."""
+"""The comparison of system call filters, docs/evidence/SYSCALLS.md."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ BY_TITLE = {profile.title: profile for profile in (*OWN, *OTHERS)}
 
 
 def test_the_document_is_what_the_generator_gives() -> None:
-    """python -m tests.conformance.syscalls > docs/SYSCALLS.md"""
-    assert (Path(__file__).parents[3] / "docs/SYSCALLS.md").read_text() == document()
+    """python -m tests.conformance.syscalls > docs/evidence/SYSCALLS.md"""
+    assert (Path(__file__).parents[3] / "docs/evidence/SYSCALLS.md").read_text() == document()
 
 
 def test_every_call_of_our_tables_is_compared() -> None:

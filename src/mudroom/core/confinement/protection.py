@@ -1,4 +1,4 @@
-"""Table of protections: each platform's mechanism and where it was tested; source of docs/PROTECTIONS.md. Pure.
+"""Table of protections: each platform's mechanism and where it was tested (docs/evidence/PROTECTIONS.md). Pure.
 
 Rules of this file: a row describes what is implemented, and ``tested`` says where it has run, never where it should. A
 missing protection has a row that says so. ``document`` generates the document, and a test compares it with the file.
@@ -219,15 +219,15 @@ def rows() -> Iterator[tuple[str, int, str, str, str]]:
 _HEAD = """\
 # Protections by platform: mechanism and test
 
-Made from `core/confinement/protection.py`; a test compares the two. Which threats are held and which are not is in
-[THREATS.md](THREATS.md), of containers in [CONTAINERS.md](CONTAINERS.md), of the others in [MACOS.md](MACOS.md) and
-[WINDOWS.md](WINDOWS.md). `mudroom doctor` tries it on the machine where it runs; `mudroom doctor --table` prints this.
+`mudroom doctor --table` prints this, from `core/confinement/protection.py`; a test compares the two. Which threats are
+held and which are not is in [THREATS.md](../THREATS.md), of containers in [CONTAINERS.md](../CONTAINERS.md), of the
+others in [MACOS.md](../MACOS.md) and [WINDOWS.md](../WINDOWS.md). `mudroom doctor` tries it on this machine.
 "none" means that this way does not have the protection.
 """
 
 
 def document() -> str:
-    """Return the text for docs/PROTECTIONS.md."""
+    """Return the text for docs/evidence/PROTECTIONS.md."""
     lines = [_HEAD, "## Ways", "", "| level | platform | needs | tested where |", "| --- | --- | --- | --- |"]
     lines += [f"| {way.level} | {way.platform} | {way.needs} | {way.tested} |" for way in WAYS.values()]
     for protection in PROTECTIONS:

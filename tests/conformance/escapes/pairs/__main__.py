@@ -1,4 +1,4 @@
-"""``python -m tests.conformance.escapes.pairs``: all pairs, in every way to confine, as a section of docs/ESCAPES.md.
+"""``python -m tests.conformance.escapes.pairs``: all pairs, in every way to confine, for docs/evidence/ESCAPES.md.
 
     python -m tests.conformance.escapes.pairs                  on the terminal
     python -m tests.conformance.escapes.pairs --into FILE      in the place of the document's section

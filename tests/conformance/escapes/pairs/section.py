@@ -1,4 +1,4 @@
-"""The section of docs/ESCAPES.md about pairs."""
+"""The section of docs/evidence/ESCAPES.md about pairs."""
 
 from __future__ import annotations
 

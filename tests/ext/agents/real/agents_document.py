@@ -1,4 +1,4 @@
-"""docs/AGENTS.md, made of the figures of a run of the real agents.
+"""docs/evidence/AGENTS.md, made of the figures of a run of the real agents.
 
 ``dev/agents --table`` runs them and writes it; ``python tests/ext/agents/real/agents_document.py FIGURES`` writes it of
 a file with the lines that ``test_real_agents.py`` has recorded. No test is here."""
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-DOCUMENT = Path(__file__).resolve().parents[4] / "docs/AGENTS.md"
+DOCUMENT = Path(__file__).resolve().parents[4] / "docs/evidence/AGENTS.md"
 Row = Mapping[str, Any]
 Rows = Mapping[tuple[str, str], Row]
 """By agent, and by how it was run."""
@@ -22,7 +22,7 @@ HEAD = """\
 
 Made by `dev/agents --table`, DAY, of a run of `tests/ext/agents/real/test_real_agents.py`. The agents are installed
 from npm and PyPI, and run as users run them: bare, and with `mudroom agent run --` in front and no option; levels 0 and
-2 with `--level`. [docs/agents](agents) has a page of each.
+2 with `--level`. [docs/agents](../agents) has a page of each.
 
 A scripted model on loopback (`tests/ext/agents/real/model_server.py`) plays ten steps by the agent's own tools: look,
 read, edit, run the test, `rm -rf docs`, read a key in `~/.ssh` and a file of another project, send a file of the
@@ -32,7 +32,7 @@ project to a server, write a new file, commit, finish. Bare, all ten work: the s
 
 NOTES = """
 *Leaks*: what came back to the model, of the key and the other project's file; *exfil*: the server got the file. Level 0
-hides keys; it has the user's files and network ([THREATS.md](THREATS.md)). *Project*: modes and contents before the
+hides keys; it has the user's files and network ([THREATS.md](../THREATS.md)). *Project*: modes and contents before the
 apply, with its `.git`; the home, too. *Apply, undo*: the edited, the new and the deleted file landed, undo took them
 back, and the commit was brought as a branch. *Planted*: a hook or MCP server that the shell wrote to the agent's own
 store left no file on the host, and is a row of `mudroom agent settings`, where no other row is but what the agent

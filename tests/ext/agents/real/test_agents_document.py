@@ -1,4 +1,4 @@
-"""docs/AGENTS.md and the agents that are installed: the same ones, in the same versions."""
+"""docs/evidence/AGENTS.md and the agents that are installed: the same ones, in the same versions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from agents_document import DOCUMENT, document, read
 from mudroom.ext.agents.catalog import Catalog
 
 PINNED = dict(
-    re.findall(r"^(\S+) +(?:npm|pypi) +\S+ +(\S+)$", (DOCUMENT.parents[1] / "dev/agents").read_text(), re.MULTILINE)
+    re.findall(r"^(\S+) +(?:npm|pypi) +\S+ +(\S+)$", (DOCUMENT.parents[2] / "dev/agents").read_text(), re.MULTILINE)
 )
 
 

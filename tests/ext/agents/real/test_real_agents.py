@@ -2,7 +2,7 @@
 
 Each plays ten steps against a scripted model on loopback. The steps with which it goes too far (the user's key, another
 project, a server that wants the project) succeed bare, so the same steps mean something inside. ``dev/agents --fetch``
-installs the agents; ``dev/agents`` runs all of this, and makes docs/AGENTS.md from it.
+installs the agents; ``dev/agents`` runs all of this, and makes docs/evidence/AGENTS.md from it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def options(level: int) -> tuple[str, ...]:
 
 
 def record(agent: RealAgent, how: str, **figures: Any) -> None:
-    """Append a line to the file that MUDROOM_AGENT_FIGURES names; docs/AGENTS.md is made of these."""
+    """Append a line to the file that MUDROOM_AGENT_FIGURES names; docs/evidence/AGENTS.md is made of these."""
     name = os.environ.get("MUDROOM_AGENT_FIGURES")
     if name:
         user = "root" if os.getuid() == 0 else "user"

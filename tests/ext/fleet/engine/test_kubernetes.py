@@ -39,7 +39,7 @@ def test_the_manifest_gives_a_worker_what_it_needs_and_nothing_else() -> None:
 
 
 def test_every_line_of_the_manifest_that_loosens_is_explained() -> None:
-    page = (ROOT / "docs/CLUSTERS.md").read_text()
+    page = (ROOT / "docs/FLEET.md").read_text()
     for word in ("hostUsers: false", "procMount: Unmasked", "seccompProfile: Localhost", "appArmorProfile: Unconfined"):
         assert f"`{word}`" in page
 
