@@ -25,9 +25,9 @@ _ARGUMENTS = {
     "net allow": "presets", "net deny": "presets", "net rm": "presets",
     "try show": "tries", "try discard": "tries", "agent show": "profiles", "agent settings": "forks",
     "fleet rm": "workers", "vault export": "forks files", "vault import": "files", "policy check": "files",
-    "policy trust": "files", "hook install": "profiles",
+    "policy trust": "files", "hook install": "profiles", "hook shell": "directories",
 }  # fmt: skip
-_ACTIONS = {"try": ("ls", "show", "discard"), "hook": ("install",)}
+_ACTIONS = {"try": ("ls", "show", "discard"), "hook": ("install", "shell")}
 """Actions for verbs whose parser takes any words."""
 
 
