@@ -18,7 +18,7 @@ from tiers import SECONDS
 
 TESTS = Path(__file__).parent
 FILES = sorted(TESTS.rglob("test_*.py"))
-FOLDERS = [path for path in (*TESTS.iterdir(), *(TESTS / "ext").iterdir()) if path.is_dir()]
+FOLDERS = [path for path in (*TESTS.iterdir(), *TESTS.glob("ext/*")) if path.is_dir()]
 ASKS = {"geteuid", "getuid", "getegid", "getgid"}
 SHARED = {"conftest", "browser", "clients"}
 """Modules that many tests import. The user matters only to Chromium's own sandbox, and to the directory that sshd

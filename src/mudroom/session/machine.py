@@ -133,9 +133,9 @@ class EndedCommands:
 
 
 class Machine:
-    """``_making`` is held while the launcher, the limiter, the gate or the containers are made. ``_limiting`` is held
-    from the limiter's decision about limits until the group that enforces them is made. ``host_answers`` is replaced as
-    a whole."""
+    """``_making`` guards the creation of launcher, limiter, gate and containers. ``_limiting`` is held from the
+    limiter's decision about limits until the group that enforces them is made. ``host_answers`` is replaced as a
+    whole."""
 
     def __init__(
         self,

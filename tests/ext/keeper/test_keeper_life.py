@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import resource
 import select
 import shutil
 import signal
@@ -95,13 +96,14 @@ def test_it_ends_with_its_directory(kept: Kept) -> None:
 
 
 def test_stop_and_status(kept: Kept) -> None:
-    assert mudroom(kept, "keeper", "status").stdout == "no keeper\n"
+    shown = mudroom(kept, "keeper", "status").stdout
+    assert shown == "no keeper\nthis shell has none: the next command starts one\n"
     pid = kept.start()
     done = mudroom(kept, "keeper", "status", "--json")
     answer = json.loads(done.stdout)
     (row,) = answer["keepers"]
     assert (done.returncode, answer["schema"]) == (0, "mudroom.keeper/1")
-    assert (row["pid"], row["commands"]) == (pid, 0)
+    assert (row["pid"], row["commands"], answer["not_here"]) == (pid, 0, "")
     assert 0 < row["memory"] < 60 << 20
     assert f"process {pid}  mudroom {row['version']}" in mudroom(kept, "keeper").stdout
     process = kept.popen("run", "--yes", "--", "sh", "-c", "echo ready; read word; echo $word", stdin=subprocess.PIPE)
@@ -113,6 +115,36 @@ def test_stop_and_status(kept: Kept) -> None:
     assert (process.returncode, out) == (0, b"word\n")  # commands go on
     assert mudroom(kept, "keeper", "stop").stdout == "no keeper\n"
     assert mudroom(kept, "keeper", "status").returncode == 1
+
+
+def _stack() -> None:
+    resource.setrlimit(resource.RLIMIT_STACK, (1 << 20, 1 << 20))
+
+
+@pytest.mark.parametrize(
+    ("change", "more", "says"),
+    [
+        (None, {}, "one"),
+        (lambda: os.nice(1), {}, "none: it differs from process {pid} in priorities"),
+        (lambda: os.umask(0o77), {}, "none: it differs from process {pid} in Umask"),
+        (_stack, {}, "none: the next command starts one"),
+        (None, {"MUDROOM_KEEPER": "0"}, "none: MUDROOM_KEEPER=0 is set"),
+        (
+            None, {"OPENSSL_CONF": "x"},
+            "none: the next command starts one; those above have another interpreter or other variables "
+            "(PYTHON…, LD_…)",
+        ),
+    ],
+)  # fmt: skip
+def test_whether_this_shell_has_one_is_told(
+    kept: Kept, change: Callable[[], None] | None, more: dict[str, str], says: str
+) -> None:
+    pid = kept.start()
+    done = subprocess.run(
+        [*IN_PROCESS, "keeper"], cwd=kept.place.project, env=kept.environment | more, capture_output=True, text=True,
+        check=True, preexec_fn=change,
+    )  # fmt: skip
+    assert done.stdout.splitlines()[-1] == f"this shell has {says.format(pid=pid)}"
 
 
 @pytest.mark.parametrize("victim", ["keeper", "waiting", "launcher"])
@@ -193,7 +225,7 @@ def test_a_file_in_place_of_its_directory(kept: Kept) -> None:
     kept.place.state.mkdir()
     Path(os.fsdecode(kept.directory)).write_text("")
     assert mudroom(kept, "run", "--yes", "--", "true").returncode == 0
-    assert mudroom(kept, "keeper").stdout == "no keeper\n"
+    assert mudroom(kept, "keeper").stdout.startswith("no keeper\n")
 
 
 def test_a_state_directory_with_a_long_path(kept: Kept) -> None:

@@ -133,6 +133,16 @@ def enter_groups(pid: int, before: str, wanted: str) -> None:
             raise Elsewhere from error
 
 
+def differences(one: int, other: int) -> list[str] | None:
+    """Return the names of what differs between two processes, by descriptors of their directories in /proc, or None if
+    either has no equal. Raise OSError if one has gone."""
+    first, second = identity(one), identity(other)
+    if first is None or second is None:
+        return None
+    names = (*(field.decode() for field in FIELDS), *NAMESPACES, "root directory", *FILES, "priorities")
+    return [name for name, left, right in zip(names, first, second, strict=True) if left != right]
+
+
 def io_priority(pid: int) -> int:
     """Return a process's I/O priority, which no file in /proc shows; -1 if this machine type is unknown."""
     number = _IOPRIO_GET.get(_MACHINE)

@@ -23,6 +23,8 @@ _LOCK = b".lock"
 
 
 class KeeperStatus(NamedTuple):
+    name: str
+    """Its socket (``client.name_of``)."""
     pid: int
     version: str
     age: float
@@ -39,7 +41,7 @@ class KeeperStatus(NamedTuple):
 def keepers(directory: bytes) -> list[KeeperStatus]:
     """Return the running keepers."""
     with _living(directory) as living:
-        return [_status(pid, version, used) for pid, version, used, _pidfd in living]
+        return [_status(found) for found in living]
 
 
 def stop(directory: bytes) -> list[int]:
@@ -48,34 +50,34 @@ def stop(directory: bytes) -> list[int]:
     with _living(directory) as living:
         for name in _locks(directory):
             _unlink_vacant(directory + b"/" + name)
-        for _pid, _version, _used, pidfd in living:
-            _signal(pidfd, signal.SIGTERM)
-        for _pid, _version, _used, pidfd in living:
-            if not select.select([pidfd], [], [], PATIENCE)[0]:
-                _signal(pidfd, signal.SIGKILL)
-                select.select([pidfd], [], [], PATIENCE)
-        return [pid for pid, _version, _used, _pidfd in living]
+        for found in living:
+            _signal(found.pidfd, signal.SIGTERM)
+        for found in living:
+            if not select.select([found.pidfd], [], [], PATIENCE)[0]:
+                _signal(found.pidfd, signal.SIGKILL)
+                select.select([found.pidfd], [], [], PATIENCE)
+        return [found.pid for found in living]
 
 
 def retire(directory: bytes, locks: Iterable[bytes], most: int) -> None:
     """End all but the ``most`` recently used keepers, and remove the lock files of dead ones. Does not wait for them: a
     name is free at once."""
-    living: list[tuple[float, int, bytes]] = []
+    living: list[_Living] = []
     for name in locks:
-        found = _look(directory + b"/" + name)
+        found = _look(directory, name)
         if found is None:
             _unlink_vacant(directory + b"/" + name)
         else:
-            living.append((*found[2:], name))
-    for at, (_used, pidfd, name) in enumerate(sorted(living, reverse=True)):
+            living.append(found)
+    for at, found in enumerate(sorted(living, key=lambda found: found.used, reverse=True)):
         if at >= most:
-            _signal(pidfd, signal.SIGTERM)
-            for path in (name, name.removesuffix(_LOCK)):
+            _signal(found.pidfd, signal.SIGTERM)
+            for path in (found.lock, found.lock.removesuffix(_LOCK)):
                 try:
                     os.unlink(directory + b"/" + path)
                 except FileNotFoundError:
                     pass  # it has ended
-        os.close(pidfd)
+        os.close(found.pidfd)
 
 
 def _signal(pidfd: int, number: int) -> None:
@@ -85,19 +87,25 @@ def _signal(pidfd: int, number: int) -> None:
         pass  # it has ended
 
 
+class _Living(NamedTuple):
+    lock: bytes
+    """The name of its lock file."""
+    pid: int
+    version: str
+    used: float
+    """The end of its last command, in seconds since 1970."""
+    pidfd: int
+
+
 @contextmanager
-def _living(directory: bytes) -> Iterator[list[tuple[int, str, float, int]]]:
-    """Yield (pid, version, time of the last command, pidfd) for each."""
-    living: list[tuple[int, str, float, int]] = []
+def _living(directory: bytes) -> Iterator[list[_Living]]:
+    living: list[_Living] = []
     try:
-        for name in _locks(directory):
-            found = _look(directory + b"/" + name)
-            if found is not None:
-                living.append(found)
+        living.extend(found for name in _locks(directory) if (found := _look(directory, name)) is not None)
         yield living
     finally:
-        for _pid, _version, _used, pidfd in living:
-            os.close(pidfd)
+        for found in living:
+            os.close(found.pidfd)
 
 
 def _locks(directory: bytes) -> list[bytes]:
@@ -107,10 +115,10 @@ def _locks(directory: bytes) -> list[bytes]:
         return []
 
 
-def _look(path: bytes) -> tuple[int, str, float, int] | None:
-    """Return the keeper that holds this lock, or None if it has ended."""
+def _look(directory: bytes, name: bytes) -> _Living | None:
+    """Return the keeper whose lock this is, or None if it has ended."""
     try:
-        lock = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        lock = os.open(directory + b"/" + name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
     try:
@@ -123,7 +131,7 @@ def _look(path: bytes) -> tuple[int, str, float, int] | None:
         if has_ended or not _is_locked(lock) or parse_lock(data) != content:
             os.close(pidfd)
             return None
-        return content.pid, content.version, os.fstat(lock).st_mtime, pidfd
+        return _Living(name, content.pid, content.version, os.fstat(lock).st_mtime, pidfd)
     except ProcessLookupError:
         return None
     finally:
@@ -153,13 +161,14 @@ def _is_locked(lock: int) -> bool:
     return False
 
 
-def _status(pid: int, version: str, used: float) -> KeeperStatus:
+def _status(found: _Living) -> KeeperStatus:
+    pid = found.pid
     family = [pid, *_children(pid)]
     commands = [child for child in family[1:] if _is_command(child, pid)]
     resident = [pid, *(member for child in family[1:] if child not in commands for member in _descent(child))]
-    return KeeperStatus(
-        pid, version, _age(pid), max(0.0, time.time() - used), len(commands), sum(map(_memory, resident))
-    )
+    idle = max(0.0, time.time() - found.used)
+    name = os.fsdecode(found.lock.removesuffix(_LOCK))
+    return KeeperStatus(name, pid, found.version, _age(pid), idle, len(commands), sum(map(_memory, resident)))
 
 
 def _is_command(child: int, keeper: int) -> bool:

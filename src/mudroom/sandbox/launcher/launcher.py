@@ -3,9 +3,7 @@
 It runs as its own process (``python -I -S``) and receives requests over a socket. For each request it clones a child
 into new namespaces, performs the plan's steps there, drops every privilege and runs the command.
 
-Rules for this file and its family: ``init``, ``holder``, ``template``, ``step``, ``step_context``, ``listener``,
-``directory``, ``link``, ``netlink``, ``nursery``, ``program``, ``wire``, ``kernel``, ``mediator``, ``pause``,
-``refusal``:
+Rules for this file and its family, the other files in this folder:
 1. They import each other and no other mudroom module, and from the standard library only the modules that the
    architecture test lists: every millisecond of start-up here is added to every cold ``mudroom run``. Code that a first
    command does not need is imported on demand, but never in an init after its ``pivot``: the files in sight are then

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import sys
+from collections.abc import Sequence
 
 from mudroom.cli.terminal.context import Context
 from mudroom.core.confinement.limit import show_size
 from mudroom.errors import UsageError
-from mudroom.ext.keeper.client import DIRECTORY
-from mudroom.ext.keeper.status import keepers, stop
+from mudroom.ext.keeper.caller import differences
+from mudroom.ext.keeper.client import DIRECTORY, IN_PROCESS, hand_over, name_of
+from mudroom.ext.keeper.start import is_wanted
+from mudroom.ext.keeper.status import KeeperStatus, keepers, stop
 from mudroom.policy.config import places
 
 EXAMPLES = """\
 examples:
-  mudroom keeper status     its pid, age and memory; exit code 1 if there is none
+  mudroom keeper status     its pid, age and memory, and whether this shell has one; exit code 1 if there is none
   mudroom keeper stop       end it; commands that run go on
 
 The first command starts a keeper in the background, and it ends after ten minutes without a command. Each command is
-run by a fork of it, which has everything loaded. It keeps nothing of a command. MUDROOM_KEEPER=0 is for without it."""
+run by a fork of it, which has everything loaded. It keeps nothing of a command. MUDROOM_KEEPER=0 is for without it.
+At a terminal it runs ls and status: other verbs need the terminal themselves."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -36,9 +42,10 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 
 def _status(directory: bytes, context: Context) -> int:
     rows = keepers(directory)
+    why_not = _why_not_here(rows, context)
     if context.as_json:
         found = [{**row._asdict(), "age": round(row.age, 1), "idle": round(row.idle, 1)} for row in rows]
-        context.terminal.out(json.dumps({"schema": "mudroom.keeper/1", "keepers": found}))
+        context.terminal.out(json.dumps({"schema": "mudroom.keeper/1", "keepers": found, "not_here": why_not}))
         return 0 if rows else 1
     for row in rows:
         context.terminal.out(
@@ -47,7 +54,51 @@ def _status(directory: bytes, context: Context) -> int:
         )
     if not rows:
         context.terminal.out("no keeper")
+    context.terminal.out(f"this shell has {'none: ' + why_not if why_not else 'one'}")
     return 0 if rows else 1
+
+
+def _why_not_here(rows: Sequence[KeeperStatus], context: Context) -> str:
+    """Return why no keeper runs the commands of this process's shell; "" if one does, as a harmless command finds."""
+    answer = _try()
+    if not answer:
+        return ""
+    if context.environ.get(b"MUDROOM_KEEPER") == b"0":
+        return "MUDROOM_KEEPER=0 is set"
+    own = [name_of(context.environ, apart=apart) for apart in (True, False)]
+    row = next((row for row in rows if row.name in own), None)
+    if answer != IN_PROCESS or row is None:
+        others = "; those above have another interpreter or other variables (PYTHON…, LD_…)" if rows and not row else ""
+        return ("the next command starts one" if is_wanted(context.environ) else "CI is set") + others
+    here, there = (os.open(f"/proc/{pid}", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC) for pid in (os.getpid(), row.pid))
+    try:
+        different = differences(here, there)
+    finally:
+        os.close(here)
+        os.close(there)
+    if different is None:
+        return "it is traced, or confined (no_new_privs)"
+    return f"it differs from process {row.pid} in {', '.join(different) or 'its locale or limits'}"
+
+
+def _try() -> str:
+    """Have a keeper run a command without output. Return "" if one did, or the answer of ``hand_over``."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.close(reader)
+            for number in range(3):
+                os.dup2(os.open(os.devnull, os.O_RDWR), number)
+            sys.argv[1:] = ["ls"]
+            os.write(writer, hand_over().encode())  # it ends this process if a keeper ran the command
+        finally:
+            os._exit(1)
+    os.close(writer)
+    with open(reader, encoding="ascii") as stream:
+        answer = stream.read()
+    os.waitpid(child, 0)
+    return answer
 
 
 def _stop(directory: bytes, context: Context) -> int:
