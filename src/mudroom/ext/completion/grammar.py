@@ -8,10 +8,12 @@ Rules of this file:
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterator
 
 from mudroom.cli.main import VERBS, configure_shared, offered_verbs, verb_module
 from mudroom.cli.parser import make_parser
+from mudroom.core.registry import twin
 from mudroom.typing import NamedTuple
 
 _KINDS = {
@@ -57,8 +59,10 @@ class VerbLine(NamedTuple):
 
 
 def lines() -> tuple[VerbLine, ...]:
-    """Return all verbs, each followed by its actions."""
-    return tuple(line for verb in offered_verbs() for line in _lines_of(verb))
+    """Return all verbs that run on this system, each followed by its actions."""
+    platform: str = sys.platform
+    verbs = [verb for verb in offered_verbs() if platform != "win32" or verb in twin("main").PORTED]
+    return tuple(line for verb in verbs for line in _lines_of(verb))
 
 
 def _lines_of(verb: str) -> Iterator[VerbLine]:
