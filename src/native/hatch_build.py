@@ -1,7 +1,9 @@
 """The build of the native programs into a wheel (hatchling's custom hook): the client, and the init of sandboxes.
 
 Rules of this file:
-1. A build never fails for lack of a compiler: the wheel is a pure one then, with the console script ``mudroom``.
+1. A machine without a C compiler gets one from the index for the build alone (``ziglang``: clang with musl, in the
+   build's temporary environment). If that does not compile either, the wheel is a pure one, with the console script
+   ``mudroom``: a build never fails for lack of a compiler.
 2. With the client, ``mudroom`` is the program, one of the wheel's scripts, and ``mudroom-python`` the console script.
    An installer puts both into one directory (binary distribution format, packaging.python.org).
 3. The tag says what the program is: of the machine in its ELF header (elf(5)). A static one needs no libc, so it is for
@@ -15,8 +17,10 @@ installation has none: a tree that is worked on has the client that is worked on
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -29,6 +33,9 @@ SOURCE = "src/native"
 INIT, INIT_PLACE = "src/native/init", "mudroom/sandbox/launcher/mudroom-init-2"
 """The same of the init, and its path in the wheel: ``NATIVE_INIT`` of ``sandbox/launcher/wire.py``."""
 COMPILERS = ("musl-gcc", "cc", "gcc", "clang")
+ZIG = "ziglang"
+ZIG_MACHINES = ("x86_64", "aarch64")
+"""Machines for which the index has it, and releases are made."""
 OPTIONS = ("-std=c11", "-O2", "-Wall", "-Wextra", "-fstack-protector-strong", "-Wl,-z,relro,-z,now", "-s")
 LINKS = (("-static",), ())
 """Ways to link, by preference: a dynamic program takes longer to start, and needs its libc."""
@@ -40,6 +47,12 @@ _INTERPRETER = 3
 
 class NativeBuildHook(BuildHookInterface):  # type: ignore[misc]  # its package has no types here
     PLUGIN_NAME = "custom"
+
+    def dependencies(self) -> list[str]:
+        """Return what the build needs beside hatchling."""
+        is_linux = sys.platform == "linux" and os.uname().machine in ZIG_MACHINES
+        has_compiler = "CC" in os.environ or any(shutil.which(name) for name in COMPILERS)
+        return [ZIG] if is_linux and not has_compiler and os.environ.get("MUDROOM_NATIVE") != "0" else []
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile the client, if it is wanted and can be, and put it into the wheel. ``version``: "editable" or
@@ -85,7 +98,7 @@ def compile_program(directory: str, program: str) -> str:
     sources = sorted(os.path.join(directory, name) for name in os.listdir(directory) if name.endswith(".c"))
     why = "no C compiler"
     given = shlex.split(os.environ.get("CC", ""))
-    for compiler in [given] if given else [[name] for name in COMPILERS]:
+    for compiler in [given] if given else [*([name] for name in COMPILERS), *_zig()]:
         for link in LINKS:
             try:
                 words = [*compiler, *OPTIONS, *link, *sources, "-o", program]
@@ -96,6 +109,13 @@ def compile_program(directory: str, program: str) -> str:
                 return ""
             why = f"{' '.join(compiler)}: {(done.stderr.strip().splitlines() or ['no output'])[-1]}"
     return why
+
+
+def _zig() -> list[list[str]]:
+    """Return the command of the index's compiler if it is installed."""
+    if importlib.util.find_spec(ZIG) is None:
+        return []
+    return [[sys.executable, "-m", ZIG, "cc", "-target", f"{os.uname().machine}-linux-musl"]]
 
 
 def _is_elf(program: str) -> bool:

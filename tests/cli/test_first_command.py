@@ -77,7 +77,7 @@ def test_each_suggestion_works_when_pasted(place: Place) -> None:
     assert "lib/a" in cli("diff").stdout
 
 
-OUTPUTS = ("--help", "ls --json", "diff", "log export", "net log --har -", "")
+OUTPUTS = ("--help", "ls --json", "diff", "log export", "")
 
 
 def test_a_full_disk_of_the_output_is_not_the_vaults(place: Place) -> None:

@@ -166,8 +166,7 @@ def _run_verb(argv: list[str], usual: Context) -> int:
     """Run a verb. ``usual`` is the context without the verb's options."""
     environ, terminal = usual.environ, usual.terminal
     if not argv:
-        home: int = _module("mudroom.cli.fork.home").show_home(usual)
-        return home
+        return int(_module("mudroom.cli.fork.home").show_home(usual))
     if argv[0] == "help" and len(argv) > 1:
         argv = [argv[1], "--help"]
     if argv[0] in ("-h", "--help", "help"):
@@ -176,9 +175,8 @@ def _run_verb(argv: list[str], usual: Context) -> int:
     if argv[0] in ("-V", "--version"):
         terminal.out(version())
         return 0
-    if tuple(argv[:2]) in _ALIASES:
-        verb, *rest = _ALIASES[argv[0], argv[1]]
-        argv = [verb, *argv[2:], *rest]
+    alias = _ALIASES.get(tuple(argv[:2]))
+    argv = [alias[0], *argv[2:], *alias[1:]] if alias else argv
     if argv[0] not in VERBS and _agents(environ).has(argv[0]):
         argv = ["agent", "run", "--", *argv]
     verb = argv[0]
@@ -197,7 +195,7 @@ def _run_verb(argv: list[str], usual: Context) -> int:
         client.close()
 
 
-_ALIASES = {
+_ALIASES: Mapping[tuple[str, ...], tuple[str, ...]] = {
     ("proxy", "inspect"): ("diff",),
     ("proxy", "prepare"): ("exec", "--", "true"),
     ("proxy", "rollback"): ("rollback", "--yes"),
@@ -237,8 +235,7 @@ def _execute(verb: str, row: Verb, argv: list[str], usual: Context) -> int:
     if row.splits_command:
         args.command = command
     context = usual._replace(as_json=args.json, project=os.fsencode(args.project) if args.project else None)
-    code: int = module.execute(args, context)
-    return code
+    return int(module.execute(args, context))
 
 
 def configure_shared(parser: Any) -> None:

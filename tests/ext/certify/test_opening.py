@@ -21,7 +21,7 @@ from mudroom.ext.certify import table
 from mudroom.ext.certify.cli import certification
 from mudroom.ext.certify.cli.certificate import lines
 from mudroom.ext.certify.cli.certification import certify_first, findings_here, tried_on_linux
-from mudroom.ext.certify.cli.certify import CertificateFiles, certify_here, configure, execute
+from mudroom.ext.certify.cli.certify import certify_here, configure, execute
 from mudroom.ext.certify.identity import identity
 from mudroom.ext.certify.killed_apply import volume_here
 from mudroom.ext.certify.opening import UNPORTED, can_be_tried, look, open_platform, restrict
@@ -168,7 +168,7 @@ def two_rows(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_certify_opens_the_platform(tmp_path: Path, two_rows: None, capsys: pytest.CaptureFixture[str]) -> None:
     tool = enforcing_sandbox_exec(tmp_path / "tool")
-    assert certify_here("darwin", tool, DarwinClient(tool=tool), CertificateFiles(), context(tmp_path)) == 0
+    assert certify_here("darwin", tool, DarwinClient(tool=tool), None, context(tmp_path)) == 0
     assert "certified" in capsys.readouterr().out
     assert open_platform(DARWIN, bytes(tmp_path / "state"), tool).closed == NOT_PORTED
     assert os.listdir(tmp_path / "state") == ["certificates"]
@@ -182,7 +182,7 @@ def test_a_session_on_a_certified_platform(tmp_path: Path, two_rows: None) -> No
     (project / "file").write_text("one\n")
     secret = tmp_path / "secret"
     secret.write_text("secret")
-    certify_here("darwin", tool, DarwinClient(tool=tool), CertificateFiles(), place)
+    certify_here("darwin", tool, DarwinClient(tool=tool), None, place)
     client = DarwinClient(tool=tool)
     with (
         closing(client),
@@ -210,20 +210,13 @@ def test_certify_with_a_liar_closes_it_and_the_file_names_nothing(
     tmp_path: Path, two_rows: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tool, sent = fake_sandbox_exec(tmp_path), tmp_path / "sent.json"
-    assert (
-        certify_here(
-            "darwin", tool, DarwinClient(tool=tool), CertificateFiles(str(sent)), context(tmp_path, as_json=True)
-        )
-        == 1
-    )
+    assert certify_here("darwin", tool, DarwinClient(tool=tool), str(sent), context(tmp_path, as_json=True)) == 1
     assert capsys.readouterr().out == ""
     told = json.loads(sent.read_text())
     assert [row["verdict"] for row in told["rows"]] == ["fell", "fell"]
     assert str(tmp_path) not in sent.read_text() and os.uname().nodename not in sent.read_text()
     with pytest.raises(UsageError, match="exists already"):
-        certify_here(
-            "darwin", tool, DarwinClient(tool=tool), CertificateFiles(str(sent)), context(tmp_path, as_json=True)
-        )
+        certify_here("darwin", tool, DarwinClient(tool=tool), str(sent), context(tmp_path, as_json=True))
 
 
 def arguments(*words: str) -> argparse.Namespace:
@@ -237,15 +230,17 @@ def test_on_linux_the_rows_say_what_held_and_nothing_is_stored(
 ) -> None:
     rows = [row for row in table.LINUX if row.name in ("shell", "plain_write", "tcp")]
     monkeypatch.setitem(table.TABLES, "linux", rows)
-    sent = tmp_path / "letter"
-    assert execute(arguments("--send", str(sent)), context(tmp_path)) == 0
+    assert execute(arguments(), context(tmp_path)) == 0
     assert "3 of 3 rows held" in capsys.readouterr().out
+    sent = tmp_path / "certificate.json"
+    assert execute(arguments(str(sent)), context(tmp_path, as_json=True)) == 0
     text = sent.read_text()
-    assert "3 held, 0 fell, 0 not shown" in text and json.loads(text.splitlines()[-1])["platform"] == "linux"
+    told = json.loads(text)
+    assert told["platform"] == "linux" and [row["verdict"] for row in told["rows"]] == ["held"] * 3
     assert str(tmp_path) not in text and os.uname().nodename not in text
     assert os.listdir(tmp_path / "state") == []
     with pytest.raises(UsageError, match="exists already"):
-        execute(arguments("--send", str(sent)), context(tmp_path))
+        execute(arguments(str(sent)), context(tmp_path, as_json=True))
 
 
 @pytest.mark.deep

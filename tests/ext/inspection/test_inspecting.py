@@ -26,6 +26,7 @@ from mudroom.core.network.host_rules import HostRule, parse_rule
 from mudroom.core.network.inspection import Credential, Inspection
 from mudroom.ext.inspection.authority import certificate_of, load_authority
 from mudroom.ext.inspection.placeholder import parse_credential, with_value
+from mudroom.ext.inspection.rewrite import HIDDEN, keep_headers
 
 HOST = "api.example"
 
@@ -122,6 +123,14 @@ def test_requests_are_judged_by_method_and_path_one_by_one(place: Place) -> None
     assert b" 403 " in read_all(inside)
     guard.wait(flows=2)
     assert [(flow.method, flow.verdict) for flow in guard.flows] == [("GET", "allow"), ("DELETE", "deny")]
+
+
+def test_of_secrets_only_the_name_is_kept() -> None:
+    secret = b"Authorization Proxy-Authorization Cookie Set-Cookie X-Api-Key PRIVATE-TOKEN X-Amz-Signature".split()
+    found = keep_headers([*((name, b"s3cret") for name in secret), (b"Accept", b"\xe4" + b"x" * 5000)])
+    assert [value for _name, value in found[:-1]] == [HIDDEN] * len(secret)
+    assert found[-1] == ("accept", ("\xe4" + "x" * 5000)[:1024])
+    assert len(keep_headers([(b"a", b"b")] * 1000)) == 64
 
 
 NODE = """

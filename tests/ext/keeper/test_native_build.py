@@ -80,6 +80,27 @@ def test_without_one_the_wheel_is_pure(build: Any, monkeypatch: pytest.MonkeyPat
         initialized(build)
 
 
+@pytest.mark.parametrize(
+    ("found", "machine", "variables", "needs"),
+    [
+        ("", "x86_64", {}, ["ziglang"]),
+        ("", "aarch64", {}, ["ziglang"]),
+        ("cc", "x86_64", {}, []),
+        ("", "riscv64", {}, []),  # the index has none for each of these
+        ("", "x86_64", {"MUDROOM_NATIVE": "0"}, []),
+        ("", "x86_64", {"CC": "tcc"}, []),
+    ],
+)
+def test_a_machine_without_a_compiler_gets_one_for_the_build(
+    build: Any, monkeypatch: pytest.MonkeyPatch, found: str, machine: str, variables: dict[str, str], needs: list[str]
+) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}" if name == found else None)
+    monkeypatch.setattr(os, "uname", lambda: types.SimpleNamespace(machine=machine))
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert build.NativeBuildHook().dependencies() == needs
+
+
 def test_who_does_not_want_it(build: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert initialized(build, "editable")[1]["shared_scripts"] == {}
     monkeypatch.setenv("MUDROOM_NATIVE", "0")

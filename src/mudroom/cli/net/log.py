@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import time
 
-from mudroom import __version__
 from mudroom.cli.project_session import open_session
 from mudroom.cli.terminal.context import Context
 from mudroom.core.journal.event import Event, data_of
 from mudroom.core.journal.event_text import flow_text, printable
 from mudroom.core.network.flow import Flow, flow_from_json
 from mudroom.core.network.fork_host import label_of
-from mudroom.core.network.har import to_har
 from mudroom.session import Session
 from mudroom.typing import TYPE_CHECKING
 
@@ -30,8 +28,6 @@ def print_log(args: argparse.Namespace, context: Context) -> int:
         if events:
             last = events[-1].number
         chosen = [event for event in events if _is_wanted(event, args)]
-        if args.har is not None:
-            return _write_har(chosen, args.har, context)
         for event in chosen[-args.last :] if args.last > 0 else chosen:
             _print_event(event, args.fork, context)
         if not events and not args.follow and not context.as_json:
@@ -39,22 +35,6 @@ def print_log(args: argparse.Namespace, context: Context) -> int:
         while args.follow:
             time.sleep(_PAUSE)
             last = _print_new(session, last, args, context)
-    return 0
-
-
-def _write_har(events: list[Event], path: str, context: Context) -> int:
-    flows = []
-    for event in events:
-        try:
-            flows.append(flow_from_json(data_of(event)))
-        except ValueError:
-            continue  # written by a newer mudroom; the text and JSON forms of this list name it
-    archive = json.dumps(to_har(flows, __version__), indent=1)
-    if path == "-":
-        context.terminal.out(archive)
-    else:
-        with open(path, "w") as stream:
-            stream.write(archive + "\n")
     return 0
 
 

@@ -50,7 +50,6 @@ examples:
   mudroom net why example.com:22              the decision, with its rule; exit code 0: allowed
   mudroom net log --denied                    only hosts that were refused
   mudroom net log --follow --fork agent-1     as it happens
-  mudroom net log --har flows.har             inspected exchanges, for a browser's network panel
   mudroom net credential GITHUB_TOKEN api.github.com   commands see a placeholder; the gate sends the value
   mudroom net open 3000                       the dev server that a command runs, on this machine's loopback
   mudroom net show 8000 --fork coder          forks that may reach coder reach its port 8000
@@ -93,7 +92,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--fork", metavar="NAME", help="log, open: of commands in this fork; show, reach, why, rm: of this fork"
     )
-    parser.add_argument("--har", metavar="FILE", help="log: inspected exchanges as an HTTP archive; - is stdout")
     parser.add_argument("--header", metavar="NAME", help="credential: where it belongs (default: authorization)")
     parser.add_argument(
         "--from", dest="source", metavar="SOURCE", help="credential: env[:NAME], file:PATH, keyring:SERVICE/USER"
@@ -138,7 +136,6 @@ _OPTIONS = {
     "source": ("--from", ("credential",)),
     "foreign": ("--foreign", ("credential",)),
     "remove": ("--remove", ("credential",)),
-    "har": ("--har", ("log",)),
 }
 """Attribute of ``args`` to (option, actions that accept it)."""
 _ON_WINDOWS = sys.platform == "win32"

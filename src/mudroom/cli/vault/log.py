@@ -12,7 +12,7 @@ from datetime import datetime
 from mudroom.cli.listing import open_listing
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.vault.event_row import line
-from mudroom.cli.vault.log_export import FORMS, as_json, export
+from mudroom.cli.vault.log_export import as_json, export
 from mudroom.core.command.verdict import ACTIONS
 from mudroom.core.journal.event import ChainCheck, Event
 from mudroom.core.journal.event_filter import EventFilter
@@ -37,7 +37,7 @@ examples:
   mudroom log --follow                         new events as they come
   mudroom log --json                           one JSON object a line
   mudroom log verify                           is the journal as it was written? (exit code 1 if not)
-  mudroom log export --format otlp -o log.jsonl   for OpenTelemetry collectors; also jsonl, csv"""
+  mudroom log export -o log.jsonl              the same of all events, in a file for another program"""
 
 _PAUSE = 200
 """Milliseconds between two journal reads."""
@@ -57,7 +57,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--verdict", choices=ACTIONS, help="where this was decided")
     parser.add_argument("--grep", metavar="TEXT", help="where this text stands, in letters of any case")
     parser.add_argument("--follow", action="store_true", help="go on with new events as they come")
-    parser.add_argument("--format", choices=tuple(FORMS), help="export: jsonl (default), otlp, csv")
     parser.add_argument("-o", "--output", metavar="FILE", help="export: where to; default: stdout")
     parser.add_argument(
         "--against", metavar="NUMBER:DIGEST", help="verify: this event has to be there, as an earlier verify said it"
@@ -77,7 +76,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 
 
 _OF_VERIFY = ("against",)
-_OF_EXPORT = ("format", "output")
+_OF_EXPORT = ("output",)
 _OF_LISTS = ("last", "kind", "fork", "agent", "since", "until", "verdict", "grep", "follow")
 
 
@@ -272,7 +271,7 @@ def _export(vault: Vault, args: argparse.Namespace, where: EventFilter, context:
                 context.terminal.progress("exporting", event.number, total)
             yield event
 
-    count = export(watched(), args.format or "jsonl", args.output, show(vault.project))
+    count = export(watched(), args.output)
     if args.output not in (None, "-"):
         written = "1 event" if count == 1 else f"{count:,} events"
         context.terminal.say(f"exported {written}: {show(args.output.encode('utf-8', 'surrogateescape'))}")

@@ -1,8 +1,7 @@
-"""``mudroom log export``: the journal in formats for other programs."""
+"""``mudroom log export``: the journal as JSON lines for other programs."""
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import secrets
@@ -11,25 +10,22 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
-from mudroom import __version__
 from mudroom.cli.terminal.terminal import output_error
-from mudroom.core.journal.csv import header, sheet_row
 from mudroom.core.journal.event import Event, data_of, wall
-from mudroom.core.journal.event_text import event_words, gravity
-from mudroom.core.journal.otlp import logs_data
 from mudroom.typing import Any
-
-_BATCH = 500
-"""Events in an OTLP line. Receivers read a line at a time."""
 
 Write = Callable[[str], object]
 
 
-def export(events: Iterable[Event], form: str, path: str | None, project: str) -> int:
-    """Write the events and return their number. ``path`` None or ``-`` is stdout. A file is written completely or not
-    at all."""
+def export(events: Iterable[Event], path: str | None) -> int:
+    """Write the events, one JSON object a line, and return their number. ``path`` None or ``-`` is stdout. A file is
+    written completely or not at all."""
+    count = 0
     with _open_output(path) as write:
-        return FORMS[form](events, write, project)
+        for event in events:
+            write(json.dumps(as_json(event)) + "\n")
+            count += 1
+    return count
 
 
 def iso(event: Event) -> str:
@@ -47,39 +43,6 @@ def as_json(event: Event) -> dict[str, Any]:
         "data": data_of(event),
         "digest": event.digest,
     }
-
-
-def _export_lines(events: Iterable[Event], write: Write, _project: str) -> int:
-    count = 0
-    for event in events:
-        write(json.dumps(as_json(event)) + "\n")
-        count += 1
-    return count
-
-
-def _export_otlp(events: Iterable[Event], write: Write, project: str) -> int:
-    count, rest = 0, iter(events)
-    while batch := list(itertools.islice(rest, _BATCH)):
-        count += len(batch)
-        records = ((event, "  ".join(event_words(event)), gravity(event)) for event in batch)
-        write(json.dumps(logs_data(records, project, __version__), separators=(",", ":")) + "\n")
-    return count
-
-
-def _export_csv(events: Iterable[Event], write: Write, _project: str) -> int:
-    count = 0
-    write(header())
-    for event in events:
-        write(sheet_row(event, iso(event), "  ".join(event_words(event))))
-        count += 1
-    return count
-
-
-FORMS: dict[str, Callable[[Iterable[Event], Write, str], int]] = {
-    "jsonl": _export_lines,
-    "otlp": _export_otlp,
-    "csv": _export_csv,
-}
 
 
 @contextmanager

@@ -12,13 +12,12 @@ from __future__ import annotations
 import ssl
 
 from mudroom.core.network.flow import Way
-from mudroom.core.network.har import MOST, keep_headers
 from mudroom.core.network.host import Authority, parse_host
 from mudroom.core.network.host_rules import HostRule
 from mudroom.core.network.inspection import Inspection
 from mudroom.core.tree.path import show
 from mudroom.ext.inspection.authority import EXTRA, Issuer, client_context, issuer
-from mudroom.ext.inspection.rewrite import CredentialRewrite, Fields
+from mudroom.ext.inspection.rewrite import MOST_KEPT, CredentialRewrite, Fields, keep_headers
 from mudroom.ext.inspection.tls import TlsConnection, start_tls
 from mudroom.net.gate.exchange import Exchange, Unreachable
 from mudroom.net.gate.peer import Peer, PeerGone
@@ -181,7 +180,7 @@ class InspectedConnection(CredentialRewrite):
         return path, fields
 
     def response(self, exchange: Exchange, fields: Fields) -> Fields:
-        kept = fields[:MOST]
+        kept = fields[:MOST_KEPT]
         # searched first and cut afterwards, so that no value is halved
         exchange.response = keep_headers(kept if self.sanitizer is None else self.sanitizer.fields(kept))
         return super().response(exchange, fields)

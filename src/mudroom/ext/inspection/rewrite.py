@@ -13,9 +13,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
 from mudroom.core.network.flow import Way
-from mudroom.core.network.har import keep_headers
 from mudroom.core.network.host_rules import HostRule
 from mudroom.core.network.inspection import Credential
+from mudroom.core.text.regex import regex
 from mudroom.ext.inspection.foreign_credential import describe_foreign, find_foreign, strictest
 from mudroom.ext.inspection.placeholder import (
     MisusedPlaceholder,
@@ -38,6 +38,19 @@ _COMPRESSION = (b"accept-encoding", b"grpc-accept-encoding", b"sec-websocket-ext
 _CODINGS = (b"content-encoding", b"grpc-encoding", b"sec-websocket-extensions")
 """Response headers that say how the body is compressed (RFC 9110 8.4, gRPC over HTTP/2, RFC 7692)."""
 _MOST_COOKIES = 1_024
+HIDDEN = "(not kept)"
+_SECRET = regex(r"(?i)authorization|cookie|token|secret|passw|api-?key|signature|credential")
+_LONGEST_VALUE = 1024
+MOST_KEPT = 64
+"""Headers that a flow keeps of each message."""
+
+
+def keep_headers(fields: Fields) -> tuple[tuple[str, str], ...]:
+    """Return the headers that a flow keeps: of inherently secret ones only the name."""
+    return tuple(
+        (name, HIDDEN if _SECRET.search(name) else value.decode("latin-1")[:_LONGEST_VALUE])
+        for name, value in ((name.decode("latin-1").lower(), value) for name, value in fields[:MOST_KEPT])
+    )
 
 
 def without_compression(fields: Fields) -> Fields:

@@ -414,6 +414,6 @@ def test_the_journal_names_the_agent(place: Place, start: Start) -> None:
     editor.open()
     editor.turn(["shell", "true"])
     assert editor.leave() == 0
-    rows = [json.loads(line) for line in mudroom(place, "log", "export", "--format", "jsonl").splitlines()]
+    rows = [json.loads(line) for line in mudroom(place, "log", "export").splitlines()]
     states = [row["data"]["state"] for row in rows if row["kind"] == "agent"]
     assert states == ["started", "ended"]

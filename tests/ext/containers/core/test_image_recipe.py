@@ -7,30 +7,19 @@ import pytest
 from mudroom.ext.containers.core.image import LABEL, own_name_error
 from mudroom.ext.containers.core.image_recipe import (
     Recipe,
-    bootstrap_words,
     build_words,
     default_name,
     error_line,
     import_words,
     labels,
     recipe_error,
-    split_names,
-    suite_of,
 )
 
 WRONG = [
     (Recipe("host", "-v"), "the name '-v' is not the name of an image"),
     (Recipe("host", "host"), "the name 'host' means the host's own toolchain"),
-    (Recipe("host", suite="bookworm"), "--suite is for --from debootstrap"),
     (Recipe("host", network=True), "--network is for --from containerfile"),
-    (Recipe("containerfile", file=b"F", include=("git",)), "--include is for --from debootstrap"),
     (Recipe("containerfile"), "which Containerfile?"),
-    (Recipe("debootstrap", suite="--x"), "'--x' is not the name of a suite"),
-    (Recipe("debootstrap", suite="../x"), "'../x' is not the name of a suite"),
-    (Recipe("debootstrap", suite="a", include=("git", "-x")), "'-x' is not the name of a package"),
-    (Recipe("debootstrap", suite="a", include=("a b",)), "'a b' is not the name of a package"),
-    (Recipe("debootstrap", suite="a", mirror="--x"), "'--x' is not the address of a mirror"),
-    (Recipe("debootstrap", suite="a", mirror="ftp://x"), "'ftp://x' is not the address of a mirror"),
 ]
 
 
@@ -43,7 +32,6 @@ def test_a_wrong_recipe(recipe: Recipe, message: str) -> None:
 
 def test_a_right_one() -> None:
     assert recipe_error(Recipe("host")) == ("", "")
-    assert recipe_error(Recipe("debootstrap", "x", "trixie", ("g++", "libc6"), "file:///srv/debian")) == ("", "")
     assert recipe_error(Recipe("containerfile", file=b"/p/F", context=b"/p", network=True)) == ("", "")
 
 
@@ -51,7 +39,6 @@ def test_a_right_one() -> None:
     ("recipe", "name"),
     [
         (Recipe("host"), "mudroom-host-copy"),
-        (Recipe("debootstrap", suite="trixie"), "mudroom-trixie"),
         (Recipe("containerfile", file=b"/home/u/My Project_2/Containerfile"), "mudroom-my-project-2"),
         (Recipe("containerfile", file=b"/Containerfile"), "mudroom-image"),
         (Recipe("containerfile", file="/é/F".encode()), "mudroom-image"),
@@ -63,21 +50,9 @@ def test_a_name_after_what_it_is_made_from(recipe: Recipe, name: str) -> None:
     assert own_name_error(name) == ""
 
 
-def test_the_suite_of_this_machine() -> None:
-    assert suite_of('ID=debian\nVERSION_CODENAME=bookworm\nNAME="x"\n') == "bookworm"
-    assert suite_of('ID="debian"\nVERSION_CODENAME="trixie"\n') == "trixie"
-    assert suite_of("ID=ubuntu\nVERSION_CODENAME=noble\n") == suite_of("ID=debian\nVERSION_CODENAME=-x\n") == "stable"
-    assert suite_of("") == "stable"
-
-
 def test_what_an_image_says_about_itself() -> None:
-    found = labels(Recipe("debootstrap", "x", "trixie", ("git", "gcc")), "2024-01-02T03:04:05+00:00")
-    assert found == {
-        LABEL: "debootstrap",
-        f"{LABEL}.made": "2024-01-02T03:04:05+00:00",
-        f"{LABEL}.suite": "trixie",
-        f"{LABEL}.packages": "git gcc",
-    }
+    found = labels(Recipe("host", "x"), "2024-01-02T03:04:05+00:00")
+    assert found == {LABEL: "host", f"{LABEL}.made": "2024-01-02T03:04:05+00:00"}
 
 
 def test_import() -> None:
@@ -102,18 +77,7 @@ def test_a_containerfile_has_no_network_unless_somebody_says_so() -> None:
     assert tuple(build_words(open_one, "x", {"a": "b"}, pulls=True)) == (*front, b"/p")
 
 
-def test_debootstrap() -> None:
-    recipe = Recipe("debootstrap", "x", "trixie", ("git", "gcc"), "http://m/debian")
-    front = (b"--variant=minbase", b"--include=ca-certificates,git,gcc", b"trixie")
-    assert bootstrap_words(recipe, b"/d", streams=False) == (*front, b"/d", b"http://m/debian")
-    assert bootstrap_words(recipe._replace(mirror=""), b"/d", streams=True) == (*front, b"-")
-
-
 def test_last_words() -> None:
     assert error_line("I: fine\nE: no such suite\nI: cleaning\n") == "E: no such suite"
     assert error_line("one\n\n two \n") == "two"
     assert error_line("") == "it failed and said nothing"
-
-
-def test_packages_by_comma() -> None:
-    assert split_names(["a,b", "c", ",", ""]) == ("a", "b", "c")

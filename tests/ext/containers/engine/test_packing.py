@@ -10,11 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from mudroom.ext.containers.engine.packing import PackedTree, pack_host, pack_root
+from mudroom.ext.containers.engine.packing import PackedTree, pack_host
 
 pytestmark = pytest.mark.both_users
-
-ROOT = os.geteuid() == 0
 
 
 @pytest.fixture
@@ -72,24 +70,6 @@ def test_the_places_to_mount_at(root: Path) -> None:
     _found, entries = packed(root)
     for name, mode in (("proc", 0o755), ("tmp", 0o1777), ("var/tmp", 0o1777), ("home", 0o755), (".", 0o755)):
         assert (entries[name].isdir(), entries[name].mode) == (True, mode)
-
-
-@pytest.mark.skipif(not ROOT, reason="owners are root's to give")
-def test_a_bootstrapped_root_keeps_its_owners_and_loses_its_caches(root: Path) -> None:
-    cache = root / "var/cache/apt/archives"
-    cache.mkdir(parents=True)
-    (cache / "x.deb").write_bytes(b"x")
-    os.chown(root / "etc/shadow", 0, 42)
-    stream = io.BytesIO()
-    pack_root(stream, os.fsencode(root), lambda _size: None)
-    stream.seek(0)
-    with tarfile.open(fileobj=stream, errors="surrogateescape") as archive:
-        entries = {info.name: info for info in archive}
-    assert (entries["etc/shadow"].gid, entries["etc/shadow"].mode) == (42, 0o640)
-    assert entries["usr/bin/tool"].mode == 0o4755
-    assert "var/cache/apt/archives" in entries
-    assert "var/cache/apt/archives/x.deb" not in entries
-    assert "etc/fifo" not in entries
 
 
 def test_whoever_takes_it_may_end_before(root: Path) -> None:

@@ -8,9 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections import Counter
 
-from mudroom import __version__
 from mudroom.cli.host.doctor import screen_size
 from mudroom.cli.terminal.context import Context
 from mudroom.errors import UsageError
@@ -19,10 +17,10 @@ from mudroom.ext.certify.cli.certification import new_client, tried
 from mudroom.ext.certify.identity import tool_of
 from mudroom.ext.certify.opening import can_be_tried
 from mudroom.ext.certify.record import encode
-from mudroom.ext.certify.row import VERDICTS, Certificate, opens
+from mudroom.ext.certify.row import Certificate, opens
 from mudroom.ext.certify.table import expected
 from mudroom.sandbox.platform import BY_RECORD
-from mudroom.typing import TYPE_CHECKING, NamedTuple
+from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import argparse
@@ -34,7 +32,6 @@ examples:
   mudroom certify
   mudroom certify --all                       a line for each row
   mudroom certify --json certificate.json     the certificate: no path and no name is in it
-  mudroom certify --send certificate.txt      a text to send to us with it; nothing is sent by itself
 
 A platform without a kernel's promise, macOS or Windows, is opened by what held on this machine. Each row is a deed that
 works outside of the sandbox; only rows that held inside open something. On Linux the rows open nothing: they say what
@@ -46,66 +43,42 @@ Exit code 0 if commands can be confined here, 1 if not."""
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", nargs="?", metavar="FILE", help="with --json: a new file to write the certificate to")
     parser.add_argument("--all", action="store_true", help="a line for each row, nothing cut")
-    parser.add_argument("--send", metavar="FILE", help="write a new text file to send to us; nothing is sent by itself")
 
 
 def execute(args: argparse.Namespace, context: Context) -> int:
     if args.file is not None and not context.as_json:
         raise UsageError("a file is written with --json only", f"mudroom certify --json {args.file}")
-    to = CertificateFiles(args.file, args.send)
-    for path in filter(None, to):
-        if os.path.lexists(path):
-            raise UsageError(f"{path} exists already", "name another file")
+    if args.file is not None and os.path.lexists(args.file):
+        raise UsageError(f"{args.file} exists already", "name another file")
     platform = str(sys.platform)
     if platform == "linux":
         from mudroom.ext.certify.cli.certification import tried_on_linux
 
-        return tell("linux", tried_on_linux(context), to, context, every=args.all)
+        return tell("linux", tried_on_linux(context), args.file, context, every=args.all)
     if platform not in BY_RECORD or not can_be_tried(platform):
         raise UsageError(f"nothing can be tried on {platform} yet", "mudroom doctor tries what is protected here")
     tool = tool_of(platform)
-    return certify_here(platform, tool, context.client or new_client(platform, tool), to, context, every=args.all)
-
-
-class CertificateFiles(NamedTuple):
-    """New files to write; None: no file."""
-
-    as_json: str | None = None
-    to_send: str | None = None
+    return certify_here(
+        platform, tool, context.client or new_client(platform, tool), args.file, context, every=args.all
+    )
 
 
 def certify_here(
-    platform: str, tool: bytes, client: Client, to: CertificateFiles, context: Context, *, every: bool = False
+    platform: str, tool: bytes, client: Client, file: str | None, context: Context, *, every: bool = False
 ) -> int:
-    """Try every row, store the certificate, and print it. Return the exit code."""
-    return tell(platform, tried(platform, tool, client, context), to, context, every=every)
+    """Try every row, store the certificate, and print it or write it to a new file. Return the exit code."""
+    return tell(platform, tried(platform, tool, client, context), file, context, every=every)
 
 
-def tell(
-    platform: str, certificate: Certificate, to: CertificateFiles, context: Context, *, every: bool = False
-) -> int:
-    """Print a certificate, with ``every`` row or as a screen, and write it to files. Return the exit code."""
-    if to.as_json is not None:
-        _write(to.as_json, _text(certificate) + "\n")
+def tell(platform: str, certificate: Certificate, file: str | None, context: Context, *, every: bool = False) -> int:
+    """Write a certificate to a new file, or print it, with ``every`` row or as a screen. Return the exit code."""
+    if file is not None:
+        _write(file, _text(certificate) + "\n")
     elif context.as_json:
         context.terminal.out(_text(certificate))
     else:
         _print(certificate, every, context)
-    if to.to_send is not None:
-        _write(to.to_send, letter(certificate))
-        context.terminal.note(f"{to.to_send}: look at it, and attach it to an issue of mudroom; nothing was sent")
     return 0 if opens(expected(platform, certificate), certificate) else 1
-
-
-def letter(certificate: Certificate) -> str:
-    """Return the text that is sent to us: verdicts for people, and the certificate for a program. It contains no path,
-    and no machine or user name."""
-    verdicts = Counter(row.verdict for row in certificate.rows)
-    head = f"mudroom {__version__} on {certificate.system}, {certificate.machine}: " + ", ".join(
-        f"{verdicts[verdict]} {verdict}" for verdict in VERDICTS
-    )
-    failed = [f"{row.name}: {row.verdict} ({row.found})" for row in certificate.rows if row.verdict != "held"]
-    return "\n".join((head, *failed, _text(certificate))) + "\n"
 
 
 def _text(certificate: Certificate) -> str:

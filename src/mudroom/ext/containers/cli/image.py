@@ -12,7 +12,7 @@ from mudroom.cli.terminal.context import Context
 from mudroom.cli.vault.gc import amount
 from mudroom.core.confinement.container import HOST
 from mudroom.errors import UsageError
-from mudroom.ext.containers.core.image_recipe import KINDS, Recipe, split_names
+from mudroom.ext.containers.core.image_recipe import KINDS, Recipe
 from mudroom.ext.containers.session.images import MadeImage, listed, make, remove
 from mudroom.policy.config import places
 from mudroom.stage.private_directory import require_private
@@ -25,11 +25,10 @@ EXAMPLES = """\
 examples:
   mudroom image ls                                    those that mudroom has made
   mudroom image build                                 a copy of this machine's own toolchain
-  mudroom image build --from debootstrap --suite trixie --include python3,nodejs
   mudroom image build --file Containerfile            by the engine; its commands have no network
   mudroom image build --file Containerfile --network  they have, and base images may be pulled
-  mudroom image rm mudroom-trixie
-  mudroom run --image mudroom-trixie -- python3 --version
+  mudroom image rm mudroom-host-copy
+  mudroom run --image mudroom-host-copy -- python3 --version
 
 Without one, level 2 shows the host's own system directories and toolchains (container.image: host). Any other image
 that the engine has can be named, too: --image debian:bookworm, or container.image in the policy. None is pulled."""
@@ -44,13 +43,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--from",
         dest="kind",
         choices=KINDS,
-        help="host: the world-readable files of /usr, /etc, /opt (default); debootstrap: a Debian, from its "
-        "mirror; containerfile: by the engine",
+        help="host: the world-readable files of /usr, /etc, /opt (default); containerfile: by the engine",
     )
     made.add_argument("--name", help="of the image; default: by its source")
-    made.add_argument("--suite", help="debootstrap: which Debian; default: that of this machine")
-    made.add_argument("--include", action="append", default=[], metavar="PKG", help="debootstrap: packages, as well")
-    made.add_argument("--mirror", metavar="URL", help="debootstrap: where they come from")
     made.add_argument("--file", metavar="FILE", help="containerfile: which; means --from containerfile")
     made.add_argument("--context", metavar="DIR", help="containerfile: the directory it may copy from; default: none")
     made.add_argument("--network", action="store_true", help="containerfile: its commands may use the network")
@@ -78,11 +73,8 @@ def _build(args: argparse.Namespace, context: Context) -> int:
     state = places(context.environ).state
     require_private(state)
     recipe = Recipe(
-        args.kind or _kind(args),
+        args.kind or ("host" if args.file is None else "containerfile"),
         args.name or "",
-        args.suite or "",
-        split_names(args.include),
-        args.mirror or "",
         os.fsencode(args.file or ""),
         os.fsencode(args.context or ""),
         args.network,
@@ -105,12 +97,6 @@ def _build(args: argparse.Namespace, context: Context) -> int:
     return 0
 
 
-def _kind(args: argparse.Namespace) -> Any:
-    if args.file is not None:
-        return "containerfile"
-    return "debootstrap" if args.suite or args.include or args.mirror else "host"
-
-
 def _row(image: MadeImage) -> dict[str, Any]:
     return {"names": list(image.names), "id": image.identity, "bytes": image.size, **image.about}
 
@@ -123,8 +109,7 @@ def _ls(args: argparse.Namespace, context: Context) -> int:
         return 0
     context.terminal.out(f"{HOST:<32}  {'':>9}  the host's own toolchain, shown read-only; the default")
     for image in images:
-        about = {key: value for key, value in image.about.items() if key not in ("from", "made", "mirror")}
-        words = [image.about.get("from", ""), *about.values(), image.about.get("made", "")]
+        words = [image.about.get("from", ""), image.about.get("made", "")]
         name = ", ".join(image.names) or image.identity[7:19]
         context.terminal.out(f"{name:<32}  {amount(image.size):>9}  {'  '.join(word for word in words if word)}")
     return 0

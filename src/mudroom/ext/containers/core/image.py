@@ -157,7 +157,7 @@ def bases(text: str) -> tuple[str, ...]:
 
 
 def shown_labels(labels: Mapping[str, str]) -> dict[str, str]:
-    """Return the labels on an image that mudroom built, without their prefix: ``from``, ``made``, ``suite`` …"""
+    """Return the labels on an image that mudroom built, without their prefix: ``from``, ``made``."""
     prefix = LABEL + "."
     own = {key[len(prefix) :]: value for key, value in labels.items() if key.startswith(prefix)}
     return {"from": labels.get(LABEL, ""), **own}

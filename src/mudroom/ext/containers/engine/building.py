@@ -7,28 +7,24 @@ Half-built files and images are removed in every case.
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, Unsupported, UsageError
 from mudroom.ext.containers.core.container import Engine, engine_words
 from mudroom.ext.containers.core.environment import engine_environment
 from mudroom.ext.containers.core.image import bases
-from mudroom.ext.containers.core.image_recipe import Recipe, bootstrap_words, build_words, error_line, import_words
-from mudroom.ext.containers.engine.engine import ask
+from mudroom.ext.containers.core.image_recipe import Recipe, build_words, error_line, import_words
 from mudroom.ext.containers.engine.image_file import inspect_image
-from mudroom.ext.containers.engine.packing import PackedTree, pack_host, pack_root
+from mudroom.ext.containers.engine.packing import PackedTree, pack_host
 from mudroom.typing import IO, NamedTuple
 
 Progress = Callable[[str, int, int], None]
 """Called with the kind of work, the amount done and the total (0: unknown)."""
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _SBIN = b"/usr/local/sbin:/usr/sbin:/sbin"
-_BOOTSTRAP = "apt install mmdebstrap, or mudroom image build --from host"
 _LARGEST = 1 << 20
 """The largest Containerfile, in bytes."""
 
@@ -59,17 +55,11 @@ def build(shop: Workshop, recipe: Recipe, name: str, marks: Mapping[str, str]) -
 
 
 def _build_host(shop: Workshop, _recipe: Recipe, name: str, marks: Mapping[str, str]) -> str:
-    packed = _import(shop, name, marks, lambda stream: pack_host(stream, _report_bytes(shop)))
-    return f"{packed.left_out:,} files were left out: not every user here can read them" if packed.left_out else ""
-
-
-def _import(shop: Workshop, name: str, marks: Mapping[str, str], fill: Callable[[IO[bytes]], PackedTree]) -> PackedTree:
-    """Import an image from the archive that ``fill`` writes."""
     argv = (*engine_words(shop.engine), *import_words(name, marks, {"PATH": PATH}))
     with _start(shop, argv, stdin=subprocess.PIPE) as importing:
         assert importing.stdin is not None
         try:
-            packed = fill(importing.stdin)
+            packed = pack_host(importing.stdin, lambda size: shop.progress("packing, MB", size // 10**6, 0))
             importing.stdin.close()
         except BrokenPipeError:
             packed = PackedTree(0, 0, 0)  # the import has ended, and reports the reason
@@ -77,60 +67,7 @@ def _import(shop: Workshop, name: str, marks: Mapping[str, str], fill: Callable[
             importing.kill()  # before it takes a partial archive for a complete one
             raise
         _finish(importing, argv)
-    return packed
-
-
-def _build_debootstrap(shop: Workshop, recipe: Recipe, name: str, marks: Mapping[str, str]) -> str:
-    streaming, filling = _find(b"mmdebstrap", shop.variables), _find(b"debootstrap", shop.variables)
-    if streaming is not None:
-        _stream(shop, (streaming, *bootstrap_words(recipe, b"", streams=True)), name, marks)
-        return ""
-    if filling is None or os.geteuid():
-        found = "only debootstrap, and this user is not root" if filling is not None else "neither is installed"
-        needs = "mmdebstrap, or debootstrap as root"
-        raise Unsupported("an image by debootstrap", needs, found, _BOOTSTRAP)
-    directory = os.fsencode(tempfile.mkdtemp(prefix="root-", dir=os.fsdecode(shop.place)))
-    try:
-        os.chmod(directory, 0o755)
-        _run(shop, (filling, *bootstrap_words(recipe, directory, streams=False)))
-        _import(shop, name, marks, lambda stream: pack_root(stream, directory, _report_bytes(shop)))
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
-    return ""
-
-
-def _report_bytes(shop: Workshop) -> Callable[[int], None]:
-    return lambda size: shop.progress("packing, MB", size // 10**6, 0)
-
-
-def _stream(shop: Workshop, argv: Sequence[bytes], name: str, marks: Mapping[str, str]) -> None:
-    """Stream ``argv``'s output into an import. The imported image is removed if ``argv`` fails."""
-    taking = (*engine_words(shop.engine), *import_words(name, marks, {"PATH": PATH}))
-    with ExitStack() as both:
-        log = both.enter_context(open(shop.log, "wb"))
-        making = both.enter_context(
-            subprocess.Popen(
-                argv,
-                env=engine_environment(shop.variables),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log,
-            )
-        )
-        importing = both.enter_context(_start(shop, taking, stdin=making.stdout))
-        assert making.stdout is not None
-        making.stdout.close()
-        failure: MudroomError | None = None
-        try:
-            _finish(importing, taking)
-        except MudroomError as error:
-            failure = error
-        if making.wait():
-            if failure is None:
-                ask((*engine_words(shop.engine), b"image", b"rm", b"--force", name.encode()), shop.variables)
-            raise _failure(shop, argv)
-        if failure is not None:
-            raise failure
+    return f"{packed.left_out:,} files were left out: not every user here can read them" if packed.left_out else ""
 
 
 def _build_containerfile(shop: Workshop, recipe: Recipe, name: str, marks: Mapping[str, str]) -> str:
@@ -187,18 +124,8 @@ def _require_bases(shop: Workshop, path: bytes, text: str) -> None:
 
 _BUILDERS: dict[str, Callable[[Workshop, Recipe, str, Mapping[str, str]], str]] = {
     "host": _build_host,
-    "debootstrap": _build_debootstrap,
     "containerfile": _build_containerfile,
 }
-
-
-def _find(program: bytes, environ: Mapping[bytes, bytes]) -> bytes | None:
-    path = environ.get(b"PATH", os.fsencode(os.defpath)) + b":" + _SBIN
-    for directory in path.split(b":"):
-        file = directory + b"/" + program
-        if directory.startswith(b"/") and os.path.isfile(file) and os.access(file, os.X_OK):
-            return file
-    return None
 
 
 def _start(shop: Workshop, argv: Sequence[bytes], stdin: int | IO[bytes] | None) -> subprocess.Popen[bytes]:

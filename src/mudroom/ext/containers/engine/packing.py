@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import stat
 import tarfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 from mudroom.errors import MudroomError
@@ -18,8 +18,6 @@ from mudroom.typing import IO, NamedTuple
 _SYSTEM = (b"usr", b"etc", b"opt", b"bin", b"sbin", b"lib", b"lib32", b"lib64", b"libx32")
 _LEFT_OUT = (b"usr/lib/modules", b"usr/lib/firmware", b"usr/lib/debug")
 """Host directories that belong to its kernel, not to its toolchain."""
-_CACHES = (b"var/cache/apt/archives", b"var/lib/apt/lists", b"var/log")
-"""Directories in a bootstrapped root whose contents are not needed."""
 _EMPTY = ((b"proc", 0o755), (b"sys", 0o755), (b"dev", 0o755), (b"run", 0o1777), (b"tmp", 0o1777), (b"var", 0o755))
 _MORE = ((b"var/tmp", 0o1777), (b"home", 0o755), (b"root", 0o755))
 _OFTEN = 64
@@ -43,37 +41,15 @@ class _Entry(NamedTuple):
 def pack_host(stream: IO[bytes], report: Callable[[int], None], root: bytes = b"/") -> PackedTree:
     """Pack the system directories below ``root``: the files that every user can read, owned by root. ``report`` is
     called with the bytes packed so far. Raise MudroomError if a file shrinks meanwhile."""
-    directories = [(name, mode) for name, mode in (*_EMPTY, *_MORE)]
-    entries = (entry for name in _SYSTEM for entry in _walk(root.rstrip(b"/") + b"/" + name, name, _LEFT_OUT))
-    return _pack(stream, entries, directories, report, everything=False)
-
-
-def pack_root(stream: IO[bytes], directory: bytes, report: Callable[[int], None]) -> PackedTree:
-    """Pack a whole bootstrapped root with its owners, except its caches. Needs root."""
-    entries = (
-        entry
-        for entry in _walk(directory, b"", ())
-        if not any(entry.name.startswith(cache + b"/") for cache in (*_CACHES, b"dev", b"proc", b"sys"))
-    )
-    return _pack(stream, entries, [], report, everything=True)
-
-
-def _pack(
-    stream: IO[bytes],
-    entries: Iterable[_Entry],
-    directories: Iterable[tuple[bytes, int]],
-    report: Callable[[int], None],
-    *,
-    everything: bool,
-) -> PackedTree:
+    entries = (entry for name in _SYSTEM for entry in _walk(root.rstrip(b"/") + b"/" + name, name))
     files = size = left_out = 0
     try:
         with tarfile.open(fileobj=stream, mode="w|", format=tarfile.GNU_FORMAT, errors="surrogateescape") as archive:
             archive.addfile(_directory(b".", 0o755))
-            for name, mode in directories:
+            for name, mode in (*_EMPTY, *_MORE):
                 archive.addfile(_directory(name, mode))
             for number, entry in enumerate(entries):
-                taken = _add(archive, entry, everything=everything)
+                taken = _add(archive, entry)
                 files, size, left_out = files + (taken >= 0), size + max(taken, 0), left_out + (taken < 0)
                 if number % _OFTEN == 0:
                     report(size)
@@ -91,13 +67,13 @@ def _directory(name: bytes, mode: int) -> tarfile.TarInfo:
     return info
 
 
-def _add(archive: tarfile.TarFile, entry: _Entry, *, everything: bool) -> int:
+def _add(archive: tarfile.TarFile, entry: _Entry) -> int:
     """Add an entry. Return its size in bytes; -1 if it was left out."""
     kind, mode = stat.S_IFMT(entry.info.st_mode), stat.S_IMODE(entry.info.st_mode)
     needed = 0o005 if kind == stat.S_IFDIR else 0o004
     if kind not in (stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK):
         return -1
-    if not everything and kind != stat.S_IFLNK and mode & needed != needed:
+    if kind != stat.S_IFLNK and mode & needed != needed:
         return -1
     with ExitStack() as held:
         try:
@@ -105,10 +81,9 @@ def _add(archive: tarfile.TarFile, entry: _Entry, *, everything: bool) -> int:
             info = archive.gettarinfo(os.fsdecode(entry.path), os.fsdecode(entry.name), content)
         except OSError:
             return -1  # gone meanwhile, or not readable after all
-        info.mode = mode & (0o7777 if everything else 0o1777)
-        if not everything:
-            info.uid = info.gid = 0
-            info.uname = info.gname = ""
+        info.mode = mode & 0o1777
+        info.uid = info.gid = 0
+        info.uname = info.gname = ""
         archive.addfile(info, content if info.isreg() else None)
         return info.size if info.isreg() else 0
 
@@ -117,16 +92,15 @@ def _opened(path: bytes) -> IO[bytes]:
     return os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb")
 
 
-def _walk(path: bytes, name: bytes, left_out: tuple[bytes, ...]) -> Iterator[_Entry]:
+def _walk(path: bytes, name: bytes) -> Iterator[_Entry]:
     """Yield a directory before its entries; no entry if it does not exist."""
     try:
         info = os.lstat(path)
     except OSError:
         return
-    if name in left_out:
+    if name in _LEFT_OUT:
         return
-    if name:
-        yield _Entry(path, name, info)
+    yield _Entry(path, name, info)
     if not stat.S_ISDIR(info.st_mode):
         return
     try:
@@ -134,4 +108,4 @@ def _walk(path: bytes, name: bytes, left_out: tuple[bytes, ...]) -> Iterator[_En
     except OSError:
         return
     for child in inside:
-        yield from _walk(path + b"/" + child, name + b"/" + child if name else child, left_out)
+        yield from _walk(path + b"/" + child, name + b"/" + child)

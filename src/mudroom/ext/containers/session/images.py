@@ -15,14 +15,12 @@ from mudroom.core.settings import EngineChoice
 from mudroom.errors import MudroomError, UsageError
 from mudroom.ext.containers.core.container import Engine, engine_words
 from mudroom.ext.containers.core.image import LABEL, shown_labels
-from mudroom.ext.containers.core.image_recipe import Recipe, default_name, labels, recipe_error, suite_of
+from mudroom.ext.containers.core.image_recipe import Recipe, default_name, labels, recipe_error
 from mudroom.ext.containers.engine.building import Progress, Workshop, build
 from mudroom.ext.containers.engine.engine import ask, choose
 from mudroom.ext.containers.engine.image import provide_host_image
 from mudroom.ext.containers.engine.trial import ready
 from mudroom.typing import NamedTuple
-
-_RELEASE = "/etc/os-release"
 
 
 class MadeImage(NamedTuple):
@@ -33,28 +31,18 @@ class MadeImage(NamedTuple):
     size: int
     """Bytes, as the engine counts them."""
     about: dict[str, str]
-    """``from``, ``made``, ``suite``, ``packages`` …"""
+    """``from``, ``made``."""
     note: str = ""
 
 
 def complete(recipe: Recipe) -> Recipe:
-    """Return the recipe with default suite and name where they are missing. Raise UsageError if it is wrong."""
-    if recipe.kind == "debootstrap" and not recipe.suite:
-        recipe = recipe._replace(suite=suite_of(_release()))
+    """Return the recipe with a default name if it has none. Raise UsageError if it is wrong."""
     if recipe.kind == "containerfile" and recipe.file:
         recipe = recipe._replace(file=os.path.abspath(recipe.file))
     wrong, hint = recipe_error(recipe)
     if wrong:
         raise UsageError(wrong, hint)
     return recipe._replace(name=recipe.name or default_name(recipe))
-
-
-def _release() -> str:
-    try:
-        with open(_RELEASE, encoding="utf-8", errors="replace") as stream:
-            return stream.read()
-    except OSError:
-        return ""
 
 
 def make(
