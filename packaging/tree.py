@@ -144,13 +144,7 @@ def deb(tree: Path, file: Path) -> None:
         root = Path(temporary) / "root"
         home = root / "usr/lib/mudroom"
         shutil.copytree(tree, home, symlinks=True)
-        for name in ("man/man1/mudroom.1", "bash-completion/completions/mudroom", "zsh/site-functions/_mudroom",
-                     "fish/vendor_completions.d/mudroom.fish"):  # fmt: skip
-            place = root / "usr/share" / name.replace("zsh/site-functions", "zsh/vendor-completions")
-            place.parent.mkdir(parents=True, exist_ok=True)
-            shutil.move(home / "share" / name, place)
-        shutil.rmtree(home / "share")
-        _compress(root / "usr/share/man/man1/mudroom.1")
+        shutil.rmtree(home / "share", ignore_errors=True)
         _documents(root, version, home)
         programs = root / "usr/bin"
         programs.mkdir(parents=True)

@@ -63,12 +63,7 @@ def wheels(tmp_path: Path) -> Path:
     place = tmp_path / "wheels"
     place.mkdir()
     main = "import os, sys\ndef main():\n    print('ran', *sys.argv[1:], os.path.dirname(sys.executable))\n"
-    shells = {
-        f"mudroom-1.data/data/share/{name}": name
-        for name in ("man/man1/mudroom.1", "bash-completion/completions/mudroom", "zsh/site-functions/_mudroom",
-                     "fish/vendor_completions.d/mudroom.fish")
-    }  # fmt: skip
-    own = {"mudroom/__init__.py": "", "mudroom/cli.py": main, "mudroom-1.dist-info/RECORD": "", **shells}
+    own = {"mudroom/__init__.py": "", "mudroom/cli.py": main, "mudroom-1.dist-info/RECORD": ""}
     _wheel(place, "mudroom-1-py3-none-any.whl", own)
     for version in ("311", "313"):
         files = {"fast/__init__.py": "same", f"fast/_c.cpython-{version}.so": version}
@@ -116,7 +111,6 @@ def test_the_debian_package_is_whole_and_owned_by_root(wheels: Path, tmp_path: P
         members = {item.name: item for item in archive.getmembers()}
     assert members["./usr/bin/mudroom"].mode == 0o755
     assert members["./usr/lib/mudroom/bin/python3"].linkname == "/usr/bin/python3"
-    assert "./usr/share/zsh/vendor-completions/_mudroom" in members
     assert {(item.uid, item.gid, item.mode & 0o022) for item in members.values() if not item.issym()} == {(0, 0, 0)}
 
 

@@ -8,14 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from mudroom.core.registry import is_installed
 from transcript.play import Stage
 from transcript.project import make_project
 from transcript.steps import PYTHON, STEPS, Command, Verb
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(not is_installed("agents"), reason="the runtime's verb is absent: mudroom proxy"),
     pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed"),
     pytest.mark.skipif(not os.path.exists(PYTHON), reason=f"{PYTHON} is not installed"),
 ]

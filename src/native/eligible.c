@@ -17,9 +17,9 @@ static const struct {
 } VERBS[] = {
     {"apply", NULL, false},   {"checkpoint", NULL, false}, {"diff", NULL, false},     {"discard", NULL, false},
     {"exec", "--b", false},   {"fork", NULL, false},       {"hook", NULL, false},     {"log", "--fol", false},
-    {"ls", NULL, true},       {"policy", NULL, false},     {"proxy", NULL, false},    {"ps", NULL, false},
-    {"recover", NULL, false}, {"redo", NULL, false},       {"resolve", NULL, false},  {"rollback", NULL, false},
-    {"run", NULL, false},     {"status", NULL, true},      {"undo", NULL, false},
+    {"ls", NULL, true},       {"policy", NULL, false},     {"ps", NULL, false},       {"recover", NULL, false},
+    {"redo", NULL, false},    {"resolve", NULL, false},    {"rollback", NULL, false}, {"run", NULL, false},
+    {"status", NULL, true},   {"undo", NULL, false},
 };
 static const char *const HELP[] = {"-h", "--h"};
 static const char *const OF_THE_PROCESS[] = {"/fd/", "/proc/"};

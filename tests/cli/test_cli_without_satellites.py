@@ -19,7 +19,6 @@ LINES = {
     "claude": ("mudroom claude", "agents"),
     "agent ls": ("mudroom agent", "agents"),
     "help agent": ("mudroom agent", "agents"),
-    "proxy prepare": ("mudroom proxy", "agents"),
     "review": ("mudroom review", "tui"),
     "serve": ("mudroom serve", "web"),
     "fleet ls": ("mudroom fleet", "fleet"),

@@ -73,11 +73,11 @@ WRONG = {
     "--project /tmp status": "--project belongs behind the verb (mudroom status --project /tmp)",
     "version": "there is no verb 'version' (did you mean mudroom --version?)",
     "gc": "there is no verb 'gc' (did you mean mudroom vault gc?)",
+    "proxy": "there is no verb 'proxy' (did you mean mudroom exec?)",
     "stash": "there is no verb 'stash' (did you mean mudroom checkpoint?)",
     "conflicts": "there is no verb 'conflicts' (did you mean mudroom diff --conflicts?)",
     "commits": "there is no verb 'commits' (did you mean mudroom diff --commits?)",
     "-v": "there is no verb '-v' (did you mean mudroom --version?)",
-    "rollback": "rollback needs CHECKPOINT (mudroom rollback --help)",
     "--verbose": "there is no verb '--verbose' (options follow the verb; mudroom --help lists the verbs)",
 }
 

@@ -43,9 +43,6 @@ mudroom fork rename b c --json
 mudroom checkpoint good --fork a --json
 mudroom checkpoint --fork a --json
 mudroom rollback good --fork a --yes --json
-mudroom proxy prepare --fork a --agent coder --json
-mudroom proxy inspect --fork a --json
-mudroom proxy rollback --fork a --json
 mudroom diff a --json
 mudroom diff a now --json
 mudroom diff g --commits -p --json
@@ -109,7 +106,7 @@ mudroom hook --json
 mudroom hook --json install claude
 mudroom hook --json install claude --check
 mudroom hook --json install claude --remove
-mudroom shell-shim ~/shims/agent --json
+mudroom hook --json shell ~/shims/agent
 mudroom fleet add local --json -- mudroom worker --stdio
 mudroom fleet ls --json
 mudroom fleet run -n 1 --json -- sh -c 'echo {i} > m'
@@ -189,7 +186,7 @@ def _values(text: str, command: str) -> list[Any]:
 def _verb(command: str) -> str:
     words = command[command.index("mudroom") :].split(" -- ")[0].split()
     verbs = [word for word in words[1:3] if not word.startswith("-")]
-    sub = {"fork", "proxy", "vault", "net", "policy", "agent", "hook", "try", "fleet", "keeper", "log"}
+    sub = {"fork", "vault", "net", "policy", "agent", "hook", "try", "fleet", "keeper", "log"}
     return " ".join(verbs if verbs[:1] and verbs[0] in sub else verbs[:1])
 
 

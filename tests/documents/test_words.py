@@ -15,7 +15,7 @@ _INLINE = re.compile(r"`(mudroom [^`\n]+)`")
 _OTHER = ("claude", "codex", "aider", "gemini", "npm", "help")
 """Agents, which are verbs, too; and what is no verb, in a message."""
 _OPTION = re.compile(r"(?<![\w-])(--[a-z][a-z-]+)")
-_SUBVERBS = ("agent", "fleet", "fork", "hook", "image", "keeper", "log", "net", "policy", "proxy", "try", "vault")
+_SUBVERBS = ("agent", "fleet", "fork", "hook", "image", "keeper", "log", "net", "policy", "try", "vault")
 """Verbs whose actions have options of their own, which ``mudroom VERB --help`` does not print."""
 
 

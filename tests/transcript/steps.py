@@ -49,7 +49,7 @@ path.write_text(text.replace("from ledger.account", "from ledger.formats.csv imp
 END"""
 
 STEPS: tuple[Command | Verb, ...] = (
-    Verb(("proxy", "prepare", "--fork", FORK, "--agent", AGENT), who="the runtime"),
+    Verb(("fork", "new", FORK), who="the runtime"),
     Command("git status --short", "allow"),
     Command("git log --oneline", "allow"),
     Command("ls -R ledger tests", "allow"),
@@ -70,7 +70,7 @@ STEPS: tuple[Command | Verb, ...] = (
     Command("rm -rf ledger", "allow_with_checkpoint", why="meant: ledger/__pycache__"),
     Command(TESTS, "allow_with_checkpoint", exit_code=1, why="everything is gone"),
     Verb(("checkpoint", "--fork", FORK), who="the runtime"),
-    Verb(("proxy", "rollback", "before-rm-rf-ledger-1", "--fork", FORK), who="the runtime"),
+    Verb(("rollback", "before-rm-rf-ledger-1", "--fork", FORK, "--yes"), who="the runtime"),
     Command(TESTS, "allow_with_checkpoint"),
     Command("find . -name __pycache__ -prune -exec rm -rf {} +", "allow_with_checkpoint"),
     Command(f"git add -A && {COMMIT} 'CSV is a format of its own'", "allow"),
@@ -84,7 +84,7 @@ STEPS: tuple[Command | Verb, ...] = (
     Command("git log --oneline --decorate", "allow"),
     Command(f"cat README.md && {TESTS}", "allow_with_checkpoint"),
     Command("git status --short", "allow"),
-    Verb(("proxy", "inspect", "--fork", FORK), who="the runtime"),
+    Verb(("diff", FORK, "--stat"), who="the runtime"),
     Verb(("diff", FORK, "README.md", "tests")),
     Verb(("apply", FORK, "--yes")),
     Verb(("log", "verify")),

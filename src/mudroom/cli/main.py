@@ -48,13 +48,12 @@ VERBS = {
         "run a task several times side by side, judge each attempt, name the best; ls, show, discard",
         splits_command=True,
     ),
-    "proxy": Verb("", "for an agent's runtime, around exec: prepare a fork, inspect it, roll it back"),
     "hook": Verb(
         "",
-        "commands and edits of an agent that keeps its own process: install, --check, --remove; state",
+        "commands and edits of an agent that keeps its own process: install, --check, --remove; state; shell, for "
+        "anything that only knows $SHELL",
         in_order=True,
     ),
-    "shell-shim": Verb("", "write a shell whose commands run in a fork, for anything that only knows $SHELL"),
     "ps": Verb("command", "list the commands that run in forks; --end ends them, --output prints their output"),
     "fork": Verb("fork", "make, list, rename and remove forks: new, ls, rename, rm"),
     "checkpoint": Verb("fork", "freeze the state of a fork under a name"),
@@ -167,8 +166,7 @@ def _run_verb(argv: list[str], usual: Context) -> int:
     """Run a verb. ``usual`` is the context without the verb's options."""
     environ, terminal = usual.environ, usual.terminal
     if not argv:
-        home: int = _module("mudroom.cli.fork.home").show_home(usual)
-        return home
+        return int(_module("mudroom.cli.fork.home").show_home(usual))
     if argv[0] == "help" and len(argv) > 1:
         argv = [argv[1], "--help"]
     if argv[0] in ("-h", "--help", "help"):
@@ -177,6 +175,8 @@ def _run_verb(argv: list[str], usual: Context) -> int:
     if argv[0] in ("-V", "--version"):
         terminal.out(version())
         return 0
+    alias = _ALIASES.get(tuple(argv[:2]))
+    argv = [alias[0], *argv[2:], *alias[1:]] if alias else argv
     if argv[0] not in VERBS and _agents(environ).has(argv[0]):
         argv = ["agent", "run", "--", *argv]
     verb = argv[0]
@@ -194,6 +194,13 @@ def _run_verb(argv: list[str], usual: Context) -> int:
     finally:
         client.close()
 
+
+_ALIASES: Mapping[tuple[str, ...], tuple[str, ...]] = {
+    ("proxy", "inspect"): ("diff",),
+    ("proxy", "prepare"): ("exec", "--", "true"),
+    ("proxy", "rollback"): ("rollback", "--yes"),
+}
+"""Former words, with the verb that does the same, and the words to add at the end of the line."""
 
 _LAUNCH_NOTHING = ("-h", "--h", "--ex", "--b", "--on")
 """Prefixes of options with which a verb launches no command here: --help, --explain, --background (it has its own
@@ -228,8 +235,7 @@ def _execute(verb: str, row: Verb, argv: list[str], usual: Context) -> int:
     if row.splits_command:
         args.command = command
     context = usual._replace(as_json=args.json, project=os.fsencode(args.project) if args.project else None)
-    code: int = module.execute(args, context)
-    return code
+    return int(module.execute(args, context))
 
 
 def configure_shared(parser: Any) -> None:
@@ -337,6 +343,8 @@ _MEANT = {
     **dict.fromkeys(("dashboard", "gui", "ui", "web"), "serve --open"),
     **dict.fromkeys(("clean", "gc", "prune"), "vault gc"),
     **dict.fromkeys(("config", "settings"), "policy show"),
+    "proxy": "exec",
+    "shell-shim": "hook shell",
     "show": "diff",
     "conflicts": "diff --conflicts",
     "commits": "diff --commits",
@@ -347,7 +355,7 @@ _MEANT = {
     "stop": "ps --end",
     "info": "status",
 }
-"""Other tools' verbs, with the verb here."""
+"""Former verbs and those of other tools, with the verb here."""
 _OF_FORKS = {
     **dict.fromkeys(("kill", "stop"), ("ps --end", "ps", "ID")),
     "rm": ("discard", "ls", "FORK"),

@@ -41,6 +41,9 @@ _INSTEAD = {
     "diff --name-only": "mudroom diff --stat lists the files",
     "diff --name-status": "mudroom diff --stat lists the files",
     "exec --yes": "mudroom run --yes -- COMMAND applies its changes",
+    "exec --from": "mudroom fork new NAME --from FORK[@CHECKPOINT]",
+    "exec --mark": "mudroom checkpoint NAME --fork FORK",
+    "exec --snapshot": "mudroom fork new NAME --snapshot",
     "log --tail": "mudroom log -n 20",
     "log -f": "mudroom log --follow",
     **dict.fromkeys(

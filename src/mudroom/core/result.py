@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from mudroom.core.merge.merge import Conflict
     from mudroom.core.tree.entry import Entry
     from mudroom.core.tree.similar_renames import Move
-    from mudroom.core.tree.stack import Checkpoint
 
 SCHEMA = "mudroom.result/1"
 REFUSED = 126
@@ -232,10 +231,3 @@ def _conflict(conflict: Conflict) -> dict[str, str]:
     if conflict.base_at:
         fields |= path_fields(conflict.base_at, "base")
     return fields | (path_fields(conflict.ours_at, "ours") if conflict.ours_at else {})
-
-
-def checkpoints_to_json(points: Sequence[Checkpoint]) -> list[dict[str, Any]]:
-    return [
-        {"checkpoint": point.name, "time": point.time, "automatic": point.automatic, "layers": len(point.layers)}
-        for point in points
-    ]

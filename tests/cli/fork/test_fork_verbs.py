@@ -56,6 +56,31 @@ def test_a_line_of_work(cli: Cli) -> None:
     assert (cli.place.project / "file").read_text() == "one\n"
 
 
+def test_without_a_name_it_goes_back_to_the_last_checkpoint(cli: Cli) -> None:
+    _exec(cli, "try", "rm -r d")
+    assert cli("rollback", "--fork", "try").returncode == 125, "there is no terminal to ask on"
+    done = cli.json("rollback", "--fork", "try", "--yes")
+    assert (done["checkpoint"], done["undo"]) == ("before-rm-r-d-1", "rollback-1")
+    assert cli("diff", "try").stdout == ""
+
+
+def test_former_words_are_the_verbs_that_do_it(cli: Cli) -> None:
+    for _time in range(2):
+        prepared = cli.json("proxy", "prepare", "--fork", "try", "--agent", "coder")
+        assert (prepared["schema"], prepared["fork"], prepared["level"]) == ("mudroom.result/1", "try", 1)
+    _exec(cli, "try", "rm -r d")
+    assert cli("proxy", "inspect", "--fork", "try", "--json").stdout == cli("diff", "try", "--json").stdout
+    assert cli.json("proxy", "rollback", "--fork", "try")["checkpoint"] == "before-rm-r-d-1"
+    for words, told in (
+        (["proxy", "prepare", "--from", "try"], "exec has no option --from (mudroom fork new NAME --from FORK"),
+        (["proxy"], "there is no verb 'proxy' (did you mean mudroom exec?)"),
+        (["shell-shim", "/x"], "there is no verb 'shell-shim' (did you mean mudroom hook shell?)"),
+    ):
+        done = cli(*words)
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (125, "", 1)
+        assert told in done.stderr
+
+
 def test_forks_of_forks_do_not_see_each_other(cli: Cli) -> None:
     _exec(cli, "one", "echo one > own")
     cli("checkpoint", "point", "--fork", "one")

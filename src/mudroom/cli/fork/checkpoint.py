@@ -7,7 +7,6 @@ import time
 
 from mudroom.cli.project_session import only_fork, open_session
 from mudroom.cli.terminal.context import Context
-from mudroom.core.result import checkpoints_to_json
 from mudroom.session import Session
 from mudroom.typing import TYPE_CHECKING
 
@@ -44,7 +43,10 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 def _list_checkpoints(session: Session, fork: str, context: Context) -> None:
     points = session.vault.fork(fork).state.checkpoints
     if context.as_json:
-        rows = checkpoints_to_json(points)
+        rows = [
+            {"checkpoint": point.name, "time": point.time, "automatic": point.automatic, "layers": len(point.layers)}
+            for point in points
+        ]
         context.terminal.out(json.dumps({"schema": "mudroom.checkpoints/1", "fork": fork, "checkpoints": rows}))
         return
     for point in points:

@@ -19,13 +19,14 @@ examples:
   mudroom rollback green --fork try-1         show the changes to drop, ask, drop them
   mudroom rollback green --fork try-1 --yes   without asking
   mudroom rollback green --fork try-1 --no    only show it
+  mudroom rollback --fork try-1               to the last checkpoint: before the last command that got one
   mudroom rollback rollback-1 --fork try-1    restore: every rollback leaves a checkpoint of the dropped state
 
 The project is not touched: only the fork changes."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="CHECKPOINT", help="of the checkpoint")
+    parser.add_argument("name", nargs="?", metavar="CHECKPOINT", help="of the checkpoint; default: the last one")
     parser.add_argument("--fork", metavar="FORK", help="the fork; may be left out if there is only one")
     parser.add_argument("--yes", "-y", action="store_true", help="do not ask")
     parser.add_argument("--no", "-n", action="store_true", help="only show the changes to drop")
@@ -35,27 +36,28 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace, context: Context) -> int:
     with open_session(context) as session:
         fork = only_fork(session, args.fork, "--fork")
+        name = args.name or session.forks.last_checkpoint(fork)
         if args.end and not args.no:
             session.sandboxes.end(fork)
             end_mount(session, fork)
-        with session.forks.compare(fork, f"{fork}@{args.name}") as comparison:
+        with session.forks.compare(fork, f"{fork}@{name}") as comparison:
             dropped = comparison.changeset
         asks = dropped and not args.yes
         if asks and not args.no and (context.as_json or not context.terminal.interactive):
             raise UsageError("there is no terminal to ask on", "add --yes, or --no to only look")
         if asks and not context.as_json:
-            for line in preview(f"rolling {fork} back to {args.name} would change in it", dropped, context.terminal):
+            for line in preview(f"rolling {fork} back to {name} would change in it", dropped, context.terminal):
                 context.terminal.say(line)
         done = not args.no and (not asks or _confirm(context))
-        before = session.forks.rollback(fork, args.name) if done else None
+        before = session.forks.rollback(fork, name) if done else None
         print_remarks(session, context)
     undo = before.name if before is not None else None
     if context.as_json:
-        report = {"schema": "mudroom.rollback/1", "fork": fork, "checkpoint": args.name, "done": done, "undo": undo}
+        report = {"schema": "mudroom.rollback/1", "fork": fork, "checkpoint": name, "done": done, "undo": undo}
         context.terminal.out(json.dumps(report | {"changes": changes_to_json(dropped)}))
     elif done:
         back = f"; mudroom rollback {undo} --fork {fork} has it back" if undo else ""
-        context.terminal.say(f"{fork} is as it was at {args.name}{back}")
+        context.terminal.say(f"{fork} is as it was at {name}{back}")
     return 0
 
 

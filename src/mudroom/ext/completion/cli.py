@@ -5,7 +5,7 @@ from __future__ import annotations
 from mudroom.cli.terminal.context import Context
 from mudroom.core.text.json_text import to_json_text
 from mudroom.errors import UsageError
-from mudroom.ext.completion import FILES, VALUES, generated
+from mudroom.ext.completion import NAMES, VALUES
 from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -28,14 +28,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace, context: Context) -> int:
     if args.values is not None:
         return _print_values(args.values, args.words, context)
-    if len(args.words) != 1 or args.words[0] not in FILES:
+    if len(args.words) != 1 or args.words[0] not in NAMES:
         said = f"there is no completion for {' '.join(args.words)!r}" if args.words else "no shell is named"
         raise UsageError(said, "mudroom completion bash, zsh, fish or man")
+    from mudroom.ext.completion.generate import generated
+
+    text = generated(args.words[0])
     if context.as_json:
-        row = {"schema": "mudroom.completion/1", "shell": args.words[0], "text": generated(args.words[0])}
-        context.terminal.out(to_json_text(row))
+        context.terminal.out(to_json_text({"schema": "mudroom.completion/1", "shell": args.words[0], "text": text}))
     else:
-        context.terminal.out(generated(args.words[0]).rstrip("\n"))
+        context.terminal.out(text.rstrip("\n"))
     return 0
 
 

@@ -1,4 +1,4 @@
-"""The generated files' texts: ``dev/completion`` writes them, and a test compares them."""
+"""The text of a shell's completion, or of the manual page."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from mudroom.ext.completion.manual import man
 from mudroom.ext.completion.posix import bash, zsh
 
 
-def texts() -> dict[str, str]:
-    """Return each file's text, by the names in ``completion.FILES``."""
-    rows = lines()
-    return {"bash": bash(rows), "zsh": zsh(rows), "fish": fish(rows), "man": man(rows, __version__)}
+def generated(name: str) -> str:
+    """Return the completion of a shell, or the manual page (``man``)."""
+    if name == "man":
+        return man(lines(), __version__)
+    return {"bash": bash, "zsh": zsh, "fish": fish}[name](lines())

@@ -8,10 +8,12 @@ Rules of this file:
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterator
 
 from mudroom.cli.main import VERBS, configure_shared, offered_verbs, verb_module
 from mudroom.cli.parser import make_parser
+from mudroom.core.registry import twin
 from mudroom.typing import NamedTuple
 
 _KINDS = {
@@ -25,9 +27,9 @@ _ARGUMENTS = {
     "net allow": "presets", "net deny": "presets", "net rm": "presets",
     "try show": "tries", "try discard": "tries", "agent show": "profiles", "agent settings": "forks",
     "fleet rm": "workers", "vault export": "forks files", "vault import": "files", "policy check": "files",
-    "policy trust": "files", "hook install": "profiles",
+    "policy trust": "files", "hook install": "profiles", "hook shell": "directories",
 }  # fmt: skip
-_ACTIONS = {"try": ("ls", "show", "discard"), "hook": ("install",)}
+_ACTIONS = {"try": ("ls", "show", "discard"), "hook": ("install", "shell")}
 """Actions for verbs whose parser takes any words."""
 
 
@@ -57,8 +59,10 @@ class VerbLine(NamedTuple):
 
 
 def lines() -> tuple[VerbLine, ...]:
-    """Return all verbs, each followed by its actions."""
-    return tuple(line for verb in offered_verbs() for line in _lines_of(verb))
+    """Return all verbs that run on this system, each followed by its actions."""
+    platform: str = sys.platform
+    verbs = [verb for verb in offered_verbs() if platform != "win32" or verb in twin("main").PORTED]
+    return tuple(line for verb in verbs for line in _lines_of(verb))
 
 
 def _lines_of(verb: str) -> Iterator[VerbLine]:

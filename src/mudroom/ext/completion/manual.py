@@ -11,7 +11,7 @@ DATE = "2026-11-26"
 """The version's date; dev/release sets it."""
 
 _HEAD = """\
-.\\" Written by dev/completion from mudroom's own parsers; do not edit.
+.\\" Written by mudroom completion man from mudroom's own parsers.
 .TH MUDROOM 1 {date} "mudroom {version}" "User Commands"
 .SH NAME
 mudroom \\- run commands and coding agents on a staged view of a project

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from mudroom.ext.completion.grammar import VerbLine
 from mudroom.ext.completion.shell_table import first_sentence, options_by_value, without_repeats
 
-HEAD = "Written by dev/completion from mudroom's own parsers; do not edit."
+HEAD = "Written by mudroom completion from mudroom's own parsers."
 
 _BASH = """\
 # bash completion for mudroom. {head}

@@ -42,7 +42,6 @@ VERBS = {
     "log": ("--fol",),
     "ls": (),
     "policy": (),
-    "proxy": (),
     "ps": (),
     "recover": (),
     "redo": (),

@@ -20,8 +20,7 @@ LINES = {
     "agent run --on big --fork f -- true": "--on is not for --fork and --artifacts",
     "agent run": "no agent was named, and none that mudroom knows is on PATH (mudroom agent ls lists them)",
     "hook run": "hook run takes the name of one agent (mudroom hook run claude)",
-    "proxy inspect x": "proxy inspect takes no 'x' (mudroom proxy --help)",
-    "shell-shim a:b": "/a:b cannot be an entry of PATH (name another directory)",
+    "hook shell a:b": "/a:b cannot be an entry of PATH (name another directory)",
     "agent settings f --land x": "f has not changed ~/x (mudroom agent settings f)",
     "agent show nosuch": "there is no profile of an agent 'nosuch' (known: aider, claude,",
     "acp -- no-such-program": "no-such-program: no such program on PATH (name a program that is on PATH, or its path)",
@@ -77,4 +76,4 @@ def test_wrong_places(place: Place, monkeypatch: pytest.MonkeyPatch, capfd: pyte
 
 def test_a_fork_without_a_checkpoint(all_told: Told) -> None:
     told = "f has no checkpoint from which it differs (mudroom checkpoint --fork f lists them)"
-    all_told({"proxy rollback --fork f": told})
+    all_told({"rollback --fork f": told})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from conftest import Place
-from mudroom.ext.agents.cli import shell_shim
+from mudroom.ext.agents.cli import hook_shell
 from test_messages_of_machines import Told, terminal_lines, told
 
 __all__ = ["told"]  # a fixture
@@ -27,7 +27,7 @@ def test_inside_a_sandbox(told: Told) -> None:
 
 def test_a_machine_without_a_shell(told: Told, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """As an image without one."""
-    monkeypatch.setattr(shell_shim, "_DIRECTORIES", ("/nowhere/bin", "/nowhere/sbin"))
-    assert told(f"shell-shim {place.root}/shims") == (
+    monkeypatch.setattr(hook_shell, "_DIRECTORIES", ("/nowhere/bin", "/nowhere/sbin"))
+    assert told(f"hook shell {place.root}/shims") == (
         "mudroom: no shell is installed in /nowhere/bin, /nowhere/sbin (install bash, or dash)\n"
     )

@@ -31,7 +31,7 @@ def test_a_shim_has_a_directory(
     """An empty word, of an unset variable, was the current directory: the project."""
     monkeypatch.chdir(place.project)
     before = os.listdir()
-    assert run(["shell-shim", ""], ENVIRON) == 125
+    assert run(["hook", "shell", ""], ENVIRON) == 125
     assert "DIR is empty" in capfd.readouterr().err and os.listdir() == before
 
 

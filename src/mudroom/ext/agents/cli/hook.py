@@ -21,20 +21,26 @@ examples:
   mudroom hook install claude --check    exit code 1, and what is missing, changed or outdated
   mudroom hook install claude --remove   exactly what was added
   mudroom diff claude, mudroom apply claude
+  mudroom hook shell ~/shims/agent          writes bash, sh, zsh there, as far as they are installed
+  SHELL=~/shims/agent/bash some-agent       its commands run in the fork agent, named after the directory
+  MUDROOM_FORK=try-1 make SHELL=$HOME/shims/agent/sh
 
 Agents: claude, codex, gemini, cursor, opencode, copilot. A hook does not confine the agent's own process, its MCP
-servers or hooks of your own (docs/HOOKS.md): mudroom claude does."""
+servers or hooks of your own (docs/HOOKS.md): mudroom claude does. A shell of
+hook has a shell's forms: -c, -lc, a script, standard input, and without any of these a shell in the fork."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--fork", metavar="NAME", help="the fork; default: the agent's name")
+    parser.add_argument("--fork", metavar="NAME", help="the fork; default: the name of the agent, or of DIR")
     parser.add_argument(
         "--allow-tool", action="append", metavar="NAME", help="a tool to leave to the agent; * at the end for several"
     )
     parser.add_argument(
         "--prefix", metavar="PROGRAM", help="for run: what the agent starts its commands with, if it is set"
     )
-    parser.add_argument("words", nargs=REMAINDER, metavar="install|run AGENT", help="without: the state of each agent")
+    parser.add_argument(
+        "words", nargs=REMAINDER, metavar="install|run AGENT, shell DIR", help="without: the state of each agent"
+    )
 
 
 def execute(args: argparse.Namespace, context: Context) -> int:
@@ -45,6 +51,10 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         return answer_event(rest[0], args.fork, args.allow_tool or (), context, args.prefix)
     if action == "install":
         return install(rest, args.fork, args.allow_tool or [], context)
+    if action == "shell":
+        from mudroom.ext.agents.cli.hook_shell import write_shells
+
+        return write_shells(rest, args.fork, context)
     if action == "state" and not rest:
         return print_state(context)
     removes = " --remove" if action in ("uninstall", "remove", "rm") else ""

@@ -1,4 +1,4 @@
-"""``mudroom shell-shim DIR``: programs named like shells, whose commands run in a fork.
+"""``mudroom hook shell DIR``: programs named like shells, whose commands run in a fork.
 
 Rules of this file:
 1. A shim decides nothing: it replaces itself by mudroom (execve(2)), so descriptors, signals and the exit code are the
@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Sequence
 
+from mudroom.cli.parser import parse
 from mudroom.cli.project_session import working_directory
 from mudroom.cli.terminal.context import Context
 from mudroom.core.tree.path import show
@@ -24,15 +26,6 @@ from mudroom.typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import argparse
 
-EXAMPLES = """\
-examples:
-  mudroom shell-shim ~/shims/agent          writes bash, sh, zsh there, as far as they are installed
-  SHELL=~/shims/agent/bash some-agent       its commands run in the fork agent, named after the directory
-  MUDROOM_FORK=try-1 make SHELL=$HOME/shims/agent/sh
-  mudroom diff agent, mudroom apply agent   from the project
-
-It has a shell's forms: -c, -lc, a script, standard input, and without any of these a shell in the fork."""
-
 SHELLS = ("bash", "sh", "zsh")
 _DIRECTORIES = ("/usr/local/bin", "/usr/bin", "/bin")
 _MARK = "mudroom-shell-shim"
@@ -42,7 +35,7 @@ _SCRIPT = """\
 # {mark}: its commands run in a fork of the project of the current directory.
 for program in {program} {shell}; do
     [ -x "$program" ] && continue
-    echo "{name}: $program is missing, so nothing is run (mudroom shell-shim writes this file)" >&2
+    echo "{name}: $program is missing, so nothing is run (mudroom hook shell writes this file)" >&2
     exit 126
 done
 fork=${{MUDROOM_FORK:-{fork}}}
@@ -62,16 +55,10 @@ exec {words} exec --quiet --fork "$fork" -- {shell} "$@"
 """
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "directory", metavar="DIR", help="where; made if need be. Not in a project, whose forks see it, too"
-    )
-    parser.add_argument("--fork", metavar="NAME", help="if MUDROOM_FORK is not set; default: the name of DIR")
-
-
-def execute(args: argparse.Namespace, context: Context) -> int:
+def write_shells(words: Sequence[str], fork: str | None, context: Context) -> int:
+    args = _arguments(words, fork)
     if not args.directory:
-        raise UsageError("DIR is empty", "is a variable of the shell unset? mudroom shell-shim ~/shims/agent")
+        raise UsageError("DIR is empty", "is a variable of the shell unset? mudroom hook shell ~/shims/agent")
     directory = os.path.realpath(os.path.join(working_directory(), os.fsencode(args.directory)))
     name = os.path.basename(directory).decode("ascii", "replace")
     fork = args.fork or "".join(c if c.isalnum() and c.isascii() else "-" for c in name).strip("-")[:40] or "shell"
@@ -97,6 +84,18 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         context.terminal.out(path)
     context.terminal.say(f"SHELL={quote(written[0])} COMMAND: its commands run in the fork {fork}, or in $MUDROOM_FORK")
     return 0
+
+
+def _arguments(words: Sequence[str], fork: str | None) -> argparse.Namespace:
+    def configure(parser: argparse.ArgumentParser) -> None:
+        parser.add_argument(
+            "directory", metavar="DIR", help="where; made if need be. Not in a project, whose forks see it, too"
+        )
+        parser.add_argument(
+            "--fork", metavar="NAME", default=fork, help="if MUDROOM_FORK is not set; default: the name of DIR"
+        )
+
+    return parse("hook shell", "write shells whose commands run in a fork", None, configure, words, in_order=False)
 
 
 def _write(shell: str, directory: str, fork: str) -> str:

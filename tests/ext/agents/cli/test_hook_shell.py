@@ -1,4 +1,4 @@
-"""``mudroom shell-shim DIR``: the forms of a shell, and the programs that start one."""
+"""``mudroom hook shell DIR``: the forms of a shell, and the programs that start one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Shims:
         self.cli = Cli(place)
         self.project = place.project
         self.directory = place.root / "sh ims/agent"
-        done = self.cli("shell-shim", str(self.directory))
+        done = self.cli("hook", "shell", str(self.directory))
         assert done.returncode == 0, done.stderr
         self.written = done.stdout.splitlines()
         self.bash, self.sh = str(self.directory / "bash"), str(self.directory / "sh")
@@ -74,10 +74,10 @@ def test_the_fork_is_named_by_the_variable_or_the_directory(shims: Shims) -> Non
     shims.run(shims.bash, "-c", "echo >b", MUDROOM_FORK="try-1")
     assert "b" in shims.fork("try-1")
     other = shims.directory.parent / "Ünamed!"
-    shims.cli("shell-shim", str(other))
+    shims.cli("hook", "shell", str(other))
     shims.run(str(other / "bash"), "-c", "echo >c")
     assert "c" in shims.fork("named")
-    shims.cli("shell-shim", str(other), "--fork", "mine")
+    shims.cli("hook", "shell", str(other), "--fork", "mine")
     shims.run(str(other / "bash"), "-c", "echo >d")
     assert "d" in shims.fork("mine")
 
@@ -103,7 +103,7 @@ def test_without_mudroom_nothing_is_run(shims: Shims) -> None:
     path.write_text(text.replace(program, "/nothing"))
     done = shims.run(shims.bash, "-c", "echo >b")
     assert done.returncode == 126
-    assert done.stderr == "bash: /nothing is missing, so nothing is run (mudroom shell-shim writes this file)\n"
+    assert done.stderr == "bash: /nothing is missing, so nothing is run (mudroom hook shell writes this file)\n"
     assert shims.files() == {"a"}
 
 
@@ -141,17 +141,17 @@ def test_files_that_are_not_ours_stay(shims: Shims) -> None:
     other = shims.directory.parent / "bin"
     other.mkdir()
     (other / "bash").write_text("#!/bin/sh\n")
-    done = shims.cli("shell-shim", str(other))
+    done = shims.cli("hook", "shell", str(other))
     assert done.returncode == 125
     assert done.stderr == f"mudroom: {other}/bash is there already and not mudroom's (name another directory)\n"
     (other / "bash").unlink()
     (other / "bash").symlink_to(shims.bash)
-    done = shims.cli("shell-shim", str(other))
+    done = shims.cli("hook", "shell", str(other))
     told = f"mudroom: {other}/bash is there already (Too many levels of symbolic links) (name another directory)\n"
     assert (done.returncode, done.stderr) == (125, told)
-    assert shims.cli("shell-shim", str(shims.directory)).returncode == 0, "it is written anew"
-    assert shims.cli("shell-shim", str(shims.project / "a")).returncode == 125
-    done = shims.cli("shell-shim", shims.bash)
+    assert shims.cli("hook", "shell", str(shims.directory)).returncode == 0, "it is written anew"
+    assert shims.cli("hook", "shell", str(shims.project / "a")).returncode == 125
+    done = shims.cli("hook", "shell", shims.bash)
     assert (done.returncode, done.stderr) == (125, f"mudroom: {shims.bash} is not a directory (name another one)\n")
 
 
@@ -181,7 +181,7 @@ def _without_space(place: Place) -> Shims:
     """Return shims in a directory without a space, for programs that split the name of their shell."""
     shims = Shims(place)
     directory = place.root / "agent"
-    shims.cli("shell-shim", str(directory))
+    shims.cli("hook", "shell", str(directory))
     shims.directory, shims.bash, shims.sh = directory, str(directory / "bash"), str(directory / "sh")
     return shims
 
