@@ -209,6 +209,9 @@ def test_the_home_directory_is_no_project(cli: Cli) -> None:
     done = cli("run", "--", "true", cwd=cli.place.home)
     assert done.returncode == 125
     assert "your home directory is in it" in done.stderr
+    alone, named = cli(cwd=cli.place.home), cli("status", "--project", str(cli.place.home))
+    assert alone.returncode == 0 and "mudroom works in a project" in alone.stdout
+    assert named.returncode == 125 and "your home directory is in it" in named.stderr
 
 
 def test_a_directory_that_cannot_be_read(cli: Cli) -> None:
@@ -386,7 +389,7 @@ def test_a_job_control_shell_works_and_gives_the_terminal_back(cli: Cli, termina
 def test_help_has_examples(cli: Cli) -> None:
     from mudroom.cli.main import offered_verbs
 
-    assert all(verb in cli("--help").stdout for verb in offered_verbs())
+    assert all(f"\n  {verb} " in cli("--help", "--all").stdout for verb in offered_verbs())
     for verb in offered_verbs():
         assert "examples:" in cli(verb, "--help").stdout, verb
 

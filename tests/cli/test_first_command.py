@@ -1,4 +1,4 @@
-"""Suggestions of ``mudroom`` alone and of ``mudroom setup``: they fit the project's files and the programs here."""
+"""Commands that ``mudroom`` and ``mudroom doctor --setup`` suggest: they fit the project and the programs here."""
 
 from __future__ import annotations
 

@@ -155,6 +155,8 @@ def test_wrong_words_name_the_right_ones(cli: Cli) -> None:
 def test_help_of_a_verb(cli: Cli) -> None:
     assert cli("help", "diff").stdout == cli("diff", "--help").stdout
     assert cli("help").stdout == cli("--help").stdout
+    assert cli("help", "--all").stdout == cli("--help", "--all").stdout
+    assert cli("help", "run", "--all").stdout == cli("run", "--help", "--all").stdout
 
 
 def test_mudroom_alone_says_what_waits(cli: Cli) -> None:
@@ -171,7 +173,8 @@ def test_mudroom_alone_says_what_waits(cli: Cli) -> None:
     look = "mudroom review f" if is_installed("tui") else "mudroom diff f"
     for words in ("1 question of agents waits", "mudroom approve", "1 fork, not applied", look, "u1"):
         assert words in told, told
-    assert max(map(len, told.splitlines()[1:])) <= 80
+    assert max(map(len, told.splitlines()[2:])) <= 80
+    assert cli("status").stdout == told and cli("--json").stdout == cli("status", "--json").stdout
     for verb in ("undo", "discard f"):
         assert f"  mudroom {verb} " in told
         assert cli(*verb.split()).returncode == 0

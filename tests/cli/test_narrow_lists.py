@@ -19,7 +19,7 @@ LISTS = (
     "log",
     "net ls",
     "net why pypi.org a.example",
-    "setup",
+    "doctor --setup",
     "doctor",
     "policy show",
     "vault ls",

@@ -10,7 +10,7 @@ import pytest
 
 from conftest import Place
 from documents.reference import help_of
-from mudroom.cli.main import VERBS, offered_verbs, overview, run
+from mudroom.cli.main import _HEADINGS, VERBS, offered_verbs, overview, run
 from mudroom.cli.terminal import terminal
 from mudroom.cli.terminal.fold import fold, fold_help, visible
 from mudroom.core.clock import CommandStart
@@ -35,7 +35,9 @@ WRONG = {
     "hlep": "there is no verb 'hlep' (did you mean mudroom help?)",
     "stauts": "there is no verb 'stauts' (did you mean mudroom status?)",
     "--hlep": "there is no verb '--hlep' (did you mean mudroom --help?)",
-    "init": "there is no verb 'init' (did you mean mudroom setup?)",
+    "setup --json": "there is no verb 'setup' (did you mean mudroom doctor --setup?)",
+    "certify": "there is no verb 'certify' (did you mean mudroom doctor --certify?)",
+    "init": "there is no verb 'init' (did you mean mudroom doctor --setup?)",
     "commit": "there is no verb 'commit' (did you mean mudroom apply?)",
     "APPLY": "there is no verb 'APPLY' (did you mean mudroom apply?)",
     "discard --all": "discard has no option --all (mudroom discard --help)",
@@ -107,7 +109,7 @@ def test_a_word_that_is_a_verb_elsewhere_and_a_program_here_has_both(capfd: pyte
         ("kill -9 12", "there is no verb 'kill' (did you mean: mudroom run -- kill -9 12)"),
         ("rm -rf src", "there is no verb 'rm' (did you mean: mudroom run -- rm -rf src)"),
         ("kill x", "there is no verb 'kill' (did you mean mudroom ps --end x, or: mudroom run -- kill x)"),
-        ("install", "there is no verb 'install' (did you mean mudroom setup?)"),
+        ("install", "there is no verb 'install' (did you mean mudroom doctor --setup?)"),
         ("install -d x", "there is no verb 'install' (did you mean: mudroom run -- install -d x)"),
     ):
         assert run(line.split(), environ) == 125
@@ -141,7 +143,11 @@ def test_a_number_of_any_length_is_a_wrong_one(
 def test_help_fits_a_terminal() -> None:
     """No line is longer than the terminal, and nothing is cut off."""
     for columns in (80, 100):
-        helps = {"": overview(columns), **{verb: help_of(verb, columns) for verb in offered_verbs()}}
+        helps = {
+            "": overview(columns),
+            "--all": overview(columns, every=True),
+            **{verb: help_of(verb, columns) for verb in offered_verbs()},
+        }
         long = [
             (verb, line)
             for verb, text in helps.items()
@@ -149,8 +155,29 @@ def test_help_fits_a_terminal() -> None:
             if len(line) > columns and not re.fullmatch(r" *(\[--[a-z]+ )?\S+", line)  # one long word
         ]
         assert long == []
-    narrow, wide = ("".join(overview(columns).split()) for columns in (60, 100))
-    assert narrow == wide
+    for every in (False, True):
+        narrow, wide = ("".join(overview(columns, every=every).split()) for columns in (60, 100))
+        assert narrow == wide
+
+
+def test_the_first_screen_fits_a_small_terminal_and_names_the_second() -> None:
+    rows = overview(80).splitlines()
+    assert len(rows) <= 23, "the prompt takes a row"
+    assert "mudroom --help --all" in rows[-1] and "mudroom VERB --help" in rows[-1]
+
+
+def test_each_verb_stands_under_one_heading() -> None:
+    assert sorted(" ".join(_HEADINGS.values()).split()) == sorted(VERBS)
+
+
+def test_rare_options_are_on_the_second_screen(capfd: pytest.CaptureFixture[str]) -> None:
+    for verb, usual, rare in (("run", "--yes", "--inotify"), ("exec", "--fork", "--view"), ("apply", "-p", "--bak ")):
+        with pytest.raises(SystemExit):
+            run([verb, "--help"], ENVIRON)
+        first = capfd.readouterr().out.partition("examples:")[0]
+        assert usual in first and rare not in first and f"mudroom {verb} --help --all" in first
+        second = help_of(verb).partition("examples:")[0]
+        assert usual in second and rare in second and "--help --all" not in second
 
 
 def test_a_command_in_a_line_is_not_broken() -> None:

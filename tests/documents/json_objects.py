@@ -122,10 +122,10 @@ mudroom vault check --json
 mudroom vault export a ~/a.mudroom --json
 mudroom vault import ~/a.mudroom imported --json
 mudroom vault gc --yes --json
-mudroom setup --json
+mudroom doctor --setup --json
 mudroom completion bash --json
 mudroom completion --values forks --json
-mudroom certify --json
+mudroom doctor --certify --json
 mudroom keeper status --json
 mudroom keeper stop --json
 TOKEN=not-a-real-token mudroom net credential TOKEN api.github.com --from env --json

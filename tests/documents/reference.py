@@ -34,11 +34,11 @@ _JSON = f"""# JSON
 
 
 def help_of(verb: str, columns: int = 100) -> str:
-    """Return what ``mudroom VERB --help`` prints on a terminal of this width."""
+    """Return what ``mudroom VERB --help --all`` prints on a terminal of this width."""
     out = io.StringIO()
     environment = {"COLUMNS": str(columns), "NO_COLOR": "1", "HOME": "/nonexistent"}
     with mock.patch.dict(os.environ, environment), contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
-        run([verb, "--help"], {os.fsencode(name): os.fsencode(value) for name, value in environment.items()})
+        run([verb, "--help", "--all"], {os.fsencode(name): os.fsencode(value) for name, value in environment.items()})
     return out.getvalue().rstrip()
 
 

@@ -37,7 +37,7 @@ LINES = {
     "run --ask terminal -- true": "--ask terminal: there is no terminal to ask on (leave --ask out, or --ask queue)",
     "try --ask terminal -- true": "--ask terminal: attempts run side by side and cannot share the terminal",
     "fork new x --from f --snapshot": "--snapshot is not for --from: a fork of a fork has the base of that fork",
-    "certify x": "a file is written with --json only (mudroom certify --json x)",
+    "doctor --certify x": "a file is written with --json only (mudroom doctor --certify --json x)",
     "approve --follow x": "--follow asks on a terminal, about all that comes (mudroom approve --follow)",
     "approve --preset --deny abc": "--preset allows, and --deny does not (mudroom net deny @NAME denies a preset)",
     "vault export f - --json": "--json and the archive both go to stdout (mudroom vault export f -)",

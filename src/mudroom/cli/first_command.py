@@ -1,15 +1,18 @@
 """First commands to try, chosen by the project's files and this machine's programs. ``mudroom`` alone and ``mudroom
-setup`` print them. Each works when pasted in this project."""
+doctor --setup`` print them. Each works when pasted in this project."""
 
 from __future__ import annotations
 
 import os
 
 from mudroom.core.command.pattern_text import quote_words
+from mudroom.core.known_agents import known_agents
+from mudroom.core.system.search_path import find_program
+from mudroom.policy.config import user_config
 from mudroom.typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 
 class FirstCommand(NamedTuple):
@@ -62,3 +65,18 @@ def harmless_command(project: bytes) -> FirstCommand:
         if line is not None:  # None: a terminal cannot show the name
             return FirstCommand(f"mudroom run -- {line}", DAMAGE)
     return FirstCommand("mudroom run -- sh -c 'echo hello > hello.txt'", CHANGES)
+
+
+def first_commands(project: bytes, environ: Mapping[bytes, bytes]) -> list[tuple[str, str]]:
+    """Return first commands that fit the project's files and this machine's programs, with their effects."""
+
+    def is_there(program: str | bytes) -> bool:
+        return find_program(os.fsdecode(program), environ) is not None
+
+    install = install_command(project, is_there)
+    known = known_agents(user_config(environ))
+    agents = known.installed(is_there)
+    agent = [("mudroom agent ls", "agents that mudroom knows; none is installed")] if known.names() else []
+    if agents:
+        agent = [(f"mudroom {agents[0]}", "an agent in a fork of its own; mudroom agent ls: the others")]
+    return [*([install] if install else []), harmless_command(project), *agent]

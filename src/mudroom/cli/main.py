@@ -62,7 +62,7 @@ VERBS = {
     "mount": Verb("fork", "a fork as a real directory, for an editor or any other tool outside"),
     "unmount": Verb("fork", "unmount a fork, with all changes that were made in the directory"),
     "ls": Verb("fork", "the forks of this project and their changes"),
-    "status": Verb("fork", "state of the project: forks, unfinished applies, the last apply"),
+    "status": Verb("fork", "what waits in this project: questions, forks, the last apply; mudroom alone says the same"),
     "diff": Verb("change", "the changes of a fork, as a unified diff"),
     "review": Verb("", "review the changes of a fork in the terminal: choose, decide, apply"),
     "apply": Verb("change", "bring a fork's changes into the project"),
@@ -100,13 +100,22 @@ VERBS = {
     "worker": Verb("", "this machine as a worker of another one's fleet; that starts it"),
     "image": Verb("", "images for containers of level 2: build, ls, rm"),
     "keeper": Verb("", "the process that has everything loaded for the next command: status, stop"),
-    "doctor": Verb("host", "what this machine can protect, by trying it"),
-    "certify": Verb("", "try what the sandbox holds here; on macOS and Windows open what held"),
-    "setup": Verb(
-        "host", "the first look: protections of this machine, commands that add missing ones, agents, a command to try"
+    "doctor": Verb(
+        "host",
+        "what this machine can protect, by trying it; --setup: for a new user; --certify: what the sandbox holds",
     ),
     "completion": Verb("", "completion for bash, zsh and fish, and the manual page: prints the file"),
 }
+_HEADINGS = {
+    "commands": "run exec try shell ps",
+    "agents": "agent acp mcp hook",
+    "forks": "fork checkpoint rollback mount unmount ls status discard",
+    "changes": "diff review apply resolve undo redo recover",
+    "rules": "approve policy net",
+    "records": "log vault serve",
+    "machines": "doctor image fleet worker keeper completion",
+}
+"""All verbs, in the order of ``mudroom --help --all``."""
 
 
 def run(
@@ -165,12 +174,12 @@ _HINTS = {
 def _run_verb(argv: list[str], usual: Context) -> int:
     """Run a verb. ``usual`` is the context without the verb's options."""
     environ, terminal = usual.environ, usual.terminal
-    if not argv:
-        return int(_module("mudroom.cli.fork.home").show_home(usual))
-    if argv[0] == "help" and len(argv) > 1:
-        argv = [argv[1], "--help"]
+    if not argv or argv == ["--json"]:
+        argv = ["status", *argv]
+    if argv[0] == "help" and len(argv) > 1 and argv[1] != "--all":
+        argv = [argv[1], "--help", *argv[2:]]
     if argv[0] in ("-h", "--help", "help"):
-        terminal.out(overview(terminal.help_columns(environ)))
+        terminal.out(overview(terminal.help_columns(environ), every="--all" in argv))
         return 0
     if argv[0] in ("-V", "--version"):
         terminal.out(version())
@@ -334,7 +343,8 @@ _SHORT = {"-v": "--version", "-V": "--version", "-?": "--help"}
 _LIKELY = 0.8
 """Minimum difflib ratio for an agent's name to be suggested. Below it, "commit" would suggest copilot."""
 _MEANT = {
-    **dict.fromkeys(("init", "install"), "setup"),
+    **dict.fromkeys(("init", "install", "setup"), "doctor --setup"),
+    "certify": "doctor --certify",
     **dict.fromkeys(("accept", "commit", "land", "merge"), "apply"),
     **dict.fromkeys(("restore", "revert"), "undo"),
     **dict.fromkeys(("delete", "drop", "remove"), "discard"),
@@ -355,7 +365,7 @@ _MEANT = {
     "stop": "ps --end",
     "info": "status",
 }
-"""Former verbs and those of other tools, with the verb here."""
+"""Other tools' verbs and former ones, with the verb here."""
 _OF_FORKS = {
     **dict.fromkeys(("kill", "stop"), ("ps --end", "ps", "ID")),
     "rm": ("discard", "ls", "FORK"),
@@ -368,31 +378,44 @@ def version() -> str:
     return f"mudroom {__version__}"
 
 
-def overview(columns: int = 100) -> str:
-    """Return mudroom's own help, for a terminal with this many columns."""
-    import textwrap
-
-    from mudroom.cli.terminal.fold import fold_help
+def overview(columns: int = 100, *, every: bool = False) -> str:
+    """Return mudroom's own help, for a terminal with this many columns: the verbs of every day, or ``every`` verb."""
+    from mudroom.cli.terminal.fold import fold_beside, fold_help
 
     offered = offered_verbs()
-    rows = "\n".join(
-        textwrap.fill(row.help, columns, initial_indent=f"  {verb:<10} ", subsequent_indent=" " * 13)
-        for verb, row in offered.items()
-    )
-    examples = _EXAMPLES if "agent" in offered else _EXAMPLES.replace(_OF_AGENTS, "")
-    head = "commands and agents work on a staged view of your project; nothing lands until you apply it."
-    return f"{fold_help(f'{version()}: {head}', columns)}\n\n{rows}\n\n{fold_help(examples, columns)}"
+    rows = [row for verb, row in _EVERY_DAY if not verb or verb in offered]
+    if every:
+        rows = []
+        for heading, verbs in _HEADINGS.items():
+            names = [verb for verb in verbs.split() if verb in offered]
+            rows += [heading, *(fold_beside(f"  {verb:<10} ", VERBS[verb].help, columns) for verb in names)]
+    head = f"{version()}: commands and agents work on a staged view of your project; nothing lands until you apply it."
+    texts = (head, "\n".join(rows), _EXIT_CODES if every else _MORE)
+    return "\n\n".join(fold_help(text, columns) for text in texts)
 
 
-_OF_AGENTS = "  mudroom claude                   an agent; mudroom agent ls names the others\n"
-_EXAMPLES = f"""\
-  mudroom run -- npm install       stage, run, preview; then apply or cancel
-  mudroom run -- rm -rf src        shows the damage, does none
-{_OF_AGENTS}  mudroom exec --fork a -- CMD     an agent's command, in a fork of its own
-  mudroom undo                     takes the last apply back
-  mudroom                          what waits for you in this project
-  mudroom help VERB                options and examples
-
+_EVERY_DAY = (
+    ("", "run"),
+    ("run", "  mudroom run -- npm install   see what it would change, then apply or cancel"),
+    ("agent", "  mudroom claude               an agent; mudroom agent ls names the others"),
+    ("", "decide"),
+    ("status", "  mudroom                      what waits for you in this project"),
+    ("ls", "  mudroom ls                   the forks and their changes"),
+    ("diff", "  mudroom diff                 the changes of a fork"),
+    ("review", "  mudroom review               choose, decide and apply in the terminal"),
+    ("apply", "  mudroom apply                bring a fork's changes into the project"),
+    ("undo", "  mudroom undo                 take the last apply back"),
+    ("redo", "  mudroom redo                 apply again what was undone"),
+    ("", "permit"),
+    ("approve", "  mudroom approve              questions that wait for your answer"),
+    ("net", "  mudroom net allow @npm       let commands reach hosts; mudroom net ls"),
+    ("", "look"),
+    ("serve", "  mudroom serve --open         review, decide and watch in a browser"),
+    ("doctor", "  mudroom doctor               what this machine can protect"),
+)
+"""Rows of the first screen, each with its verb; headings have none."""
+_MORE = "All verbs: mudroom --help --all; one verb's options: mudroom VERB --help"
+_EXIT_CODES = """\
 Exit codes: the command's own; 124 out of time, 125 mudroom failed, 126 not executable or refused, 127 not found;
 apply: 0 applied, 3 conflicts are left (the rest is applied, nothing is lost), 4 the fork is not what was reviewed,
 5 the policy's verify command failed (nothing is applied)."""

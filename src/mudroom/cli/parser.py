@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Sequence
 
+from mudroom.cli.plain_options import Rare
 from mudroom.cli.terminal.fold import fold_help
 from mudroom.errors import UsageError
 from mudroom.typing import Any, NoReturn
@@ -80,8 +81,13 @@ def parse(
     in_order: bool,
     columns: int = 100,
 ) -> argparse.Namespace:
-    """Parse a verb's command line. Raise UsageError if it is invalid. ``--help`` ends the process; ``columns`` is the
-    width of the help."""
+    """Parse a verb's command line. Raise UsageError if it is invalid. ``--help`` ends the process, and leaves out rare
+    options without ``--all``; ``columns`` is the width of the help."""
     before = words[: words.index("--")] if "--" in words else words
     parser = make_parser(verb, help_text, epilog, configure, columns, before)
+    rare = [action for action in parser._actions if isinstance(action.help, Rare) and "--all" not in before]
+    for action in rare:
+        action.help = argparse.SUPPRESS
+    if rare:
+        parser.epilog = f"{len(rare)} more options: {parser.prog} --help --all\n\n{epilog or ''}"
     return parser.parse_args(words) if in_order else parser.parse_intermixed_args(words)

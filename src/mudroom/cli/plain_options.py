@@ -22,6 +22,12 @@ _SUPPRESS = "==SUPPRESS=="
 _KNOWN = frozenset(("action", "choices", "default", "help", "metavar", "nargs", "type"))
 
 
+class Rare(str):
+    """The help of an option that ``VERB --help`` leaves out; ``VERB --help --all`` and the reference have it."""
+
+    __slots__ = ()
+
+
 class _NotPlainError(Exception):
     """The verb or the line has a form that argparse has to read."""
 

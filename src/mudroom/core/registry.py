@@ -40,6 +40,7 @@ ROWS: Mapping[str, Mapping[str, str]] = {
         "session": "commits.session",
     },
     "doctor": {
+        "certify": "certify.cli.certify",
         "containers": "containers.cli.engine",
     },
     "fleet": {
@@ -65,7 +66,6 @@ ROWS: Mapping[str, Mapping[str, str]] = {
     "verb": {
         "acp": "agents.cli.acp",
         "agent": "agents.cli.agent",
-        "certify": "certify.cli.certify",
         "completion": "completion.cli",
         "fleet": "fleet.cli.fleet",
         "hook": "agents.cli.hook",

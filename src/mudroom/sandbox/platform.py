@@ -113,5 +113,5 @@ def platform_here(name: str, certified: Callable[[Platform], Platform] | None = 
         return platform
     if certified is None:
         found = f"{system_name(name)}, and none here"
-        raise Unsupported("mudroom", "a certificate of this machine", found, "mudroom certify makes one")
+        raise Unsupported("mudroom", "a certificate of this machine", found, "mudroom doctor --certify makes one")
     return certified(platform)

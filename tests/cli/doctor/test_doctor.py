@@ -166,7 +166,7 @@ def test_what_certification_would_show_is_not_probed_without_it(monkeypatch: pyt
     (row,) = _by_rows(b"/nowhere", b"/nowhere", {})
     assert (row.state, row.found) == (
         "not probed",
-        "mudroom certify is not part of this installation: it lacks mudroom/ext/certify",
+        "mudroom doctor --certify is not part of this installation: it lacks mudroom/ext/certify",
     )
     (record,), is_open = certified(b"/nowhere")
     assert record.state == "missing" and record.fix and not is_open

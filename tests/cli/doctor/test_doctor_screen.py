@@ -69,6 +69,7 @@ def test_the_doctor_heeds_the_policy(tmp_path: Path, monkeypatch: pytest.MonkeyP
     terminal = SimpleNamespace(out=said.append, note=said.append, style=lambda text, *_: text)
     context: Any = SimpleNamespace(environ={}, as_json=False, terminal=terminal)
     asked: list[str] = []
+    options = Namespace(table=False, all=False, setup=False, certify=False, file=None)
     monkeypatch.setattr(doctor, "places", lambda _: SimpleNamespace(state=os.fsencode(tmp_path), home=b"/"))
     monkeypatch.setattr(doctor, "project_of", lambda _: b"/p")
 
@@ -78,13 +79,13 @@ def test_the_doctor_heeds_the_policy(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(doctor, "examine", examine)
     monkeypatch.setattr(doctor, "settings_of", lambda *_: Settings(engine="podman"))
-    assert doctor.execute(Namespace(table=False, all=False), context) == 0
+    assert doctor.execute(options, context) == 0
 
     def broken(*_: object) -> Settings:
         raise UsageError("line 1: no")
 
     monkeypatch.setattr(doctor, "settings_of", broken)
-    assert doctor.execute(Namespace(table=False, all=False), context) == 0
+    assert doctor.execute(options, context) == 0
     assert asked == ["podman", "auto"]
     assert "the policy cannot be read and is ignored here: line 1: no" in said
 

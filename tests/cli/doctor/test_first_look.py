@@ -1,4 +1,4 @@
-"""The first look of ``mudroom setup``: levels, limits and fixes of findings, and the verb."""
+"""The first look of ``mudroom doctor --setup``: levels, limits and fixes of findings, and the verb."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from mudroom.cli.doctor import probe
 from mudroom.cli.doctor.first_look import first_look
 from mudroom.cli.doctor.probe import Finding
-from mudroom.cli.host import setup
+from mudroom.cli.host import doctor, setup
 from mudroom.cli.main import run
 from mudroom.core.registry import is_installed
 
@@ -52,7 +52,7 @@ def test_setup_is_one_screen_and_ends_with_a_command_to_try(
     monkeypatch.setattr(probe, "_containers", lambda *_words: [ENGINE])  # trying engines takes seconds
     environ = {b"HOME": str(tmp_path).encode(), b"PATH": b"/usr/bin:/bin", b"SHELL": b"/bin/zsh"}
     (tmp_path / "p").mkdir()
-    code = run(["setup", "--project", str(tmp_path / "p")], environ)
+    code = run(["doctor", "--setup", "--project", str(tmp_path / "p")], environ)
     text = capfd.readouterr().out
     assert code in (0, 1)
     assert len(text.splitlines()) <= 28
@@ -63,9 +63,9 @@ def test_setup_is_one_screen_and_ends_with_a_command_to_try(
 
 
 def test_setup_as_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(setup, "examine", lambda *_words, **_more: [Finding("a sandbox", "missing", "no", "a fix")])
+    monkeypatch.setattr(doctor, "examine", lambda *_words, **_more: [Finding("a sandbox", "missing", "no", "a fix")])
     environ = {b"HOME": str(tmp_path).encode(), b"PATH": b"/usr/bin:/bin"}
-    assert run(["setup", "--json", "--project", str(tmp_path / "p")], environ) == 1
+    assert run(["doctor", "--setup", "--json", "--project", str(tmp_path / "p")], environ) == 1
     look = json.loads(capfd.readouterr().out)
     assert (look["schema"], [row["state"] for row in look["levels"]]) == ("mudroom.setup/1", ["yes", "no", "no"])
     assert look["fixes"] == [{"fix": "a fix", "for": ["a sandbox"]}]
@@ -74,17 +74,19 @@ def test_setup_as_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: p
 def test_the_first_command_is_one_that_works_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(setup, "examine", lambda *_words, **_more: [Finding("a sandbox", "missing", "no", "a fix")])
+    monkeypatch.setattr(doctor, "examine", lambda *_words, **_more: [Finding("a sandbox", "missing", "no", "a fix")])
     environ = {b"HOME": str(tmp_path).encode(), b"PATH": b"/usr/bin:/bin"}
     (tmp_path / "p/lib").mkdir(parents=True)
     for where, line in ((tmp_path / "p", "mudroom run -- rm -rf lib"), (tmp_path, "cd PROJECT && mudroom")):
-        run(["setup", "--json", "--project", str(where)], environ)
+        run(["doctor", "--setup", "--json", "--project", str(where)], environ)
         assert json.loads(capfd.readouterr().out)["first"] == line, "a home directory is no project"
 
 
 def test_a_wrong_word_is_one_line(capfd: pytest.CaptureFixture[str]) -> None:
-    assert run(["setup", "now"], {}) == 125
-    assert capfd.readouterr().err.strip() == "mudroom: setup takes no argument now (mudroom setup --help)"
+    assert run(["doctor", "--setup", "now"], {}) == 125
+    assert (
+        capfd.readouterr().err.strip() == "mudroom: only --certify writes a file (mudroom doctor --certify --json now)"
+    )
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish", "tcsh"])
@@ -95,11 +97,11 @@ def test_no_line_of_setup_is_wider_than_the_terminal(
     weak = [Finding(f"limit: {name}", "missing", "", fix) for name in ("memory", "processes", "cpus", "io", "x" * 30)]
     weak += [Finding(f"containers: {name} of a container", "degraded", "") for name in ("walls", "limits", "gate")]
     findings = [SANDBOX, ENGINE._replace(state="strict"), *weak]
-    monkeypatch.setattr(setup, "examine", lambda *_words, **_more: findings)
+    monkeypatch.setattr(doctor, "examine", lambda *_words, **_more: findings)
     monkeypatch.setattr(setup, "find_program", lambda *_words: b"/bin/true")  # every agent is installed
     (tmp_path / "p").mkdir()
     run(
-        ["setup", "--project", str(tmp_path / "p")],
+        ["doctor", "--setup", "--project", str(tmp_path / "p")],
         {b"HOME": str(tmp_path).encode(), b"PATH": b"/bin", b"SHELL": f"/bin/{shell}".encode()},
     )
     lines = capfd.readouterr().out.splitlines()

@@ -136,7 +136,7 @@ def test_what_waits_fits_a_narrow_terminal(
 ) -> None:
     assert cli("exec", "--fork", "a-longer-name", "--", "touch", "src/b").returncode == 0
     monkeypatch.chdir(cli.place.project)
-    monkeypatch.setattr("mudroom.cli.fork.home.show", lambda _project: "PROJECT")
+    monkeypatch.setattr("mudroom.cli.fork.status.show", lambda _project: "PROJECT")
     for width in (40, 80):
         monkeypatch.setattr(Terminal, "columns", lambda _self, _stream, width=width: width)
         assert run([], {key.encode(): value.encode() for key, value in cli.environment.items()}) == 0

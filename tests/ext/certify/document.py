@@ -3,8 +3,8 @@
     PYTHONPATH=tests:tests/sandbox .venv/bin/python -m certify.document             write the document again
     PYTHONPATH=tests:tests/sandbox .venv/bin/python -m certify.document --measure   find the mutants again first
 
-Certificates that were sent lie in docs/certificates, as ``mudroom certify --json FILE`` writes them. The document says
-"certified" of a system only if every row of it that closes the platform held.
+Certificates that were sent lie in docs/certificates, as ``mudroom doctor --certify --json FILE`` writes them. The
+document says "certified" of a system only if every row of it that closes the platform held.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ _OTHERS = {
 _HEAD = """\
 # Certification
 
-A platform whose kernel promises nothing is opened by what held on the machine itself: `mudroom certify`
+A platform whose kernel promises nothing is opened by what held on the machine itself: `mudroom doctor --certify`
 ([MACOS.md](../MACOS.md), [decision 66](../decisions/0066-a-platform-opens-by-what-held.md)). This page is made by
 `tests/ext/certify/document.py`; a test compares the two.
 
 ## Certified on
 
 A certificate opens the machine that it was made on and no other: it is for its build, user, volume, Python and mudroom.
-Certificates that were sent to us (`mudroom certify --json certificate.json`: no path and no name is in it) are in this
-table.
+Certificates that were sent to us (`mudroom doctor --certify --json certificate.json`: no path and no name is in it) are
+in this table.
 
 """
 _ROWS = """\

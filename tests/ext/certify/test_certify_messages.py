@@ -19,7 +19,7 @@ from mudroom.ext.certify.windows_trial import OTHERS, prepare_by
 from mudroom.ext.macos.platform import PLATFORM as DARWIN
 from mudroom.ext.windows.win32.api import CallFailed
 
-TRIED = "(mudroom certify tries it, in less than a minute)"
+TRIED = "(mudroom doctor --certify tries it, in less than a minute)"
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def test_a_sandbox_that_did_not_hold(tmp_path: Path, tool: bytes) -> None:
     with pytest.raises(Unsupported) as raised:
         open_platform(DARWIN, bytes(tmp_path), tool)
     assert str(raised.value).startswith("mudroom needs a sandbox that holds here; found: ")
-    assert str(raised.value).endswith("plain_write fell (mudroom certify tries it again)")
+    assert str(raised.value).endswith("plain_write fell (mudroom doctor --certify tries it again)")
 
 
 def test_a_part_that_did_not_hold(tmp_path: Path, tool: bytes) -> None:

@@ -13,6 +13,7 @@ import pytest
 from macbox import BARE, SPEC, enforcing_sandbox_exec, fake_sandbox_exec
 
 from conftest import Place
+from mudroom.cli.host.doctor import configure
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.terminal import Terminal
 from mudroom.core.settings import Settings
@@ -21,7 +22,7 @@ from mudroom.ext.certify import table
 from mudroom.ext.certify.cli import certification
 from mudroom.ext.certify.cli.certificate import lines
 from mudroom.ext.certify.cli.certification import certify_first, findings_here, tried_on_linux
-from mudroom.ext.certify.cli.certify import certify_here, configure, execute
+from mudroom.ext.certify.cli.certify import certify_here, execute
 from mudroom.ext.certify.identity import identity
 from mudroom.ext.certify.killed_apply import volume_here
 from mudroom.ext.certify.opening import UNPORTED, can_be_tried, look, open_platform, restrict
@@ -53,7 +54,7 @@ def keep(state: Path, tool: bytes, **verdicts: Verdict) -> None:
 def test_without_a_record_the_platform_is_closed(tmp_path: Path, tool: bytes) -> None:
     with pytest.raises(Unsupported, match="not certified yet") as caught:
         open_platform(DARWIN, bytes(tmp_path), tool)
-    assert "mudroom certify" in caught.value.hint
+    assert "mudroom doctor --certify" in caught.value.hint
 
 
 def test_without_a_state_directory_the_platform_is_closed(tmp_path: Path, tool: bytes) -> None:
@@ -294,7 +295,10 @@ def test_it_runs_by_itself_once_where_somebody_sees_it(
 def test_doctor_and_status_tell_what_is_certified_and_closed(tmp_path: Path, tool: bytes) -> None:
     (missing,), is_open = findings_here(bytes(tmp_path), "darwin", tool)
     assert not is_open
-    assert (missing.state, missing.found) == ("missing", "it is not certified yet") and "mudroom certify" in missing.fix
+    assert (missing.state, missing.found) == (
+        "missing",
+        "it is not certified yet",
+    ) and "mudroom doctor --certify" in missing.fix
     assert lines(look("darwin", bytes(tmp_path), tool)) == ["none: it is not certified yet"]
     keep(tmp_path, tool, tcp="fell", kill="not shown")
     found = {finding.protection: finding for finding in findings_here(bytes(tmp_path), "darwin", tool)[0]}

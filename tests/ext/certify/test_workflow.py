@@ -118,7 +118,7 @@ def test_the_workflow_may_only_read_and_ends() -> None:
 
 def test_a_row_that_does_not_hold_fails_the_job() -> None:
     lines = list(lines_of(WORKFLOW["jobs"]["mac"]))
-    (certify,) = [line for line in lines if "mudroom certify" in line]
+    (certify,) = [line for line in lines if "mudroom doctor --certify" in line]
     assert "||" not in certify
     uploads = [step for step in WORKFLOW["jobs"]["mac"]["steps"] if "upload-artifact" in step.get("uses", "")]
     assert [step["if"] for step in uploads] == ["always()"]

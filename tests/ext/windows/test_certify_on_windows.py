@@ -1,5 +1,5 @@
-"""``mudroom certify`` and what it opens, from its words to the record, in a Windows Python. Run by ``dev/wine``, where
-nothing confines: whatever it finds there opens nothing."""
+"""``mudroom doctor --certify`` and what it opens, from its words to the record, in a Windows Python. Run by
+``dev/wine``, where nothing confines: whatever it finds there opens nothing."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def say_plain(place: Place, *words: str) -> Said:
 @pytest.mark.skipif(not WINE, reason="Windows confines")
 def test_where_nothing_confines_it_says_so_and_opens_nothing(fresh: Place) -> None:
     told = fresh.root / "certificate.json"
-    said = fresh.say("certify", "--json", str(told))
+    said = fresh.say("doctor", "--certify", "--json", str(told))
     assert (said.code, said.out) == (1, ""), said
     rows = {row["name"]: row["verdict"] for row in json.loads(told.read_text())["rows"]}
     assert rows == {
@@ -70,7 +70,7 @@ def test_where_nothing_confines_it_says_so_and_opens_nothing(fresh: Place) -> No
     said = fresh.say("run", "--net", "none", "--yes", "--", "cmd", "/d", "/c", "echo x> made.txt")
     assert said.code == 125 and said.err.count("\n") == 1 and "write fell" in said.err, said
     assert "made.txt" not in fresh.files()
-    assert fresh.say("certify", "--json", str(told)).code == 125, "a file that exists is not written"
+    assert fresh.say("doctor", "--certify", "--json", str(told)).code == 125, "a file that exists is not written"
 
 
 @pytest.mark.skipif(not WINE, reason="Windows confines")
@@ -78,7 +78,7 @@ def test_where_no_command_runs_it_ends_soon_and_runs_once_by_itself(
     fresh: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = say_plain(fresh, "run", "--net", "none", "--yes", "--", "cmd", "/c", "exit")
-    assert said.code == 125 and "mudroom certify" in said.err and not records(fresh), said
+    assert said.code == 125 and "mudroom doctor --certify" in said.err and not records(fresh), said
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
     said = say_plain(fresh, "run", "--net", "none", "--yes", "--", "cmd", "/c", "exit")
     assert said.code == 125 and "this system is tried first" in said.err and len(records(fresh)) == 1, said
@@ -107,7 +107,7 @@ def test_doctor_and_status_tell_what_is_certified(place: Place, monkeypatch: pyt
     for record in records(place):
         record.unlink()
     said = place.say("doctor")
-    assert said.code == 1 and "it is not certified yet" in said.out and "mudroom certify" in said.out
+    assert said.code == 1 and "it is not certified yet" in said.out and "mudroom doctor --certify" in said.out
 
 
 def test_a_record_that_is_replaced_while_others_read_it_is_whole(place: Place) -> None:

@@ -7,6 +7,7 @@ import json
 from collections.abc import Sequence
 
 from mudroom.cli.change.preview import commit_lines, credentials_line, left_out, name_some, preview
+from mudroom.cli.plain_options import Rare
 from mudroom.cli.project_session import exclusive, only_fork, open_session, print_remarks, project_paths
 from mudroom.cli.terminal.context import Context
 from mudroom.core.merge.apply_summary import apply_words
@@ -44,13 +45,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--yes", "-y", action="store_true", help="do not ask")
     parser.add_argument("--patch", "-p", action="store_true", help="choose hunk by hunk")
     parser.add_argument("--git", action="store_true", help="also its commits: branches, tags, stashes")
-    parser.add_argument("--markers", action="store_true", help="write conflict markers into files that conflict")
-    parser.add_argument("--bak", action="store_true", help="keep replaced and removed files as NAME.bak")
-    parser.add_argument("--reviewed", metavar="ID", help="only if this is the fork's fingerprint in diff --json")
+    parser.add_argument("--markers", action="store_true", help=Rare("write conflict markers into files that conflict"))
+    parser.add_argument("--bak", action="store_true", help=Rare("keep replaced and removed files as NAME.bak"))
+    parser.add_argument("--reviewed", metavar="ID", help=Rare("only if this is the fork's fingerprint in diff --json"))
     parser.add_argument("--commits", action="store_true", help="bring the fork's commits as a branch; no files")
     parser.add_argument("--commit", action="store_true", help="commit what has been applied; no hook is run")
     parser.add_argument("--message", "-m", metavar="TEXT", help="the message of that commit")
-    parser.add_argument("--branch", metavar="NAME", help="the name of that branch (default: mudroom/FORK)")
+    parser.add_argument("--branch", metavar="NAME", help=Rare("the name of that branch (default: mudroom/FORK)"))
     parser.add_argument("fork", nargs="?", help="the fork; may be left out if there is only one")
     parser.add_argument("paths", nargs="*", metavar="PATH", help="only paths at and below these, or matching them")
 

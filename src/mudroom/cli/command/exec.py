@@ -21,7 +21,7 @@ from mudroom.cli.command.run import (
     tool_log,
     warn_if_bare,
 )
-from mudroom.cli.plain_options import REMAINDER
+from mudroom.cli.plain_options import REMAINDER, Rare
 from mudroom.cli.project_session import full_disk_hint, no_leftover, open_session, project_of, working_directory
 from mudroom.cli.terminal.approver import ASKS, Ask, set_host_approver
 from mudroom.cli.terminal.command_signals import command_signals
@@ -56,7 +56,7 @@ DEFAULT_AGENT = "agent"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--fork", metavar="NAME", help="the fork; made if there is none. Default: a new one")
-    parser.add_argument("--card", metavar="FILE", help="the agent's card (JSON): the policy decides what it gets")
+    parser.add_argument("--card", metavar="FILE", help=Rare("the agent's card (JSON): the policy decides what it gets"))
     parser.add_argument("--agent", metavar="NAME", help="whose command it is, for the rules of the policy")
     add_ask_option(parser)
     parser.add_argument(
@@ -65,8 +65,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="let it go on, and return at once with its id; until it ends, other commands of this fork run beside it",
     )
     add_on_option(parser)
-    parser.add_argument("--stream", action="store_true", help="with --json: print output as it arrives")
-    parser.add_argument("--quiet", action="store_true", help="print nothing about a command that has run")
+    parser.add_argument("--stream", action="store_true", help=Rare("with --json: print output as it arrives"))
+    parser.add_argument("--quiet", action="store_true", help=Rare("print nothing about a command that has run"))
     add_confinement_options(parser)
     parser.add_argument("command", nargs=REMAINDER, metavar="-- COMMAND", help="the command and its arguments")
 
@@ -75,9 +75,11 @@ def add_ask_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--ask",
         choices=ASKS,
-        help="who is asked if the policy wants the command approved. terminal: whoever sits there (default, if there "
-        "is one); queue: wait for mudroom approve; later: refuse, and hold for the next time what mudroom approve "
-        "says (default); never: refuse",
+        help=Rare(
+            "who is asked if the policy wants the command approved. terminal: whoever sits there (default, if there "
+            "is one); queue: wait for mudroom approve; later: refuse, and hold for the next time what mudroom approve "
+            "says (default); never: refuse"
+        ),
     )
 
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from mudroom.cli.plain_options import REMAINDER
+from mudroom.cli.plain_options import REMAINDER, Rare
 from mudroom.cli.project_session import (
     exclusive,
     full_disk_hint,
@@ -79,10 +79,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--ask",
         choices=("terminal", "queue", "never"),
-        help="who is asked about a host that no rule names. terminal: whoever sits there, or answers in the queue "
-        "before (default, if there is a terminal; while a program reads keys there itself, the queue alone); queue: "
-        "wait for the page or mudroom approve (default without a terminal, as long as one of them is open); never: it "
-        "is refused",
+        help=Rare(
+            "who is asked about a host that no rule names. terminal: whoever sits there, or answers in the queue "
+            "before (default, if there is a terminal; while a program reads keys there itself, the queue alone); "
+            "queue: wait for the page or mudroom approve (default without a terminal, as long as one of them is open); "
+            "never: it is refused"
+        ),
     )
     add_on_option(parser)
     add_confinement_options(parser)
@@ -91,7 +93,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def add_on_option(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--on", metavar="NAME", help="run it on this worker (mudroom fleet ls); its changes come here")
+    parser.add_argument(
+        "--on", metavar="NAME", help=Rare("run it on this worker (mudroom fleet ls); its changes come here")
+    )
 
 
 def add_confinement_options(parser: argparse.ArgumentParser) -> None:
@@ -108,13 +112,15 @@ def add_confinement_options(parser: argparse.ArgumentParser) -> None:
         help="gate: hosts that the rules or your answers allow (default; at level 0: open); "
         "none: nothing but its own loopback; open: the host's",
     )
-    parser.add_argument("--image", metavar="NAME", help="the container's image (mudroom image); implies level 2")
+    parser.add_argument("--image", metavar="NAME", help=Rare("the container's image (mudroom image); implies level 2"))
     parser.add_argument("--timeout", metavar="TIME", help="end the command after so long: 90s, 5m, 1h")
     limits = parser.add_argument_group("limits of the command and all that it starts (none: no limit; docs/POLICY.md)")
     for option, (_field, metavar, text) in LIMITS.items():
-        limits.add_argument(option, metavar=metavar, help=text)
+        limits.add_argument(option, metavar=metavar, help=Rare(text))
     parser.add_argument(
-        "--view", choices=("auto", "overlay", "copy"), help="how the project is staged; auto: overlay, else a copy"
+        "--view",
+        choices=("auto", "overlay", "copy"),
+        help=Rare("how the project is staged; auto: overlay, else a copy"),
     )
     parser.add_argument(
         "--env",

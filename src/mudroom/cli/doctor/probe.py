@@ -125,7 +125,7 @@ def _containers(directory: bytes, environ: Mapping[bytes, bytes], run: Runner, e
 def _by_rows(directory: bytes, home: bytes, environ: Mapping[bytes, bytes]) -> list[Finding]:
     """Return the Linux protections that certification rows test, in ``directory``, which must be empty."""
     try:
-        certify = part("certify", "cli", "mudroom certify")
+        certify = part("certify", "cli", "mudroom doctor --certify")
     except NotInstalled as error:
         return [Finding("acts that are refused, one by one", "not probed", error.message, error.hint)]
     found: list[Finding] = certify.try_protections(directory, home=home, environ=environ)

@@ -1,4 +1,7 @@
-"""``mudroom status``: the project's forks, unfinished applies, last apply and caches."""
+"""``mudroom`` alone, and ``mudroom status``: the project's state, and the commands for what waits in it.
+
+As text it only reads: a project without a vault does not get a vault.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +9,43 @@ import os
 import sys
 
 from mudroom.cli.fork.ls import describe, listed_forks
-from mudroom.cli.listing import open_listing
+from mudroom.cli.listing import ProjectListing, open_listing
+from mudroom.cli.project_place import project_of
 from mudroom.cli.terminal.context import Context
+from mudroom.cli.terminal.fold import fold_beside
 from mudroom.core.confinement.limit import show_size
 from mudroom.core.text.json_text import to_json_text
+from mudroom.core.text.plural import counted
+from mudroom.core.tree.path import show
+from mudroom.errors import UsageError
+from mudroom.policy.config import places
+from mudroom.stage import disk
+from mudroom.stage.views.preflight import check_project
 from mudroom.typing import TYPE_CHECKING
 from mudroom.vault.apply.plan_state import list_applies
 from mudroom.vault.caches.pool import shared_caches
+from mudroom.vault.store.store import vault_path
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
 
 EXAMPLES = """\
 examples:
-  mudroom status"""
+  mudroom                the same
+  mudroom --json"""
+
+MOST_FORKS = 5
+"""Most forks that are listed; the newest."""
+_ABOUT = 9
+"""Columns before a line's text."""
+_COLUMN = 34
+"""Minimum columns for a command and the gap after it. Its description follows."""
+
+ALWAYS = (
+    ("mudroom doctor", "what this machine can protect"),
+    ("mudroom --help", "the usual verbs"),
+)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -27,34 +53,111 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(args: argparse.Namespace, context: Context) -> int:
+    """Print the state. As text, return 0 even where the current directory can be no project."""
     del args
-    with open_listing(context) as listing:
-        rows, applies = listed_forks(listing), list_applies(listing.vault)
-        project, vault = os.fsdecode(listing.vault.project), os.fsdecode(listing.vault.path)
-        cached = sum(cache.size for cache in shared_caches(listing.vault.cache))
-        limit = listing.settings.cache_limit
-    sandbox = certified(context)
     if context.as_json:
-        places = {"schema": "mudroom.status/1", "project": project, "vault": vault}
-        report = {**places, "forks": rows, "applies": applies, "caches": {"bytes": cached, "limit": limit}}
-        report |= {"certified": sandbox} if sandbox else {}
+        with open_listing(context) as listing:
+            report = _as_json(listing, certified(context))
         context.terminal.out(to_json_text(report))
         return 0
-    lines = [f"project  {project}", f"vault    {vault}"]
-    width = context.terminal.columns(1) - 9
-    lines += ["fork     " + describe(row, width).replace("\n", "\n" + " " * 9) for row in rows] or ["no forks"]
-    unfinished = [apply["apply"] for apply in applies if apply["state"] in ("deferred", "interrupted")]
-    for name in unfinished:
-        lines.append(f"apply    {name} was cut off; the next mudroom run, apply or undo settles it")
-    undoable = [apply["apply"] for apply in applies if apply["state"] == "applied"]
-    if undoable:
-        earlier = f", then {len(undoable) - 1} more" if len(undoable) > 1 else ""
-        lines.append(f"undo     {undoable[-1]}{earlier}")
-    if cached:
-        lines.append(f"caches   {show_size(cached)} (at most {show_size(limit)} for you, and for each agent)")
-    lines += [f"sandbox  {line}" for line in sandbox]
-    context.terminal.out("\n".join(lines))
+    place = places(context.environ)
+    project, state = disk.real_path(project_of(context)), disk.real_path(place.state)
+    try:
+        check_project(project, disk.real_path(place.home), state)
+    except UsageError as error:
+        if context.project is not None:
+            raise
+        _print(context, [f"{error.message}: mudroom works in a project"], (("cd PROJECT", "then: mudroom"), *ALWAYS))
+        return 0
+    if not os.path.lexists(vault_path(state, project)):
+        from mudroom.cli.first_command import first_commands
+
+        lines = [show(project), "mudroom has not been used here; nothing lands until you apply it"]
+        _print(context, lines, (*first_commands(project, context.environ), *ALWAYS))
+        return 0
+    with open_listing(context) as listing:
+        lines, commands = _state(listing, context)
+    _print(context, lines, (*commands, *ALWAYS[1:]))
     return 0
+
+
+def _as_json(listing: ProjectListing, sandbox: list[str]) -> dict[str, object]:
+    vault = listing.vault
+    report: dict[str, object] = {"schema": "mudroom.status/1", "project": os.fsdecode(vault.project)}
+    report |= {"vault": os.fsdecode(vault.path), "forks": listed_forks(listing), "applies": list_applies(vault)}
+    report["caches"] = {"bytes": _cached(listing), "limit": listing.settings.cache_limit}
+    return report | ({"certified": sandbox} if sandbox else {})
+
+
+def _cached(listing: ProjectListing) -> int:
+    """Return the bytes in the caches."""
+    return sum(cache.size for cache in shared_caches(listing.vault.cache))
+
+
+def _state(listing: ProjectListing, context: Context) -> tuple[list[str], list[tuple[str, str]]]:
+    """Return the lines, and the next commands, most urgent first."""
+    vault, columns = listing.vault, context.terminal.columns(1)
+    lines = [f"project  {show(vault.project)}", f"vault    {show(vault.path)}"]
+    commands: list[tuple[str, str]] = []
+
+    def tell(label: str, text: str) -> None:
+        lines.append(fold_beside(f"{label:<{_ABOUT}}", text, columns))
+
+    has_queue = os.path.lexists(vault.path + b"/approvals")  # this saves importing the queue
+    questions = sum(row.state == "waiting" for row in vault.approvals.rows()) if has_queue else 0
+    if questions:
+        wait = "waits" if questions == 1 else "wait"
+        tell("asked", f"{counted(questions, 'question')} of agents {wait} for your answer")
+        commands.append(("mudroom approve", "shows and answers them"))
+    applies = list_applies(vault)
+    unfinished = [row["apply"] for row in applies if row["state"] in ("deferred", "interrupted")]
+    for name in unfinished:
+        tell("apply", f"{name} was cut off; the next mudroom run, apply or undo settles it")
+    if unfinished:
+        commands.append(("mudroom recover", "finishes or takes back what was cut off"))
+    forks = listed_forks(listing)
+    if forks:
+        tell("forks", f"{counted(len(forks), 'fork')}, not applied:")
+        margin = " " * _ABOUT
+        lines += [margin + describe(row, columns - _ABOUT).replace("\n", "\n" + margin) for row in forks[-MOST_FORKS:]]
+        if len(forks) > MOST_FORKS:
+            tell("", f"and {counted(len(forks) - MOST_FORKS, 'older fork')} (mudroom ls)")
+        whole = [row for row in forks if not row["problem"]] or forks
+        commands += _fork_commands(whole[-1]["fork"])
+    undoable = [row["apply"] for row in applies if row["state"] == "applied"]
+    if undoable:
+        tell("undo", undoable[-1] + (f", then {len(undoable) - 1} more" if len(undoable) > 1 else ""))
+        commands.append(("mudroom undo", "takes the last apply back"))
+    if not commands:
+        lines.append("nothing waits for you here")
+        commands.append(("mudroom run -- COMMAND", "shows what it would change; apply or not"))
+    if cached := _cached(listing):
+        limit = show_size(listing.settings.cache_limit)
+        tell("caches", f"{show_size(cached)} (at most {limit} for you, and for each agent)")
+    for line in certified(context):
+        tell("sandbox", line)
+    return lines, commands
+
+
+def _fork_commands(name: str) -> list[tuple[str, str]]:
+    from mudroom.core.registry import is_installed
+
+    look = (f"mudroom diff {name}", "shows its changes")
+    # importlib.util.find_spec, without importing it
+    if is_installed("tui") and any(finder.find_spec("textual", None) for finder in sys.meta_path):
+        look = (f"mudroom review {name}", "look, choose, decide")
+    apply = (f"mudroom apply {name}", "bring it into the project")
+    return [look, apply, (f"mudroom discard {name}", "throw it away")]
+
+
+def _print(context: Context, lines: Sequence[str], commands: Sequence[tuple[str, str]]) -> None:
+    column = max(_COLUMN, *(len(command) + 2 for command, _what in commands))
+    is_narrow = column + 2 + max(len(what) for _command, what in commands) > context.terminal.columns(1)
+    rows = []
+    for command, what in commands:
+        gap = "\n      " if is_narrow else " " * (column - len(command))
+        rows.append(f"  {command}{gap}{context.terminal.style(what, 'dim', 1)}")
+    context.terminal.out("\n".join([*lines, "", *rows]))
 
 
 def certified(context: Context) -> list[str]:

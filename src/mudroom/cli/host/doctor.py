@@ -1,4 +1,7 @@
-"""``mudroom doctor``: show what this machine can protect, by trying it."""
+"""``mudroom doctor``: show what this machine can protect, by trying it.
+
+``--setup`` shows it to a new user; ``--certify`` belongs to a satellite (``core/registry.py``).
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from mudroom.cli.doctor.report import SANDBOX, everything, screen
 from mudroom.cli.project_session import project_of, settings_of
 from mudroom.cli.terminal.context import Context
 from mudroom.core.confinement.protection import document, rows
+from mudroom.core.registry import part
 from mudroom.core.settings import EngineChoice
 from mudroom.errors import UsageError
 from mudroom.policy.config import places
@@ -27,25 +31,45 @@ examples:
   mudroom doctor
   mudroom doctor --all         every protection in a line of its own, nothing cut
   mudroom doctor --json
+  mudroom doctor --setup       levels, commands that add missing protections, agents, a command to try
+  mudroom doctor --certify     --json FILE writes what held: no path and no name is in it
   mudroom doctor --table       what is protected on which platform, by what, and where that was tried
 
-Exit code 0 if commands can be confined here, 1 if not."""
+Each row of --certify is a deed that works outside of the sandbox. Only rows that held inside open something on macOS
+and Windows; on Linux they open nothing. Exit code 0 if commands can be confined here, 1 if not."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--all", action="store_true", help="every protection, and every fix in full")
-    parser.add_argument(
+    parser.add_argument("--all", action="store_true", help="every protection or row, and every fix in full")
+    look = parser.add_mutually_exclusive_group()
+    look.add_argument(
         "--table", action="store_true", help="every platform's protections as a document, instead of trying this one's"
     )
+    look.add_argument("--setup", action="store_true", help="the first look of a new user, in one screen")
+    look.add_argument(
+        "--certify", action="store_true", help="try what the sandbox holds here; on macOS and Windows open what held"
+    )
+    parser.add_argument("file", nargs="?", metavar="FILE", help="with --certify --json: a new file for the certificate")
 
 
 def execute(args: argparse.Namespace, context: Context) -> int:
+    if args.certify:
+        code: int = part("doctor", "certify", "mudroom doctor --certify").execute(args, context)
+        return code
+    if args.file is not None:
+        raise UsageError("only --certify writes a file", f"mudroom doctor --certify --json {args.file}")
     if args.table:
         return _table(context)
+    if args.setup:
+        context.terminal.progress("trying what this machine can protect", 0, 0)
     place = places(context.environ)
     require_private(place.state)
     with tempfile.TemporaryDirectory(dir=place.state, prefix=b"doctor-") as directory:
         findings = examine(directory, home=place.home, environ=context.environ, engine=_engine(context))
+    if args.setup:
+        from mudroom.cli.host.setup import show_setup
+
+        return show_setup(findings, context, screen_size()[0])
     findings += certified(place.state)[0] if sys.platform in BY_RECORD else []
     if context.as_json:
         rows = [finding._asdict() for finding in findings]

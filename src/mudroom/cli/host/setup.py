@@ -1,40 +1,29 @@
-"""``mudroom setup``: one screen for new users. It changes nothing, and only prints commands that fix problems."""
+"""``mudroom doctor --setup``: one screen for new users. It only prints commands that fix problems."""
 
 from __future__ import annotations
 
 import os
-import tempfile
 import textwrap
 
 from mudroom import __version__
 from mudroom.cli.doctor.first_look import FirstLook, first_look
-from mudroom.cli.doctor.probe import examine
 from mudroom.cli.first_command import FirstCommand, harmless_command, install_command
-from mudroom.cli.host.doctor import screen_size
-from mudroom.cli.project_session import project_of, settings_of
+from mudroom.cli.project_session import project_of
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.fold import fold_beside, visible
 from mudroom.core.known_agents import known_agents
 from mudroom.core.registry import is_installed
-from mudroom.core.settings import EngineChoice
 from mudroom.core.system.search_path import find_program
 from mudroom.core.text.json_text import to_json_text
 from mudroom.errors import UsageError
 from mudroom.policy.config import places, user_config
-from mudroom.stage.private_directory import require_private
 from mudroom.stage.views.preflight import check_project
 from mudroom.typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    import argparse
+    from collections.abc import Sequence
 
-EXAMPLES = """\
-examples:
-  mudroom setup
-  mudroom setup --json
-
-It changes nothing. mudroom doctor has every protection with what was found. Exit code 0 if commands can be confined
-here, 1 if not."""
+    from mudroom.cli.doctor.probe import Finding
 
 _ABOUT = 19
 """Columns before a line's text."""
@@ -54,43 +43,20 @@ class _Advice(NamedTuple):
     """The user's shell, or "" if there is no completion for it."""
     agents: tuple[str, ...] | None
     """Installed agents; None if mudroom knows no agents."""
-    first: str
-    """The first command to try."""
-    about: str
-    """Effect of that command."""
+    first: FirstCommand
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    del parser
-
-
-def execute(args: argparse.Namespace, context: Context) -> int:
-    del args
-    place = places(context.environ)
-    project = project_of(context)
-    require_private(place.state)
-    context.terminal.progress("trying what this machine can protect", 0, 0)
-    with tempfile.TemporaryDirectory(dir=place.state, prefix=b"setup-") as directory:
-        look = first_look(
-            examine(directory, home=place.home, environ=context.environ, engine=_engine(context, project))
-        )
-    advice = _advice(context, project)
+def show_setup(findings: Sequence[Finding], context: Context, columns: int) -> int:
+    """Print the screen. Return the exit code."""
+    look, advice = first_look(findings), _advice(context)
     if context.as_json:
         context.terminal.out(to_json_text(_as_json(look, advice)))
     else:
-        context.terminal.out("\n".join(_screen(look, advice, context)))
+        context.terminal.out("\n".join(_screen(look, advice, context, columns)))
     return 0 if look.levels[1].state != "no" else 1
 
 
-def _engine(context: Context, project: bytes) -> EngineChoice:
-    try:
-        return settings_of(context, project).engine
-    except UsageError as error:
-        context.terminal.note(f"the policy cannot be read and is ignored here: {error}")
-        return "auto"
-
-
-def _advice(context: Context, project: bytes) -> _Advice:
+def _advice(context: Context) -> _Advice:
     def is_there(program: str | bytes) -> bool:
         return find_program(os.fsdecode(program), context.environ) is not None
 
@@ -98,19 +64,18 @@ def _advice(context: Context, project: bytes) -> _Advice:
     agents = tuple(known.installed(is_there)) if known.names() else None
     shell = os.fsdecode(os.path.basename(context.environ.get(b"SHELL", b"")))
     shell = shell if shell in _COMPLETIONS and is_installed("completion") else ""
-    place = places(context.environ)
+    place, project = places(context.environ), project_of(context)
     try:
         check_project(os.path.realpath(project), os.path.realpath(place.home), os.path.realpath(place.state))
         first = install_command(project, is_there) or harmless_command(project)
     except UsageError:
         first = FirstCommand("cd PROJECT && mudroom", "in a project it names commands that fit it")
-    return _Advice(shell, agents, first.line, first.about)
+    return _Advice(shell, agents, first)
 
 
-def _screen(look: FirstLook, advice: _Advice, context: Context) -> list[str]:
+def _screen(look: FirstLook, advice: _Advice, context: Context, columns: int) -> list[str]:
     """Return lines that fit the terminal, except commands to paste, which are not broken."""
     style = context.terminal.style
-    columns, _rows = screen_size()
     lines = [*_indented(f"mudroom {__version__}: what this machine can protect", columns, ""), ""]
     for row in look.levels:
         state = style(f"{row.state:<6}", _STYLES[row.state], 1)
@@ -137,7 +102,7 @@ def _screen(look: FirstLook, advice: _Advice, context: Context) -> list[str]:
         lines += _wrapped(told, columns, "agents")
     if advice.agents:
         lines += _wrapped(f"mudroom {advice.agents[0]} runs it in a fork of its own", columns)
-    return [*lines, "", *_two_lines("try", style(advice.first, "bold", 1), advice.about, columns)]
+    return [*lines, "", *_two_lines("try", style(advice.first.line, "bold", 1), advice.first.about, columns)]
 
 
 def _two_lines(word: str, command: str, about: str, columns: int) -> list[str]:
@@ -177,5 +142,5 @@ def _as_json(look: FirstLook, advice: _Advice) -> dict[str, object]:
         "fixes": [{"fix": fix.text, "for": [*fix.helps]} for fix in look.fixes],
         "completion": _COMPLETIONS[advice.shell][0] if advice.shell else None,
         "agents": [*(advice.agents or ())],
-        "first": advice.first,
+        "first": advice.first.line,
     }

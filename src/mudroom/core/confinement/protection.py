@@ -44,10 +44,10 @@ WAYS: dict[str, Way] = {
         2, "an engine in a virtual machine", "Docker Desktop, podman machine or Apple container, and an image",
         "never with such an engine; Docker on Linux in its place",
     ),
-    "seatbelt": Way(1, "macOS", "sandbox-exec that held there: mudroom certify (MACOS.md)", _MAC),
-    "seatbelt bare": Way(0, "macOS", "sandbox-exec that held there: mudroom certify (MACOS.md)", _MAC),
-    "appcontainer": Way(1, "Windows", "Windows 10 that held there: mudroom certify (WINDOWS.md)", _WINDOWS),
-    "restricted": Way(0, "Windows", "Windows 10 that held there: mudroom certify (WINDOWS.md)", _WINDOWS),
+    "seatbelt": Way(1, "macOS", "sandbox-exec that held there: mudroom doctor --certify (MACOS.md)", _MAC),
+    "seatbelt bare": Way(0, "macOS", "sandbox-exec that held there: mudroom doctor --certify (MACOS.md)", _MAC),
+    "appcontainer": Way(1, "Windows", "Windows 10 that held there: mudroom doctor --certify (WINDOWS.md)", _WINDOWS),
+    "restricted": Way(0, "Windows", "Windows 10 that held there: mudroom doctor --certify (WINDOWS.md)", _WINDOWS),
 }  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from mudroom.ext.certify.trial import Progress, Trial, certify
 from mudroom.sandbox.platform import Platform
 from mudroom.typing import NamedTuple
 
-HINT = "mudroom certify tries it, in less than a minute"
+HINT = "mudroom doctor --certify tries it, in less than a minute"
 _NAMES = {"network": "a closed network", "gate": "the gate"}
 _UNTRIED = "use it in WSL 2; mudroom doctor says what the sandbox could do here"
 UNPORTED: Mapping[str, Mapping[str, str]] = {"darwin": {}, "win32": {}}
@@ -63,7 +63,7 @@ def open_platform(platform: Platform, state: bytes, tool: bytes) -> Platform:
         raise Unsupported("mudroom", "a certificate of this machine", opening.why, hint)
     if not opening.is_open:
         found = sentence("platform", opening.closed["platform"])
-        raise Unsupported("mudroom", "a sandbox that holds here", found, "mudroom certify tries it again")
+        raise Unsupported("mudroom", "a sandbox that holds here", found, "mudroom doctor --certify tries it again")
     return restrict(platform, reasons(platform.name, opening.closed))
 
 

@@ -473,7 +473,9 @@ def test_explain_shows_the_profile(mac: Mac) -> None:
 
 def test_platforms() -> None:
     assert platform_here("linux") is LINUX
-    certificate = "mudroom needs a certificate of this machine; found: {}, and none here (mudroom certify makes one)"
+    certificate = (
+        "mudroom needs a certificate of this machine; found: {}, and none here (mudroom doctor --certify makes one)"
+    )
     systems = {"darwin": "macOS", "win32": "Windows"}
     rows = {name: certificate.format(system) for name, system in systems.items()}  # of what held: tests/ext/certify
     rows["freebsd14"] = (

@@ -1,4 +1,4 @@
-"""Certified and closed parts, as ``mudroom doctor`` rows and ``mudroom status`` lines."""
+"""Certified and closed parts, as ``mudroom doctor`` rows and lines of ``mudroom`` alone."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mudroom.ext.certify.row import CLOSED, Certificate, RowResult, TrialRow, cl
 from mudroom.ext.certify.table import KINDS, KNOWN, TABLES
 from mudroom.sandbox.platform import BY_RECORD
 
-MORE = "mudroom certify --all"
+MORE = "mudroom doctor --certify --all"
 STYLES = {"held": "green", "fell": "red", "not shown": "yellow"}
 _HEAD = (
     "How mudroom's sandbox holds on this machine. Each act that it has to refuse was tried outside, where it works, "

@@ -1,4 +1,4 @@
-"""Certify this platform: by ``mudroom certify``, and automatically before the first session."""
+"""Certify this platform: by ``mudroom doctor --certify``, and automatically before the first session."""
 
 from __future__ import annotations
 
@@ -128,5 +128,7 @@ def certify_first(context: Context, platform: str = sys.platform, tool: bytes = 
     tool = tool or tool_of(platform)
     opening = look(platform, places(context.environ).state, tool)
     if opening.certificate is None:
-        context.terminal.note(f"this system is tried first, in less than a minute (mudroom certify): {opening.why}")
+        context.terminal.note(
+            f"this system is tried first, in less than a minute (mudroom doctor --certify): {opening.why}"
+        )
         tried(platform, tool, new_client(platform, tool), context)

@@ -1,4 +1,4 @@
-"""``mudroom certify``: try whether this platform's sandbox holds, and open the parts that held.
+"""``mudroom doctor --certify``: try whether this platform's sandbox holds, and open the parts that held.
 
 On a platform that needs no record, such as Linux, the rows are tried and told, but not stored.
 """
@@ -27,27 +27,10 @@ if TYPE_CHECKING:
 
     from mudroom.sandbox.client.client import Client
 
-EXAMPLES = """\
-examples:
-  mudroom certify
-  mudroom certify --all                       a line for each row
-  mudroom certify --json certificate.json     the certificate: no path and no name is in it
-
-A platform without a kernel's promise, macOS or Windows, is opened by what held on this machine. Each row is a deed that
-works outside of the sandbox; only rows that held inside open something. On Linux the rows open nothing: they say what
-held here.
-
-Exit code 0 if commands can be confined here, 1 if not."""
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", nargs="?", metavar="FILE", help="with --json: a new file to write the certificate to")
-    parser.add_argument("--all", action="store_true", help="a line for each row, nothing cut")
-
 
 def execute(args: argparse.Namespace, context: Context) -> int:
     if args.file is not None and not context.as_json:
-        raise UsageError("a file is written with --json only", f"mudroom certify --json {args.file}")
+        raise UsageError("a file is written with --json only", f"mudroom doctor --certify --json {args.file}")
     if args.file is not None and os.path.lexists(args.file):
         raise UsageError(f"{args.file} exists already", "name another file")
     platform = str(sys.platform)

@@ -99,7 +99,7 @@ def state_of(one: RowProtection, certificate: Certificate) -> tuple[State, str]:
         failed = [result for result in failed if result.name not in KNOWN]
     fell = [result.name for result in failed if result.verdict == "fell"]
     if fell:
-        return "missing", f"done inside: {', '.join(fell)} (mudroom certify)"
+        return "missing", f"done inside: {', '.join(fell)} (mudroom doctor --certify)"
     if failed:
         return "not probed", f"{failed[0].name}: {failed[0].found}"
     return ("strict", one.strict) if with_namespaces else ("degraded", one.degraded)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 PORTED = frozenset((
     "run", "exec", "diff", "status", "log", "ls", "apply", "undo", "redo", "discard", "fork", "checkpoint", "rollback",
-    "recover", "resolve", "certify", "serve", "shell", "mcp", "vault", "policy", "approve", "completion", "net", "try",
+    "recover", "resolve", "doctor", "serve", "shell", "mcp", "vault", "policy", "approve", "completion", "net", "try",
     "agent", "review",
 ))  # fmt: skip
 NOT_YET = "does not run on Windows yet"
@@ -31,13 +31,13 @@ HINT = "use it in WSL 2; mudroom doctor says what the sandbox could do here"
 def start(argv: Sequence[str], client: Client | None = None) -> int:
     """Run a verb and return the exit code. A part that is known to be missing never ends in a traceback."""
     terminal = Terminal({})
-    if not argv or argv[0] in ("-h", "--help") or list(argv) == ["help"]:
-        terminal.out(overview())
+    if not argv or argv[0] in ("-h", "--help") or list(argv) in (["help"], ["help", "--all"]):
+        terminal.out(overview(every="--all" in argv))
         return 0
     if argv[0] in ("-V", "--version"):
         terminal.out(version())
         return 0
-    if argv[0] == "doctor":
+    if argv[0] == "doctor" and "--certify" not in argv:
         return _doctor(terminal, "--json" in argv)
     if argv[0] == "help":
         argv = [argv[1], "--help"]
@@ -79,7 +79,7 @@ def _doctor(terminal: Terminal, as_json: bool) -> int:
             if row.fix:
                 terminal.out(f"{'':<{width}}            fix: {row.fix}")
     if not is_open:
-        hint = "mudroom certify tries it, in less than a minute"
+        hint = "mudroom doctor --certify tries it, in less than a minute"
         terminal.say(f"no command runs on Windows without a certificate of this machine ({hint})")
     return 0 if is_open else 1
 
