@@ -63,16 +63,27 @@ part() { # part NAME COMMAND…: run it, and record the seconds; return its exit
     return "$part_status"
 }
 
-tell_figures() { # print the seconds per part, skipped tests by reason, and what was told besides
+tell_figures() { # print the seconds per part, and skipped tests by reason
     [ -n "${figures_are_ours:-}" ] || return 0
     awk -F '\t' -v total="$SECONDS" '
         $1 == "part" { parts = parts sprintf("%6d s  %s%s\n", $3, $2, $4 == "ok" ? "" : ": " $4) }
         $1 == "skip" { skips = skips sprintf("%6d of %-4s %-11s %s\n", $3, $4, $2, $5) }
-        $1 == "told" { told = told "\n" $2 }
-        END { printf "\n%s%6d s  in all\n\nskipped, of how many may be, by pass and reason:\n%s%s\n", parts, total, skips, told }
+        END { printf "\n%s%6d s  in all\n\nskipped, of how many may be, by pass and reason:\n%s\n", parts, total, skips }
     ' "$MUDROOM_FIGURES" >&2
     rm -rf "$figures_are_ours"
     figures_are_ours=
+}
+
+once_more() { # once_more FILE COMMAND…: run the tests that FILE names again, three times by COMMAND; list them if they pass
+    mapfile -t failed_tests <"$1"
+    for _time in 1 2 3; do "${@:2}" "${failed_tests[@]}" || { say "failed again; see above"; return 1; }; done
+    listed=0
+    for failed_test in "${failed_tests[@]}"; do
+        say "unsteady: $failed_test"
+        ! grep -qxF -e "$failed_test" tests/unsteady.txt || { say "it was in tests/unsteady.txt already"; listed=1; }
+        printf '%s\n' "$failed_test" >>tests/unsteady.txt
+    done
+    return "$listed"
 }
 
 find_python() { # the first real interpreter that is new enough; a pyenv shim is slow, so Debian's comes first

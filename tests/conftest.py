@@ -25,7 +25,7 @@ from mudroom.sandbox.client.launcher_client import LauncherClient, SpawnedLaunch
 from mudroom.sandbox.launcher import wire
 from mudroom.session import Session
 
-pytest_plugins = ["deep_table", "left_out", "outcome_file", "skip_budget", "tiers"]
+pytest_plugins = ["left_out", "once_more", "skip_budget", "tiers"]
 pytest_plugins += [name for name in ("browser", "engines") if find_spec(name)]  # of satellites
 
 for name, action in (("SIGHUP", signal.SIG_DFL), ("SIGQUIT", signal.SIG_DFL), ("SIGINT", signal.default_int_handler)):

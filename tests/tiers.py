@@ -5,9 +5,9 @@ an ordinary user, and those marked ``both_users`` as root too. ``dev/deep`` runs
 tests have a quarter of their examples in the quick tier (``examples``; 25 where a test names no number), and the fault
 tests a smaller sample (``sample``, ``every``, ``pairs``).
 
-The calls in which the fault tests inject faults are drawn at random, and the deep tests that the quick tier runs
-(deep_table.py) change each day. The seed is MUDROOM_SEED, by default the date (UTC). A failed test prints the command
-that runs it again with the same seed.
+The calls in which the fault tests inject faults are drawn at random, and each day the quick tier has other deep tests
+(``--of-the-day``). The seed is MUDROOM_SEED, by default the date (UTC). A failed test prints the command that runs it
+again with the same seed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from __future__ import annotations
 import gc
 import os
 import time
-import tomllib
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Sequence
@@ -28,7 +27,8 @@ from hypothesis import settings as hypothesis_settings
 
 Row = TypeVar("Row")
 Column = TypeVar("Column")
-SECONDS = Path(__file__).with_name("seconds.toml")
+DAYS = 30
+"""After so many days, about a month, each deep test without a limit of its own has been in the quick tier."""
 QUICK = os.environ.get("MUDROOM_TESTS") == "quick"
 SEED = os.environ.setdefault("MUDROOM_SEED", time.strftime("%Y%m%d", time.gmtime()))
 """Exported to the processes of xdist, too: midnight may pass between their start and ours."""
@@ -109,23 +109,31 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--of-the-day", action="store_true", help=f"one of {DAYS} selected tests, others each day")
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--of-the-day"):
+        chosen = [item for item in items if not item.get_closest_marker("limit") and is_of_the_day(item.nodeid)]
+        config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+        items[:] = chosen
     if hasattr(config, "workerinput"):
         longest_first(items)
 
 
+def is_of_the_day(test: str) -> bool:
+    return (zlib.crc32(test.encode()) + int(SEED)) % DAYS == 0
+
+
 def longest_first(items: list[pytest.Item]) -> None:
-    """Sort the files by their seconds in ``seconds.toml``, or else by those that their marks suggest: a long file that
-    starts last would run alone at the end."""
+    """Sort the files by the seconds that their marks suggest: a long file that starts last would run alone at the
+    end."""
     seconds: defaultdict[Path, float] = defaultdict(float)
     for item in items:
         limit = item.get_closest_marker("limit")
         seconds[item.path] += limit.args[0] / 10 if limit else 1 if item.get_closest_marker("slow") else 0.01
-    for name, measured in tomllib.loads(SECONDS.read_text()).items():
-        path = SECONDS.parent / name
-        if path in seconds:
-            seconds[path] = measured
     items.sort(key=lambda item: -seconds[item.path])
 
 

@@ -176,7 +176,7 @@ def test_ended_at_a_change(tmp_path: Path, verb: str) -> None:
 
 
 ROWS = 8
-"""Parts of the test below, so that a run that was cut off can go on: ``--outcomes`` of ``tests/outcome_file.py``."""
+"""Parts of the test below, which can be run one by one."""
 
 
 @pytest.mark.deep

@@ -1,37 +1,21 @@
-"""The list of the tests that ``dev/wine`` leaves out is one of tests that there are, and as long as it says."""
+"""Each test that ``dev/wine`` leaves out is one, and each other module can be imported on Windows."""
 
 from __future__ import annotations
 
 import ast
-from collections import Counter
 from collections.abc import Iterator
 
 import pytest
 
-from left_out import TESTS, Left, read_table
+from left_out import TESTS, read_table
 
 
-def functions(module: str) -> set[str]:
-    tree = ast.parse((TESTS / module).read_text())
-    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")}
-
-
-@pytest.mark.parametrize("row", read_table(), ids=lambda row: row.reason)
-def test_each_name_is_one_of_a_test(row: Left) -> None:
-    assert len(row.tests) + len(row.modules) == row.number
-    assert row.tests == sorted(row.tests) and row.modules == sorted(row.modules)
-    for name in row.tests:
+def test_each_name_is_one_of_a_test() -> None:
+    for name in read_table():
         module, _colons, function = name.partition("::")
-        assert function in functions(module), name
-    for module in row.modules:
-        assert functions(module), module
-
-
-def test_each_is_left_out_for_one_reason() -> None:
-    named = Counter(name for row in read_table() for name in (*row.tests, *row.modules))
-    assert [name for name, count in named.items() if count > 1] == []
-    assert [name for name in named if name.partition("::")[0] in named and "::" in name] == []
-    assert all(name.startswith(("stage/", "vault/")) for name in named)
+        tree = ast.parse((TESTS / module).read_text())
+        found = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+        assert function in found if function else found, name
 
 
 LACKING = {
@@ -81,7 +65,7 @@ def test_such_names_are_seen(source: str, names: list[str]) -> None:
 
 def test_each_other_module_can_be_imported_on_windows() -> None:
     """One that cannot ends the whole run of ``dev/wine --all`` before its first test."""
-    left = {name for row in read_table() for name in row.modules}
+    left = read_table()
     modules = {
         path.relative_to(TESTS).as_posix(): lacking(path.read_text())
         for room in ("stage", "vault", "ext/windows")
