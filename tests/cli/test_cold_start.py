@@ -207,8 +207,8 @@ def write_lists() -> None:
         top = Path(directory)
         (top / "project").mkdir()
         for command, words in COMMANDS.items():
-            for _twice in range(2):
-                modules, _classes = loaded(words, top, top / "project", top / "state")
+            for each in (COMMANDS["run"], words, words):  # the first makes the vault
+                modules, _classes = loaded(each, top, top / "project", top / "state")
             text = "\n".join(as_toml(modules))
             sys.stdout.write(f"[{command}]  # mudroom {' '.join(words)}\n{text}\n\n")
 
