@@ -5,7 +5,6 @@ What runs inside imports only the standard library, this module, ``run`` and its
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
@@ -79,8 +78,3 @@ class Table(dict[str, Attempt]):
             return body
 
         return decorate
-
-    def able(self) -> list[str]:
-        """Return the attempts that are harmless, and possible for this user, without a sandbox."""
-        able = ("anybody", "root") if os.geteuid() == 0 else ("anybody",)
-        return [attempt.name for attempt in self.values() if attempt.control in able]

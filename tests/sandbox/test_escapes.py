@@ -18,7 +18,7 @@ from conformance.escapes.attempt import TABLE
 from conformance.escapes.known import NOT_HELD
 from conformance.escapes.outside import Range
 from conformance.escapes.tools import TOOLS, runner
-from conformance.outside import Outcome, got_out, mistaken
+from conformance.outside import Outcome, able, got_out, mistaken
 from mudroom.errors import MudroomError
 from mudroom.sandbox.client.capture import CapturedOutput, attend
 from mudroom.sandbox.client.held import hold
@@ -138,7 +138,7 @@ def test_without_a_sandbox_they_get_out(place: Range) -> None:
     reader, writer = os.pipe()
     with open(reader, "rb", buffering=0) as ours, open(writer, "wb", buffering=0) as theirs:
         theirs.write(b"for its reader")
-        outcomes = place.try_all(runner(tool, place), TABLE.able())
+        outcomes = place.try_all(runner(tool, place), able(TABLE))
         assert ours.read(100) == b"for its reader", "other tests of root's, or of another user, wait for theirs"
     assert mistaken(outcomes) == {}
     failed = {name: outcome.error for name, outcome in outcomes.items() if not outcome.evidence}

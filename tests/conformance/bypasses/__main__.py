@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from .. import document  # noqa: TID252 - the package has another name inside
 from ..attempt import Attempt  # noqa: TID252
-from ..outside import Outcome, Outcomes, got_out  # noqa: TID252
+from ..outside import Outcome, Outcomes, able, got_out  # noqa: TID252
 from .attempt import ALLOWED, TABLE
 from .outside import MODES, series
 
@@ -66,7 +66,7 @@ def main(argv: Sequence[str]) -> int:
     args = document.parser("bypasses", "Who passes the gate.", list(_MODES)).parse_args(argv)
     columns = {}
     for mode in args.only or _MODES:
-        found = series(mode, TABLE.able() if mode == "control" else None)
+        found = series(mode, able(TABLE) if mode == "control" else None)
         columns[mode] = found.outcomes
         if found.strays and mode != "control":
             sys.stderr.write(f"{mode}: nobody's: {found.strays}\n")

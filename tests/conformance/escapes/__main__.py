@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from .. import document  # noqa: TID252 - the package has another name inside
-from ..outside import Outcomes, got_out  # noqa: TID252
+from ..outside import Outcomes, able, got_out  # noqa: TID252
 from . import benchmark, tiers
 from .attempt import TABLE
 from .outside import Range
@@ -30,7 +30,7 @@ def tried(tool: Tool) -> Outcomes | str:
     absent = missing(tool)
     if absent:
         return f"cannot run here: {', '.join(absent)} not installed"
-    names = TABLE.able() if tool.name == "none" else list(TABLE)
+    names = able(TABLE) if tool.name == "none" else list(TABLE)
     with Range() as place:
         said, complaint = start(tool, place, ["sh", "-c", "echo it runs"])
         if "it runs" not in said:
