@@ -27,7 +27,6 @@ groups, owners and mounts differ for root."""
 STARTS = {"place", "client"}
 """Fixtures that start a sandbox."""
 SAME = {
-    "test_published.py": "the attempts ask, in their own process; here their names are read",
     "test_mac_session.py": "a macOS that is played: nothing is confined",
     "test_command_line.py": "asks for one test that root skips",
     "test_buffer.py": "the owner of a new file is who made it: said by the process itself",

@@ -11,13 +11,13 @@ UP = "../" * 30
 
 
 def put(path: str, place: World) -> None:
-    """Write the mark, over what is there."""
+    """Write the mark over the file's content."""
     with open(path, "w") as stream:
         stream.write(place.mark)
 
 
 def get(path: str) -> str:
-    """Return the content of a file. Pipes and devices are not waited for."""
+    """Return a file's content, without waiting for pipes and devices."""
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     try:
         return os.read(descriptor, 1 << 16).decode("latin-1")

@@ -30,10 +30,11 @@ _ABOUT = 19
 _STYLES = {"yes": "green", "partly": "yellow", "no": "red"}
 _SHOWN_FIXES = 3
 _COMPLETIONS = {
-    "bash": ('eval "$(mudroom completion bash)"', "~/.bashrc"),
-    "zsh": ('eval "$(mudroom completion zsh)"', "~/.zshrc, after compinit"),
-    "fish": ("mudroom completion fish | source", "~/.config/fish/config.fish"),
+    "bash": ("mudroom completion bash >> ~/.bash_completion", "once, and again after an update"),
+    "zsh": ("mudroom completion zsh > ~/.zfunc/_mudroom", "once, and again after an update; ~/.zfunc is in $fpath"),
+    "fish": ("mudroom completion fish > ~/.config/fish/completions/mudroom.fish", "once, and again after an update"),
 }
+"""A file: to make the text takes longer than a shell may take to start."""
 
 
 class _Advice(NamedTuple):
@@ -93,8 +94,8 @@ def _screen(look: FirstLook, advice: _Advice, context: Context, columns: int) ->
         lines.append(f"  {len(look.fixes) - _SHOWN_FIXES} more: mudroom doctor")
     lines += [""] if advice.agents is not None or is_installed("completion") else []
     if advice.shell:
-        line, file = _COMPLETIONS[advice.shell]
-        lines += _two_lines("completion", line, f"in {file}", columns)
+        line, when = _COMPLETIONS[advice.shell]
+        lines += _two_lines("completion", line, when, columns)
     elif is_installed("completion"):
         lines += _wrapped("mudroom completion bash, zsh or fish prints it", columns, "completion")
     if advice.agents is not None:
