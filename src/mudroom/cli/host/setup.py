@@ -29,12 +29,7 @@ _ABOUT = 19
 """Columns before a line's text."""
 _STYLES = {"yes": "green", "partly": "yellow", "no": "red"}
 _SHOWN_FIXES = 3
-_COMPLETIONS = {
-    "bash": ("mudroom completion bash >> ~/.bash_completion", "once, and again after an update"),
-    "zsh": ("mudroom completion zsh > ~/.zfunc/_mudroom", "once, and again after an update; ~/.zfunc is in $fpath"),
-    "fish": ("mudroom completion fish > ~/.config/fish/completions/mudroom.fish", "once, and again after an update"),
-}
-"""A file: to make the text takes longer than a shell may take to start."""
+_COMPLETIONS = ("bash", "zsh", "fish")
 
 
 class _Advice(NamedTuple):
@@ -94,8 +89,8 @@ def _screen(look: FirstLook, advice: _Advice, context: Context, columns: int) ->
         lines.append(f"  {len(look.fixes) - _SHOWN_FIXES} more: mudroom doctor")
     lines += [""] if advice.agents is not None or is_installed("completion") else []
     if advice.shell:
-        line, when = _COMPLETIONS[advice.shell]
-        lines += _two_lines("completion", line, when, columns)
+        where = "prints it; mudroom completion --help says where it goes"
+        lines += _two_lines("completion", f"mudroom completion {advice.shell}", where, columns)
     elif is_installed("completion"):
         lines += _wrapped("mudroom completion bash, zsh or fish prints it", columns, "completion")
     if advice.agents is not None:
@@ -141,7 +136,7 @@ def _as_json(look: FirstLook, advice: _Advice) -> dict[str, object]:
         "limits": [*look.limits],
         "limits_missing": [*look.no_limits],
         "fixes": [{"fix": fix.text, "for": [*fix.helps]} for fix in look.fixes],
-        "completion": _COMPLETIONS[advice.shell][0] if advice.shell else None,
+        "completion": f"mudroom completion {advice.shell}" if advice.shell else None,
         "agents": [*(advice.agents or ())],
         "first": advice.first.line,
     }

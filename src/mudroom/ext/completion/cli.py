@@ -13,11 +13,13 @@ if TYPE_CHECKING:
 
 EXAMPLES = """\
 examples:
-  eval "$(mudroom completion bash)"                       in ~/.bashrc
-  eval "$(mudroom completion zsh)"                        in ~/.zshrc, after compinit
+  mudroom completion bash > ~/.local/share/bash-completion/completions/mudroom
+  mudroom completion zsh > ~/.zfunc/_mudroom              ~/.zfunc in $fpath, before compinit
   mudroom completion fish > ~/.config/fish/completions/mudroom.fish
   mudroom completion man > ~/.local/share/man/man1/mudroom.1
-  mudroom completion --values forks                       the words that a shell asks for"""
+  mudroom completion --values forks                       the words that a shell asks for
+
+Make the directory first (mkdir -p), and the file anew after an update of mudroom."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
