@@ -98,7 +98,8 @@ static void write_name(const struct bytes *facts, char *name)
     snprintf(name, NAME_SIZE, "%016llx%016llx", (unsigned long long)high, (unsigned long long)low);
 }
 
-/* Write the name of the keeper for this process; APART: of one for its control group alone. Return false if a fact is
+/* Write the name of the keeper for this process; APART: of one for its control group and limits
+ * alone. Return false if a fact is
  * not known. */
 bool name_of(const char *script, char **variables, size_t count, bool apart, char *name)
 {
@@ -112,7 +113,7 @@ bool name_of(const char *script, char **variables, size_t count, bool apart, cha
     space[size] = '\0';
     if (!apart)
         append(&facts, "", 1);
-    else if (!append_file(&facts, "/proc/self/cgroup"))
+    else if (!append_file(&facts, "/proc/self/cgroup") || !append_file(&facts, "/proc/self/limits"))
         return false;
     if (!append_file(&facts, "/proc/self/personality"))
         return false;

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define PROTOCOL "mudroom-native-2" /* PROTOCOL of client.py: another one has another name, and is not found */
+#define PROTOCOL "mudroom-native-3" /* PROTOCOL of client.py: another one has another name, and is not found */
 #define SCRIPT "mudroom-python"     /* SCRIPT of client.py */
 #define FAILED 125                  /* exit code: mudroom failed */
 #define NAME_SIZE 33                /* bytes of a keeper's name, with its NUL */

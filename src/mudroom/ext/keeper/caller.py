@@ -108,7 +108,9 @@ def take_over(wanted: CallerSurroundings, pid: int) -> None:
                 resource.prlimit(pid, number, other)
         if before.oom != wanted.oom:
             write(f"/proc/{pid}/oom_score_adj", wanted.oom)
-        is_done = surroundings(pid) == wanted  # otherwise a group was removed, or the caller has been moved meanwhile
+        is_done = surroundings(pid) == wanted  # otherwise a group was removed meanwhile
+    except ProcessLookupError:
+        raise  # it is gone: nothing that another keeper could do
     except (OSError, ValueError) as error:  # prlimit: a limit that would have to be raised
         raise Elsewhere from error
     if not is_done:

@@ -78,7 +78,7 @@ SCRIPT = "mudroom-python"
 """The console script, where ``mudroom`` is the native client."""
 OPTIONS = ("-E", "-I", "-s", "-Es", "-sE")
 """Interpreter options that may stand in ``SCRIPT``'s first line, as pipx writes them."""
-PROTOCOL = b"mudroom-native-2"
+PROTOCOL = b"mudroom-native-3"
 """The names, the request and the answers that a native client expects. Raise the number when one of them changes: in an
 editable installation the native client is then older than the code, and must find no keeper."""
 NO_KEEPER = "no keeper"
@@ -166,9 +166,9 @@ def directory_of(environ: "Mapping[bytes, bytes]") -> bytes:
 def name_of(environ: "Mapping[bytes, bytes]", *, apart: bool = False) -> str:
     """Return the keeper's name, which depends on the machine, pid namespace, personality(2), interpreter and variables
     at start. The keeper finds other differences itself (``caller.py``), and takes over what it can. ``apart``: the name
-    of a keeper for this process's control group alone."""
+    of a keeper for this process's control group and limits alone."""
     facts = [
-        _content("/proc/self/cgroup") if apart else b"",
+        _content("/proc/self/cgroup") + b"\0" + _content("/proc/self/limits") if apart else b"",
         _content("/proc/self/personality"),
         posix.uname().nodename.encode("utf-8", "surrogateescape"),
         posix.readlink(b"/proc/self/ns/pid"),

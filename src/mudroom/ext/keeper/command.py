@@ -90,7 +90,9 @@ def admit(connection: _socket.socket, own: tuple[object, ...], is_current: Calla
     # The client sends after this greeting, and its /proc directory is open already: see check 2 above.
     connection.sendall(GREETING)
     # runs while the client prepares its request
-    is_equal = (identity(directory), io_priority(pid)) == (own, io_priority(0)) and is_current()
+    found = identity(directory)
+    is_equal = (found, io_priority(pid)) == (own, io_priority(0))
+    may_serve = is_current()
     room = _socket.CMSG_SPACE(4 * _DESCRIPTORS) + _socket.CMSG_SPACE(_CREDENTIALS)
     head, ancillary, _flags, _address = connection.recvmsg(4, room, _socket.MSG_CMSG_CLOEXEC)
     descriptors: list[int] = []
@@ -100,11 +102,14 @@ def admit(connection: _socket.socket, own: tuple[object, ...], is_current: Calla
             descriptors += [int.from_bytes(data[at : at + 4], sys.byteorder) for at in range(0, len(data) - 3, 4)]
         elif kind == _socket.SCM_CREDENTIALS:
             sender = _credentials(data)
-    if not is_equal or sender != (pid, uid) or len(descriptors) != _DESCRIPTORS or len(head) != 4:
+    if not may_serve or sender != (pid, uid) or len(descriptors) != _DESCRIPTORS or len(head) != 4:
         raise NotServed
     argv, environ = marshal.loads(_receive(connection, int.from_bytes(head, "little")))
     connection.settimeout(None)
-    return AdmittedCaller(directory, tuple(descriptors), argv, environ, surroundings(pid))
+    around = surroundings(pid)
+    if not is_equal:  # as a service with UMask= or Nice= differs from a terminal: each has a keeper of its own
+        raise Elsewhere if found is not None and around.groups != surroundings(os.getpid()).groups else NotServed
+    return AdmittedCaller(directory, tuple(descriptors), argv, environ, around)
 
 
 def _credentials(data: bytes) -> tuple[int, int]:
@@ -153,12 +158,13 @@ def _become_localized() -> bool:
     """Take over the locale of the environment as an interpreter does at its start (PEP 538, PEP 540; preconfig.c and
     initconfig.c in CPython). Return whether undecodable bytes are an error in its streams. Raise NotServed if its
     encoding is another one: it is that of all paths and words."""
+    given = {} if sys.flags.ignore_environment else os.environb
     locale.setlocale(locale.LC_CTYPE, "C")
     try:
         name = locale.setlocale(locale.LC_CTYPE, "")
     except locale.Error:
         name = "C"  # that locale is not installed
-    if name == "C" and not os.environb.get(b"LC_ALL") and os.environb.get(b"PYTHONCOERCECLOCALE") != b"0":
+    if name == "C" and not os.environb.get(b"LC_ALL") and given.get(b"PYTHONCOERCECLOCALE") != b"0":
         for target in _COERCED:
             try:
                 name = locale.setlocale(locale.LC_CTYPE, target)
@@ -167,9 +173,9 @@ def _become_localized() -> bool:
             os.environb[b"LC_CTYPE"] = target.encode()
             break
     is_utf8 = name in ("C", "POSIX") or locale.nl_langinfo(locale.CODESET).upper() in ("UTF-8", "UTF8")
-    if not is_utf8 or os.environb.get(b"PYTHONUTF8") == b"0" or sys.getfilesystemencoding() != "utf-8":
+    if not is_utf8 or given.get(b"PYTHONUTF8") == b"0" or sys.getfilesystemencoding() != "utf-8":
         raise NotServed
-    return name not in ("C", "POSIX", *_COERCED) and os.environb.get(b"PYTHONUTF8") != b"1"
+    return name not in ("C", "POSIX", *_COERCED) and given.get(b"PYTHONUTF8") != b"1"
 
 
 _COERCED = ("C.UTF-8", "C.utf8", "UTF-8")

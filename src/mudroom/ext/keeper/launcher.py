@@ -13,7 +13,7 @@ import sys
 
 from mudroom.core.confinement.plan import TemplatePlan
 from mudroom.errors import MudroomError
-from mudroom.ext.keeper.caller import CallerSurroundings, take_over
+from mudroom.ext.keeper.caller import CallerSurroundings, Elsewhere, take_over
 from mudroom.ext.keeper.prepared import PreparedTemplate
 from mudroom.sandbox.client.connection import Connection
 from mudroom.sandbox.client.invocation import ClientTraits
@@ -93,7 +93,13 @@ class ForkedLauncher:
             self._spawned.start()
             self.connection = self._spawned.connection
         else:
-            self._take_over()
+            try:
+                self._take_over()
+            except Elsewhere as error:
+                raise MudroomError(
+                    "the sandbox launcher may not enter this control group",
+                    "run the command again; nothing was applied",
+                ) from error
 
     def surround(self, wanted: CallerSurroundings) -> None:
         """Give the command's launcher its caller's surroundings, and drop what was made ahead. Raise Elsewhere if that

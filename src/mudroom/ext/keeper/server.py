@@ -186,6 +186,8 @@ class KeeperLoop:
         begins, or a report (``_report``) at its end."""
         self._plan: tuple[Any, ...] | None = None
         """Shared steps of the last command that had a sandbox (``TemplatePlan``)."""
+        self._last = time.monotonic()
+        """The end of the last command. A refused client is none: a keeper that serves nobody ends."""
         self._pages: list[Range] = []
         """Pages that commands have written to."""
 
@@ -203,14 +205,14 @@ class KeeperLoop:
         gc.collect()
         gc.freeze()  # the collector would write to every page that processes share
         gc.disable()
-        last = fork_at = looked = time.monotonic()
+        self._last = fork_at = looked = time.monotonic()
         while True:
             now = time.monotonic()
             if self._waiting is None and fork_at <= now:
                 self._fork()
-            until = min(last + self._place.idle, looked + self._place.look)
+            until = min(self._last + self._place.idle, looked + self._place.look)
             if now >= until:
-                if now >= last + self._place.idle or not (self._is_in_place() and self._code.looks_current()):
+                if now >= self._last + self._place.idle or not (self._is_in_place() and self._code.looks_current()):
                     return
                 looked = now
             elif self._waiting is None:
@@ -225,8 +227,8 @@ class KeeperLoop:
                     return
                 fork_at = now
             if self._waiting is not None and self._waiting.fileno() in ready:
-                last = time.monotonic()
-                fork_at = last + BREATH if self._note_taken() else last
+                now = time.monotonic()
+                fork_at = now + BREATH if self._note_taken() else now
 
     def _is_in_place(self) -> bool:
         """Return whether the directory still exists and contains the lock file."""
@@ -265,6 +267,7 @@ class KeeperLoop:
         if not message:
             return True  # it was killed, or its client was refused
         os.utime(self._lock)
+        self._last = time.monotonic()
         reported, plan, pages = marshal.loads(message)
         before = self._plan, self._pages
         self._plan = plan or self._plan

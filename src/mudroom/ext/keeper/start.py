@@ -45,14 +45,15 @@ def start(
     try:
         if not place or os.stat(os.path.dirname(place)).st_uid != os.geteuid():
             return 0  # no state, or that of another user whose HOME root has
-        if sys.getfilesystemencoding() != "utf-8":
+        if sys.getfilesystemencoding() != "utf-8" or not os.path.exists("/proc/self/cgroup"):
             return 0  # a keeper would refuse this process (``command.py``)
         name = name_of(environ, apart=apart)
         directory = open_directory(place)
         try:
             if not _may_try(directory, name):
                 return 0
-            _make_room(place, directory, name)
+            if not _make_room(place, directory, name):
+                return 0
         finally:
             os.close(directory)
         return os.posix_spawn(
@@ -152,13 +153,18 @@ def _may_try(directory: int, name: str) -> bool:
     return True
 
 
-def _make_room(place: bytes, directory: int, name: str) -> None:
-    """End keepers that are too many beside a new one, and remove the lock files of those that have died."""
+def _make_room(place: bytes, directory: int, name: str) -> bool:
+    """End keepers that are too many beside a new one, and remove the lock files of those that have died. Return False
+    if the others were started or used within ``PAUSE``: they would end each other at every command."""
     others = [entry for entry in os.listdir(directory) if entry.endswith(".lock") and entry != name + ".lock"]
-    if len(others) >= MOST:
-        from mudroom.ext.keeper.status import retire
+    if len(others) < MOST:
+        return True
+    from mudroom.ext.keeper.status import retire
 
-        retire(place, [os.fsencode(other) for other in others], MOST - 1)
+    if retire(place, [os.fsencode(other) for other in others], MOST - 1, time.time() - PAUSE):
+        return True
+    os.unlink(name + ".lock", dir_fd=directory)  # so that it does not count as one that starts
+    return False
 
 
 def _nothing_of_ours() -> list[tuple[Any, ...]]:

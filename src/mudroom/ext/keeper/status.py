@@ -59,18 +59,22 @@ def stop(directory: bytes) -> list[int]:
         return [found.pid for found in living]
 
 
-def retire(directory: bytes, locks: Iterable[bytes], most: int) -> None:
-    """End all but the ``most`` recently used keepers, and remove the lock files of dead ones. Does not wait for them: a
-    name is free at once."""
+def retire(directory: bytes, locks: Iterable[bytes], most: int, since: float) -> bool:
+    """End all but the ``most`` recently used keepers, and remove the lock files of dead ones. Return False, and end
+    none, if more than ``most`` were started or used after ``since``. Does not wait for them: a name is free at once."""
     living: list[_Living] = []
+    starting = 0
     for name in locks:
         found = _look(directory, name)
-        if found is None:
-            _unlink_vacant(directory + b"/" + name)
-        else:
+        if found is not None:
             living.append(found)
+        elif _is_starting(directory + b"/" + name, since):
+            starting += 1
+        else:
+            _unlink_vacant(directory + b"/" + name)
+    is_free = starting + sum(found.used > since for found in living) <= most
     for at, found in enumerate(sorted(living, key=lambda found: found.used, reverse=True)):
-        if at >= most:
+        if is_free and at >= most - starting:
             _signal(found.pidfd, signal.SIGTERM)
             for path in (found.lock, found.lock.removesuffix(_LOCK)):
                 try:
@@ -78,6 +82,16 @@ def retire(directory: bytes, locks: Iterable[bytes], most: int) -> None:
                 except FileNotFoundError:
                     pass  # it has ended
         os.close(found.pidfd)
+    return is_free
+
+
+def _is_starting(path: bytes, since: float) -> bool:
+    """Return whether a lock file is that of a keeper which has no pid yet, and was started after ``since``."""
+    try:
+        found = os.stat(path, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return found.st_size == 0 and found.st_mtime > since
 
 
 def _signal(pidfd: int, number: int) -> None:

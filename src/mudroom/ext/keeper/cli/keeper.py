@@ -67,18 +67,32 @@ def _why_not_here(rows: Sequence[KeeperStatus], context: Context) -> str:
         return "MUDROOM_KEEPER=0 is set"
     own = [name_of(context.environ, apart=apart) for apart in (True, False)]
     row = next((row for row in rows if row.name in own), None)
-    if answer != IN_PROCESS or row is None:
+    if answer != IN_PROCESS:
         others = "; those above have another interpreter or other variables (PYTHON…, LD_…)" if rows and not row else ""
         return ("the next command starts one" if is_wanted(context.environ) else "CI is set") + others
-    here, there = (os.open(f"/proc/{pid}", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC) for pid in (os.getpid(), row.pid))
+    if row is None:
+        return "its variables or options exclude one (LD_PRELOAD, a relative PYTHONPATH, …)"
+    return _difference(row.pid)
+
+
+def _difference(keeper: int) -> str:
+    opened: list[int] = []
     try:
-        different = differences(here, there)
+        opened += [_open_process(os.getpid())]
+        opened += [_open_process(keeper)]
+        different = differences(*opened)
+    except (FileNotFoundError, ProcessLookupError):
+        return f"process {keeper} has just ended"
     finally:
-        os.close(here)
-        os.close(there)
+        for descriptor in opened:
+            os.close(descriptor)
     if different is None:
         return "it is traced, or confined (no_new_privs)"
-    return f"it differs from process {row.pid} in {', '.join(different) or 'its locale or limits'}"
+    return f"it differs from process {keeper} in {', '.join(different) or 'its locale or limits'}"
+
+
+def _open_process(pid: int) -> int:
+    return os.open(f"/proc/{pid}", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
 def _try() -> str:
@@ -86,18 +100,24 @@ def _try() -> str:
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
+        answer = IN_PROCESS
         try:
             os.close(reader)
             for number in range(3):
                 os.dup2(os.open(os.devnull, os.O_RDWR), number)
-            sys.argv[1:] = ["ls"]
-            os.write(writer, hand_over().encode())  # it ends this process if a keeper ran the command
+            # An option that ls has not: the command ends in the parser. It makes no vault, and collects no fork.
+            sys.argv[1:] = ["ls", "--none"]
+            answer = hand_over()  # it ends this process if a keeper ran the command
         finally:
+            os.write(writer, answer.encode())
             os._exit(1)
     os.close(writer)
     with open(reader, encoding="ascii") as stream:
         answer = stream.read()
-    os.waitpid(child, 0)
+    try:
+        os.waitpid(child, 0)
+    except ChildProcessError:
+        pass  # SIGCHLD is ignored
     return answer
 
 
