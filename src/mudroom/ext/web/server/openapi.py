@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from inspect import cleandoc
 from typing import Any
 
 import msgspec
@@ -48,6 +49,9 @@ def document(base: str, endpoints: Sequence[Endpoint]) -> dict[str, Any]:
     """Return the document. ``base``: each path's prefix."""
     types = [ProblemShape, *(kind for endpoint in endpoints for kind in _types_of(endpoint))]
     schemas, components = _unsuffixed(msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}"))
+    for component in components.values():  # msgspec cleans docstrings from 0.23 on
+        if "description" in component:
+            component["description"] = cleandoc(component["description"])
     type_schemas: Schemas = dict(zip(map(repr, types), schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for endpoint in endpoints:
