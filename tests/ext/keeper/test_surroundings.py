@@ -14,7 +14,9 @@ import pytest
 from kept import IN_PROCESS, KEPT, PATIENCE, Kept, children, kept
 
 from clocks import give_way
+from mudroom.errors import MudroomError
 from mudroom.ext.keeper.caller import Elsewhere, surroundings, take_over
+from mudroom.ext.keeper.launcher import ForkedLauncher, LauncherSource
 from mudroom.ext.keeper.start import MOST
 from test_keeper_life import gone, mudroom
 from test_kept_equal import both_ways
@@ -248,3 +250,15 @@ def test_asking_whether_there_is_one_changes_nothing(kept: Kept) -> None:
     )
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "this shell has one"), done.stderr
     assert (sorted(place.iterdir()) if place.exists() else []) == before
+
+
+def test_a_launcher_that_may_not_follow_its_command_is_told() -> None:
+    """A client that comes before a launcher was made ahead: the command has begun by then."""
+    source = LauncherSource()
+    launcher = ForkedLauncher(source)
+    own = surroundings(os.getpid())
+    launcher.surround(own._replace(groups=own.groups.replace(":/", ":/none-of-this-name")))
+    with pytest.raises(MudroomError, match="the sandbox launcher may not enter this control group"):
+        launcher.start()
+    launcher.close()
+    source.close()
