@@ -32,7 +32,7 @@ def _run_words() -> None:
                 raise
         else:
             client = sys.modules[KEEPER]
-            reason = client.hand_over()
+            reason = client.hand_over().removeprefix(client.IN_PROCESS)  # "": no keeper is wanted
     if sys.platform == "win32":
         from mudroom.core.registry import NotInstalled, twin
 
@@ -60,7 +60,7 @@ def _run_words() -> None:
     try:
         sys.stdout.flush()
         sys.stderr.flush()
-        if reason.startswith("no keeper"):
+        if reason:  # a keeper would have run the command
             from mudroom.core.registry import part
 
             part("keeper", "process", "a keeper").start_if_wanted(os.environb, reason)

@@ -15,6 +15,7 @@ from kept import IN_PROCESS, KEPT, PATIENCE, Kept, children, kept
 
 from clocks import give_way
 from mudroom.errors import MudroomError
+from mudroom.ext.keeper import start
 from mudroom.ext.keeper.caller import Elsewhere, surroundings, take_over
 from mudroom.ext.keeper.launcher import ForkedLauncher, LauncherSource
 from mudroom.ext.keeper.start import MOST
@@ -237,6 +238,18 @@ def test_keepers_in_use_do_not_end_each_other(kept: Kept) -> None:
     pids = {row.pid for row in kept.list()}
     assert mudroom(kept, "status", OPENSSL_X="3").returncode == 0
     assert {row.pid for row in kept.list()} == pids
+
+
+def test_a_living_keeper_keeps_its_lock_file_where_there_is_no_room(kept: Kept) -> None:
+    """It has refused a command, which then looks for room for another one of its name."""
+    kept.start()
+    (lock,) = Path(os.fsdecode(kept.directory)).glob("*.lock")
+    for number in range(MOST):
+        (lock.parent / f"{number:032}.lock").touch(0o600)  # of keepers that are starting
+    directory = os.open(lock.parent, os.O_RDONLY)
+    assert not start._make_room(kept.directory, directory, lock.stem)
+    os.close(directory)
+    assert lock.exists() and len(kept.list()) == 1
 
 
 def test_asking_whether_there_is_one_changes_nothing(kept: Kept) -> None:

@@ -19,8 +19,8 @@ LOOK = 15.0
 PAUSE = 30.0
 """Seconds between two attempts: a keeper that cannot live does not cost every command an interpreter."""
 MOST = 2
-"""Keepers of one state directory that live at once: of different interpreters, sets of variables, or control groups
-that a keeper may not enter. Beyond that the least recently used one ends."""
+"""Keepers of one state directory that live at once: for different interpreters, sets of variables, or for
+control groups and limits that another keeper may not have. Beyond that the least recently used one ends."""
 _LOCALE = {b"LC_ALL": b"C.UTF-8"}
 """Of a keeper's interpreter. Its commands have that of their callers."""
 
@@ -35,7 +35,7 @@ def start(
     program: str, environ: Mapping[bytes, bytes], *, apart: bool = False, idle: float = IDLE, look: float = LOOK
 ) -> int:
     """Start a keeper and return its pid at once; 0 if none is to be started now. ``program`` runs it (``python -c``).
-    ``apart``: for the control group of this process alone.
+    ``apart``: for the control group and limits of this process alone.
 
     The keeper has none of this process's descriptors, and neither its directory, terminal, session nor process group.
     From its environment it gets only the variables that are read at an interpreter's start. It is a child of this
@@ -159,11 +159,12 @@ def _make_room(place: bytes, directory: int, name: str) -> bool:
     others = [entry for entry in os.listdir(directory) if entry.endswith(".lock") and entry != name + ".lock"]
     if len(others) < MOST:
         return True
-    from mudroom.ext.keeper.status import retire
+    from mudroom.ext.keeper.status import retire, unlink_vacant
 
     if retire(place, [os.fsencode(other) for other in others], MOST - 1, time.time() - PAUSE):
         return True
-    os.unlink(name + ".lock", dir_fd=directory)  # so that it does not count as one that starts
+    # so that it does not count as one that starts; the file may also be a living keeper's, which refused this command
+    unlink_vacant(place + b"/" + os.fsencode(name + ".lock"))
     return False
 
 

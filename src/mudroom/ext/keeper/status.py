@@ -49,7 +49,7 @@ def stop(directory: bytes) -> list[int]:
     yet; it ends when it finds that the file has lost its name."""
     with _living(directory) as living:
         for name in _locks(directory):
-            _unlink_vacant(directory + b"/" + name)
+            unlink_vacant(directory + b"/" + name)
         for found in living:
             _signal(found.pidfd, signal.SIGTERM)
         for found in living:
@@ -71,7 +71,7 @@ def retire(directory: bytes, locks: Iterable[bytes], most: int, since: float) ->
         elif _is_starting(directory + b"/" + name, since):
             starting += 1
         else:
-            _unlink_vacant(directory + b"/" + name)
+            unlink_vacant(directory + b"/" + name)
     is_free = starting + sum(found.used > since for found in living) <= most
     for at, found in enumerate(sorted(living, key=lambda found: found.used, reverse=True)):
         if is_free and at >= most - starting:
@@ -152,7 +152,7 @@ def _look(directory: bytes, name: bytes) -> _Living | None:
         os.close(lock)
 
 
-def _unlink_vacant(path: bytes) -> None:
+def unlink_vacant(path: bytes) -> None:
     """Remove a lock file that no keeper holds, or that a starting keeper holds."""
     try:
         lock = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
