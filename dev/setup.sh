@@ -17,7 +17,7 @@ compile_ahead() { # compile_ahead PYTHON DIRECTORY: once, instead of by the firs
 }
 
 debian_packages() { # install missing packages: all at once, or else singly; print those that cannot be installed
-    missing=
+    local package missing= lacking= # the caller has variables of these names
     for package in "$@"; do
         dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null | grep -q '^installed' || missing="$missing $package"
     done
@@ -30,7 +30,6 @@ debian_packages() { # install missing packages: all at once, or else singly; pri
     as_root apt-get -qq update || say "apt-get update failed: the lists of packages may be old"
     # shellcheck disable=SC2086
     apt_install $missing 2>/dev/null && return 0
-    lacking=
     for package in $missing; do
         apt_install "$package" || lacking="$lacking $package"
     done
@@ -96,6 +95,7 @@ find_python() { # the first real interpreter that is new enough; a pyenv shim is
 }
 
 virtual_environment() { # virtual_environment DIRECTORY WHAT: an editable install of WHAT (".", ".[dev]")
+    local python version
     python=$(find_python) || return 1
     if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
         version=$("$python" -c 'import sys; print("python%d.%d" % sys.version_info[:2])')
@@ -106,10 +106,11 @@ virtual_environment() { # virtual_environment DIRECTORY WHAT: an editable instal
 }
 
 page_tools() { # page_tools DIRECTORY: install the packages of its package.json, for tests of the page, which are skipped without them
+    local package missing_tool=
     for package in typescript axe-core preact htm @highlightjs/cdn-assets; do
         [ -d "$1/node_modules/$package" ] || missing_tool=$package
     done
-    [ -n "${missing_tool:-}" ] || return 0
+    [ -n "$missing_tool" ] || return 0
     command -v npm >/dev/null || { say "npm is not installed: some tests of the page are skipped by name"; return 0; }
     npm install --silent --no-audit --no-fund --no-package-lock --ignore-scripts --prefix "$1" </dev/null >/dev/null ||
         say "npm cannot install what dev/page/package.json names: some tests of the page are skipped by name"

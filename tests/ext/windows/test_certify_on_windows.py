@@ -90,7 +90,7 @@ def test_where_no_command_runs_it_ends_soon_and_runs_once_by_itself(
     assert "it was certified with another system" in said.err and len(records(fresh)) == 2, said
 
 
-def test_doctor_and_status_tell_what_is_certified(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_and_a_session_tell_what_is_certified(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mudroom.ext.windows.cli.doctor.examine", lambda _directory, _variables: [])
     place.certify()
     said = place.say("doctor")
@@ -102,7 +102,7 @@ def test_doctor_and_status_tell_what_is_certified(place: Place, monkeypatch: pyt
     said = place.say("doctor", "--json")
     rows = {row["protection"]: row for row in json.loads(said.out)["protections"]}
     assert rows["certified: files"]["state"] == "missing" and "write" in rows["closed: platform"]["found"]
-    said = place.say("status")
+    said = place.say("ls")
     assert said.code == 125 and "write fell" in said.err
     for record in records(place):
         record.unlink()

@@ -176,7 +176,7 @@ def test_without_a_record_of_what_held_nothing_runs(place: Place, fell: str | No
             record.unlink()
     else:
         place.certify(fell=(fell,))
-    for words in (("run", "--net", "none", "--yes", "--", "cmd", "/d", "/c", "echo x> made.txt"), ("status",)):
+    for words in (("run", "--net", "none", "--yes", "--", "cmd", "/d", "/c", "echo x> made.txt"), ("ls",)):
         for level in (("--level", "0"), ()) if words[0] == "run" else ((),):
             said = place.say(words[0], *level, *words[1:])
             assert said.code == 125 and said.err.count("\n") == 1

@@ -12,12 +12,10 @@ from mudroom.ext.certify.cli.certificate import findings, lines
 from mudroom.ext.certify.cli.linux_row import ROWS, protections, try_rows
 from mudroom.ext.certify.identity import tool_of
 from mudroom.ext.certify.killed_apply import volume_here
-from mudroom.ext.certify.macos import mac_trial
 from mudroom.ext.certify.opening import can_be_tried, look, make
 from mudroom.ext.certify.row import Certificate
 from mudroom.ext.certify.table import TABLES
 from mudroom.ext.certify.trial import Progress
-from mudroom.ext.certify.windows_trial import windows_trial
 from mudroom.policy.config import places
 from mudroom.sandbox.platform import BY_RECORD
 from mudroom.stage.private_directory import require_private
@@ -45,7 +43,8 @@ def try_protections(directory: bytes, *, home: bytes, environ: Mapping[bytes, by
     return protections(try_rows(ROWS, directory, home=home, environ=environ))
 
 
-# Other platforms' satellites may be absent here: each is imported where it is tried.
+# Other platforms' satellites may be absent here, and need modules that are not in this Python: each is imported where
+# it is tried.
 
 
 def _client_windows(_tool: bytes) -> Client:
@@ -55,6 +54,7 @@ def _client_windows(_tool: bytes) -> Client:
 
 
 def _trial_windows(client: Client, _home: bytes, _context: Context) -> Trial:
+    from mudroom.ext.certify.windows_trial import windows_trial
     from mudroom.ext.windows.win32.api import Library
 
     return windows_trial(client, Library(), os.environ, volume=volume_here())
@@ -67,6 +67,8 @@ def _client_darwin(tool: bytes) -> Client:
 
 
 def _trial_darwin(client: Client, home: bytes, context: Context) -> Trial:
+    from mudroom.ext.certify.macos import mac_trial
+
     search = [entry for entry in context.environ.get(b"PATH", b"").split(b":") if entry.startswith(b"/")]
     return mac_trial(client, home=home, search=search, volume=volume_here())
 
