@@ -144,6 +144,7 @@ def test_a_conflict_keeps_both_sides(place: Place) -> None:
     [
         (("run",), 125, "no command was given"),
         (("run", "--net", "none", "--", "no-such-program"), 127, "no-such-program"),
+        (("run", "--net", "none", "--level", "2", "--", "cmd", "/c", "exit"), 125, "level 2"),
         (("run", "--net", "none", "--open-files", "5", "--", "cmd", "/c", "exit"), 125, "open files"),
         (("exec", "--fork", "no/name", "--", "cmd"), 125, "no/name"),
         (("exec", "--background", "--fork", "w", "--net", "none", "--", "cmd"), 125, "background"),
