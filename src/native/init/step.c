@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
@@ -47,45 +48,65 @@ static int close_after(int descriptor, int error)
     return error;
 }
 
-static bool make_directory(int root, const char *path, mode_t mode)
+/* Open what exists at a path below the descriptor ``at``: open_in of step.py. */
+static int open_in(int at, const char *path, int flags)
 {
-    return mkdirat(root, path, mode) == 0 || errno == EEXIST;
+    uint64_t how[3] = {(uint64_t)(flags | O_CLOEXEC), 0, 4 | 8 /* RESOLVE_NO_SYMLINKS, RESOLVE_BENEATH */};
+    return (int)syscall(OPENAT2, at, *path == '\0' ? "." : path, how, sizeof how);
 }
 
-/* Create the directories of ``path`` below ``root``; existing ones are kept. */
+static bool make_directories(int root, const char *path, mode_t mode);
+
+/* Create the directories above the last name of ``path`` below ``root``; existing ones are kept. Return the last one,
+   open, or -1. ``name`` is the last name. */
+static int make_above(int root, const char *path, const char **name)
+{
+    const char *slash = strrchr(path, '/');
+    char *above = strndup(path, slash == NULL ? 0 : (size_t)(slash - path));
+    *name = slash == NULL ? path : slash + 1;
+    if (above == NULL)
+        return -1;
+    int at = open_in(root, above, O_PATH | O_DIRECTORY);
+    if (at < 0 && errno == ENOENT && make_directories(root, above, 0755)) /* usually only the last ones are missing */
+        at = open_in(root, above, O_PATH | O_DIRECTORY);
+    free(above); /* errno stays: musl 1.2, glibc 2.33 */
+    return at;
+}
+
+/* Create the directories of ``path`` below ``root``; existing ones are kept. The last one gets ``mode``. */
 static bool make_directories(int root, const char *path, mode_t mode)
 {
-    if (make_directory(root, *path == '\0' ? "." : path, mode))
+    const char *name;
+    if (*path == '\0')
         return true;
-    if (errno != ENOENT)
+    int above = make_above(root, path, &name);
+    if (above < 0)
         return false;
-    char above[PATH_MAX];
-    if (strlen(path) >= sizeof above) {
-        errno = ENAMETOOLONG;
-        return false;
-    }
-    strcpy(above, path);
-    for (char *slash = strchr(above, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
-        *slash = '\0';
-        if (*above != '\0' && !make_directory(root, above, 0755))
-            return false;
-        *slash = '/';
-    }
-    return make_directory(root, path, mode);
+    bool is_made = mkdirat(above, name, mode) == 0 || errno == EEXIST;
+    int error = errno;
+    close(above);
+    errno = error;
+    return is_made;
 }
 
-static bool make_parents(int root, const char *path)
+/* Create what ``tree`` can be mounted on: a directory or an empty file. */
+static bool make_place(int root, const char *path, int tree)
 {
-    char above[PATH_MAX];
-    size_t size = strlen(path);
-    if (size >= sizeof above) {
-        errno = ENAMETOOLONG;
+    const char *name;
+    struct stat status;
+    if (fstat(tree, &status) < 0)
         return false;
-    }
-    memcpy(above, path, size + 1);
-    char *slash = strrchr(above, '/');
-    *(slash == NULL ? above : slash) = '\0';
-    return make_directories(root, above, 0755);
+    if (S_ISDIR(status.st_mode))
+        return make_directories(root, path, 0755);
+    int above = make_above(root, path, &name);
+    if (above < 0)
+        return false;
+    int made = openat(above, name, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0644), error = errno;
+    close(above);
+    if (made >= 0)
+        close(made);
+    errno = error;
+    return made >= 0 || error == EEXIST;
 }
 
 static bool set_attributes(int tree, uint64_t attributes, bool recursive)
@@ -97,8 +118,13 @@ static bool set_attributes(int tree, uint64_t attributes, bool recursive)
 /* Attach a detached mount, which is closed. */
 static int attach(struct context *context, int tree, const char *path)
 {
-    long done = syscall(MOVE_MOUNT, tree, "", context->root, *path == '\0' ? "." : path, FROM_EMPTY);
-    return close_after(tree, done < 0 ? errno : 0);
+    int error = 0, place = open_in(context->root, path, O_PATH);
+    if (place < 0)
+        return close_after(tree, failed_at(context, path));
+    if (syscall(MOVE_MOUNT, tree, "", place, "", FROM_EMPTY | TO_EMPTY) < 0)
+        error = errno;
+    close(place);
+    return close_after(tree, error);
 }
 
 struct option {
@@ -197,8 +223,9 @@ bool perform(struct context *context, const struct value *plan, size_t first, in
     if (error == 0)
         return true;
     if (report >= 0) {
-        bool has_name = plan != NULL && index < plan->size && plan->items[index].size > 0;
-        const char *name = has_name && is_string(&plan->items[index].items[0]) ? plan->items[index].items[0].data : "init";
+        const struct value *at = plan != NULL && plan->kind == SEQUENCE && index < plan->size ? &plan->items[index] : NULL;
+        bool has_name = at != NULL && at->kind == SEQUENCE && at->size > 0 && is_string(&at->items[0]);
+        const char *name = has_name ? at->items[0].data : "init";
         report_failure(report, first + index, name, error, context->detail != NULL ? context->detail : strerror(error));
     }
     return false;
@@ -280,7 +307,7 @@ static int lay_over(int tree, int place)
 static int step_cover(struct context *context, const struct value *arguments, size_t count)
 {
     (void)count;
-    int place = openat(context->root, PATH_OF(0), O_PATH | O_CLOEXEC | O_NOFOLLOW);
+    int place = open_in(context->root, PATH_OF(0), O_PATH | O_NOFOLLOW);
     if (place < 0)
         return errno == ENOENT ? 0 : failed_at(context, PATH_OF(0)); /* this kernel has no such file */
     return lay_over((int)syscall(OPEN_TREE, AT_FDCWD, "/dev/null", CLONE_TREE), place);
@@ -289,7 +316,7 @@ static int step_cover(struct context *context, const struct value *arguments, si
 static int step_freeze(struct context *context, const struct value *arguments, size_t count)
 {
     (void)count;
-    int place = openat(context->root, PATH_OF(0), O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    int place = open_in(context->root, PATH_OF(0), O_PATH | O_DIRECTORY);
     if (place < 0)
         return failed_at(context, PATH_OF(0));
     return lay_over((int)syscall(OPEN_TREE, place, "", CLONE_TREE | AT_EMPTY_PATH), place);
@@ -300,7 +327,10 @@ static int step_take(struct context *context, const struct value *arguments, siz
     (void)count;
     if (!make_directories(context->root, PATH_OF(1), 0755))
         return failed_at(context, PATH_OF(1));
-    return syscall(MOVE_MOUNT, AT_FDCWD, PATH_OF(0), context->root, PATH_OF(1), 0) < 0 ? errno : 0;
+    int place = open_in(context->root, PATH_OF(1), O_PATH);
+    if (place < 0)
+        return failed_at(context, PATH_OF(1));
+    return close_after(place, syscall(MOVE_MOUNT, AT_FDCWD, PATH_OF(0), place, "", TO_EMPTY) < 0 ? errno : 0);
 }
 
 static int step_beneath(struct context *context, const struct value *arguments, size_t count)
@@ -319,24 +349,13 @@ static int step_bind(struct context *context, const struct value *arguments, siz
 {
     (void)count;
     const char *path = PATH_OF(1);
-    struct stat status;
     int tree = (int)syscall(OPEN_TREE, AT_FDCWD, PATH_OF(0), CLONE_TREE | RECURSIVELY);
     if (tree < 0)
         return NUMBER_OF(3) && (errno == ENOENT || errno == EACCES || errno == ENOTDIR) ? 0 : errno;
-    if ((NUMBER_OF(2) && !set_attributes(tree, (uint64_t)NUMBER_OF(2), true)) || fstat(tree, &status) < 0)
+    if (NUMBER_OF(2) && !set_attributes(tree, (uint64_t)NUMBER_OF(2), true))
         return close_after(tree, errno);
-    if (S_ISDIR(status.st_mode)) {
-        if (!make_directories(context->root, path, 0755))
-            return close_after(tree, failed_at(context, path));
-    } else {
-        if (!make_parents(context->root, path))
-            return close_after(tree, failed_at(context, path));
-        int made = openat(context->root, path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0644);
-        if (made >= 0)
-            close(made);
-        else if (errno != EEXIST)
-            return close_after(tree, failed_at(context, path));
-    }
+    if (!make_place(context->root, path, tree))
+        return close_after(tree, failed_at(context, path));
     return attach(context, tree, path);
 }
 
@@ -363,69 +382,38 @@ static int step_mounted(struct context *context, const struct value *arguments, 
     return attach(context, tree, PATH_OF(1));
 }
 
-/* Walk to a place below the root without a link, creating what is missing. Return its descriptor, or -1. */
-static int walk_beneath(int root, const char *path, bool is_directory)
-{
-    char name[NAME_MAX + 1];
-    int at = dup(root), below;
-    fcntl(at, F_SETFD, FD_CLOEXEC);
-    for (const char *rest = path; at >= 0;) {
-        size_t size = strcspn(rest, "/");
-        bool is_last = rest[size] == '\0';
-        if (size > NAME_MAX || size == 0) {
-            close(at);
-            errno = size == 0 ? ENOENT : ENAMETOOLONG;
-            return -1;
-        }
-        memcpy(name, rest, size);
-        name[size] = '\0';
-        if (is_last && !is_directory)
-            below = openat(at, name, O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0644);
-        else
-            below = make_directory(at, name, 0755) ? openat(at, name, DIRECTORY_AT) : -1;
-        int error = errno;
-        close(at);
-        errno = error;
-        at = below;
-        if (is_last)
-            break;
-        rest += size + 1;
-    }
-    return at;
-}
-
 static int step_inside(struct context *context, const struct value *arguments, size_t count)
 {
     (void)count;
-    struct stat status;
-    int error = 0, tree = (int)syscall(OPEN_TREE, AT_FDCWD, PATH_OF(0), CLONE_TREE | RECURSIVELY);
+    int tree = (int)syscall(OPEN_TREE, AT_FDCWD, PATH_OF(0), CLONE_TREE | RECURSIVELY);
     if (tree < 0)
         return errno;
-    if (!set_attributes(tree, (uint64_t)NUMBER_OF(2), true) || fstat(tree, &status) < 0)
+    if (!set_attributes(tree, (uint64_t)NUMBER_OF(2), true))
         return close_after(tree, errno);
-    int place = walk_beneath(context->root, PATH_OF(1), S_ISDIR(status.st_mode));
-    if (place < 0)
+    if (!make_place(context->root, PATH_OF(1), tree))
         return close_after(tree, failed_at(context, PATH_OF(1)));
-    if (syscall(MOVE_MOUNT, tree, "", place, "", FROM_EMPTY | TO_EMPTY) < 0)
-        error = errno;
-    close(place);
-    return close_after(tree, error);
+    return attach(context, tree, PATH_OF(1));
 }
 
 static int step_spread(struct context *context, const struct value *arguments, size_t count)
 {
     (void)count;
     const struct value *places = &arguments[1];
-    int error = 0, whole = openat(context->root, PATH_OF(0), DIRECTORY_AT);
+    int error = 0, whole = open_in(context->root, PATH_OF(0), O_PATH | O_DIRECTORY);
     if (whole < 0)
         return failed_at(context, PATH_OF(0));
     for (size_t index = 0; error == 0 && index < places->size; index++) {
         const struct value *pair = &places->items[index];
         if (pair->kind != SEQUENCE || !has_shape(pair->items, pair->size, "pp"))
             return close_after(whole, EINVAL);
-        int tree = (int)syscall(OPEN_TREE, whole, pair->items[0].data, CLONE_TREE);
+        int source = open_in(whole, pair->items[0].data, O_PATH);
+        int tree = source < 0 ? -1 : (int)syscall(OPEN_TREE, source, "", CLONE_TREE | AT_EMPTY_PATH);
         if (tree < 0)
-            return close_after(whole, errno);
+            error = errno;
+        if (source >= 0)
+            close(source);
+        if (tree < 0)
+            return close_after(whole, error);
         if (!make_directories(context->root, pair->items[1].data, 0755))
             error = close_after(tree, failed_at(context, pair->items[1].data));
         else
@@ -445,7 +433,7 @@ static int overlay_all_at_once(struct context *context, const char *path, const 
         size += (size_t)snprintf(options + size, 16, "%s%d", index == 0 ? "lowerdir=" : ":", layers[index]);
     snprintf(options + size, 96, ",upperdir=%d,workdir=%d,userxattr%s", layers[lowers], layers[lowers + 1],
              is_volatile ? ",volatile" : "");
-    int error = 0, place = openat(context->root, path, DIRECTORY_AT);
+    int error = 0, place = open_in(context->root, path, O_PATH | O_DIRECTORY);
     if (place < 0)
         return failed_at(context, path);
     snprintf(target, sizeof target, "%d", place);
@@ -506,7 +494,7 @@ static int step_view(struct context *context, const struct value *arguments, siz
     (void)count;
     if (context->view < 0)
         return 0;
-    int place = openat(context->root, PATH_OF(0), DIRECTORY_AT), error = 0;
+    int place = open_in(context->root, PATH_OF(0), O_PATH | O_DIRECTORY), error = 0;
     if (place < 0)
         return failed_at(context, PATH_OF(0));
     if (!send_with(context->view, "v", 1, &place, 1) && errno != EPIPE)
@@ -527,29 +515,36 @@ static int step_directory(struct context *context, const struct value *arguments
 {
     (void)count;
     mode_t mode = (mode_t)NUMBER_OF(1);
-    if (!make_directories(context->root, PATH_OF(0), mode) || fchmodat(context->root, PATH_OF(0), mode, 0) < 0)
+    int made = -1;
+    if (make_directories(context->root, PATH_OF(0), mode))
+        made = open_in(context->root, PATH_OF(0), O_RDONLY | O_DIRECTORY);
+    if (made < 0)
         return failed_at(context, PATH_OF(0));
-    return 0;
+    return close_after(made, fchmod(made, mode) < 0 ? failed_at(context, PATH_OF(0)) : 0);
 }
 
 static int step_symlink(struct context *context, const struct value *arguments, size_t count)
 {
     (void)count;
-    if (!make_parents(context->root, PATH_OF(1)) || symlinkat(PATH_OF(0), context->root, PATH_OF(1)) < 0)
+    const char *name;
+    int above = make_above(context->root, PATH_OF(1), &name);
+    if (above < 0)
         return failed_at(context, PATH_OF(1));
-    return 0;
+    return close_after(above, symlinkat(PATH_OF(0), above, name) < 0 ? failed_at(context, PATH_OF(1)) : 0);
 }
 
 static int step_file(struct context *context, const struct value *arguments, size_t count)
 {
     (void)count;
     const struct value *content = &arguments[1];
-    int made = -1, error = 0;
-    if (make_parents(context->root, PATH_OF(0)))
-        made = openat(context->root, PATH_OF(0), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC | O_NOFOLLOW,
-                      (mode_t)NUMBER_OF(2));
-    if (made < 0)
+    const char *name;
+    int made, error = 0, above = make_above(context->root, PATH_OF(0), &name);
+    if (above < 0)
         return failed_at(context, PATH_OF(0));
+    made = openat(above, name, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, (mode_t)NUMBER_OF(2));
+    if (made < 0)
+        return close_after(above, failed_at(context, PATH_OF(0)));
+    close(above);
     ssize_t written = write(made, content->data, content->size);
     if (written != (ssize_t)content->size)
         error = written < 0 ? errno : ENOSPC;
@@ -560,7 +555,7 @@ static int step_seal(struct context *context, const struct value *arguments, siz
 {
     (void)count;
     const char *path = *PATH_OF(0) == '\0' ? "." : PATH_OF(0);
-    int tree = openat(context->root, path, O_PATH | O_CLOEXEC | O_NOFOLLOW);
+    int tree = open_in(context->root, path, O_PATH);
     if (tree < 0)
         return failed_at(context, path);
     return close_after(tree, set_attributes(tree, (uint64_t)NUMBER_OF(1), false) ? 0 : errno);

@@ -446,3 +446,30 @@ def test_a_program_of_an_older_tree_is_not_found() -> None:
     assert f'"mudroom/sandbox/launcher/{wire.PROTOCOL}"' in (source / "hatch_build.py").read_text()
     assert "mudroom/sandbox/launcher/$(sed" in (ROOT / "dev/native").read_text(), "it takes the name from init.h"
     assert os.path.basename(wire.NATIVE_INIT or wire.PROTOCOL.encode()) == wire.PROTOCOL.encode()
+
+
+@pytest.mark.parametrize("program", ["native", "python"], indirect=True)
+@pytest.mark.parametrize("above", [True, False])
+def test_a_mount_follows_no_link_of_a_command(tmp_path: Path, native: LauncherClient, above: bool) -> None:
+    """A command may put a link where a later one in its fork has a mount, or above it."""
+    box = box_of(tmp_path, native)
+    place, link = ("linked/deep", "linked") if above else ("linked", "linked")
+    assert box.run(f"mkdir other && ln -s other {link}", box.plan())[0].status == 0
+    (box.home / "shown").mkdir()
+    assert init_of(box, box.plan()).startswith("mudroom-init" if wire.NATIVE_INIT else "python")
+    source, path = os.fsencode(box.home / "shown"), os.fsencode(box.project / place)[1:]
+    steps = [
+        ("bind", source, path, 1, False),
+        ("inside", source, path, 1),
+        ("directory", path, 0o700),
+        ("tmpfs", path, (), 1),
+    ]
+    if above:  # else the name is there
+        steps += [("file", path, b"x", 0o600), ("symlink", b"x", path)]
+    for step in steps:
+        plan = box.plan()
+        at = next(index for index, step in enumerate(plan.steps) if step[0] == "view")
+        with pytest.raises(StepFailed) as caught:
+            box.run("true", plan._replace(steps=(*plan.steps[:at], step, *plan.steps[at:])))
+        assert (caught.value.op, caught.value.number) == (step[0], errno.ELOOP)
+    assert list((box.upper / "other").iterdir()) == []

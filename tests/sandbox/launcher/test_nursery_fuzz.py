@@ -38,6 +38,26 @@ def any_value(choice: random.Random, depth: int = 0) -> Any:
     return tuple(any_value(choice, depth + 1) for _item in range(choice.randrange(5)))
 
 
+def any_plan(choice: random.Random) -> Any:
+    """Return a plan, more often one of steps than not."""
+    if choice.randrange(8) == 0:
+        return any_value(choice)
+    return tuple(
+        any_value(choice, 3) if choice.randrange(6) == 0 else any_step(choice) for _ in range(choice.randrange(4))
+    )
+
+
+def any_request(choice: random.Random) -> Any:
+    """Return the request of a command, more often one that is served than not."""
+    served: dict[str, Any] = {
+        "mediation": None, "terminal": (), "held": False, "join": 0, "into": 0, "sockets": (), "plan": any_plan(choice),
+        "argv": [b"/bin/true"], "env": {b"A": b"B"}, "search": [b"/bin"], "after": 0,
+    }  # fmt: skip
+    if choice.randrange(3) == 0:
+        served[choice.choice(sorted(served))] = any_value(choice)
+    return served if choice.randrange(8) else any_value(choice)
+
+
 def any_step(choice: random.Random) -> tuple[Any, ...]:
     name = choice.choice(sorted(NATIVE_STEPS - {"drop_capabilities", "seccomp", "landlock", "no_new_privs", "pivot"}))
     return (name, *(any_value(choice, 3) for _argument in range(choice.randrange(6))))
@@ -71,13 +91,13 @@ def test_any_message(tmp_path: Path) -> None:
     opened = os.open(program, os.O_RDONLY)
     environment = {"ASAN_OPTIONS": f"exitcode={DENIED}:detect_leaks=0", "UBSAN_OPTIONS": f"exitcode={DENIED}"}
     ends: set[int] = set()
+    inits = 0
     for _round in range(sample(400)):
-        steps = tuple(any_step(choice) for _step in range(choice.randrange(4)))
         begin = {
             "protocol": PROTOCOL,
             "each": choice.choice([0x30020000, 0x7A020000, 1, "x"]),
-            "ahead": steps,
-            "last": (),
+            "ahead": any_plan(choice) if choice.randrange(2) else (),
+            "last": any_plan(choice) if choice.randrange(2) else (),
         }
         message = marshal.dumps(choice.choice([begin, begin, any_value(choice)]), PLAIN)
         ours, theirs = socket.socketpair()
@@ -92,10 +112,34 @@ def test_any_message(tmp_path: Path) -> None:
                 with ask, end:
                     send(ours, marshal.dumps(None, PLAIN), [end.fileno()])
                     ours.shutdown(socket.SHUT_WR)
-                    ours.recv(4)
+                    answer = ours.recv(4)
+                    init = int.from_bytes(answer, "little", signed=True) if len(answer) == 4 else -1
+                    end.close()
+                    if init > 0:
+                        ends.add(end_of_init(choice, init, ask))
+                        inits += 1
             except OSError:
                 pass  # it has ended
             ours.close()
             ends.add(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     os.close(opened)
     assert ends <= set(ENDS)
+    assert inits > sample(400) // 10
+
+
+def end_of_init(choice: random.Random, init: int, channel: socket.socket) -> int:
+    """Send any request to an init, and return its exit code. It is this process's child (CLONE_PARENT)."""
+    null = os.open(os.devnull, os.O_RDWR)
+    try:
+        request = marshal.dumps(any_request(choice), PLAIN)
+        send(
+            channel,
+            damaged(choice, request) if choice.randrange(3) == 0 else request,
+            [null] * choice.choice([4, 4, 4, 1]),
+        )
+        channel.shutdown(socket.SHUT_WR)
+    except OSError:
+        pass  # it has ended
+    finally:
+        os.close(null)
+    return os.waitstatus_to_exitcode(os.waitpid(init, 0)[1])

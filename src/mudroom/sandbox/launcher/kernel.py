@@ -12,7 +12,7 @@ MACHINE = os.uname().machine
 # Only these numbers differ between the architectures; numbers from 424 on are shared.
 SYS_clone, SYS_pivot_root, SYS_seccomp = {"x86_64": (56, 155, 317), "aarch64": (220, 41, 277)}.get(MACHINE, (0, 0, 0))
 SYS_capget, SYS_capset = {"x86_64": (125, 126), "aarch64": (90, 91)}.get(MACHINE, (0, 0))
-SYS_openat2, RESOLVE_NO_MAGICLINKS, RESOLVE_BENEATH, RESOLVE_IN_ROOT = 437, 2, 8, 0x10
+SYS_openat2, RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS, RESOLVE_BENEATH, RESOLVE_IN_ROOT = 437, 2, 4, 8, 0x10
 SYS_open_tree, SYS_move_mount, SYS_fsopen, SYS_fsconfig, SYS_fsmount, SYS_fspick = 428, 429, 430, 431, 432, 433
 SYS_close_range, SYS_mount_setattr = 436, 442
 SYS_clone3 = 435

@@ -47,6 +47,7 @@ from mudroom.sandbox.launcher.kernel import (
     PR_CAPBSET_DROP,
     PR_CAPBSET_READ,
     PR_SET_NO_NEW_PRIVS,
+    RESOLVE_BENEATH,
     SECCOMP_FILTER_FLAG_NEW_LISTENER,
     SECCOMP_SET_MODE_FILTER,
     SIOCSIFFLAGS,
@@ -60,6 +61,7 @@ from mudroom.sandbox.launcher.kernel import (
     SYS_landlock_restrict_self,
     SYS_move_mount,
     SYS_open_tree,
+    SYS_openat2,
     SYS_pivot_root,
     SYS_seccomp,
     c_char_p,
@@ -94,8 +96,22 @@ class _FilterProgram(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("filter", c_char_p))
 
 
+def open_in(context: StepContext, path: bytes, flags: int = os.O_PATH, at: int = -1) -> int:
+    """Open what exists at ``path`` below the new root, or below the descriptor ``at``. Raise OSError with ELOOP for a
+    symlink on the way: a command of the same fork may exchange a directory of the view for one at any time.
+
+    An absolute path is the host's: a standing template mounts the view in the vault, and takes it from there."""
+    if path.startswith(b"/"):
+        return os.open(path, flags | os.O_CLOEXEC)
+    # struct open_how of openat2(2): flags, mode, resolve.
+    how = b"".join(value.to_bytes(8, "little") for value in (flags | os.O_CLOEXEC, 0, context.resolve))
+    return syscall(SYS_openat2, context.root if at < 0 else at, path or b".", how, len(how))
+
+
 def attach(context: StepContext, tree: int, path: bytes) -> None:
-    syscall(SYS_move_mount, tree, b"", context.root, path or b".", MOVE_MOUNT_F_EMPTY_PATH)
+    place = open_in(context, path)
+    syscall(SYS_move_mount, tree, b"", place, b"", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH)
+    os.close(place)
     os.close(tree)
 
 
@@ -142,15 +158,20 @@ def step_host(context: StepContext, mountpoint: bytes, attributes: int) -> None:
     context.root = os.open(mountpoint, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
-def step_image(context: StepContext, mountpoint: bytes, attributes: int) -> None:  # in a container: an image's root
+def step_image(context: StepContext, mountpoint: bytes, attributes: int) -> None:
+    """In a container: make the image's root the new root. An image has links of its own, such as ``/var/run``: those
+    that stay below the root are followed."""
+    context.resolve = RESOLVE_BENEATH
     step_host(context, mountpoint, attributes)
 
 
 def step_take(context: StepContext, place: bytes, path: bytes) -> None:
     """Move the mount at a host path to its place in the new root. A template has made it, and keeps its own; this one
     is a copy that came with the mount namespace (clone(2), CLONE_NEWNS)."""
-    make_directories(context.root, path)
-    syscall(SYS_move_mount, AT_FDCWD, place, context.root, path, 0)
+    make_directories(context, path)
+    target = open_in(context, path)
+    syscall(SYS_move_mount, AT_FDCWD, place, target, b"", MOVE_MOUNT_T_EMPTY_PATH)
+    os.close(target)
 
 
 def step_leave(context: StepContext) -> None:  # enter has opened the new root again after the pivot
@@ -178,14 +199,7 @@ def step_bind(context: StepContext, source: bytes, path: bytes, attributes: int,
         raise
     if attributes:
         set_attributes(tree, attributes, recursive=True)
-    if os.fstat(tree).st_mode & 0o170000 == 0o040000:
-        make_directories(context.root, path)
-    else:
-        make_directories(context.root, path.rpartition(b"/")[0])
-        try:
-            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o644, dir_fd=context.root))
-        except FileExistsError:
-            pass
+    make_place(context, path, tree)
     attach(context, tree, path)
 
 
@@ -199,7 +213,7 @@ def step_mounted(context: StepContext, source: bytes, path: bytes, attributes: i
         os.close(tree)
         return
     set_attributes(tree, attributes, recursive=False)
-    make_directories(context.root, path)
+    make_directories(context, path)
     attach(context, tree, path)
 
 
@@ -207,45 +221,33 @@ def step_inside(context: StepContext, source: bytes, path: bytes, attributes: in
     """Show a host tree inside a directory that commands have written to. The place is created if it is missing."""
     tree = syscall(SYS_open_tree, AT_FDCWD, source, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE)
     set_attributes(tree, attributes, recursive=True)
-    is_directory = os.fstat(tree).st_mode & 0o170000 == 0o040000
-    # No link on the way is followed: an absolute link would lead to the host, whose root is still this process's own.
-    *above, last = path.split(b"/")
-    at = os.dup(context.root)
-    for name in (*above, last) if is_directory else above:
-        make_directory(at, name, 0o755)
-        below = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
-        os.close(at)
-        at = below
-    if not is_directory:
-        below = os.open(last, os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o644, dir_fd=at)
-        os.close(at)
-        at = below
-    syscall(SYS_move_mount, tree, b"", at, b"", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH)
-    os.close(tree)
-    os.close(at)
+    make_place(context, path, tree)
+    attach(context, tree, path)
 
 
 def step_spread(context: StepContext, path: bytes, places: tuple[tuple[bytes, bytes], ...]) -> None:
     """Bind directories in the mount at ``path`` to their own places. The last place may be ``path`` itself, which
     covers the whole mount: the kernel uncovers it for no command (mount_namespaces(7), locked mounts; no command has
     the capability)."""
-    whole = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=context.root)
+    whole = open_in(context, path, os.O_PATH | os.O_DIRECTORY)
     for name, place in places:
-        tree = syscall(SYS_open_tree, whole, name, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC)
-        make_directories(context.root, place)
+        source = open_in(context, name, at=whole)
+        tree = syscall(SYS_open_tree, source, b"", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH)
+        os.close(source)
+        make_directories(context, place)
         attach(context, tree, place)
     os.close(whole)
 
 
 def step_tmpfs(context: StepContext, path: bytes, options: Options, attributes: int) -> None:
     tree = new_filesystem(b"tmpfs", options, attributes)
-    make_directories(context.root, path)
+    make_directories(context, path)
     attach(context, tree, path)
 
 
 def step_proc(context: StepContext, path: bytes) -> None:
     tree = new_filesystem(b"proc", (), 14)
-    make_directories(context.root, path)
+    make_directories(context, path)
     attach(context, tree, path)
 
 
@@ -254,7 +256,7 @@ def step_devpts(context: StepContext, path: bytes) -> None:
     together."""
     options = ((b"ptmxmode", b"0666"), (b"mode", b"0620"), (b"max", b"256"), (b"newinstance", None))
     tree = new_filesystem(b"devpts", options, 10)
-    make_directories(context.root, path)
+    make_directories(context, path)
     attach(context, tree, path)
 
 
@@ -264,7 +266,7 @@ def step_terminal(context: StepContext, path: bytes) -> None:
     if context.channel < 0:
         return
     flags = os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC
-    master = os.open(path, flags, dir_fd=context.root)
+    master = open_in(context, path, flags)
     check(libc.ioctl(master, c_ulong(TIOCSPTLCK), c_char_p(bytes(4))))
     context.terminal = check(libc.ioctl(master, c_ulong(TIOCGPTPEER), flags))
     channel = _socket.socket(fileno=context.channel)
@@ -283,7 +285,7 @@ def step_overlay(
     supported (Documentation/filesystems/overlayfs.rst).
     """
     context.is_overlay = True
-    make_directories(context.root, path)
+    make_directories(context, path)
     descriptors = [
         os.open(layer, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC) for layer in (*lowers, upper, work)
     ]
@@ -325,7 +327,7 @@ def _overlay_all_at_once(context: StepContext, path: bytes, layers: list[int], v
     options = b"lowerdir=" + b":".join(lowers) + b",upperdir=" + upper + b",workdir=" + work + b",userxattr"
     if volatile:
         options += b",volatile"
-    place = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=context.root)
+    place = open_in(context, path, os.O_PATH | os.O_DIRECTORY)
     os.chdir(b"/proc/self/fd")
     check(libc.mount(b"overlay", b"%d" % place, b"overlay", c_ulong(MS_NOSUID | MS_NODEV), c_char_p(options)))
     os.chdir(b"/")
@@ -341,7 +343,7 @@ def step_view(context: StepContext, path: bytes) -> None:
         send_refresher(context, path)
     if context.view < 0:
         return
-    place = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=context.root)
+    place = open_in(context, path, os.O_PATH | os.O_DIRECTORY)
     channel = _socket.socket(fileno=context.view)
     try:
         channel.sendmsg([b"v"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, place.to_bytes(4, "little"))])
@@ -353,27 +355,29 @@ def step_view(context: StepContext, path: bytes) -> None:
 
 
 def step_directory(context: StepContext, path: bytes, mode: int) -> None:
-    make_directories(context.root, path, mode)
-    os.chmod(path, mode, dir_fd=context.root)
+    make_directories(context, path, mode)
+    place = open_in(context, path, os.O_RDONLY | os.O_DIRECTORY)
+    os.fchmod(place, mode)
+    os.close(place)
 
 
 def step_symlink(context: StepContext, target: bytes, path: bytes) -> None:
-    make_directories(context.root, path.rpartition(b"/")[0])
-    os.symlink(target, path, dir_fd=context.root)
+    above, name = make_above(context, path)
+    os.symlink(target, name, dir_fd=above)
+    os.close(above)
 
 
 def step_file(context: StepContext, path: bytes, content: bytes, mode: int) -> None:
-    make_directories(context.root, path.rpartition(b"/")[0])
-    descriptor = os.open(
-        path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW, mode, dir_fd=context.root
-    )
+    above, name = make_above(context, path)
+    descriptor = os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, mode, dir_fd=above)
     os.write(descriptor, content)
     os.close(descriptor)
+    os.close(above)
 
 
 def step_seal(context: StepContext, path: bytes, attributes: int) -> None:
     """Make a mount in the new root read-only, after everything in it has been put in place."""
-    tree = os.open(path or b".", os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=context.root)
+    tree = open_in(context, path)
     set_attributes(tree, attributes, recursive=False)
     os.close(tree)
 
@@ -382,7 +386,7 @@ def step_cover(context: StepContext, path: bytes) -> None:
     """Hide a file in the new root, if it exists, under a device: on a mount without devices it cannot be opened, not
     even for reading (mount(2), MS_NODEV)."""
     try:
-        place = os.open(path, os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=context.root)
+        place = open_in(context, path, os.O_PATH | os.O_NOFOLLOW)
     except FileNotFoundError:
         return  # this kernel has no such file
     tree = syscall(SYS_open_tree, AT_FDCWD, b"/dev/null", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC)
@@ -391,7 +395,7 @@ def step_cover(context: StepContext, path: bytes) -> None:
 
 def step_freeze(context: StepContext, path: bytes) -> None:
     """Make a directory in the new root read-only although its file system stays writable."""
-    place = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=context.root)
+    place = open_in(context, path, os.O_PATH | os.O_DIRECTORY)
     tree = syscall(SYS_open_tree, place, b"", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH)
     _lay_over(tree, place)
 
@@ -546,17 +550,40 @@ STEPS = {
 # --- directories in a new root ---
 
 
-def make_directories(root: int, path: bytes, mode: int = 0o755) -> None:
-    """Create the directories in ``path`` (relative) below the descriptor ``root``; existing ones are kept."""
+def make_directories(context: StepContext, path: bytes, mode: int = 0o755) -> None:
+    """Create the directories in ``path`` (relative) below the new root; existing ones are kept. The last one gets
+    ``mode``."""
+    if path:
+        above, name = make_above(context, path)
+        make_directory(above, name, mode)
+        os.close(above)
+
+
+def make_above(context: StepContext, path: bytes) -> tuple[int, bytes]:
+    """Create the directories above ``path``. Return the last one, open, and the name in it."""
+    above, _slash, name = path.rpartition(b"/")
     try:
-        make_directory(root, path or b".", mode)
+        return open_in(context, above, os.O_PATH | os.O_DIRECTORY), name
     except FileNotFoundError:
-        make_directories(root, path.rpartition(b"/")[0])  # usually only the last ones are missing
-        make_directory(root, path, mode)
+        make_directories(context, above)
+        return open_in(context, above, os.O_PATH | os.O_DIRECTORY), name
 
 
-def make_directory(root: int, path: bytes, mode: int) -> None:
+def make_place(context: StepContext, path: bytes, tree: int) -> None:
+    """Create what ``tree`` can be mounted on: a directory or an empty file."""
+    if os.fstat(tree).st_mode & 0o170000 == 0o040000:
+        make_directories(context, path)
+        return
+    above, name = make_above(context, path)
     try:
-        os.mkdir(path, mode, dir_fd=root)
+        os.close(os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o644, dir_fd=above))
+    except FileExistsError:
+        pass
+    os.close(above)
+
+
+def make_directory(at: int, name: bytes, mode: int) -> None:
+    try:
+        os.mkdir(name, mode, dir_fd=at)
     except FileExistsError:
         pass

@@ -5,6 +5,8 @@ Launcher code: the rules in ``launcher.py`` hold here.
 
 from __future__ import annotations
 
+from mudroom.sandbox.launcher.kernel import RESOLVE_BENEATH, RESOLVE_NO_SYMLINKS
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from mudroom.sandbox.launcher.refusal import Row
@@ -16,6 +18,8 @@ class StepContext:
     def __init__(self, namespaces: int) -> None:
         self.root = -1
         """The new root."""
+        self.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS
+        """How paths below the new root are resolved (openat2(2))."""
         self.view = self.channel = self.gate = self.door = -1
         """Sockets to the host: the view is sent over ``view``, a pseudo-terminal's master over ``channel``, the gate's
         listeners over ``gate``; a held sandbox receives commands over ``door``."""
