@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import threading
 from pathlib import Path
@@ -57,7 +58,7 @@ def test_it_is_listed_and_what_it_prints_is_kept(place: Place) -> None:
 def test_its_processes_are_seen_outside_and_inside(place: Place) -> None:
     session = place.session()
     server = started(session, "echo up; echo $$; sleep 1000")
-    while (usage := server.usage()) is None or usage.processes < 2:
+    while (usage := server.usage()) is None or usage.processes < 2 or server.output()[0].count(b"\n") < 2:
         assert server.poll() is None
         give_way()
     assert server.output()[0] == b"up\n%d\n" % usage.inside
@@ -304,3 +305,23 @@ def test_without_namespaces(place: Place) -> None:
     ended = server.end()
     assert ended is not None and ended.signal == 15
     assert {change.path for change in session.changes.of("f").changes} == {b"made", b"old"}
+
+
+def test_nobody_joins_after_the_last_command_has_ended(place: Place) -> None:
+    """A look just after the end would otherwise find the fork in use by itself, and be no review."""
+    session = place.session()
+    server = started(session, "echo up; exec sleep 1000")
+    shared = session.forks.users.shared("f")
+    usage = server.usage()
+    assert shared is not None and usage is not None
+    shared._collecting.acquire()  # the tender waits with the end
+    try:
+        os.kill(usage.pid, signal.SIGKILL)
+        while next(iter(shared.backgrounds.values())).ended is None:
+            give_way()
+        with shared.guest() as welcome:
+            assert not welcome
+        assert not shared.is_open()
+    finally:
+        shared._collecting.release()
+    assert not session.changes.review("f").in_use

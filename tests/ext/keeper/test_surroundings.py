@@ -162,8 +162,9 @@ def test_groups_that_may_not_be_entered_have_keepers_of_their_own(kept: Kept, gr
                         check=False, preexec_fn=enter, timeout=PATIENCE,
                     )  # fmt: skip
 
-                for lock in Path(os.fsdecode(kept.directory)).glob("*.lock"):
-                    os.utime(lock, (0, 0))  # half a minute ago: those in use do not end each other
+                locks = sorted(Path(os.fsdecode(kept.directory)).glob("*.lock"), key=lambda lock: lock.stat().st_mtime)
+                for order, lock in enumerate(locks):
+                    os.utime(lock, (order, order))  # half a minute ago: those in use do not end each other
                 before = {row.pid for row in kept.list()}
                 if kept.pid in before:
                     kept.wait()

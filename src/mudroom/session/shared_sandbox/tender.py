@@ -202,7 +202,7 @@ class SharedSandbox:
     def guest(self) -> Iterator[bool]:
         """Keep the sandbox for the block. Yield False if it is about to end."""
         with self._lock:
-            welcome = not self._closing
+            welcome = self._is_needed()
             self._guests += welcome
         try:
             yield welcome
@@ -211,6 +211,21 @@ class SharedSandbox:
                 with self._lock:
                     self._guests -= 1
                 self._wake_up()
+
+    def is_open(self) -> bool:
+        """Return whether another process may join; False if the sandbox is about to end."""
+        with self._lock:
+            return self._is_needed()
+
+    def _is_needed(self) -> bool:
+        """Return whether the sandbox goes on. Otherwise it takes nobody from now on. Hold the lock.
+
+        A guest after the last command's end would otherwise keep the sandbox, and find the fork in use by itself.
+        """
+        alive = any(background.ended is None for background in self.backgrounds.values())
+        visited = self.visitors is not None and self.visitors.are_there
+        self._closing |= bool(self.backgrounds) and not (alive or visited or self._guests)  # without any it begins
+        return not self._closing
 
     def require_terms(self, terms: str) -> None:
         """Raise UsageError if a command with these terms cannot run here."""
@@ -349,9 +364,7 @@ class SharedSandbox:
             if self._is_gone():
                 self._closing = True
             alive = any(background.ended is None for background in self.backgrounds.values())
-            visited = self.visitors is not None and self.visitors.are_there
-            self._closing |= not (alive or visited or self._guests)
-            return self._closing and not alive
+            return not alive and not (self.backgrounds and self._is_needed())
 
     def _is_gone(self) -> bool:
         return self.held.fileno() < 0 or self.held.running.has_report()
