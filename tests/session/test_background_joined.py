@@ -48,6 +48,23 @@ def test_other_settings_cannot_join(place: Place) -> None:
     assert session.run([*SH, b"test ! -s .env"], fork="f").exit_code == 0
 
 
+@pytest.mark.parametrize("given", ["first", "second", "value"])
+def test_a_variable_is_shown_only_to_commands_that_were_given_it(place: Place, given: str) -> None:
+    """Each could read it in /proc/PID/environ."""
+    session = place.session()
+    plain, passed = session.actor.settings, session.actor.settings._replace(environment=(b"TOKEN=s3cret",))
+    other = plain._replace(environment=(b"TOKEN=another",))
+    first, second = {"first": (passed, plain), "second": (plain, passed), "value": (passed, other)}[given]
+    act_as(session, settings=first)
+    server = started(session, SERVER)
+    act_as(session, settings=second)
+    with pytest.raises(UsageError, match="other settings"):
+        session.run([*SH, b"cat /proc/*/environ"], fork="f")
+    act_as(session, settings=first)
+    assert session.run([b"true"], fork="f").exit_code == 0
+    server.end()
+
+
 def test_another_process_joins_it(place: Place) -> None:
     """Another session of this process has another vault object, and comes in by the socket."""
     session, other = place.session(), place.session()

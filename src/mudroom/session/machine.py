@@ -424,8 +424,10 @@ class Machine:
 
         settings, grant, rules = order.actor.settings, order.grant, self.host_answers.rules
         network = settings.network_at(grant.level)
+        # Each process of a sandbox may read the variables of another there (/proc/PID/environ, proc_pid_environ(5)).
+        given = [(name, self.confinement.variables.get(name)) for name in (*settings.environment, *grant.variables)]
         facts = (
-            network, settings.read, settings.credentials, settings.limits, settings.secrets_show,
+            network, settings.read, settings.credentials, settings.limits, settings.secrets_show, given,
             grant.level, grant.credentials, grant.live, grant.staged, grant.abstract, grant.gpu, grant.image,
         )  # fmt: skip
 

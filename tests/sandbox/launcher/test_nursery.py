@@ -213,6 +213,29 @@ def test_the_limits_of_init_are_out_of_reach(tmp_path: Path, native: LauncherCli
 
 
 @pytest.mark.parametrize("program", ["native", "python"], indirect=True)
+@pytest.mark.parametrize("way", WAYS)
+def test_init_cannot_be_slowed(tmp_path: Path, native: LauncherClient, way: str) -> None:
+    """It serves the later commands of a fork, too. A command's own priority is its own."""
+    plans = in_turn(box := box_of(tmp_path, native), way)
+    tried = (
+        "import os\n"
+        "def say(set, *words):\n"
+        "    try: print(set(*words))\n"
+        "    except OSError as error: print(error.errno)\n"
+        "for which in (os.PRIO_PROCESS, os.PRIO_PGRP): say(os.setpriority, which, 1, 19)\n"
+        "say(os.setpriority, os.PRIO_USER, 0, 19)\n"
+        "say(os.sched_setaffinity, 1, [0])\n"
+        "say(os.sched_setscheduler, 1, os.SCHED_IDLE, os.sched_param(0))\n"
+        "say(os.sched_setparam, 1, os.sched_param(0))\n"
+        "say(os.setpriority, os.PRIO_PROCESS, 0, 5)\n"
+        "say(os.sched_setaffinity, os.getpid(), os.sched_getaffinity(0))\n"
+        "print(os.getpriority(os.PRIO_PROCESS, 1) - os.getpriority(os.PRIO_PROCESS, 0))\n"
+    )
+    ended, said = box.run(f"exec {shlex.quote(sys.executable)} -I -S -c {shlex.quote(tried)}", plans())
+    assert (ended.status, said) == (0, f"{errno.EPERM}\n" * 6 + "None\nNone\n-5\n"), said
+
+
+@pytest.mark.parametrize("program", ["native", "python"], indirect=True)
 def test_the_limits_of_init_do_not_end_its_work(tmp_path: Path, native: LauncherClient) -> None:
     """Another process of the user may set them, outside (prlimit(2))."""
     plans = in_turn(box := box_of(tmp_path, native), "prepared")

@@ -188,7 +188,8 @@ TIOCSTI, TIOCLINUX, TIOCSETD = 0x5412, 0x541C, 0x5423
 
 S_IFMT, S_IFCHR, S_IFBLK = 0o170000, 0o020000, 0o060000
 
-IOPRIO_WHO_PROCESS = 1  # linux/ioprio.h
+PRIO_USER = 2  # setpriority(2)
+IOPRIO_WHO_PROCESS, IOPRIO_WHO_USER = 1, 3  # linux/ioprio.h
 
 AF_UNIX, AF_INET, AF_INET6, AF_NETLINK = 1, 2, 10, 16
 NETLINK_ROUTE = 0
@@ -226,6 +227,7 @@ _URING = "its operations pass no filter: sockets and opens would go unseen; libu
 _MOUNT = "the view of the files is made before the command starts and stays as it is"
 _MOUNT_API = "a second way to mount; ENOSYS sends libmount back to the first; CVE-2022-0185"
 _RING = "a ring may be inherited or received as an open file, so setting up none is not enough"
+_FIRST = "the sandbox's first process serves later commands, too: none may slow it"
 _MEMORY = "another process's memory; the filter cannot tell whose process it is"
 
 DENY: tuple[SyscallRule, ...] = (
@@ -266,6 +268,14 @@ DENY: tuple[SyscallRule, ...] = (
     SyscallRule("move_pages", EPERM, _ALWAYS, "moves and locates another process's memory; CVE-2010-0415"),
     SyscallRule("migrate_pages", EPERM, _ALWAYS, "moves another process's memory between nodes"),
     SyscallRule("prlimit64", EPERM, (Cond(0, "==", 1),), "a sandbox's first process serves it, and needs its limits"),
+    SyscallRule("setpriority", EPERM, (Cond(1, "==", 1),), _FIRST),
+    SyscallRule("setpriority", EPERM, (Cond(0, "==", PRIO_USER),), _FIRST),
+    SyscallRule("ioprio_set", EPERM, (Cond(1, "==", 1),), _FIRST),
+    SyscallRule("ioprio_set", EPERM, (Cond(0, "==", IOPRIO_WHO_USER),), _FIRST),
+    *(
+        SyscallRule(name, EPERM, (Cond(0, "==", 1),), _FIRST)
+        for name in ("sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr")
+    ),
     # Large and privileged corners of the kernel.
     SyscallRule("io_uring_setup", ENOSYS, _ALWAYS, _URING),
     SyscallRule("io_uring_enter", ENOSYS, _ALWAYS, _RING),

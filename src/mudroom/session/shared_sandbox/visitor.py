@@ -37,7 +37,7 @@ PATIENCE = 10.0
 """Seconds in which a visitor has to finish a message."""
 OTHER_TERMS = (
     "the commands in the background of this fork were started under other settings (network, limits, what is shown, "
-    "level, credentials): no command can join them under these"
+    "variables, level, credentials): no command can join them under these"
 )
 
 
