@@ -18,11 +18,12 @@ from mudroom.core.network.preset import PRESETS, Preset
 from mudroom.core.result import Denial, Result
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
-from mudroom.net.listeners.inbound import InboundListener, SocketMaker
+from mudroom.net.listeners.inbound import InboundListener
 from mudroom.session import Session
 from mudroom.session.confinement import command_gate
 from mudroom.session.confinement.host_approver import HostAnswers
 from mudroom.session.confinement.namespace_listener import namespaces_at
+from mudroom.session.confinement.socket_maker import SocketMaker
 from mudroom.session.run import lookup_notes
 from town import Town, read_until
 
@@ -352,7 +353,7 @@ def test_a_server_inside_is_reached_on_the_hosts_loopback(street: Street) -> Non
     def serve() -> None:
         assert os.read(up, 8) == b"up\n"
         gone, namespaces = namespaces_at(session.vault.fork("dev").namespace_listener)
-        maker = SocketMaker(namespaces)
+        maker = SocketMaker(gone, namespaces, 20)
         for descriptor in namespaces:
             os.close(descriptor)
 
@@ -360,7 +361,7 @@ def test_a_server_inside_is_reached_on_the_hosts_loopback(street: Street) -> Non
             ports.append(port)
             threading.Thread(target=visit).start()
 
-        InboundListener(maker, 3000, 0).run(gone, opened)
+        InboundListener(maker.make, 3000, 0).run(gone, opened)
         maker.close()
         os.close(gone)
 

@@ -148,15 +148,11 @@ def end_mount(session: Session, fork: str) -> None:
         session.forks.unmount(fork)
 
 
-_RECOVERED = {
-    "deferred": "was cut off before it touched the project; the fork is whole: mudroom apply {fork}",
-    "finished": "was cut off in the middle; it is finished now (mudroom undo {name} takes it back)",
-    "undone": "was being undone when it was cut off; that is finished now",
-}
-
-
 def print_recovered(context: Context, name: str, fork: str, outcome: str) -> None:
-    context.terminal.note(f"apply {name} of {fork} " + _RECOVERED[outcome].format(name=name, fork=fork))
+    from mudroom.core.merge.apply_summary import RECOVERY_WORDS
+
+    after = {"deferred": f": mudroom apply {fork}", "finished": f" (mudroom undo {name} takes it back)"}
+    context.terminal.note(f"apply {name} of {fork} {RECOVERY_WORDS[outcome]}{after.get(outcome, '')}")
 
 
 def project_paths(words: list[str], session: Session) -> list[bytes]:

@@ -13,10 +13,11 @@ from conftest import Place
 from monkey.chance import Chance, Walk
 from monkey.model import Entry, Wish, with_what_goes_along, wrong_after
 from monkey.world import FORK, World
+from mudroom.core.merge.pick import WHOLE, Pick
 from mudroom.errors import MudroomError
 from mudroom.ext.tui.app import ReviewApp
 from mudroom.ext.tui.base_app import ReviewHooks
-from mudroom.ext.tui.choice import SIGNS, WHOLE, Pick, mark_of
+from mudroom.ext.tui.choice import SIGNS, mark_of
 from mudroom.ext.tui.conflict import ConflictScreen
 from mudroom.ext.tui.dialog import (
     ApplyOutcomeDialog,

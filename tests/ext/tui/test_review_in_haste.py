@@ -13,7 +13,7 @@ from driving import Driver, drive
 from textual import events
 
 from conftest import Place
-from mudroom.ext.tui.choice import WHOLE
+from mudroom.core.merge.pick import WHOLE
 
 pytestmark = [pytest.mark.slow]
 

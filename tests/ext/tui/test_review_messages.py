@@ -9,36 +9,47 @@ import pytest
 from textual.app import App
 
 from conftest import Place
+from mudroom.core.merge.pick import Pick
 from mudroom.errors import ForkMoved, MudroomError
 from mudroom.ext.tui import app as app_module
 from mudroom.ext.tui.base_app import ReviewHooks
-from mudroom.ext.tui.choice import Choice, Pick
+from mudroom.ext.tui.choice import Choice
 from mudroom.ext.tui.review_model import ReviewModel
 
 TEXT = "".join(f"line {number}\n" for number in range(1, 41))
 
 
-@pytest.mark.parametrize(
-    ("script", "told"),
-    [
-        ("printf 'a\\0b' > text", "text has no lines to choose any more; nothing was applied (R looks again)"),
-        (
-            "sed -i 's/^three$/line 3/' text",
-            "the fork has changed since it was read; nothing was applied (R looks again)",
-        ),
-    ],
-)
-def test_a_part_of_a_file_that_has_changed(place: Place, script: str, told: str) -> None:
+@pytest.mark.parametrize("script", ["printf 'a\\0b' > text", "sed -i 's/^three$/line 3/' text"])
+def test_a_part_of_a_file_that_has_changed(place: Place, script: str) -> None:
     """Between the choice and the answer a second command makes the file binary, or gives it its old content."""
     place.write("text", TEXT)
     session, result = place.sh("sed -i 's/^line 3$/three/' text; echo 1 > other")
     model = ReviewModel(session, result.fork)
     seen, part = model.see(), {b"text": Pick(frozenset([0]))}
     place.session().run([b"sh", b"-c", script.encode()], fork=result.fork)
-    with pytest.raises(MudroomError) as raised:
+    with pytest.raises(ForkMoved) as raised:
         model.apply(seen, Choice((b"other", b"text"), part, ()), lambda _command: lambda _output: None)
-    assert str(raised.value) == told
+    assert raised.value.path == b"text"
     assert (place.project / "text").read_text() == TEXT and not (place.project / "other").exists()
+    model.close()
+
+
+def test_a_part_of_a_file_whose_conflict_is_decided(place: Place) -> None:
+    """The decision is about the whole file. A part would conflict again."""
+    place.write("text", TEXT)
+    session, result = place.sh("sed -i 's/^line 3$/three/; s/^line 30$/thirty/' text")
+    place.write("text", TEXT.replace("line 3\n", "drei\n"))
+    model = ReviewModel(session, result.fork)
+    (conflict,) = model.conflicts()
+    model.decide(conflict, "theirs")
+    seen, part = model.see(), {b"text": Pick(frozenset([1]))}
+    with pytest.raises(MudroomError) as raised:
+        model.apply(seen, Choice((b"text",), part, ()), lambda _command: lambda _output: None)
+    assert str(raised.value) == (
+        "the conflict of text is decided as a whole (choose all of it, or take the decision back)"
+    )
+    landed = model.apply(seen, Choice((), {}, ()), lambda _command: lambda _output: None)
+    assert not landed.conflicts and "thirty" in (place.project / "text").read_text()
     model.close()
 
 

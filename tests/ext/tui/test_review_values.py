@@ -18,14 +18,13 @@ from textual.actions import parse
 from textual.app import App, ComposeResult
 from textual.screen import Screen
 
+from mudroom.core.merge.pick import WHOLE, Pick
 from mudroom.core.text.escaping import WIDEST
 from mudroom.core.text.hunk import select_blocks
 from mudroom.core.text.linediff import Block, split_lines
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.entry import Entry
 from mudroom.ext.tui.choice import (
-    WHOLE,
-    Pick,
     carry_picks,
     choice_of,
     first_choice,

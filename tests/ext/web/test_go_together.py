@@ -8,10 +8,11 @@ import pytest
 from browser import Site, staged
 
 from conftest import Place, listing
+from mudroom.core.merge.pick import WHOLE
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.choice import select_exactly
 from mudroom.core.tree.dependent_rows import DependentRow, complete_selection, needs, row_of
-from mudroom.ext.tui.choice import WHOLE, choice_of, complete_picks, first_choice, items_of
+from mudroom.ext.tui.choice import choice_of, complete_picks, first_choice, items_of
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

@@ -17,6 +17,7 @@ import pytest
 
 from mudroom.net.listeners import inbound, peer_user
 from mudroom.net.listeners.inbound import InboundListener
+from mudroom.net.listeners.late_socket import FAMILIES
 from mudroom.net.listeners.peer_user import ConnectionEnd, named_stranger
 
 pytestmark = pytest.mark.both_users
@@ -36,13 +37,9 @@ except ConnectionError:
 """
 
 
-class Plain:
-    """Makes sockets of this machine's own network, in place of a command's."""
-
-    def make(self) -> socket.socket:
-        made = socket.socket(socket.AF_INET6, socket.SOCK_STREAM)
-        made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        return made
+def make(family: bytes) -> socket.socket:
+    """Return a socket of this machine's own network, in place of a command's."""
+    return socket.socket(FAMILIES[family], socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
 
 
 class Opened:
@@ -79,7 +76,7 @@ def opened(*, for_all: bool = False) -> Iterator[Opened]:
             ports.append(port)
             up.set()
 
-        opening = InboundListener(Plain(), server.getsockname()[1], 0, None if for_all else refused.append)  # type: ignore[arg-type]
+        opening = InboundListener(make, server.getsockname()[1], 0, None if for_all else refused.append)
         threads = [
             threading.Thread(target=serve),
             threading.Thread(target=opening.run, args=(ended, listening)),

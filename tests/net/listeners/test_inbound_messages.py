@@ -14,7 +14,9 @@ import pytest
 
 from box import NAMESPACES
 from mudroom.errors import MudroomError
-from mudroom.net.listeners.inbound import InboundListener, SocketMaker
+from mudroom.net.listeners.inbound import InboundListener
+from mudroom.session.confinement.namespace_listener import show_inside
+from mudroom.session.confinement.socket_maker import SocketMaker
 
 pytestmark = pytest.mark.both_users
 
@@ -24,12 +26,11 @@ ANY_MORE = "the command's network cannot be entered any more (run the line again
 def test_what_is_no_namespace() -> None:
     before = set(os.listdir("/proc/self/fd"))
     with open(os.devnull, "rb") as null, pytest.raises(MudroomError) as raised:
-        SocketMaker([null.fileno(), os.dup(null.fileno())])
+        show_inside([null.fileno(), null.fileno()], null.fileno(), 3000, 0, lambda _port: None, None)
     assert str(raised.value) == (
         "the command's network cannot be entered: Invalid argument (mudroom ps shows whether it runs)"
     )
-    (left,) = set(os.listdir("/proc/self/fd")) - before
-    os.close(int(left))  # the copy is the caller's
+    assert set(os.listdir("/proc/self/fd")) == before
 
 
 @pytest.fixture
@@ -41,17 +42,19 @@ def maker() -> Iterator[SocketMaker]:
         assert inside.stdout is not None
         inside.stdout.read(1)
         namespaces = [os.open(f"/proc/{inside.pid}/ns/{kind}", os.O_RDONLY) for kind in ("user", "net")]
-        made = SocketMaker(namespaces)
-        for descriptor in namespaces:
+        gone, end = os.pipe()
+        made = SocketMaker(gone, namespaces, 20)
+        for descriptor in (gone, *namespaces):
             os.close(descriptor)
         yield made
         made.close()
+        os.close(end)
         inside.kill()
 
 
 def test_the_process_that_makes_sockets_is_killed(maker: SocketMaker) -> None:
     """Each connection was an unhandled exception of asyncio, and the port stayed open without a server."""
-    maker.make().close()
+    maker.make(b"6").close()
     ended, end = os.pipe()
     answers: list[bytes] = []
 
@@ -67,7 +70,7 @@ def test_the_process_that_makes_sockets_is_killed(maker: SocketMaker) -> None:
 
     visiting: list[threading.Thread] = []
     with pytest.raises(MudroomError) as raised:
-        InboundListener(maker, 3000, 0, None).run(ended, opened)
+        InboundListener(maker.make, 3000, 0, None).run(ended, opened)
     visiting[0].join()
     assert str(raised.value) == ANY_MORE
     assert answers == [b""]
@@ -80,7 +83,7 @@ def test_a_port_that_is_taken(maker: SocketMaker) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         with pytest.raises(MudroomError) as raised:
-            InboundListener(maker, 3000, port).run(ended, lambda _port: None)
+            InboundListener(maker.make, 3000, port).run(ended, lambda _port: None)
     assert str(raised.value) == (
         f"port {port} of this machine is taken (mudroom net open 3000 --as 0 takes any that is free)"
     )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 import fnmatch
 import json
 from collections.abc import Sequence
 
 from mudroom.cli.change.preview import commit_lines, credentials_line, left_out, name_some, preview
-from mudroom.cli.plain_options import Rare
+from mudroom.cli.parser import Rare
 from mudroom.cli.project_session import exclusive, only_fork, open_session, print_remarks, project_paths
 from mudroom.cli.terminal.context import Context
 from mudroom.core.merge.apply_summary import apply_words
@@ -21,8 +22,6 @@ from mudroom.errors import Interrupted, UsageError
 from mudroom.typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    import argparse
-
     from mudroom.session import LandingResult, Session, Verification
 
 EXAMPLES = """\

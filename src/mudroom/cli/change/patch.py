@@ -8,14 +8,15 @@ from collections.abc import Sequence
 
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.pager import coloured
-from mudroom.core.merge.merge import PartialChoice
-from mudroom.core.text.hunk import Hunk, hunks, select_blocks, split_hunk
+from mudroom.core.merge.pick import Pick, chosen_part, is_whole
+from mudroom.core.text.hunk import Hunk, hunks, split_hunk
 from mudroom.core.tree.change import counted_changes
 from mudroom.core.tree.dependent_rows import complete_selection, needs, requirement_text, row_of
 from mudroom.core.tree.path import show_path
 from mudroom.typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from mudroom.core.merge.merge import PartialChoice
     from mudroom.core.tree.change import Change
     from mudroom.session import Session
 
@@ -52,7 +53,7 @@ def choose(session: Session, fork: str, paths: Sequence[bytes], context: Context
             part = _ask_file(change, base, staged, context)
             if part is not None:
                 chosen.append(change)
-                if part != PartialChoice(staged, change.entry.mode):
+                if not is_whole(part, change, staged):
                     parts[change.path] = part
     except _Quit:
         pass
@@ -97,22 +98,14 @@ def _ask_whole(change: Change, context: Context) -> bool:
 
 def _ask_file(change: Change, base: bytes, staged: bytes, context: Context) -> PartialChoice | None:
     """Return the chosen part of a file, or None if no part is chosen."""
-    assert change.staged is not None
     context.terminal.say(context.terminal.style(show_path(change.path), "bold"))
-    mode = change.staged.mode
-    changed_mode = change.base is not None and change.base.mode != mode
-    if changed_mode and change.base is not None and not _ask_mode(change, context):
-        mode = change.base.mode
-    wanted = _ask_hunks(base, staged, context)
-    if not wanted and (not changed_mode or mode != change.staged.mode):
-        return None
-    return PartialChoice(select_blocks(base, staged, wanted), mode)
+    mode = change.modes is None or _ask_mode(change.modes, context)
+    return chosen_part(change, base, staged, Pick(frozenset(_ask_hunks(base, staged, context)), mode))
 
 
-def _ask_mode(change: Change, context: Context) -> bool:
-    assert change.base is not None and change.staged is not None
+def _ask_mode(modes: tuple[int, int], context: Context) -> bool:
     while True:
-        answer = _ask_key(f"mode {change.base.mode:04o} -> {change.staged.mode:04o} [y,n,q,?]? ", context)
+        answer = _ask_key(f"mode {modes[0]:04o} -> {modes[1]:04o} [y,n,q,?]? ", context)
         if answer in ("y", "a", "n", "d"):
             return answer in ("y", "a")
 

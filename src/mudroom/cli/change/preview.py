@@ -110,8 +110,8 @@ def _describe_change(change: Change) -> str:
     if change.base is not None and change.staged is not None:
         if change.base.kind != change.staged.kind:
             parts.append(f"{change.base.kind} becomes {change.staged.kind}")
-        elif change.base.mode != change.staged.mode:
-            parts.append(f"mode {change.base.mode:03o} → {change.staged.mode:03o}")
+        elif change.modes:
+            parts.append(f"mode {change.modes[0]:03o} → {change.modes[1]:03o}")
     parts += _describe_form(change)
     return ", ".join(parts) or "changed"
 

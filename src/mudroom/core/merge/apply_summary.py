@@ -8,6 +8,13 @@ from __future__ import annotations
 
 from mudroom.typing import Literal
 
+RECOVERY_WORDS = {
+    "deferred": "was cut off before it touched the project; the fork is whole",
+    "finished": "was cut off in the middle; it is finished now",
+    "undone": "was being undone when it was cut off; that is finished now",
+}
+"""What became of an apply that was cut off, by the outcome of its recovery."""
+
 
 def apply_words(written: int, removed: int, kept: int, refs: int = 0) -> str:
     """Summarise an apply by its counts. ``kept``: files for which the project's version was chosen. ``refs``: git refs

@@ -45,6 +45,14 @@ class Change(NamedTuple):
         assert entry is not None
         return entry
 
+    @property
+    def modes(self) -> tuple[int, int] | None:
+        """Both modes if they differ and the type is the same; otherwise None."""
+        old, new = self.base, self.staged
+        if old is None or new is None or old.kind != new.kind or old.mode == new.mode:
+            return None
+        return old.mode, new.mode
+
 
 class Remark(NamedTuple):
     """A note for the reviewer about one path, for example that the path cannot be applied."""

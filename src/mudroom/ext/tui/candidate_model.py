@@ -106,8 +106,8 @@ def _notes(shown: RowDifference, names: Sequence[str]) -> list[str]:
         notes.append(f"only in {name}: {change.entry.kind}")
     elif old.kind != new.kind:
         notes.append(f"{old.kind} in {names[0]}, {new.kind} in {names[1]}")
-    elif old.mode != new.mode:
-        notes.append(f"permissions {old.mode:04o} in {names[0]}, {new.mode:04o} in {names[1]}")
+    elif change.modes:
+        notes.append(f"permissions {change.modes[0]:04o} in {names[0]}, {change.modes[1]:04o} in {names[1]}")
     for name, entry in zip(names, (old, new), strict=True):
         if entry is not None and entry.kind == "symlink":
             notes.append(f"{name}: a link to {show_path(entry.target)}")

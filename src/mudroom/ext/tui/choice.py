@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
+from mudroom.core.merge.pick import WHOLE, Pick
 from mudroom.core.tree.change import Change, counted_changes
 from mudroom.core.tree.dependent_rows import DependentRow, Needs, complete_selection, has_turned, needs, row_of
 from mudroom.core.tree.flag import NEW_REPOSITORY, PROTECTED, git_directory, is_protected, repository_of_each
@@ -20,18 +21,6 @@ from mudroom.core.tree.path import is_below
 
 Mark = Literal["all", "part", "none"]
 SIGNS: dict[Mark, str] = {"all": "[x]", "part": "[-]", "none": "[ ]"}
-
-
-class Pick(NamedTuple):
-    """The chosen part of a file."""
-
-    blocks: frozenset[int] | None = None
-    """The chosen changed blocks; None: the whole file."""
-    mode: bool = True
-    """Whether its mode change is chosen."""
-
-
-WHOLE = Pick()
 
 
 class Item(NamedTuple):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from mudroom.ext.tui.choice import SIGNS, Item, Mark, Pick, toggle_block, toggle_mode, wanted_blocks
+from mudroom.core.merge.pick import Pick
+from mudroom.ext.tui.choice import SIGNS, Item, Mark, toggle_block, toggle_mode, wanted_blocks
 from mudroom.ext.tui.diffrow import (
     CONTEXTS,
     DiffRow,

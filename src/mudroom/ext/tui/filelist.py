@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 
+from mudroom.core.merge.pick import Pick
 from mudroom.core.tree.path import name, parent, show_path
-from mudroom.ext.tui.choice import SIGNS, Item, Mark, Pick, mark_of, mark_of_all, signs
+from mudroom.ext.tui.choice import SIGNS, Item, Mark, mark_of, mark_of_all, signs
 from mudroom.ext.tui.line import styled_path
 from mudroom.ext.tui.pane import Pane, Pieces
 

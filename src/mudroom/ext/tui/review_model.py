@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
 from mudroom.cli.change.agent_settings import changed_settings
 from mudroom.core.journal.event import Event
-from mudroom.core.merge.merge import PartialChoice
+from mudroom.core.merge.apply_summary import RECOVERY_WORDS
 from mudroom.core.registry import part
-from mudroom.core.text.hunk import select_blocks
 from mudroom.core.tree.change import Change, Remark, Summary
 from mudroom.core.tree.landing_form import LEADS_OUT, OWNER, REDUCED, unusual_mode
 from mudroom.core.tree.path import show, show_path
 from mudroom.core.tree.stack import Checkpoint
 from mudroom.errors import ForkMoved, MudroomError, ProjectClosed
 from mudroom.ext.review.activity import DroppedChanges, preview, roll_back
-from mudroom.ext.review.rows import difference, review_fork, stamp_of
-from mudroom.ext.tui.choice import Choice, Item, Pick, items_of
+from mudroom.ext.review.parts import read_parts
+from mudroom.ext.review.rows import can_conflict, difference, review_fork, stamp_of
+from mudroom.ext.tui.choice import Choice, Item, items_of
 from mudroom.ext.tui.diffrow import FileRows, FileText
 from mudroom.vault.forks.damage import UNREADABLE, damage_of
 
@@ -111,7 +111,7 @@ class ReviewModel:
         record = self.session.forks.record(self.fork)
         conflicts: Sequence[ForkConflict] = ()
         running = not self._is_at_rest()
-        if not running and self._can_conflict(reviewed.changes):
+        if not running and can_conflict(reviewed.changes, self.session.changes.drift(self.fork)):
             conflicts = self.session.changes.conflicts(self.fork)
         return SeenFork(
             self.fork,
@@ -127,11 +127,6 @@ class ReviewModel:
             reviewed.summary,
             tuple(changed_settings(self.session, self.fork)),
         )
-
-    def _can_conflict(self, changes: Sequence[Change]) -> bool:
-        """Return whether conflicts are possible: files that are unchanged in the project have none. Computing conflicts
-        takes longer than all other reading."""
-        return not all(change.original_known for change in changes) or bool(self.session.changes.drift(self.fork))
 
     def fingerprint(self) -> str | None:
         """Return the fork's present fingerprint, or None if the fork is gone."""
@@ -178,10 +173,7 @@ class ReviewModel:
         shown = difference(self.session, self.fork, change.path)
         if not (seen and seen.in_use) and shown.change != change:  # an apply accepts the listed changes
             raise ForkMoved(change.path, show(change.path))
-        base, staged = change.base, change.staged
-        mode = None
-        if base is not None and staged is not None and base.kind == staged.kind and base.mode != staged.mode:
-            mode = (base.mode, staged.mode)
+        mode = change.modes
         divisible = shown.is_divisible
         notes = [*_notes_of(change), *KIND_NOTES.get(shown.kind, ())]
         if mode is not None and not divisible:
@@ -199,7 +191,7 @@ class ReviewModel:
 
         with self.session.alone(f"{what} (mudroom review, process {os.getpid()})", waiting) as recovered:
             self.recovered += [
-                f"apply {recovery.name} of {show(recovery.fork.encode())} {_RECOVERED[recovery.outcome]}"
+                f"apply {recovery.name} of {show(recovery.fork.encode())} {RECOVERY_WORDS[recovery.outcome]}"
                 for recovery in recovered
             ]
             self.is_applying = True
@@ -225,41 +217,23 @@ class ReviewModel:
         self._require_exists()
 
         def land() -> LandingResult:
+            parts = read_parts(self.session, self.fork, seen.changes, choice.picks)
+            paths = tuple(path for path in choice.paths if path not in parts.left)
             options: dict[str, Any] = {
-                "parts": self._parts(choice.picks),
+                "parts": parts.chosen,
                 "exact": bool(choice.paths),
                 "git": choice.git,
                 "reviewed": seen.fingerprint,
                 "on_verify": on_verify,
             }
             if commit is None:
-                return self.session.changes.apply(self.fork, choice.paths, **options)
+                return self.session.changes.apply(self.fork, paths, **options)
             landed: LandingResult = _commits("a commit of an apply").apply_as_commit(
-                self.session, self.fork, commit, choice.paths, **options
+                self.session, self.fork, commit, paths, **options
             )
             return landed
 
         return self.alone(f"applying {self.fork}", land)
-
-    def _parts(self, picks: Mapping[bytes, Pick]) -> dict[bytes, PartialChoice]:
-        """Read the files again. If they have changed since, the fingerprint differs."""
-        parts: dict[bytes, PartialChoice] = {}
-        if not picks:
-            return parts
-        for change, old, new in self.session.changes.texts(self.fork, list(picks)):
-            pick = picks.get(change.path)
-            if pick is None or change.staged is None:
-                continue
-            if old is None or new is None:
-                raise MudroomError(
-                    f"{show_path(change.path)} has no lines to choose any more; nothing was applied", "R looks again"
-                )
-            content = new if pick.blocks is None else select_blocks(old, new, pick.blocks)
-            mode = change.staged.mode if pick.mode or change.base is None else change.base.mode
-            parts[change.path] = PartialChoice(content, mode)
-        if parts.keys() != picks.keys():
-            raise MudroomError("the fork has changed since it was read; nothing was applied", "R looks again")
-        return parts
 
     def undo(self, name: str) -> ApplyResult:
         return self.alone("undo", lambda: self.session.changes.undo(name))
@@ -332,11 +306,6 @@ class ReviewModel:
         return self.session.changes.forget_decision(self.fork, conflict.path, conflict.decision)
 
 
-_RECOVERED = {
-    "deferred": "was cut off before it touched the project",
-    "finished": "was cut off in the middle; it is finished now",
-    "undone": "was being undone when it was cut off; that is finished now",
-}
 KIND_NOTES = {
     "large": ("a text that is too large to be shown",),
     "masked": ("a secret: it is not shown",),

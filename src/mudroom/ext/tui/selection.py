@@ -7,17 +7,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from mudroom.api import show_path
-from mudroom.ext.tui.choice import (
-    FLAGS,
-    WHOLE,
-    Choice,
-    Item,
-    Pick,
-    carry_picks,
-    choice_of,
-    complete_picks,
-    first_choice,
-)
+from mudroom.core.merge.pick import WHOLE, Pick
+from mudroom.ext.tui.choice import FLAGS, Choice, Item, carry_picks, choice_of, complete_picks, first_choice
 from mudroom.ext.tui.review_model import SeenFork
 
 _WHOLE_FILE = -1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from mudroom.ext.tui.choice import WHOLE
+from mudroom.core.merge.pick import WHOLE
 from mudroom.ext.tui.dialog import Choose, TextInput, help_for
 from mudroom.ext.tui.diffview import WIDE
 from mudroom.ext.tui.fork_reader import ReviewParts

@@ -3,83 +3,23 @@
 All users of the machine share the loopback. Unless all users are meant, only this user's connections are forwarded: the
 kernel tells whose a connection is, before its first byte is read (``peer_user.py``).
 
-A child process enters the command's namespaces once and creates sockets there on request. The sockets are connected and
-relayed here, outside (a socket belongs to the namespace in which it was created). It is a separate process because only
-a single-threaded process may enter a user namespace (setns(2)), and because it cannot leave again.
+The sockets in the command's network namespace come from a process inside (``late_socket.py``). They are connected and
+relayed here, outside.
 """
 
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import errno
-import os
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 
 from mudroom.errors import MudroomError
+from mudroom.net.listeners.late_socket import LOOPBACKS
 from mudroom.net.listeners.peer_user import Address, stranger
 
-CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
 _CHUNK = 1 << 16
-_LOOPBACKS = ("::ffff:127.0.0.1", "::1")
-"""A server listens on either or both: ``localhost`` may be either, and Node prefers the second."""
-
-
-class SocketMaker:
-    """Creates sockets in a command's network namespace."""
-
-    def __init__(self, namespaces: Sequence[int]) -> None:
-        """``namespaces``: descriptors for the user and the network namespace; the caller closes them. Raise
-        MudroomError if they cannot be entered."""
-        self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._pid = os.fork()
-        if self._pid == 0:
-            _make_sockets(theirs, namespaces)
-        theirs.close()
-        reply = self._ours.recv(16)
-        if reply != b"ready":
-            self.close()
-            reason = os.strerror(int(reply)) if reply else "the process that enters it has ended"
-            raise MudroomError(f"the command's network cannot be entered: {reason}", "mudroom ps shows whether it runs")
-
-    def make(self) -> socket.socket:
-        """Return a new socket. Raise MudroomError if the child process has ended."""
-        descriptors: list[int] = []
-        with suppress(OSError):  # sending to a process that has ended
-            self._ours.send(b"one")
-            _data, descriptors, _flags, _address = socket.recv_fds(self._ours, 16, 1)
-        if not descriptors:
-            raise MudroomError("the command's network cannot be entered any more", "run the line again")
-        return socket.socket(fileno=descriptors[0])
-
-    def close(self) -> None:
-        self._ours.close()
-        os.waitpid(self._pid, 0)
-
-
-def _make_sockets(channel: socket.socket, namespaces: Sequence[int]) -> None:
-    """Run the child process to its end."""
-    try:
-        # The parent waits for some of the inherited descriptors to close, so all others are closed here.
-        kept = 2
-        for descriptor in sorted((channel.fileno(), *namespaces)):
-            os.closerange(kept + 1, descriptor)
-            kept = descriptor
-        os.closerange(kept + 1, os.sysconf("SC_OPEN_MAX"))
-        libc = ctypes.CDLL(None, use_errno=True)
-        for descriptor, kind in zip(namespaces, (CLONE_NEWUSER, CLONE_NEWNET), strict=True):
-            if libc.setns(descriptor, kind) < 0:
-                channel.send(b"%d" % ctypes.get_errno())
-                os._exit(1)
-        channel.send(b"ready")
-        while channel.recv(16):
-            with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as made_socket:
-                made_socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-                socket.send_fds(channel, [b"one"], [made_socket.fileno()])
-    finally:
-        os._exit(0)
 
 
 def _ignore(_whose: str) -> None:
@@ -90,10 +30,15 @@ class InboundListener:
     """Serves a port on the host's loopback until the command has ended."""
 
     def __init__(
-        self, maker: SocketMaker, inside: int, outside: int, refused: Callable[[str], None] | None = _ignore
+        self,
+        make: Callable[[bytes], socket.socket],
+        inside: int,
+        outside: int,
+        refused: Callable[[str], None] | None = _ignore,
     ) -> None:
-        """``refused`` is called with the owner of a refused connection. None: all users' connections are forwarded."""
-        self._maker, self._inside, self._outside, self._refused = maker, inside, outside, refused
+        """``make`` returns a non-blocking socket inside, of a family from ``LOOPBACKS``, or raises OSError.
+        ``refused`` is called with the owner of a refused connection. None: all users' connections are forwarded."""
+        self._make, self._inside, self._outside, self._refused = make, inside, outside, refused
         self._failures: list[MudroomError] = []
         """Failures to make a socket; after the first, no more can be made."""
 
@@ -146,11 +91,16 @@ class InboundListener:
             writer.close()
 
     async def _connect(self) -> socket.socket | None:
-        """Return a connected socket, or None if no server listens inside."""
+        """Return a connected socket, or None if no server listens inside. Raise MudroomError if no socket can be
+        made."""
         loop = asyncio.get_running_loop()
-        for address in _LOOPBACKS:
-            inner = self._maker.make()
-            inner.setblocking(False)
+        for family, address in LOOPBACKS:
+            try:
+                inner = self._make(family)
+            except OSError as error:
+                if error.errno == errno.EAFNOSUPPORT:
+                    continue  # no IPv6 there
+                raise MudroomError("the command's network cannot be entered any more", "run the line again") from error
             try:
                 await loop.sock_connect(inner, (address, self._inside))
                 return inner

@@ -7,10 +7,13 @@ import errno
 import os
 from collections.abc import Callable, Sequence
 
+from mudroom.errors import MudroomError
 from mudroom.typing import Any
 from mudroom.vault.socket_path import short_path
 
 _SOCK_SEQPACKET = _socket.SOCK_SEQPACKET
+_PATIENCE = 20.0
+"""Seconds for ``mudroom net open`` to enter a command's namespaces: it serves nothing else meanwhile."""
 
 
 class NamespaceListener:
@@ -120,11 +123,17 @@ def show_inside(
     """Serve a command's port ``inside`` (``namespaces_at``) on the host's loopback until the command ends: on the port
     ``outside``, or a free port if that is 0. ``opened`` is called with the port. ``refused`` is called with a
     description of whose connection was refused; None: serve connections from all users on the machine. Raise
-    MudroomError if the port is taken."""
-    from mudroom.net.listeners.inbound import InboundListener, SocketMaker
+    MudroomError if the port is taken, or the namespaces cannot be entered."""
+    from mudroom.net.listeners.inbound import InboundListener
+    from mudroom.session.confinement.socket_maker import SocketMaker
 
-    maker = SocketMaker(namespaces)
     try:
-        InboundListener(maker, inside, outside, refused).run(gone, opened)
+        maker = SocketMaker(gone, namespaces, _PATIENCE)
+    except OSError as error:
+        raise MudroomError(
+            f"the command's network cannot be entered: {error.strerror}", "mudroom ps shows whether it runs"
+        ) from error
+    try:
+        InboundListener(maker.make, inside, outside, refused).run(gone, opened)
     finally:
         maker.close()

@@ -25,7 +25,6 @@ from mudroom.core.settings import Settings
 from mudroom.errors import MudroomError, UsageError
 from mudroom.ext.agents.core.card_fields import parse_card
 from mudroom.ext.agents.core.fork_consent import ReachedPort, ShownPort
-from mudroom.ext.agents.links import socket_pool
 from mudroom.ext.agents.links.agent_door import open_agent
 from mudroom.ext.agents.links.fork_connection import Standing
 from mudroom.ext.agents.links.fork_dial import ForkDialler, dial_from_worker
@@ -33,7 +32,7 @@ from mudroom.ext.agents.links.fork_grants import edit_grants, identity_of
 from mudroom.ext.agents.session.run_agent import run_agent
 from mudroom.net.gate.fork_dials import MOST_PAIR
 from mudroom.session import Session
-from mudroom.session.confinement import namespace_program
+from mudroom.session.confinement import namespace_program, socket_maker
 from mudroom.session.confinement.dial_desk import MOST_DIALS, DialDesk
 from mudroom.session.confinement.dialler import DialledFork, ForkRefused
 from mudroom.session.confinement.host_approver import HostAnswers
@@ -271,7 +270,7 @@ def test_one_process_makes_all_sockets_of_a_namespace(place: Place, monkeypatch:
         starts.append(name)
         return start(name, words, namespaces)
 
-    monkeypatch.setattr(socket_pool, "start", counted)
+    monkeypatch.setattr(socket_maker, "start", counted)
     with place.session(policy(["coder:8000"], [8000])) as session:
         with served(session, 8000):
             assert [status for status, _text in asked(session, program=MANY)] == [200] * 20

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from mudroom.cli.plain_options import REMAINDER
+import argparse
+
 from mudroom.cli.terminal.context import Context
 from mudroom.errors import UsageError
 from mudroom.ext.agents.cli.hook_install import install, print_state
 from mudroom.ext.agents.cli.hook_run import answer_event
-from mudroom.typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import argparse
 
 EXAMPLES = """\
 examples:
@@ -39,7 +36,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--prefix", metavar="PROGRAM", help="for run: what the agent starts its commands with, if it is set"
     )
     parser.add_argument(
-        "words", nargs=REMAINDER, metavar="install|run AGENT, shell DIR", help="without: the state of each agent"
+        "words",
+        nargs=argparse.REMAINDER,
+        metavar="install|run AGENT, shell DIR",
+        help="without: the state of each agent",
     )
 
 

@@ -10,13 +10,12 @@ import socket
 from mudroom.core.network.fork_rule import ForkIdentity
 from mudroom.errors import MudroomError
 from mudroom.ext.agents.links.fork_grants import identity_of
+from mudroom.net.listeners.late_socket import LOOPBACKS
 from mudroom.session.confinement.dialler import DialledFork, InnerSockets, PendingConnection
 from mudroom.vault.store.fork import Fork
 
 _SYN_RETRIES = 1
 """For TCP_SYNCNT (tcp(7)): a connection to a server whose queue is full fails after about 3 s."""
-_LOOPBACKS = ((b"4", "127.0.0.1"), (b"6", "::1"))
-"""A server listens on either or both: ``localhost`` may be either."""
 
 
 def connect_inside(
@@ -25,11 +24,11 @@ def connect_inside(
     """Return a connection to a port of the command that runs in a fork. ``identity``: the fork that is meant. ``made``:
     the result, without its descriptor. Raise MudroomError with the reason if there is none."""
     number = errno.ECONNREFUSED
-    for family, address in _LOOPBACKS:
+    for family, address in LOOPBACKS:
         try:
             inner = pool.make(fork.namespace_listener, identity, lambda: identity_of(fork), family)
         except OSError as error:
-            if family == _LOOPBACKS[0][0]:
+            if family == LOOPBACKS[0][0]:
                 raise MudroomError(
                     f"no command with a network of its own is running in the fork {fork.name}"
                 ) from error

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
-from mudroom.core.merge.apply_summary import apply_words, undo_words
+from mudroom.core.merge.apply_summary import RECOVERY_WORDS, apply_words, undo_words
 from mudroom.core.registry import part
 from mudroom.core.tree.path import show_path
 from mudroom.core.tree.quote import show_words
@@ -252,17 +252,10 @@ def _ref_remarks(landed: LandingResult) -> list[shape.RemarkShape]:
     return [shape.RemarkShape(id_of(subject.encode()), subject, words) for subject, words in rows]
 
 
-_RECOVERED = {
-    "deferred": "was cut off before it touched the project; the fork is whole",
-    "finished": "was cut off in the middle; it is finished now",
-    "undone": "was being undone when it was cut off; that is finished now",
-}
-
-
 def recovered_of(recovered: Iterable[Recovery]) -> list[shape.RemarkShape]:
     """Return the recovered applies as remarks."""
     return [
-        shape.RemarkShape("", f"apply {recovery.name} of {recovery.fork}", _RECOVERED[recovery.outcome])
+        shape.RemarkShape("", f"apply {recovery.name} of {recovery.fork}", RECOVERY_WORDS[recovery.outcome])
         for recovery in recovered
     ]
 

@@ -13,7 +13,7 @@ from mudroom.core.tree.change import Change, Remark
 from mudroom.core.tree.landing_form import OWNER
 from mudroom.core.tree.path import show_path
 from mudroom.errors import MudroomError
-from mudroom.ext.review.rows import has_hunks, review_fork, tags_of
+from mudroom.ext.review.rows import can_conflict, has_hunks, review_fork, tags_of
 from mudroom.ext.web import shape
 from mudroom.ext.web.api.endpoint import ApiCall, Endpoint, id_of
 from mudroom.ext.web.state.refusal import Refusal
@@ -75,7 +75,7 @@ def changes(call: ApiCall) -> shape.ChangesShape:
 
 def _conflicts(session: Session, reviewed: ReviewedFork, drift: list[Remark]) -> set[bytes] | None:
     """Return the paths of undecided conflicts; None if finding them takes too long."""
-    if not drift and all(change.original_known for change in reviewed.changes):
+    if not can_conflict(reviewed.changes, drift):
         return set()
     if not session.forks.is_at_rest(reviewed.fork):
         return None
@@ -131,7 +131,7 @@ def row_of(change: Change, tags: tuple[str, ...] | None = None) -> shape.RowShap
         change.staged.size if change.staged is not None else 0,
         list(tags_of(change) if tags is None else tags),
         show_path(change.source) if change.source else "",
-        _modes(change.base, change.staged),
+        _modes(change),
         change.original_known,
         has_hunks(change),
         row_stamp(change),
@@ -147,11 +147,10 @@ def row_stamp(change: Change) -> str:
     return f"{crc32(msgpack.encode((change.verb, change.base, change.staged))):08x}"
 
 
-def _modes(old: Entry | None, new: Entry | None) -> tuple[str, str] | None:
+def _modes(change: Change) -> tuple[str, str] | None:
     """Return both modes if they differ."""
-    if old is None or new is None or old.kind != new.kind or old.mode == new.mode:
-        return None
-    return mode_of(old), mode_of(new)
+    modes = change.modes
+    return (f"{modes[0]:04o}", f"{modes[1]:04o}") if modes and change.entry.kind != "symlink" else None
 
 
 def mode_of(entry: Entry) -> str:
