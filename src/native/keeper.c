@@ -17,6 +17,7 @@
 
 #define DIRECTORY "/keeper" /* below the state directory */
 #define PATIENCE 500000     /* microseconds to wait for a process of the keeper, or for a place in its queue */
+#define START_PATIENCE 5000000 /* the same, to hear that the command starts */
 #define STARTED 's'
 #define ENDED 'e'
 
@@ -52,7 +53,7 @@ static int open_directory(void)
 
 static bool set_patience(int connection, int option, long microseconds)
 {
-    struct timeval patience = {.tv_sec = 0, .tv_usec = microseconds};
+    struct timeval patience = {.tv_sec = microseconds / 1000000, .tv_usec = microseconds % 1000000};
     return setsockopt(connection, SOL_SOCKET, option, &patience, sizeof patience) == 0;
 }
 
@@ -181,14 +182,24 @@ static bool send_request(int connection, const struct bytes *request, int reader
 
 /* ---- signals ---- */
 
-static volatile sig_atomic_t wakeup = -1, first_signal, last_signal;
+static volatile sig_atomic_t wakeup = -1, first_signal, last_signal, is_waiting;
 static struct sigaction broken_pipe; /* as it was */
 
-/* Pass a signal on to the keeper's process. A full pipe holds enough of them. */
+/* Be ended by a signal. Return only if that is not possible. */
+static void end_by(int number)
+{
+    signal(number, SIG_DFL);
+    kill(getpid(), number);
+}
+
+/* Pass a signal on to the keeper's process. A full pipe holds enough of them. A second one ends this process if the
+ * command has not started, and it never will: the keeper's process may be stopped. */
 static void relay(int number)
 {
     int before = errno;
     unsigned char byte = (unsigned char)number;
+    if (is_waiting && first_signal != 0)
+        end_by(number); /* when this handler returns: the signal is blocked in it (sigaction(2)) */
     if (write(wakeup, &byte, 1) < 0)
         byte = 0;
     if (first_signal == 0)
@@ -207,11 +218,18 @@ static void handle_signals(void (*handler)(int))
             sigaction(RELAYED[at], &action, NULL);
 }
 
-/* Be ended by a signal. Return only if that is not possible. */
-static void end_by(int number)
+/* Return whether the command starts. If the keeper's process does not say so in time, it cannot any more: what it sends
+ * after the shutdown fails (unix_stream_sendmsg in net/unix/af_unix.c), and it starts nothing then. What it has sent
+ * before is read. */
+static bool has_started(int connection)
 {
-    signal(number, SIG_DFL);
-    kill(getpid(), number);
+    int answer = receive_byte(connection);
+    if (answer < 0) {
+        shutdown(connection, SHUT_RDWR);
+        answer = receive_byte(connection);
+    }
+    is_waiting = 0;
+    return answer == STARTED && set_patience(connection, SO_RCVTIMEO, 0);
 }
 
 /* Hand the command over. Return whether it has started; otherwise it will not. */
@@ -222,16 +240,17 @@ bool start(int connection, const struct bytes *request)
         return false;
     if (receive_byte(connection) < 0) /* a process of the keeper is there, and looks at this one */
         return false;
-    if (!set_patience(connection, SO_RCVTIMEO, 0) || pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0)
+    if (!set_patience(connection, SO_RCVTIMEO, START_PATIENCE) || pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0)
         return false;
     wakeup = ends[1];
+    is_waiting = 1;
     /* ``relay`` may write when the other process has gone; an interpreter ignores it, too */
     struct sigaction ignored = {.sa_handler = SIG_IGN};
     sigaction(SIGPIPE, &ignored, &broken_pipe);
     handle_signals(relay);
     bool is_sent = send_request(connection, request, ends[0]);
     close(ends[0]);
-    return is_sent && receive_byte(connection) == STARTED;
+    return is_sent && has_started(connection);
 }
 
 /* Handle signals as before ``start``. One that has come meanwhile ends this process. */

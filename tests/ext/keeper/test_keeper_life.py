@@ -278,10 +278,11 @@ def test_one_that_finds_another_mudroom_ends(kept: Kept) -> None:
     assert lock.read_bytes() == b""  # it has never served
 
 
-def test_one_whose_lock_file_is_removed_ends(kept: Kept) -> None:
+@pytest.mark.parametrize("removed", ["its lock file", "its socket"])
+def test_one_that_no_client_can_find_ends(kept: Kept, removed: str) -> None:
     pid = kept.start(look=0.2)
     (lock,) = Path(os.fsdecode(kept.directory)).glob("*.lock")
-    lock.unlink()
+    (lock if removed == "its lock file" else lock.with_suffix("")).unlink()
     gone(pid)
 
 

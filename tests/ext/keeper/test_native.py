@@ -12,12 +12,14 @@ import site
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from kept import PATIENCE, children
 
+from clocks import give_way
 from conftest import tick
 from mudroom.ext.agents.cli.hook_run import own_words
 from mudroom.ext.keeper import client, start
@@ -140,8 +142,8 @@ def test_the_name_of_the_keeper(unstarted: NativeKept) -> None:
                 assert process.communicate(timeout=PATIENCE)[1] == LEFT, more
 
 
-def listing(kept: NativeKept) -> subprocess.Popen[bytes]:
-    first, environment = kept.command("native")
+def listing(kept: NativeKept, way: str = "native") -> subprocess.Popen[bytes]:
+    first, environment = kept.command(way)
     return subprocess.Popen([*first, "ls"], cwd=kept.place.project, env=environment, stderr=subprocess.PIPE)
 
 
@@ -421,20 +423,63 @@ def test_answers(unstarted: NativeKept) -> None:
             assert (process.returncode, said in err) == (code, True), (greeting, answer, more, err)
 
 
+@contextmanager
+def stopped_keeper(kept: NativeKept, way: str) -> Iterator[tuple[subprocess.Popen[bytes], socket.socket]]:
+    """A client, and the connection to the keeper's process, which has its request and does not answer."""
+    directory = Path(os.fsdecode(kept.directory))
+    directory.mkdir(parents=True, mode=0o700)
+    name = kept.ask("name_of(os.environb)")
+    os.chdir(directory)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(name)
+        listener.listen()
+        with listing(kept, way) as process:
+            connection, _address = listener.accept()
+            with connection:
+                connection.sendall(b"g")
+                take_request(connection)
+                yield process, connection
+
+
+@pytest.mark.parametrize("way", ["native", "client"])
+def test_a_keeper_that_does_not_start_a_command_cannot_start_it_later(unstarted: NativeKept, way: str) -> None:
+    with stopped_keeper(unstarted, way) as (process, connection):
+        assert connection.recv(1) == b""  # it is patient no longer
+        with pytest.raises(BrokenPipeError):
+            connection.sendall(b"s")
+        err = process.communicate(timeout=PATIENCE)[1]
+    assert err == (LEFT if way == "native" else b"in-process\n")
+
+
+@pytest.mark.parametrize("way", ["native", "client"])
+def test_a_second_signal_ends_who_waits_for_a_start(unstarted: NativeKept, way: str) -> None:
+    with stopped_keeper(unstarted, way) as (process, connection):
+        while process.poll() is None:  # signals that come at once are one
+            process.send_signal(signal.SIGINT)
+            give_way()
+        with pytest.raises(BrokenPipeError):
+            connection.sendall(b"s")
+    assert process.returncode == -signal.SIGINT
+
+
 def converse(listener: socket.socket, greeting: bytes, answer: bytes, more: bytes) -> None:
     """Be a keeper's process with these answers."""
     connection, _address = listener.accept()
     with connection:
         connection.sendall(greeting)
         if greeting:
-            head, rights, _flags, _from = socket.recv_fds(connection, 4, 4)
-            left = int.from_bytes(head, "little")
-            while left > 0 and (piece := connection.recv(left)):
-                left -= len(piece)
-            for descriptor in rights:
-                os.close(descriptor)
-            assert len(rights) == 4
+            take_request(connection)
             connection.sendall(answer + more)
+
+
+def take_request(connection: socket.socket) -> None:
+    head, rights, _flags, _from = socket.recv_fds(connection, 4, 4)
+    left = int.from_bytes(head, "little")
+    while left > 0 and (piece := connection.recv(left)):
+        left -= len(piece)
+    for descriptor in rights:
+        os.close(descriptor)
+    assert len(rights) == 4
 
 
 # --- the other side ---
@@ -464,6 +509,7 @@ def test_the_tables_are_those_of_the_python_client() -> None:
     assert defined("SCRIPT") == client.SCRIPT
     assert defined("DIRECTORY").encode() == client.DIRECTORY
     assert int(defined("PATIENCE")) == client.PATIENCE
+    assert int(defined("START_PATIENCE")) == client.START_PATIENCE
     assert (defined("STARTED"), defined("ENDED")) == (f"'{client.STARTED.decode()}'", f"'{client.ENDED.decode()}'")
 
 

@@ -70,8 +70,8 @@ REFUSED, APART, STARTED, ENDED = b"r", b"a", b"s", b"e"
 """Answers from the keeper's process. APART: it may not have the caller's control group or limits."""
 DIRECTORY = b"/keeper"
 """Below the state directory."""
-PATIENCE = 500_000
-"""Microseconds to wait for a keeper process, or for a place in its queue."""
+PATIENCE, START_PATIENCE = 500_000, 5_000_000
+"""Microseconds to wait for a keeper process, or for a place in its queue; and to hear that the command starts."""
 _PEERCRED = 17  # SO_PEERCRED, unix(7); the module has no name for it
 _PRIME = (1 << 127) - 1
 SCRIPT = "mudroom-python"
@@ -282,12 +282,16 @@ def _start(
     connection.setsockopt(_socket.SOL_SOCKET, _socket.SO_RCVTIMEO, _timeval(PATIENCE))
     if not connection.recv(1):  # a keeper process is there, and examines this one
         raise _Unusable
-    connection.setsockopt(_socket.SOL_SOCKET, _socket.SO_RCVTIMEO, _timeval(0))
+    connection.setsockopt(_socket.SOL_SOCKET, _socket.SO_RCVTIMEO, _timeval(START_PATIENCE))
+    answer = None
     reader, writer = posix.pipe2(posix.O_CLOEXEC | posix.O_NONBLOCK)
     try:
         _signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
 
         def keep(number: int, _frame: object) -> None:
+            if answer is None and signals:  # the command has not started, and never will: the keeper may be stopped
+                _signal.signal(number, _signal.SIG_DFL)
+                posix.kill(posix.getpid(), number)
             signals.append(number)
 
         for number in RELAYED:
@@ -300,7 +304,14 @@ def _start(
         connection.sendall(request)
     finally:
         posix.close(reader)
-    answer = connection.recv(1)
+    try:
+        answer = connection.recv(1)
+    except BlockingIOError:
+        # What the keeper's process sends from now on fails (unix_stream_sendmsg in net/unix/af_unix.c), and it starts
+        # nothing then. What it has sent before is read.
+        connection.shutdown(_socket.SHUT_RDWR)
+        answer = connection.recv(1)
+    connection.setsockopt(_socket.SOL_SOCKET, _socket.SO_RCVTIMEO, _timeval(0))
     if answer != STARTED:
         raise _Apart if answer == APART else _Unusable
 
@@ -308,7 +319,8 @@ def _start(
 def _timeval(microseconds: int) -> bytes:
     """Return a ``struct timeval`` (two longs) for socket(7)."""
     size = 8 if sys.maxsize > 1 << 32 else 4
-    return (0).to_bytes(size, sys.byteorder) + microseconds.to_bytes(size, sys.byteorder)
+    seconds, rest = divmod(microseconds, 1_000_000)
+    return seconds.to_bytes(size, sys.byteorder) + rest.to_bytes(size, sys.byteorder)
 
 
 def _take_back(signals: "Sequence[int]") -> None:

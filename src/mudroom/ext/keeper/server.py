@@ -231,9 +231,10 @@ class KeeperLoop:
                 fork_at = now + BREATH if self._note_taken() else now
 
     def _is_in_place(self) -> bool:
-        """Return whether the directory still exists and contains the lock file."""
+        """Return whether the directory still exists and contains the lock file and the socket."""
         try:
             is_there = os.path.samestat(os.stat(self._place.directory), os.fstat(self._directory))
+            os.stat(self._place.name, dir_fd=self._directory, follow_symlinks=False)  # without it no client comes
             return is_there and _is_named(self._directory, self._place.name, self._lock)
         except OSError:
             return False
