@@ -309,3 +309,26 @@ def test_its_end_is_found_by_who_waits_for_it_when_its_keeper_is_killed(cli: Cli
         assert waiter.wait(60) in (0, 125)
         waiter.communicate()
     assert listed(cli, row["id"])["exit_code"] == 137
+
+
+def test_a_variable_is_in_no_command_line(cli: Cli) -> None:
+    """Every user can read one, and the process lives as long as the command."""
+    words = ("--env", "FIRST=s3cret", "--env=SECOND=hidden=too", "--env", "EMPTY=")
+    row = started(cli, "echo up $FIRST $SECOND; " + SERVER, *words)
+    said = cli.json("ps", "--output", row["id"])["stdout"]
+    assert said.startswith("up s3cret hidden=too\n")
+    keeper = next(pid for pid in others() if b"FIRST=" in line_of(pid))
+    line = line_of(keeper)
+    assert b"s3cret" not in line and b"hidden" not in line
+    assert b"--env\0FIRST=******\0--env=SECOND=**********\0" in line and b"--background" in line
+
+
+def others() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) != os.getpid()]
+
+
+def line_of(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""

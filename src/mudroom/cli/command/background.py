@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable
@@ -87,6 +88,7 @@ def _run_keeper(write: int, keeper: Keeper, parent: int) -> NoReturn:
     try:
         signal.signal(signal.SIGTERM, _interrupt)
         signal.signal(signal.SIGINT, _interrupt)
+        _hide_values()
         _die_with(signal.SIGTERM)
         _require_parent(parent)  # if it ended before prctl(2), no signal comes
         os.closerange(3, write)  # descriptors that our caller left open must not stay open as long as we live
@@ -114,6 +116,19 @@ def _run_keeper(write: int, keeper: Keeper, parent: int) -> NoReturn:
         sys.excepthook(*sys.exc_info())
     finally:
         os._exit(code)
+
+
+def _hide_values() -> None:
+    """Overwrite the values of ``--env NAME=VALUE`` in this process's command line. Every user can read it for as long as
+    the process lives (/proc/PID/cmdline, proc_pid_cmdline(5)). Nothing reads the words after the start."""
+    with open("/proc/self/cmdline", "rb") as stream:
+        line = stream.read()
+    with open("/proc/self/stat", "rb") as stream:
+        start = int(stream.read().rpartition(b") ")[2].split()[45])  # arg_start, the 48th field: proc_pid_stat(5)
+    with open("/proc/self/mem", "r+b", buffering=0) as memory:
+        for found in re.finditer(rb"\0--env[\0=][^\0=]+=([^\0]*)", line.partition(b"\0--\0")[0]):
+            memory.seek(start + found.start(1))
+            memory.write(b"*" * len(found[1]))
 
 
 def _report(write: int, outcome: dict[str, Any]) -> bool:
