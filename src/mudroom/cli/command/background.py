@@ -119,8 +119,8 @@ def _run_keeper(write: int, keeper: Keeper, parent: int) -> NoReturn:
 
 
 def _hide_values() -> None:
-    """Overwrite the values of ``--env NAME=VALUE`` in this process's command line. Every user can read it for as long as
-    the process lives (/proc/PID/cmdline, proc_pid_cmdline(5)). Nothing reads the words after the start."""
+    """Overwrite the values of ``--env NAME=VALUE`` in this process's command line. Every user can read it while the
+    process lives (/proc/PID/cmdline, proc_pid_cmdline(5)). Nothing reads the words after the start."""
     with open("/proc/self/cmdline", "rb") as stream:
         line = stream.read()
     with open("/proc/self/stat", "rb") as stream:
