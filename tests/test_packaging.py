@@ -120,7 +120,7 @@ def native_wheels(wheels: Path) -> Path:
     client = '#!/bin/sh\nexec "${0%/*}/mudroom-python" by-client "$@"\n'
     with zipfile.ZipFile(wheels / "mudroom-1-py3-none-any.whl", "a") as archive:
         archive.writestr("mudroom-1.data/scripts/mudroom", client)
-        init = zipfile.ZipInfo("mudroom/sandbox/launcher/mudroom-init-2")
+        init = zipfile.ZipInfo("mudroom/sandbox/launcher/mudroom-init-3")
         init.external_attr = 0o755 << 16
         archive.writestr(init, "init")
     (wheels / "mudroom-1-py3-none-any.whl").rename(wheels / "mudroom-1-py3-none-manylinux_2_17_x86_64.whl")
@@ -137,7 +137,7 @@ def test_the_debian_package_has_the_native_client(native_wheels: Path, tmp_path:
         client = archive.extractfile("./usr/bin/mudroom")
         assert client is not None and b"by-client" in client.read()
     assert modes["./usr/bin/mudroom"] == modes["./usr/bin/mudroom-python"] == 0o755
-    assert modes[f"./usr/lib/mudroom/{tree.SITE}/mudroom/sandbox/launcher/mudroom-init-2"] == 0o755
+    assert modes[f"./usr/lib/mudroom/{tree.SITE}/mudroom/sandbox/launcher/mudroom-init-3"] == 0o755
     assert [name for name in modes if name.startswith("./usr/lib/mudroom/bin/m")] == []
 
 

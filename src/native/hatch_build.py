@@ -30,7 +30,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 SOURCE = "src/native"
 """The directory; all its files of C are one program."""
-INIT, INIT_PLACE = "src/native/init", "mudroom/sandbox/launcher/mudroom-init-2"
+INIT, INIT_PLACE = "src/native/init", "mudroom/sandbox/launcher/mudroom-init-3"
 """The same of the init, and its path in the wheel: ``NATIVE_INIT`` of ``sandbox/launcher/wire.py``."""
 COMPILERS = ("musl-gcc", "cc", "gcc", "clang")
 ZIG = "ziglang"

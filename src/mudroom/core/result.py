@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from mudroom.core.command.verdict import Verdict
+from mudroom.core.text.plural import amount, counted
 from mudroom.core.tree.change import Change, Changeset, counted_changes, summarise
+from mudroom.core.tree.path import is_below, show
 from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -33,6 +35,19 @@ class Denial(NamedTuple):
     reason: str
     times: int = 1
     """Number of refusals."""
+
+
+MOST_LEFT, _NAMED = 100, 3
+"""Files outside the project that are listed in JSON, and that are named in a sentence."""
+
+
+class LeftFile(NamedTuple):
+    """A file that a command has written outside the project, where nothing is kept."""
+
+    path: bytes
+    """From the host's root, as the command sees it."""
+    size: int
+    """Bytes."""
 
 
 class Result(NamedTuple):
@@ -67,6 +82,8 @@ class Result(NamedTuple):
     """The approver's answer, if the command needed approval."""
     credentials: tuple[str, ...] = ()
     """The user's credential stores that were available to the command, named as in its agent's card."""
+    left: tuple[LeftFile, ...] = ()
+    """Files outside the project that ended with the command."""
     ran: bool = True
     """False: the policy or an approver refused the command."""
 
@@ -104,8 +121,28 @@ def to_json(result: Result) -> dict[str, Any]:
         "limits": [{**limit._asdict(), "text": str(limit)} for limit in result.reached],
         "use": _use(result.use),
         "applied": None,
+        "left": _left_to_json(result.left),
         "notes": list(result.notes),
     }
+
+
+def _left_to_json(left: Sequence[LeftFile]) -> dict[str, Any]:
+    files = [{**path_fields(file.path), "bytes": file.size} for file in left[:MOST_LEFT]]
+    return {"count": len(left), "bytes": sum(file.size for file in left), "files": files}
+
+
+def left_sentence(left: Sequence[LeftFile], home: bytes) -> str:
+    """Return the sentence about what a command has left outside the project; empty if a user would not look for it:
+    what lies below a directory of a temporary directory."""
+    at_home = [file for file in left if is_below(file.path, home)]
+    deepest = {b"tmp": 2, b"var": 3}  # slashes in a path directly in /tmp and in /var/tmp
+    told = at_home + [file for file in left if file.path.count(b"/") <= deepest.get(file.path.split(b"/")[1], 0)]
+    if not told:
+        return ""
+    names = [show(b"~" + file.path[len(home) :] if file in at_home else file.path) for file in told[:_NAMED]]
+    more = ", …" if len(told) > _NAMED else ""
+    size = amount(sum(file.size for file in told))
+    return f"written outside the project and not kept: {', '.join(names)}{more} ({counted(len(told), 'file')}, {size})"
 
 
 def verdict_to_json(verdict: Verdict) -> dict[str, Any]:

@@ -132,7 +132,7 @@ class RunResult(NamedTuple):
     limits: tuple[str, ...]
     """Limits that the command has reached, one line each."""
     notes: tuple[str, ...]
-    """Weaker protection than usual, and other differences from the request."""
+    """Weaker protection than usual, other differences from the request, and what was written outside the project."""
 
     @property
     def stdout(self) -> str:

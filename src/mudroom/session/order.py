@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mudroom.core.confinement.fallback import Mode
     from mudroom.core.confinement.limit import LimitReached, Reading
     from mudroom.core.network.flow import Flow
+    from mudroom.core.result import LeftFile
     from mudroom.errors import MudroomError
     from mudroom.sandbox.client.cancellation import Cancellation
     from mudroom.sandbox.client.capture import CapturedOutput
@@ -135,6 +136,7 @@ class CommandEnd(NamedTuple):
     reached: tuple[LimitReached, ...] = ()
     use: Reading | None = None
     flows: tuple[Flow, ...] = ()
+    left: tuple[LeftFile, ...] = ()
 
 
 class Outcome:

@@ -64,6 +64,7 @@ from mudroom.vault.turn import LOOK
 if TYPE_CHECKING:
     from mudroom.core.confinement.spec import Bind
     from mudroom.core.network.flow import Flow
+    from mudroom.core.result import LeftFile
     from mudroom.sandbox.client.client import Client, Running
     from mudroom.sandbox.client.terminal import Relay
     from mudroom.sandbox.limits.cgroup import Leaf
@@ -376,9 +377,14 @@ class OwnSandbox:
                 self._cleared = client.clear((view.work, *self._caches.works))
             if bound is not None and ended.started and standing.is_as_seen:
                 outcome.started = bound.start(ended.started)
+            left = _left(running, plan)
+            if left:
+                from mudroom.core.result import left_sentence
+
+                outcome.note(*filter(None, (left_sentence(left, env[b"HOME"]),)))
             group = attempt.leaf or client.traits.gauge
             done, use = self._reached(group, ended, timed_out=timed_out, output=attempt.output)
-        return CommandEnd(ended, timed_out, attempt.output, done, use)
+        return CommandEnd(ended, timed_out, attempt.output, done, use, left=left)
 
     def _plan(self, attempt: CommandAttempt) -> tuple[Plan, dict[bytes, bytes]]:
         """Return the command's plan and environment."""
@@ -444,7 +450,9 @@ class OwnSandbox:
         if bound is not None:
             after = bound.after_apply if self._standing.is_quiet else bound.after
         invocation = Invocation(self._order.argv, env, attempt.output.descriptors, numbers)
-        options = RunOptions(view=edited, gate=want_gate, leaf=attempt.leaf, after=after, standing=standing)
+        options = RunOptions(
+            view=edited, left=bool(_dropped(plan)), gate=want_gate, leaf=attempt.leaf, after=after, standing=standing
+        )
         begin = functools.partial(client.run, plan, invocation, options)
         try:
             running = self._running.start(self._outcome, fork, begin)
@@ -511,6 +519,27 @@ class OwnSandbox:
         before, now = group.totals()
         limits = group.completed(limits)
         return (*reached_limits(limits, use, difference(now, before)), *others), use
+
+
+def _dropped(plan: Plan) -> tuple[bytes, ...]:
+    """Return the command's directories that end with it, relative to the root."""
+    return next((step[1] for step in plan.steps if step[0] == "left"), ())
+
+
+def _left(running: Running, plan: Plan) -> tuple[LeftFile, ...]:
+    """Return the files that a command has left in its own directories."""
+    descriptors = running.own_directories()
+    try:
+        if not descriptors:
+            return ()
+        from mudroom.stage.left import left_files
+
+        placed = {b"/" + step[2]: b"" for step in plan.steps if step[0] in ("bind", "inside")}
+        placed |= {b"/" + step[1]: step[2] for step in plan.steps if step[0] == "file"}
+        return left_files([(b"/" + path, fd) for path, fd in zip(_dropped(plan), descriptors, strict=True)], placed)
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
 
 
 def _is_open(directory: bytes) -> bool:

@@ -154,6 +154,7 @@ def result_of(fork: str, order: Order, case: Case, outcome: Outcome, end: Comman
         verdict=case.final,
         checkpoint=outcome.checkpoint,
         approval=case.answer,
+        left=end.left,
     )
 
 

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PROTOCOL "mudroom-init-2" /* PROTOCOL of wire.py; the name of the file, too */
+#define PROTOCOL "mudroom-init-3" /* PROTOCOL of wire.py; the name of the file, too */
 #define FAILED 125                /* exit code: no command was started */
 #define MOST_DESCRIPTORS 253      /* SCM_MAX_FD of unix(7) */
 #define COUNT(table) (sizeof(table) / sizeof *(table))
@@ -55,7 +55,7 @@ struct listener {
 };
 
 struct context { /* StepContext of step_context.py */
-    int root, view, gate, listener;
+    int root, view, gate, left, listener;
     const struct value *rows; /* of the filter with that listener */
     struct listener listeners[MOST_DESCRIPTORS];
     size_t count;

@@ -61,6 +61,8 @@ static int take_descriptors(struct context *context, const struct value *request
             context->gate = descriptors[3 + index];
         else if (is_text(&sockets->items[index], "view"))
             context->view = descriptors[3 + index];
+        else if (is_text(&sockets->items[index], "left"))
+            context->left = descriptors[3 + index];
         else
             return -1;
     }
@@ -75,7 +77,7 @@ static int take_descriptors(struct context *context, const struct value *request
 /* Be an init: perform the steps that need no command, wait for the command, perform the rest and run it. */
 static _Noreturn void be_init(const struct value *ahead, const struct value *last, int channel)
 {
-    static struct context context = {.root = -1, .view = -1, .gate = -1, .listener = -1};
+    static struct context context = {.root = -1, .view = -1, .gate = -1, .left = -1, .listener = -1};
     int descriptors[MOST_DESCRIPTORS];
     size_t count;
     struct value request;

@@ -30,6 +30,7 @@ enum {
 #define CREATE 6
 #define READ_ONLY_NO_DEVICES (1 | 4)
 #define OF_FILES 0x1c007 /* LANDLOCK_FILE_RIGHTS of kernel.py */
+#define MOST_SENT 8 /* directories in a message */
 #define DIRECTORY_AT (O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
 
 #define NUMBER_OF(index) (arguments[index].number)
@@ -153,7 +154,7 @@ static int new_filesystem(const char *kind, const struct option *options, size_t
 }
 
 static step step_enter, step_tmpfs, step_proc, step_devpts, step_cover, step_freeze, step_take, step_leave, step_beneath,
-    step_bind, step_mounted, step_inside, step_spread, step_overlay, step_view, step_terminal, step_directory,
+    step_bind, step_mounted, step_left, step_inside, step_spread, step_overlay, step_view, step_terminal, step_directory,
     step_symlink, step_file, step_seal, step_pivot, step_rlimit, step_umask, step_cwd, step_drop_capabilities,
     step_no_new_privs, step_landlock, step_seccomp, step_loopback;
 
@@ -182,6 +183,7 @@ static const struct {
     {"no_new_privs", "", step_no_new_privs},
     {"overlay", "psppi", step_overlay},
     {"pivot", "", step_pivot},
+    {"left", "s", step_left},
     {"proc", "p", step_proc},
     {"rlimit", "iii", step_rlimit},
     {"routes", "b", step_routes},
@@ -489,19 +491,42 @@ static int step_overlay(struct context *context, const struct value *arguments, 
     return error;
 }
 
+/* Send directories of the new root to the host over ``socket``, which is closed, if the host asked for them. */
+static int send_directories(struct context *context, int *socket, const struct value *paths, size_t count)
+{
+    int opened[MOST_SENT], error = 0;
+    size_t index = 0;
+    if (*socket < 0)
+        return 0;
+    if (count > COUNT(opened))
+        return E2BIG;
+    for (; error == 0 && index < count; index++) {
+        if (!is_string(&paths[index]))
+            error = EINVAL;
+        else if ((opened[index] = open_in(context->root, paths[index].data, O_PATH | O_DIRECTORY)) < 0)
+            error = failed_at(context, paths[index].data);
+        if (error != 0)
+            break;
+    }
+    if (error == 0 && count > 0 && !send_with(*socket, "d", 1, opened, count) && errno != EPIPE)
+        error = errno;
+    while (index > 0)
+        close(opened[--index]);
+    close(*socket);
+    *socket = -1;
+    return error;
+}
+
 static int step_view(struct context *context, const struct value *arguments, size_t count)
 {
     (void)count;
-    if (context->view < 0)
-        return 0;
-    int place = open_in(context->root, PATH_OF(0), O_PATH | O_DIRECTORY), error = 0;
-    if (place < 0)
-        return failed_at(context, PATH_OF(0));
-    if (!send_with(context->view, "v", 1, &place, 1) && errno != EPIPE)
-        error = errno;
-    close(context->view);
-    context->view = -1;
-    return close_after(place, error);
+    return send_directories(context, &context->view, arguments, 1);
+}
+
+static int step_left(struct context *context, const struct value *arguments, size_t count)
+{
+    (void)count;
+    return send_directories(context, &context->left, arguments[0].items, arguments[0].size);
 }
 
 /* A command with a terminal gets no native init. */

@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from mudroom.cli.terminal.terminal import Terminal
 from mudroom.core.registry import part_or_none
-from mudroom.core.text.plural import counted
+from mudroom.core.text.plural import amount, counted
 from mudroom.core.tree.change import Change, Changeset, summarise
 from mudroom.core.tree.flag import git_directory, is_left_out, is_protected, repositories
 from mudroom.core.tree.landing_form import LEADS_OUT, OWNER, REDUCED, unusual_mode
@@ -100,7 +100,7 @@ def _describe_change(change: Change) -> str:
     elif change.verb == "added":
         parts.append("new" if change.entry.kind == "file" else f"new {change.entry.kind}")
     if change.binary and change.staged is not None:
-        parts.append(f"binary, {size(change.staged.size)}")
+        parts.append(f"binary, {amount(change.staged.size)}")
     elif change.lines_added or change.lines_removed:
         counts = (
             f"+{change.lines_added}" if change.lines_added else "",
@@ -134,7 +134,7 @@ def _describe_roll(roll: Roll) -> str:
             words.append(f"{sign}{count:,}")
     total = roll.added + roll.modified + roll.deleted + roll.renamed
     text = " ".join(words) + (" file" if total == 1 else " files")
-    text += f", {size(roll.size)}" if roll.size else ""
+    text += f", {amount(roll.size)}" if roll.size else ""
     return text + (f", renamed from {name_some(roll.sources, _SOURCES)}" if roll.sources else "")
 
 
@@ -215,13 +215,3 @@ def left_out(withheld: Sequence[bytes]) -> list[str]:
 def name_some(paths: Sequence[bytes], limit: int = 4) -> str:
     shown = ", ".join(show_path(path) for path in paths[:limit])
     return shown + (f" and {len(paths) - limit:,} more" if len(paths) > limit else "")
-
-
-def size(count: int) -> str:
-    """Return a size for display. Units are powers of ten, as for disks and in package managers."""
-    amount = float(count)
-    for unit in ("B", "kB", "MB", "GB"):
-        if amount < 1000 or unit == "GB":
-            return f"{amount:.0f} {unit}" if unit == "B" or amount >= 100 else f"{amount:.1f} {unit}"
-        amount /= 1000
-    raise AssertionError("unreachable")

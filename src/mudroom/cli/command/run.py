@@ -391,7 +391,7 @@ def show_result(
     elif result.exit_code:
         terminal.say(terminal.style(f"{title} exited with {result.exit_code}", "yellow"))
     if not result.changeset.changes:
-        terminal.say(f"{title} changed nothing")
+        terminal.say(f"{title} changed nothing{' in the project' if result.left else ''}")
         for remark in result.changeset.remarks:
             terminal.say(f"  ! {show_path(remark.path)} {remark.text}")
         return

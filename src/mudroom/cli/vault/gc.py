@@ -11,7 +11,7 @@ from contextlib import closing
 from mudroom.cli.project_session import exclusive, open_session
 from mudroom.cli.terminal.context import Context
 from mudroom.core.result import text
-from mudroom.core.text.plural import counted
+from mudroom.core.text.plural import amount, counted
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.policy.config import load_policy, places
@@ -115,13 +115,3 @@ def describe(swept: upkeep.PruneResult, *, dry_run: bool) -> str:
     counts = {"layer": len(swept.layers), "snapshot": len(swept.snapshots), "leftover": swept.leftovers}
     parts += [counted(number, kind) for kind, number in counts.items() if number]
     return ("would remove " if dry_run else "removed ") + ", ".join(parts) + f": {amount(swept.size)}"
-
-
-def amount(number: int) -> str:
-    """Return a size in bytes for display, in powers of ten."""
-    value, unit = float(number), "B"
-    for unit in ("B", "kB", "MB", "GB", "TB"):
-        if value < 1000 or unit == "TB":
-            break
-        value /= 1000
-    return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.1f} {unit}"

@@ -10,9 +10,10 @@ from collections.abc import Callable
 from mudroom.cli.project_session import open_session
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.fold import fold_beside, fold_row
-from mudroom.cli.vault.gc import amount, sweep
+from mudroom.cli.vault.gc import sweep
 from mudroom.core.registry import part
 from mudroom.core.result import text
+from mudroom.core.text.plural import amount
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.policy.config import places

@@ -102,7 +102,7 @@ class StandingPlan(NamedTuple):
         return self._replace(late=())
 
 
-_LATE = ("view", "terminal", "hand_over", "cwd")
+_LATE = ("view", "left", "terminal", "hand_over", "cwd")
 """Steps that need the command, and no privilege."""
 
 
@@ -168,6 +168,7 @@ _DESCRIPTIONS: dict[str, Callable[..., str]] = {
         f"staged view at {_at(path)}: {' over '.join(show(layer) for layer in (upper, *lowers))}"
     ),
     "view": lambda path: f"hand {_at(path.lstrip(b'/'))} to mudroom's own file tools, if they asked for it",
+    "left": lambda paths: f"hand {', '.join(map(_at, paths))} to mudroom, which tells what is left there",
     "directory": lambda path, mode: f"directory {_at(path)} ({mode:o})",
     "symlink": lambda target, path: f"link {_at(path)} -> {show(target)}",
     "file": lambda path, content, _mode: f"file {_at(path)} ({len(content)} bytes)",

@@ -8,6 +8,16 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
+def amount(number: int) -> str:
+    """Return a size in bytes. Units are powers of ten, as for disks and in package managers."""
+    value, unit = float(number), "B"
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if value < 1000 or unit == "TB":
+            break
+        value /= 1000
+    return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.1f} {unit}"
+
+
 def progress_line(label: str, done: int, total: int) -> str:
     """Return ``applying: 3 of 60``, or ``copying: 1,024`` if the total is unknown (0), or ``comparing …`` if nothing is
     counted."""

@@ -66,6 +66,13 @@ class Running(Protocol):
         ``wait`` has the reason.
         """
 
+    def own_directories(self) -> list[int]:
+        """Return O_PATH descriptors for the command's own directories, in the order of the plan's step ``left``.
+        They outlive the command, and the caller closes them. Empty if there are none.
+
+        Request it by ``RunOptions.left``; take it once. Blocks as ``view`` does.
+        """
+
     def terminal(self) -> tuple[int, _socket.socket] | None:
         """Return the master of the command's pseudo-terminal, and a socket. The command waits until ``b"g"`` is sent
         there, and ``b"s"`` arrives whenever it has been stopped. Return None if the sandbox ended before that.

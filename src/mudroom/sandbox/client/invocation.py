@@ -47,6 +47,8 @@ class RunOptions(NamedTuple):
 
     view: bool = False
     """The view's descriptor is wanted (``Running.view``)."""
+    left: bool = False
+    """The descriptors of the command's own directories are wanted (``Running.own_directories``)."""
     gate: bool = False
     """The plan has listeners to hand over (``Running.listeners``)."""
     leaf: Leaf | None = None

@@ -142,6 +142,17 @@ class LaunchedCommand:
             raise MudroomError("the sandbox ended before it had a view", AGAIN)
         return _descriptor_of(rights)
 
+    def own_directories(self) -> list[int]:
+        channel = self._sockets.pop("left", None)
+        if channel is None:
+            return []
+        try:
+            _data, ancillary, _flags, _address = channel.recvmsg(1, _socket.CMSG_SPACE(4 * 8), wire.CMSG_CLOEXEC)
+        finally:
+            channel.close()
+        rights = ancillary[0][2] if ancillary else b""
+        return [_descriptor_of(rights[at:]) for at in range(0, len(rights), 4)]
+
     def terminal(self) -> tuple[int, _socket.socket] | None:
         channel = self._sockets.pop("channel", None)
         if channel is None:
@@ -426,7 +437,7 @@ class LauncherTemplates:
         self._templates.clear()
 
 
-OWN_SOCKETS = ("view", "channel", "gate", "door")
+OWN_SOCKETS = ("view", "left", "channel", "gate", "door")
 """A sandbox's sockets, in the order in which they are passed."""
 
 
@@ -449,7 +460,7 @@ class LauncherClient:
         identity = next(self._ids)
         place = None if standing is None else standing.sandbox
         connection, namespaces, steps, sent = self.templates.choose(plan, place, identity)
-        wanted = (options.view, invocation.terminal, options.gate, options.held)
+        wanted = (options.view, options.left, invocation.terminal, options.gate, options.held)
         sockets = [name for name, is_wanted in zip(OWN_SOCKETS, wanted, strict=True) if is_wanted]
         head = {
             "op": "run",

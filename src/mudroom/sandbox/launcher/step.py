@@ -341,17 +341,30 @@ def step_view(context: StepContext, path: bytes) -> None:
         from mudroom.sandbox.launcher.refresher import send_refresher  # ``holder.py`` has imported it
 
         send_refresher(context, path)
-    if context.view < 0:
-        return
-    place = open_in(context, path, os.O_PATH | os.O_DIRECTORY)
-    channel = _socket.socket(fileno=context.view)
+    if context.view >= 0:
+        send_directories(context, context.view, (path,))
+        context.view = -1
+
+
+def step_left(context: StepContext, paths: tuple[bytes, ...]) -> None:
+    """Send the command's private directories to the host, if it asked for them: it tells what is left there."""
+    if context.left >= 0:
+        send_directories(context, context.left, paths)
+        context.left = -1
+
+
+def send_directories(context: StepContext, socket: int, paths: tuple[bytes, ...]) -> None:
+    """Send directories in the new root over a socket, which is closed."""
+    places = [open_in(context, path, os.O_PATH | os.O_DIRECTORY) for path in paths]
+    rights = b"".join(place.to_bytes(4, "little") for place in places)
+    channel = _socket.socket(fileno=socket)
     try:
-        channel.sendmsg([b"v"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, place.to_bytes(4, "little"))])
+        channel.sendmsg([b"d"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)])
     except BrokenPipeError:
         pass  # the host no longer waits for it
     channel.close()
-    os.close(place)
-    context.view = -1
+    for place in places:
+        os.close(place)
 
 
 def step_directory(context: StepContext, path: bytes, mode: int) -> None:

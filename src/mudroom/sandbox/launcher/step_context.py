@@ -20,9 +20,10 @@ class StepContext:
         """The new root."""
         self.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS
         """How paths below the new root are resolved (openat2(2))."""
-        self.view = self.channel = self.gate = self.door = -1
-        """Sockets to the host: the view is sent over ``view``, a pseudo-terminal's master over ``channel``, the gate's
-        listeners over ``gate``; a held sandbox receives commands over ``door``."""
+        self.view = self.left = self.channel = self.gate = self.door = -1
+        """Sockets to the host: the view is sent over ``view``, the command's own directories over ``left``, a
+        pseudo-terminal's master over ``channel``, the gate's listeners over ``gate``; a held sandbox receives commands
+        over ``door``."""
         self.is_overlay = False
         """Whether the view is this sandbox's own overlay."""
         self.terminal = -1

@@ -19,7 +19,7 @@ CMSG_CLOEXEC: int = getattr(_socket, "MSG_CMSG_CLOEXEC", 0)
 """recvmsg(2). macOS has no such flag; there close-on-exec is set after the descriptor has arrived."""
 PLAIN = 2
 """The marshal version whose values do not refer to each other: a native init reads it."""
-PROTOCOL = "mudroom-init-2"
+PROTOCOL = "mudroom-init-3"
 """The version of a native init's start and messages, as in ``init.h``. It is also the program's file name, so a program
 built from an older tree is not found."""
 NATIVE_INIT = os.fsencode(f"{os.path.dirname(os.path.abspath(__file__))}/{PROTOCOL}")
@@ -27,7 +27,7 @@ NATIVE_INIT = os.fsencode(f"{os.path.dirname(os.path.abspath(__file__))}/{PROTOC
 NATIVE_STEPS = frozenset((
     "beneath", "bind", "cover", "cwd", "devpts", "directory", "drop_capabilities", "enter", "file", "freeze",
     "hand_over", "inside", "landlock", "leave", "listen", "listen_on_loopback", "loopback", "mounted",
-    "no_new_privs", "overlay", "pivot", "proc", "rlimit", "routes", "seal", "seccomp", "spread", "symlink",
+    "no_new_privs", "overlay", "left", "pivot", "proc", "rlimit", "routes", "seal", "seccomp", "spread", "symlink",
     "take", "terminal", "tmpfs", "umask", "view"
 ))  # fmt: skip
 """The steps that a native init performs: the table in ``src/native/init/step.c``."""

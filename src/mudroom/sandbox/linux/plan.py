@@ -119,6 +119,7 @@ def _with_namespaces(spec: SandboxSpec, machine: str) -> Plan:
         view_step(spec),
         *own_directory(spec),
         ("view", spec.project[1:]),
+        ("left", tuple(step[1] for step in ahead if step[0] == "tmpfs" and step[1] in _dropped(spec))),
         ("terminal", b"dev/pts/ptmx"),
         *gate_steps(spec),
         ("seal", b"", READ_ONLY),
@@ -127,6 +128,11 @@ def _with_namespaces(spec: SandboxSpec, machine: str) -> Plan:
     ]
     maps = (spec.uid_map, spec.gid_map, spec.deny_setgroups)
     return Plan(flags, maps, (*shared, *ahead, *own, *last), len(shared), len(ahead), len(last))
+
+
+def _dropped(spec: SandboxSpec) -> tuple[bytes, ...]:
+    """Return the directories whose files nobody keeps, and a user may expect to find."""
+    return (spec.home[1:], b"tmp", b"var/tmp")
 
 
 def gate_steps(spec: SandboxSpec) -> tuple[Step, ...]:

@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 from mudroom.cli.project_session import project_of, settings_of
 from mudroom.cli.terminal.context import Context
-from mudroom.cli.vault.gc import amount
 from mudroom.core.confinement.container import HOST
+from mudroom.core.text.plural import amount
 from mudroom.errors import UsageError
 from mudroom.ext.containers.core.image_recipe import KINDS, Recipe
 from mudroom.ext.containers.session.images import MadeImage, listed, make, remove

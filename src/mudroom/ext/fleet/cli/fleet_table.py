@@ -6,9 +6,8 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from mudroom.cli.vault.gc import amount
 from mudroom.core.result import text
-from mudroom.core.text.plural import counted
+from mudroom.core.text.plural import amount, counted
 from mudroom.core.tree.path import show
 from mudroom.core.tree.quote import show_words
 from mudroom.ext.fleet.origin.claim import line, rank

@@ -163,6 +163,10 @@ class WindowsRunning:
         """Raise Unsupported: without it file tools wait for the command's end."""
         raise Unsupported("the view of a running command", "a mount", "a copy")
 
+    def own_directories(self) -> list[int]:
+        """Return no directory: they are on the host."""
+        return []
+
     def terminal(self) -> None:
         """Return None: a console has no descriptor (``confined``)."""
 
