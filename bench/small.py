@@ -111,7 +111,7 @@ def cold_command(base: bytes, scale: Scale) -> Iterator[Finding]:
             Rival(timed(_BWRAP, [*BWRAP, TRUE], cwd, env), _BWRAP),
         ]
         found = interleave(contestants, scale.cold, warm_up=2)
-    others = against(found, (_INTERPRETER, _BWRAP), {_INTERPRETER: at_most_times(6)})
+    others = against(found, (_INTERPRETER, _BWRAP), {_INTERPRETER: at_most_times(8)})
     yield Finding("cold", "mudroom run --yes -- true, a whole process", found["mudroom"], None, others)
 
 

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from typing import NoReturn as NoReturn
     from typing import ParamSpec as ParamSpec
     from typing import Protocol as Protocol
-    from typing import TextIO as TextIO
     from typing import TypeAlias as TypeAlias
     from typing import TypedDict as TypedDict
     from typing import TypeVar as TypeVar
@@ -42,7 +41,7 @@ else:
     import sys
     from _collections import _tuplegetter
 
-    IO = Any = AnyStr = BinaryIO = ClassVar = Concatenate = NoReturn = TextIO = TypeAlias = Unpack = None
+    IO = Any = AnyStr = BinaryIO = ClassVar = Concatenate = NoReturn = TypeAlias = Unpack = None
     _new = tuple.__new__
     _make_function = type(lambda: None)
 

@@ -65,7 +65,7 @@ LIBRARY = frozenset(
         "binascii",  # forms of the secrets in the environment
         "_sha2", "_sha256",  # by the version of Python
         "unicodedata",  # names of files that run later
-        "_locale", "_sre", "argparse", "copyreg", "enum", "gettext", "locale", "re", "re._casefix", "re._compiler",
+        "_sre", "argparse", "copyreg", "enum", "gettext", "re", "re._casefix", "re._compiler",
         "re._constants", "re._parser", "warnings",
     )
 )  # fmt: skip

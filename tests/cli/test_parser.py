@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import gettext
+import os
+import struct
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -57,3 +61,24 @@ def test_the_values_of_a_line_are_its_own() -> None:
     """A keeper reads many lines."""
     read("run --env A -- x")["env"].append("B")
     assert read("run -- x")["env"] == []
+
+
+def test_a_catalogue_for_argparse_translates_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its errors are explained by their English texts."""
+    pairs = {"": "Content-Type: text/plain; charset=UTF-8\n", "unrecognized arguments: %s": "unbekannt: %s"}
+    texts = [text.encode() + b"\0" for pair in zip(*pairs.items(), strict=True) for text in pair]
+    at = [28 + 16 * len(pairs) + sum(map(len, texts[:number])) for number in range(len(texts))]
+    table = [word for text, place in zip(texts, at, strict=True) for word in (len(text) - 1, place)]
+    head = (0x950412DE, 0, len(pairs), 28, 28 + 8 * len(pairs), 0, 0)
+    place = tmp_path / "xx" / "LC_MESSAGES" / "messages.mo"
+    place.parent.mkdir(parents=True)
+    place.write_bytes(struct.pack(f"<7I{len(table)}I", *head, *table) + b"".join(texts))
+    monkeypatch.setenv("LANGUAGE", "xx")
+    before = gettext.bindtextdomain("messages")
+    gettext.bindtextdomain("messages", os.fspath(tmp_path))
+    try:
+        assert gettext.gettext("unrecognized arguments: %s") == "unbekannt: %s"
+        with pytest.raises(UsageError, match="run has no option --nope"):
+            read("run --nope -- true")
+    finally:
+        gettext.bindtextdomain("messages", before)

@@ -76,7 +76,7 @@ def test_a_command_that_cannot_be_journalled_has_run_and_its_changes_are_there(
     assert session.vault.fork("f").interrupted is None
     session.changes.apply("f")
     assert (place.project / "after").read_text() == "kept\n"
-    assert session.vault.journal.examine().intact
+    assert not session.vault.journal.examine().problems
 
 
 def test_a_command_that_was_cut_off_with_mudroom_is_in_the_journal_when_its_changes_are(place: Place) -> None:
@@ -114,7 +114,7 @@ def test_a_long_session_archives(place: Place) -> None:
     found = os.listdir(Path(os.fsdecode(session.vault.path)) / "journal")
     assert [name for name in found if name.endswith(".gz")] == ["000000001-000000301.jsonl.gz"]
     assert len(list(journal.events())) == journal.head().number
-    assert journal.examine().intact
+    assert not journal.examine().problems
 
 
 def test_where_nothing_can_be_archived_commands_run(place: Place) -> None:

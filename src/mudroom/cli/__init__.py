@@ -1,8 +1,8 @@
 """The command line: it translates arguments into session calls, and results into text. The session decides."""
 
-COLLECTED = 20_000
-"""Allocations between two runs of the cyclic garbage collector. Loading modules makes 60,000 objects that stay. With
-the interpreter's threshold, 700, the collector visits them 80 times, which costs a third of the interpreter's start."""
+COLLECTED = 50_000
+"""Allocations between two runs of the cyclic garbage collector. Loading modules makes 180,000 objects that stay. With
+20,000 here, the collector's visits cost half an interpreter's start."""
 
 KEEPER = "mudroom.ext.keeper.client"
 """Same as the row ``keeper client`` in ``core/registry.py``, which need not be loaded if a keeper runs the command."""

@@ -9,6 +9,9 @@ from mudroom.cli.terminal.fold import fold_help
 from mudroom.errors import UsageError
 from mudroom.typing import Any, NoReturn
 
+# argparse's texts stay English: usage_message.py compares them, and the search for a catalogue loads locale (1.5 ms).
+setattr(argparse, "_", str)  # noqa: B010
+
 
 class Rare(str):
     """The help of an option that ``VERB --help`` leaves out; ``VERB --help --all`` and the reference have it."""

@@ -295,18 +295,8 @@ def _renameat2(at: int, name: bytes, to: int, new: bytes, flags: int) -> None:
 
 
 def set_mode(at: int, name: bytes, mode: int) -> None:
-    """Set the mode, following a symbolic link. Call it for names that only mudroom creates, otherwise
-    ``set_mode_safely``."""
+    """Set the mode, following a symbolic link. Call it for names that only mudroom creates."""
     os.chmod(name, mode, dir_fd=at)
-
-
-def set_mode_safely(at: int, name: bytes, mode: int) -> None:
-    """Set the mode without following a link, through an O_PATH descriptor: fchmodat(2) cannot refuse to follow one."""
-    descriptor = os.open(name, O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
-    try:
-        os.chmod(handle(descriptor), mode)
-    finally:
-        os.close(descriptor)
 
 
 def set_mode_by(handle: int | bytes, mode: int) -> None:

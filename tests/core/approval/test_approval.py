@@ -23,7 +23,6 @@ from mudroom.core.approval.fingerprint import (
     Uncovered,
     digests,
     fingerprint,
-    question_about,
     still_applies,
 )
 from mudroom.core.approval_queue import elapsed
@@ -199,9 +198,10 @@ def test_an_approval_of_a_script_does_not_hold_for_another_content() -> None:
 
     def now() -> CommandQuestion:
         verdict = Verdict("require_approval", ("unknown",))
-        return question_about(
-            (b"bash", b"build.sh"), b"/p", "f", "g", verdict, (), "", 1, lambda path, _limit: files.get(path)
-        )
+        command = (b"bash", b"build.sh")
+        read = digests((), command, b"/p", lambda path, _limit: files.get(path))
+        mark = fingerprint(command, b"/p", "f", "g", verdict, 1, read)
+        return CommandQuestion(command, b"/p", "f", "g", verdict, "", mark, read)
 
     before = now()
     assert still_applies(before, now().fingerprint)

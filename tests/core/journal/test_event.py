@@ -127,9 +127,9 @@ def test_half_a_character_is_an_edit_like_any_other() -> None:
 def test_an_intact_chain_with_its_head() -> None:
     events = made(5)
     assert examine(events, kept=head_of(events)) == ChainCheck(head_of(events))
-    assert examine(events, kept=head_of(events)).intact
-    assert examine(events[2:], start=head_of(events[:2])).intact, "one that starts later"
-    assert examine([], kept=BEGIN).intact
+    assert not examine(events, kept=head_of(events)).problems
+    assert not examine(events[2:], start=head_of(events[:2])).problems, "one that starts later"
+    assert not examine([], kept=BEGIN).problems
     assert examine(events, kept=head_of(events[:3])).unanchored == 2
 
 

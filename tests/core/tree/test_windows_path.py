@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mudroom.core.tree.windows_path import inner_path, outer_path, shown_path
+from mudroom.core.tree.windows_path import inner_path, outer_path
 
 KEPT = [
     ("C:\\Users\\ann\\project", b"C:/Users/ann/project"),
@@ -47,7 +47,6 @@ def test_what_is_kept_goes_back_to_what_calls_get() -> None:
         assert outside.startswith("\\\\?\\")
         assert "/" not in outside
         assert inner_path(outside) == kept, outside
-    assert shown_path(b"C:/Users/ann") == "C:\\Users\\ann"
 
 
 def test_what_is_refused_says_why_in_one_line() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 
 import pytest
 from hypothesis import given
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mudroom.core.tree.change import Change, Changeset
 from mudroom.core.tree.path import sort_key
-from mudroom.ext.attempts.agreement import EXTENTS, PathAgreement, agreements, changed_paths
+from mudroom.ext.attempts.agreement import EXTENTS, Content, PathAgreement, agreement, changed_paths
 from sample import added, deleted, directory, file, modified, symlink
 
 
@@ -27,6 +27,11 @@ class Contents:
     def __call__(self, path: bytes, number: int) -> Hashable:
         self.asked.add((path, number))
         return self._contents.get((path, number))
+
+
+def agreements(changesets: Sequence[Changeset], content: Content) -> list[PathAgreement]:
+    by_path = [{change.path: change for change in changeset.changes} for changeset in changesets]
+    return [agreement(path, by_path, content) for path in changed_paths(changesets)]
 
 
 def new(path: bytes, inode: int, size: int = 3, **fields: int) -> Change:

@@ -180,7 +180,7 @@ def test_without_the_head_it_cannot_be_told_and_that_is_said(path: Path) -> None
     assert [event.kind for event in journal.events(last=2)] == ["gap", "run"]
     found = journal.examine()
     assert found.broken is None
-    assert not found.intact
+    assert found.problems
     journal.close()
 
 
@@ -224,7 +224,7 @@ def test_a_head_that_is_torn_lags_behind(path: Path, written: int) -> None:
     assert before[128 - at :][:128] == after[128 - at :][:128], "one of the two stays"
     head.write_bytes(after[: at + written] + before[at + written :])
     found = journal.examine()
-    assert found.intact
+    assert not found.problems
     assert found.unanchored in (0, 1)
     journal.append("run", "x", {}, time=9)
     assert "gap" not in [event.kind for event in journal.events()]
@@ -242,7 +242,7 @@ def test_a_head_that_lags_behind_is_no_damage(path: Path) -> None:
     head.write_bytes(before)
     journal = again(path)
     found = journal.examine()
-    assert found.intact
+    assert not found.problems
     assert found.unanchored == 2
     journal.append("run", "x", {}, time=9)
     assert journal.examine().unanchored == 0
@@ -305,7 +305,7 @@ def test_threads_share_one_journal(path: Path) -> None:
     for writer in writers:
         writer.join()
     assert seen <= len(list(journal.events())) == 400
-    assert journal.examine().intact
+    assert not journal.examine().problems
     journal.close()
 
 
@@ -339,7 +339,7 @@ def test_eight_processes_and_a_reader(path: Path, archiving: bool) -> None:
     seen += [event.number for event in journal.events_since(seen[-1] if seen else 0)]
     assert seen == list(range(1, 1601))
     found = journal.examine()
-    assert found.intact
+    assert not found.problems
     assert found.unanchored == 0
     for number in range(8):
         own = [data_of(event)["n"] for event in journal.events(where=EventFilter(forks=(f"f{number}",)))]
@@ -361,7 +361,7 @@ def test_a_writer_that_is_killed_leaves_a_whole_chain(path: Path) -> None:
         process.wait()
     assert list(journal.events())[-1].number >= 200
     found = journal.examine()
-    assert found.intact
+    assert not found.problems
     journal.close()
 
 
@@ -415,7 +415,7 @@ def test_a_process_that_ends_leaves_a_short_log(path: Path) -> None:
     assert 0 < sizes[0] < sizes[1] < max(sizes) <= _LOG
     assert 0 in sizes[2:]
     assert [event.number for event in again(path).events()] == list(range(1, 13))
-    assert again(path).examine().intact
+    assert not again(path).examine().problems
 
 
 def test_a_log_that_is_lost_takes_the_last_events_alone(path: Path) -> None:
@@ -466,7 +466,7 @@ def test_a_journal_of_an_older_mudroom(path: Path) -> None:
     database.commit()
     database.close()
     journal = again(path)
-    assert journal.examine().intact
+    assert not journal.examine().problems
     assert journal.append("run", "f", {}, time=9) == 4
     assert [event.kind for event in journal.events()] == ["run"] * 4
     journal.close()
@@ -510,7 +510,7 @@ def test_no_room_is_said_and_nothing_is_half_written(path: Path) -> None:
 
     assert in_child(work) == 0
     journal = again(path)
-    assert journal.examine().intact
+    assert not journal.examine().problems
     assert journal.append("run", "f", {}, time=9) == journal.head().number
     assert json.loads(next(iter(journal.events())).data)["n"] == 0
     journal.close()

@@ -29,10 +29,10 @@ def test_a_head_that_may_only_be_read(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(os, "open", refusing)
     journal = Journal(path)
     found = journal.examine()
-    assert found.intact
+    assert not found.problems
     assert found.head.number == 1
     journal.close()
     (tmp_path / "journal.head").write_bytes(b"x")
     journal = Journal(path)
-    assert not journal.examine().intact
+    assert journal.examine().problems
     journal.close()

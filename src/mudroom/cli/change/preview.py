@@ -25,6 +25,7 @@ LINES = 20
 _SOURCES = 3
 """Most old paths of renamed files that a directory's row names."""
 _MOST_TIMES = 6
+_LINKS = 4
 """Most lines about files that run later; another line names the rest."""
 
 
@@ -187,9 +188,9 @@ def _group_words(group: LaterGroup) -> str:
     return f"{name_some(group.paths)} ({files}{group.when})"
 
 
-def _name_links(links: Sequence[Change], limit: int = 4) -> str:
-    shown = [f"{show_path(link.path)} → {show_path(link.entry.target)}" for link in links[:limit]]
-    return ", ".join(shown) + (f" and {len(links) - limit:,} more" if len(links) > limit else "")
+def _name_links(links: Sequence[Change]) -> str:
+    shown = [f"{show_path(link.path)} → {show_path(link.entry.target)}" for link in links[:_LINKS]]
+    return ", ".join(shown) + (f" and {len(links) - _LINKS:,} more" if len(links) > _LINKS else "")
 
 
 def _is_worth_a_line(change: Change) -> bool:

@@ -212,7 +212,7 @@ def _verify(vault: Vault, against: str | None, context: Context) -> int:
     expected = _parse_against(against)
     check = journal.examine(lambda done, total: terminal.progress("checking the journal", done, total))
     terminal.clear()
-    problems = [problem.text for problem in ((check.broken,) if check.broken is not None else ()) + check.gaps]
+    problems = check.problems
     if expected is not None and not _has_event(vault, check, *expected):
         problems.append(f"event {expected[0]} is not there as it was: the journal has been written anew, or cut off")
     if context.as_json:

@@ -29,7 +29,7 @@ from mudroom.core.command.program.script import (
 from mudroom.core.command.verdict import CommandPart, Verdict
 from mudroom.core.tree.path import show
 
-__all__ = ["IMPLIED", "Uncovered", "digests", "fingerprint", "question_about", "still_applies"]
+__all__ = ["IMPLIED", "Uncovered", "digests", "fingerprint", "still_applies"]
 
 Read = Callable[[bytes, int], bytes | None]
 """Return a regular file's content. The path is absolute in the view and resolved as open(2) does. Return None if there
@@ -44,25 +44,6 @@ LARGEST_NAMED = 4 << 20
 """Most bytes in any other file."""
 MOST_RUN, MOST_NAMED = 1024, 256
 """Most paths that are examined."""
-
-
-def question_about(
-    command: Sequence[bytes],
-    cwd: bytes,
-    fork: str,
-    agent: str,
-    verdict: Verdict,
-    parts: Sequence[CommandPart],
-    pattern: str,
-    level: int,
-    read: Read,
-    terms: Sequence[str] = (),
-) -> CommandQuestion:
-    """Return the question about a command in the present state. A second question, made before the command runs, shows
-    by ``still_applies`` whether the answer still holds. Raise Uncovered, and what ``read`` raises."""
-    files = digests(parts, command, cwd, read)
-    mark = fingerprint(command, cwd, fork, agent, verdict, level, files, terms)
-    return CommandQuestion(tuple(command), cwd, fork, agent, verdict, pattern, mark, files, tuple(terms))
 
 
 def nowhere(_path: bytes) -> bool:

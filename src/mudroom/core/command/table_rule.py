@@ -87,14 +87,14 @@ def entries(text: str, rule: ProgramRule) -> dict[bytes, ProgramRule]:
     return dict.fromkeys(text.encode().split(), rule)
 
 
-def could_be(word: bytes, name: bytes, style: Style = "gnu") -> bool:
+def could_be(word: bytes, name: bytes) -> bool:
     """Return whether a program might take this word for that option."""
     if not name.startswith(b"-"):
         return word.startswith(name.rstrip(b"*")) if name.endswith((b"=", b"*")) else word == name
     if name.startswith(b"--"):
         head = word.partition(b"=")[0]
         return len(head) > 2 and head.startswith(b"--") and name.startswith(head)
-    if style == "single" or len(name) > 2:
+    if len(name) > 2:
         return word.partition(b"=")[0] == name
     return word.startswith(b"-") and not word.startswith(b"--") and name[1:] in word[1:]
 

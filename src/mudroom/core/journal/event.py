@@ -72,8 +72,9 @@ class ChainCheck(NamedTuple):
     a program that knows the chain format."""
 
     @property
-    def intact(self) -> bool:
-        return self.broken is None and not self.gaps
+    def problems(self) -> list[str]:
+        """The faults in words, in the journal's order."""
+        return [fault.text for fault in (*((self.broken,) if self.broken is not None else ()), *self.gaps)]
 
 
 def digest_of(previous: str, number: int, time: int, kind: str, fork: str, data: str) -> str:

@@ -32,9 +32,9 @@ def hunks(base: bytes, theirs: bytes, context: int = 3) -> tuple[Hunk, ...]:
     return tuple(_hunk(texts, group) for group in _groups(texts, 2 * context))
 
 
-def split_hunk(base: bytes, theirs: bytes, hunk: Hunk, context: int = 3) -> tuple[Hunk, ...]:
+def split_hunk(base: bytes, theirs: bytes, hunk: Hunk) -> tuple[Hunk, ...]:
     """Return a hunk split into one hunk for each block; a hunk with a single block is returned alone."""
-    texts = _texts(base, theirs, context)
+    texts = _texts(base, theirs, 3)
     return tuple(_hunk(texts, (number,)) for number in hunk.blocks)
 
 

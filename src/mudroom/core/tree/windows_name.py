@@ -12,9 +12,6 @@ CVE-2019-1353 for short names of protected directories. Merely opening a UNC tar
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
-
 from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import show
 
@@ -29,17 +26,6 @@ _WHY = {
 _DEVICE = regex(r"(?i)(CON|PRN|AUX|NUL|CLOCK\$|CONIN\$|CONOUT\$|(COM|LPT)[0-9\u00b9\u00b2\u00b3])[ ]*(\.|$)")
 _SHORT = regex(r"(?s)[^.]{1,8}\Z")
 _TILDE = regex(r"~[0-9]+\Z")
-
-
-def why_not(path: bytes) -> str | None:
-    """Return why this path cannot be created in a project on Windows, or None if it can."""
-    for part in path.split(b"/"):
-        reason = why_no_name(part)
-        if reason:
-            return f"{show(part)}: {reason}"
-    if _units(_text(path) or "") > LONGEST_PATH:
-        return f"longer than {LONGEST_PATH} characters"
-    return None
 
 
 def why_no_name(name: bytes) -> str | None:
@@ -79,23 +65,6 @@ def fold(path: bytes) -> str:
     if text is None:
         return path.decode("latin-1")
     return "".join(_upper(character) for character in text)
-
-
-def is_named(name: bytes, protected: Iterable[bytes]) -> bool:
-    """Return whether a component is in ``protected`` or an alias for such a name: by case, trailing dots, a stream, or
-    its short name. Used for ``.git`` and ``.mudroom``, which must not be written under another name."""
-    text = (_text(name) or name.decode("latin-1")).partition(":")[0].rstrip(" .")
-    folded = fold(text.encode("utf-8", "surrogatepass"))
-    for protected_name in protected:
-        folded_protected = fold(protected_name)
-        if folded == folded_protected:
-            return True
-        letters = re.sub(r"[^0-9A-Z_-]", "", folded_protected)
-        stem = _TILDE.sub("", folded)
-        # GIT~1. After four such names, NTFS keeps two letters and hashes the rest: GI7EBA~1
-        if stem != folded and (letters.startswith(stem) or (len(stem) == 6 and stem[:2] == letters[:2])):
-            return True
-    return False
 
 
 def _upper(character: str) -> str:

@@ -71,8 +71,3 @@ def outer_path(path: bytes) -> str:
     if "\\" in text:
         raise ValueError(f"{text}: '\\' in a name")
     return _PREFIX + text.replace("/", "\\")
-
-
-def shown_path(path: bytes) -> str:
-    """Return the path as users write it."""
-    return path.decode("utf-8", "replace").replace("/", "\\")

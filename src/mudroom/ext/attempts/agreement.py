@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
 from mudroom.core.tree.change import Change, Changeset, counted_changes
 from mudroom.core.tree.entry import Entry
@@ -68,13 +68,6 @@ def agreement(path: bytes, changesets: Sequence[Mapping[bytes, Change]], content
             compared &= token is not None or len(group) == 1
             groups.append(tuple(group))
     return PathAgreement(path, tuple(sorted(groups)), tuple(unchanged), compared)
-
-
-def agreements(changesets: Sequence[Changeset], content: Content) -> Iterator[PathAgreement]:
-    """Yield the agreement for every path that a candidate changed, in walking order."""
-    by_path = [{change.path: change for change in changeset.changes} for changeset in changesets]
-    for path in changed_paths(changesets):
-        yield agreement(path, by_path, content)
 
 
 def _shape(entry: Entry | None) -> Hashable:

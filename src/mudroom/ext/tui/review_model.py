@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from mudroom.ext.commits.session import CommitRequest
     from mudroom.session import ApplyResult, ForkConflict, LandingResult, Session
 
-OnVerify = Callable[[tuple[bytes, ...]], Callable[[bytes], None]]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 

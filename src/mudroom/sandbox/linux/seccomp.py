@@ -1,4 +1,4 @@
-"""Compile a table of rules to a classic BPF program for `seccomp(SECCOMP_SET_MODE_FILTER)`, and disassemble it.
+"""Compile a table of rules to a classic BPF program for `seccomp(SECCOMP_SET_MODE_FILTER)`.
 
 Rules:
 
@@ -29,7 +29,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-from mudroom.sandbox.linux.syscall import ENOSYS, ERROR_NAMES, MACHINES, Cond, SyscallRule, number_of
+from mudroom.sandbox.linux.syscall import ENOSYS, MACHINES, Cond, SyscallRule, number_of
 from mudroom.typing import NamedTuple
 
 # linux/bpf_common.h, only the operations used here.
@@ -177,46 +177,3 @@ def _load(offset: int) -> _Code:
 
 def _return(action: int) -> _Code:
     return [_Instruction(_RET_K, 0, 0, action)]
-
-
-_FIELDS = {_NR: "nr", _ARCH: "arch", **{offset: f"arg{i}" for i, offset in enumerate(_LOW_OF_ARG)}}
-
-_TEXT = {
-    _LD_W_ABS: "ld  {field}",
-    _ALU_AND_K: "and {k:#x}",
-    _JA: "ja  {far}",
-    _JEQ_K: "jeq {k:#x} ? {true} : {false}",
-    _JGE_K: "jge {k} ? {true} : {false}",  # compares system call numbers, which people know in decimal
-    _RET_K: "ret {action}",
-}
-
-
-def disassemble(program: bytes) -> list[str]:
-    """Return one line per instruction, jumps with their targets. Supports only instructions that `compile_filter`
-    emits."""
-    if len(program) % _FORMAT.size:
-        raise ValueError(f"{len(program)} bytes are not a whole number of instructions")
-    return [_line(index, _Instruction(*fields)) for index, fields in enumerate(_FORMAT.iter_unpack(program))]
-
-
-def _line(index: int, instruction: _Instruction) -> str:
-    code, jt, jf, k = instruction
-    if code not in _TEXT or (code == _LD_W_ABS and k not in _FIELDS):
-        raise ValueError(f"instruction {index} is not one of compile_filter's: {instruction}")
-    following = index + 1
-    text = _TEXT[code].format(
-        k=k,
-        field=_FIELDS.get(k),
-        far=following + k,
-        true=following + jt,
-        false=following + jf,
-        action=_action(k),
-    )
-    return f"{index:4}: {text}"
-
-
-def _action(k: int) -> str:
-    if k & ~0xFFFF == _ERRNO:
-        error = k & 0xFFFF
-        return f"ERRNO({ERROR_NAMES.get(error, error)})"
-    return {_KILL_PROCESS: "KILL_PROCESS", _ALLOW: "ALLOW", _USER_NOTIF: "USER_NOTIF"}.get(k, f"{k:#x}")

@@ -21,7 +21,7 @@ class SandboxProcess(NamedTuple):
     command: str
 
 
-def released(uppers: Sequence[bytes], scratch: bytes, patience: float = PATIENCE) -> list[bool]:
+def released(uppers: Sequence[bytes], scratch: bytes) -> list[bool]:
     """Return, for each overlay upper directory, whether it is proven that no process can reach its files through a
     mount. False also if this cannot be determined. ``scratch``: a new directory on the same mount, removed at the
     end."""
@@ -35,7 +35,7 @@ def released(uppers: Sequence[bytes], scratch: bytes, patience: float = PATIENCE
             (os.POSIX_SPAWN_DUP2, write, 1),
             (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
         ]
-        argv: list[str | bytes] = [sys.executable, "-I", "-S", _PROGRAM, str(patience), scratch, *uppers]
+        argv: list[str | bytes] = [sys.executable, "-I", "-S", _PROGRAM, str(PATIENCE), scratch, *uppers]
         try:
             pid = os.posix_spawn(sys.executable, argv, {"PATH": os.defpath, "LC_ALL": "C"}, file_actions=actions)
         except OSError:

@@ -28,12 +28,6 @@ _DIRECTORY = os.O_RDONLY | disk.O_DIRECTORY | disk.O_NOFOLLOW | disk.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | disk.O_NOFOLLOW | disk.O_CLOEXEC
 
 
-class ArtifactLimits(NamedTuple):
-    largest: int = LARGEST
-    total: int = TOTAL
-    most: int = MOST
-
-
 class Artifacts(NamedTuple):
     place: bytes = b""
     """Empty if there was nothing to collect."""
@@ -80,7 +74,6 @@ def collect(
     changes: Iterable[Change],
     patterns: Sequence[str],
     streams: Mapping[str, bytes],
-    limits: ArtifactLimits = ArtifactLimits(),  # noqa: B008 - a value
 ) -> Artifacts:
     """Copy the matching changed files and the streams into ``place``, an empty directory."""
     root = disk.open_path(place, _DIRECTORY)
@@ -94,7 +87,7 @@ def collect(
         for change in changes:
             if change.staged is None or change.staged.kind == "directory" or not matches(change.path):
                 continue
-            room = min(limits.largest, limits.total - total) if len(files) < limits.most else -1
+            room = min(LARGEST, TOTAL - total) if len(files) < MOST else -1
             size, why = _take(source, root, change, room)
             if why:
                 left.append((change.path, why))

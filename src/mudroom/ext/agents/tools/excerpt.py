@@ -9,15 +9,14 @@ LONGEST_LINE = 2_000
 """Characters of a line that ``read`` and ``grep`` show."""
 
 
-def middle_out(text: str, rest: str, most: int = MOST) -> tuple[str, bool]:
+def middle_out(text: str, rest: str) -> tuple[str, bool]:
     """Return the text and whether it was cut. ``rest``: how to get the rest, with ``{start}`` for the first omitted
     character."""
-    if len(text) <= most:
+    if len(text) <= MOST:
         return text, False
-    head = min(_HEAD, most // 3)
-    start = text.rfind("\n", head // 2, head) + 1 or head
-    tail = len(text) - (most - start)
-    end = text.find("\n", tail, tail + (most - start) // 2) + 1 or tail
+    start = text.rfind("\n", _HEAD // 2, _HEAD) + 1 or _HEAD
+    tail = len(text) - (MOST - start)
+    end = text.find("\n", tail, tail + (MOST - start) // 2) + 1 or tail
     how = rest.format(start=start)
     return f"{text[:start]}[… {end - start:,} characters are left out: {how}]\n{text[end:]}", True
 

@@ -41,7 +41,6 @@ from mudroom.ext.fleet.base.manifest import (
     LIMITS,
     RefusedBase,
     Row,
-    TreeLimits,
     base_id,
     digest_of_content,
     measure,
@@ -148,9 +147,9 @@ class SnapshotStore:
     """One origin's snapshots. ``_lock`` guards the locks that are held and the earlier snapshots; it is held while a
     snapshot is made."""
 
-    def __init__(self, path: bytes, store: ObjectStore, quota: int = QUOTA, limits: TreeLimits = LIMITS) -> None:
+    def __init__(self, path: bytes, store: ObjectStore, quota: int = QUOTA) -> None:
         """Make the directory if it is missing. Raise UsageError if it is not this user's alone."""
-        self._path, self._store, self._quota, self._limits = path, store, quota, limits
+        self._path, self._store, self._quota = path, store, quota
         self._lock = threading.RLock()
         self._locks: dict[bytes, int] = {}
         """The locks' descriptors, by base id."""
@@ -185,7 +184,7 @@ class SnapshotStore:
                 return Missing((), ())
             earlier = self._earlier_snapshots()
         return self._store.missing(
-            base, lambda digest: any(digest in snapshot.files for snapshot in earlier), self._read_node, self._limits
+            base, lambda digest: any(digest in snapshot.files for snapshot in earlier), self._read_node, LIMITS
         )
 
     def acquire(self, base: Base) -> bytes:
@@ -277,7 +276,7 @@ class SnapshotStore:
     def _build(self, path: bytes, base: Base) -> None:
         """Make the snapshot. Hold its lock."""
         try:
-            size = measure(base.root, self._read_node, self._limits)
+            size = measure(base.root, self._read_node, LIMITS)
         except KeyError as error:
             raise Incomplete("a directory of the base is missing", "it is asked for again") from error
         self._require_room(size.size + size.entries * _PER_ENTRY)

@@ -163,7 +163,7 @@ def verify(call: ApiCall) -> shape.JobShape:
             check = session.vault.journal.examine(
                 lambda done, total: reporter.phase("checking the journal", done, total)
             )
-        problems = [problem.text for problem in ((check.broken,) if check.broken is not None else ()) + check.gaps]
+        problems = check.problems
         return {
             "intact": not problems,
             "events": check.head.number,

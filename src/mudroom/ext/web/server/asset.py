@@ -52,9 +52,12 @@ def _read_assets(directory: Traversable, above: str = "") -> dict[str, Asset]:
     return assets
 
 
-def imported_modules(files: dict[str, Asset], name: str = "app.js") -> list[str]:
-    """Return the modules that a module imports, directly and indirectly, each once, in order of discovery."""
-    modules, pending = dict.fromkeys([name]), [name]
+_MAIN = "app.js"
+
+
+def imported_modules(files: dict[str, Asset]) -> list[str]:
+    """Return the page's modules, imported directly and indirectly, each once, in order of discovery."""
+    modules, pending = dict.fromkeys([_MAIN]), [_MAIN]
     while pending:
         current = pending.pop(0)
         folder = current.rpartition("/")[0]

@@ -26,8 +26,8 @@ BODIES = 64 << 20
 class Bodies:
     """For the server's event loop only."""
 
-    def __init__(self, most: int = BODIES) -> None:
-        self._share = MemoryBudget(most).share()
+    def __init__(self) -> None:
+        self._share = MemoryBudget(BODIES).share()
 
     @property
     def held(self) -> int:

@@ -451,10 +451,6 @@ def set_mode(at: int, name: bytes, mode: int) -> None:
     """Do nothing: rule 4."""
 
 
-def set_mode_safely(at: int, name: bytes, mode: int) -> None:
-    """Do nothing: rule 4."""
-
-
 def set_mode_by(handle: int | bytes, mode: int) -> None:
     """Do nothing: rule 4."""
 

@@ -16,8 +16,6 @@ _TICK = 100
 """Nanoseconds in a FILETIME's unit."""
 _UNIX = 116_444_736_000_000_000
 """The FILETIME for 1970-01-01 ("FILETIME": since 1601-01-01)."""
-STILL_ACTIVE = 259
-"""From GetExitCodeProcess: the process runs, or has ended with this very code."""
 _TIME_OF_DAY = 3
 """SystemTimeOfDayInformation in SYSTEM_INFORMATION_CLASS."""
 
@@ -41,7 +39,7 @@ def has_ended(library: Library, process: int) -> bool:
     """Return whether a handle's process has ended: its object stays while any process has a handle."""
     code = w.DWORD()
     library.GetExitCodeProcess(process, byref(code))
-    return code.value != STILL_ACTIVE
+    return code.value != w.STILL_ACTIVE  # or it has ended with this very code
 
 
 def interrupt_call(library: Library, thread: int) -> None:
