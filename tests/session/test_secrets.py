@@ -13,8 +13,7 @@ import pytest
 from conftest import Place, contents_below, full_listing
 from mudroom.core.clock import CommandStart
 from mudroom.core.settings import Settings
-from mudroom.core.tree.secret import is_secret, matches
-from mudroom.errors import SecretsUnknown
+from mudroom.errors import SecretsUnknown, UsageError
 from mudroom.policy.config import KEEPS_ALL
 from mudroom.session import Session
 from mudroom.stage.views.secret import Finder
@@ -22,36 +21,6 @@ from mudroom.stage.views.secret import Finder
 pytestmark = pytest.mark.both_users
 
 VIEWS = pytest.mark.parametrize("view", ["overlay", "copy"])
-
-
-@pytest.mark.parametrize(
-    "name", b".env .env.local server.pem a.KEY id_rsa id_ed25519.bak credentials.json .netrc".split()
-)
-def test_secrets(name: bytes) -> None:
-    assert is_secret(name)
-
-
-@pytest.mark.parametrize(
-    "name", b".env.example .env.sample id_rsa.pub key env .envrc pem a.key.md settings.json x.pemx".split()
-)
-def test_no_secrets(name: bytes) -> None:
-    assert not is_secret(name)
-
-
-@pytest.mark.parametrize(
-    ("path", "patterns", "expected"),
-    [
-        (b"a/b.pem", [b"a/b.pem"], True),
-        (b"a/b.pem", [b"b.pem"], True),
-        (b"a/b.pem", [b"a"], True),
-        (b"a/b.pem", [b"a/"], True),
-        (b"a/b.pem", [b"*.pem"], True),
-        (b"a/b.pem", [b"b*"], True),
-        (b"a/b.pem", [b"c", b"*.key", b"a/b"], False),
-    ],
-)
-def test_patterns(path: bytes, patterns: list[bytes], expected: bool) -> None:
-    assert matches(path, patterns) is expected
 
 
 @pytest.fixture
@@ -206,6 +175,72 @@ def test_a_path_of_the_policy_is_masked(tmp_path: Path) -> None:
         (project / name).write_text("x")
     finder = Finder(os.fsencode(project), os.fsencode(tmp_path / "index"), (b"sub/a", b"sub/private"))
     assert finder.find(()) == ([b"sub/a", b"sub/private/k"], True)
+
+
+TOKEN = "//registry.example/:_authToken=hunter2-9471\n"
+HARMLESS = "registry=https://registry.example/\n"
+
+
+@VIEWS
+def test_a_settings_file_is_empty_only_if_it_holds_a_token(project: Place, view: str) -> None:
+    project.write(".npmrc", HARMLESS)
+    session = project.session(Settings(view=view))  # type: ignore[arg-type]
+    look = [b"sh", b"-c", b"cat .npmrc; echo added=1 >> .npmrc"]
+    result = session.run(look, fork="a")
+    assert result.stdout == HARMLESS.encode()
+    assert [change.path for change in result.changeset.changes] == [b".npmrc"]
+    assert not session.forks.secrets.hides(b".npmrc")
+    with (project.project / ".npmrc").open("r+") as stream:  # in place
+        stream.write(TOKEN)
+    result = session.run(look, fork="b")
+    assert result.stdout == b"" and result.changeset.changes == ()
+    assert session.forks.secrets.hides(b".npmrc")
+    assert session.run([b"cat", b".npmrc"], fork="a").stdout == b"", "a fork may have the token, too"
+    assert project.session().forks.files("b").read(".npmrc") == b"added=1\n", "what it has written itself"
+
+
+@VIEWS
+def test_a_token_that_a_fork_was_shown_stays_hidden_when_the_project_has_none_any_more(
+    project: Place, view: str
+) -> None:
+    project.write(".npmrc", TOKEN)
+    shown = Settings(view=view, secrets_show=(b".npmrc",))  # type: ignore[arg-type]
+    project.session(shown).run([b"sh", b"-c", b"echo added=1 >> .npmrc"], fork="a")
+    project.write(".npmrc", HARMLESS)
+    session = project.session(Settings(view=view))  # type: ignore[arg-type]
+    if view == "overlay":
+        assert b"hunter2" not in session.run([b"cat", b".npmrc"], fork="a").stdout
+    else:
+        with pytest.raises(UsageError, match=r"the snapshot of a holds \.npmrc, a secret"):
+            session.run([b"cat", b".npmrc"], fork="a")
+    assert session.forks.secrets.hides(b".npmrc")
+    assert session.run([b"cat", b".npmrc"], fork="b").stdout == HARMLESS.encode()
+
+
+@VIEWS
+def test_other_names_and_what_links_lead_to_are_empty(project: Place, view: str) -> None:
+    os.link(project.project / ".env", project.project / "deploy/notes.txt")
+    project.write("conf/production", "hunter2\n")
+    (project.project / "prod.env").symlink_to("conf/production")
+    session = project.session(Settings(view=view))  # type: ignore[arg-type]
+    result = session.run(
+        [b"sh", b"-c", b"cat deploy/notes.txt conf/production prod.env; echo mine >> deploy/notes.txt"]
+    )
+    assert result.stdout == b"" and result.changeset.changes == ()
+    assert session.forks.secrets.hides(b"deploy/notes.txt") and not session.forks.secrets.hides(b"deploy/readme")
+    shown = project.session(Settings(view=view, secrets_show=(b"prod.env",)))  # type: ignore[arg-type]
+    assert shown.run([b"cat", b"prod.env", b"deploy/notes.txt"]).stdout == b"hunter2\n"
+    assert vault_holds(project, b"TOKEN=hunter2") == []
+
+
+@VIEWS
+def test_a_change_to_a_settings_file_is_flagged_by_its_content(project: Place, view: str) -> None:
+    session = project.session(Settings(view=view))  # type: ignore[arg-type]
+    script = f"printf '{TOKEN}' > .npmrc; printf '{HARMLESS}' > sub.npmrc; mkdir s; printf '{HARMLESS}' > s/.npmrc"
+    changes = session.run([b"sh", b"-c", script.encode()]).changeset.changes
+    assert {change.path: "secret" in change.flags for change in changes if change.entry.kind == "file"} == {
+        b".npmrc": True, b"sub.npmrc": False, b"s/.npmrc": False,
+    }  # fmt: skip
 
 
 def killed(place: Place, script: str, settings: Settings) -> Session:

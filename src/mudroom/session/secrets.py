@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _thread
+import os
 import time
 from collections.abc import Callable
 
@@ -14,13 +15,13 @@ from mudroom.errors import SecretsUnknown
 from mudroom.stage.source import OpenSource
 from mudroom.stage.views.secret import NO_MASK, Finder, Mask, files_at, make_mask
 from mudroom.typing import TYPE_CHECKING
+from mudroom.vault.store.fork import SHOWN, Fork
 from mudroom.vault.store.masked_secrets import masked_of
 from mudroom.vault.store.store import Vault
 
 if TYPE_CHECKING:
     from mudroom.stage.views.git_mask import GitMasks
     from mudroom.vault.apply.conflict import ForkConflict
-    from mudroom.vault.store.fork import Fork
 
 _RECENT = 1.0
 """Seconds for which ``hides`` relies on the last search."""
@@ -56,9 +57,13 @@ class Secrets:
         with self._lock:
             finder = self._finder(chosen.secrets_mask)
             paths, complete = finder.find(chosen.secrets_show)
-            mask, notes = self._mask(chosen, paths, complete)
-            shown = finder.shown(chosen.secrets_show)
-            mask = mask._replace(shown=shown, patterns=chosen.secrets_mask, show=chosen.secrets_show)
+            mask, notes = self._mask(chosen, paths, complete, finder)
+            mask = mask._replace(
+                shown=finder.shown(chosen.secrets_show),
+                harmless=finder.harmless and finder.harmless - self._held(),
+                patterns=chosen.secrets_mask,
+                show=chosen.secrets_show,
+            )
             is_own = (chosen.secrets_mask, chosen.secrets_show) == (own.secrets_mask, own.secrets_show)
             is_new = is_own and mask != self._vault.mask
             if is_own:
@@ -103,8 +108,11 @@ class Secrets:
             self._finders[mask] = Finder(self._vault.source, index, mask)
         return self._finders[mask]
 
-    def _mask(self, settings: Settings, paths: list[bytes], complete: bool) -> tuple[Mask, tuple[str, ...]]:
-        """Return the mask, and notes about repositories. Hold the lock."""
+    def _mask(
+        self, settings: Settings, paths: list[bytes], complete: bool, finder: Finder | None = None
+    ) -> tuple[Mask, tuple[str, ...]]:
+        """Return the mask, and notes about repositories. ``finder``: finds the files' other names, which are masked,
+        too. Hold the lock."""
         if not paths:
             return NO_MASK._replace(complete=complete), ()
         if self._git is None:
@@ -115,21 +123,35 @@ class Secrets:
         now = time.time_ns()
         with OpenSource(self._vault.source) as source:
             secrets = files_at(source, paths)
+            if finder is not None and any(entry.links > 1 for entry in secrets.values()):
+                others = (path for path in finder.other_names(secrets) if not matches(path, settings.secrets_show))
+                secrets |= files_at(source, tuple(others))
             always = frozenset(path for path in secrets if matches(path, settings.secrets_mask))
             git = self._git.look(source, secrets, always, now)
             masked = {path: entry for path, entry in secrets.items() if path not in git.known}
             mask = make_mask(source, self._masks, masked, complete)
         return mask._replace(git=git.layer, known=git.known), git.notes
 
+    def _held(self) -> frozenset[bytes]:
+        """Return the paths of secrets that a fork or a snapshot holds, because commands were shown them."""
+        from mudroom.stage.layers.shown import HELD, PATHS, read_paths
+
+        held = frozenset[bytes]()
+        for place, file in ((self._vault.path + SHOWN, PATHS), (self._vault.base(""), HELD)):
+            if os.path.isdir(place):
+                held |= held.union(*(read_paths(place + name + file) for name in os.listdir(place) if b"." not in name))
+        return held
+
     def hides(self, path: bytes) -> bool:
-        """Return whether a file at this path is a secret that is not shown. Files that git already has are shown. Raise
-        SecretsUnknown as ``look`` does."""
+        """Return whether a file at this path is a secret that is not shown. Files that git already has are shown, and
+        files of the project whose content is none. Raise SecretsUnknown as ``look`` does."""
         _require_known(self._settings)
         if not is_masked(path, self._settings.secrets_mask, self._settings.secrets_show):
-            return False
+            return path in self._vault.mask.paths  # another name of a secret
         if time.monotonic() - self._looked >= _RECENT:
             self.look()
-        return path not in self._vault.mask.known
+        mask = self._vault.mask
+        return path in mask.paths or (path not in mask.known and path not in mask.harmless)
 
     def hides_conflict(self, conflict: ForkConflict) -> bool:
         """Return whether any side's path is a secret: a rename does not make a secret readable."""

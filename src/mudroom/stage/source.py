@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from mudroom.core.tree.entry import Entry, from_stat, same_stamp
 from mudroom.core.tree.path import show
+from mudroom.core.tree.secret import LIMIT, Test, holds
 from mudroom.errors import ForkMoved
 from mudroom.stage import disk
 from mudroom.stage.beneath import directory, entries, look_beneath, open_file, open_layer, open_root
@@ -109,6 +110,14 @@ def read_all(source: SourceContent, path: bytes, limit: int) -> bytes | None:
         return data if len(data) <= limit else None
     finally:
         os.close(descriptor)
+
+
+def is_secret(source: SourceContent, path: bytes, test: Test) -> bool:
+    """Return whether the file at ``path`` is a secret by this test. It is if it cannot be read."""
+    try:
+        return holds(test, read_all(source, path, LIMIT) if test in ("key", "content") else None)
+    except OSError:
+        return True
 
 
 def open_recorded(places: Sequence[SourceContent], path: bytes, recorded: Entry) -> int:

@@ -15,7 +15,10 @@ package.json Makefile sub/conftest.py deep/er/.envrc setup.py pyproject.toml .pr
 site-packages/x.pth team.code-workspace .github/workflows/ci.yml .vscode/tasks.json sub/.vscode/tasks.json .husky/x
 .claude/settings.json .devcontainer/devcontainer.json .idea/runConfigurations/a.xml Dockerfile .mcp.json sub/.npmrc
 """.split()
-SECRET = b".env .env.local sub/.env.production id_rsa keys/server.pem x.key store.p12 .netrc a/.pypirc .env.pem".split()
+SECRET = b"""
+.env .env.local sub/.env.production id_rsa keys/server.pem x.key store.p12 .netrc a/.pgpass .env.pem prod.env
+secrets.toml
+""".split()
 PROTECTED = b"""
 .git/hooks .git/hooks/pre-commit .git/hooks/deep/er .git/config .git/config.worktree .git/commondir
 sub/.git/hooks/pre-push sub/.git/config .git/modules/lib/config .git/modules/a/b/hooks/post-checkout

@@ -47,6 +47,16 @@ def test_an_export_of_a_fork_of_an_earlier_version(project: Place, sealed: bool)
     assert b"hunter2" not in archived(session, "f")
 
 
+@VIEWS
+def test_a_settings_file_leaves_only_without_a_token(place: Place, view: str) -> None:
+    place.write(".npmrc", "registry=https://registry.example/\n")
+    place.write("sub/.npmrc", "//registry.example/:_authToken=hunter2-9471\n")
+    session = place.session(Settings(view=view))  # type: ignore[arg-type]
+    session.run([b"sh", b"-c", b"echo more=1 >> .npmrc; echo x > sub/file; echo y >> sub/.npmrc"], fork="f")
+    data = archived(session, "f")
+    assert b"hunter2" not in data and b"more=1" in data
+
+
 def test_what_was_left_out_of_an_archive_is_told(project: Place) -> None:  # noqa: F811
     run(project, b"echo more >> .env", SHOWN_ENV)
     run(project, b"echo mine > .env")

@@ -65,6 +65,37 @@ def test_toolchains_are_there_and_credentials_are_not(place: Place, mode: str) -
         assert f"{name}: {HOME[name]}\n" in said
 
 
+DEEP = {
+    ".pyenv/bin/pyenv": "a program beside the versions",
+    ".nvm/versions/node/v22.1.0/etc/npmrc": "//registry.example/:_authToken=hunter2",
+    ".nvm/versions/node/v20.1.0/etc/npmrc": "prefix=/opt",
+    ".pyenv/versions/3.12.1/pip.conf": "[global]\nindex-url = https://ada:hunter2@pypi.example/simple",
+    ".sdkman/candidates/maven/3.9/conf/settings.xml": "<settings><!-- <password>repopwd</password> --></settings>",
+    ".sdkman/candidates/maven/3.8/conf/settings.xml": "<settings><password>hunter2</password></settings>",
+    "miniconda3/ssl/cert.pem": "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----",
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_credentials_deep_in_toolchains_are_hidden_by_their_content(place: Place, mode: str) -> None:
+    for name, content in DEEP.items():
+        place.home.joinpath(name).parent.mkdir(parents=True, exist_ok=True)
+        place.home.joinpath(name).write_text(content)
+    said = in_mode(place, mode, f"cd {place.home}; cat {' '.join(DEEP)}")
+    assert "hunter2" not in said and "index-url" not in said
+    assert all(part in said for part in ("prefix=/opt", "repopwd", "MIIB"))
+
+
+def test_a_credential_that_comes_into_a_shown_file_is_hidden(place: Place) -> None:
+    npmrc = place.home / ".nvm/versions/node/v22.1.0/etc/npmrc"
+    npmrc.parent.mkdir(parents=True)
+    npmrc.write_text("prefix=/opt")
+    session = place.session()
+    assert session.run([b"cat", os.fsencode(npmrc)], fork="a").stdout == b"prefix=/opt"
+    npmrc.write_text("//registry.example/:_authToken=hunter2")  # by npm login
+    assert session.run([b"cat", os.fsencode(npmrc)], fork="a").stdout == b""
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_credentials_are_shown_one_by_one(place: Place, mode: str) -> None:
     furnish(place)

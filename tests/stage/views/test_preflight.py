@@ -132,12 +132,19 @@ def test_finding_the_project(tmp_path: Path) -> None:
 def test_what_cannot_be_a_project(tmp_path: Path) -> None:
     home, state = os.fsencode(tmp_path / "home"), os.fsencode(tmp_path / "state")
     (tmp_path / "home/p").mkdir(parents=True)
-    check_project(home + b"/p", home, state)
+    for project in (b"/p", b"/.config/nvim", b"/.codex/worktrees/p"):
+        os.makedirs(home + project, exist_ok=True)
+        check_project(home + project, home, state)
     for project, message in (
         (b"/", "cannot be /"),
         (home, "your home directory is in it"),
         (os.path.dirname(home), "your home directory is in it"),
         (home + b"/missing", "does not exist"),
+        (home + b"/.config", "credentials are kept there"),
+        (home + b"/.aws", r"credentials are kept there \(AWS CLI"),
+        (home + b"/.docker/contexts", r"credentials are kept there \(Docker"),
+        (home + b"/.ssh", r"credentials are kept there \(keys and settings of ssh"),
+        (home + b"/.claude", r"credentials are kept there \(Claude Code"),
     ):
         with pytest.raises(UsageError, match=message):
             check_project(project, home, state)

@@ -1,18 +1,9 @@
-"""Credential files in a home directory, and the git settings that are safe to show.
-
-Toolchains are visible to commands; credentials that tools store inside them are hidden. Most credentials lie elsewhere
-in the home directory (``~/.ssh``, ``~/.aws``, ``~/.npmrc``, ``~/.m2/settings.xml``), which is not visible at all.
-"""
+"""Git settings that are safe to show, and passwords in URLs. Which files are credentials: ``core/tree/secret.py``."""
 
 from __future__ import annotations
 
 from mudroom.core.text.regex import regex
-from mudroom.core.tree.secret import is_secret
 
-NAMES = frozenset(
-    b""".npmrc .yarnrc.yml .pypirc .condarc .netrc _netrc .git-credentials credentials credentials.toml auth.json
-    auth.toml hosts.yml settings.xml gradle.properties nuget.config pip.conf token tokens.json .docker""".split()
-)
 _PROXIED = regex(rb"://[^/\s:@]+:[^/\s@]+@")
 _SECRET = regex(rb"(?i)://(?!git@)[^/\s\"]+@|extraheader|token|passw|smtppass|secret|api[-_]?key")
 _NEEDED = (b"://", b"extraheader", b"token", b"pass", b"secret", b"api")
@@ -20,11 +11,6 @@ _NEEDED = (b"://", b"extraheader", b"token", b"pass", b"secret", b"api")
 command a tenth of its time."""
 _SECTION = regex(rb"\s*\[\s*([A-Za-z0-9.-]+)(?:\s+\"[^\"]*\")?\s*\]")
 _USER = regex(rb"(?i)\s*(name|email)\s*=\s*(.*?)\s*$")
-
-
-def is_credential(name: bytes) -> bool:
-    """Return whether ``name``, a path's last component, is a credential file's name."""
-    return name.lower() in NAMES or is_secret(name)
 
 
 def has_password(value: bytes) -> bool:

@@ -23,16 +23,17 @@ from mudroom.core.tree.path import is_below, name, parent, show
 from mudroom.core.tree.quote import show_words
 from mudroom.typing import Literal, NamedTuple
 
-_PLAIN_KEYS = frozenset(
-    b"""core.repositoryformatversion core.filemode core.bare core.logallrefupdates core.symlinks core.ignorecase
-    core.precomposeunicode core.autocrlf core.eol core.safecrlf core.sparsecheckout core.sparsecheckoutcone
-    core.abbrev core.quotepath index.sparse index.version extensions.noop extensions.objectformat
-    extensions.refstorage extensions.compatobjectformat extensions.partialclone extensions.preciousobjects
-    extensions.worktreeconfig extensions.relativeworktrees user.name user.email author.name author.email
-    committer.name committer.email init.defaultbranch push.default push.autosetupremote pull.rebase pull.ff
-    fetch.prune merge.ff rebase.autostash commit.gpgsign tag.gpgsign gc.auto submodule.active
-    lfs.repositoryformatversion""".split()
-)
+_PLAIN_KEYS = frozenset({
+    b"core.repositoryformatversion", b"core.filemode", b"core.bare", b"core.logallrefupdates", b"core.symlinks",
+    b"core.ignorecase", b"core.precomposeunicode", b"core.autocrlf", b"core.eol", b"core.safecrlf",
+    b"core.sparsecheckout", b"core.sparsecheckoutcone", b"core.abbrev", b"core.quotepath", b"index.sparse",
+    b"index.version", b"extensions.noop", b"extensions.objectformat", b"extensions.refstorage",
+    b"extensions.compatobjectformat", b"extensions.partialclone", b"extensions.preciousobjects",
+    b"extensions.worktreeconfig", b"extensions.relativeworktrees", b"user.name", b"user.email", b"author.name",
+    b"author.email", b"committer.name", b"committer.email", b"init.defaultbranch", b"push.default",
+    b"push.autosetupremote", b"pull.rebase", b"pull.ff", b"fetch.prune", b"merge.ff", b"rebase.autostash",
+    b"commit.gpgsign", b"tag.gpgsign", b"gc.auto", b"submodule.active", b"lfs.repositoryformatversion",
+})  # fmt: skip
 _PLAIN_KEYS_BY_NAME = {
     b"remote": frozenset(
         b"fetch push tagopt prune prunetags mirror promisor partialclonefilter skipdefaultupdate gh-resolved".split()

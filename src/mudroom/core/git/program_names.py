@@ -11,11 +11,12 @@ from collections.abc import Iterable, Iterator
 from mudroom.core.git.settings_file import GitSetting
 from mudroom.core.text.regex import regex
 
-_COMMAND_KEYS = frozenset(
-    b"""fsmonitor sshcommand editor pager askpass gitproxy alternaterefscommand program defaultkeycommand helper clean
-    smudge process external command textconv driver cmd difffilter uploadpack receivepack packobjectshook tunnel
-    sendmailcmd tocmd cccmd headercmd""".split()
-)
+_COMMAND_KEYS = frozenset({
+    b"fsmonitor", b"sshcommand", b"editor", b"pager", b"askpass", b"gitproxy", b"alternaterefscommand", b"program",
+    b"defaultkeycommand", b"helper", b"clean", b"smudge", b"process", b"external", b"command", b"textconv",
+    b"driver", b"cmd", b"difffilter", b"uploadpack", b"receivepack", b"packobjectshook", b"tunnel", b"sendmailcmd",
+    b"tocmd", b"cccmd", b"headercmd",
+})  # fmt: skip
 """Keys in any section whose value git runs: core.fsmonitor, filter.*.clean, diff.*.textconv, merge.*.driver."""
 _PATHS_OF_PROGRAMS = frozenset((b"mergetool", b"difftool", b"man", b"browser"))
 """Sections in which ``path`` is a program's path."""

@@ -59,24 +59,29 @@ class Search(NamedTuple):
 _KEPT = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-._~"
 _RUNS = bytes(byte if byte in _KEPT else 32 for byte in range(256))
 _WIDE = bytes(byte if byte in _KEPT + b"+/=" else 32 for byte in range(256))
-_PROGRAMS = frozenset(
-    b"""
-    7z 7za 7zr 7zz age ansible ansible-playbook apksigner astro aws az bcp borg buildah bw bx cargo cf chpasswd
-    clickhouse-client conda convex cqlsh crackmapexec crane cryptsetup curl cypher-shell docker doctl doppler
-    dotenvx dotnet doveadm etcdctl expdp fly flyctl gcloud gh git gitlab-runner glab go-sqlcmd gocryptfs gpg gpg2
-    groupadd groupmod helm heroku hg htpasswd http https ibmcloud impdp influx ipmitool isql iwconfig jarsigner
-    keydb-cli keytool kinit kubectl ldapadd ldapcompare ldapdelete ldapmodify ldappasswd ldapsearch ldapwhoami
-    lftp mariadb mariadb-admin mariadb-dump mariadb-import mariadb-show mitmdump mitmproxy mitmweb mkpasswd mongo
-    mongodump mongoexport mongoimport mongorestore mongosh mosquitto_pub mosquitto_rr mosquitto_sub mount.cifs
-    mqttx mysql mysqladmin mysqldump mysqlimport mysqlsh mysqlshow mysqlslap nats ncftp ncftpget ncftpput
-    neo4j-admin nerdctl net netlify ngrok nmcli nuget nxc oc op openssl oras osql pass passwd pdbedit plink pm2
-    podman poetry pscp psftp pulumi putty rabbitmqctl railway rancher rar rclone rdesktop redis-cli regctl restic
-    rman rpcclient secret-tool security sentry-cli skopeo smbclient smbget smbmap smbpasswd snmpbulkwalk snmpget
-    snmpgetnext snmpset snmptable snmpwalk snyk sqlcmd sqlldr sqlplus ssh-keygen sshpass sudo supabase svn tsql
-    twine unrar unzip useradd usermod valkey-cli vault vercel vncviewer wandb wget wget2 wlfreerdp wpa_passphrase
-    wrangler xfreerdp xfreerdp3 xh xhs xtightvncviewer zip zipcloak
-    """.split()
-)
+_PROGRAMS = frozenset({
+    b"7z", b"7za", b"7zr", b"7zz", b"age", b"ansible", b"ansible-playbook", b"apksigner", b"astro", b"aws", b"az",
+    b"bcp", b"borg", b"buildah", b"bw", b"bx", b"cargo", b"cf", b"chpasswd", b"clickhouse-client", b"conda",
+    b"convex", b"cqlsh", b"crackmapexec", b"crane", b"cryptsetup", b"curl", b"cypher-shell", b"docker", b"doctl",
+    b"doppler", b"dotenvx", b"dotnet", b"doveadm", b"etcdctl", b"expdp", b"fly", b"flyctl", b"gcloud", b"gh", b"git",
+    b"gitlab-runner", b"glab", b"go-sqlcmd", b"gocryptfs", b"gpg", b"gpg2", b"groupadd", b"groupmod", b"helm",
+    b"heroku", b"hg", b"htpasswd", b"http", b"https", b"ibmcloud", b"impdp", b"influx", b"ipmitool", b"isql",
+    b"iwconfig", b"jarsigner", b"keydb-cli", b"keytool", b"kinit", b"kubectl", b"ldapadd", b"ldapcompare",
+    b"ldapdelete", b"ldapmodify", b"ldappasswd", b"ldapsearch", b"ldapwhoami", b"lftp", b"mariadb", b"mariadb-admin",
+    b"mariadb-dump", b"mariadb-import", b"mariadb-show", b"mitmdump", b"mitmproxy", b"mitmweb", b"mkpasswd",
+    b"mongo", b"mongodump", b"mongoexport", b"mongoimport", b"mongorestore", b"mongosh", b"mosquitto_pub",
+    b"mosquitto_rr", b"mosquitto_sub", b"mount.cifs", b"mqttx", b"mysql", b"mysqladmin", b"mysqldump",
+    b"mysqlimport", b"mysqlsh", b"mysqlshow", b"mysqlslap", b"nats", b"ncftp", b"ncftpget", b"ncftpput",
+    b"neo4j-admin", b"nerdctl", b"net", b"netlify", b"ngrok", b"nmcli", b"nuget", b"nxc", b"oc", b"op", b"openssl",
+    b"oras", b"osql", b"pass", b"passwd", b"pdbedit", b"plink", b"pm2", b"podman", b"poetry", b"pscp", b"psftp",
+    b"pulumi", b"putty", b"rabbitmqctl", b"railway", b"rancher", b"rar", b"rclone", b"rdesktop", b"redis-cli",
+    b"regctl", b"restic", b"rman", b"rpcclient", b"secret-tool", b"security", b"sentry-cli", b"skopeo", b"smbclient",
+    b"smbget", b"smbmap", b"smbpasswd", b"snmpbulkwalk", b"snmpget", b"snmpgetnext", b"snmpset", b"snmptable",
+    b"snmpwalk", b"snyk", b"sqlcmd", b"sqlldr", b"sqlplus", b"ssh-keygen", b"sshpass", b"sudo", b"supabase", b"svn",
+    b"tsql", b"twine", b"unrar", b"unzip", b"useradd", b"usermod", b"valkey-cli", b"vault", b"vercel", b"vncviewer",
+    b"wandb", b"wget", b"wget2", b"wlfreerdp", b"wpa_passphrase", b"wrangler", b"xfreerdp", b"xfreerdp3", b"xh",
+    b"xhs", b"xtightvncviewer", b"zip", b"zipcloak",
+})  # fmt: skip
 """The programs in ``command_secret.py``, which is loaded only if a text names one."""
 _PROGRAM_NAMES = bytes(byte if byte in _KEPT + b":@+" else 32 for byte in range(256))
 _PLAIN = b"abcdefghijklmnopqrstuvwxyz-._~+/="

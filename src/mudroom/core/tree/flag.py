@@ -1,15 +1,15 @@
 """Flags that mark a path for the reviewer.
 
 ``executes-later``   the file runs when the project is opened, built, installed or entered (``Change.runs``: when)
-``secret``           the name is common for keys and passwords
+``secret``           the file is a secret by its name, its place or its content (``core/tree/secret.py``)
 ``protected``        applied only if the user names the path: the file changes what later commands do on the host
 ``new-repository``   part of a git repository that the fork made (``core/git/new_repository.py``)
 ``work-tree``        part of a work tree that the fork added to a project's repository
 ``submodule``        part of a submodule that the fork added or initialised
 
-The first three follow from the name; ``executes-later`` also from content and from the names in a project's manifest
-(``stage/originals/later_flags.py``). Their patterns match at any depth, including nested repositories (CVE-2025-53773,
-CVE-2026-25725).
+The first three follow from the name; ``secret`` and ``executes-later`` also from content, and the latter from the names
+in a project's manifest (``stage/originals/later_flags.py``). Their patterns match at any depth, including nested
+repositories (CVE-2025-53773, CVE-2026-25725).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mudroom.core.tree.change import Change
 from mudroom.core.tree.git_name import reads_as, spell, spell_path
 from mudroom.core.tree.path import is_below
 from mudroom.core.tree.runs_later import runs_later
-from mudroom.core.tree.secret import is_secret
+from mudroom.core.tree.secret import secret_test
 
 EXECUTES, SECRET, PROTECTED = _NAMED = ("executes-later", "secret", "protected")
 NEW_REPOSITORY, WORK_TREE, SUBMODULE = "new-repository", "work-tree", "submodule"
@@ -58,7 +58,7 @@ def flags_of(path: bytes) -> tuple[str, ...]:
     flags = []
     if runs_when(path):
         flags.append(EXECUTES)
-    if is_secret(path.rpartition(b"/")[2]):
+    if secret_test(path) in ("name", "key"):
         flags.append(SECRET)
     if is_protected(path):
         flags.append(PROTECTED)

@@ -78,13 +78,13 @@ def survey_mac(home: bytes, search: Sequence[bytes]) -> Host:
     """Survey the Mac as ``host.survey`` does: ``home`` is the user's home directory, ``search`` the PATH directories.
     ``Host.links`` are the symbolic links that lead to shown paths."""
     system = tuple(Bind(true_path(path), path) for path in _SYSTEM if os.path.exists(path))
-    home_binds, masks, files = survey_paths(home, search, [bind.path for bind in system], _TOOLCHAINS)
+    home_binds, credentials, files = survey_paths(home, search, [bind.path for bind in system], _TOOLCHAINS)
     return Host(
         links=tuple(link_nodes((*search, *(bind.path for bind in (*system, *home_binds))))),
         system=system,
         home=tuple(Bind(true_path(bind.source), bind.path) for bind in home_binds),
         devices=(),
-        masks=tuple(map(true_path, masks)),
+        credentials=credentials._replace(masks=tuple(map(true_path, credentials.masks))),
         files=files,
         uid_map=b"",
         gid_map=b"",

@@ -13,9 +13,10 @@ import stat
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from mudroom.core.agent.credential_stores import store_places
-from mudroom.core.confinement.credential_file import is_credential
 from mudroom.core.confinement.spec import Bind, HostView
 from mudroom.core.tree.path import is_below
+from mudroom.core.tree.secret import secret_test
+from mudroom.sandbox.host.host import is_secret_file
 from mudroom.typing import NamedTuple, Protocol
 
 _SOCKETS = b"/proc/net/unix"
@@ -83,7 +84,13 @@ def _can_be_hidden(real: bytes, home: bytes) -> bool:
 
 
 def _by_name(directory: bytes) -> list[bytes]:
-    return [entry.path for entry in _entries(directory) if is_credential(entry.name) and not entry.is_dir()]
+    return [
+        entry.path
+        for entry in _entries(directory)
+        if (test := secret_test(entry.name))
+        and not entry.is_dir()
+        and is_secret_file(os.path.realpath(entry.path), test)
+    ]
 
 
 def _entries(directory: bytes) -> list[os.DirEntry[bytes]]:

@@ -9,12 +9,14 @@ import ctypes
 import os
 import stat
 import sys
+from collections import deque
 from collections.abc import Collection, Iterable, Sequence
 
-from mudroom.core.confinement.credential_file import git_identity, holds_secret, is_credential
+from mudroom.core.confinement.credential_file import git_identity, holds_secret
 from mudroom.core.confinement.plan import Step
 from mudroom.core.confinement.spec import Bind
 from mudroom.core.tree.path import is_below
+from mudroom.core.tree.secret import LIMIT, Test, holds, tests_in
 from mudroom.errors import MaskedRights
 from mudroom.typing import NamedTuple
 
@@ -30,16 +32,27 @@ _DEVICES = (b"/dev/null", b"/dev/zero", b"/dev/full", b"/dev/random", b"/dev/ura
 
 # Toolchains below the home directory: read-only inside. Everything else in the home is hidden.
 _TOOLCHAINS = (
-    b".pyenv .rbenv .nodenv .goenv .jenv .asdf .nvm .volta .fnm .rustup .cargo/bin .cargo/env .sdkman .deno .bun "
-    b".local/bin .local/lib .local/pipx .local/share/uv .local/share/pnpm .local/share/mise .local/share/pipx .mise "
-    b".local/share/fnm .ghcup .elan .opam .dotnet .nix-profile miniconda3 anaconda3 miniforge3 bin .npm-global "
-    b".local/share/claude/versions .local/share/cursor-agent .opencode/bin"
-).split()
+    b".pyenv", b".rbenv", b".nodenv", b".goenv", b".jenv", b".asdf", b".nvm", b".volta", b".fnm", b".rustup",
+    b".cargo/bin", b".cargo/env", b".sdkman", b".deno", b".bun", b".local/bin", b".local/lib", b".local/pipx",
+    b".local/share/uv", b".local/share/pnpm", b".local/share/mise", b".local/share/pipx", b".mise",
+    b".local/share/fnm", b".ghcup", b".elan", b".opam", b".dotnet", b".nix-profile", b"miniconda3", b"anaconda3",
+    b"miniforge3", b"bin", b".npm-global", b".local/share/claude/versions", b".local/share/cursor-agent",
+    b".opencode/bin",
+)  # fmt: skip
 _SETTINGS = (b".config/git/ignore", b".config/git/attributes")
 _GIT = (b".gitconfig", b".config/git/config")
 """Shown unchanged if they hold only settings; otherwise reduced to the user's identity."""
-_LEVELS = 2
-"""Directory levels in a toolchain that are searched for credentials; below are packages."""
+_LEVELS, _DEEPEST, _MOST_DIRECTORIES = 2, 8, 2_000
+"""Directory levels in a toolchain that are searched for credentials whatever they are called, levels that are searched
+beside packages (``versions/node/v22.1.0/etc/npmrc``), and directories that are searched in all toolchains."""
+_PACKAGES = frozenset({
+    b"lib", b"lib64", b"libexec", b"include", b"share", b"man", b"doc", b"docs", b"legal", b"src", b"test", b"tests",
+    b"node_modules", b"site-packages", b"pkgs", b"cache", b"sdk", b"shared", b"packs", b"templates", b"repo", b"target",
+    b"vendor", b".git",
+})  # fmt: skip
+"""Directories with packages and documents, which are not searched below the upper levels."""
+_SETTINGS_OF_PREFIX = (b"etc", b"conf", b"config")
+"""Where a directory with ``bin`` below the upper levels has its settings."""
 
 # Root in the sandbox could read these even without a capability: root owns the files.
 _ROOT_SECRETS = (
@@ -53,8 +66,18 @@ _NOT_SHOWN = (b"/", b"/tmp", b"/run", b"/dev", b"/dev/shm", b"/proc")
 _SOURCES = {"bind": 1, "inside": 1, "root": 1}
 """Steps that use a host path, with that argument's index."""
 
+FileIdentity = tuple[int, ...] | None
+
 _SYS_landlock_create_ruleset = 444
 _LANDLOCK_CREATE_RULESET_VERSION = 1
+
+
+class Credentials(NamedTuple):
+    """Secrets inside shown directories: the system's, and credentials in toolchains."""
+
+    masks: tuple[bytes, ...] = ()
+    cleared: tuple[tuple[bytes, FileIdentity], ...] = ()
+    """Files that are shown because of their content. If one has changed, the survey is made anew."""
 
 
 class Host(NamedTuple):
@@ -62,8 +85,7 @@ class Host(NamedTuple):
     system: tuple[Bind, ...]
     home: tuple[Bind, ...]
     devices: tuple[bytes, ...]
-    masks: tuple[bytes, ...]
-    """Secrets inside shown directories: the system's, and credentials in toolchains."""
+    credentials: Credentials
     files: tuple[tuple[bytes, bytes], ...]
     """(path, content): git settings, reduced."""
     uid_map: bytes
@@ -78,18 +100,22 @@ class Host(NamedTuple):
     """RLIMIT_NPROC counts a user's processes in each user namespace separately (Linux 5.14), and applies to this user.
     It never applies to root."""
 
+    @property
+    def masks(self) -> tuple[bytes, ...]:
+        return self.credentials.masks
+
 
 def survey(home: bytes, search: Sequence[bytes]) -> Host:
     """Survey the host. ``home``: the user's home directory; ``search``: the directories in PATH; both real paths."""
     uid, gid, kernel = os.geteuid(), os.getegid(), os.uname()
     system, links = _system_directories()
-    toolchains, masks, files = survey_paths(home, search, [bind.path for bind in system])
+    toolchains, credentials, files = survey_paths(home, search, [bind.path for bind in system])
     return Host(
         links=links,
         system=system,
         home=toolchains,
         devices=tuple(device for device in _DEVICES if os.path.exists(device)),
-        masks=(*_root_secrets(uid), *masks),
+        credentials=credentials._replace(masks=(*_root_secrets(uid), *credentials.masks)),
         files=files,
         uid_map=_identity_map(b"/proc/self/uid_map") if uid == 0 else b"%d %d 1" % (uid, uid),
         gid_map=_identity_map(b"/proc/self/gid_map") if uid == 0 else b"%d %d 1" % (gid, gid),
@@ -122,13 +148,13 @@ def _version(release: str) -> tuple[int, int]:
 
 def survey_paths(
     home: bytes, search: Sequence[bytes], system: Sequence[bytes], more: Iterable[bytes] = ()
-) -> tuple[tuple[Bind, ...], tuple[bytes, ...], tuple[tuple[bytes, bytes], ...]]:
+) -> tuple[tuple[Bind, ...], Credentials, tuple[tuple[bytes, bytes], ...]]:
     """Return toolchains in the home (``more``: beyond the usual places) and in PATH outside ``system``; the credentials
     in them; and git's settings, reduced."""
     git, files = _git_settings(home)
     below_home = [*(home + b"/" + part for part in _in(home, (*_TOOLCHAINS, *more, *_SETTINGS))), *git]
     toolchains = _existing([*below_home, *_search_roots(search, home, system)])
-    return toolchains, tuple(_credentials(bind.path for bind in toolchains)), files
+    return toolchains, _credentials([bind.path for bind in toolchains]), files
 
 
 def _in(directory: bytes, paths: Sequence[bytes]) -> Sequence[bytes]:
@@ -158,20 +184,50 @@ def _git_settings(home: bytes) -> tuple[list[bytes], tuple[tuple[bytes, bytes], 
     return shown, tuple(files)
 
 
-def _credentials(directories: Iterable[bytes], levels: int = _LEVELS) -> list[bytes]:
-    """Return files with a credential's name in the upper ``levels`` of ``directories``."""
-    paths: list[bytes] = []
-    for directory in directories:
+def _credentials(roots: Sequence[bytes]) -> Credentials:
+    masks: list[bytes] = []
+    cleared: list[tuple[bytes, FileIdentity]] = []
+    pending = deque((root, b"", 1, _LEVELS if os.path.basename(root) in _PACKAGES else _DEEPEST) for root in roots)
+    for _directory in range(_MOST_DIRECTORIES):
+        if not pending:
+            break
+        root, within, level, deepest = pending.popleft()
         try:
-            with os.scandir(directory) as scan:
+            with os.scandir(root + b"/" + within if within else root) as scan:
                 entries = sorted(scan, key=lambda entry: entry.name)
         except OSError:
             continue  # a file, gone, or not readable
-        paths += [entry.path for entry in entries if is_credential(entry.name) and entry.is_file(follow_symlinks=False)]
-        if levels > 1:
-            below = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
-            paths += _credentials(below, levels - 1)
-    return paths
+        test_of = tests_in(within)
+        has_programs = level > _LEVELS and any(entry.name == b"bin" for entry in entries)
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                is_left = entry.name not in _SETTINGS_OF_PREFIX if has_programs else entry.name in _PACKAGES
+                below = _LEVELS if is_left else deepest
+                if level < below:
+                    pending.append((root, within + b"/" + entry.name if within else entry.name, level + 1, below))
+            elif test := test_of(entry.name):
+                path = os.path.realpath(entry.path) if entry.is_symlink() else entry.path
+                if not any(is_below(path, root) for root in roots) or not os.path.isfile(path):
+                    continue
+                identity = identify(path)  # before it is read
+                if is_secret_file(path, test):
+                    masks.append(path)
+                else:
+                    cleared.append((path, identity))
+    return Credentials(tuple(dict.fromkeys(masks)), tuple(cleared))
+
+
+def is_secret_file(path: bytes, test: Test) -> bool:
+    """Return whether the file is a secret by this test. It is if it cannot be read."""
+    if test not in ("key", "content"):
+        return holds(test, None)
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(descriptor, "rb") as stream:
+            data = stream.read(LIMIT + 1) if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
+    except OSError:
+        return True
+    return holds(test, data if data is not None and len(data) <= LIMIT else None)
 
 
 def _system_directories() -> tuple[tuple[Bind, ...], tuple[tuple[bytes, bytes], ...]]:
@@ -322,8 +378,6 @@ def _umask() -> int:
 
 
 # --- whether a path still leads to the same file ---
-
-FileIdentity = tuple[int, ...] | None
 
 
 def shown_paths(steps: Iterable[Step]) -> list[bytes]:

@@ -19,7 +19,7 @@ from mudroom.core.settings import Settings
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import Unsupported, UsageError
 from mudroom.sandbox.client.report import StepFailed
-from mudroom.sandbox.host.host import Host, own_settings, settings_of, survey, umask, without
+from mudroom.sandbox.host.host import Credentials, Host, identify, own_settings, settings_of, survey, umask, without
 from mudroom.sandbox.linux.plan import PROXY_PORT
 from mudroom.sandbox.platform import LINUX, Platform
 from mudroom.session.confinement.appearance import own_home, with_room
@@ -138,7 +138,7 @@ class Confinement:
 
     @property
     def host(self) -> Host:
-        if self._host is None:
+        if self._host is None or any(identify(path) != before for path, before in self._host.credentials.cleared):
             search = self.variables.get(b"PATH", b"/usr/bin:/bin").split(b":")
             survey_host = self.platform.survey or survey
             self._host = survey_host(self.own_home, [entry for entry in search if entry.startswith(b"/")])
@@ -424,7 +424,7 @@ class Confinement:
             home = settings_of(host, self._home)
             shown = (*settings.read, *(bind.path for bind in home))
             masks = tuple(mask for mask in host.masks if any(is_below(mask, path) for path in shown))
-            host = host._replace(links=(), system=(), home=home, masks=masks)
+            host = host._replace(links=(), system=(), home=home, credentials=Credentials(masks))
         owner = owner_inside(grant.level)
         if owner is None:
             return host

@@ -24,12 +24,14 @@ _HOOK_LIMIT = 1 << 16
 _MOST_HOOKS = 64
 _MOST_INCLUDED = 4
 """Longest chain of files that include each other."""
-HOOKS = tuple(
-    b"""applypatch-msg pre-applypatch post-applypatch pre-commit pre-merge-commit prepare-commit-msg commit-msg
-    post-commit pre-rebase post-checkout post-merge pre-push pre-receive update proc-receive post-receive
-    post-update reference-transaction push-to-checkout pre-auto-gc post-rewrite sendemail-validate
-    fsmonitor-watchman p4-changelist p4-prepare-changelist p4-post-changelist p4-pre-submit post-index-change""".split()
-)
+HOOKS = (
+    b"applypatch-msg", b"pre-applypatch", b"post-applypatch", b"pre-commit", b"pre-merge-commit",
+    b"prepare-commit-msg", b"commit-msg", b"post-commit", b"pre-rebase", b"post-checkout", b"post-merge",
+    b"pre-push", b"pre-receive", b"update", b"proc-receive", b"post-receive", b"post-update",
+    b"reference-transaction", b"push-to-checkout", b"pre-auto-gc", b"post-rewrite", b"sendemail-validate",
+    b"fsmonitor-watchman", b"p4-changelist", b"p4-prepare-changelist", b"p4-post-changelist", b"p4-pre-submit",
+    b"post-index-change",
+)  # fmt: skip
 """Hook names: githooks(5)."""
 _PREFIXES = (b"~", b"%(")  # git-config(1), pathname: the home directory, or git's installation prefix
 

@@ -1,4 +1,5 @@
-"""Decide when each change is run automatically later: by its name, by the manifests that name it, and by its content.
+"""Decide when each change is run automatically later: by its name, by the manifests that name it, and by its content;
+and whether a file is a secret by its content.
 
 The names are in ``data/runs_later.txt``, manifests in ``core/tree/manifest.py``. This reads a few bytes of new and
 changed executables, and the manifests in directories above changed programs or scripts, in the fork's version and in
@@ -13,11 +14,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 
 from mudroom.core.tree.change import Change
-from mudroom.core.tree.flag import BY_GIT, EXECUTES, NEW_REPOSITORY, add_flags, git_directory, runs_when
+from mudroom.core.tree.flag import BY_GIT, EXECUTES, NEW_REPOSITORY, SECRET, add_flags, git_directory, runs_when
 from mudroom.core.tree.manifest import LIMIT, MANIFESTS, SUBDIRECTORIES, named_paths
 from mudroom.core.tree.path import is_below, parent
 from mudroom.core.tree.runs_later import link_runs_later
-from mudroom.stage.source import Source, is_absence
+from mudroom.core.tree.secret import secret_test
+from mudroom.stage.source import Source, is_absence, is_secret
 
 _SCRIPTS = tuple(
     b""".sh .bash .zsh .fish .nu .py .js .mjs .cjs .jsx .ts .mts .cts .tsx .rb .pl .pm .php .lua .ps1 .psm1 .bat .cmd
@@ -47,7 +49,15 @@ def flag_later(changes: Sequence[Change], staged: Source, base: Source, project:
     alone, ``base`` the project. ``project``: its path, b"" if unknown."""
     named = _named_by_manifests(changes, staged, base)
     ours = _own_places(project) if project else ()
-    return [_with_reason(change, staged, named, ours) for change in changes]
+    judged = (_with_secrecy(change, staged, base) for change in changes)
+    return [_with_reason(change, staged, named, ours) for change in judged]
+
+
+def _with_secrecy(change: Change, staged: Source, base: Source) -> Change:
+    test = secret_test(change.path) if SECRET not in change.flags and change.entry.kind == "file" else ""
+    if test != "content" or not is_secret(staged if change.staged is not None else base, change.path, test):
+        return change
+    return change._replace(flags=add_flags(change.flags, SECRET))
 
 
 def _own_places(project: bytes) -> tuple[bytes, ...]:

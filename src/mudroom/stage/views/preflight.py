@@ -65,9 +65,10 @@ def check_project(project: bytes, home: bytes, state: bytes) -> None:
         raise UsageError(
             f"the project cannot be {name}", "change to the directory of a project, or name one with --project"
         )
-    if is_below(home, project):
+    store = _store_at(project[len(home) + 1 :]) if is_below(project, home) else ""
+    if store or is_below(home, project):
         raise UsageError(
-            f"the project cannot be {name}: your home directory is in it",
+            f"the project cannot be {name}: {store or 'your home directory is in it'}",
             "change to the directory of a project, or name one with --project",
         )
     if not os.path.isdir(project):
@@ -78,6 +79,22 @@ def check_project(project: bytes, home: bytes, state: bytes) -> None:
         raise UsageError(
             f"mudroom's own state ({show(state)}) lies in the project {name}", "set MUDROOM_STATE to another directory"
         )
+
+
+def _store_at(project: bytes) -> str:
+    """Return why a directory in the home cannot be a project: it is, holds, or is part of a credential store. Empty: it
+    can be. Agents make work trees in their stores."""
+    if not project.startswith((b".", b"Library")):
+        return ""
+    from mudroom.core.agent.credential_stores import AGENTS, STORES
+
+    for name, store in STORES.items():
+        above = () if name in AGENTS else store.directories
+        if any(is_below(place, project) for place in (*store.directories, *store.files)) or any(
+            is_below(project, place) for place in above
+        ):
+            return f"credentials are kept there ({store.about})"
+    return ""
 
 
 def parse_mounts(mountinfo: bytes) -> list[MountPoint]:

@@ -4,6 +4,11 @@ Every directory in the project is listed once, and again when its stamp has chan
 (``secrets``) and is only a cache. A long-lived owner, such as a session, lets the kernel report which directories
 change (``directory_watch.py``): then a search costs the same for ten directories and for 100,000.
 
+Some names are decided by more than their directory: a settings file by its content, a symbolic link with a secret's
+name by the project file to which it leads. These few suspects are examined in each search, and a file is read again
+when its own stamp has changed. A secret's inode may have other names, which the user has made; they are searched for
+only if the inode has more links than names that are known (``other_names``).
+
 The mask is a layer between the base and the fork's layers: an empty file for each secret, so that mounts, copies and
 file tools show the same.
 """
@@ -13,21 +18,23 @@ from __future__ import annotations
 import errno
 import marshal
 import os
+import stat
 import sys
 import time
 from _blake2 import blake2b
 from _thread import get_ident
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from mudroom.core.tree.entry import Entry
-from mudroom.core.tree.secret import ELSEWHERE, is_masked, is_secret, matches
+from mudroom.core.tree.path import is_below
+from mudroom.core.tree.secret import ELSEWHERE, Test, is_masked, matches, secret_test, tests_in
 from mudroom.stage import disk
 from mudroom.stage.beneath import open_layer
 from mudroom.stage.layers.layer import LayerWriter, remove_tree
-from mudroom.stage.source import OpenSource
+from mudroom.stage.source import OpenSource, is_secret
 from mudroom.stage.stamp import is_settled
-from mudroom.typing import TYPE_CHECKING, NamedTuple
+from mudroom.typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from mudroom.stage.views.directory_watch import DirectoryWatch
@@ -39,8 +46,8 @@ _WATCHED = 500
 _QUIET = 2
 """Consecutive searches without a change before a watch begins: a process for a single command does not need it."""
 _MOST_QUIET = 64
-_FORMAT = 2
-"""Version of the index."""
+_FORMAT = 3
+"""Version of the index, and of the table of names: another version may find other secrets."""
 _OURS = b".%d-%d"
 """Suffix that only this thread uses: agents start side by side."""
 
@@ -48,10 +55,14 @@ _Stamp = tuple[int, ...]
 """Device, inode, mtime and ctime of a directory; empty if its next change may leave the stamp as it is."""
 _TOO_DEEP: _Stamp = (errno.ENAMETOOLONG,)
 """For a directory whose path is longer than the kernel accepts; its contents were not searched."""
-_Row = tuple[_Stamp, tuple[bytes, ...], tuple[bytes, ...]]
-"""For one directory: its stamp, the secrets in it, the directories in it."""
+_Row = tuple[_Stamp, tuple[bytes, ...], tuple[bytes, ...], tuple[bytes, ...]]
+"""For one directory: its stamp, the secrets in it, the directories in it, the suspects in it."""
 _Index = dict[bytes, _Row]
 """By path; a directory comes after its parent."""
+_Judged = dict[bytes, tuple[_Stamp, bool]]
+_Inode = tuple[int, int]
+"""Device and inode number."""
+_Others = tuple[frozenset[_Inode], tuple[bytes, ...]] | None
 
 
 class Mask(NamedTuple):
@@ -63,6 +74,8 @@ class Mask(NamedTuple):
     """Directory of the layer that keeps masked files from git (``git_mask.py``); empty if not needed."""
     known: frozenset[bytes] = frozenset()
     """Files with secret names that are shown, because git has them. An older command may have seen them empty."""
+    harmless: frozenset[bytes] = frozenset()
+    """Files that could be secrets by their names, and are none by their content; no fork holds a former content."""
     complete: bool = True
     """False if the search was incomplete: the project has more directories than were visited, or a path was too
     long."""
@@ -97,6 +110,13 @@ class Finder:
         self._project, self._index, self._mask = project, index, tuple(mask)
         self._rows: _Index | None = None
         self._secrets: list[bytes] = []
+        self._suspects: list[bytes] = []
+        self._judged: _Judged = {}
+        """By a suspect's path: the file's stamp, and whether it is a secret."""
+        self._links: dict[bytes, bytes] = {}
+        """Links with secrets' names, by the project file to which they lead."""
+        self._others: _Others = None
+        """The last answer of ``other_names``, while no directory has changed."""
         self._complete = True
         self._watch: DirectoryWatch | None = None
         self._quiet, self._patience = 0, _QUIET
@@ -117,11 +137,99 @@ class Finder:
             self._quiet = 0 if is_new else self._quiet + 1
         elif changed:
             self._update(self._load(), changed, time.time_ns())
-        return sorted(path for path in self._secrets if not matches(path, show)), self._complete
+        if (self._suspects or self._judged) and self._judge(time.time_ns()):
+            self._save(self._load())
+        return sorted(path for path in self._found() if not self._is_shown(path, show)), self._complete
 
     def shown(self, show: Sequence[bytes]) -> frozenset[bytes]:
         """Return the secrets that the last ``find`` has left out because of ``show``."""
-        return frozenset(path for path in self._secrets if matches(path, show)) if show else frozenset()
+        return frozenset(path for path in self._found() if self._is_shown(path, show)) if show else frozenset()
+
+    @property
+    def harmless(self) -> frozenset[bytes]:
+        """The files whose content the last ``find`` has found harmless."""
+        return frozenset(path for path, (_stamp, is_one) in self._judged.items() if not is_one)
+
+    def other_names(self, secrets: Mapping[bytes, Entry]) -> tuple[bytes, ...]:
+        """Return the other names in the project that the inodes of ``secrets`` have."""
+        known: dict[_Inode, list[int]] = {}
+        for entry in secrets.values():
+            if entry.links > 1:
+                known.setdefault((entry.device, entry.inode), [entry.links]).append(1)
+        wanted = frozenset(inode for inode, (links, *names) in known.items() if links > len(names))
+        if not wanted:
+            return ()
+        if self._others is None or self._others[0] != wanted:
+            self._others = wanted, tuple(self._names_of(wanted))
+            self._save(self._load())
+        return tuple(path for path in self._others[1] if path not in secrets)
+
+    def _names_of(self, wanted: frozenset[_Inode]) -> Iterator[bytes]:
+        inodes = {inode for _device, inode in wanted}
+        for path in self._load():
+            prefix = path + b"/" if path else b""
+            try:
+                with os.scandir(self._project + b"/" + path if path else self._project) as scan:
+                    for item in scan:
+                        if item.inode() in inodes and item.is_file(follow_symlinks=False):
+                            info = item.stat(follow_symlinks=False)
+                            if (info.st_dev, info.st_ino) in wanted:
+                                yield prefix + os.fsencode(item.name)
+            except OSError:
+                continue  # gone, or closed to this user
+
+    def _found(self) -> set[bytes]:
+        """Return all secrets that the last search has found."""
+        judged = (path for path, (_stamp, is_one) in self._judged.items() if is_one)
+        return {*self._secrets, *judged}
+
+    def _is_shown(self, path: bytes, show: Sequence[bytes]) -> bool:
+        link = self._links.get(path)
+        return matches(path, show) or (link is not None and matches(link, show))
+
+    def _judge(self, began: int) -> bool:
+        """Judge the suspects. Return whether a judgement has changed."""
+        before, self._judged, self._links = self._judged, {}, {}
+        unread: dict[bytes, list[Test]] = {}
+        root = self._project + b"/"
+        for path in self._suspects:
+            try:
+                info = os.lstat(root + path)
+            except OSError:
+                continue
+            if not stat.S_ISREG(info.st_mode):
+                self._follow(path, unread)
+            elif path in before and before[path][0] == _stamp(info):
+                self._judged[path] = before[path]
+            else:
+                unread.setdefault(path, [secret_test(path)])
+        if unread:
+            with OpenSource(self._project) as source:
+                for path, tests in unread.items():
+                    self._read(source, path, tests, began)
+        return self._judged != before
+
+    def _follow(self, link: bytes, unread: dict[bytes, list[Test]]) -> None:
+        """Judge the project's file to which a link with a secret's name leads, by the link's name, too."""
+        root = os.path.realpath(self._project)
+        real = os.path.realpath(root + b"/" + link)
+        if real != root and is_below(real, root):
+            target = real[len(root) + 1 :]
+            self._links.setdefault(target, link)
+            self._judged.pop(target, None)
+            unread.setdefault(target, [secret_test(target)]).append(secret_test(link))
+
+    def _read(self, source: OpenSource, path: bytes, tests: Sequence[Test], began: int) -> None:
+        try:
+            entry = source.look(path)
+            if entry is None or entry.kind != "file":
+                return
+        except OSError:  # closed to this user
+            entry = None
+        stamp: _Stamp = ()
+        if entry is not None and path not in self._links and is_settled(entry.ctime, began):
+            stamp = entry.device, entry.inode, entry.size, entry.mtime, entry.ctime
+        self._judged[path] = stamp, any(is_secret(source, path, test) for test in tests)
 
     def _told(self) -> set[bytes] | None:
         """Return the directories that the kernel reports as changed, or None if each must be examined."""
@@ -180,7 +288,7 @@ class Finder:
         """Search the project, and save the index. Return whether it has changed. ``known``: rows to rely on, except for
         ``changed``."""
         rows: _Index = {}
-        secrets: list[bytes] = []
+        self._others = None
         is_complete, pending = True, deque([b""])
         while pending and len(rows) < DIRECTORIES:
             path = pending.popleft()
@@ -189,31 +297,33 @@ class Finder:
                 row = self._list(path, began)
             rows[path] = row
             prefix = path + b"/" if path else b""
-            secrets += [prefix + name for name in row[1]]
             pending += [prefix + name for name in row[2]]
             is_complete = is_complete and row[0] != _TOO_DEEP
-        self._rows, self._secrets, self._complete = rows, secrets, is_complete and not pending
+        self._rows, self._complete = rows, is_complete and not pending
+        self._secrets, self._suspects = _in_rows(rows, 1), _in_rows(rows, 3)
         if rows != known:
             self._save(rows)
         return rows != known
 
     def _update(self, known: _Index, changed: set[bytes], began: int) -> None:
         """List these directories again; the index is saved with the next search."""
+        self._others = None
         rows = {path: self._list(path, began) for path in changed if path in known}
         if any(row[2] != known[path][2] for path, row in rows.items()):
             self._search(known, changed, began)
             return
-        has_secrets = any(row[1] != known[path][1] for path, row in rows.items())
+        is_new = any((row[1], row[3]) != (known[path][1], known[path][3]) for path, row in rows.items())
         known.update(rows)
-        if has_secrets:
-            self._secrets = _secrets_in(known)
+        if is_new:
+            self._secrets, self._suspects = _in_rows(known, 1), _in_rows(known, 3)
 
     def _list(self, path: bytes, began: int) -> _Row:
         """Return one directory's row. A directory that is gone, or closed to this user and so to every command, has no
         entries, and is listed again next time."""
         full = self._project + b"/" + path if path else self._project
         prefix = path + b"/" if path else b""
-        secrets, below = [], []
+        secrets, below, suspects = [], [], []
+        test_of = tests_in(path)
         self._watched(path)
         try:
             info = os.lstat(full)
@@ -223,44 +333,58 @@ class Finder:
                     if item.is_dir(follow_symlinks=False):
                         if name not in ELSEWHERE:
                             below.append(name)
-                    elif self._is_secret(prefix, name) and item.is_file(follow_symlinks=False):
+                        continue
+                    test = "name" if self._mask and matches(prefix + name, self._mask) else test_of(name)
+                    if test == "name" and item.is_file(follow_symlinks=False):
                         secrets.append(name)
+                    elif test and (item.is_symlink() or item.is_file(follow_symlinks=False)):
+                        suspects.append(name)
         except (FileNotFoundError, NotADirectoryError, PermissionError):
-            return (), (), ()
+            return (), (), (), ()
         except OSError as error:
             if error.errno != errno.ENAMETOOLONG:
                 raise
-            return _TOO_DEEP, (), ()
+            return _TOO_DEEP, (), (), ()
         stamp = (info.st_dev, info.st_ino, info.st_mtime_ns, info.st_ctime_ns)
         changed = info.st_ctime_ns if os.name == "posix" else info.st_mtime_ns
-        return stamp if is_settled(changed, began) else (), tuple(sorted(secrets)), tuple(sorted(below))
-
-    def _is_secret(self, prefix: bytes, name: bytes) -> bool:
-        return is_secret(name) or bool(self._mask and matches(prefix + name, self._mask))
+        settled = stamp if is_settled(changed, began) else ()
+        return settled, tuple(sorted(secrets)), tuple(sorted(below)), tuple(sorted(suspects))
 
     def _load(self) -> _Index:
         if self._rows is None:
-            self._rows, self._complete = _read_index(self._index, self._mask)
-            self._secrets = _secrets_in(self._rows)
+            self._rows, self._complete, self._judged, self._others = _read_index(self._index, self._mask)
+            self._secrets, self._suspects = _in_rows(self._rows, 1), _in_rows(self._rows, 3)
         return self._rows
 
     def _save(self, rows: _Index) -> None:
         beside = self._index + _OURS % (os.getpid(), get_ident()) + b".new"
-        write_beside(beside, marshal.dumps((_FORMAT, self._mask, self._complete, rows)), self._index)
+        index = _FORMAT, self._mask, self._complete, rows, self._judged, self._others
+        write_beside(beside, marshal.dumps(index), self._index)
 
 
-def _secrets_in(rows: _Index) -> list[bytes]:
-    return [path + b"/" + name if path else name for path, row in rows.items() for name in row[1]]
+def _stamp(info: os.stat_result) -> _Stamp:
+    return info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns
 
 
-def _read_index(path: bytes, mask: tuple[bytes, ...]) -> tuple[_Index, bool]:
-    """Return an index's rows if it was made with the same mask, and whether it is complete."""
+def _in_rows(rows: _Index, column: Literal[1, 3]) -> list[bytes]:
+    return [path + b"/" + name if path else name for path, row in rows.items() for name in row[column]]
+
+
+def _read_index(path: bytes, mask: tuple[bytes, ...]) -> tuple[_Index, bool, _Judged, _Others]:
+    """Return an index's rows if it was made with the same mask, whether it is complete, and what was found beyond."""
     try:
         with open(path, "rb") as stream:
-            written, made_with, complete, rows = marshal.loads(stream.read())
+            written, made_with, *index = marshal.loads(stream.read())
     except (FileNotFoundError, EOFError, ValueError, TypeError):
-        return {}, True  # missing, or written by another mudroom or Python version: it is only a cache
-    return (rows, complete) if (written, made_with) == (_FORMAT, mask) else ({}, True)
+        written, made_with, index = (
+            0,
+            mask,
+            [],
+        )  # missing, or written by another mudroom or Python version: it is only a cache
+    if (written, made_with) != (_FORMAT, mask):
+        return {}, True, {}, None
+    complete, rows, judged, others = index
+    return rows, complete, judged, others
 
 
 def write_beside(beside: bytes, data: bytes, path: bytes) -> None:

@@ -139,7 +139,8 @@ def _with_mask(vault: Vault, paths: frozenset[bytes]) -> Vault:
     own = vault.mask
     with OpenSource(vault.source) as source:
         mask = make_mask(source, vault.path + b"/masks", files_at(source, sorted(paths)), own.complete)
-    return vault.masked(mask._replace(git=own.git, known=own.known, patterns=own.patterns, show=own.show))
+    kept = own._replace(paths=mask.paths, layer=mask.layer, complete=mask.complete, shown=mask.shown)
+    return vault.masked(kept)
 
 
 def _leave_copy(vault: Vault, fork: Fork, secrets: frozenset[bytes]) -> None:

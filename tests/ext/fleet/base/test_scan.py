@@ -147,6 +147,21 @@ def test_no_planted_secret_is_in_a_base(project: Path, *, git: bool) -> None:
     assert f"{len(found.base.masked)} secrets are sent empty" in found.notes[0]
 
 
+def test_other_names_and_what_links_lead_to_are_empty(project: Path) -> None:
+    make(project, {".npmrc": b"_authToken=" + TOKEN, "conf/production": TOKEN, "conf/plain": b"KEY"})
+    os.link(project / ".npmrc", project / "notes.txt")
+    for link, target in {
+        ".env": "conf/next",
+        "conf/next": "production",
+        "a.pem": "missing",
+        "b.pem": f"{project}/conf/plain",
+    }.items():
+        (project / link).symlink_to(target)
+    found = scanned(project)
+    assert TOKEN not in sent(found)
+    assert found.base.masked == (b".npmrc", b"conf/plain", b"conf/production", b"notes.txt")
+
+
 def test_files_that_only_look_like_secrets_are_sent(project: Path) -> None:
     make(
         project,

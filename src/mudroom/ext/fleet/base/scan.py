@@ -1,10 +1,10 @@
 """A project's base: the files that may be sent to another machine, as a Merkle manifest.
 
 Never in a base:
-1. Secrets' content. A file with a secret's name (``core/tree/secret.py``, ``secrets.mask`` in the policy) is empty
-   there and its path is in ``masked``, unless ``secrets.show`` names it. The same holds for every other name of its
-   inode, and for a tool's settings file that holds a token. Files that git has already are masked, too: a project's
-   history is not sent, so nothing there shows them. Names are judged as they are listed, not by an index.
+1. Secrets' content. A secret (``core/tree/secret.py``, ``secrets.mask`` in the policy) is empty there and its path is
+   in ``masked``, unless ``secrets.show`` names it. The same holds for every other name of its inode. Files that git has
+   already are masked, too: a project's history is not sent, so nothing there shows them. Names are judged as they are
+   listed, not by an index.
 2. ``.git``, unless it is asked for. Then the files that a repository's own commands need are sent, without hooks,
    settings, logs and URLs (``_GIT``).
 3. ``.mudroom/local``, set-id and sticky bits, FIFOs, sockets, devices, other file systems, and the paths that
@@ -25,11 +25,10 @@ import time
 from _blake2 import blake2b
 from collections.abc import Iterator, Mapping
 
-from mudroom.core.confinement.credential_file import holds_secret
 from mudroom.core.settings import Settings
 from mudroom.core.tree.entry import Entry, from_stat, is_untouched
 from mudroom.core.tree.path import parent, show
-from mudroom.core.tree.secret import ELSEWHERE, NAMES, PREFIXES, is_masked, matches
+from mudroom.core.tree.secret import LIMIT, Test, holds, matches, sent_test
 from mudroom.errors import MudroomError
 from mudroom.ext.fleet.base.digest_cache import DigestCache
 from mudroom.ext.fleet.base.manifest import (
@@ -47,21 +46,15 @@ from mudroom.ext.fleet.wire.message import DIGEST, Base
 from mudroom.stage.beneath import LastDirectory
 from mudroom.stage.copy import listed
 from mudroom.stage.exclude import choose, never_copied
-from mudroom.stage.source import OpenSource, is_absence, read_all
+from mudroom.stage.source import OpenSource, is_absence, is_secret, read_all
 from mudroom.typing import NamedTuple
 
+_MOST_LINKS = 40
+"""As in path_resolution(7)."""
+_STRICTER: tuple[Test, ...] = ("content", "key", "name")
 _TRIES = 3
 """Attempts to read a file that changes meanwhile."""
-_BLOCK = 1 << 20
-_SETTINGS = frozenset(
-    b".npmrc .yarnrc.yml .pypirc .condarc .netrc _netrc .git-credentials pip.conf nuget.config settings.xml "
-    b"gradle.properties credentials credentials.toml auth.json auth.toml .envrc terraform.tfstate "
-    b"terraform.tfstate.backup".split()
-)
-"""Tools' files that hold credentials in some projects: masked where their content looks like one."""
-_STORES = (b".aws/credentials", b".docker/config.json", b".kube/config", b".config/gh/hosts.yml")
-"""Files in a home that hold nothing else: the project may be a home, or have its files."""
-_SETTINGS_LIMIT = 1 << 20
+_BLOCK = _IGNORE_LIMIT = 1 << 20
 _GIT = frozenset(
     b"HEAD ORIG_HEAD MERGE_HEAD CHERRY_PICK_HEAD REVERT_HEAD REBASE_HEAD index packed-refs refs objects shallow "
     b"info".split()
@@ -103,7 +96,7 @@ def scan(project: bytes, settings: Settings, *, home: bytes, umask: int, cache: 
     began = time.time_ns()
     with OpenSource(project) as source:
         items, excluded, notes = _choose(source, settings, git=git)
-        reader = _Reader(source, settings, DigestCache(cache, began))
+        reader = _Reader(source, project, settings, DigestCache(cache, began))
         with reader.directory:
             nodes, root, size = reader.read(items)
         reader.cache.save()
@@ -137,7 +130,7 @@ def _choose(source: OpenSource, settings: Settings, *, git: bool) -> tuple[dict[
     every = listed(source, leave_out)
 
     def read(path: bytes) -> bytes | None:
-        return read_all(source, path, _SETTINGS_LIMIT)
+        return read_all(source, path, _IGNORE_LIMIT)
 
     items, notes = choose(every, read, limit=settings.copy_limit, gitignore=settings.copy_gitignore)
     if len(items) != len(every):
@@ -175,13 +168,15 @@ def _is_sent_of_git(parts: list[bytes], entry: Entry) -> bool:
 class _Reader:
     """Makes one scan's nodes. The owner of ``directory`` closes it."""
 
-    def __init__(self, source: OpenSource, settings: Settings, cache: DigestCache) -> None:
+    def __init__(self, source: OpenSource, project: bytes, settings: Settings, cache: DigestCache) -> None:
         self.directory = LastDirectory(source.root)
         self.cache = cache
         self.files: dict[bytes, ScannedFile] = {}
         self.masked: set[bytes] = set()
         self.unreadable: set[bytes] = set()
-        self._settings = settings
+        self._source, self._project, self._settings = source, project, settings
+        self._tests: dict[bytes, Test] = {}
+        """The files that may be secrets."""
         self._secret_inodes: set[tuple[int, int]] = set()
 
     def read(self, items: Mapping[bytes, Entry]) -> tuple[dict[bytes, bytes], bytes, int]:
@@ -214,32 +209,44 @@ class _Reader:
         return nodes, root, size
 
     def _mask_names(self, items: Mapping[bytes, Entry]) -> set[tuple[int, int]]:
-        """Mask the files with secrets' names. Return their inodes: they may have other names, also later."""
-        settings = self._settings
+        """Mask the secrets that need not be read for that, and note the other files' tests. Return the secrets' inodes:
+        they may have other names, also later."""
         inodes = set()
         for path, entry in items.items():
-            if entry.kind == "file" and is_secret_path(path, settings.secrets_mask, settings.secrets_show):
+            test = self._test(path) if entry.kind in ("file", "symlink") else ""
+            if test and entry.kind == "symlink":
+                path, entry = _end(path, items, self._project)
+            if test and entry.kind == "file":
+                self._tests[path] = max(test, self._tests.get(path, test), key=_STRICTER.index)
+        for path, test in self._tests.items():
+            if test == "name" or (items[path].links > 1 and is_secret(self._source, path, test)):
                 self.masked.add(path)
-                inodes.add((entry.device, entry.inode))
+                inodes.add((items[path].device, items[path].inode))
         return inodes
+
+    def _test(self, path: bytes) -> Test:
+        if matches(path, self._settings.secrets_show):
+            return ""
+        if matches(path, self._settings.secrets_mask):
+            return "name"
+        return sent_test(path)
 
     def _file(self, above: bytes, name: bytes, path: bytes, entry: Entry) -> Row | None:
         if (entry.device, entry.inode) in self._secret_inodes:
             return self._masked(name, path, entry)
-        digest = None
-        is_settings = name.lower() in _SETTINGS and not matches(path, self._settings.secrets_show)
-        if not is_settings:  # they are read each time: the cache does not know what was found in them
+        test, digest = self._tests.get(path, ""), None
+        if not test:  # others are read each time: the cache does not know what was found in them
             digest = self.cache.get(above, name, entry)
         if digest is None:
             try:
-                found = self._digest(path, entry, is_settings=is_settings)
+                found = self._digest(path, entry, test)
             except PermissionError:
                 self.unreadable.add(path)
                 return None
             if found is None:
                 return None
-            entry, digest, holds = found
-            if holds:
+            entry, digest, is_one = found
+            if is_one:
                 return self._masked(name, path, entry)
             self.cache.put(above, name, entry, digest)
         if digest != EMPTY:
@@ -256,8 +263,8 @@ class _Reader:
         is_other = opened.links > 1 and not is_untouched(listed, opened)
         return is_other or (opened.device, opened.inode) in self._secret_inodes
 
-    def _digest(self, path: bytes, listed: Entry, *, is_settings: bool) -> tuple[Entry, bytes, bool] | None:
-        """Return a file's entry, its content's digest, and whether it holds a credential. None: it is gone.
+    def _digest(self, path: bytes, listed: Entry, test: Test) -> tuple[Entry, bytes, bool] | None:
+        """Return a file's entry, its content's digest, and whether it is a secret. None: it is gone.
 
         Raise PermissionError if it may not be read, MudroomError if it changes each time that it is read.
         """
@@ -274,9 +281,9 @@ class _Reader:
                     return None
                 if self._may_be_secret(before, listed):
                     continue
-                digest, holds = _read(descriptor, before.size, is_settings=is_settings)
+                digest, is_one = _read(descriptor, before.size, test)
                 if is_untouched(before, from_stat(os.fstat(descriptor))):  # type: ignore[arg-type]
-                    return before, digest, holds
+                    return before, digest, is_one
             finally:
                 os.close(descriptor)
         raise MudroomError(
@@ -284,37 +291,26 @@ class _Reader:
         )
 
 
-def _read(descriptor: int, size: int, *, is_settings: bool) -> tuple[bytes, bool]:
-    """Return an open file's digest, and whether it holds a tool's credential."""
+def _read(descriptor: int, size: int, test: Test) -> tuple[bytes, bool]:
+    """Return an open file's digest, and whether it is a secret."""
     data = os.read(descriptor, min(size, _BLOCK) + 1)
     if len(data) <= min(size, _BLOCK):  # the whole file, in one call
-        return digest_of_content(data), is_settings and _holds_credential(data)
+        return digest_of_content(data), holds(test, data if len(data) <= LIMIT else None)
     hasher = blake2b(data, digest_size=DIGEST)
-    holds = is_settings  # no settings file is that large
     while block := os.read(descriptor, _BLOCK):
         hasher.update(block)
-    return hasher.digest(), holds
+    return hasher.digest(), holds(test, None)
 
 
-def _holds_credential(data: bytes) -> bool:
-    """Return whether a settings file holds a token or a password. A line that names a variable holds none."""
-    return holds_secret(b"\n".join(line for line in data.splitlines() if b"${" not in line))
-
-
-def is_secret_path(path: bytes, mask: tuple[bytes, ...], shown: tuple[bytes, ...]) -> bool:
-    """Return whether a file is empty in a base because of its name.
-
-    Packages, builds and others' environments (``ELSEWHERE``) have certificates and examples with such endings, which
-    programs read. There only the names that mean nothing else count, and the policy's own patterns.
-    """
-    if matches(path, shown):
-        return False
-    above, _slash, name = path.rpartition(b"/")
-    if above and not ELSEWHERE.isdisjoint(above.split(b"/")):
-        lower = name.lower()
-        is_plain = lower in NAMES or (lower.startswith(PREFIXES) and is_masked(name, (), ()))
-        return is_plain or matches(path, mask)
-    return is_masked(path, mask, shown) or (b"/" + path).endswith(tuple(b"/" + store for store in _STORES))
+def _end(link: bytes, items: Mapping[bytes, Entry], project: bytes) -> tuple[bytes, Entry]:
+    """Return the path and entry in the project to which a link leads, or those of the last link on the way."""
+    path, entry = link, items[link]
+    for _time in range(_MOST_LINKS):
+        target = os.path.normpath(os.path.join(parent(path), entry.target)).removeprefix(project + b"/")
+        if entry.kind != "symlink" or target not in items:
+            break
+        path, entry = target, items[target]
+    return path, entry
 
 
 def _notes(masked: tuple[bytes, ...], unreadable: tuple[bytes, ...]) -> Iterator[str]:

@@ -18,6 +18,7 @@ that knows the base takes it.
 
 from __future__ import annotations
 
+import functools
 import gzip
 import os
 from _blake2 import blake2b
@@ -31,7 +32,7 @@ from mudroom.core.text.redaction import redact_argv
 from mudroom.core.tree.entry import Entry, is_untouched
 from mudroom.core.tree.landing_form import STAYS
 from mudroom.core.tree.path import show
-from mudroom.core.tree.secret import ELSEWHERE, is_secret, matches
+from mudroom.core.tree.secret import ELSEWHERE, matches, secret_test
 from mudroom.core.tree.stack import LIVE, ForkState, to_text
 from mudroom.errors import MudroomError, UsageError
 from mudroom.ext.transfer.vault.pack import Packer
@@ -42,7 +43,7 @@ from mudroom.stage.layers.layer import remove_tree
 from mudroom.stage.layers.shown import PATHS, read_paths
 from mudroom.stage.originals.original import Original, Originals, read_rows
 from mudroom.stage.originals.snapshot import SnapshotSource
-from mudroom.stage.source import OpenSource, Source
+from mudroom.stage.source import OpenSource, Source, is_secret
 from mudroom.vault.forks.flatten import merge_originals
 from mudroom.vault.forks.stacking import require_idle, seal_upper
 from mudroom.vault.record import FORK_FORMAT
@@ -183,9 +184,9 @@ class Secrecy:
         """Secrets that have a change."""
 
     def _is_named(self, path: bytes) -> bool:
-        *above, name = path.split(b"/")
-        is_named = (is_secret(name) and ELSEWHERE.isdisjoint(above)) or matches(path, self._mask.patterns)
-        return is_named and path not in self._mask.known
+        is_named = secret_test(path) != "" and ELSEWHERE.isdisjoint(path.split(b"/")[:-1])
+        is_named = is_named or matches(path, self._mask.patterns)
+        return is_named and path not in self._mask.known and path not in self._mask.harmless
 
     def is_path(self, path: bytes) -> bool:
         """Return whether a layer's path is left out."""
@@ -194,6 +195,12 @@ class Secrecy:
     def is_original(self, path: bytes) -> bool:
         """Return whether a project file is left out. It may be gone from the project by now."""
         return path in self._paths or self._is_named(path)
+
+    def is_in(self, snapshot: Source, path: bytes) -> bool:
+        """Return whether a snapshot's file is left out. It may hold an earlier content than the project."""
+        if path in self._mask.harmless and path not in self._paths:
+            return is_secret(snapshot, path, secret_test(path))
+        return self.is_original(path)
 
 
 def _require_whole(fork: Fork) -> None:
@@ -239,7 +246,10 @@ def _pack(packer: Packer, vault: Vault, fork: Fork, label: Label, secrets: Secre
         with _originals(vault, fork, name, secrets, is_named=is_named) as originals:
             _pack_layer(packer, vault, b"layers/" + name.encode(), name, originals, secrets, sealed=name != state.upper)
     if state.base != LIVE and not is_named:
-        packer.tree(b"base/source", vault.base(state.base) + b"/source", is_layer=False, is_secret=secrets.is_original)
+        place = vault.base(state.base) + b"/source"
+        with OpenSource(place) as source:
+            is_left_out = functools.partial(secrets.is_in, source)
+            packer.tree(b"base/source", place, is_layer=False, is_secret=is_left_out)
     packer.data(b"mudroom-end", b"")
 
 

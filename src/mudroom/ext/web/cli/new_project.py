@@ -18,14 +18,14 @@ from contextlib import contextmanager
 from mudroom.core.settings import Settings
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.path import is_below, relpath, show
-from mudroom.core.tree.secret import ELSEWHERE, is_secret, matches
+from mudroom.core.tree.secret import ELSEWHERE, matches, secret_test
 from mudroom.errors import Refused, Unsupported, UsageError
 from mudroom.session import Session
 from mudroom.stage import disk
 from mudroom.stage.beneath import directory, open_root
 from mudroom.stage.exclude import left_out, megabytes, weight
 from mudroom.stage.originals.snapshot import read_patterns
-from mudroom.stage.source import DirectorySource
+from mudroom.stage.source import DirectorySource, is_secret
 from mudroom.stage.views.preflight import check_project
 from mudroom.typing import NamedTuple
 from mudroom.vault.store.store import Vault
@@ -192,16 +192,15 @@ def measure(root: int, settings: Settings, clock: Callable[[], float] = time.mon
         complete,
         weight(kept),
         tuple((path, megabytes(size)) for path, size in ordered),
-        tuple(sorted(path for path, entry in files if entry.kind == "file" and _is_secret(path, settings))),
+        tuple(sorted(path for path, entry in files if entry.kind == "file" and _is_masked(source, path, settings))),
         unread,
     )
 
 
-def _is_secret(path: bytes, settings: Settings) -> bool:
-    *above, name = path.split(b"/")
-    if any(directory_name in ELSEWHERE for directory_name in above) or matches(path, settings.secrets_show):
+def _is_masked(source: DirectorySource, path: bytes, settings: Settings) -> bool:
+    if not ELSEWHERE.isdisjoint(path.split(b"/")[:-1]) or matches(path, settings.secrets_show):
         return False
-    return is_secret(name) or matches(name, settings.secrets_mask)
+    return matches(path, settings.secrets_mask) or is_secret(source, path, secret_test(path))
 
 
 def _walked(source: DirectorySource, until: float, clock: Callable[[], float]) -> tuple[dict[bytes, Entry], bool, int]:

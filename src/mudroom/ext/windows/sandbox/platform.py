@@ -19,7 +19,7 @@ from mudroom.ext.windows.win32.api import Library
 from mudroom.ext.windows.win32.user_console import read_pipe, user_console, write_pipe
 from mudroom.sandbox.client.invocation import Exit
 from mudroom.sandbox.host.around import NamedStore
-from mudroom.sandbox.host.host import Host
+from mudroom.sandbox.host.host import Credentials, Host
 from mudroom.sandbox.platform import Platform
 from mudroom.typing import TYPE_CHECKING, Any
 
@@ -84,7 +84,7 @@ def console_relay(descriptors: tuple[int | None, ...]) -> Any:
 def survey_windows(*_arguments: Any) -> Host:
     """Return the host. No directory is named: an AppContainer reads files that the system opens to all packages, a
     restricted token all files that its user can read."""
-    return Host((), (), (), (), (), (), b"", b"", False, False, 0, platform.machine())
+    return Host((), (), (), (), Credentials(), (), b"", b"", False, False, 0, platform.machine())
 
 
 def look_around_windows(
