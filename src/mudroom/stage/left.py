@@ -7,7 +7,9 @@ import stat
 from collections.abc import Iterator, Mapping, Sequence
 
 from mudroom.core.result import LeftFile
+from mudroom.stage import disk
 
+_DIRECTORY = os.O_RDONLY | disk.O_DIRECTORY | disk.O_NOFOLLOW | disk.O_CLOEXEC
 MOST = 2000
 """Entries that are looked at: a command may have made a million."""
 
@@ -31,48 +33,34 @@ def left_files(places: Sequence[tuple[bytes, int]], placed: Mapping[bytes, bytes
 
 
 def _walk(top: int, path: bytes) -> Iterator[tuple[bytes, int, os.stat_result]]:
-    """Yield each entry below a directory that is no directory itself: its path, its directory's descriptor, its status.
-    Each directory counts as one entry, too."""
-    device, pending = os.fstat(top).st_dev, [(path, b".")]
+    """Yield each entry below a directory: its path, its directory's descriptor, its status."""
+    device, pending = os.fstat(top).st_dev, [b""]
     while pending:
-        above, below = pending.pop()
+        below = pending.pop()
         try:
-            opened = _open_below(top, below)
+            opened = disk.open_beneath(top, below[1:], _DIRECTORY)
         except OSError:
             continue  # the command has closed it, or replaced it by a link
         try:
-            for name in sorted(os.fsencode(name) for name in os.listdir(opened)):
-                status = os.stat(name, dir_fd=opened, follow_symlinks=False)
+            for name in sorted(disk.names(opened)):
+                status = disk.stat_at(opened, name)
                 if status.st_dev != device:
                     continue
-                yield above + b"/" + name, opened, status
+                yield path + below + b"/" + name, opened, status
                 if stat.S_ISDIR(status.st_mode):
-                    pending.append((above + b"/" + name, below + b"/" + name))
+                    pending.append(below + b"/" + name)
         except FileNotFoundError:
             continue  # a process that still ends has removed it
         finally:
             os.close(opened)
 
 
-def _open_below(top: int, path: bytes) -> int:
-    """Open a directory below another one, without a link on the way."""
-    at = os.dup(top)
-    for name in path.split(b"/"):
-        try:
-            below = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
-        finally:
-            os.close(at)
-        at = below
-    return at
-
-
 def _is_as_placed(directory: int, path: bytes, size: int, placed: Mapping[bytes, bytes]) -> bool:
     content = placed.get(path)
     if content is None or size != len(content):
         return False
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
-        opened = os.open(path.rpartition(b"/")[2], flags, dir_fd=directory)
+        opened = disk.open_at(directory, path.rpartition(b"/")[2], os.O_RDONLY | disk.O_NOFOLLOW | disk.O_NONBLOCK)
     except OSError:
         return False
     try:
