@@ -135,11 +135,11 @@ def _input_of(content: str | bytes | None) -> bytes | None:
 
 def _descriptor_with(content: bytes) -> int:
     """Return a descriptor, positioned at the start, from which the command's input is read."""
+    from mudroom.core.system.write_all import write_all
+
     descriptor = _temporary()
     try:
-        view = memoryview(content)
-        while view:
-            view = view[os.write(descriptor, view) :]
+        write_all(descriptor, content)
         os.lseek(descriptor, 0, os.SEEK_SET)
     except BaseException:
         os.close(descriptor)

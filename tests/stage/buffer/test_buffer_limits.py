@@ -14,6 +14,7 @@ import pytest
 
 from ground import MB, Ground, fill, shape
 from inner_path import inner
+from mudroom.core.system.write_all import write_all
 from mudroom.stage.buffer import content
 from mudroom.stage.buffer.buffer import Buffer
 from mudroom.stage.buffer.flush import FlushTarget
@@ -180,13 +181,12 @@ def test_a_disk_that_is_full_while_spilling_loses_nothing(ground: Ground, monkey
     before = shape(buffer)
     draft = buffer.create(b"draft")
     draft.write(b"x" * 50)
-    write = content._write_whole
 
     def full(descriptor: int, data: bytes) -> None:
-        write(descriptor, data[:10])
+        write_all(descriptor, data[:10])
         raise OSError(errno.ENOSPC, "disk full")
 
-    monkeypatch.setattr(content, "_write_whole", full)
+    monkeypatch.setattr(content, "write_all", full)
     for action in (
         lambda: buffer.write(b"a", b"y" * 101),
         lambda: buffer.write(b"a", b"y" * 90),
@@ -274,7 +274,7 @@ def test_a_disk_that_is_full_while_taking_in_loses_nothing(ground: Ground, monke
     def full(_descriptor: int, _data: bytes) -> None:
         raise OSError(errno.ENOSPC, "disk full")
 
-    monkeypatch.setattr(content, "_write_whole", full)
+    monkeypatch.setattr(content, "write_all", full)
     with pytest.raises(OSError, match="disk full"):
         buffer.flush(writer)
     monkeypatch.undo()

@@ -13,6 +13,7 @@ from mudroom.cli.command.run import (
     add_on_option,
     adjusted,
     asked_level,
+    command_directory,
     commits_of,
     own_stdio,
     print_json,
@@ -23,15 +24,14 @@ from mudroom.cli.command.run import (
     warn_if_bare,
 )
 from mudroom.cli.parser import Rare
-from mudroom.cli.project_session import full_disk_hint, no_leftover, open_session, project_of, working_directory
+from mudroom.cli.project_session import full_disk_hint, no_leftover, open_session, project_of
 from mudroom.cli.terminal.approver import ASKS, Ask, set_host_approver
 from mudroom.cli.terminal.command_signals import command_signals
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.terminal import TITLE, cut
-from mudroom.core.tree.path import is_below, show
+from mudroom.core.tree.path import show
 from mudroom.errors import CommandNotStarted, UsageError
 from mudroom.sandbox.platform import new_client
-from mudroom.stage import disk
 from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def _run_elsewhere(args: argparse.Namespace, context: Context, agent: str) -> in
         raise UsageError("--on is not for --background, --stream and --fork", "mudroom exec --on NAME -- COMMAND")
     argv = _command(args)
     with open_for_command(args, context, None, agent, args.ask) as session:
-        there = run_there(session, args.on, argv, _directory(session), context)
+        there = run_there(session, args.on, argv, command_directory(session), context)
     if args.quiet and there.result.ran and not context.as_json:
         return there.code
     code = _print_outcome(there.result, argv, context, there.code)
@@ -122,7 +122,7 @@ def _print_fork(fork: str, context: Context) -> None:
 
 def _background(session: Session, argv: list[bytes], args: argparse.Namespace, context: Context) -> Background:
     set_host_approver(args.ask, context, session, stays=False)
-    return session.start(argv, fork=args.fork, cwd=_directory(session))
+    return session.start(argv, fork=args.fork, cwd=command_directory(session))
 
 
 def _command(args: argparse.Namespace) -> list[bytes]:
@@ -135,7 +135,7 @@ def _command(args: argparse.Namespace) -> list[bytes]:
 def _run(session: Session, argv: list[bytes], fork: str | None, stdio: Stdio) -> Result:
     """Run the command. If it does not exist and its first word is a fork, the error's hint gives the right line."""
     try:
-        return session.run(argv, fork=fork, cwd=_directory(session), stdio=stdio)
+        return session.run(argv, fork=fork, cwd=command_directory(session), stdio=stdio)
     except CommandNotStarted as error:
         words = argv[2:] if argv[1:2] == [b"--"] else argv[1:]
         if fork is None and words and os.fsdecode(argv[0]) in {known.name for known in session.vault.forks()}:
@@ -215,11 +215,6 @@ def _by_card(
         ask=ask,
         also=cards.trusted_hosts(card, project_of(context), context.environ),
     )
-
-
-def _directory(session: Session) -> bytes:
-    current = disk.real_path(working_directory())
-    return current if is_below(current, session.project) else session.project
 
 
 def _print_piece(stream: str, data: bytes, context: Context) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 
 from mudroom.cli.project_session import open_session
 from mudroom.cli.terminal.context import Context
 from mudroom.core.background import to_json
+from mudroom.core.system.write_all import write_all
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.policy.setting_type import seconds
@@ -119,7 +119,7 @@ def _print_output(session: Session, ids: list[str], context: Context) -> int:
         return 0
     for stream, data in ((sys.stdout, out), (sys.stderr, err)):
         stream.flush()
-        _write(stream.fileno(), data)
+        write_all(stream.fileno(), data)
     return 0
 
 
@@ -133,12 +133,6 @@ def _commands(session: Session, word: str) -> list[BackgroundStart]:
     if not of_fork and session.vault.find(word) is not None:
         raise UsageError(f"the fork {word} has no background command", "mudroom ps --all shows those of this project")
     return [session.sandboxes.started(word)]
-
-
-def _write(descriptor: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]
 
 
 def _end_commands(session: Session, ids: list[str], ends_all: bool, grace: float, context: Context) -> int:

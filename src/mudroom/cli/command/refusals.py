@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from mudroom.core.known_agents import known_agents
 from mudroom.core.network.allowing import command_to_allow
 from mudroom.core.result import Denial, Result
+from mudroom.core.text.plural import counted
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
 from mudroom.policy.config import user_config
@@ -91,13 +92,9 @@ def _profile_lines(hosts: Sequence[Denial]) -> list[str]:
     for source in dict.fromkeys(filter(None, map(_profile_of, hosts))):
         denied = [denial for denial in hosts if _profile_of(denial) == source]
         names = {denial.target.rpartition(b":")[0] or denial.target for denial in denied}
-        requests = _counted(sum(denial.times for denial in denied), "request")
-        lines.append(f"{source}: {requests} to {_counted(len(names), 'host')} of telemetry or updates denied")
+        requests = counted(sum(denial.times for denial in denied), "request")
+        lines.append(f"{source}: {requests} to {counted(len(names), 'host')} of telemetry or updates denied")
     return lines
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def _namespace_lines(calls: Sequence[Denial], inner: str) -> list[str]:

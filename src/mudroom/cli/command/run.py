@@ -152,7 +152,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         ask=args.ask,
     ) as session:
         require_shown(session, args.show)
-        cwd = _working_directory(session)
+        cwd = command_directory(session)
         if args.explain:
             _explain(session.explained(cwd), context)
             return 0
@@ -237,7 +237,8 @@ def require_shown(session: Session, paths: Sequence[str]) -> None:
             )
 
 
-def _working_directory(session: Session) -> bytes:
+def command_directory(session: Session) -> bytes:
+    """Return where a command runs: here, or at the top of the project if this is elsewhere."""
     current = disk.real_path(working_directory())
     return current if is_below(current, session.project) else session.project
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from mudroom.core.result import text
+from mudroom.core.text.plural import counted
 from mudroom.core.tree.path import show, show_path
 from mudroom.ext.attempts.candidate import Candidate, ComparedPath, ResultGroup, TryReview
 from mudroom.ext.attempts.value import AttemptRecord
@@ -111,16 +112,16 @@ def differences(review: TryReview, listed: int = LISTED) -> list[str]:
     for extent, title in _EXTENTS:
         paths = [path for path in review.paths if path.extent == extent]
         if paths:
-            lines += ["", title.format(_counted(len(paths), "path"))]
+            lines += ["", title.format(counted(len(paths), "path"))]
             lines += _paths(review, paths[:listed])
             if len(paths) > listed:
                 lines.append(f"  and {len(paths) - listed:,} more")
     same = review.counts()["same"]
-    lines += ["", f"{_counted(same, 'path')} changed alike by all of them"] if same else []
+    lines += ["", f"{counted(same, 'path')} changed alike by all of them"] if same else []
     if review.paths_left:
-        lines.append(f"{_counted(review.paths_left, 'more path')} not compared")
+        lines.append(f"{counted(review.paths_left, 'more path')} not compared")
     if review.candidates_left:
-        lines.append(f"{_counted(review.candidates_left, 'more candidate')} not compared: only the best are")
+        lines.append(f"{counted(review.candidates_left, 'more candidate')} not compared: only the best are")
     return lines[1:] if lines[:1] == [""] else lines
 
 
@@ -176,10 +177,6 @@ def standings(review: TryReview) -> list[str]:
         same = f"; {candidate.fork} has the same result" if candidate.standing == "ready" else ""
         lines += [f"{fork}: {STANDINGS[lost]}{same}" for fork, lost in candidate.lost]
     return lines
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 # --- JSON ---

@@ -55,7 +55,6 @@ class VerbLine(NamedTuple):
     """Kinds for the words after that; the last kind repeats. Alternatives are joined by ``+``."""
     usage: str
     examples: str
-    takes_command: bool
 
 
 def lines() -> tuple[VerbLine, ...]:
@@ -75,22 +74,19 @@ def _lines_of(verb: str) -> Iterator[VerbLine]:
 
     parser = make_parser(verb, row.help, getattr(module, "EXAMPLES", None), configure)
     subs = next((act for act in parser._actions if isinstance(act, argparse._SubParsersAction)), None)
-    takes_command = row.splits_command or any(act.nargs == argparse.REMAINDER for act in _positionals(parser))
     actions: tuple[str, ...] = _ACTIONS.get(verb, ())
     if subs is not None:
         actions = tuple(subs.choices)
     elif (places := _positionals(parser)) and places[0].choices:
         actions = tuple(map(str, places[0].choices))
     examples = getattr(module, "EXAMPLES", "") or ""
-    yield VerbLine(
-        (verb,), row.help, _options(parser), actions, _arguments(verb, parser), _usage(parser), examples, takes_command
-    )
+    yield VerbLine((verb,), row.help, _options(parser), actions, _arguments(verb, parser), _usage(parser), examples)
     for action in actions:
         own = subs.choices[action] if subs is not None else parser
         kinds = tuple(_ARGUMENTS.get(f"{verb} {action}", "").split())
         if subs is not None and not kinds:
             kinds = tuple(_kind(place.metavar or place.dest) for place in _positionals(own) if not place.choices)
-        yield VerbLine((verb, action), "", _options(own), (), kinds, _usage(own), "", takes_command)
+        yield VerbLine((verb, action), "", _options(own), (), kinds, _usage(own), "")
 
 
 def _arguments(verb: str, parser: argparse.ArgumentParser) -> tuple[str, ...]:

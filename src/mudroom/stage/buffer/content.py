@@ -11,6 +11,7 @@ import itertools
 import os
 from _thread import RLock  # threading.RLock, without the rest of that module on the fast path
 
+from mudroom.core.system.write_all import write_all
 from mudroom.stage import disk
 from mudroom.typing import BinaryIO
 
@@ -97,7 +98,7 @@ class Contents:
             return disk.open_path(content.path, _READ)
         descriptor = os.memfd_create("mudroom") if hasattr(os, "memfd_create") else self._nameless()
         try:
-            _write_whole(descriptor, content.data)
+            write_all(descriptor, content.data)
             os.lseek(descriptor, 0, os.SEEK_SET)
         except BaseException:
             os.close(descriptor)
@@ -128,7 +129,7 @@ class Contents:
     def _spill(self, data: bytes) -> bytes:
         descriptor, path = self.new_file()
         try:
-            _write_whole(descriptor, data)
+            write_all(descriptor, data)
         except BaseException:
             disk.unlink(None, path)
             raise
@@ -168,7 +169,7 @@ class Spool:
         assert isinstance(self._stream, io.BytesIO)
         descriptor, path = self._contents.new_file()
         try:
-            _write_whole(descriptor, self._stream.getvalue())
+            write_all(descriptor, self._stream.getvalue())
             os.lseek(descriptor, self._stream.tell(), os.SEEK_SET)
         except BaseException:
             os.close(descriptor)
@@ -212,12 +213,6 @@ class Spool:
         if self._path:
             disk.unlink(None, self._path)
             self._path = b""
-
-
-def _write_whole(descriptor: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]
 
 
 def read_whole(descriptor: int) -> bytes:

@@ -15,6 +15,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 
+from mudroom.core.system.write_all import write_all
 from mudroom.ext.agents.acp.message import HEAD, MOST_BYTES, AcpMessage, Malformed, parse, too_long
 
 _CHUNK = 1 << 16
@@ -101,7 +102,7 @@ class Outbox:
     def _write_all(self) -> None:
         try:
             while (line := self._next()) is not None:
-                self._write(line + b"\n")
+                write_all(self._descriptor, line + b"\n")
                 with self._changed:
                     self._unwritten -= len(line)
                     self._changed.notify_all()
@@ -116,11 +117,6 @@ class Outbox:
             while not self._lines and not self._closing:
                 self._changed.wait()
             return self._lines.popleft() if self._lines else None
-
-    def _write(self, data: bytes) -> None:
-        view = memoryview(data)
-        while view:
-            view = view[os.write(self._descriptor, view) :]
 
     def _end(self) -> None:
         with self._changed:

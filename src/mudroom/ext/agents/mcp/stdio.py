@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Iterator
 
+from mudroom.core.system.write_all import write_all
 from mudroom.ext.agents.mcp import message
 from mudroom.ext.agents.mcp.call import Call
 from mudroom.ext.agents.mcp.connection import McpConnection
@@ -38,10 +39,9 @@ class Stream:
 
     def send(self, note: Json) -> None:
         """Write a message. Raise OSError if the client is gone."""
-        line = memoryview(message.encoded(note) + b"\n")
+        line = message.encoded(note) + b"\n"
         with self._lock:
-            while line:
-                line = line[os.write(self._descriptor, line) :]
+            write_all(self._descriptor, line)
 
     def is_read(self) -> bool:
         """Return whether there is still a reader: without one, a pipe or socket has POLLERR (poll(2))."""

@@ -14,6 +14,7 @@ import os
 import stat
 from collections.abc import Iterable, Mapping, Sequence
 
+from mudroom.core.system.write_all import write_all
 from mudroom.core.tree.change import Change
 from mudroom.errors import UsageError
 from mudroom.ext.agents.core.artifact import matcher
@@ -134,8 +135,7 @@ def _copy(descriptor: int, root: int, path: bytes) -> int:
     try:
         while chunk := os.read(descriptor, _CHUNK):
             size += len(chunk)
-            while chunk:
-                chunk = chunk[os.write(target, chunk) :]
+            write_all(target, chunk)
     finally:
         os.close(target)
     return size

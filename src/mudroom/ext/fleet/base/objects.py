@@ -31,6 +31,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from mudroom.core.system.write_all import write_all
 from mudroom.core.tree.path import show
 from mudroom.errors import FULL, MudroomError, UsageError
 from mudroom.ext.fleet.base.manifest import (
@@ -117,7 +118,7 @@ def write_pack(path: bytes, objects: Iterable[tuple[bool, bytes, memoryview | by
         at += len(data)
     table = msgspec.msgpack.encode(rows)
     with _whole_file(path) as descriptor:
-        _write(descriptor, b"".join((_HEAD.pack(len(table)), table, *contents)))
+        write_all(descriptor, b"".join((_HEAD.pack(len(table)), table, *contents)))
     return _HEAD.size + len(table) + at
 
 
@@ -132,12 +133,6 @@ def _whole_file(path: bytes) -> Iterator[int]:
         raise
     finally:
         os.close(descriptor)
-
-
-def _write(descriptor: int, data: bytes | memoryview) -> None:
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(descriptor, rest) :]
 
 
 class ObjectStore:
@@ -433,7 +428,7 @@ class _Part:
 
     def add(self, data: memoryview) -> bool:
         """Write the next bytes. Return whether they were the last."""
-        _write(self._descriptor, data)
+        write_all(self._descriptor, data)
         self._hasher.update(data)
         self._at += len(data)
         return self._at == self._size

@@ -32,6 +32,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from mudroom.core.system.write_all import write_all
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
 from mudroom.ext.fleet.base.manifest import (
@@ -364,7 +365,7 @@ class SnapshotStore:
                 data = self._store.view(row.content)
                 if len(data) != row.size:
                     raise _wrong_size(row)
-                _write_all(descriptor, data)
+                write_all(descriptor, data)
                 return
         except KeyError:
             source = self._open_in_earlier(row)
@@ -397,7 +398,7 @@ class SnapshotStore:
             for snapshot in self._earlier_snapshots():
                 snapshot.forget(row.content)
             raise Incomplete("a file of an earlier base is damaged", "it is asked for again")
-        _write_all(target, memoryview(data))
+        write_all(target, memoryview(data))
 
     # --- other snapshots ---
 
@@ -510,11 +511,6 @@ def _read_seal(path: bytes) -> tuple[Seal, int] | None:
 
 def _write_seal(path: bytes, seal: Seal) -> None:
     write_beside(b"%s/seal.%d.%d" % (path, os.getpid(), get_ident()), msgspec.msgpack.encode(seal), path + b"/seal")
-
-
-def _write_all(descriptor: int, data: memoryview) -> None:
-    while data:
-        data = data[os.write(descriptor, data) :]
 
 
 def _is_alive(pid: bytes) -> bool:

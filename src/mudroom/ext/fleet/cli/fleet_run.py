@@ -17,6 +17,7 @@ from mudroom.cli.project_session import open_session, working_directory
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.terminal import is_terminal
 from mudroom.core.settings import Settings
+from mudroom.core.system.write_all import write_all
 from mudroom.core.text.plural import counted
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import MudroomError, UsageError
@@ -330,9 +331,7 @@ def write_raw(descriptor: int, data: bytes) -> None:
     """Write an errand's output: as it is to a file or a pipe, escaped to a terminal."""
     if is_terminal(descriptor):
         data = b"".join(show(line.replace(b"\t", b"    ")).encode() + b"\n" for line in data.splitlines())
-    view = memoryview(data)
     try:
-        while view:
-            view = view[os.write(descriptor, view) :]
+        write_all(descriptor, data)
     except OSError as error:
         raise MudroomError(f"the output cannot be written: {error.strerror}") from error

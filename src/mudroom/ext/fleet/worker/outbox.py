@@ -13,10 +13,10 @@ Rules of this file:
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import deque
 
+from mudroom.core.system.write_all import write_all
 from mudroom.ext.fleet.wire.frame import Frame, encode
 from mudroom.typing import Protocol
 
@@ -88,7 +88,7 @@ class LinkOutbox:
     def _write(self) -> None:
         try:
             while (data := self._next()) is not None:
-                _write_all(self._descriptor, data)
+                write_all(self._descriptor, data)
                 with self._changed:
                     self._unsent -= self._writing
                     self._writing = 0
@@ -121,9 +121,3 @@ class LinkOutbox:
         if not self._is_over and all(source is not ready for ready, _behind in self._ready):
             self._ready.append((source, behind))
             self._changed.notify_all()
-
-
-def _write_all(descriptor: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]

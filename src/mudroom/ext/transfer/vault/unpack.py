@@ -13,6 +13,7 @@ import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from mudroom.core.system.write_all import write_all
 from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import relpath, show
 from mudroom.errors import FULL
@@ -141,7 +142,7 @@ class TreeWriter:
                 if block == _ZEROS[: len(block)]:
                     os.lseek(descriptor, len(block), os.SEEK_CUR)  # a hole
                 else:
-                    _write(descriptor, block)
+                    write_all(descriptor, block)
             os.ftruncate(descriptor, info.size)
             _set_xattrs(descriptor, dict(self._xattrs(info, WHITEOUT, (b"", b"y"))), path)
             disk.set_mode_of(descriptor, mode)
@@ -226,9 +227,3 @@ def _set_xattrs(descriptor: int, values: dict[str, bytes], path: bytes) -> None:
         if error.errno in FULL:  # also if a file has more attributes than its file system can hold: xattr(7)
             raise _unstorable(path, error) from error
         raise
-
-
-def _write(descriptor: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]

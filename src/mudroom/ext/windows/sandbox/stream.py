@@ -19,6 +19,7 @@ import os
 import threading
 from collections.abc import Callable
 
+from mudroom.core.system.write_all import write_all
 from mudroom.ext.windows.win32.api import Library
 from mudroom.ext.windows.win32.process import interrupt_call
 
@@ -80,7 +81,7 @@ class OutputPipe:
                 if self._target is None:
                     self._keep(chunk)
                 else:
-                    _write_all(self._target, chunk)
+                    write_all(self._target, chunk)
         except OSError as error:
             self.failure = None if error.errno in _GONE else error
         finally:
@@ -134,7 +135,7 @@ class InputPipe:
     def _pump(self) -> None:
         try:
             while not self._is_over.is_set() and (chunk := os.read(self._source, _CHUNK)):
-                _write_all(self._write, chunk)
+                write_all(self._write, chunk)
         except OSError as error:
             self.failure = None if error.errno in _GONE or self._is_over.is_set() else error
         finally:
@@ -214,8 +215,3 @@ class PipedOutput:
             given.append(self.input)
         failed = [(stream.name, stream.failure) for stream in given if stream.failure is not None]
         return [f"{name}: {os.strerror(error.errno or 0)}" for name, error in failed]
-
-
-def _write_all(descriptor: int, data: bytes) -> None:
-    while data:
-        data = data[os.write(descriptor, data) :]
