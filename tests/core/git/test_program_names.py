@@ -58,11 +58,14 @@ def test_the_settings_of_most_repositories_are_not_parsed() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("exec sh ./tools/check.sh --all", ["./tools/check.sh"]),
-        ('#!/bin/sh\n"$(git rev-parse --show-toplevel)/tools/check" "$@"', ["bin/sh", "tools/check"]),
-        ("f() { python3 lint.py; }; f", ["lint.py"]),
-        ("A=tools/x;B='tools/y' && tools/z|cat", ["tools/x", "tools/y", "tools/z"]),
-        ("npm run lint -- . ..", []),
+        ("exec sh ./tools/check.sh --all", ["exec", "sh", "./tools/check.sh"]),
+        (
+            '#!/bin/sh\n"$(git rev-parse --show-toplevel)/tools/check" "$@"',
+            ["#", "/bin/sh", "bin/sh", "git", "rev-parse", "/tools/check", "tools/check", "@"],
+        ),
+        ("f() { python3 lint.py; }; f", ["f", "python3", "lint.py", "f"]),
+        ("A=tools/x;B='tools/y' && tools/z|cat", ["A", "tools/x", "B", "tools/y", "tools/z", "cat"]),
+        ("npm run lint -- . ..", ["npm", "run", "lint"]),
     ],
 )
 def test_words_that_may_be_paths(text: str, words: list[str]) -> None:

@@ -10,8 +10,15 @@ import pytest
 
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.entry import Entry
-from mudroom.core.tree.manifest import named_paths
-from mudroom.core.tree.runs_later import group_later, later_rows, link_runs_later, runs_later, whole_directory
+from mudroom.core.tree.manifest import Wanted
+from mudroom.core.tree.runs_later import (
+    group_later,
+    later_rows,
+    link_runs_later,
+    manifest_when,
+    runs_later,
+    whole_directory,
+)
 from tiers import each
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
@@ -223,13 +230,55 @@ def _seconds(paths: list[bytes]) -> float:
         (".pre-commit-config.yaml", "repos: [{hooks: [{entry: ./check/it.sh}]}]", "check/it.sh", "check/it.sh"),
         ("Makefile", "all:\n\tsh tools/x.sh\n", "tools/x.sh tools/y.sh", "tools/x.sh"),
         ("Makefile", "all:\n\tsh ./a/tools/x.sh\n", "a a/tools a/tool tools x.sh", "a a/tools"),
+        ("package.json", '{"scripts": {"test": "sh tools/run.txt"}}', "tools/run.txt run.txt", "tools/run.txt"),
+        ("package.json", '{"scripts": {"test": "sh tools\\/run.txt"}}', "tools/run.txt", "tools/run.txt"),
+        ("package.json", '{"scripts": {"test": "sh \\ud800 run.inc"}}', "run.inc", "run.inc"),
+        ("Makefile", "include build.inc", "build.inc", "build.inc"),
+        ("Makefile", "a.o: a.c\n\tcc a.c\nt:\n\t. b.c\n\tcat README.md", "a.c b.c README.md", "b.c"),
+        ("Makefile", "t:\n\tcd tools && sh run", "tools/run other/run", "tools/run"),
+        ("Makefile", "t:\n\tsh $(TOP)/tools/run $$D/x %D%/y", "tools/run x y", "tools/run x y"),
+        (
+            "sub/Makefile",
+            "include ../mk/build.inc rules.inc",
+            "mk/build.inc sub/rules.inc rules.inc",
+            "mk/build.inc sub/rules.inc",
+        ),
+        (".github/workflows/ci.yml", "- run: sh ci/test.txt\n- run: sh it", "ci/test.txt it", "ci/test.txt it"),
+        ("sub/.circleci/config.yml", "run: sh ci/test", "ci/test sub/ci/test", "ci/test sub/ci/test"),
+        ("compose.yaml", "command: [sh, ./start.conf]", "start.conf", "start.conf"),
+        (".vscode/tasks.json", '{"tasks": [{"command": "sh tools/x", /* */}]}', "tools/x", "tools/x"),
+        ("build.ps1", r"& tools\x.dat", "tools/x.dat", "tools/x.dat"),
+        ("run.just", "t:\n sh 'tools/a b(1)'", "tools/a\\ b(1) tools/c\\ d", "tools/a\\ b(1)"),
+        ("setup.py", "import flask, gen\nexec(open('gen.inc').read())", "flask.py gen.py gen.inc", "gen.inc"),
+        ("requirements.txt", "six\n-r more.list", "six.py more.list", "more.list"),
         ("package.json", '{"scripts": {"t": "node tools/run"}, "files": ["dist/a.js"]}', "tools dist", "tools"),
         ("pyproject.toml", '[tool.mypy]\nplugins = ["tools.plug"]', "src/tools tools tool", "src/tools tools"),
         ("Makefile", "a/" * 500_000, "a b", ""),
     ],
 )
 def test_what_a_manifest_names(manifest: str, data: str, wanted: str, named: str) -> None:
-    assert named_paths(manifest.encode(), data.encode(), set(wanted.encode().split())) == set(named.encode().split())
+    paths = wanted.replace("\\ ", "\0").encode().split()
+    links = [path for path in paths if b"." not in path]
+    found = Wanted([path.replace(b"\0", b" ") for path in paths], links).named_by(manifest.encode(), data.encode())
+    assert found == {path.replace(b"\0", b" ") for path in named.replace("\\ ", "\0").encode().split()}
+
+
+def test_words_of_a_manifest_in_another_encoding() -> None:
+    assert Wanted([b"tools/x"]).named_by(b"profile.ps1", "& tools/x".encode("utf-16")) == {b"tools/x"}
+
+
+@pytest.mark.parametrize(
+    "path", ["poetry.lock", "a/Cargo.lock", "CLAUDE.md", ".claude/commands/x.md", "src/x.py", "x.tsbuildinfo"]
+)
+def test_documents_and_lists_are_no_manifests(path: str) -> None:
+    assert manifest_when(path.encode()) == ""
+
+
+@pytest.mark.parametrize(
+    "path", [".husky/pre-commit", ".github/workflows/a.yml", "compose.yaml", ".claude/settings.json"]
+)
+def test_a_text_that_runs_later_is_a_manifest(path: str) -> None:
+    assert manifest_when(path.encode()) == runs_later(path.encode()).partition(":")[0]
 
 
 @pytest.mark.parametrize(

@@ -70,4 +70,4 @@ def test_the_same_words_of_many_hooks_are_looked_up_once(hooks: Path, monkeypatc
     for number in range(20):
         (hooks / f"hook-{number}").write_text("exec tools/check\n")
     run_by_git(os.fsencode(hooks.parent.parent))
-    assert len(looked) == 1
+    assert len(looked) == len(set(looked)) > 0

@@ -1,7 +1,7 @@
 """Files that commands in a repository's settings and hooks name. Pure.
 
-The keys that hold a command: git-config(1), gitattributes(5). A word in a command or hook is taken for a path if it has
-a slash or a dot. It is compared with the paths of changed files, so other words do no harm.
+The keys that hold a command: git-config(1), gitattributes(5). Each word in a command or hook may be a path
+(``sh run``). It is compared with the paths of changed files, so other words do no harm.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PATHS_OF_PROGRAMS = frozenset((b"mergetool", b"difftool", b"man", b"browser"))
 _NAMING = (b"hookspath", b"include", b"path", b"alias", b"pager", b"update", *sorted(_COMMAND_KEYS))
 _BETWEEN = regex(rb"[\s\0'\"`;&|<>(){}$=,!]+")
 """NUL is a separator: no path holds one, and a hook may be a compiled program."""
-_MOST = 1_000
+_MOST = 10_000
 """Most words that are examined in a text."""
 
 
@@ -44,7 +44,8 @@ def commands(settings: Iterable[GitSetting]) -> Iterator[bytes]:
 
 
 def path_words(text: bytes) -> Iterator[bytes]:
-    """Yield the words in a command or script that may be paths. A leading slash is left out: it may follow the work
-    tree's path (``$top/tools/check``)."""
-    words = (word.lstrip(b"/") for word in _BETWEEN.split(text, _MOST)[:_MOST])
-    return (word for word in words if b"/" in word or b"." in word.strip(b"."))
+    """Yield the words in a command or script that may be paths. A word with a leading slash is yielded without it, too:
+    it may follow the work tree's path (``$top/tools/check``)."""
+    for word in _BETWEEN.split(text, _MOST)[:_MOST]:
+        if word.strip(b"./") and not word.startswith(b"-"):
+            yield from (word, word.lstrip(b"/")) if word.startswith(b"/") else (word,)

@@ -56,12 +56,15 @@ def run_by_git(project: bytes) -> GitPlaces:
     files: dict[bytes, None] = {}
     if os.path.islink(hooks):
         trees |= dict.fromkeys(_within(os.path.realpath(hooks), root))
-    files |= dict.fromkeys(_files_of_hooks(hooks, top, root))
+    directories = {hooks: None}
     for config in (common + b"/config", git + b"/config.worktree"):
         found = _places(config, top, _MOST_INCLUDED)
         for place in found.trees:
             trees |= dict.fromkeys(_within(place, root))
+            directories[place] = None
         files |= dict.fromkeys(path for place in found.files for path in _file_within(place, root))
+    for directory in directories:
+        files |= dict.fromkeys(_files_of_hooks(directory, top, root))
     return GitPlaces(tuple(filter(None, trees)), tuple(filter(None, files)))
 
 
@@ -80,24 +83,29 @@ def _places(config: bytes, top: bytes, depth: int) -> GitPlaces:
 
 
 def _files_of_hooks(hooks: bytes, top: bytes, root: bytes) -> Iterator[bytes]:
-    """Yield the project files that hooks link to or name."""
+    """Yield the project files that hooks link to or name. In the project itself only the hooks are read, elsewhere also
+    what lies beside them."""
     try:
-        names = os.listdir(hooks)
+        names = [name for name in os.listdir(hooks) if not name.endswith(b".sample")]
     except OSError:
         return
+    beside = [] if is_below(top, hooks) else [name for name in names if name not in HOOKS]
     words: dict[bytes, None] = {}  # once each: tools that install hooks write the same text into every hook
-    for name in [name for name in names if not name.endswith(b".sample")][:_MOST_HOOKS]:
+    for name in (*(name for name in HOOKS if name in names), *beside[:_MOST_HOOKS]):
         path = hooks + b"/" + name
         if os.path.islink(path):
             yield _in_project(os.path.realpath(path), root)
         words |= dict.fromkeys(path_words(_read(path, _HOOK_LIMIT)))
-    for word in words:
-        for place in _place(top, word):
-            yield from _file_within(place, root)
+    places = {place: None for start in (top, hooks) for word in words for place in _place(start, word)}
+    for place in places:
+        yield from _file_within(place, root)
 
 
 def _file_within(place: bytes, root: bytes) -> Iterator[bytes]:
-    return (_in_project(candidate, root) for candidate in (place, os.path.realpath(place)))
+    inside = _in_project(place, root)
+    yield inside
+    if b"/" in inside or not inside or os.path.islink(place):
+        yield _in_project(os.path.realpath(place), root)
 
 
 def _place(start: bytes, value: bytes) -> Iterator[bytes]:

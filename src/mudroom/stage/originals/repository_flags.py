@@ -162,7 +162,7 @@ class _RepositoryFlags:
         places = run_by_git(project)
         for path in places.files:
             for index in self._range(path)[:1]:
-                if self.changes[index].path == path:
+                if self.changes[index].path == path and self.changes[index].entry.kind != "directory":
                     self._add(index, EXECUTES)
         for place in places.trees:
             for index in self._range(place):
