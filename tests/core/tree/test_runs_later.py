@@ -105,6 +105,13 @@ codegen.ts codegen.yml typedoc.json .sqlfluff .checkov.yml .mega-linter.yml .fla
 _quarto.yml pkg.egg-info/entry_points.txt rust-project.json spin.toml dirs.proj .pi/extensions/x.ts .rules replit.md
 .codebuddy/settings.json .qoder/rules/x.md .forge/agents/x.md forge.yaml .ona/automations.yaml
 """.decode().split()
+ISSUED = b"""
+.run/a.run.xml .parcelrc .eleventy.js config-overrides.js .vitepress/config.mts a.pro .qmake.conf BUILD .RData startup.m
+a.tt a.path a.container LaunchAgents/a.plist .mergify.yml atlantis.yaml .perldb .byebugrc sitecustomize/__init__.py
+.ddev/config.yaml azure.yaml x.instructions.md .instructions.md a.prompty MEMORY.md Assets/Editor/a.cs project.godot
+project.yml .externalToolBuilders/a.launch .lazygit.yml prisma/schema.prisma .kamal/hooks/pre-deploy .deps/a.Po .depend a.d
+make.inc a.do a.pkl a.pt a.joblib matplotlibrc dags/a.py spec/spec_helper.rb requirements/dev.txt
+""".decode().split()
 PLAIN = b"""
 README.md README LICENSE CHANGELOG.md CONTRIBUTING.md NOTICE AUTHORS TODO .gitignore .dockerignore .gitkeep
 .editorconfig src/main.py src/app/models.py src/app/tasks.py src/app/build.py src/app/mcp.py src/app/forge.py
@@ -131,12 +138,28 @@ def test_the_list_is_long_enough() -> None:
     assert len(set(NAMES)) >= 330
 
 
-@each("path", NAMES)
+@each("path", NAMES + ISSUED)
 def test_names_that_run_later(path: str) -> None:
     from mudroom.core.tree.flag import runs_when
 
     for above in ("", "sub/deep/"):
         assert runs_when((above + path).encode())
+
+
+@pytest.mark.parametrize("path", ["tasks.py", "conf.py"])
+def test_names_that_run_later_directly_in_the_project(path: str) -> None:
+    assert runs_later(path.encode())
+    assert runs_later(b"src/" + path.encode()) == ""
+
+
+@pytest.mark.parametrize(
+    ("path", "flags"),
+    [("build", ()), (".vscode", ("executes-later",)), (".git/hooks", ("executes-later", "protected"))],
+)
+def test_a_directory_runs_later_if_all_in_it_does(path: str, flags: tuple[str, ...]) -> None:
+    from mudroom.core.tree.flag import flags_of
+
+    assert flags_of(path.encode(), is_directory=True) == flags
 
 
 @each("path", PLAIN)

@@ -53,10 +53,10 @@ _HALLMARKS = {b"head": b"HEAD", b"objects": b"objects", b"refs": b"refs", b"comm
 _ENDS = frozenset((b".git", *_HALLMARKS))
 
 
-def flags_of(path: bytes) -> tuple[str, ...]:
-    """Return a path's flags, in a fixed order."""
+def flags_of(path: bytes, *, is_directory: bool = False) -> tuple[str, ...]:
+    """Return a path's flags, in a fixed order. A directory runs later if all that is in it does."""
     flags = []
-    if runs_when(path):
+    if runs_when(path, is_directory=is_directory):
         flags.append(EXECUTES)
     if is_secret(path.rpartition(b"/")[2]):
         flags.append(SECRET)
@@ -68,8 +68,9 @@ def flags_of(path: bytes) -> tuple[str, ...]:
 BY_GIT = "at the next git command"
 
 
-def runs_when(path: bytes) -> str:
+def runs_when(path: bytes, *, is_directory: bool = False) -> str:
     """Return when the file at ``path`` runs by itself, as far as its path tells; "" if it does not."""
+    path = path + b"/." if is_directory else path
     parts = path.split(b"/")
     if b".git" in parts:
         hook = any(pair == (b".git", b"hooks") for pair in itertools.pairwise(parts))

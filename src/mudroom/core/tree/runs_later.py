@@ -67,8 +67,8 @@ def runs_later(path: bytes) -> str:
         return of_directory.when
     spelling = spell(name)
     row = rules.directories.get(spelling) or rules.names.get(spelling) or _by_part(rules, spelling)
-    if row is None and above:
-        row = _by_place(rules, above, spelling)
+    if row is None:
+        row = _by_place(rules, above, spelling) if above else rules.names.get(b"/" + spelling)
     return row.when if row is not None else ""
 
 
@@ -161,6 +161,9 @@ class _Rules:
     def _add(self, pattern: bytes, row: LaterRow, *, whole: bool) -> None:
         is_directory = pattern.endswith(b"/")
         *above, last = pattern.rstrip(b"/").split(b"/")
+        if above == [b""]:
+            self.names[pattern] = row
+            return
         for index, part in enumerate(above):
             self.beginnings.setdefault(part, []).append((tuple(above[:index]), row))
         if above and b"*" in last:

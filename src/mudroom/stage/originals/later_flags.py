@@ -57,7 +57,8 @@ def _with_reason(change: Change, named: Mapping[bytes, str], ours: Sequence[byte
     if ours and any(is_below(change.path, place) for place in ours):
         return change._replace(runs=_OURS, flags=add_flags(change.flags, EXECUTES))
     if EXECUTES in change.flags:
-        runs = runs_when(change.path) or named.get(change.path) or change.runs or BY_GIT
+        is_directory = change.entry.kind == "directory"
+        runs = runs_when(change.path, is_directory=is_directory) or named.get(change.path) or change.runs or BY_GIT
         return change if runs == change.runs else change._replace(runs=runs)
     runs = "" if _is_of_git(change) else named.get(change.path) or _by_link(change) or _by_mode(change)
     if runs:

@@ -183,7 +183,7 @@ def _without_stale(change: Change) -> Change:
     if NEW_REPOSITORY not in change.flags and LINKED.isdisjoint(change.flags):
         return change
     kept = tuple(flag for flag in change.flags if flag not in _MADE_HERE)
-    named = flags_of(change.path)
+    named = flags_of(change.path, is_directory=change.entry.kind == "directory")
     return change._replace(flags=add_flags(tuple(flag for flag in kept if flag not in named), *named))
 
 
