@@ -109,8 +109,8 @@ ISSUED = b"""
 .run/a.run.xml .parcelrc .eleventy.js config-overrides.js .vitepress/config.mts a.pro .qmake.conf BUILD .RData startup.m
 a.tt a.path a.container LaunchAgents/a.plist .mergify.yml atlantis.yaml .perldb .byebugrc sitecustomize/__init__.py
 .ddev/config.yaml azure.yaml x.instructions.md .instructions.md a.prompty MEMORY.md Assets/Editor/a.cs project.godot
-project.yml .externalToolBuilders/a.launch .lazygit.yml prisma/schema.prisma .kamal/hooks/pre-deploy .deps/a.Po .depend a.d
-make.inc a.do a.pkl a.pt a.joblib matplotlibrc dags/a.py spec/spec_helper.rb requirements/dev.txt
+project.yml .externalToolBuilders/a.launch .lazygit.yml prisma/schema.prisma .kamal/hooks/pre-deploy .deps/a.Po .depend
+a.d make.inc a.do a.pkl a.pt a.joblib matplotlibrc dags/a.py spec/spec_helper.rb requirements/dev.txt
 """.decode().split()
 PLAIN = b"""
 README.md README LICENSE CHANGELOG.md CONTRIBUTING.md NOTICE AUTHORS TODO .gitignore .dockerignore .gitkeep

@@ -2,8 +2,8 @@
 shows the diff at once.
 
 Rules of this file: only a successful command's changes are applied without asking. The user is asked if the command was
-ended by a signal, ran out of time or failed, if there is a conflict, or if a changed file runs by itself later or is a
-link that leads out of the project (unless ``auto_apply_flagged: true``).
+ended by a signal, ran out of time or failed, if there is a conflict, or if a changed file runs by itself later, is a
+link that leads out of the project or is not known to be inert (unless ``auto_apply_flagged: true``).
 """
 
 from __future__ import annotations
@@ -85,6 +85,12 @@ def _reason_against(result: Result, session: Session) -> str:
     flagged = [change for change in result.changeset.changes if not _FLAGS.keys().isdisjoint(change.flags)]
     if flagged and not session.actor.settings.auto_apply_flagged:
         return _why_asked(flagged)
+    unknown = [] if session.actor.settings.auto_apply_flagged else session.changes.not_inert(result.changeset.changes)
+    if unknown:
+        more = f" and {len(unknown) - 1:,} more" if len(unknown) > 1 else ""
+        return (
+            f"{show_path(unknown[0].path)}{more} may run or be obeyed: only text, data and source beside source do not"
+        )
     conflicts = list(session.changes.conflict_paths(result.fork))
     return f"{show_path(conflicts[0])} was changed in the project meanwhile" if conflicts else ""
 
