@@ -30,7 +30,7 @@ A file is flagged for one of these reasons:
    and the project's in the directories above the file, in directories there whose files all run later
    (`.github/workflows/`), and in each directory directly in the project. Words count from the manifest's directory,
    with a slash also from those above it. Documents, and sources for a compiler (`.c`), count only after the word of a
-   program or an include. A manifest of more than 4 MiB names all files below its directory; more than 4,096 manifests,
+   program or an include. A manifest of more than 1 MiB names all files below its directory; more than 4,096 manifests,
    or 32 MiB of them, name all.
 4. **It may be executed**: a new or changed file with an executable bit, whatever is in it.
 5. **mudroom itself**: a file of the environment or the package that mudroom runs from, if that is in the project.

@@ -96,7 +96,7 @@ def test_manifests_of_packages_and_of_other_projects_are_not_read(tmp_path: Path
 
 
 def test_a_large_manifest_names_all_below_it(tmp_path: Path) -> None:
-    project: dict[str, str | bytes] = {"sub/Makefile": b"#" * (5 << 20), ".claude/log": b"#" * (5 << 20)}
+    project: dict[str, str | bytes] = {"sub/Makefile": b"#" * (2 << 20), ".claude/log": b"#" * (2 << 20)}
     assert _flagged(tmp_path, project, {"sub/a/b.txt": "y", "c.txt": "y"}).keys() == {"sub/a/b.txt"}
 
 

@@ -16,17 +16,16 @@ from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import ancestors, name, parent
 from mudroom.typing import Any
 
-LIMIT = 1 << 22
+LIMIT = 1 << 20
 """Bytes. A larger manifest is not read: it may name any file."""
-_LARGEST_TREE = 1 << 20
-"""Bytes. A larger file is not parsed."""
 _LONGEST = 1024
 """Longest word, in bytes, whose directories count: a hostile manifest can be a single word with half a million
 directories."""
 _FEW = 256
 """Number of names that are looked for before a manifest is divided into words."""
-_MOST_ABOVE = 8
-"""Most directories above a manifest from which its words count."""
+_ESCAPES = (b"\\u", b"\\U", b"\\/", b"\xff\xfe", b"\xfe\xff")
+_MOST_ABOVE, _MOST_NAMED = 8, 64
+"""Most directories above a manifest, and most that it names, from which its words count."""
 
 _LISTED = {
     b"package.json": """files keywords description name license author contributors readme repository homepage bugs
@@ -39,16 +38,17 @@ _LISTED = {
     members default-members dependencies dev-dependencies repository homepage documentation""",
 }
 """Keys whose values are listed and not run."""
-_CODE = tuple(
-    b""".py .js .mjs .cjs .ts .mts .cts .jsx .tsx .rs .go .rb .php .java .kt .kts .scala .cs .lua .ex .exs .el .vim .txt
-    .in""".split()
-)
+_CODE = (
+    b".py", b".js", b".mjs", b".cjs", b".ts", b".mts", b".cts", b".jsx", b".tsx", b".rs", b".go", b".rb", b".php",
+    b".java", b".kt", b".kts", b".scala", b".cs", b".lua", b".ex", b".exs", b".el", b".vim", b".txt", b".in",
+)  # fmt: skip
 """In code and lists of packages, a word without slash is a path only with its ending: others are names and imports."""
-_PASSIVE = tuple(
-    b""".md .rst .adoc .png .svg .jpg .jpeg .gif .ico .webp .pdf .css .html .po .pot .csv license copying notice .c .h
-    .cc .cpp .cxx .c++ .hh .hpp .hxx .inl .m .mm .s .asm .f .for .f77 .f90 .f95 .f03 .f08 .pyx .pxd .pxi .cu .cuh .vala
-    .vapi .proto .idl""".split()
-)
+_PASSIVE = (
+    b".md", b".rst", b".adoc", b".png", b".svg", b".jpg", b".jpeg", b".gif", b".ico", b".webp", b".pdf", b".css",
+    b".html", b".po", b".pot", b".csv", b"license", b"copying", b"notice", b".c", b".h", b".cc", b".cpp", b".cxx",
+    b".c++", b".hh", b".hpp", b".hxx", b".inl", b".m", b".mm", b".s", b".asm", b".f", b".for", b".f77", b".f90",
+    b".f95", b".f03", b".f08", b".pyx", b".pxd", b".pxi", b".cu", b".cuh", b".vala", b".vapi", b".proto", b".idl",
+)  # fmt: skip
 """Endings of documents, and of sources that build files list for a compiler. Such files count only where a program or
 an include is given them (``sh tools/run.c``)."""
 _GIVEN = regex(
@@ -72,40 +72,39 @@ class Wanted:
         self.paths = frozenset(paths)
         self._links = frozenset(map(name, links))
         self._odd = [path for path in paths if not _WORD.fullmatch(name(path))]
-        self._by_name: dict[bytes, list[bytes]] = {}
-        self._ends: set[bytes] = set()
+        self._directories = {above for path in paths for above in ancestors(path)}
+        self._ends = {name(path) for path in paths}
         """Last names of words that may be a path."""
-        for path in paths:
-            last = name(path)
-            self._by_name.setdefault(last, []).append(path)
-            self._ends |= {last, *(last.removesuffix(end) for end in _ENDS)}
-            if path.endswith((*_INSIDE, b"/__init__.py")):
-                self._ends.add(name(parent(path)))
+        self._ends |= {end.removesuffix(each) for end in self._ends for each in _ENDS}
+        self._ends |= {name(parent(path)) for path in paths if path.endswith((*_INSIDE, b"/__init__.py"))}
         self._stems = {end.partition(b".")[0] for end in self._ends}
 
     def named_by(self, manifest: bytes, data: bytes) -> set[bytes]:
         """Return the paths that a manifest names. ``manifest``: its path."""
-        text = _values(name(manifest), data)
-        if len(self._ends) <= _FEW and not any(end in text for end in self._ends):
+        is_few = len(self._ends) <= _FEW and not any(escape in data for escape in _ESCAPES)
+        if is_few and not any(end in data for end in self._ends):
             return set()
+        text = _values(name(manifest), data)
         words = _words(text)
         completes = not manifest.endswith(_CODE)
         above = parent(manifest)
-        tops = [above, *ancestors(above)[: -_MOST_ABOVE - 1 : -1], b""] if above else [b""]
-        near = _near(above)
+        hidden = next((path for path in (*ancestors(above), above) if name(path).startswith(b".")), above + b"/")
+        near = dict.fromkeys((above, parent(hidden)))  # .github/workflows/ci.yml: from where .github is, too
+        far = dict.fromkeys((above, *ancestors(above)[: -_MOST_ABOVE - 1 : -1], b""))
+        named = {at for word in words for top in near if (at := _joined(top, word)) in self._directories}
+        named = set(sorted(named, key=len)[:_MOST_NAMED])
         found: set[bytes] = set()
         for word in words:
             if self._is_relevant(word, completes):
-                whole = completes or b"/" in word
-                for top in tops if b"/" in word else near:
-                    found.update(path for path in _candidates(top, word, completes=whole) if path in self.paths)
-                found.update(self._in_named_directory(word, words, tops))
+                found.update(path for top in named if (path := _joined(top, word)) in self.paths)
+                for top in far if b"/" in word else near:
+                    paths = _candidates(top, word, completes=completes or b"/" in word)
+                    found.update(path for path in paths if path in self.paths)
         if any(path.lower().endswith(_PASSIVE) for path in found):
             given = {name(_plain(word)) for word in _GIVEN.findall(text)}
             found = {path for path in found if not path.lower().endswith(_PASSIVE) or name(path) in given}
         found.update(path for path in self._odd if name(path) in text)
-        found.discard(manifest)
-        return found
+        return found - {manifest}
 
     def _is_relevant(self, word: bytes, completes: bool) -> bool:
         if name(word) in self._ends:
@@ -113,21 +112,6 @@ class Wanted:
         if self._links and len(word) <= _LONGEST and not self._links.isdisjoint(word.split(b"/")):
             return True
         return completes and b"/" not in word and b"." in word and not self._stems.isdisjoint(word.split(b"."))
-
-    def _in_named_directory(self, word: bytes, words: Collection[bytes], tops: Collection[bytes]) -> Iterator[bytes]:
-        for path in self._by_name.get(name(word), ()):
-            if path.endswith(b"/" + word):
-                directory = path[: -len(word) - 1]
-                starts = (top + b"/" if top else b"" for top in tops)
-                if any(directory.startswith(start) and directory[len(start) :] in words for start in starts):
-                    yield path
-
-
-def _near(above: bytes) -> list[bytes]:
-    """Return the directories from which a name without slash counts: the manifest's, and where its outermost directory
-    with a leading dot is (``.github/workflows/ci.yml``: the project)."""
-    hidden = next((path for path in (*ancestors(above), above) if name(path).startswith(b".")), b"")
-    return [above, parent(hidden)] if hidden else [above]
 
 
 def _words(text: bytes) -> set[bytes]:
@@ -180,7 +164,7 @@ def _values(last: bytes, data: bytes) -> bytes:
         return data.decode("utf-16", "replace").encode()
     listed = _LISTED.get(last)
     is_json = last.endswith(b".json")
-    tree = _parsed(data, is_json=is_json) if (is_json or listed is not None) and len(data) <= _LARGEST_TREE else None
+    tree = _parsed(data, is_json=is_json) if is_json or listed is not None else None
     if tree is None:
         return data
     skipped = frozenset((listed or "").split())
