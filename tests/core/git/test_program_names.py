@@ -63,6 +63,7 @@ def test_the_settings_of_most_repositories_are_not_parsed() -> None:
             '#!/bin/sh\n"$(git rev-parse --show-toplevel)/tools/check" "$@"',
             ["#", "/bin/sh", "bin/sh", "git", "rev-parse", "/tools/check", "tools/check", "@"],
         ),
+        ('sh "$PWD/tools/x" ${A}/y', ["sh", "/tools/x", "tools/x", "A", "/y", "y"]),
         ("f() { python3 lint.py; }; f", ["f", "python3", "lint.py", "f"]),
         ("A=tools/x;B='tools/y' && tools/z|cat", ["A", "tools/x", "B", "tools/y", "tools/z", "cat"]),
         ("npm run lint -- . ..", ["npm", "run", "lint"]),

@@ -258,6 +258,7 @@ def _seconds(paths: list[bytes]) -> float:
         ("package.json", '{"scripts": {"test": "sh \\ud800 run.inc"}}', "run.inc", "run.inc"),
         ("Makefile", "include build.inc", "build.inc", "build.inc"),
         ("Makefile", "a.o: a.c\n\tcc a.c\nt:\n\t. b.c\n\tcat README.md", "a.c b.c README.md", "b.c"),
+        (".husky/x", "#!/bin/sh\nsh a.c\n", "a.c", "a.c"),
         ("Makefile", "t:\n\tcd tools && sh run", "tools/run other/run", "tools/run"),
         ("Makefile", "t:\n\tsh $(TOP)/tools/run $$D/x %D%/y", "tools/run x y", "tools/run x y"),
         (

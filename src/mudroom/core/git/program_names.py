@@ -22,6 +22,7 @@ _PATHS_OF_PROGRAMS = frozenset((b"mergetool", b"difftool", b"man", b"browser"))
 _NAMING = (b"hookspath", b"include", b"path", b"alias", b"pager", b"update", *sorted(_COMMAND_KEYS))
 _BETWEEN = regex(rb"[\s\0'\"`;&|<>(){}$=,!]+")
 """NUL is a separator: no path holds one, and a hook may be a compiled program."""
+_VARIABLE = regex(rb"\$\w+(?=/)")
 _MOST = 10_000
 """Most words that are examined in a text."""
 
@@ -46,6 +47,6 @@ def commands(settings: Iterable[GitSetting]) -> Iterator[bytes]:
 def path_words(text: bytes) -> Iterator[bytes]:
     """Yield the words in a command or script that may be paths. A word with a leading slash is yielded without it, too:
     it may follow the work tree's path (``$top/tools/check``)."""
-    for word in _BETWEEN.split(text, _MOST)[:_MOST]:
+    for word in _BETWEEN.split(_VARIABLE.sub(b" ", text), _MOST)[:_MOST]:
         if word.strip(b"./") and not word.startswith(b"-"):
             yield from (word, word.lstrip(b"/")) if word.startswith(b"/") else (word,)

@@ -52,8 +52,9 @@ _PASSIVE = (
 """Endings of documents, and of sources that build files list for a compiler. Such files count only where a program or
 an include is given them (``sh tools/run.c``)."""
 _GIVEN = regex(
-    rb"(?:\b(?:(?:ba|da|z|k|c)?sh|source|include|exec|eval|env|run|python[\d.]*|perl|ruby|node|awk|sed|lua|php|tcc)"
-    rb"|(?<![^\s;&|(])\.)[\s\"',]+(?:-[^\s]*\s+)*([^\s\"';&|(),]+)"
+    rb"(?:\b(?:(?:ba|da|z|k|c)?sh|source|include|subninja|exec(?:\((?:compile\()?open)?|eval|env|run|python[\d.]*|perl|ruby"
+    rb"|node|awk|sed|lua|php|tcc|run_path)"
+    rb"|(?<![^\s;&|(])\.)[\s\"',(]+(?:-[^\s]*\s+)*(?=([^\s\"';&|,]+))"
 )
 _WORD = regex(rb"[A-Za-z0-9_@+~%\x80-\xff.][A-Za-z0-9_@+~%\x80-\xff./-]*")
 _VARIABLE = regex(rb"[$%]\w+%?(?=[/\\])")
@@ -101,7 +102,7 @@ class Wanted:
                     paths = _candidates(top, word, completes=completes or b"/" in word)
                     found.update(path for path in paths if path in self.paths)
         if any(path.lower().endswith(_PASSIVE) for path in found):
-            given = {name(_plain(word)) for word in _GIVEN.findall(text)}
+            given = {name(_plain(word.rstrip(b")}]"))) for word in _GIVEN.findall(text)}
             found = {path for path in found if not path.lower().endswith(_PASSIVE) or name(path) in given}
         found.update(path for path in self._odd if name(path) in text)
         return found - {manifest}
