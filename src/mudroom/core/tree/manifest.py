@@ -86,7 +86,7 @@ class Wanted:
         if is_few and not any(end in data for end in self._ends):
             return set()
         text = _values(name(manifest), data)
-        words = _words(text)
+        words = words_of(text)
         completes = not manifest.endswith(_CODE)
         above = parent(manifest)
         hidden = next((path for path in (*ancestors(above), above) if name(path).startswith(b".")), above + b"/")
@@ -115,7 +115,7 @@ class Wanted:
         return completes and b"/" not in word and b"." in word and not self._stems.isdisjoint(word.split(b"."))
 
 
-def _words(text: bytes) -> set[bytes]:
+def words_of(text: bytes) -> set[bytes]:
     """Return the words of a text that may be paths, without needless parts: ``tools/run`` for ``./tools//run``."""
     texts = [text, text.replace(b"\\", b"/")] if b"\\" in text else [text]
     if b"$" in text or b"%" in text:

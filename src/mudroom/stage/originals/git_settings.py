@@ -12,8 +12,9 @@ import os
 import stat
 from collections.abc import Iterator, Sequence
 
-from mudroom.core.git.program_names import commands, may_name, path_words
+from mudroom.core.git.program_names import commands, may_name
 from mudroom.core.git.settings_file import GitSetting, hook_directories, included, parse_settings
+from mudroom.core.tree.manifest import words_of
 from mudroom.core.tree.path import is_below, parent
 from mudroom.stage import disk
 from mudroom.typing import NamedTuple
@@ -24,12 +25,14 @@ _HOOK_LIMIT = 1 << 16
 _MOST_HOOKS = 64
 _MOST_INCLUDED = 4
 """Longest chain of files that include each other."""
-HOOKS = tuple(
-    b"""applypatch-msg pre-applypatch post-applypatch pre-commit pre-merge-commit prepare-commit-msg commit-msg
-    post-commit pre-rebase post-checkout post-merge pre-push pre-receive update proc-receive post-receive
-    post-update reference-transaction push-to-checkout pre-auto-gc post-rewrite sendemail-validate
-    fsmonitor-watchman p4-changelist p4-prepare-changelist p4-post-changelist p4-pre-submit post-index-change""".split()
-)
+HOOKS = (
+    b"applypatch-msg", b"pre-applypatch", b"post-applypatch", b"pre-commit", b"pre-merge-commit",
+    b"prepare-commit-msg", b"commit-msg", b"post-commit", b"pre-rebase", b"post-checkout", b"post-merge",
+    b"pre-push", b"pre-receive", b"update", b"proc-receive", b"post-receive", b"post-update",
+    b"reference-transaction", b"push-to-checkout", b"pre-auto-gc", b"post-rewrite", b"sendemail-validate",
+    b"fsmonitor-watchman", b"p4-changelist", b"p4-prepare-changelist", b"p4-post-changelist", b"p4-pre-submit",
+    b"post-index-change",
+)  # fmt: skip
 """Hook names: githooks(5)."""
 _PREFIXES = (b"~", b"%(")  # git-config(1), pathname: the home directory, or git's installation prefix
 
@@ -73,7 +76,7 @@ def _places(config: bytes, top: bytes, depth: int) -> GitPlaces:
     theirs."""
     settings = _settings(config)
     trees = [place for value in hook_directories(settings) for place in _place(top, value)]
-    files = [place for value in commands(settings) for word in path_words(value) for place in _place(top, word)]
+    files = list(_places_of(b"\n".join(commands(settings)), top))
     for value in included(settings) if depth else ():
         for place in _place(parent(config), value):
             below = _places(place, top, depth - 1)
@@ -90,15 +93,19 @@ def _files_of_hooks(hooks: bytes, top: bytes, root: bytes) -> Iterator[bytes]:
     except OSError:
         return
     beside = [] if is_below(top, hooks) else [name for name in names if name not in HOOKS]
-    words: dict[bytes, None] = {}  # once each: tools that install hooks write the same text into every hook
+    texts: dict[bytes, None] = {}  # once each: tools that install hooks write the same text into every hook
     for name in (*(name for name in HOOKS if name in names), *beside[:_MOST_HOOKS]):
         path = hooks + b"/" + name
         if os.path.islink(path):
             yield _in_project(os.path.realpath(path), root)
-        words |= dict.fromkeys(path_words(_read(path, _HOOK_LIMIT)))
-    places = {place: None for start in (top, hooks) for word in words for place in _place(start, word)}
-    for place in places:
+        texts[_read(path, _HOOK_LIMIT)] = None
+    for place in _places_of(b"\n".join(texts), top, hooks):
         yield from _file_within(place, root)
+
+
+def _places_of(text: bytes, *starts: bytes) -> set[bytes]:
+    """Return the places that a word of a command or hook may be, from each start or as an absolute path."""
+    return {os.path.normpath(os.path.join(start, word)) for word in words_of(text) for start in (*starts, b"/")}
 
 
 def _file_within(place: bytes, root: bytes) -> Iterator[bytes]:
