@@ -266,10 +266,13 @@ class Changes:
                 )
             )
 
-    def not_inert(self, changes: Iterable[Change]) -> list[Change]:
-        """Return the changes that are not known to be inert (``core/tree/inert.py``)."""
+    def not_inert(self, changes: Sequence[Change]) -> list[Change]:
+        """Return the changes that are not known to be inert (``core/tree/inert.py``), without those in the project's
+        repositories, which an apply leaves out."""
+        from mudroom.core.tree.flag import git_directory, repositories
         from mudroom.core.tree.inert import ending_of, is_inert
 
+        left_out = repositories(changes)
         with OpenSource(self._vault.source) as project:
 
             @cache
@@ -277,7 +280,8 @@ class Changes:
                 files = (last for last, entry in project.names(directory).items() if entry.kind == "file")
                 return frozenset(map(ending_of, files))
 
-            return [change for change in changes if not is_inert(change, endings_in)]
+            landing = (change for change in changes if git_directory(change.path) not in left_out)
+            return [change for change in landing if not is_inert(change, endings_in)]
 
     def decide(
         self, name: str, conflict: ForkConflict, take: Take, content: bytes | None = None, *, edited: bool = False

@@ -100,6 +100,8 @@ def test_what_is_never_applied_unasked(cli: Cli, script: str, why: str | None) -
         ("echo x > src/new.py; mkdir -p src/sub docs; echo x > src/sub/b.py; echo x > docs/a.md; echo x > a.csv", True),
         ("echo x > src/old.py", True),
         ("rm -f src/old.py", True),
+        ("git init -q repo", False),
+        ("git add -A; git -c user.name=x -c user.email=x@y commit -qm x", True),
         ("echo x > new.py", False),
         ("mkdir lib; echo x > lib/new.py", False),
         ("echo x > settings.json", False),
@@ -109,6 +111,7 @@ def test_what_is_never_applied_unasked(cli: Cli, script: str, why: str | None) -
 )
 def test_only_what_is_known_to_be_inert_is_applied_unasked(cli: Cli, script: str, applied: bool) -> None:
     cli.place.write("src/old.py", "old\n")
+    subprocess.run(["git", "init", "-q"], cwd=cli.place.project, check=True)
     policy(cli, auto_apply="always")
     done = cli("run", "--", "sh", "-c", f"echo new > a.txt; {script}")
     assert text(cli) == ("new\n" if applied else "old\n"), done.stderr

@@ -100,6 +100,19 @@ def test_a_large_manifest_names_all_below_it(tmp_path: Path) -> None:
     assert _flagged(tmp_path, project, {"sub/a/b.txt": "y", "c.txt": "y"}).keys() == {"sub/a/b.txt"}
 
 
+def test_a_directory_that_cannot_be_read_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = OpenSource.names
+
+    def refused(source: OpenSource, path: bytes) -> dict[bytes, Entry]:
+        if path in (b"database", b"sub", b".github"):
+            raise PermissionError(13, "Permission denied")
+        return names(source, path)
+
+    monkeypatch.setattr(OpenSource, "names", refused)
+    project: dict[str, str | bytes] = {"database/x": "", ".github/x.yml": "", "Makefile": "t:\n\tsh y"}
+    assert _flagged(tmp_path, project, {"x": "y"}) == {}
+
+
 def test_too_many_manifests_name_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(later_flags, "_MOST_FILES", 2)
     project: dict[str, str | bytes] = {".husky/a": "", ".husky/b": "", ".husky/c": ""}

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 
 from mudroom.core.tree.change import Change
+from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.flag import BY_GIT, EXECUTES, NEW_REPOSITORY, add_flags, git_directory, runs_when
 from mudroom.core.tree.manifest import LIMIT, Wanted
 from mudroom.core.tree.path import ancestors, is_below, name, parent
@@ -130,7 +131,7 @@ def _manifests(
     for directory in sorted(directories, key=lambda path: -path.count(b"/")):
         yield from _in_directory(base, directory)
     yield from _in_directory(base, b"")
-    inner = (path for path, entry in base.names(b"").items() if entry.kind == "directory")
+    inner = (path for path, entry in _names(base, b"").items() if entry.kind == "directory")
     beside = (path for path in inner if path not in directories and not runs_later(path + b"/x"))
     for directory in itertools.islice(beside, _MOST_BESIDE):
         yield from _in_directory(base, directory)
@@ -141,7 +142,7 @@ def _in_directory(base: Source, directory: bytes) -> Iterator[tuple[bytes, str, 
     pending, inside = [directory], 0
     while pending:
         at = pending.pop(0)
-        for last, entry in sorted(base.names(at).items()):
+        for last, entry in sorted(_names(base, at).items()):
             path = at + b"/" + last if at else last
             if entry.kind == "file" and (when := manifest_when(path)):
                 inside += at != directory
@@ -154,9 +155,16 @@ def _in_directory(base: Source, directory: bytes) -> Iterator[tuple[bytes, str, 
 def _is_searched(path: bytes, base: Source) -> bool:
     """Return whether all files of a directory may be manifests. A project of its own (``.claude/worktrees/x``) and
     packages have none for this project."""
-    if not runs_later(path + b"/x") or whole_directory(path) or name(path) == b".git":
-        return False
-    return base.look(path + b"/.git") is None
+    is_other = not runs_later(path + b"/x") or whole_directory(path) or name(path) == b".git"
+    return not is_other and b".git" not in _names(base, path)
+
+
+def _names(source: Source, directory: bytes) -> dict[bytes, Entry]:
+    """Return a directory's entries, none if it is unreadable: a database's files may belong to another user."""
+    try:
+        return source.names(directory)
+    except OSError:
+        return {}
 
 
 def _read(path: bytes, source: Source) -> bytes | None:
