@@ -287,6 +287,13 @@ def test_what_a_manifest_names(manifest: str, data: str, wanted: str, named: str
     assert found == {path.replace(b"\0", b" ") for path in named.replace("\\ ", "\0").encode().split()}
 
 
+@pytest.mark.parametrize(
+    "text", ["a." * 100_000 + 'x = "y.py"', "a=" + "[" * 100_000 + '"y.py"', "[" + "a." * 100_000 + "y]\ny.py"]
+)
+def test_a_hostile_manifest_is_not_parsed(text: str) -> None:
+    assert Wanted([b"y.py"]).named_by(b"pyproject.toml", text.encode()) == {b"y.py"}
+
+
 def test_words_of_a_manifest_in_another_encoding() -> None:
     assert Wanted([b"tools/x"]).named_by(b"profile.ps1", "& tools/x".encode("utf-16")) == {b"tools/x"}
 

@@ -7,8 +7,8 @@
 ``work-tree``        part of a work tree that the fork added to a project's repository
 ``submodule``        part of a submodule that the fork added or initialised
 
-The first three follow from the name; ``executes-later`` also from content and from the names in a project's manifest
-(``stage/originals/later_flags.py``). Their patterns match at any depth, including nested repositories (CVE-2025-53773,
+The first three follow from the name; ``executes-later`` also from an executable bit and from the names in hooks and in
+manifests (``stage/originals/later_flags.py``). Their patterns match at any depth, including nested repositories (CVE-2025-53773,
 CVE-2026-25725).
 """
 

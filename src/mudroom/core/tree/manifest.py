@@ -11,6 +11,7 @@ where it is called. A name without its directory counts if the directory is anot
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from functools import partial
 
 from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import ancestors, name, parent
@@ -21,6 +22,8 @@ LIMIT = 1 << 20
 _LONGEST = 1024
 """Longest word, in bytes, whose directories count: a hostile manifest can be a single word with half a million
 directories."""
+_MOST_DOTS = 40
+"""Most dots in a module's name, and in a line of TOML that is parsed: time grows with the square of a name's parts."""
 _FEW = 256
 """Number of names that are looked for before a manifest is divided into words."""
 _ESCAPES = (b"\\u", b"\\U", b"\\/", b"\xff\xfe", b"\xfe\xff")
@@ -73,7 +76,7 @@ class Wanted:
         self.paths = frozenset(paths)
         self._links = frozenset(map(name, links))
         self._odd = [path for path in paths if not _WORD.fullmatch(name(path))]
-        self._directories = {above for path in paths for above in ancestors(path)}
+        self._directories = {b"", *(above for path in paths for above in ancestors(path))}
         self._ends = {name(path) for path in paths}
         """Last names of words that may be a path."""
         self._ends |= {end.removesuffix(each) for end in self._ends for each in _ENDS}
@@ -98,7 +101,7 @@ class Wanted:
         for word in words:
             if self._is_relevant(word, completes):
                 found.update(path for top in named if (path := _joined(top, word)) in self.paths)
-                for top in far if b"/" in word else near:
+                for top in filter(partial(self._leads_somewhere, word), far) if b"/" in word else near:
                     paths = _candidates(top, word, completes=completes or b"/" in word)
                     found.update(path for path in paths if path in self.paths)
         if any(path.lower().endswith(_PASSIVE) for path in found):
@@ -106,6 +109,10 @@ class Wanted:
             found = {path for path in found if not path.lower().endswith(_PASSIVE) or name(path) in given}
         found.update(path for path in self._odd if name(path) in text)
         return found - {manifest}
+
+    def _leads_somewhere(self, word: bytes, top: bytes) -> bool:
+        at = _joined(top, word)
+        return bool(self._links) or parent(at) in self._directories or at in self._directories
 
     def _is_relevant(self, word: bytes, completes: bool) -> bool:
         if name(word) in self._ends:
@@ -140,7 +147,7 @@ def _candidates(top: bytes, word: bytes, *, completes: bool) -> Iterator[bytes]:
         yield plain + end
     if len(word) <= _LONGEST:
         yield from ancestors(plain)  # a changed directory here is a link, or a file has taken the directory's place
-    if not completes or b"/" in word or not _MODULE.fullmatch(word):
+    if not completes or b"/" in word or word.count(b".") > _MOST_DOTS or not _MODULE.fullmatch(word):
         return
     names = word.split(b".")
     for length in range(len(names), 0, -1):  # a module, or an attribute in one
@@ -190,6 +197,8 @@ def _parsed(data: bytes, *, is_json: bool) -> Any:
             return json.loads(data)
         import tomllib
 
+        if max(line.count(b".") for line in data.split(b"\n")) > _MOST_DOTS:
+            return None
         return tomllib.loads(data.decode())
     except (ValueError, RecursionError):
         return None
