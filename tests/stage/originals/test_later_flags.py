@@ -81,6 +81,11 @@ def test_a_manifest_of_the_fork_names_files_too(tmp_path: Path) -> None:
     }
 
 
+def test_the_name_of_a_manifest_is_escaped(tmp_path: Path) -> None:
+    found = _flagged(tmp_path, {}, {"\x1b]0;x\x07\n.mk": "include a.inc", "a.inc": ""})
+    assert found["a.inc"] == r"at the next make or build: \x1b]0;x\x07\n.mk names it"
+
+
 @pytest.mark.parametrize("data", [b"", b"#!/bin/sh\n", b"\xef\xbb\xbf#!/bin/sh\n", b"echo x\n", b"\x7fELF", b"PK\3\4"])
 def test_an_executable_bit_is_enough(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "fork/x").parent.mkdir()

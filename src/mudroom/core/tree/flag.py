@@ -8,8 +8,8 @@
 ``submodule``        part of a submodule that the fork added or initialised
 
 The first three follow from the name; ``executes-later`` also from an executable bit and from the names in hooks and in
-manifests (``stage/originals/later_flags.py``). Their patterns match at any depth, including nested repositories (CVE-2025-53773,
-CVE-2026-25725).
+manifests (``stage/originals/later_flags.py``). Their patterns match at any depth, including nested repositories
+(CVE-2025-53773, CVE-2026-25725).
 """
 
 from __future__ import annotations

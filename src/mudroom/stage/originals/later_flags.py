@@ -16,7 +16,7 @@ from mudroom.core.tree.change import Change
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.flag import BY_GIT, EXECUTES, NEW_REPOSITORY, add_flags, git_directory, runs_when
 from mudroom.core.tree.manifest import LIMIT, Wanted
-from mudroom.core.tree.path import ancestors, is_below, name, parent
+from mudroom.core.tree.path import ancestors, is_below, name, parent, show_path
 from mudroom.core.tree.runs_later import link_runs_later, manifest_when, runs_later, whole_directory
 from mudroom.stage.source import Source, is_absence
 
@@ -104,7 +104,7 @@ def _named_by_manifests(changes: Sequence[Change], staged: Source, base: Source)
         else:
             found = wanted.named_by(path, data)
         for each in found:
-            named.setdefault(each, f"{when}: {path.decode('utf-8', 'replace')} names it")
+            named.setdefault(each, f"{when}: {show_path(path)} names it")
     return named
 
 
