@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 
 from mudroom.core.git.program_names import commands, may_name
 from mudroom.core.git.settings_file import GitSetting, hook_directories, included, parse_settings
+from mudroom.core.text.regex import regex
 from mudroom.core.tree.manifest import words_of
 from mudroom.core.tree.path import is_below, parent
 from mudroom.stage import disk
@@ -34,6 +35,8 @@ HOOKS = (
     b"post-index-change",
 )  # fmt: skip
 """Hook names: githooks(5)."""
+_TOKEN = regex(rb"""[^\s\0'";&|<>]+|'[^'\n\0]*'|"[^"\n\0]*\"""")
+"""A word of a shell, for paths with blanks or unusual characters."""
 _PREFIXES = (b"~", b"%(")  # git-config(1), pathname: the home directory, or git's installation prefix
 
 
@@ -105,7 +108,8 @@ def _files_of_hooks(hooks: bytes, top: bytes, root: bytes) -> Iterator[bytes]:
 
 def _places_of(text: bytes, *starts: bytes) -> set[bytes]:
     """Return the places that a word of a command or hook may be, from each start or as an absolute path."""
-    return {os.path.normpath(os.path.join(start, word)) for word in words_of(text) for start in (*starts, b"/")}
+    words = words_of(text) | {token.strip(b"'\"") for token in _TOKEN.findall(text)}
+    return {os.path.normpath(os.path.join(start, word)) for word in words for start in (*starts, b"/")}
 
 
 def _file_within(place: bytes, root: bytes) -> Iterator[bytes]:
