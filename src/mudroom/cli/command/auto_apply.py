@@ -87,10 +87,8 @@ def _reason_against(result: Result, session: Session) -> str:
         return _why_asked(flagged)
     unknown = [] if session.actor.settings.auto_apply_flagged else session.changes.not_inert(result.changeset.changes)
     if unknown:
-        more = f" and {len(unknown) - 1:,} more" if len(unknown) > 1 else ""
-        return (
-            f"{show_path(unknown[0].path)}{more} may run or be obeyed: only text, data and source beside source do not"
-        )
+        told = _and_more([change.path for change in unknown])
+        return f"{told} may run or be obeyed: only text, data and source beside source do not"
     conflicts = list(session.changes.conflict_paths(result.fork))
     return f"{show_path(conflicts[0])} was changed in the project meanwhile" if conflicts else ""
 
@@ -99,9 +97,10 @@ def _why_asked(flagged: Sequence[Change]) -> str:
     """Return the reason for the first change, with the number of further ones."""
     reason = next(words for flag, words in _FLAGS.items() if flag in flagged[0].flags)
     groups = group_later(flagged)
-    if (flagged[0].flags and LEADS_OUT in flagged[0].flags) or not groups:
-        more = f" and {len(flagged) - 1:,} more" if len(flagged) > 1 else ""
-        return f"{show_path(flagged[0].path)}{more} {reason}"
-    paths = [path for group in groups for path in group.paths]
-    more = f" and {len(paths) - 1:,} more" if len(paths) > 1 else ""
-    return f"{show_path(paths[0])}{more} {reason} ({groups[0].when})"
+    if LEADS_OUT in flagged[0].flags or not groups:
+        return f"{_and_more([change.path for change in flagged])} {reason}"
+    return f"{_and_more([path for group in groups for path in group.paths])} {reason} ({groups[0].when})"
+
+
+def _and_more(paths: Sequence[bytes]) -> str:
+    return show_path(paths[0]) + (f" and {len(paths) - 1:,} more" if len(paths) > 1 else "")

@@ -58,10 +58,9 @@ def _with_reason(change: Change, named: Mapping[bytes, str], ours: Sequence[byte
     if ours and any(is_below(change.path, place) for place in ours):
         return change._replace(runs=_OURS, flags=add_flags(change.flags, EXECUTES))
     if EXECUTES in change.flags:
-        is_directory = change.entry.kind == "directory"
-        runs = runs_when(change.path, is_directory=is_directory) or named.get(change.path) or change.runs or BY_GIT
+        runs = runs_when(change.path, is_directory=change.entry.kind == "directory") or change.runs or BY_GIT
         return change if runs == change.runs else change._replace(runs=runs)
-    runs = "" if _is_of_git(change) else named.get(change.path) or _by_link(change) or _by_mode(change)
+    runs = "" if _is_of_git(change) else named.get(change.path) or _by_kind(change)
     if runs:
         return change._replace(runs=runs, flags=add_flags(change.flags, EXECUTES))
     return change._replace(runs="") if change.runs else change
@@ -72,12 +71,10 @@ def _is_of_git(change: Change) -> bool:
     return NEW_REPOSITORY in change.flags or (b".git" in change.path and git_directory(change.path) is not None)
 
 
-def _by_link(change: Change) -> str:
-    return link_runs_later(change.path) if change.staged is not None and change.staged.kind == "symlink" else ""
-
-
-def _by_mode(change: Change) -> str:
+def _by_kind(change: Change) -> str:
     entry = change.staged
+    if entry is not None and entry.kind == "symlink":
+        return link_runs_later(change.path)
     is_program = entry is not None and entry.kind == "file" and entry.mode & 0o111
     return "when it is called: it may be executed" if is_program else ""
 
@@ -90,7 +87,9 @@ def _named_by_manifests(changes: Sequence[Change], staged: Source, base: Source)
     candidates = [change for change in changes if _may_be_named(change)]
     if not candidates:
         return {}
-    links = [change.path for change in candidates if change.entry.kind == "symlink" or _was_directory(change)]
+    links = [
+        each.path for each in candidates if each.entry.kind == "symlink" or (each.base or each.entry).kind != "file"
+    ]
     wanted = Wanted([change.path for change in candidates], links)
     named: dict[bytes, str] = {}
     files, size = 0, 0
@@ -112,19 +111,14 @@ def _may_be_named(change: Change) -> bool:
     return EXECUTES not in change.flags and change.entry.kind in ("file", "symlink") and not _is_of_git(change)
 
 
-def _was_directory(change: Change) -> bool:
-    return change.base is not None and change.base.kind == "directory"
-
-
 def _manifests(
     changes: Sequence[Change], wanted: Iterable[bytes], staged: Source, base: Source
 ) -> Iterator[tuple[bytes, str, Source]]:
     """Yield each manifest's path, when the files run that it names, and where it is read: the fork's, then the
     project's versions of them and of others, innermost first."""
     for change in changes:
-        if change.staged is None or change.staged.kind != "file" or not (when := manifest_when(change.path)):
-            continue
-        if not whole_directory(change.path):
+        is_file = change.staged is not None and change.staged.kind == "file"
+        if is_file and (when := manifest_when(change.path)) and not whole_directory(change.path):
             yield change.path, when, staged
     added = {change.path for change in changes if change.verb == "added"}
     directories = {above for path in wanted for above in ancestors(path)} - added
