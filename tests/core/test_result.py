@@ -13,6 +13,7 @@ from mudroom.core.merge.merge import Conflict
 from mudroom.core.result import (
     SCHEMA,
     Denial,
+    LeftFile,
     Result,
     changes_to_json,
     conflicts_to_json,
@@ -64,6 +65,7 @@ def test_the_whole_object() -> None:
         },
         "denials": [],
         "applied": None,
+        "left": {"count": 0, "bytes": 0, "files": []},
         "notes": [],
         "limits": [],
         "use": None,
@@ -186,3 +188,14 @@ def test_it_is_json_whatever_is_in_it(some: list[bytes], output: bytes, command:
     changeset = Changeset(tuple(added(path) for path in sorted(some)))
     result = RESULT._replace(command=tuple(command), stdout=output, stderr=output, changeset=changeset)
     json.dumps(to_json(result), allow_nan=False).encode()
+
+
+def test_what_was_left_outside_is_listed_and_counted() -> None:
+    left = tuple(LeftFile(b"/tmp/%03d\xff" % number, 2) for number in range(120))
+    found = to_json(RESULT._replace(left=left))["left"]
+    assert (found["count"], found["bytes"], len(found["files"])) == (120, 240, 100)
+    assert found["files"][0] == {
+        "path": "/tmp/000\ufffd",
+        "path_base64": base64.b64encode(b"/tmp/000\xff").decode(),
+        "bytes": 2,
+    }

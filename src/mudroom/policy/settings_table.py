@@ -433,7 +433,7 @@ ROWS: tuple[SettingRow, ...] = (
         "user_commands.auto_apply_flagged",
         "auto_apply_flagged",
         FLAG,
-        "also apply files that run by themselves later, and links that lead out of the project, without a question",
+        "also apply links that lead out, and files that run by themselves later or are not known to be inert",
         "true",
         stricter=both,
         loosening=only(True),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 
 from mudroom.core.result import text
 from mudroom.core.text.linediff import is_binary
@@ -19,7 +20,7 @@ from mudroom.session.forks import Forks, await_stamps, set_aside, to_read
 from mudroom.session.retention import tidy
 from mudroom.stage import safe_open
 from mudroom.stage.originals.collection import TEXT_LIMIT
-from mudroom.stage.source import RecordedFiles, read_all
+from mudroom.stage.source import OpenSource, RecordedFiles, read_all
 from mudroom.typing import TYPE_CHECKING, Any, TypeVar
 from mudroom.vault.apply.plan_state import list_applies
 from mudroom.vault.forks import review
@@ -264,6 +265,23 @@ class Changes:
                     self._vault, fork, lambda conflict: (conflict.path, conflict.decided), paths, contents=False
                 )
             )
+
+    def not_inert(self, changes: Sequence[Change]) -> list[Change]:
+        """Return the changes that are not known to be inert (``core/tree/inert.py``), without those in the project's
+        repositories, which an apply leaves out."""
+        from mudroom.core.tree.flag import git_directory, repositories
+        from mudroom.core.tree.inert import ending_of, is_inert
+
+        left_out = repositories(changes)
+        with OpenSource(self._vault.source) as project:
+
+            @cache
+            def endings_in(directory: bytes) -> frozenset[bytes]:
+                files = (last for last, entry in project.names(directory).items() if entry.kind == "file")
+                return frozenset(map(ending_of, files))
+
+            landing = (change for change in changes if git_directory(change.path) not in left_out)
+            return [change for change in landing if not is_inert(change, endings_in)]
 
     def decide(
         self, name: str, conflict: ForkConflict, take: Take, content: bytes | None = None, *, edited: bool = False

@@ -36,6 +36,6 @@ def test_each_is_kept_for_review_with_its_reason(cli: Cli) -> None:
     result = json.loads(done.stdout)
     later = {row["path"]: row["runs_later"] for row in result["changes"]["files"] if "runs_later" in row}
     assert scripts.keys() == later.keys()
-    assert later["tools/run.js"] == "with npm: package.json names it"
+    assert later["tools/run.js"] == "at the next install, or when a script of it is called: package.json names it"
     assert later["pre-commit"] == "at the next git command"
     assert not (cli.place.project / "plain.py").exists(), "nothing is applied without a question"

@@ -94,6 +94,33 @@ def test_what_is_never_applied_unasked(cli: Cli, script: str, why: str | None) -
     assert "kept as run-" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("script", "applied"),
+    [
+        ("echo x > src/new.py; mkdir -p src/sub docs; echo x > src/sub/b.py; echo x > docs/a.md; echo x > a.csv", True),
+        ("echo x > src/old.py", True),
+        ("rm -f src/old.py", True),
+        ("git init -q repo", False),
+        ("git add -A; git -c user.name=x -c user.email=x@y commit -qm x", True),
+        ("echo x > new.py", False),
+        ("mkdir lib; echo x > lib/new.py", False),
+        ("echo x > settings.json", False),
+        ("echo x > unknown", False),
+        ("ln -s a.txt b.txt", False),
+    ],
+)
+def test_only_what_is_known_to_be_inert_is_applied_unasked(cli: Cli, script: str, applied: bool) -> None:
+    cli.place.write("src/old.py", "old\n")
+    subprocess.run(["git", "init", "-q"], cwd=cli.place.project, check=True)
+    policy(cli, auto_apply="always")
+    done = cli("run", "--", "sh", "-c", f"echo new > a.txt; {script}")
+    assert text(cli) == ("new\n" if applied else "old\n"), done.stderr
+    assert ("may run or be obeyed: only text" in done.stderr) != applied
+    policy(cli, auto_apply="always", auto_apply_flagged="true")
+    cli("run", "--", "sh", "-c", f"echo again > a.txt; {script}")
+    assert text(cli) == "again\n"
+
+
 def test_nor_what_ran_out_of_time(cli: Cli) -> None:
     policy(cli, auto_apply="always")
     done = cli("run", "--timeout", "3", "--", "sh", "-c", "echo new > a.txt; exec sleep 100")

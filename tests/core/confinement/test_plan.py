@@ -59,6 +59,7 @@ EXAMPLES: list[tuple[Step, str]] = [
     (("landlock", 1, 2, 3, (), 0, ((3128, 2), (4000, 2))), "Landlock, 0 rules, TCP to port 3128, 4000 only"),
     (("terminal", b"dev/pts/ptmx"), "a pseudo-terminal of the command's own, if it is run on one"),
     (("view", b"home/u/p"), "hand /home/u/p to mudroom's own file tools, if they asked for it"),
+    (("left", (b"home/u", b"tmp")), "hand /home/u, /tmp to mudroom, which tells what is left there"),
     (("seccomp", bytes(80)), "system call filter, 10 instructions"),
     (("seatbelt", b"/f/profile.sb", bytes(80)), "Seatbelt profile, 80 bytes: of rules that fit, the last decides"),
     (("windows", SimpleNamespace(around=None, network="none"), ()), f"AppContainer {_IN_A_JOB}"),

@@ -10,8 +10,15 @@ import pytest
 
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.entry import Entry
-from mudroom.core.tree.manifest import named_paths
-from mudroom.core.tree.runs_later import group_later, later_rows, link_runs_later, runs_later, whole_directory
+from mudroom.core.tree.manifest import Wanted
+from mudroom.core.tree.runs_later import (
+    group_later,
+    later_rows,
+    link_runs_later,
+    manifest_when,
+    runs_later,
+    whole_directory,
+)
 from tiers import each
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
@@ -98,6 +105,13 @@ codegen.ts codegen.yml typedoc.json .sqlfluff .checkov.yml .mega-linter.yml .fla
 _quarto.yml pkg.egg-info/entry_points.txt rust-project.json spin.toml dirs.proj .pi/extensions/x.ts .rules replit.md
 .codebuddy/settings.json .qoder/rules/x.md .forge/agents/x.md forge.yaml .ona/automations.yaml
 """.decode().split()
+ISSUED = b"""
+.run/a.run.xml .parcelrc .eleventy.js config-overrides.js .vitepress/config.mts a.pro .qmake.conf BUILD .RData startup.m
+a.tt a.path a.container LaunchAgents/a.plist .mergify.yml atlantis.yaml .perldb .byebugrc sitecustomize/__init__.py
+.ddev/config.yaml azure.yaml x.instructions.md .instructions.md a.prompty MEMORY.md Assets/Editor/a.cs project.godot
+project.yml .externalToolBuilders/a.launch .lazygit.yml prisma/schema.prisma .kamal/hooks/pre-deploy .deps/a.Po .depend
+a.d make.inc a.do a.pkl a.pt a.joblib matplotlibrc dags/a.py spec/spec_helper.rb requirements/dev.txt
+""".decode().split()
 PLAIN = b"""
 README.md README LICENSE CHANGELOG.md CONTRIBUTING.md NOTICE AUTHORS TODO .gitignore .dockerignore .gitkeep
 .editorconfig src/main.py src/app/models.py src/app/tasks.py src/app/build.py src/app/mcp.py src/app/forge.py
@@ -124,12 +138,28 @@ def test_the_list_is_long_enough() -> None:
     assert len(set(NAMES)) >= 330
 
 
-@each("path", NAMES)
+@each("path", NAMES + ISSUED)
 def test_names_that_run_later(path: str) -> None:
     from mudroom.core.tree.flag import runs_when
 
     for above in ("", "sub/deep/"):
         assert runs_when((above + path).encode())
+
+
+@pytest.mark.parametrize("path", ["tasks.py", "conf.py"])
+def test_names_that_run_later_directly_in_the_project(path: str) -> None:
+    assert runs_later(path.encode())
+    assert runs_later(b"src/" + path.encode()) == ""
+
+
+@pytest.mark.parametrize(
+    ("path", "flags"),
+    [("build", ()), (".vscode", ("executes-later",)), (".git/hooks", ("executes-later", "protected"))],
+)
+def test_a_directory_runs_later_if_all_in_it_does(path: str, flags: tuple[str, ...]) -> None:
+    from mudroom.core.tree.flag import flags_of
+
+    assert flags_of(path.encode(), is_directory=True) == flags
 
 
 @each("path", PLAIN)
@@ -223,13 +253,63 @@ def _seconds(paths: list[bytes]) -> float:
         (".pre-commit-config.yaml", "repos: [{hooks: [{entry: ./check/it.sh}]}]", "check/it.sh", "check/it.sh"),
         ("Makefile", "all:\n\tsh tools/x.sh\n", "tools/x.sh tools/y.sh", "tools/x.sh"),
         ("Makefile", "all:\n\tsh ./a/tools/x.sh\n", "a a/tools a/tool tools x.sh", "a a/tools"),
+        ("package.json", '{"scripts": {"test": "sh tools/run.txt"}}', "tools/run.txt run.txt", "tools/run.txt"),
+        ("package.json", '{"scripts": {"test": "sh tools\\/run.txt"}}', "tools/run.txt", "tools/run.txt"),
+        ("package.json", '{"scripts": {"test": "sh \\ud800 run.inc"}}', "run.inc", "run.inc"),
+        ("Makefile", "include build.inc", "build.inc", "build.inc"),
+        ("Makefile", "a.o: a.c\n\tcc a.c\nt:\n\t. b.c\n\tcat README.md", "a.c b.c README.md", "b.c"),
+        (".husky/x", "#!/bin/sh\nsh a.c\n", "a.c", "a.c"),
+        ("Makefile", "t:\n\tcd tools && sh run", "tools/run other/run", "tools/run"),
+        ("Makefile", "t:\n\tsh $(TOP)/tools/run $$D/x %D%/y", "tools/run x y", "tools/run x y"),
+        (
+            "sub/Makefile",
+            "include ../mk/build.inc rules.inc",
+            "mk/build.inc sub/rules.inc rules.inc",
+            "mk/build.inc sub/rules.inc",
+        ),
+        (".github/workflows/ci.yml", "- run: sh ci/test.txt\n- run: sh it", "ci/test.txt it", "ci/test.txt it"),
+        ("sub/.circleci/config.yml", "run: sh ci/test", "ci/test sub/ci/test", "ci/test sub/ci/test"),
+        ("compose.yaml", "command: [sh, ./start.conf]", "start.conf", "start.conf"),
+        (".vscode/tasks.json", '{"tasks": [{"command": "sh tools/x", /* */}]}', "tools/x", "tools/x"),
+        ("build.ps1", r"& tools\x.dat", "tools/x.dat", "tools/x.dat"),
+        ("run.just", "t:\n sh 'tools/a b(1)'", "tools/a\\ b(1) tools/c\\ d", "tools/a\\ b(1)"),
+        ("setup.py", "import flask, gen\nexec(open('gen.inc').read())", "flask.py gen.py gen.inc", "gen.inc"),
+        ("requirements.txt", "six\n-r more.list", "six.py more.list", "more.list"),
         ("package.json", '{"scripts": {"t": "node tools/run"}, "files": ["dist/a.js"]}', "tools dist", "tools"),
         ("pyproject.toml", '[tool.mypy]\nplugins = ["tools.plug"]', "src/tools tools tool", "src/tools tools"),
         ("Makefile", "a/" * 500_000, "a b", ""),
     ],
 )
 def test_what_a_manifest_names(manifest: str, data: str, wanted: str, named: str) -> None:
-    assert named_paths(manifest.encode(), data.encode(), set(wanted.encode().split())) == set(named.encode().split())
+    paths = wanted.replace("\\ ", "\0").encode().split()
+    links = [path for path in paths if b"." not in path]
+    found = Wanted([path.replace(b"\0", b" ") for path in paths], links).named_by(manifest.encode(), data.encode())
+    assert found == {path.replace(b"\0", b" ") for path in named.replace("\\ ", "\0").encode().split()}
+
+
+@pytest.mark.parametrize(
+    "text", ["a." * 100_000 + 'x = "y.py"', "a=" + "[" * 100_000 + '"y.py"', "[" + "a." * 100_000 + "y]\ny.py"]
+)
+def test_a_hostile_manifest_is_not_parsed(text: str) -> None:
+    assert Wanted([b"y.py"]).named_by(b"pyproject.toml", text.encode()) == {b"y.py"}
+
+
+def test_words_of_a_manifest_in_another_encoding() -> None:
+    assert Wanted([b"tools/x"]).named_by(b"profile.ps1", "& tools/x".encode("utf-16")) == {b"tools/x"}
+
+
+@pytest.mark.parametrize(
+    "path", ["poetry.lock", "a/Cargo.lock", "CLAUDE.md", ".claude/commands/x.md", "src/x.py", "x.tsbuildinfo"]
+)
+def test_documents_and_lists_are_no_manifests(path: str) -> None:
+    assert manifest_when(path.encode()) == ""
+
+
+@pytest.mark.parametrize(
+    "path", [".husky/pre-commit", ".github/workflows/a.yml", "compose.yaml", ".claude/settings.json"]
+)
+def test_a_text_that_runs_later_is_a_manifest(path: str) -> None:
+    assert manifest_when(path.encode()) == runs_later(path.encode()).partition(":")[0]
 
 
 @pytest.mark.parametrize(

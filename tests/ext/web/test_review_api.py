@@ -87,7 +87,7 @@ def test_every_kind_of_change_is_a_row(place: Place) -> None:
         "run.sh": ("modified", "file", 0, 0),
         "was-file": ("modified", "symlink", 0, 0),
     }
-    assert found["run.sh"]["mode"] == ["0644", "0755"] and found["run.sh"]["flags"] == ["mode"]
+    assert found["run.sh"]["mode"] == ["0644", "0755"] and found["run.sh"]["flags"] == ["executes-later", "mode"]
     assert found["new-name"]["source"] == "old/name"
     assert found["Makefile"]["flags"] == ["executes-later"]
     assert found["binary"]["flags"] == ["binary"]
@@ -134,7 +134,11 @@ def test_a_modified_text_with_words_and_blocks(place: Place) -> None:
     looking = staged(place, "sed -i 's/a \\* b/a * b * c/; 1s/os/sys/' a.py; chmod 755 a.py")
     found = looking.get("diff", file=b"a.py", context=1)
     assert (found["kind"], found["language"], found["blocks"], found["total"]) == ("text", "python", 2, 2)
-    assert (found["divisible"], found["following"], found["flags"]) == (True, None, ["mode", "content"])
+    assert (found["divisible"], found["following"], found["flags"]) == (
+        True,
+        None,
+        ["executes-later", "mode", "content"],
+    )
     assert found["old"] == found["new"] | {"mode": "0644", "size": found["old"]["size"]}
     assert (found["old"]["lines"], found["new"]["mode"]) == (8, "0755")
     first, second = found["hunks"]

@@ -48,6 +48,12 @@ def test_a_compiled_hook_names_files(hooks: Path) -> None:
     assert b"tools/run" in run_by_git(os.fsencode(hooks.parent.parent)).files
 
 
+@pytest.mark.parametrize("path", ["tools/a b", "tools/a#b", "tools/[a]", "a^b", "run"])
+def test_a_hook_names_a_file_with_unusual_characters(hooks: Path, path: str) -> None:
+    (hooks / "pre-commit").write_text(f"exec sh './{path}' --now\n")
+    assert path.encode() in run_by_git(os.fsencode(hooks.parent.parent)).files
+
+
 @pytest.mark.parametrize("text", [b"gitdir: a\0b\n", b"gitdir: \0", b"gitdir: ../x\n"])
 def test_a_file_in_the_place_of_a_repository(tmp_path: Path, text: bytes) -> None:
     (tmp_path / ".git").write_bytes(text)
@@ -70,4 +76,4 @@ def test_the_same_words_of_many_hooks_are_looked_up_once(hooks: Path, monkeypatc
     for number in range(20):
         (hooks / f"hook-{number}").write_text("exec tools/check\n")
     run_by_git(os.fsencode(hooks.parent.parent))
-    assert len(looked) == 1
+    assert len(looked) == len(set(looked)) > 0

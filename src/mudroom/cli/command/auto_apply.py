@@ -2,8 +2,8 @@
 shows the diff at once.
 
 Rules of this file: only a successful command's changes are applied without asking. The user is asked if the command was
-ended by a signal, ran out of time or failed, if there is a conflict, or if a changed file runs by itself later or is a
-link that leads out of the project (unless ``auto_apply_flagged: true``).
+ended by a signal, ran out of time or failed, if there is a conflict, or if a changed file runs by itself later, is a
+link that leads out of the project or is not known to be inert (unless ``auto_apply_flagged: true``).
 """
 
 from __future__ import annotations
@@ -85,6 +85,10 @@ def _reason_against(result: Result, session: Session) -> str:
     flagged = [change for change in result.changeset.changes if not _FLAGS.keys().isdisjoint(change.flags)]
     if flagged and not session.actor.settings.auto_apply_flagged:
         return _why_asked(flagged)
+    unknown = [] if session.actor.settings.auto_apply_flagged else session.changes.not_inert(result.changeset.changes)
+    if unknown:
+        told = _and_more([change.path for change in unknown])
+        return f"{told} may run or be obeyed: only text, data and source beside source do not"
     conflicts = list(session.changes.conflict_paths(result.fork))
     return f"{show_path(conflicts[0])} was changed in the project meanwhile" if conflicts else ""
 
@@ -93,9 +97,10 @@ def _why_asked(flagged: Sequence[Change]) -> str:
     """Return the reason for the first change, with the number of further ones."""
     reason = next(words for flag, words in _FLAGS.items() if flag in flagged[0].flags)
     groups = group_later(flagged)
-    if (flagged[0].flags and LEADS_OUT in flagged[0].flags) or not groups:
-        more = f" and {len(flagged) - 1:,} more" if len(flagged) > 1 else ""
-        return f"{show_path(flagged[0].path)}{more} {reason}"
-    paths = [path for group in groups for path in group.paths]
-    more = f" and {len(paths) - 1:,} more" if len(paths) > 1 else ""
-    return f"{show_path(paths[0])}{more} {reason} ({groups[0].when})"
+    if LEADS_OUT in flagged[0].flags or not groups:
+        return f"{_and_more([change.path for change in flagged])} {reason}"
+    return f"{_and_more([path for group in groups for path in group.paths])} {reason} ({groups[0].when})"
+
+
+def _and_more(paths: Sequence[bytes]) -> str:
+    return show_path(paths[0]) + (f" and {len(paths) - 1:,} more" if len(paths) > 1 else "")

@@ -1,7 +1,6 @@
-"""Files that commands in a repository's settings and hooks name. Pure.
+"""Commands in a repository's settings. Pure.
 
-The keys that hold a command: git-config(1), gitattributes(5). A word in a command or hook is taken for a path if it has
-a slash or a dot. It is compared with the paths of changed files, so other words do no harm.
+The keys that hold a command: git-config(1), gitattributes(5).
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from mudroom.core.git.settings_file import GitSetting
-from mudroom.core.text.regex import regex
 
 _COMMAND_KEYS = frozenset({
     b"fsmonitor", b"sshcommand", b"editor", b"pager", b"askpass", b"gitproxy", b"alternaterefscommand", b"program",
@@ -21,10 +19,6 @@ _COMMAND_KEYS = frozenset({
 _PATHS_OF_PROGRAMS = frozenset((b"mergetool", b"difftool", b"man", b"browser"))
 """Sections in which ``path`` is a program's path."""
 _NAMING = (b"hookspath", b"include", b"path", b"alias", b"pager", b"update", *sorted(_COMMAND_KEYS))
-_BETWEEN = regex(rb"[\s\0'\"`;&|<>(){}$=,!]+")
-"""NUL is a separator: no path holds one, and a hook may be a compiled program."""
-_MOST = 1_000
-"""Most words that are examined in a text."""
 
 
 def may_name(data: bytes) -> bool:
@@ -42,10 +36,3 @@ def commands(settings: Iterable[GitSetting]) -> Iterator[bytes]:
         is_program = setting.key == b"path" and setting.section in _PATHS_OF_PROGRAMS
         if is_command or is_program or (value.startswith(b"!") and setting.section in (b"alias", b"submodule")):
             yield value
-
-
-def path_words(text: bytes) -> Iterator[bytes]:
-    """Yield the words in a command or script that may be paths. A leading slash is left out: it may follow the work
-    tree's path (``$top/tools/check``)."""
-    words = (word.lstrip(b"/") for word in _BETWEEN.split(text, _MOST)[:_MOST])
-    return (word for word in words if b"/" in word or b"." in word.strip(b"."))

@@ -7,9 +7,9 @@
 ``work-tree``        part of a work tree that the fork added to a project's repository
 ``submodule``        part of a submodule that the fork added or initialised
 
-The first three follow from the name; ``secret`` and ``executes-later`` also from content, and the latter from the names
-in a project's manifest (``stage/originals/later_flags.py``). Their patterns match at any depth, including nested
-repositories (CVE-2025-53773, CVE-2026-25725).
+The first three follow from the name; ``secret`` also from content, ``executes-later`` also from an executable bit and
+from the names in hooks and in manifests (``stage/originals/later_flags.py``). Their patterns match at any depth,
+including nested repositories (CVE-2025-53773, CVE-2026-25725).
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ _HALLMARKS = {b"head": b"HEAD", b"objects": b"objects", b"refs": b"refs", b"comm
 _ENDS = frozenset((b".git", *_HALLMARKS))
 
 
-def flags_of(path: bytes) -> tuple[str, ...]:
-    """Return a path's flags, in a fixed order."""
+def flags_of(path: bytes, *, is_directory: bool = False) -> tuple[str, ...]:
+    """Return a path's flags, in a fixed order. A directory runs later if all that is in it does."""
     flags = []
-    if runs_when(path):
+    if runs_when(path, is_directory=is_directory):
         flags.append(EXECUTES)
     if secret_test(path) in ("name", "key"):
         flags.append(SECRET)
@@ -68,8 +68,9 @@ def flags_of(path: bytes) -> tuple[str, ...]:
 BY_GIT = "at the next git command"
 
 
-def runs_when(path: bytes) -> str:
+def runs_when(path: bytes, *, is_directory: bool = False) -> str:
     """Return when the file at ``path`` runs by itself, as far as its path tells; "" if it does not."""
+    path = path + b"/." if is_directory else path
     parts = path.split(b"/")
     if b".git" in parts:
         hook = any(pair == (b".git", b"hooks") for pair in itertools.pairwise(parts))

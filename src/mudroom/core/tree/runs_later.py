@@ -24,12 +24,18 @@ _DOCUMENTS = tuple(b".md .rst .adoc .png .svg .jpg .jpeg .gif .ico .webp .pdf .c
 dot."""
 
 
+_PROSE = (*_DOCUMENTS, b".mdc", b".mdx")
+"""Endings of documents, in which a file that is mentioned is not run."""
+
+
 class LaterRow(NamedTuple):
     runner: str
     when: str
     """Completes "runs by itself later: …"."""
     source: str
     patterns: tuple[str, ...]
+    listings: tuple[str, ...] = ()
+    """Patterns of files that list names and run none of them."""
 
 
 class LaterGroup(NamedTuple):
@@ -44,7 +50,12 @@ class LaterGroup(NamedTuple):
 def later_rows(table: str) -> list[LaterRow]:
     """Return the rows of ``runs_later``, or of ``whole_directories``."""
     rows = (row.split(" | ") for row in read_table(table))
-    return [LaterRow(runner, when, source, tuple(names.split())) for runner, when, source, names in rows]
+    return [_row(runner, when, source, names.split()) for runner, when, source, names in rows]
+
+
+def _row(runner: str, when: str, source: str, names: list[str]) -> LaterRow:
+    listings = tuple(name[1:] for name in names if name[0] == "=")
+    return LaterRow(runner, when, source, tuple(name.lstrip("=") for name in names), listings)
 
 
 def runs_later(path: bytes) -> str:
@@ -56,9 +67,22 @@ def runs_later(path: bytes) -> str:
         return of_directory.when
     spelling = spell(name)
     row = rules.directories.get(spelling) or rules.names.get(spelling) or _by_part(rules, spelling)
-    if row is None and above:
-        row = _by_place(rules, above, spelling)
+    if row is None:
+        row = _by_place(rules, above, spelling) if above else rules.names.get(b"/" + spelling)
     return row.when if row is not None else ""
+
+
+def manifest_when(path: bytes) -> str:
+    """Return when files run that the file at ``path`` names, "" if it is not read as a manifest: it does not run later
+    by its name, it is a document, or it only lists names (a lock file)."""
+    spelling = spell(path.rpartition(b"/")[2])
+    if spelling.endswith(_PROSE) or _ends_in(spelling, _rules().listings):
+        return ""
+    return runs_later(path).partition(":")[0]
+
+
+def _ends_in(spelling: bytes, names: frozenset[bytes]) -> bool:
+    return spelling in names or spelling[spelling.rfind(b".") :] in names
 
 
 def link_runs_later(path: bytes) -> str:
@@ -122,17 +146,24 @@ class _Rules:
         self.inner: list[tuple[bytes, LaterRow]] = []
         self.short: dict[tuple[bytes, bytes], LaterRow] = {}
         self.whole: set[bytes] = set()
+        listings: set[bytes] = set()
+        """Names, and name endings with their dot, of files that list names and run none of them."""
         self.whole_pairs: set[tuple[bytes, bytes]] = set()
         for table, whole in (("whole_directories", True), ("runs_later", False)):
             for row in later_rows(table):
+                listings.update(pattern.lower().lstrip("*").encode() for pattern in row.listings)
                 for pattern in row.patterns:
                     self._add(pattern.lower().encode(), row, whole=whole)
+        self.listings = frozenset(listings)
         self.begin = tuple(self.begins)
         self.middle_ends = tuple({end for _begin, end, _row in self.middles})
 
     def _add(self, pattern: bytes, row: LaterRow, *, whole: bool) -> None:
         is_directory = pattern.endswith(b"/")
         *above, last = pattern.rstrip(b"/").split(b"/")
+        if above == [b""]:
+            self.names[pattern] = row
+            return
         for index, part in enumerate(above):
             self.beginnings.setdefault(part, []).append((tuple(above[:index]), row))
         if above and b"*" in last:

@@ -162,7 +162,7 @@ class _Collector:
         elif staged is None and base is not None and base.kind == "file":
             change = self._with_content_kept(change, base)
         self._notice_links(path, base, staged)
-        named = tuple(flags_of(path)) if path else ()
+        named = flags_of(path, is_directory=_is_directory(change.entry)) if path else ()
         form = self._flags_of_form(change, found)
         self._changes[path] = change._replace(flags=named + change.flags + form, link_to=self._link_of(path, staged))
 

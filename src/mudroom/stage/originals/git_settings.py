@@ -12,8 +12,10 @@ import os
 import stat
 from collections.abc import Iterator, Sequence
 
-from mudroom.core.git.program_names import commands, may_name, path_words
+from mudroom.core.git.program_names import commands, may_name
 from mudroom.core.git.settings_file import GitSetting, hook_directories, included, parse_settings
+from mudroom.core.text.regex import regex
+from mudroom.core.tree.manifest import words_of
 from mudroom.core.tree.path import is_below, parent
 from mudroom.stage import disk
 from mudroom.typing import NamedTuple
@@ -33,6 +35,8 @@ HOOKS = (
     b"post-index-change",
 )  # fmt: skip
 """Hook names: githooks(5)."""
+_TOKEN = regex(rb"""[^\s\0'";&|<>]+|'[^'\n\0]*'|"[^"\n\0]*\"""")
+"""A word of a shell, for paths with blanks or unusual characters."""
 _PREFIXES = (b"~", b"%(")  # git-config(1), pathname: the home directory, or git's installation prefix
 
 
@@ -58,12 +62,15 @@ def run_by_git(project: bytes) -> GitPlaces:
     files: dict[bytes, None] = {}
     if os.path.islink(hooks):
         trees |= dict.fromkeys(_within(os.path.realpath(hooks), root))
-    files |= dict.fromkeys(_files_of_hooks(hooks, top, root))
+    directories = {hooks: None}
     for config in (common + b"/config", git + b"/config.worktree"):
         found = _places(config, top, _MOST_INCLUDED)
         for place in found.trees:
             trees |= dict.fromkeys(_within(place, root))
+            directories[place] = None
         files |= dict.fromkeys(path for place in found.files for path in _file_within(place, root))
+    for directory in directories:
+        files |= dict.fromkeys(_files_of_hooks(directory, top, root))
     return GitPlaces(tuple(filter(None, trees)), tuple(filter(None, files)))
 
 
@@ -72,7 +79,7 @@ def _places(config: bytes, top: bytes, depth: int) -> GitPlaces:
     theirs."""
     settings = _settings(config)
     trees = [place for value in hook_directories(settings) for place in _place(top, value)]
-    files = [place for value in commands(settings) for word in path_words(value) for place in _place(top, word)]
+    files = list(_places_of(b"\n".join(commands(settings)), top))
     for value in included(settings) if depth else ():
         for place in _place(parent(config), value):
             below = _places(place, top, depth - 1)
@@ -82,24 +89,34 @@ def _places(config: bytes, top: bytes, depth: int) -> GitPlaces:
 
 
 def _files_of_hooks(hooks: bytes, top: bytes, root: bytes) -> Iterator[bytes]:
-    """Yield the project files that hooks link to or name."""
+    """Yield the project files that hooks link to or name. In the project itself only the hooks are read, elsewhere also
+    what lies beside them."""
     try:
-        names = os.listdir(hooks)
+        names = [name for name in os.listdir(hooks) if not name.endswith(b".sample")]
     except OSError:
         return
-    words: dict[bytes, None] = {}  # once each: tools that install hooks write the same text into every hook
-    for name in [name for name in names if not name.endswith(b".sample")][:_MOST_HOOKS]:
+    beside = [] if is_below(top, hooks) else [name for name in names if name not in HOOKS]
+    texts: dict[bytes, None] = {}  # once each: tools that install hooks write the same text into every hook
+    for name in (*(name for name in HOOKS if name in names), *beside[:_MOST_HOOKS]):
         path = hooks + b"/" + name
         if os.path.islink(path):
             yield _in_project(os.path.realpath(path), root)
-        words |= dict.fromkeys(path_words(_read(path, _HOOK_LIMIT)))
-    for word in words:
-        for place in _place(top, word):
-            yield from _file_within(place, root)
+        texts[_read(path, _HOOK_LIMIT)] = None
+    for place in _places_of(b"\n".join(texts), top, hooks):
+        yield from _file_within(place, root)
+
+
+def _places_of(text: bytes, *starts: bytes) -> set[bytes]:
+    """Return the places that a word of a command or hook may be, from each start or as an absolute path."""
+    words = words_of(text) | {token.strip(b"'\"") for token in _TOKEN.findall(text)}
+    return {os.path.normpath(os.path.join(start, word)) for word in words for start in (*starts, b"/")}
 
 
 def _file_within(place: bytes, root: bytes) -> Iterator[bytes]:
-    return (_in_project(candidate, root) for candidate in (place, os.path.realpath(place)))
+    inside = _in_project(place, root)
+    yield inside
+    if b"/" in inside or not inside or os.path.islink(place):
+        yield _in_project(os.path.realpath(place), root)
 
 
 def _place(start: bytes, value: bytes) -> Iterator[bytes]:

@@ -162,7 +162,7 @@ class _RepositoryFlags:
         places = run_by_git(project)
         for path in places.files:
             for index in self._range(path)[:1]:
-                if self.changes[index].path == path:
+                if self.changes[index].path == path and self.changes[index].entry.kind != "directory":
                     self._add(index, EXECUTES)
         for place in places.trees:
             for index in self._range(place):
@@ -183,7 +183,7 @@ def _without_stale(change: Change) -> Change:
     if NEW_REPOSITORY not in change.flags and LINKED.isdisjoint(change.flags):
         return change
     kept = tuple(flag for flag in change.flags if flag not in _MADE_HERE)
-    named = flags_of(change.path)
+    named = flags_of(change.path, is_directory=change.entry.kind == "directory")
     return change._replace(flags=add_flags(tuple(flag for flag in kept if flag not in named), *named))
 
 

@@ -148,7 +148,9 @@ class Comparison:
         if before is None and after is None:
             return None
         verb: Verb = "added" if before is None else "deleted" if after is None else "modified"
-        change = Change(path, verb, before, after, flags=flags_of(path) if path else (), runs=runs_when(path))
+        is_directory = (after or before).kind == "directory"  # type: ignore[union-attr]
+        flags = flags_of(path, is_directory=is_directory) if path else ()
+        change = Change(path, verb, before, after, flags=flags, runs=runs_when(path, is_directory=is_directory))
         if before is not None and after is not None and before.kind != after.kind:
             return change
         if change.entry.kind != "file":
