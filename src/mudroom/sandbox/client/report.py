@@ -144,8 +144,8 @@ _SHAPES: dict[str, tuple[type, ...]] = {
 
 
 def read_value(data: bytes) -> Any:
-    """Parse one value, which may be a mapping. Raise ReportError, and no other exception, for anything else. No count is believed: in
-    ``marshal.loads``, five bytes take 16 GB."""
+    """Parse one value, which may be a mapping. Raise ReportError, and no other exception, for anything else. No count
+    is believed: in ``marshal.loads``, five bytes take 16 GB."""
     reader = _Reader(data, {**_KINDS, "{": _mapping, "0": lambda _reader, _depth: _END})
     value = reader.value()
     if not reader.is_done:
