@@ -105,18 +105,11 @@ def shown(equipment: Equipment | None) -> tuple[Bind, ...]:
 
 
 def settled_vault(
-    forks: Forks,
-    fork: Fork,
-    noted: MountNote | None,
-    order: Order,
-    outcome: Outcome,
-    held: ExitStack,
-    *,
-    may_repair: bool = False,
+    forks: Forks, fork: Fork, noted: MountNote | None, order: Order, outcome: Outcome, held: ExitStack, repairs: bool
 ) -> Vault:
     """Make the fork idle, flush its file tools, and return the vault with the command's mask. Set ``outcome.mounted``.
     ``noted``: the fork's mount, read under the fork's lock, which is still held. Other threads' file tools wait until
-    the command has started, or ``held`` is closed. ``may_repair``: set ``outcome.uncollected`` if an interrupted
+    the command has started, or ``held`` is closed. ``repairs``: set ``outcome.uncollected`` if an interrupted
     command's changes cannot be collected, instead of raising an error."""
     note = outcome.mounted = settled_mount(forks, fork) if noted is not None else None
     outcome.notes += forks.unsaid() if noted is not None else []
@@ -127,11 +120,11 @@ def settled_vault(
     require_files(fork)
     mask, notes = forks.secrets.look(order.actor.settings)
     vault = forks.vault.masked(mask)
-    if may_repair:
-        outcome.uncollected = forks.settle_if_possible(fork)
-        outcome.notes += [outcome.uncollected] if outcome.uncollected else []
-    else:
+    if not repairs:
         forks.settle(fork)
+    elif reason := forks.settle_if_possible(fork):
+        outcome.uncollected = reason
+        outcome.notes.append(reason)
     held.callback(forks.tools.resume, fork.name)
     forks.tools.pause(fork.name)
     outcome.notes += [*notes, *forks.tools.flush(fork)]

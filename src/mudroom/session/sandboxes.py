@@ -140,7 +140,7 @@ class Sandboxes:
         place = stack.enter_context(self._machine.standing.claimed(fork, permitted=permitted))
         if forks.tools.has_unflushed(fork.name):
             place.outdated()
-        vault = settled_vault(forks, fork, noted, order, outcome, stack, may_repair=True)
+        vault = settled_vault(forks, fork, noted, order, outcome, stack, repairs=True)
         if forks.vault.mask.paths and _shown(order, forks) != shown:  # it has a value from a file found just now
             sign_again(fork.path + b"/lock", _shown(order, forks))
         own = OwnSandbox(self._machine, forks, fork, vault, order, outcome, self._running, place, slot)
