@@ -9,7 +9,6 @@ import sys
 import time
 
 from mudroom.cli.terminal.fold import fold
-from mudroom.core.text.invisible_characters import escaped
 from mudroom.errors import FULL, MudroomError
 from mudroom.typing import TYPE_CHECKING
 
@@ -183,6 +182,10 @@ def _one_line(text: str) -> str:
     """Return the text with unprintable characters escaped, and with the middle of a long text left out."""
     if len(text) > _LONGEST:
         text = f"{text[: _LONGEST - 500]} … {text[-500:]}"
+    if text.isascii() and text.isprintable():
+        return text
+    from mudroom.core.text.invisible_characters import escaped
+
     return escaped(text)
 
 
