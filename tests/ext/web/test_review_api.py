@@ -158,7 +158,7 @@ def test_what_would_act_is_told(place: Place) -> None:
     looking = staged(place, r"printf 'if admin\342\200\256 {\r\n\033[2Jx\n\357\273\277bom\n\377' > a")
     found = looking.get("diff", file=b"a")
     assert lines(found) == ["+if admin\\u{202e} {\\r", "+\\x1b[2Jx", "+\\u{feff}bom", "+\\xff"]
-    assert [line[6] for line in found["hunks"][0]["lines"]] == [[[8, 14], [16, 18]], [[0, 4]], [[0, 6]], [[0, 4]]]
+    assert [line[6] for line in found["hunks"][0]["lines"]] == [[[8, 16], [18, 20]], [[0, 4]], [[0, 8]], [[0, 4]]]
     assert [line[8] for line in found["hunks"][0]["lines"]] == [True, True, True, False]
 
 
