@@ -60,7 +60,7 @@ WRONG = [
     (
         '"\\e[31m\\u202e": 1',
         1,
-        r"there is no setting \x1b[31m\u202e (known: " + KNOWN,
+        r"there is no setting \x1b[31m\u{202e} (known: " + KNOWN,
     ),
     (
         "<<: {run: {network: open}}",

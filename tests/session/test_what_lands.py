@@ -280,3 +280,28 @@ def test_a_link_in_the_place_of_a_directory_whose_files_run_is_flagged(place: Pl
     result = session.run([b"sh", b"-c", b"ln -s assets .cargo; ln -s assets latest"], fork="other")
     assert "executes-later" in flags(result)[".cargo"] and "executes-later" not in flags(result)["latest"]
     assert "runs by itself later: .cargo (at the next cargo" in shown(session, "other")
+
+
+DEFAULT_LIST = """
+import os, struct
+entries = [struct.pack("<HHI", tag, 7, 0xFFFFFFFF) for tag in (1, 4, 16, 32)]
+for path in ("new", "new/below"):
+    os.mkdir(path)
+    os.setxattr(path, "system.posix_acl_default", b"".join((struct.pack("<I", 2), *entries)))
+open("new/below/f", "w").close()
+"""
+
+
+def test_later_files_in_a_new_directory_get_their_usual_mode(place: Place, settings: Settings) -> None:
+    """A default access control list would make each of them writable by all."""
+    session = place.session(settings)
+    result = session.run([b"/usr/bin/python3", b"-c", DEFAULT_LIST.encode()], fork="f")
+    if b"not supported" in result.stderr:
+        pytest.skip("a file system without access control lists")
+    assert result.exit_code == 0, result.stderr
+    apply(session, "f")
+    for _turn in range(2):
+        for path in (place.project / "new", place.project / "new/below"):
+            assert "system.posix_acl_default" not in os.listxattr(path)
+        session.changes.undo()
+        session.changes.redo()

@@ -8,13 +8,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mudroom.stage import disk, view
+from mudroom.stage import disk
 from mudroom.stage.beneath import open_root
 from mudroom.stage.buffer.files import Files
-from mudroom.stage.copy import listed
 from mudroom.stage.originals.original import read_rows
 from mudroom.stage.private_directory import require_private
-from mudroom.stage.source import OpenSource
 from mudroom.stage.views.real_directory import PlainTree
 from whole_text import told
 
@@ -70,18 +68,3 @@ def test_a_file_without_lines(tmp_path: Path) -> None:
         assert told(lambda: files.read_text("binary", 1, -1)) == counted
     finally:
         os.close(root)
-
-
-@pytest.mark.parametrize(("longest", "deepest"), [(100, 2_048), (131_072, 10)])
-def test_a_tree_that_lies_too_deep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, longest: int, deepest: int) -> None:
-    """With smaller limits: a tree at the real ones is listed in seconds."""
-    monkeypatch.setattr(view, "_LONGEST", longest)
-    monkeypatch.setattr(view, "_DEEPEST", deepest)
-    (tmp_path / "/".join(["dd"] * 40)).mkdir(parents=True)
-    with OpenSource(bytes(tmp_path)) as source:
-        said = told(lambda: listed(source))
-    shown = "dd/" * 20 if longest == 100 else "dd/" * 10 + "dd"
-    assert said == (
-        f"{shown}… lies below more than {deepest:,} directories, or its path has more than {longest:,} bytes: such a "
-        "tree cannot be staged (nothing was applied; mudroom discard FORK, or remove the tree if it is in the project)"
-    )

@@ -31,6 +31,7 @@ from mudroom.vault.forks.collection import (
     CollectedCommand,
     Progress,
     gather,
+    note_uncollected,
     prepare_repository,
     set_fork_apart,
     take_snapshot,
@@ -143,16 +144,22 @@ class Forks:
             yield
 
     @contextmanager
-    def at_rest(self, name: str, around: Around = nullcontext, held: Fork | None = None) -> Iterator[Fork]:
-        """Yield a fork at rest (rule 1), inside ``around``. ``held``: the fork, if the caller has its lock."""
+    def at_rest(
+        self, name: str, around: Around = nullcontext, held: Fork | None = None, *, drops: bool = False
+    ) -> Iterator[Fork]:
+        """Yield a fork at rest (rule 1), inside ``around``. ``held``: the fork, if the caller has its lock. ``drops``:
+        the changes are dropped, so it does not matter if they cannot be collected."""
         fork = held or self.vault.fork(name)
         with self.locked(fork, "mudroom") if held is None else nullcontext(), around(fork):
             settled_mount(self, fork)
             stacking.require_idle(fork)
             if name in self.tools:
                 self.secrets.look()
-            self.settle(fork)
-            set_fork_apart(self.vault, fork)
+            if not drops:
+                self.settle(fork)
+                set_fork_apart(self.vault, fork)
+            elif uncollected := self.settle_if_possible(fork, set_fork_apart):
+                self.remarks.append(uncollected)
             self.remarks.extend(self.tools.flush(fork))
             yield fork
             _merge_layers(self.vault, fork)
@@ -249,11 +256,14 @@ class Forks:
         with self.users.beside(fork) as standing:
             if standing is not None:
                 return made(fork, at or self.checkpoint_beside(standing, parent, (b"fork", name.encode())))
+        if at is not None:  # its layers are sealed: later changes in the parent do not matter
+            with self.locked(fork, "mudroom"):
+                return made(fork, at)
         if mount_note(fork) is not None:
             with self.locked(fork, "mudroom"):
                 before = mounting(self).checkpoint(fork, "before-fork", self.settings.keep_applies)
                 if before is not None:
-                    return made(fork, at or before.name)
+                    return made(fork, before.name)
         with self.at_rest(parent) as above:
             return made(above, at)
 
@@ -317,7 +327,7 @@ class Forks:
         ``require`` is called while the fork is at rest; if it raises, the fork is unchanged.
         """
         point = point or self.last_checkpoint(name)
-        with self.at_rest(name, set_aside(self)) as fork:
+        with self.at_rest(name, set_aside(self), drops=True) as fork:
             require()
             before = stacking.rollback(self.vault, fork, point, self.clock())
         undo = before.name if before is not None else None
@@ -437,6 +447,22 @@ class Forks:
             from mudroom.vault.forks.background import Book
 
             Book(fork).settle(self.clock())
+
+    def settle_if_possible(self, fork: Fork, also: Callable[[Vault, Fork], None] = lambda _vault, _fork: None) -> str:
+        """Settle a fork for a command or a rollback that may repair it, then call ``also``. Return why an interrupted
+        command's changes cannot be collected, or an empty text. The fork's record says it, too, and the fork still
+        counts as interrupted. Hold its lock."""
+        try:
+            self.settle(fork)
+            also(self.vault, fork)
+        except (SandboxAlive, SecretsUnknown, UsageError):
+            raise
+        except (MudroomError, OSError) as error:
+            from mudroom.vault.forks.damage import reason_of
+
+            note_uncollected(fork, reason_of(error))
+            return f"the earlier changes in {fork.name} could not be collected: {reason_of(error)}"
+        return ""
 
     def look(self, name: str, *, live: bool = True) -> ForkLook:
         """Return a fork's changes: a review if no other process can change its files, otherwise only a look. ``live``:

@@ -50,7 +50,7 @@ class Opening:
         forks, fork, resources = self._forks, self._fork, self._resources
         resources.enter_context(forks.locked(fork, "commands in the background (mudroom ps)"))
         resources.enter_context(forks.exclusive.turn(alone=False, waiting=forks.waiting))
-        return settled_vault(forks, fork, mount_note(fork), self._order, self._outcome, resources)
+        return settled_vault(forks, fork, mount_note(fork), self._order, self._outcome, resources, repairs=False)
 
     def checkpoint_before(self) -> str:
         """Freeze the fork's files before the command and return the checkpoint's name."""

@@ -160,6 +160,8 @@ class Outcome:
         """A layer merged from the fork's lowest layers while the command ran; the fork uses it afterwards."""
         self.is_networked = False
         """Whether the command was judged to use the network."""
+        self.uncollected = ""
+        """Why an earlier command's changes in the fork could not be collected."""
         self.unwritten: MudroomError | None = None
         """The error of journalling its flows or passing on its output, raised once its changes are collected."""
 

@@ -106,11 +106,12 @@ def shown(equipment: Equipment | None) -> tuple[Bind, ...]:
 
 
 def settled_vault(
-    forks: Forks, fork: Fork, noted: MountNote | None, order: Order, outcome: Outcome, held: ExitStack
+    forks: Forks, fork: Fork, noted: MountNote | None, order: Order, outcome: Outcome, held: ExitStack, repairs: bool
 ) -> Vault:
     """Make the fork idle, flush its file tools, and return the vault with the command's mask. Set ``outcome.mounted``.
     ``noted``: the fork's mount, read under the fork's lock, which is still held. Other threads' file tools wait until
-    the command has started, or ``held`` is closed."""
+    the command has started, or ``held`` is closed. ``repairs``: set ``outcome.uncollected`` if an interrupted
+    command's changes cannot be collected, instead of raising an error."""
     note = outcome.mounted = settled_mount(forks, fork) if noted is not None else None
     outcome.notes += forks.unsaid() if noted is not None else []
     if note is not None:
@@ -120,7 +121,11 @@ def settled_vault(
     require_files(fork)
     mask, notes = forks.secrets.look(order.actor.settings)
     vault = forks.vault.masked(mask)
-    forks.settle(fork)
+    if not repairs:
+        forks.settle(fork)
+    elif reason := forks.settle_if_possible(fork):
+        outcome.uncollected = reason
+        outcome.notes.append(reason)
     held.callback(forks.tools.resume, fork.name)
     forks.tools.pause(fork.name)
     outcome.notes += [*notes, *forks.tools.flush(fork)]
@@ -224,9 +229,13 @@ class OwnSandbox:
         self._running.remove(self._outcome)
         self._open.close()
 
-    def checkpoint_before(self) -> str:
-        """Freeze the fork's files before the command and return the checkpoint's name."""
+    def checkpoint_before(self) -> str | None:
+        """Freeze the fork's files before the command and return the checkpoint's name. Return None if it holds changes
+        that could not be collected: they can be collected only where they are."""
         self._standing.forbid()
+        if self._outcome.uncollected:
+            self._outcome.notes.append("no checkpoint was made before the command")
+            return None
         return self._forks.checkpoint_before(self._fork, self._order.argv, self._order.actor.settings.keep_applies)
 
     def run(self, order: Order, outcome: Outcome) -> CommandEnd:
@@ -416,6 +425,9 @@ class OwnSandbox:
         outcome, vault, called = self._outcome, self._vault, self._order.called
         bound = start_bound(vault.path, called) if client.traits.awaits_tick else None
         outcome.started = bound.now if bound is not None else command_start(vault.path, called)
+        earlier = self._fork.interrupted if outcome.uncollected else None
+        if earlier is not None:  # its changes are collected with this command's
+            outcome.started, bound = min(earlier, outcome.started), None
         self._fork.begin(outcome.started)
         if outcome.mounted is not None:  # the mount's cached project data are as old as the mount
             outcome.started, bound = outcome.mounted.since, None

@@ -58,7 +58,7 @@ class CutOffCommand(NamedTuple):
 class Sandbox(Protocol):
     """One command's sandbox: its own, or a place in a shared sandbox of this process or another."""
 
-    def checkpoint_before(self) -> str:
+    def checkpoint_before(self) -> str | None:
         """Freeze the fork's files before the command, under a name made from the command. Return the name."""
 
     def run(self, order: Order, outcome: Outcome) -> CommandEnd:
@@ -140,7 +140,7 @@ class Sandboxes:
         place = stack.enter_context(self._machine.standing.claimed(fork, permitted=permitted))
         if forks.tools.has_unflushed(fork.name):
             place.outdated()
-        vault = settled_vault(forks, fork, noted, order, outcome, stack)
+        vault = settled_vault(forks, fork, noted, order, outcome, stack, repairs=True)
         if forks.vault.mask.paths and _shown(order, forks) != shown:  # it has a value from a file found just now
             sign_again(fork.path + b"/lock", _shown(order, forks))
         own = OwnSandbox(self._machine, forks, fork, vault, order, outcome, self._running, place, slot)

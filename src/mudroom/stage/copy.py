@@ -16,7 +16,7 @@ from mudroom.core.tree.entry import Entry, FileHeld
 from mudroom.stage import disk, xattr
 from mudroom.stage.beneath import directory, open_beneath, open_file, reach
 from mudroom.stage.source import Source
-from mudroom.stage.view import require_depth
+from mudroom.stage.view import is_too_deep
 
 FICLONE = 0x40049409  # ioctl_ficlone(2)
 _NOT_HERE = (errno.EOPNOTSUPP, errno.ENOTSUP, errno.EXDEV, errno.EINVAL, errno.EPERM, errno.ENOSYS)
@@ -90,13 +90,15 @@ def listed(
     *,
     merged: bool = False,
     held: list[bytes] | None = None,
+    deep: set[bytes] | None = None,
     devices: Collection[int] = (),
 ) -> dict[bytes, Entry]:
-    """Return every entry in a source, a directory before its contents. Raise MudroomError if a directory lies too deep.
+    """Return every entry in a source, a directory before its contents.
 
     A mount point of another file system is listed, and entered only if its device is among ``devices``. ``merged``: the
     source is a snapshot with layers over it, whose entries may have several devices; no file system is mounted in it.
-    ``held`` receives the directories that another program holds open, as in ``clone``; they are left out.
+    ``held`` receives the directories that another program holds open, as in ``clone``; they are left out. So are
+    directories that lie too deep (``stage/view.py``): ``deep`` receives the directories that they are in.
     """
     root = source.look(b"")
     devices = {root.device if root is not None else 0, *devices}
@@ -118,9 +120,12 @@ def listed(
             entry_path = path + b"/" + name if path else name
             if leave_out is not None and leave_out(entry_path, entry):
                 continue
+            if entry.kind == "directory" and is_too_deep(entry_path):
+                if deep is not None:
+                    deep.add(path)
+                continue
             listing[entry_path] = entry
             if entry.kind == "directory" and (merged or entry.device in devices):
-                require_depth(entry_path)
                 pending.append(entry_path)
     return listing
 

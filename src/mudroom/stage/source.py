@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from mudroom.core.tree.entry import Entry, from_stat, same_stamp
 from mudroom.core.tree.path import show
@@ -83,15 +83,18 @@ def is_absence(error: OSError) -> bool:
     return error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
-def walk(source: Source, path: bytes = b"") -> Iterator[tuple[bytes, Entry]]:
-    """Yield every entry below a directory, a directory before its contents."""
+def walk(
+    source: Source, path: bytes = b"", ends: Callable[[bytes], bool] = lambda _path: False
+) -> Iterator[tuple[bytes, Entry]]:
+    """Yield every entry below a directory, a directory before its contents. A directory for which ``ends`` is true is
+    not entered."""
     pending = [path]
     while pending:
         at = pending.pop()
         for name, entry in source.names(at).items():
             below = at + b"/" + name if at else name
             yield below, entry
-            if entry.kind == "directory":
+            if entry.kind == "directory" and not ends(below):
                 pending.append(below)
 
 

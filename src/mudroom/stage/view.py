@@ -11,27 +11,23 @@ from collections.abc import Iterator
 
 from mudroom.core.confinement.spec import Copy, Overlay
 from mudroom.core.tree.entry import Entry
-from mudroom.core.tree.path import show
-from mudroom.errors import MudroomError
 from mudroom.stage.source import Source
 from mudroom.typing import NamedTuple, Protocol
 
 _DEEPEST = 2_048
 """Directories on a path: the most that PATH_MAX bytes can hold."""
-_LONGEST = 128 * 1024
+_LONGEST = 32 * 1024
 """Bytes in a path."""
-_SHOWN = 60
+TOO_DEEP = (
+    f"holds more than {_DEEPEST:,} nested directories, or a path of more than {_LONGEST:,} bytes: deeper directories "
+    "are not read, and "
+)
 
 
-def require_depth(path: bytes) -> None:
-    """Raise MudroomError if a directory lies too deep to be staged. A chain of directories costs its depth squared,
-    because each entry holds its path: 5,000 directories with 80-byte names take 1 GB."""
-    if len(path) > _LONGEST or (len(path) > 2 * _DEEPEST and path.count(b"/") >= _DEEPEST):
-        raise MudroomError(
-            f"{show(path[:_SHOWN])}… lies below more than {_DEEPEST:,} directories, or its path has more than "
-            f"{_LONGEST:,} bytes: such a tree cannot be staged",
-            "nothing was applied; mudroom discard FORK, or remove the tree if it is in the project",
-        )
+def is_too_deep(path: bytes) -> bool:
+    """Return whether the directory at ``path`` lies too deep to be staged. A chain of directories costs its depth
+    squared, because each entry holds its path: 5,000 directories with 80-byte names take 1 GB."""
+    return len(path) > _LONGEST or (len(path) > 2 * _DEEPEST and path.count(b"/") >= _DEEPEST)
 
 
 class RawDifference(NamedTuple):
@@ -41,6 +37,8 @@ class RawDifference(NamedTuple):
     staged: Entry | None
     hides: bool = False
     """The writable layer hides the whole tree below at this path. Not a difference by itself: both entries are None."""
+    too_deep: bool = False
+    """A directory in ``path`` lies too deep, and is left out of the walk. Not a difference by itself, either."""
 
 
 class View(Protocol):

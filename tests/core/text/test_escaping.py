@@ -33,7 +33,7 @@ def read_back(line: bytes, widest: int) -> bytes:
 def unescaped(escape: str) -> bytes:
     if escape in ("\\r", "\\n"):
         return {"\\r": b"\r", "\\n": b"\n"}[escape]
-    code = int(escape[2:], 16)
+    code = int(escape[2:].strip("{}"), 16)
     if escape[1] != "x" or code < 0x80:
         return chr(code).encode("utf-8", "surrogatepass")
     return bytes([code])
@@ -82,16 +82,16 @@ def test_nothing_that_acts_is_in_the_text(line: bytes) -> None:
         (b"end\r", "end\\r"),
         (b"\x1b[31mred", "\\x1b[31mred"),
         (b"\xff\xfe", "\\xff\\xfe"),
-        ("\u202e\u2066x".encode(), "\\u202e\\u2066x"),
-        ("\ufeffimport os".encode(), "\\ufeffimport os"),
-        ("zero\u200bwidth".encode(), "zero\\u200bwidth"),
-        ("\u3164 = 1".encode(), "\\u3164 = 1"),
-        ("tag\U000e0041".encode(), "tag\\U000e0041"),
-        ("a\xa0b".encode(), "a\\u00a0b"),
+        ("\u202e\u2066x".encode(), "\\u{202e}\\u{2066}x"),
+        ("\ufeffimport os".encode(), "\\u{feff}import os"),
+        ("zero\u200bwidth".encode(), "zero\\u{200b}width"),
+        ("\u3164 = 1".encode(), "\\u{3164} = 1"),
+        ("tag\U000e0041".encode(), "tag\\u{e0041}"),
+        ("a\xa0b".encode(), "a\\u{a0}b"),
         ("naïve 日本語 😀 ☕\ufe0f".encode(), "naïve 日本語 😀 ☕\ufe0f"),
-        ("a\ufe0f".encode(), "a\\ufe0f"),
-        ("\u3164\ufe0f".encode(), "\\u3164\\ufe0f"),
-        ("\U0001d173 \U0001bca0".encode(), "\\U0001d173 \\U0001bca0"),
+        ("a\ufe0f".encode(), "a\\u{fe0f}"),
+        ("\u3164\ufe0f".encode(), "\\u{3164}\\u{fe0f}"),
+        ("\U0001d173 \U0001bca0".encode(), "\\u{1d173} \\u{1bca0}"),
         (rb"a literal \x1b", r"a literal \x1b"),
         (b"", ""),
     ],

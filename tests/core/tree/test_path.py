@@ -111,17 +111,17 @@ def test_is_below(path: bytes, directory: bytes, below: bool) -> None:
         (b"\x1b[31mred\x7f", r"\x1b[31mred\x7f"),
         (b"\xff\xfe", r"\xff\xfe"),
         (b"back\\slash", r"back\\slash"),
-        ("\u202egnp.exe".encode(), r"\u202egnp.exe"),
-        ("\u00a0\u2028\U000e0001".encode(), r"\u00a0\u2028\U000e0001"),
-        ("\u0085".encode(), r"\u0085"),
+        ("\u202egnp.exe".encode(), r"\u{202e}gnp.exe"),
+        ("\u00a0\u2028\U000e0001".encode(), r"\u{a0}\u{2028}\u{e0001}"),
+        ("\u0085".encode(), r"\u{85}"),
         (b"\xed\xb2\x80", r"\xed\xb2\x80"),
-        ("\u2800\u3164\ufe0f".encode(), r"\u2800\u3164\ufe0f"),
-        ("é\ufe0f\u4e2d\ufe0e\u2500\ufe0f".encode(), "é\\ufe0f\u4e2d\\ufe0e\u2500\\ufe0f"),
+        ("\u2800\u3164\ufe0f".encode(), r"\u{2800}\u{3164}\u{fe0f}"),
+        ("é\ufe0f\u4e2d\ufe0e\u2500\ufe0f".encode(), "é\\u{fe0f}\u4e2d\\u{fe0e}\u2500\\u{fe0f}"),
         (
             "\u2194\ufe0f\u203c\ufe0e\U0001f441\ufe0f\U0001f600\ufe0f".encode(),
             "\u2194\ufe0f\u203c\ufe0e\U0001f441\ufe0f\U0001f600\ufe0f",
         ),
-        ("\u2764\ufe0f.txt \U000e0100".encode(), "\u2764\ufe0f.txt \\U000e0100"),
+        ("\u2764\ufe0f.txt \U000e0100".encode(), "\u2764\ufe0f.txt \\u{e0100}"),
         (b" rm  -rf /tmp/ /srv ", " rm  -rf /tmp/ /srv "),
     ],
 )
@@ -143,7 +143,7 @@ def test_show(path: bytes, text: str) -> None:
         (b"dir/ /file", r"dir/\x20/file"),
         (b" \t", r"\x20\t"),
         (b"\\ ", r"\\\x20"),
-        ("\u3000\u00a0\u2800\u200b".encode(), r"\u3000\u00a0\u2800\u200b"),
+        ("\u3000\u00a0\u2800\u200b".encode(), r"\u{3000}\u{a0}\u{2800}\u{200b}"),
     ],
 )
 def test_show_path(path: bytes, text: str) -> None:
@@ -162,7 +162,7 @@ def unshown(text: str) -> bytes:
             return bytes([int(byte, 16)])
         return chr(int(code, 16)).encode() if code is not None else letters[letter]
 
-    pattern = r"([^\\])|\\(?:x([0-9a-f]{2})|(?:u(?=.{4})|U(?=.{8}))((?<=u)[0-9a-f]{4}|(?<=U)[0-9a-f]{8})|([ntr\\]))"
+    pattern = r"([^\\])|\\(?:x([0-9a-f]{2})|u\{([0-9a-f]+)\}|([ntr\\]))"
     assert re.fullmatch(f"(?:{pattern})*", text)
     return b"".join(one(match) for match in re.finditer(pattern, text))
 

@@ -23,7 +23,7 @@ BASH = shutil.which("bash") or ""
         (b"it's", "'it'\\''s'"),
         (b"\x1b[2Jgone\r", "$'\\x1b[2Jgone\\r'"),
         (b"\xff\0", "$'\\xff\\x00'"),
-        ("a\u202eb".encode(), "$'a\\u202eb'"),
+        ("a\u202eb".encode(), "$'a\\xe2\\x80\\xaeb'"),
         (b"back\\slash\n'", "$'back\\\\slash\\n\\''"),
         (b"~", "'~'"),
         (b"*", "'*'"),

@@ -385,8 +385,8 @@ def test_names_and_lines_steer_nothing(place: Place) -> None:
     async def script(driver: Driver) -> None:
         for lines in (driver.listed(), driver.shown()):
             assert lines and all(line.isprintable() for line in lines)
-        assert driver.shown()[0] == " \\x1b]0;title\\x07\\n\\u202eeman\\xff"
-        assert driver.shown()[-2].endswith("+\\x1b[2J\\u202e\\r\\xff")
+        assert driver.shown()[0] == " \\x1b]0;title\\x07\\n\\u{202e}eman\\xff"
+        assert driver.shown()[-2].endswith("+\\x1b[2J\\u{202e}\\r\\xff")
         assert driver.shown()[-1].endswith("+[/bold][@click=app.quit]x[/]")
         await apply(driver)
 
@@ -403,14 +403,14 @@ def test_names_of_blanks_are_seen(place: Place) -> None:
 
     async def script(driver: Driver) -> None:
         names = {word for line in driver.listed() for word in line.split()}
-        assert {r"\x20", r"dir\x20/", r"\x20\x20x\x20", r"\u3000", r"\u2800", r"\u200b"} <= names
+        assert {r"\x20", r"dir\x20/", r"\x20\x20x\x20", r"\u{3000}", r"\u{2800}", r"\u{200b}"} <= names
         marked = {
             part
             for number in range(driver.files.count)
             for part, style in driver.files.row(number, 60)
             if style == "odd"
         }
-        assert marked == {r"\x20", r"\u3000", r"\u2800", r"\u200b"}
+        assert marked == {r"\x20", r"\u{3000}", r"\u{2800}", r"\u{200b}"}
         await driver.to_file(b"dir /  x ")
         assert driver.shown()[0] == r" dir\x20/\x20\x20x\x20"
 

@@ -152,8 +152,8 @@ def test_a_name_does_nothing_to_the_terminal(place: Place, open_tmux: Open) -> N
     title = tmux("display-message", "-p", "#{pane_title}")
     tmux.mudroom("review", "f")
     seen = tmux.until("taken over")
-    assert "\\x1b]2;taken over\\x07\\x1b[2J\\n\\u202ename\\xff" in seen
-    assert "+\\x1b[31m\\x1b]2;taken over\\x07\\u202etext\\r\\xff" in seen and "\u202e" not in seen
+    assert "\\x1b]2;taken over\\x07\\x1b[2J\\n\\u{202e}name\\xff" in seen
+    assert "+\\x1b[31m\\x1b]2;taken over\\x07\\u{202e}text\\r\\xff" in seen and "\u202e" not in seen
     assert tmux("display-message", "-p", "#{pane_title}") == title
     tmux.keys("a")
     tmux.until("Apply to")

@@ -143,7 +143,7 @@ def test_words_that_differ() -> None:
     marker = Marker(text)
     assert marker.spans(0, 0, 0) == (((4, 7),), ((4, 5),)) and marker.spans(0, 1, 1) == ((), ())
     assert "".join(piece.text for piece in pieces(b"\tx\ty\n")) == "    x   y"
-    assert "".join(piece.text for piece in pieces("ä\u202eb".encode() + b"\xff\r\n")) == "ä\\u202eb\\xff\\r"
+    assert "".join(piece.text for piece in pieces("ä\u202eb".encode() + b"\xff\r\n")) == "ä\\u{202e}b\\xff\\r"
 
 
 def test_words_that_differ_in_a_long_block() -> None:

@@ -83,7 +83,7 @@ def test_a_path_that_leads_elsewhere(project: Place, path: bytes) -> None:
 def test_texts_are_escaped(project: Place) -> None:
     looking = staged(project, f"printf '<b>\\033[1m\\342\\200\\256' > f; {GIT} commit -qaF f")
     (row,) = commits(looking)
-    assert row["subject"] == "<b>\\x1b[1m\\u202e"
+    assert row["subject"] == "<b>\\x1b[1m\\u{202e}"
 
 
 def test_a_secret_is_not_shown(project: Place) -> None:

@@ -431,7 +431,7 @@ def test_names_that_would_act(two: Two) -> None:
     tick()
     two.place.write(name, "ours\n")
     (row,) = two.page.get(two.path("conflicts"))["conflicts"]
-    assert row["path"] == r"<img src=x onerror=alert(1)>\u202e\n.txt"
+    assert row["path"] == r"<img src=x onerror=alert(1)>\u{202e}\n.txt"
     assert standing(two)["drifted"][0]["path"] == row["path"]
     two.decide("theirs", name)
     assert two.page.apply(FORK)["written"] == 1

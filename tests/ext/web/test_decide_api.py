@@ -69,7 +69,7 @@ def test_a_command_as_it_is_asked_about(waiting: Waiting) -> None:
     assert (found["id"], found["project"], found["kind"]) == (name, waiting.vault.name, "command")
     assert found["project_path"] == str(waiting.place.project)
     assert (found["state"], found["waiting"], found["until"]) == ("waiting", False, 0)
-    assert found["what"] == r"npm install $'<b>\x1b[2J\u202e\xff'"
+    assert found["what"] == r"npm install $'<b>\x1b[2J\xe2\x80\xae\xff'"
     assert found["why"] == "networked: may run scripts of strangers (class networked)"
     assert (found["fork"], found["agent"], found["cwd"]) == ("try-1", "claude", "/p/sub")
     assert (found["terms"], found["files"]) == (["level 1", "network: gate"], ["/p/sub/package.json"])

@@ -175,7 +175,7 @@ def test_a_late_answer_is_told_how_it_ended(queue: Queue, page: Page) -> None:
 
 def test_names_are_text(queue: Queue, page: Page) -> None:
     with queue.put(COMMAND, 60):
-        one = card(page, "sh $'<b>bold</b>\\u202e.sh'")
+        one = card(page, "sh $'<b>bold</b>\\xe2\\x80\\xae.sh'")
         one.get_by_text("<i>claude</i> wants to run").wait_for()
         assert one.locator("b, i, u").count() == 0
         assert one.get_by_role("button", name="Always allow").count() == 0, "there is no rule"

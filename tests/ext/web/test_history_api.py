@@ -205,7 +205,7 @@ def test_a_timeline_reads_the_state_of_its_fork_as_often_however_many_checkpoint
 def test_events_are_lines_of_plain_text(ask: Asked) -> None:
     found = ask.get(filled(ask) + "/events")["events"]
     by_number = {one["number"]: one for one in found}
-    assert by_number[5]["line"] == "<b>\\x1b[31m\\u202e  exit 2"
+    assert by_number[5]["line"] == "<b>\\x1b[31m\\u{202e}  exit 2"
     assert [by_number[number]["gravity"] for number in (1, 2, 3, 5)] == [0, 2, 2, 1]
     assert all(one["line"].isprintable() for one in found)
 
@@ -229,7 +229,7 @@ def test_a_journal_that_somebody_has_edited_is_shown_and_found_out(ask: Asked) -
         database.execute("UPDATE event SET kind = ?, fork = ? WHERE number = 5", ("<i>\n", "\u202e"))
     database.close()
     events = ask.get(at + "/events")["events"]
-    assert (events[0]["kind"], events[0]["fork"]) == ("<i>\\n", "\\u202e")
+    assert (events[0]["kind"], events[0]["fork"]) == ("<i>\\n", "\\u{202e}")
     assert events[-1]["data"]["big"] == "99999999999999999999999"
     (flow,) = ask.get(at + "/flows", fork="a")["flows"]
     assert (flow["host"], flow["verdict"]) == ("?", "?")

@@ -418,7 +418,7 @@ def test_nobody_is_told_elsewhere_who_did_not_ask_for_it(queue: Queue, page: Pag
     with queue.put(COMMAND, 60):
         card(page, "wants to run").wait_for()
         told = [one for one in calls(page) if one != "closed"]
-        assert told == ["tone", "tone", "note: <i>claude</i> wants to run: sh $'<b>bold</b>\\u202e.sh'"]
+        assert told == ["tone", "tone", "note: <i>claude</i> wants to run: sh $'<b>bold</b>\\xe2\\x80\\xae.sh'"]
         page.evaluate("window.away = false")
     with queue.put(HOST._replace(host="other.example"), 60):
         card(page, "other.example").wait_for()

@@ -49,7 +49,7 @@ def test_a_command_is_started_watched_and_ended(place: Place, site: Site, page: 
     output.get_by_text("ready").wait_for()
     text = output.inner_text()
     assert "<img src=x onerror=alert(1)>" in text
-    assert "red \\u202e \ufffd." in text
+    assert "red \\u{202e} \ufffd." in text
     assert "99%" in text
     assert "10%" not in text
     assert output.locator("img").count() == 0

@@ -35,7 +35,7 @@ SHOWN = {
     NAMES[0]: "not\\xffutf8",
     NAMES[1]: "new\\nline",
     NAMES[2]: NAMES[2].decode(),
-    NAMES[3]: "exe.\\u202etxt",
+    NAMES[3]: "exe.\\u{202e}txt",
     NAMES[4]: "sp ace\\t&amp;'\"",
     NAMES[5]: NAMES[5].decode(),
     NAMES[6]: "back\\\\slash",
@@ -161,8 +161,8 @@ def test_what_would_act_is_told(place: Place) -> None:
     place.write("a", "")
     looking = staged(place, r"printf 'if admin\342\200\256 {\r\n\033[2Jx\n\357\273\277bom\n\377' > a")
     found = looking.get("diff", file=b"a")
-    assert lines(found) == ["+if admin\\u202e {\\r", "+\\x1b[2Jx", "+\\ufeffbom", "+\\xff"]
-    assert [line[6] for line in found["hunks"][0]["lines"]] == [[[8, 14], [16, 18]], [[0, 4]], [[0, 6]], [[0, 4]]]
+    assert lines(found) == ["+if admin\\u{202e} {\\r", "+\\x1b[2Jx", "+\\u{feff}bom", "+\\xff"]
+    assert [line[6] for line in found["hunks"][0]["lines"]] == [[[8, 16], [18, 20]], [[0, 4]], [[0, 8]], [[0, 4]]]
     assert [line[8] for line in found["hunks"][0]["lines"]] == [True, True, True, False]
 
 

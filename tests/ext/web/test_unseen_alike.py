@@ -13,8 +13,7 @@ from importlib.resources import files
 import pytest
 
 from mudroom.core.text.escaping import escape_line
-from mudroom.core.text.invisible_characters import ACTING, CHOICE, PASSED
-from mudroom.core.tree.path import is_seen
+from mudroom.core.text.invisible_characters import ACTING, CHOICE, PASSED, is_seen
 from mudroom.ext.tui import line
 from mudroom.ext.web.api.region import result_of
 

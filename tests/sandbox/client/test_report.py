@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudroom.sandbox.client.report import ReportError, read_record, read_report
+from mudroom.sandbox.client.report import ReportError, read_record, read_report, read_value
 
 pytestmark = pytest.mark.both_users
 
@@ -115,3 +115,28 @@ def test_a_failure_and_the_end_of_its_process() -> None:
     assert read_record(failed + exited) == ("failed", -1, "exec", 2, "")
     with pytest.raises(ReportError, match="more than one record"):
         read_record(exited + failed)
+
+
+@given(st.lists(st.binary(max_size=20) | WORDS), st.dictionaries(st.binary(max_size=20), st.binary(max_size=20)))
+def test_a_request_is_read_as_marshal_reads_it(argv: list[bytes | str], environ: dict[bytes, bytes]) -> None:
+    for version in (2, 4):
+        found, variables = read_value(marshal.dumps((argv, environ), version))
+        assert (list(found), variables) == (argv, environ)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"[\xff\xff\xff\x7f",
+        b"(\x02\x00\x00\x00[\xff\xff\xff\x7f0",
+        b"(\xff\xff\xff\x0f",
+        b"{s\x01\x00\x00\x00a",
+        b"{[\x00\x00\x00\x00N0",
+        b"NN",
+        b"{" * 2000,
+    ],
+)
+def test_no_count_of_a_request_is_believed(data: bytes) -> None:
+    """For marshal the first takes 16 GB."""
+    with pytest.raises(ReportError):
+        read_value(data)

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Sequence
 
 from mudroom.cli.change.agent_settings import changed_settings, section
-from mudroom.cli.change.preview import credentials_line, look_line, look_to_json
+from mudroom.cli.change.preview import credentials_line, look_line, look_to_json, remark_lines
 from mudroom.cli.project_session import only_fork, open_session, project_paths
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.pager import page
@@ -129,6 +129,8 @@ def _review(session: Session, name: str, words: list[str], context: Context, *, 
         files = [change for change in counted_changes(changeset.changes) if is_own(change)]
         shown = f"mudroom diff {name} --commits shows the commits, mudroom diff {name} .git the files"
         context.terminal.note(f"{counted(len(files), 'file')} inside .git not shown ({shown})")
+    for line in remark_lines(changeset) if not words else ():
+        context.terminal.note(line)
     for line in _settings(session, name) if not words else ():
         context.terminal.say(line)
     return 0

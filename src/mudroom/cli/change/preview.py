@@ -171,7 +171,12 @@ def _warnings(changeset: Changeset, commits: Mapping[bytes, str]) -> list[str]:
     unknown = [change.path for change in changeset.changes if not change.original_known]
     if unknown:
         lines.append(f"edited by somebody else meanwhile, will conflict: {name_some(unknown)}")
-    return lines + [f"{show_path(remark.path)} {remark.text}" for remark in changeset.remarks]
+    return lines + remark_lines(changeset)
+
+
+def remark_lines(changeset: Changeset) -> list[str]:
+    """Return a line for each entry that cannot be applied, or not as it is."""
+    return [f"{show_path(remark.path)} {remark.text}" for remark in changeset.remarks]
 
 
 def _later_lines(changes: Sequence[Change]) -> list[str]:

@@ -8,8 +8,11 @@ from mudroom.cli.change.preview import preview
 from mudroom.cli.project_session import end_mount, only_fork, open_session, print_remarks
 from mudroom.cli.terminal.context import Context
 from mudroom.core.result import changes_to_json
-from mudroom.errors import UsageError
+from mudroom.core.tree.change import Changeset, Remark
+from mudroom.errors import MudroomError, SandboxAlive, SecretsUnknown, UsageError
+from mudroom.session import Session
 from mudroom.typing import TYPE_CHECKING
+from mudroom.vault.forks.damage import reason_of
 
 if TYPE_CHECKING:
     import argparse
@@ -40,9 +43,8 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         if args.end and not args.no:
             session.sandboxes.end(fork)
             end_mount(session, fork)
-        with session.forks.compare(fork, f"{fork}@{name}") as comparison:
-            dropped = comparison.changeset
-        asks = dropped and not args.yes
+        dropped = _dropped(session, fork, name)
+        asks = (dropped or dropped.remarks) and not args.yes
         if asks and not args.no and (context.as_json or not context.terminal.interactive):
             raise UsageError("there is no terminal to ask on", "add --yes, or --no to only look")
         if asks and not context.as_json:
@@ -59,6 +61,17 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         back = f"; mudroom rollback {undo} --fork {fork} has it back" if undo else ""
         context.terminal.say(f"{fork} is as it was at {name}{back}")
     return 0
+
+
+def _dropped(session: Session, fork: str, name: str) -> Changeset:
+    """Return the changes that a rollback drops. Changes that cannot be collected are one remark."""
+    try:
+        with session.forks.compare(fork, f"{fork}@{name}") as comparison:
+            return comparison.changeset
+    except (SandboxAlive, SecretsUnknown, UsageError):
+        raise
+    except (MudroomError, OSError) as error:
+        return Changeset(remarks=(Remark(b"", f"its changes cannot be shown: {reason_of(error)}"),))
 
 
 def _confirm(context: Context) -> bool:

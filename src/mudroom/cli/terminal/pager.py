@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.terminal import output_error
 from mudroom.core.system.search_path import find_program
+from mudroom.core.text.invisible_characters import escaped
 
 _STYLES = (
     (b"+++", "bold"),
@@ -68,7 +69,6 @@ def pager_words(context: Context) -> list[str]:
 
 def coloured(line: bytes, context: Context, stream: int = 1) -> bytes:
     """Return the line coloured, with control characters made visible, because the text is not trusted."""
-    body = line.rstrip(b"\n").translate(None, b"").decode("utf-8", "replace")
-    safe = "".join(c if c.isprintable() or c == "\t" else f"\\x{ord(c):02x}" for c in body)
+    safe = escaped(line.rstrip(b"\n").decode("utf-8", "surrogateescape"), keep="\t")
     style = next((style for prefix, style in _STYLES if line.startswith(prefix)), "")
     return ((context.terminal.style(safe, style, stream) if style else safe) + "\n").encode("utf-8", "replace")

@@ -182,11 +182,11 @@ def _one_line(text: str) -> str:
     """Return the text with unprintable characters escaped, and with the middle of a long text left out."""
     if len(text) > _LONGEST:
         text = f"{text[: _LONGEST - 500]} … {text[-500:]}"
-    if text.isprintable():
+    if text.isascii() and text.isprintable():
         return text
-    from mudroom.core.text.escaping import escape_character
+    from mudroom.core.text.invisible_characters import escaped
 
-    return "".join(one if one.isprintable() else escape_character(one) for one in text)
+    return escaped(text)
 
 
 def cut(text: str, columns: int) -> str:

@@ -3,7 +3,7 @@
 Characters that would act or be invisible are written as escapes: bytes that are not UTF-8, control characters,
 characters that change the text direction (CVE-2021-42574, https://trojansource.codes), byte order marks, and all other
 characters without a width. A tab stays. The escapes' positions are returned beside the text, since a file may hold the
-letters ``\\u202e`` itself.
+letters ``\\u{202e}`` itself.
 
 Spans count characters.
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mudroom.core.text.invisible_characters import ACTING, CHOICE, PASSED
+from mudroom.core.text.invisible_characters import ACTING, CHOICE, PASSED, escape_character
 from mudroom.core.text.regex import regex
 from mudroom.typing import NamedTuple
 
@@ -63,12 +63,3 @@ def _escaped_line(line: bytes, start: int, taken: str, text: str, odd: Sequence[
     until = start + len(taken.encode("utf-8", "surrogateescape"))
     cut = len(line) - until
     return EscapedLine(text, tuple(odd), cut, until if cut else 0)
-
-
-def escape_character(character: str) -> str:
-    """Return a character's escape, as ``core.tree.path.show`` writes it."""
-    code = ord(character)
-    if 0xDC80 <= code <= 0xDCFF:
-        return f"\\x{code - 0xDC00:02x}"
-    named = {"\r": "\\r", "\n": "\\n"}.get(character)
-    return named or (f"\\x{code:02x}" if code < 0x80 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Container
 
-from mudroom.core.text.invisible_characters import CHOICE, PASSED
+from mudroom.core.text.invisible_characters import escaped
 from mudroom.typing import NewType
 
 RelPath = NewType("RelPath", bytes)
@@ -74,17 +74,10 @@ def climb(path: bytes, known: Container[bytes]) -> list[bytes]:
     return missing[::-1]
 
 
-_UNSEEN = frozenset(PASSED + CHOICE)
-"""Invisible characters for which ``str.isprintable`` is true."""
-
-
 def show(path: bytes) -> str:
     """Return bytes as one line for display: printable, unambiguous, without terminal controls or bidirectional
     overrides."""
-    text = path.decode("utf-8", "surrogateescape")
-    if is_seen(text) and "\\" not in text:
-        return text
-    return "".join(_shown(character, text[index - 1 : index]) for index, character in enumerate(text))
+    return escaped(path.decode("utf-8", "surrogateescape").replace("\\", "\\\\"))
 
 
 def show_path(path: bytes) -> str:
@@ -100,34 +93,6 @@ def show_path(path: bytes) -> str:
     return "".join(
         "\\x20" if character == " " and (around[index] in " /" or around[index + 2] in " /") else character
         for index, character in enumerate(text)
-    )
-
-
-def is_seen(text: str) -> bool:
-    """Return whether ``text`` is entirely visible; spaces count as visible."""
-    if not text.isprintable():
-        return False
-    return text.isascii() or _UNSEEN.isdisjoint(text) or all(map(_is_seen, text, " " + text))
-
-
-def _is_seen(character: str, before: str) -> bool:
-    if character in CHOICE:  # a variation selector is visible only in how it draws an emoji
-        from mudroom.core.text.emoji import EMOJI
-
-        return before in EMOJI
-    return character not in _UNSEEN
-
-
-def _shown(character: str, before: str) -> str:
-    code = ord(character)
-    if 0xDC80 <= code <= 0xDCFF:
-        return f"\\x{code - 0xDC00:02x}"
-    if character == "\\":
-        return "\\\\"
-    if character.isprintable() and _is_seen(character, before or " "):
-        return character
-    return {"\n": "\\n", "\t": "\\t", "\r": "\\r"}.get(character) or (
-        f"\\x{code:02x}" if code < 0x80 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
     )
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from mudroom.core.text.invisible_characters import escape_character, is_seen
 from mudroom.core.text.regex import regex
-from mudroom.core.tree.path import is_seen, show
 
 _PLAIN = regex(r"[A-Za-z0-9_@%+=:,./^-]+\Z")
 LONGEST = 1500
@@ -48,7 +48,15 @@ def show_word(word: bytes) -> str:
         return text
     if is_seen(text):
         return "'" + text.replace("'", "'\\''") + "'"
-    return "$'" + show(word).replace("'", "\\'") + "'"
+    return "$'" + "".join(map(_in_dollar_quotes, text.replace("\\", "\\\\").replace("'", "\\'"))) + "'"
+
+
+def _in_dollar_quotes(character: str) -> str:
+    """Return a character as every shell with $'…' reads it: a character that is not seen as its bytes."""
+    escape = character if is_seen(character) else escape_character(character)
+    if not escape.startswith("\\u"):
+        return escape
+    return "".join(f"\\x{byte:02x}" for byte in character.encode("utf-8", "surrogatepass"))
 
 
 def _cut_middle(word: bytes, limit: int) -> bytes:

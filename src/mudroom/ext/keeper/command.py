@@ -22,7 +22,6 @@ import _thread
 import gc
 import io
 import locale
-import marshal
 import os
 import sys
 import time
@@ -39,6 +38,7 @@ from mudroom.ext.keeper.caller import (
     take_over,
 )
 from mudroom.ext.keeper.client import APART, ENDED, REFUSED, RELAYED, STARTED
+from mudroom.sandbox.client.report import read_value
 from mudroom.typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -58,6 +58,8 @@ PATIENCE = 5
 """Seconds that a client may take to send its request."""
 _DESCRIPTORS = 4
 """stdin, stdout, stderr, and the pipe from which signals are read."""
+_LONGEST = 64 << 20
+"""Bytes of a request. The kernel permits 6 MiB for words and variables (execve(2))."""
 _CREDENTIALS = 12
 """Bytes in a ``struct ucred``."""
 _IGNORED_BY_PYTHON = frozenset((signal.SIGPIPE, signal.SIGXFSZ))
@@ -104,12 +106,15 @@ def admit(connection: _socket.socket, own: tuple[object, ...], is_current: Calla
             sender = _credentials(data)
     if not may_serve or sender != (pid, uid) or len(descriptors) != _DESCRIPTORS or len(head) != 4:
         raise NotServed
-    argv, environ = marshal.loads(_receive(connection, int.from_bytes(head, "little")))
+    length = int.from_bytes(head, "little")
+    if length > _LONGEST:
+        raise NotServed
+    argv, environ = read_value(_receive(connection, length))
     connection.settimeout(None)
     around = surroundings(pid)
     if not is_equal:  # as a service with UMask= or Nice= differs from a terminal: each has a keeper of its own
         raise Elsewhere if found is not None and around.groups != surroundings(os.getpid()).groups else NotServed
-    return AdmittedCaller(directory, tuple(descriptors), argv, environ, around)
+    return AdmittedCaller(directory, tuple(descriptors), list(argv), environ, around)
 
 
 def _credentials(data: bytes) -> tuple[int, int]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from textual.app import App
 
 from mudroom.core.journal.event import Event
-from mudroom.core.text.escaping import escape_character
+from mudroom.core.text.invisible_characters import escaped
 from mudroom.errors import MudroomError
 from mudroom.ext.review.rows import cache_record
 from mudroom.ext.tui.dialog import Working
@@ -90,8 +90,7 @@ class BaseApp(App[None]):
         return self.session.interrupt(KILL)
 
     def tell_error(self, error: MudroomError) -> None:
-        text = "".join(char if char.isprintable() else escape_character(char) for char in str(error))
-        self.notify(text, severity="error", markup=False, timeout=10)
+        self.notify(escaped(str(error)), severity="error", markup=False, timeout=10)
 
     def to_candidates(self) -> bool:
         """Go back to the candidates from which this review was opened. Return whether there are any."""

@@ -10,10 +10,11 @@ import itertools
 import re
 from typing import NamedTuple
 
-from mudroom.core.text.escaping import Span, escape_character, escape_line
+from mudroom.core.text.escaping import Span, escape_line
+from mudroom.core.text.invisible_characters import escaped
 
 TAB = 4
-_ESCAPE = re.compile(r"(\\\\|\\(?:x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8}|[ntr]))")
+_ESCAPE = re.compile(r"(\\\\|\\(?:x[0-9a-f]{2}|u\{[0-9a-f]+\}|[ntr]))")
 """The escapes written by ``core.tree.path.show_path``, which doubles a backslash in the name."""
 
 
@@ -40,7 +41,7 @@ def pieces(line: bytes, spans: tuple[Span, ...] = ()) -> list[Piece]:
     for start, end in itertools.pairwise(edges):
         part = _expand_tabs(text[start:end], column)
         if not part.isprintable():  # not assigned in Python's Unicode: a terminal may know it, or may not
-            part = "".join(char if char.isprintable() else escape_character(char) for char in part)
+            part = escaped(part)
         column += len(part)
         result.append(Piece(part, _is_inside(start, spans), _is_inside(start, odd)))
     if cut:

@@ -16,7 +16,7 @@ _DEEPEST = 8
 _FLAG_REF = 0x80
 """Python/marshal.c: marks an object that later objects may refer to by its number. Objects are numbered in the order in
 which they begin."""
-_PENDING = object()
+_PENDING, _END = object(), object()
 
 
 class ReportError(ValueError):
@@ -26,8 +26,8 @@ class ReportError(ValueError):
 class _Reader:
     """Owner: the caller. An object lives within one call."""
 
-    def __init__(self, data: bytes) -> None:
-        self._data, self._at = data, 0
+    def __init__(self, data: bytes, kinds: dict[str, Callable[[_Reader, int], Any]]) -> None:
+        self._data, self._at, self._kinds = data, 0, kinds
         self._objects: list[Any] = []
 
     def take(self, count: int) -> bytes:
@@ -51,12 +51,12 @@ class _Reader:
         kind, is_referable = chr(code & ~_FLAG_REF), code & _FLAG_REF
         if kind == "r":
             return self._resolve_reference(self.number(4))
-        if kind not in _KINDS:
+        if kind not in self._kinds:
             raise ReportError(f"an unknown kind of value: {kind!r}")
         number = len(self._objects)
         if is_referable:
             self._objects.append(_PENDING)
-        value = _KINDS[kind](self, depth)
+        value = self._kinds[kind](self, depth)
         if is_referable:
             self._objects[number] = value
         return value
@@ -92,6 +92,15 @@ def _sized(reader: _Reader, width: int) -> bytes:
     if count < 0:
         raise ReportError("a negative length")
     return reader.take(count)
+
+
+def _mapping(reader: _Reader, depth: int) -> dict[Any, Any]:
+    values: dict[Any, Any] = {}
+    while (key := reader.value(depth + 1)) is not _END:
+        if not isinstance(key, (bytes, str)):
+            raise ReportError("a key that is no word")
+        values[key] = reader.value(depth + 1)
+    return values
 
 
 def _long(reader: _Reader, _depth: int) -> int:
@@ -134,13 +143,23 @@ _SHAPES: dict[str, tuple[type, ...]] = {
 """Types after a record's first word: see ``sandbox/launcher/launcher.py``."""
 
 
+def read_value(data: bytes) -> Any:
+    """Parse one value, which may be a mapping. Raise ReportError, and no other exception, for anything else. No count
+    is believed: in ``marshal.loads``, five bytes take 16 GB."""
+    reader = _Reader(data, {**_KINDS, "{": _mapping, "0": lambda _reader, _depth: _END})
+    value = reader.value()
+    if not reader.is_done:
+        raise ReportError("more than one value")
+    return value
+
+
 def read_report(data: bytes) -> tuple[Any, ...]:
     """Parse one record: a tuple that begins with a word. Raise ReportError, and no other exception, for anything else.
 
     A failure is the first record of its run. A forked child that could not execute the command reports it, and init
     reports that child's end (``launcher/init.py``): both may have arrived, and the second adds nothing.
     """
-    reader = _Reader(data)
+    reader = _Reader(data, _KINDS)
     record = reader.value()
     if not isinstance(record, tuple) or not record or not isinstance(record[0], str):
         raise ReportError("no record")

@@ -46,9 +46,9 @@ from mudroom.core.tree.rollup import whole_directories
 from mudroom.stage import disk, xattr
 from mudroom.stage.originals.ground import Ground
 from mudroom.stage.originals.later_flags import flag_later
-from mudroom.stage.source import Source, read_all, same_bytes
+from mudroom.stage.source import Source, read_all, same_bytes, walk
 from mudroom.stage.stamp import is_outside
-from mudroom.stage.view import RawDifference, View
+from mudroom.stage.view import TOO_DEEP, RawDifference, View, is_too_deep
 
 MASKED = "is a secret that is shown empty: what was done to it is left out"
 MASKED_BESIDE = (
@@ -77,15 +77,21 @@ def collect(view: View, staged: Source, lower: Source, ground: Ground, window: E
 
 
 class _Collector:
+    """Owner: ``collect``."""
+
     def __init__(self, staged: Source, ground: Ground, window: EditWindow) -> None:
         self._staged, self._ground, self._window = staged, ground, window
         self._base, self._originals, self._frozen = ground.base, ground.originals, ground.frozen
         self._shown_paths = ground.shown_paths
-        self._stacked = bool(ground.sealed.changes)
+        self._stacked = bool(ground.sealed.changes or ground.sealed.remarks)
         self._before = {change.path: change for change in ground.before.changes}
         self._changes = {c.path: _unpaired(c) for c in ground.sealed.changes if not ground.has_landed(c.path, c.staged)}
         self._remarks = {remark.path: remark for remark in ground.sealed.remarks if MADE not in remark.text}
         self._links: dict[tuple[int, int], bytes] = {}
+        self._too_deep: set[bytes] = set()
+        """New directories that hold others too deep to be staged: they are left out with all that is in them, because
+        a directory lands by one rename, only if all that is in it was reviewed."""
+        self._deepest = b""
         self._hidden: set[bytes] = set()
         self._was_hidden = frozenset(ground.before.hidden)
         self._by_shown = set[bytes]()
@@ -94,7 +100,10 @@ class _Collector:
         """Sizes of the deleted files whose contents are kept."""
 
     def consider(self, difference: RawDifference) -> None:
-        path, lower, staged, hides = difference
+        path, lower, staged, hides, too_deep = difference
+        if too_deep:
+            self._notice_depth(path)
+            return
         if hides or (_is_directory(lower) and not _is_directory(staged)):
             self._hidden.add(path)
         if hides:
@@ -110,6 +119,47 @@ class _Collector:
         if is_shown:
             self._by_shown.add(path)
         self._judge(path, lower, staged, is_seen=is_shown)
+
+    def _notice_depth(self, path: bytes) -> None:
+        """Leave out the topmost new directory above a directory that lies too deep."""
+        if path == self._deepest:
+            return  # its siblings, of which there may be a million
+        self._deepest = path
+        end = path.find(b"/") % (len(path) + 1)
+        while not self._is_new_directory(path[:end]):
+            if end == len(path):
+                top = path.partition(b"/")[0]
+                self._remarks[top] = Remark(top, f"{TOO_DEEP}changes in them do not land")
+                return
+            end = path.find(b"/", end + 1) % (len(path) + 1)
+        self._too_deep.add(path[:end])
+
+    def _is_new_directory(self, path: bytes) -> bool:
+        change = self._changes.get(path)
+        return change is not None and change.base is None and _is_directory(change.staged)
+
+    def _leave_out_deep(self) -> None:
+        """Drop the changes in directories that are left out. One in a sealed layer may be left out no longer: then all
+        its changes are found anew, because the layer's record does not have them."""
+        for remark in self._ground.sealed.remarks:
+            if not remark.text.startswith(TOO_DEEP) or remark.path in self._too_deep:
+                continue
+            found = [(remark.path, self._staged.look(remark.path)), *walk(self._staged, remark.path, is_too_deep)]
+            if any(is_too_deep(path) for path, _entry in found):
+                self._too_deep.add(remark.path)
+                continue
+            for path, entry in found:
+                if entry is not None:
+                    self.consider(RawDifference(path, self._base.look(path), entry))
+        for top in self._too_deep:
+            within = top + b"/"
+            self._changes = {at: one for at, one in self._changes.items() if at != top and not at.startswith(within)}
+            self._remarks = {at: one for at, one in self._remarks.items() if not at.startswith(within)}
+            self._remarks[top] = Remark(top, f"{TOO_DEEP}it does not land")
+        if self._too_deep:
+            for path, change in self._changes.items():
+                if change.link_to and change.link_to not in self._changes:
+                    self._changes[path] = change._replace(link_to=b"")
 
     def consider_shown(self, path: bytes, staged: Entry | None) -> None:
         """Consider a secret that the fork stores apart from its layers. ``staged``: its entry, None if it is
@@ -381,6 +431,7 @@ class _Collector:
             return None
 
     def finish(self) -> Changeset:
+        self._leave_out_deep()
         self._forget_unchanged_repositories()
         self._forget_removed_directories()
         changes = sorted(self._changes.values(), key=lambda change: sort_key(change.path))

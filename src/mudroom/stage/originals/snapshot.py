@@ -26,6 +26,7 @@ from mudroom.stage.exclude import choose, named, never_copied, weight
 from mudroom.stage.layers.layer import remove_tree
 from mudroom.stage.source import DirectorySource, OpenSource, is_absence, read_all
 from mudroom.stage.stamp import as_recorded, file_clock
+from mudroom.stage.view import TOO_DEEP
 
 DEFAULT_LIMIT = 500 * 1024 * 1024
 """Bytes. A larger project is not copied unless the policy raises the limit."""
@@ -47,12 +48,16 @@ def chooser(settings: Settings, devices: Collection[int] = ()) -> Choose:
     mounted inside, which are copied, too. They are left out if the whole would be too large for a copy."""
 
     def chosen(source: OpenSource, held: list[bytes]) -> tuple[dict[bytes, Entry], list[str]]:
-        items = listed(source, never_copied(settings.copy_exclude), held=held, devices=devices)
+        deep = set[bytes]()
+        items = listed(source, never_copied(settings.copy_exclude), held=held, deep=deep, devices=devices)
         empty: list[bytes] = []
         if devices and settings.copy_limit is not None and weight(items) > settings.copy_limit:
             items, empty = without_volumes(items, source.look(b""))
         read = functools.partial(read_patterns, source)
         items, notes = choose(items, read, limit=settings.copy_limit, gitignore=settings.copy_gitignore)
+        if deep:
+            tops = sorted({path.partition(b"/")[0] for path in deep})
+            notes.append(f"{named(tops)} {TOO_DEEP}are not in the copy")
         if empty:
             notes.append(EMPTY.format(paths=named(empty), why="too large for copy.limit"))
         return items, notes

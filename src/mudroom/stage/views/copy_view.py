@@ -177,8 +177,9 @@ class CopyView:
     def differences(self, lower: Source) -> Iterator[RawDifference]:
         """Yield every path that was touched in the copy."""
         del lower  # the manifest has the entries from when the copy was made
+        deep = set[bytes]()
         with _Work(self._work) as work:
-            staged = listed(work)
+            staged = listed(work, deep=deep)
             top = work.look(b"")
         assert top is not None
         for path, entry in {b"": top, **staged}.items():
@@ -190,6 +191,7 @@ class CopyView:
         for path, (below, _copied) in self.manifest.items():
             if path and path not in staged:
                 yield RawDifference(path, below, None)
+        yield from (RawDifference(path, None, None, too_deep=True) for path in sorted(deep))
 
     def bring_into(self, target: bytes, lower: Source, *, plain: bool = False) -> None:
         """Write the copy's changes into a layer above ``lower``, or into a plain directory."""
@@ -220,8 +222,8 @@ def _write(
     links: dict[tuple[int, int], bytes],
 ) -> None:
     """Write one difference. ``links``: files with several names that are already written, by inode."""
-    path, below, entry, _hides = difference
-    if not path or (entry is not None and entry.kind in ("socket", "device")):
+    path, below, entry, _hides, too_deep = difference
+    if not path or too_deep or (entry is not None and entry.kind in ("socket", "device")):
         return
     if entry is None:
         above = source.look(parent(path))

@@ -212,7 +212,7 @@ class ApartFromGitLayer:
             given = dict(walk(layer))
             for difference in self._view.differences(lower):
                 path, entry = difference.path, difference.staged
-                if path not in given or difference.hides:
+                if path not in given or difference.hides or difference.too_deep:
                     yield difference
                 elif entry is None or not self._is_same(layer, path, given[path], entry):
                     yield RawDifference(path, self._base.look(path), entry)

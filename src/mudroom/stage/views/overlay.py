@@ -13,7 +13,7 @@ from mudroom.stage.beneath import directory, look, open_layer, reach
 from mudroom.stage.layers.closed_directory import is_same_root
 from mudroom.stage.layers.layer import LayerListing, listing, loosened
 from mudroom.stage.source import Source
-from mudroom.stage.view import RawDifference, require_depth
+from mudroom.stage.view import RawDifference, is_too_deep
 from mudroom.stage.views.work_directory import new_work_directory, open_work_directories, remove_old_work_directories
 
 _FEW = 64
@@ -145,8 +145,9 @@ def _walk(
                 tidied()
         for name, entry in layer_listing.entries.items():
             at, original = prefix + name, below.get(name)
-            if entry.kind == "directory":
-                require_depth(at)
+            if entry.kind == "directory" and is_too_deep(at):
+                yield RawDifference(path, None, None, too_deep=True)
+            elif entry.kind == "directory":
                 yield RawDifference(at, original, entry)
                 enter(at, entry)
                 pending.append((at, original is not None and original.kind == "directory", hidden))
@@ -182,6 +183,8 @@ def deleted_below(lower: Source, path: bytes) -> Iterator[RawDifference]:
         path = pending.pop()
         for name, entry in lower.names(path).items():
             at = path + b"/" + name
+            if entry.kind == "directory" and is_too_deep(at):
+                continue  # no change in it is known
             yield RawDifference(at, entry, None)
             if entry.kind == "directory":
                 pending.append(at)

@@ -298,8 +298,12 @@ def discard(at: At) -> None:
     remove_at(*at)
 
 
+_DEFAULT_LIST = "system.posix_acl_default"
+
+
 def strip_overlay_xattrs(slots: int, name: bytes, entry: Entry, tree: Mapping[bytes, Entry]) -> None:
-    """Remove the overlay's bookkeeping xattrs (``user.overlay.*``) from files that are about to be the user's.
+    """Remove the overlay's bookkeeping xattrs (``user.overlay.*``) from files that are about to be the user's, and from
+    directories, which are new, the list of permissions that files get there later (acl(5)).
 
     ``tree``: the entries below a directory. A file in a wholly new directory has such an xattr only if it was moved
     there from the project, and the kernel then marks the directory ``impure`` (fs/overlayfs/dir.c, ovl_rename).
@@ -336,7 +340,7 @@ def _strip_one(root: int, path: bytes) -> bool:
     except OSError:
         return False  # no xattrs on this file system, or on this kind of file
     for name in names:
-        if name.startswith("user.overlay."):
+        if name.startswith("user.overlay.") or name == _DEFAULT_LIST:
             _remove_xattr(root, path, full, name)
     return "user.overlay.impure" in names
 

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 MOST_TRIES = 20
 """Attempts to read a mounted fork's files while they are being changed."""
 CLOSED = "the project's directory was closed to its owner (mode {mode:04o}): it is staged with mode {kept:04o}"
+UNCOLLECTED = "the changes of its last command could not be collected, and do not land: {reason}"
 Progress = Callable[[str, int, int], None]
 """Activity, units done, units in total."""
 
@@ -266,6 +267,20 @@ def gather(
     elif not untouched and os.path.exists(fork.record_path):
         os.unlink(fork.record_path)
     return changeset
+
+
+def note_uncollected(fork: Fork, reason: str) -> None:
+    """Say in the fork's record that the last command's changes are not in it: a layer that is sealed now keeps the
+    record. Hold the fork's lock."""
+    from mudroom.vault.record import FORK_FORMAT, ForkRecord, save
+
+    record = fork.record or ForkRecord(
+        FORK_FORMAT, fork.name, "copy" if fork.has_copy else "overlay", (), 0, 0, Changeset()
+    )
+    changeset, begins = record.changeset, UNCOLLECTED.partition("{")[0]
+    remarks = [remark for remark in changeset.remarks if not remark.text.startswith(begins)]
+    remarks.append(Remark(b"", UNCOLLECTED.format(reason=reason)))
+    save(fork.record_path, record._replace(changeset=changeset._replace(remarks=tuple(remarks))), durable=False)
 
 
 def _stamp_anew(fork: Fork, staged: bytes) -> None:

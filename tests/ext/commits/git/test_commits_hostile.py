@@ -423,6 +423,25 @@ def test_refs_of_a_fork_that_are_none(place: Place, script: str, message: str) -
     assert full_listing(place.project) == before
 
 
+def test_a_tree_with_more_paths_than_can_be_listed(place: Place) -> None:
+    """Twelve trees of sixteen entries are 1.4 kB, and 16**12 paths: the checked-out branch does not move to them."""
+    place.write("file", "one\n")
+    git(place.project, "git init -q; git add -A; git commit -qm one")
+    session = place.session()
+    script = """
+        tree=$(for n in $(seq 16); do printf '100644 blob %s\tf%d\n' $(git rev-parse HEAD:file) $n; done | git mktree)
+        for level in $(seq 11); do
+            tree=$(for n in $(seq 16); do printf '040000 tree %s\td%d\n' $tree $n; done | git mktree)
+        done
+        git update-ref HEAD $(git commit-tree -m many -p HEAD $tree)
+    """
+    result = session.run([b"sh", b"-ec", with_settings(script).encode()], fork="agent")
+    assert result.exit_code == 0, result.stderr
+    with pytest.raises(UsageError, match="its commits change more than 2,000,000 paths"):
+        session.changes.apply("agent", git=True)
+    assert git(place.project, "git log --format=%s") == "one\n" and git(place.project, "git status --short") == ""
+
+
 def test_a_branch_that_names_no_commit_is_left(place: Place) -> None:
     """git calls a repository broken whose branch names a tag, a tree or a blob."""
     place.write("file", "one\n")

@@ -14,6 +14,7 @@ import os
 from collections.abc import Iterator
 
 from mudroom.core.git.outcome import Commit
+from mudroom.core.text.invisible_characters import escaped
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import UsageError
 from mudroom.ext.commits.git.check import CommitText, check_attributes, check_submodules
@@ -173,8 +174,4 @@ def describe(name: bytes, text: CommitText) -> Commit:
 
 
 def _plain(text: bytes) -> str:
-    """Return text as one line without control characters."""
-    return "".join(
-        character if character.isprintable() else "\N{REPLACEMENT CHARACTER}"
-        for character in text.decode("utf-8", "replace")
-    )
+    return escaped(text.decode("utf-8", "surrogateescape"))

@@ -118,6 +118,7 @@ class Transfer:
         self._refs, self._unread = self._sides_of(changed)
         self._head = self._sides_of_head()
         self._stashes = self._new_stashes() if changed.stash else []
+        self._walk = Walk(live, self._history)
         self._new = NewObjects((), {}, frozenset())
         self._listed: tuple[tuple[bytes, CommitText], ...] = ()
         """The new commits, except stashes'."""
@@ -233,7 +234,8 @@ class Transfer:
         ]
         named += [self._head.fork_commit] if self._head.fork_commit else []
         stashes = [commit for commit, _message in self._stashes]
-        self._new = Walk(self._live, self._history, emptied).new(*dict.fromkeys((*named, *stashes)))
+        self._walk = Walk(self._live, self._history, emptied)
+        self._new = self._walk.new(*dict.fromkeys((*named, *stashes)))
         listed = {*self._history.new_commits(*dict.fromkeys(map(self._history.peel, named)))} if stashes else None
         self._listed = tuple(pair for pair in self._new.commits if listed is None or pair[0] in listed)
 
@@ -263,6 +265,8 @@ class Transfer:
             count = len(self._stashes)
             outcomes.append(RefOutcome(STASH, "moved", STASH, f"has {count} more entr{'ies' if count > 1 else 'y'}"))
         checkout = self._checkout(moves)
+        if checkout is not None:
+            self._walk.require_few_paths(*checkout)
         message = b"mudroom: apply of " + os.fsencode(self._fork.name)
         record = RepositoryMoves(
             self.sides.label,

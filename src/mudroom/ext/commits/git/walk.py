@@ -21,7 +21,7 @@ from mudroom.ext.commits.git.repository import Repository
 from mudroom.typing import NamedTuple
 
 NOT_MASKED = Emptied(())
-OBJECT_LIMIT = 2_000_000
+OBJECT_LIMIT = PATH_LIMIT = 2_000_000
 _CACHED_ENTRIES = 500_000
 _READ_BY_GIT = (b".gitmodules", b".gitattributes")
 
@@ -84,6 +84,25 @@ class Walk:
         return NewObjects(
             tuple((name, self._history.commit(name)) for name in names), self._missing, frozenset(self._settings)
         )
+
+    def require_few_paths(self, before: bytes, after: bytes) -> None:
+        """Raise UsageError if two commits differ in more than ``PATH_LIMIT`` paths: twelve trees of sixteen entries
+        have 16**12. Each pair of trees is read once. b"": no commit."""
+        commits = [self._history.commit(name).tree if name else b"" for name in (before, after)]
+        counts: dict[tuple[bytes, ...], int] = {}
+        pending = [tuple(commits)]
+        while pending:
+            pair = pending[-1]
+            old, new = (self._base_entries(tree) if tree else {} for tree in pair)
+            changed = [(old.get(at), new.get(at)) for at in old.keys() | new.keys() if old.get(at) != new.get(at)]
+            below = [tuple(side.id if side and side.mode == TREE else b"" for side in sides) for sides in changed]
+            unknown = [trees for trees in below if any(trees) and trees not in counts]
+            if unknown:
+                pending += unknown
+                continue
+            counts[pending.pop()] = total = len(changed) + sum(counts[trees] for trees in below if any(trees))
+            if total > PATH_LIMIT:
+                raise refusal(f"its commits change more than {PATH_LIMIT:,} paths", "")
 
     def _follow(self, commit: CommitText, name: bytes) -> None:
         """Record all objects that a commit needs and its parents do not have at the same path."""

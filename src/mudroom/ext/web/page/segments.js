@@ -95,8 +95,8 @@ const within = (text, spans) => spans.map(([start, end]) => /** @type {Span} */ 
 export function escape(text) {
   if (text === "\\t") return ["TAB", `${point(9)}, a tab`];
   if (text === "\\r" || text === "\\n") return /** @type {[string, string]} */ (chip(text === "\\r" ? 13 : 10));
-  const found = /^\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U([0-9a-f]{8}))$/.exec(text);
-  const code = found ? parseInt(found[1] ?? found[2] ?? found[3], 16) : NaN;
+  const found = /^\\(?:x([0-9a-f]{2})|u\{([0-9a-f]+)\})$/.exec(text);
+  const code = found ? parseInt(found[1] ?? found[2], 16) : NaN;
   const known = code <= 0x10ffff ? chip(code) : null;
   if (!found || !known) return [text, `written as ${text}: it cannot be shown as it is`];
   if (!found[1] || code < 0x80) return known;
@@ -144,7 +144,7 @@ export function pieces(text, words = [], odd = [], tokens = []) {
   return found;
 }
 
-const WRITTEN = /\\\\|\\(?:x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8}|[ntr])/g;
+const WRITTEN = /\\\\|\\(?:x[0-9a-f]{2}|u\{[0-9a-f]+\}|[ntr])/g;
 
 /**
  * A path as the server writes it (`core/tree/path.show_path`), as pieces. Backslashes of the name are doubled, so every
