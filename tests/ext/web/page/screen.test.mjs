@@ -34,8 +34,8 @@ test("a sequence that comes in pieces is one", () => {
 
 test("other sequences do nothing, and other control characters are shown", () => {
   assert.deepEqual(seen("a\u001b[2J\u001b[10;10H\u001b[?25l\u001b]8;;http://evil.example\u0007b\u001b(Bc\u001bPq\u001b\\d"), ["abcd"]);
-  assert.deepEqual(seen("a\u0000\u0007\u202eb\u009bc"), ["a\\u0000\\u0007\\u202eb\\u009bc"]);
-  assert.equal(printable("\u2066x\u200b"), "\\u2066x\\u200b");
+  assert.deepEqual(seen("a\u0000\u0007\u202eb\u009bc"), ["a\\x00\\x07\\u{202e}b\\u{9b}c"]);
+  assert.equal(printable("\u2066x\u200b"), "\\u{2066}x\\u{200b}");
   assert.deepEqual(seen("<img src=x onerror=alert(1)>"), ["<img src=x onerror=alert(1)>"]);
 });
 

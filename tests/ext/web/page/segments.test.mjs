@@ -49,21 +49,21 @@ test("what joins an emoji is no chip, and is one anywhere else", () => {
 });
 
 test("what the server has written as an escape is a chip with its name", () => {
-  const found = pieces("a\\xffb\\u202e", [], [[1, 5], [6, 12]]);
+  const found = pieces("a\\xffb\\u{202e}", [], [[1, 5], [6, 14]]);
   assert.deepEqual(texts(found), ["a", "\\xff", "b", "RLO"]);
   assert.match(found[1].odd, /a byte that is no text here/);
   assert.match(found[3].odd, /U\+202E, right-to-left override/);
 });
 
 test("escapes of all forms", () => {
-  assert.deepEqual(["\\r", "\\n", "\\x1b", "\\u200b", "\\U000e0069", "\\ud800"].map((one) => escape(one)[0]),
+  assert.deepEqual(["\\r", "\\n", "\\x1b", "\\u{200b}", "\\u{e0069}", "\\u{d800}"].map((one) => escape(one)[0]),
     ["CR", "LF", "ESC", "ZWSP", "TAG i", "U+D800"]);
   assert.deepEqual(escape("<b>"), ["<b>", "written as <b>: it cannot be shown as it is"]);
-  assert.equal(escape("\\Uffffffff")[0], "\\Uffffffff");
+  assert.equal(escape("\\u{ffffffff}")[0], "\\u{ffffffff}");
 });
 
 test("what only looks like an escape is text", () => {
-  assert.deepEqual(pieces("\\u202e"), [{ text: "\\u202e", kind: "", word: false, odd: "" }]);
+  assert.deepEqual(pieces("\\u{202e}"), [{ text: "\\u{202e}", kind: "", word: false, odd: "" }]);
 });
 
 test("a chip is not cut by a word or a token in it", () => {
@@ -96,9 +96,9 @@ test("what of a path is written as an escape is a chip, and a backslash of its o
   const drawn = (path) => nameParts(path).map(({ text, odd }) => (odd ? `[${text}]` : text)).join("");
   assert.equal(drawn("src/main.py"), "src/main.py");
   assert.equal(drawn("\\x20"), "[SP]");
-  assert.equal(drawn("a\\x20\\x20b/\\u3000"), "a[SP][SP]b/[IDSP]");
-  assert.equal(drawn("\\u2800\\u200b\\t\\n"), "[BLANK][ZWSP][TAB][LF]");
-  assert.equal(drawn("\\xff\\U000e0041"), "[\\xff][TAG A]");
+  assert.equal(drawn("a\\x20\\x20b/\\u{3000}"), "a[SP][SP]b/[IDSP]");
+  assert.equal(drawn("\\u{2800}\\u{200b}\\t\\n"), "[BLANK][ZWSP][TAB][LF]");
+  assert.equal(drawn("\\xff\\u{e0041}"), "[\\xff][TAG A]");
   assert.equal(drawn("a\\\\x20"), "a\\\\x20");
   assert.equal(drawn("\\\\\\x20"), "\\\\[SP]");
   assert.deepEqual(nameParts("\\x20")[0].odd, "U+0020, a space");

@@ -3,18 +3,23 @@
 // Supported, of ECMA-48: SGR (colours and weight), CR, BS, HT, LF, "erase in line". Other sequences are dropped. Other
 // control characters, and those that change the reading order, are shown as escapes.
 
+import { INVISIBLE } from "./tables.js";
+
 /** @typedef {{text: string, style: string}} Run */
 /** @typedef {{id: number, runs: Run[]}} Line */
 
 const LINES = 5000;
 const WIDEST = 4000; // characters of a line; a longer line is cut, with "…"
-const ODD = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]/gu;
+const ODD = new RegExp(`(?![\n\ufe0e\ufe0f])[${INVISIBLE}]`, "gu"); // of an emoji, a selector is seen
 const NEXT = /[\r\n\b]|\u001b(?:\[[0-?]*[ -/]*[@-~]|\][^\u0007\u001b]*(?:\u0007|\u001b\\)|[PX^_][^\u001b]*\u001b\\|[ -/]*[0-Z\\^-~])/u;
 const UNFINISHED = /\u001b(?:\[[0-?]*[ -/]*|\][^\u0007\u001b]*\u001b?|[PX^_][^\u001b]*\u001b?|[ -/]*)$/u;
 const LONGEST = 4096; // characters of an incomplete sequence that is kept
 
 /** One line, printable. @param {string} text */
-export const printable = (text) => text.replace(ODD, (one) => "\\u" + one.charCodeAt(0).toString(16).padStart(4, "0"));
+export const printable = (text) => text.replace(ODD, (one) => {
+  const code = /** @type {number} */ (one.codePointAt(0)).toString(16);
+  return one < "\x80" ? `\\x${code.padStart(2, "0")}` : `\\u{${code}}`;
+});
 
 export class Screen {
   constructor() {
