@@ -107,6 +107,7 @@ bind 2 directories of /home/u/.cache to their own places
 staged view at /home/u/work: /home/u/.local/state/mudroom/p1/forks/f/upper over /home/u/work
 show /home/u/work/.mudroom at /home/u/work/.mudroom (ro,nosuid,nodev)
 hand /home/u/work to mudroom's own file tools, if they asked for it
+hand /home/u, /tmp, /var/tmp to mudroom, which tells what is left there
 a pseudo-terminal of the command's own, if it is run on one
 make / ro,nosuid,nodev
 leave the host's root behind
