@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from mudroom.core.command.verdict import Verdict
-from mudroom.core.text.plural import amount, counted
 from mudroom.core.tree.change import Change, Changeset, counted_changes, summarise
 from mudroom.core.tree.path import is_below, show
 from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
@@ -134,6 +133,8 @@ def _left_to_json(left: Sequence[LeftFile]) -> dict[str, Any]:
 def left_sentence(left: Sequence[LeftFile], home: bytes) -> str:
     """Return the sentence about what a command has left outside the project; empty if a user would not look for it:
     what lies below a directory of a temporary directory."""
+    from mudroom.core.text.plural import amount, counted
+
     at_home = [file for file in left if is_below(file.path, home)]
     deepest = {b"tmp": 2, b"var": 3}  # slashes in a path directly in /tmp and in /var/tmp
     told = at_home + [file for file in left if file.path.count(b"/") <= deepest.get(file.path.split(b"/")[1], 0)]
