@@ -37,15 +37,9 @@ from house import (
 )
 from mudroom.cli.main import VERBS
 from mudroom.core.registry import NEEDS, ROWS
+from satellites import whole
 
 pytestmark = pytest.mark.limit(300)  # the first of them reads all code: two seconds, or a hundred on a busy machine
-
-
-whole = pytest.mark.skipif(
-    not all((ROOT / "src/mudroom" / name.replace(".", "/")).is_dir() for name in ROOMS if not is_of_kernel(name)),
-    reason="a satellite is absent",
-)
-"""Of what the tables list, satellites included (``dev/without`` deletes some)."""
 
 
 @functools.cache

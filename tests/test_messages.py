@@ -10,6 +10,7 @@ import pytest
 
 from house import ROOMS, is_of_kernel
 from messages import HOLE, ROOT, UNTESTED, _messages, is_tested, messages, text_of_tests, untested
+from satellites import whole
 
 WHOLE = all((ROOT / "src/mudroom" / name.replace(".", "/")).is_dir() for name in ROOMS if not is_of_kernel(name))
 """Else a satellite is absent, and its tests of other satellites' messages are, too."""
@@ -18,6 +19,7 @@ MOST = 200
 NOT_WORDS = re.compile(r"\b(None|errno|Traceback|self|argv|stderr of)\b|[a-z]_[a-z]+\(|^Error|^error")
 
 
+@whole
 def test_each_message_is_tested_or_listed() -> None:
     listed, found = set(UNTESTED.read_text().splitlines()), set(untested(of_kernel=not WHOLE))
     hint = ".venv/bin/python tests/messages.py --write, after a test for each new message"

@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from satellites import whole
+
 ROOT = Path(__file__).resolve().parents[1]
 VERSION = f"{sys.version_info[0]}.{sys.version_info[1]}"
 
@@ -40,6 +42,7 @@ def test_the_description_has_no_link_without_an_address() -> None:
     assert metadata.described("```\n[a](b)\n```") == "```\n[a](b)\n```"
 
 
+@whole
 def test_the_licence_covers_what_is_vendored() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     known = {"Apache License": "Apache-2.0", "BSD 3-Clause": "BSD-3-Clause", "The MIT License": "MIT"}

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import tiers
+from satellites import whole
 
 TESTS = Path(__file__).parent
 FILES = sorted(TESTS.rglob("test_*.py"))
@@ -153,6 +154,7 @@ def test_what_depends_on_who_runs_it_runs_as_both_users() -> None:
     assert unmarked == {}, "mark them both_users"
 
 
+@whole
 def test_every_exception_is_one() -> None:
     for name in SAME:
         (path,) = (path for path in FILES if path.name == name)
@@ -165,6 +167,7 @@ def test_what_is_pure_runs_once() -> None:
     assert [name_of(path) for path in FILES if path.parent.name == "core" and "both_users" in marks(path)] == []
 
 
+@whole
 def test_the_quick_tier_has_some_of_the_browser_and_not_all() -> None:
     pages = [path for path in FILES if path.parent.name == "web" and "_page" in path.name]
     quick = [path.name for path in pages if "deep" not in marks(path)]

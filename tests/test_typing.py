@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 import mudroom.typing
 from house import ROOT
+from satellites import whole
 
 FIELDS = ("alpha", "b", "items", "count", "index", "self", "cls", "kind", "path", "a", "name", "values", "z")
 
@@ -159,6 +160,7 @@ def test_a_number_of_fields_that_is_not_in_the_table_is_compiled() -> None:
         assert space["Value"](*range(count)) == tuple(range(count))
 
 
+@whole
 def test_no_class_of_the_code_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     del monkeypatch
     counts = {

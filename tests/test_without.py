@@ -8,6 +8,7 @@ import subprocess
 import pytest
 
 from house import ROOMS, ROOT
+from satellites import whole
 
 SATELLITES = sorted(name.removeprefix("ext.") for name in ROOMS if name.startswith("ext."))
 
@@ -20,6 +21,7 @@ def without(*words: str) -> str:
     return done.stdout.splitlines()[-1]
 
 
+@whole
 @pytest.mark.limit(300)
 def test_the_kernel_stands_without_any_satellite() -> None:
     assert without("--all", "--", "none") == "without any satellite: the first minute works; no tests asked for"
@@ -32,6 +34,7 @@ def test_the_tests_of_the_kernel_pass_without(satellite: str) -> None:
     assert "the first minute works; " in without(satellite, "--", "quick")
 
 
+@whole
 def test_a_satellite_that_is_not_there_is_named() -> None:
     done = subprocess.run([ROOT / "dev/without", "nothing"], capture_output=True, text=True, check=False)
     assert done.returncode == 2

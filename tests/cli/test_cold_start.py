@@ -19,6 +19,7 @@ import pytest
 
 from mudroom.cli import KEEPER
 from mudroom.core.registry import ROWS
+from satellites import needs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -125,6 +126,7 @@ def test_the_first_module_is_that_of_the_registry() -> None:
     assert f"mudroom.ext.{ROWS['keeper']['client']}" == KEEPER
 
 
+@needs("keeper")
 @pytest.mark.parametrize(("fault", "code"), [("raise ModuleNotFoundError(name='fcntl')", 1), ("", 0)])
 def test_a_fault_in_the_client_of_the_keeper_is_not_taken_for_its_absence(fault: str, code: int, place: Place) -> None:
     program = (

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 from conftest import Place
+from satellites import needs
 from test_vault_verb import Cli
 
 WRITES = """
@@ -22,6 +23,7 @@ if kept.cat("a/b") != b"in a block\\n":
 """
 
 
+@needs("fsspec")
 def test_what_was_written_by_name_outlives_the_process(place: Place) -> None:
     place.session().forks.new("x")
     cli = Cli(place)

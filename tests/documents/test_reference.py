@@ -14,6 +14,7 @@ from documents.machine import ROOT
 from documents.reference import COMMANDS as COMMANDS_PAGE
 from documents.reference import JSON, LIBRARY, commands_page, json_page, library_page
 from mudroom.cli.main import VERBS, offered_verbs
+from satellites import needs, whole
 
 NAMELESS = {"log", "net log", "policy why", "agent card", "ps"}
 """Verbs with objects that name no schema: events, flows, a card of A2A."""
@@ -28,6 +29,7 @@ def test_the_page_of_the_library_is_made_of_its_docstrings() -> None:
     assert LIBRARY.read_text() == library_page(), "dev/docs --update writes it"
 
 
+@whole
 def test_every_schema_of_the_source_has_a_definition() -> None:
     named = set()
     for path in (ROOT / "src/mudroom").rglob("*.py"):
@@ -46,7 +48,7 @@ def test_the_page_of_objects_is_made_of_the_schemas() -> None:
 @pytest.mark.parametrize(
     "commands",
     [
-        pytest.param(BRIEF, id="brief"),
+        pytest.param(BRIEF, id="brief", marks=needs("commits")),
         pytest.param(COMMANDS, id="all", marks=[pytest.mark.deep, pytest.mark.limit(400)]),
     ],
 )

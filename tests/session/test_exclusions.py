@@ -10,6 +10,7 @@ import pytest
 from conftest import Place, full_listing, listing
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
+from satellites import needs
 
 SMALL = Settings(view="copy", copy_limit=100_000)
 LARGE = "x" * 60_000
@@ -154,6 +155,7 @@ def test_a_directory_around_it_goes_but_not_what_was_left_out(place: Place, scri
     assert full_listing(place.project / "pkg/node_modules") == before
 
 
+@needs("commits")
 def test_a_repository_that_was_left_out_is_not_mixed_with_a_new_one(place: Place) -> None:
     place.write(".git/HEAD", "ref: refs/heads/main\n")
     place.write(".git/objects/pack/p", LARGE * 2)

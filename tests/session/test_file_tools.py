@@ -22,6 +22,7 @@ from mudroom.vault.forks import flatten
 from mudroom.vault.forks.editor import Editor
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.store.fork import Fork
+from satellites import needs
 
 VIEWS = pytest.mark.parametrize("view", ["overlay", "copy"])
 
@@ -195,6 +196,7 @@ def test_what_was_not_flushed_is_flushed_at_the_end(place: Place) -> None:
         again.forks.files("nope")
 
 
+@needs("fsspec")
 def test_a_fork_as_an_fsspec_file_system_by_its_name(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("fsspec")
     from mudroom.ext.fsspec.filesystem import MudroomFileSystem
@@ -224,6 +226,7 @@ def instances(place: Place, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Any
     return lambda: MudroomFileSystem(fork="f", project=str(place.project))
 
 
+@needs("fsspec")
 def test_instances_see_what_others_have_closed(place: Place, instances: Callable[[], Any]) -> None:
     one, two = instances(), instances()
     writer = one.open("file", "wb")
@@ -245,6 +248,7 @@ def test_instances_see_what_others_have_closed(place: Place, instances: Callable
     assert session.forks.files("f").read("made") == b"two\n"
 
 
+@needs("fsspec")
 def test_a_writer_is_told_of_another_that_closed_first(instances: Callable[[], Any]) -> None:
     one, two = instances(), instances()
     writers = [one.open("file", "wb"), two.open("file", "wb"), two.open("other", "wb")]
@@ -259,6 +263,7 @@ def test_a_writer_is_told_of_another_that_closed_first(instances: Callable[[], A
         assert (system.cat("file"), system.cat("other")) == (b"0", b"2")
 
 
+@needs("fsspec")
 def test_a_transaction_is_written_as_one(instances: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> None:
     one, two = instances(), instances()
     flushes: list[str] = []

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from conftest import Place
+from mudroom.core.registry import is_installed
 from test_vault_verb import Cli
 
 
@@ -71,10 +72,11 @@ def test_former_words_are_the_verbs_that_do_it(cli: Cli) -> None:
     _exec(cli, "try", "rm -r d")
     assert cli("proxy", "inspect", "--fork", "try", "--json").stdout == cli("diff", "try", "--json").stdout
     assert cli.json("proxy", "rollback", "--fork", "try")["checkpoint"] == "before-rm-r-d-1"
+    shim = "hook shell" if is_installed("agents") else "shell"
     for words, told in (
         (["proxy", "prepare", "--from", "try"], "exec has no option --from (mudroom fork new NAME --from FORK"),
         (["proxy"], "there is no verb 'proxy' (did you mean mudroom exec?)"),
-        (["shell-shim", "/x"], "there is no verb 'shell-shim' (did you mean mudroom hook shell?)"),
+        (["shell-shim", "/x"], f"there is no verb 'shell-shim' (did you mean mudroom {shim}?)"),
     ):
         done = cli(*words)
         assert (done.returncode, done.stdout, done.stderr.count("\n")) == (125, "", 1)

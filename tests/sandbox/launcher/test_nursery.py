@@ -227,12 +227,13 @@ def test_init_cannot_be_slowed(tmp_path: Path, native: LauncherClient, way: str)
         "say(os.sched_setaffinity, 1, [0])\n"
         "say(os.sched_setscheduler, 1, os.SCHED_IDLE, os.sched_param(0))\n"
         "say(os.sched_setparam, 1, os.sched_param(0))\n"
-        "say(os.setpriority, os.PRIO_PROCESS, 0, 5)\n"
+        "before = os.getpriority(os.PRIO_PROCESS, 0)\n"
+        "say(os.setpriority, os.PRIO_PROCESS, 0, 19)\n"
         "say(os.sched_setaffinity, os.getpid(), os.sched_getaffinity(0))\n"
-        "print(os.getpriority(os.PRIO_PROCESS, 1) - os.getpriority(os.PRIO_PROCESS, 0))\n"
+        "print(os.getpriority(os.PRIO_PROCESS, 1) == before, os.getpriority(os.PRIO_PROCESS, 0))\n"
     )
     ended, said = box.run(f"exec {shlex.quote(sys.executable)} -I -S -c {shlex.quote(tried)}", plans())
-    assert (ended.status, said) == (0, f"{errno.EPERM}\n" * 6 + "None\nNone\n-5\n"), said
+    assert (ended.status, said) == (0, f"{errno.EPERM}\n" * 6 + "None\nNone\nTrue 19\n"), said
 
 
 @pytest.mark.parametrize("program", ["native", "python"], indirect=True)

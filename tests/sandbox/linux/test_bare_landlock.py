@@ -12,6 +12,7 @@ import pytest
 
 from conftest import Place, full_listing
 from mudroom.sandbox.host.host import landlock_abi
+from satellites import needs
 from test_without_namespaces import Contained
 
 pytestmark = [pytest.mark.both_users, pytest.mark.skipif(landlock_abi() == 0, reason="this kernel has no Landlock")]
@@ -78,6 +79,7 @@ def test_attempts(contained: Contained, script: str) -> None:
     assert not os.path.exists("/tmp/mudroom-bad")
 
 
+@needs("agents")
 def test_a_named_store_is_live(contained: Contained, tmp_path: Path) -> None:
     place = contained.place
     card = tmp_path / "card.json"
