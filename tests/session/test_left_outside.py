@@ -45,6 +45,13 @@ def test_a_setting_that_was_placed_is_told_when_it_is_changed(place: Place) -> N
     assert [file.path for file in result.left] == [os.fsencode(place.home) + b"/.gitconfig"]
 
 
+def test_what_a_process_holds_that_outlives_its_command_is_told(place: Place) -> None:
+    session = place.session()
+    for _number in range(3):
+        result = session.run([b"sh", b"-c", b"echo 1 > ~/made; sleep 1000 >/dev/null 2>&1 &"], fork="f")
+        assert [os.fsdecode(file.path) for file in result.left] == [f"{os.fsdecode(place.home)}/made"]
+
+
 def test_a_command_that_does_not_start_has_left_nothing(place: Place) -> None:
     session = place.session()
     before = len(os.listdir("/proc/self/fd"))

@@ -540,15 +540,18 @@ def _dropped(plan: Plan) -> tuple[bytes, ...]:
 
 def _left(running: Running, plan: Plan) -> tuple[LeftFile, ...]:
     """Return the files that a command has left in its own directories."""
-    descriptors = running.own_directories()
+    descriptors, before = running.own_directories()
     try:
         if not descriptors:
             return ()
-        from mudroom.stage.left import left_files
+        from mudroom.stage.left import is_untouched, left_files
 
-        placed = {b"/" + step[2]: b"" for step in plan.steps if step[0] in ("bind", "inside")}
-        placed |= {b"/" + step[1]: step[2] for step in plan.steps if step[0] == "file"}
-        return left_files([(b"/" + path, fd) for path, fd in zip(_dropped(plan), descriptors, strict=True)], placed)
+        places = [(b"/" + path, fd) for path, fd in zip(_dropped(plan), descriptors, strict=True)]
+        placed = {b"/" + step[1]: step[2] for step in plan.steps if step[0] == "file"}
+        if is_untouched(places, placed, before):
+            return ()
+        placed |= {b"/" + step[2]: b"" for step in plan.steps if step[0] in ("bind", "inside")}
+        return left_files(places, placed)
     finally:
         for descriptor in descriptors:
             os.close(descriptor)

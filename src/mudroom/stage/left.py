@@ -7,11 +7,35 @@ import stat
 from collections.abc import Iterator, Mapping, Sequence
 
 from mudroom.core.result import LeftFile
+from mudroom.core.tree.path import is_below
 from mudroom.stage import disk
 
 _DIRECTORY = os.O_RDONLY | disk.O_DIRECTORY | disk.O_NOFOLLOW | disk.O_CLOEXEC
 MOST = 2000
 """Entries that are looked at: a command may have made a million."""
+
+
+def is_untouched(places: Sequence[tuple[bytes, int]], placed: Mapping[bytes, bytes], before: Sequence[int]) -> bool:
+    """Return whether nothing can be left, without a walk. ``before``: each place's mtime in nanoseconds, and its free
+    inodes and blocks (``step_left``).
+
+    A new file takes an inode. One that replaces or overwrites what was placed has another size, or, at the top, changes
+    the directory's time.
+    """
+    now: list[int] = []
+    for _path, descriptor in places:
+        room = os.fstatvfs(descriptor)
+        now += [os.fstat(descriptor).st_mtime_ns, room.f_ffree, room.f_bfree]
+    return now == before and all(_has_size(file, len(placed[file]), places) for file in placed)
+
+
+def _has_size(file: bytes, size: int, places: Sequence[tuple[bytes, int]]) -> bool:
+    """Return whether a file in one of the places has a size; True for a file elsewhere."""
+    above = max((place for place in places if is_below(file, place[0])), default=None)  # the deepest
+    try:
+        return above is None or disk.stat_at(above[1], file[len(above[0]) + 1 :]).st_size == size
+    except OSError:
+        return False  # removed
 
 
 def left_files(places: Sequence[tuple[bytes, int]], placed: Mapping[bytes, bytes]) -> tuple[LeftFile, ...]:

@@ -12,6 +12,7 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -30,7 +31,7 @@ enum {
 #define CREATE 6
 #define READ_ONLY_NO_DEVICES (1 | 4)
 #define OF_FILES 0x1c007 /* LANDLOCK_FILE_RIGHTS of kernel.py */
-#define MOST_SENT 8 /* directories in a message */
+#define MOST_LEFT 8 /* directories whose files end with the command */
 #define DIRECTORY_AT (O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
 
 #define NUMBER_OF(index) (arguments[index].number)
@@ -491,42 +492,56 @@ static int step_overlay(struct context *context, const struct value *arguments, 
     return error;
 }
 
-/* Send directories of the new root to the host over ``socket``, which is closed, if the host asked for them. */
-static int send_directories(struct context *context, int *socket, const struct value *paths, size_t count)
-{
-    int opened[MOST_SENT], error = 0;
-    size_t index = 0;
-    if (*socket < 0)
-        return 0;
-    if (count > COUNT(opened))
-        return E2BIG;
-    for (; error == 0 && index < count; index++) {
-        if (!is_string(&paths[index]))
-            error = EINVAL;
-        else if ((opened[index] = open_in(context->root, paths[index].data, O_PATH | O_DIRECTORY)) < 0)
-            error = failed_at(context, paths[index].data);
-        if (error != 0)
-            break;
-    }
-    if (error == 0 && count > 0 && !send_with(*socket, "d", 1, opened, count) && errno != EPIPE)
-        error = errno;
-    while (index > 0)
-        close(opened[--index]);
-    close(*socket);
-    *socket = -1;
-    return error;
-}
-
 static int step_view(struct context *context, const struct value *arguments, size_t count)
 {
     (void)count;
-    return send_directories(context, &context->view, arguments, 1);
+    if (context->view < 0)
+        return 0;
+    int place = open_in(context->root, PATH_OF(0), O_PATH | O_DIRECTORY), error = 0;
+    if (place < 0)
+        return failed_at(context, PATH_OF(0));
+    if (!send_with(context->view, "v", 1, &place, 1) && errno != EPIPE)
+        error = errno;
+    close(context->view);
+    context->view = -1;
+    return close_after(place, error);
 }
 
 static int step_left(struct context *context, const struct value *arguments, size_t count)
 {
     (void)count;
-    return send_directories(context, &context->left, arguments[0].items, arguments[0].size);
+    const struct value *paths = &arguments[0];
+    int opened[MOST_LEFT] = {0}, error = 0;
+    uint64_t state[3 * MOST_LEFT] = {0};
+    struct stat status;
+    struct statfs room;
+    size_t index = 0;
+    if (context->left < 0)
+        return 0;
+    if (paths->size == 0 || paths->size > MOST_LEFT)
+        return E2BIG;
+    for (; index < paths->size; index++) {
+        if (!is_string(&paths->items[index])) {
+            error = EINVAL;
+            break;
+        }
+        opened[index] = open_in(context->root, paths->items[index].data, O_PATH | O_DIRECTORY);
+        if (opened[index] < 0 || fstat(opened[index], &status) < 0 || fstatfs(opened[index], &room) < 0) {
+            error = failed_at(context, paths->items[index].data);
+            index += opened[index] >= 0;
+            break;
+        }
+        state[3 * index] = (uint64_t)status.st_mtim.tv_sec * 1000000000U + (uint64_t)status.st_mtim.tv_nsec;
+        state[3 * index + 1] = room.f_ffree;
+        state[3 * index + 2] = room.f_bfree;
+    }
+    if (error == 0 && !send_with(context->left, state, 3 * index * sizeof *state, opened, index) && errno != EPIPE)
+        error = errno;
+    while (index > 0)
+        close(opened[--index]);
+    close(context->left);
+    context->left = -1;
+    return error;
 }
 
 /* A command with a terminal gets no native init. */

@@ -231,8 +231,8 @@ def test_its_command_waits_for_its_own_steps_alone(place: Place, source: Launche
         client.close()
         if launcher.took_prepared:
             break
-    assert {*sent[0]} <= {"overlay", "spread", "cover", "view", "terminal", "hand_over", "seal", "pivot", "cwd"}
-    assert len(sent[0]) <= 9 + sent[0].count("cover")
+    assert {*sent[0]} <= {"overlay", "spread", "cover", "view", "left", "terminal", "hand_over", "seal", "pivot", "cwd"}
+    assert len(sent[0]) <= 10 + sent[0].count("cover")
     assert len(plan.shared) + len(plan.ahead) > 30
 
 

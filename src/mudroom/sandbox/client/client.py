@@ -66,11 +66,12 @@ class Running(Protocol):
         ``wait`` has the reason.
         """
 
-    def own_directories(self) -> list[int]:
-        """Return O_PATH descriptors for the command's own directories, in the order of the plan's step ``left``.
-        They outlive the command, and the caller closes them. Empty if there are none.
+    def own_directories(self) -> tuple[list[int], list[int]]:
+        """Return O_PATH descriptors for the command's own directories, in the order of the plan's step ``left``, and
+        their state before the command (``step_left``). The descriptors outlive the command, and the caller closes
+        them. Both are empty if there are none.
 
-        Request it by ``RunOptions.left``; take it once. Blocks as ``view`` does.
+        Request it by ``RunOptions.left``; take it once, after ``wait`` and before ``wait_gone``.
         """
 
     def terminal(self) -> tuple[int, _socket.socket] | None:

@@ -78,6 +78,7 @@ class LaunchedCommand:
         """``sockets``: this end of the sandbox's sockets, by their names in ``OWN_SOCKETS``."""
         self._connection, self._id, self._report, self._fate = connection, identity, report, fate
         self._sockets = sockets
+        self._left: tuple[list[int], list[int]] = [], []
         connection.active.add(identity)
 
     def fileno(self) -> int:
@@ -142,16 +143,25 @@ class LaunchedCommand:
             raise MudroomError("the sandbox ended before it had a view", AGAIN)
         return _descriptor_of(rights)
 
-    def own_directories(self) -> list[int]:
+    def own_directories(self) -> tuple[list[int], list[int]]:
+        found, self._left = self._left, ([], [])
+        return found
+
+    def _close_left(self) -> None:
+        for descriptor in self.own_directories()[0]:
+            os.close(descriptor)
+
+    def _take_left(self) -> tuple[list[int], list[int]]:
         channel = self._sockets.pop("left", None)
         if channel is None:
-            return []
+            return [], []
         try:
-            _data, ancillary, _flags, _address = channel.recvmsg(1, _socket.CMSG_SPACE(4 * 8), wire.CMSG_CLOEXEC)
+            data, ancillary, _flags, _address = channel.recvmsg(1024, _socket.CMSG_SPACE(4 * 8), wire.CMSG_CLOEXEC)
         finally:
             channel.close()
         rights = ancillary[0][2] if ancillary else b""
-        return [_descriptor_of(rights[at:]) for at in range(0, len(rights), 4)]
+        descriptors = [_descriptor_of(rights[at:]) for at in range(0, len(rights), 4)]
+        return descriptors, [int.from_bytes(data[at : at + 8], "little") for at in range(0, len(data), 8)]
 
     def terminal(self) -> tuple[int, _socket.socket] | None:
         channel = self._sockets.pop("channel", None)
@@ -195,14 +205,18 @@ class LaunchedCommand:
         return self._sockets.pop("door")
 
     def wait(self) -> Exit:
+        left = self._left
         try:
             data = os.read(self._report, 65536)  # written at once: at most PIPE_BUF
             record = parse_report(data) if data else None
+            left = self._take_left()  # now: what is not taken is closed
             if record is None or (record[0] == "exited" and not record[-1]):
                 self.wait_gone()  # processes are left: they end with init, and the pipe with it
         finally:
+            self._left = left
             self._connection.active.discard(self._id)
         if record is not None and record[0] != "exited":
+            self._close_left()  # nobody asks what a command has left that did not start
             raise self._fate.failed(record)
         ended = self._fate.vanished() if record is None else Exit(*record[1:-1])
         self._fate.exited()
@@ -225,6 +239,7 @@ class LaunchedCommand:
         if report >= 0:
             os.close(report)
         self._close_untaken()
+        self._close_left()
         self._connection.active.discard(self._id)
 
     def _close_untaken(self) -> None:

@@ -163,9 +163,9 @@ class WindowsRunning:
         """Raise Unsupported: without it file tools wait for the command's end."""
         raise Unsupported("the view of a running command", "a mount", "a copy")
 
-    def own_directories(self) -> list[int]:
+    def own_directories(self) -> tuple[list[int], list[int]]:
         """Return no directory: they are on the host."""
-        return []
+        return [], []
 
     def terminal(self) -> None:
         """Return None: a console has no descriptor (``confined``)."""
