@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import tarfile
+import tempfile
 import tomllib
 import zipfile
 from pathlib import Path
@@ -147,14 +148,16 @@ def test_the_debian_package_has_the_native_client(native_wheels: Path, tmp_path:
 def test_the_zipapp_has_the_native_client(native_wheels: Path, tmp_path: Path) -> None:
     tree.zipapp(_build(native_wheels, tmp_path / "tree"), tmp_path / "m.pyz")
     (tmp_path / "project").mkdir()
-    first = _start(tmp_path / "m.pyz", "a b")
-    [place] = (tmp_path / "cache/mudroom/zipapp").iterdir()
-    assert (first.stdout, first.stderr) == (f"ran by-client a b {place}/bin\n", "")
-    for damage in ((place / "bin/mudroom-python").unlink, lambda: (place / "bin/mudroom").write_text("")):
-        damage()
-        assert _start(tmp_path / "m.pyz", "again").stdout == f"ran by-client again {place}/bin\n"
-    (place / "bin/mudroom").chmod(0o644)  # as a program that this machine cannot execute
-    assert _start(tmp_path / "m.pyz", "again").stdout == f"ran again {place}/bin\n"
+    with tempfile.TemporaryDirectory() as cache:  # the first line of a script has room for 127 bytes
+        first = _start(tmp_path / "m.pyz", "a b", XDG_CACHE_HOME=cache)
+        [place] = Path(cache, "mudroom/zipapp").iterdir()
+        assert (first.stdout, first.stderr) == (f"ran by-client a b {place}/bin\n", "")
+        for damage in ((place / "bin/mudroom-python").unlink, lambda: (place / "bin/mudroom").write_text("")):
+            damage()
+            again = _start(tmp_path / "m.pyz", "again", XDG_CACHE_HOME=cache)
+            assert again.stdout == f"ran by-client again {place}/bin\n"
+        (place / "bin/mudroom").chmod(0o644)  # as a program that this machine cannot execute
+        assert _start(tmp_path / "m.pyz", "again", XDG_CACHE_HOME=cache).stdout == f"ran again {place}/bin\n"
     spaced = _start(tmp_path / "m.pyz", XDG_CACHE_HOME=str(tmp_path / "a cache"))
     assert (spaced.stderr, spaced.stdout.startswith(f"ran {tmp_path}/a cache/mudroom")) == ("", True)
 

@@ -17,7 +17,7 @@ from mudroom.ext.tui.choice import choice_of, complete_picks, first_choice, item
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-SCRIPT = "rm -r d; echo now > d; rm g; mkdir -p g/s; cp /etc/hostname g/a; echo 2 > g/s/b"
+SCRIPT = "rm -r d; echo now > d; rm g; mkdir -p g/s; cat /etc/hostname > g/a; echo 2 > g/s/b"
 
 
 @pytest.fixture

@@ -260,12 +260,12 @@ def test_what_is_too_large_is_not_sent(place: Place) -> None:
 
 def test_a_secret_of_the_project_is_never_read(place: Place) -> None:
     place.write(".env", "TOKEN=1234\n")
-    place.write("a.secret", "5678\n")
+    place.write("a.hidden", "5678\n")
     session = place.session(Settings(secrets_show=(b".env",)))  # somebody has shown it to a command
     session.forks.new("f")
-    assert session.run([b"sh", b"-c", b"echo x >> .env; echo x >> a.secret; echo y > id_rsa"], fork="f").exit_code == 0
-    looking = Looking(place, Settings(secrets_mask=(b"*.secret",)))
-    for name in (b".env", b"a.secret"):
+    assert session.run([b"sh", b"-c", b"echo x >> .env; echo x >> a.hidden; echo y > id_rsa"], fork="f").exit_code == 0
+    looking = Looking(place, Settings(secrets_mask=(b"*.hidden",)))
+    for name in (b".env", b"a.hidden"):
         found = looking.get("diff", file=name)
         assert (found["kind"], found["hunks"], found["divisible"]) == ("masked", [], False)
         for side in ("old", "new"):

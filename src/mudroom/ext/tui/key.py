@@ -106,7 +106,7 @@ CANDIDATES = (
 LEGEND = (
     ("[x] [-] [ ]", "chosen, chosen in part, left out"),
     ("!", "runs later: when somebody builds, installs, opens or enters the project"),
-    ("S", "its name is one under which secrets are kept"),
+    ("S", "it is a secret by its name or its content"),
     ("P", "left out unless it is chosen by name: git's hooks and settings, .mudroom, a work tree"),
     ("C", "conflicts with the project as it is now; c decides"),
     ("B L I", "binary, large, ignored by git"),
