@@ -125,16 +125,16 @@ def test_git_knows_who_the_user_is(session: Session, place: Place) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="of root's containers")
 def test_root_is_nobody_in_a_container(place: Place, engine: EngineHere) -> None:
-    place.write("secret.txt", "mine\n", 0o600)
+    place.write("private.txt", "mine\n", 0o600)
     session = engine.session(place)
     result = sh(
-        session, "id -u; cat secret.txt; echo more >> secret.txt; cat /etc/shadow; touch ~/.npm/x && echo cached"
+        session, "id -u; cat private.txt; echo more >> private.txt; cat /etc/shadow; touch ~/.npm/x && echo cached"
     )
     assert result.stdout == f"{NOBODY[0]}\nmine\ncached\n".encode()
     assert b"Permission denied" in result.stderr
-    assert changes(result) == {b"secret.txt"}
+    assert changes(result) == {b"private.txt"}
     (name,) = engine.containers(place.root)
     assert engine.inspect(name)["Config"]["User"] == f"{NOBODY[0]}:{NOBODY[1]}"
     session.changes.apply("f")
-    found = place.project / "secret.txt"
+    found = place.project / "private.txt"
     assert (found.read_text(), found.stat().st_uid, found.stat().st_mode & 0o777) == ("mine\nmore\n", 0, 0o600)
