@@ -30,8 +30,8 @@ HOST_CALLS = 145
 """Calls of functions of the system's modules in this process, from the order of a command to its result, in a fork that
 has run some: its overlays stand, and the project is watched. Two are looks for a mount of the fork; one asks who the
 user is, whose project may be of another group; one more is made if the kernel has something to tell of the project."""
-FEW_CALLS = 158
-"""The same of the second command of a session, which makes the template."""
+FEW_CALLS = 170
+"""The same of the second command of a session, which makes the template, and loads the modules for it."""
 NEW_FORK_CALLS = 167
 """The same of a command in a fork that is made for it."""
 NEW_FORK_DIRECTORIES = 9
