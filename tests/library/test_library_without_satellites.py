@@ -10,8 +10,9 @@ import pytest
 
 import mudroom
 from conftest import Place
-from mudroom.core.registry import NotInstalled, is_installed
+from mudroom.core.registry import NotInstalled
 from rooms import open_room
+from satellites import needs
 
 CALLS: list[tuple[str, str, Callable[[mudroom.Room], object]]] = [
     ("Room.attempts", "attempts", lambda room: room.attempts("true")),
@@ -41,7 +42,7 @@ def test_a_call_says_what_is_absent(
         assert room.apply("f").ok
 
 
-@pytest.mark.skipif(not is_installed("fleet"), reason="the fleet is absent")
+@needs("fleet")
 def test_a_satellite_without_another_is_absent(monkeypatch: pytest.MonkeyPatch) -> None:
     from mudroom.cli.main import offered_verbs, verb_module
 

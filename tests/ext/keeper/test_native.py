@@ -354,15 +354,22 @@ def test_a_first_line_that_is_not_an_interpreters(both: NativeKept, tmp_path: Pa
 # --- safety ---
 
 
-def test_places_that_are_not_this_users_alone(unstarted: NativeKept) -> None:
-    """Nobody there gets a connection."""
-    directory = Path(os.fsdecode(unstarted.directory))
+@contextmanager
+def keepers_socket(kept: NativeKept) -> Iterator[tuple[Path, socket.socket]]:
+    """The directory of a keeper's socket, and this process as who listens there."""
+    directory = Path(os.fsdecode(kept.directory))
     directory.mkdir(parents=True, mode=0o700)
-    name = unstarted.ask("name_of(os.environb)")
+    name = kept.ask("name_of(os.environb)")
     os.chdir(directory)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(name)
         listener.listen()
+        yield directory, listener
+
+
+def test_places_that_are_not_this_users_alone(unstarted: NativeKept) -> None:
+    """Nobody there gets a connection."""
+    with keepers_socket(unstarted) as (directory, listener):
         listener.setblocking(False)
         for mode in (0o755, 0o770, 0o701):
             directory.chmod(mode)
@@ -409,13 +416,7 @@ ANSWERS: tuple[tuple[bytes, bytes, bytes, int, bytes], ...] = (
 
 
 def test_answers(unstarted: NativeKept) -> None:
-    directory = Path(os.fsdecode(unstarted.directory))
-    directory.mkdir(parents=True, mode=0o700)
-    name = unstarted.ask("name_of(os.environb)")
-    os.chdir(directory)
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(name)
-        listener.listen()
+    with keepers_socket(unstarted) as (_directory, listener):
         for greeting, answer, more, code, said in ANSWERS:
             with listing(unstarted) as process:
                 converse(listener, greeting, answer, more)
@@ -426,19 +427,12 @@ def test_answers(unstarted: NativeKept) -> None:
 @contextmanager
 def stopped_keeper(kept: NativeKept, way: str) -> Iterator[tuple[subprocess.Popen[bytes], socket.socket]]:
     """A client, and the connection to the keeper's process, which has its request and does not answer."""
-    directory = Path(os.fsdecode(kept.directory))
-    directory.mkdir(parents=True, mode=0o700)
-    name = kept.ask("name_of(os.environb)")
-    os.chdir(directory)
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(name)
-        listener.listen()
-        with listing(kept, way) as process:
-            connection, _address = listener.accept()
-            with connection:
-                connection.sendall(b"g")
-                take_request(connection)
-                yield process, connection
+    with keepers_socket(kept) as (_directory, listener), listing(kept, way) as process:
+        connection, _address = listener.accept()
+        with connection:
+            connection.sendall(b"g")
+            take_request(connection)
+            yield process, connection
 
 
 @pytest.mark.parametrize("way", ["native", "client"])
