@@ -376,11 +376,7 @@ def _read_index(path: bytes, mask: tuple[bytes, ...]) -> tuple[_Index, bool, _Ju
         with open(path, "rb") as stream:
             written, made_with, *index = marshal.loads(stream.read())
     except (FileNotFoundError, EOFError, ValueError, TypeError):
-        written, made_with, index = (
-            0,
-            mask,
-            [],
-        )  # missing, or written by another mudroom or Python version: it is only a cache
+        return {}, True, {}, None  # missing, or written by another mudroom or Python version: it is only a cache
     if (written, made_with) != (_FORMAT, mask):
         return {}, True, {}, None
     complete, rows, judged, others = index
