@@ -321,7 +321,7 @@ def test_nobody_joins_after_the_last_command_has_ended(place: Place) -> None:
             give_way()
         with shared.guest() as welcome:
             assert not welcome
-        assert not shared.is_open()
+        assert not shared.admits()
     finally:
         shared._collecting.release()
     assert not session.changes.review("f").in_use

@@ -202,7 +202,7 @@ class SharedSandbox:
     def guest(self) -> Iterator[bool]:
         """Keep the sandbox for the block. Yield False if it is about to end."""
         with self._lock:
-            welcome = self._is_needed()
+            welcome = self._stays_open()
             self._guests += welcome
         try:
             yield welcome
@@ -212,13 +212,13 @@ class SharedSandbox:
                     self._guests -= 1
                 self._wake_up()
 
-    def is_open(self) -> bool:
-        """Return whether another process may join; False if the sandbox is about to end."""
+    def admits(self) -> bool:
+        """Return whether another process may join. Without a command, visitor or guest the sandbox closes here."""
         with self._lock:
-            return self._is_needed()
+            return self._stays_open()
 
-    def _is_needed(self) -> bool:
-        """Return whether the sandbox goes on. Otherwise it takes nobody from now on. Hold the lock.
+    def _stays_open(self) -> bool:
+        """Return whether the sandbox takes others. Close it for good if nobody uses it. Hold the lock.
 
         A guest after the last command's end would otherwise keep the sandbox, and find the fork in use by itself.
         """
@@ -364,7 +364,7 @@ class SharedSandbox:
             if self._is_gone():
                 self._closing = True
             alive = any(background.ended is None for background in self.backgrounds.values())
-            return not alive and not (self.backgrounds and self._is_needed())
+            return not alive and not (self.backgrounds and self._stays_open())
 
     def _is_gone(self) -> bool:
         return self.held.fileno() < 0 or self.held.running.has_report()

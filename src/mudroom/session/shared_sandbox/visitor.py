@@ -47,7 +47,7 @@ class VisitedSandbox(Protocol):
     book: Book
     held: HeldSandbox
 
-    def is_open(self) -> bool: ...
+    def admits(self) -> bool: ...
 
     def require_terms(self, terms: str) -> None: ...
 
@@ -130,7 +130,7 @@ class Visitors:
             pid, uid, _gid = _credentials(connection)
             # a confined peer may be a command that has found its way out of the sandbox's view (rule 1)
             is_welcome = uid == disk.user() and (not _is_confined(pid) or _is_confined(os.getpid()))
-            is_welcome = is_welcome and self._shared.is_open()
+            is_welcome = is_welcome and self._shared.admits()
             if is_welcome:
                 connection.sendall(WELCOME)
         except OSError:
