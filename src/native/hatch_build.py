@@ -1,17 +1,16 @@
-"""The build of the native programs into a wheel (hatchling's custom hook): the client, and the init of sandboxes.
+"""The build of the native programs (hatchling's custom hook): the keeper's client, and the launcher of sandboxes.
 
 Rules of this file:
-1. A machine without a C compiler gets one from the index for the build alone (``ziglang``: clang with musl, in the
-   build's temporary environment). If that does not compile either, the wheel is a pure one, with the console script
-   ``mudroom``: a build never fails for lack of a compiler.
+1. On Linux there is always a launcher (``src/native/launcher``): no sandbox works without it. A machine without a C
+   compiler gets one from the index for the build alone (``ziglang``: clang with musl, in the build's temporary
+   environment). If that does not compile either, the build fails and says why. In a wheel the launcher lies beside
+   ``sandbox/launcher/wire.py``; an editable installation gets it there in the tree.
 2. With the client, ``mudroom`` is the program, one of the wheel's scripts, and ``mudroom-python`` the console script.
    An installer puts both into one directory (binary distribution format, packaging.python.org).
 3. The tag says what the program is: of the machine in its ELF header (elf(5)). A static one needs no libc, so it is for
    each Linux, and its wheel says so (PEP 600, PEP 656).
 
-4. The init (``src/native/init``) lies beside the launcher's modules. Without it Python does the same.
-
-``MUDROOM_NATIVE=0`` builds a pure wheel, ``=1`` fails where the client cannot be built. Without it, an editable
+``MUDROOM_NATIVE=0`` builds without the client, ``=1`` fails where it cannot be built. Without it, an editable
 installation has none: a tree that is worked on has the client that is worked on. ``CC`` is the compiler, with options.
 """
 
@@ -30,8 +29,8 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 SOURCE = "src/native"
 """The directory; all its files of C are one program."""
-INIT, INIT_PLACE = "src/native/init", "mudroom/sandbox/launcher/mudroom-init-3"
-"""The same of the init, and its path in the wheel: ``NATIVE_INIT`` of ``sandbox/launcher/wire.py``."""
+LAUNCHER, LAUNCHER_PLACE = "src/native/launcher", "mudroom/sandbox/launcher/mudroom-launcher-1"
+"""The same of the launcher, and its path in the wheel: ``LAUNCHER`` of ``sandbox/launcher/wire.py``."""
 COMPILERS = ("musl-gcc", "cc", "gcc", "clang")
 ZIG = "ziglang"
 ZIG_MACHINES = ("x86_64", "aarch64")
@@ -52,34 +51,35 @@ class NativeBuildHook(BuildHookInterface):  # type: ignore[misc]  # its package 
         """Return what the build needs beside hatchling."""
         is_linux = sys.platform == "linux" and os.uname().machine in ZIG_MACHINES
         has_compiler = "CC" in os.environ or any(shutil.which(name) for name in COMPILERS)
-        return [ZIG] if is_linux and not has_compiler and os.environ.get("MUDROOM_NATIVE") != "0" else []
+        return [ZIG] if is_linux and not has_compiler else []
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Compile the client, if it is wanted and can be, and put it into the wheel. ``version``: "editable" or
+        """Compile the launcher and, if it is wanted and can be, the client, and put them into the wheel. ``version``: "editable" or
         "standard"."""
-        wanted = os.environ.get("MUDROOM_NATIVE", "")
-        if wanted == "0" or not (wanted or (version == "standard" and sys.platform == "linux")):
+        if sys.platform != "linux":
             return
         self._scratch = tempfile.TemporaryDirectory(prefix="mudroom-native-")
+        launcher = os.path.join(self._scratch.name, "mudroom-launcher")
+        why = compile_program(os.path.join(self.root, LAUNCHER), launcher)
+        if why:
+            raise RuntimeError(f"mudroom on Linux needs its launcher, a program in C, which cannot be built: {why}")
+        if version == "editable":
+            shutil.copy2(launcher, os.path.join(self.root, "src", LAUNCHER_PLACE))
+        else:
+            build_data["force_include"][launcher] = LAUNCHER_PLACE
+            build_data["tag"] = _tag_of_file(launcher)
+            build_data["pure_python"] = False
+        wanted = os.environ.get("MUDROOM_NATIVE", "")
+        if wanted == "0" or not (wanted or version == "standard"):
+            return
         program = os.path.join(self._scratch.name, "mudroom")
         why = compile_program(os.path.join(self.root, SOURCE), program)
+        if why and wanted:
+            raise RuntimeError(f"the native client cannot be built: {why}")
         if why:
-            self._scratch.cleanup()
-            if wanted:
-                raise RuntimeError(f"the native client cannot be built: {why}")
             self.app.display_info(f"without the native client: {why}")
             return
-        programs = [program]
-        init = os.path.join(self._scratch.name, "mudroom-init")
-        why = compile_program(os.path.join(self.root, INIT), init)
-        if why and wanted:
-            raise RuntimeError(f"the native init cannot be built: {why}")
-        if why:
-            self.app.display_info(f"without the native init: {why}")
-        else:
-            programs.append(init)
-            build_data["force_include"][init] = INIT_PLACE
-        build_data["tag"] = min(map(_tag_of_file, programs), key=lambda tag: "manylinux" in tag)
+        build_data["tag"] = min(map(_tag_of_file, (launcher, program)), key=lambda tag: "manylinux" in tag)
         build_data["pure_python"] = False
         build_data["shared_scripts"] = {program: "mudroom"}
         scripts = self.metadata.core.scripts
@@ -87,8 +87,9 @@ class NativeBuildHook(BuildHookInterface):  # type: ignore[misc]  # its package 
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:  # noqa: ARG002
         """Leave the metadata as they were: the same process may build another version next, without the client."""
-        if build_data["shared_scripts"]:
+        if sys.platform == "linux":
             self._scratch.cleanup()
+        if build_data["shared_scripts"]:
             scripts = self.metadata.core.scripts
             scripts["mudroom"] = scripts.pop("mudroom-python")
 

@@ -155,7 +155,6 @@ class Machine:
         vault.secrets = _secrets(environ, vault)
         self._vault, self._clock, self._engine = vault, clock, engine
         self._client, self._owns_client = client, client is None
-        self._wants_native = environ.get(b"MUDROOM_NATIVE") != b"0"
         self._making = _thread.allocate_lock()
         self._limiting = _thread.allocate_lock()
         self._limiter: Limiter | None = None
@@ -190,8 +189,6 @@ class Machine:
             if self._client is None:
                 self._client = self.confinement.platform.client(self.confinement.variables)
                 self._client.start()
-            if not self._wants_native:
-                self._client.templates.forgo_native()
             return self._client
 
     @property

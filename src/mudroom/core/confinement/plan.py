@@ -178,8 +178,8 @@ _DESCRIPTIONS: dict[str, Callable[..., str]] = {
     "pivot": lambda: "leave the host's root behind",
     "hostname": lambda name: f"host name {show(name)}",
     "loopback": lambda: "bring the private loopback up",
-    "routes": lambda: "bring the private loopback up; every address leads to the gate, and nowhere else",
-    "listen": lambda proxy, _redirected, ports: (
+    "routes": lambda _messages: "bring the private loopback up; every address leads to the gate, and nowhere else",
+    "listen": lambda proxy, _redirected, ports, _messages: (
         f"listeners of the gate: proxy ({proxy}), DNS, all other ports by nftables, or "
         + ", ".join(str(port) for port in ports)
     ),

@@ -37,7 +37,7 @@ from mudroom.core.confinement.plan import TemplatePlan
 from mudroom.ext.keeper.caller import identity
 from mudroom.ext.keeper.code import Code
 from mudroom.ext.keeper.command import Run, serve
-from mudroom.ext.keeper.launcher import ForkedLauncher, LauncherSource
+from mudroom.ext.keeper.launcher import KeptLauncher
 from mudroom.ext.keeper.lock import lock_content
 from mudroom.ext.keeper.pages import MANY, Range, copy_ahead, joined, own_pages
 from mudroom.ext.keeper.prepared import PreparedTemplate
@@ -178,7 +178,6 @@ class KeeperLoop:
         self._place, self._listener, self._lock = place, listener, lock
         self._own, self._code, self._run = own, code, run
         self._directory = directory
-        self._source = LauncherSource()
         self._waiting: _socket.socket | None = None
         """Socket to the process that waits for a client. That process sends ``TAKEN`` when a client comes."""
         self._taken: dict[int, _socket.socket] = {}
@@ -196,7 +195,6 @@ class KeeperLoop:
         for control in (self._waiting, *self._taken.values()):
             if control is not None:
                 control.close()
-        self._source.close()
         os.close(self._lock)
 
     def run(self) -> None:
@@ -310,7 +308,7 @@ class KeeperLoop:
                 other.close()
             for number in (signal.SIGTERM, signal.SIGCHLD):
                 signal.signal(number, signal.SIG_DFL)
-            launcher = ForkedLauncher(self._source)
+            launcher = KeptLauncher()
             connection = _accept(self._listener, control, launcher, self._code.rest)
             self._listener.close()
             if connection is not None:
@@ -326,15 +324,16 @@ class KeeperLoop:
                 )
                 control.setblocking(False)
                 receive(control)  # what was told too late would become an error at the other end
-                if actions is None:
-                    os._exit(0)
-                try:
-                    pages = _pages() if _faults() - faults > MANY else []
-                    control.send(_report(sys.modules.keys() - self._code.known, launcher.used, pages))
-                except OSError:
-                    pass  # the keeper has ended
-                for act in actions:
-                    act()
+                if actions is not None:
+                    try:
+                        pages = _pages() if _faults() - faults > MANY else []
+                        control.send(_report(sys.modules.keys() - self._code.known, launcher.used, pages))
+                    except OSError:
+                        pass  # the keeper has ended
+                    for act in actions:
+                        act()
+            launcher.close()
+            launcher.reap()
         finally:
             os._exit(0)
 
@@ -384,7 +383,7 @@ def _pages() -> Sequence[Range]:
 
 
 def _accept(
-    listener: _socket.socket, control: _socket.socket, launcher: ForkedLauncher, rest: Callable[[], None] = lambda: None
+    listener: _socket.socket, control: _socket.socket, launcher: KeptLauncher, rest: Callable[[], None] = lambda: None
 ) -> _socket.socket | None:
     """Return the next client's connection, and tell the keeper that this process is taken; None if the keeper has
     ended. Until a client comes, prepare what it will need, but not while the last command may still need the

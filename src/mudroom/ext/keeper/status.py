@@ -186,8 +186,7 @@ def _status(found: _Living) -> KeeperStatus:
 
 
 def _is_command(child: int, keeper: int) -> bool:
-    """Return whether a child runs a command: it has its own session then. So does a launcher's zygote, but with another
-    program."""
+    """Return whether a child runs a command: it has its own session then."""
     try:
         return os.getsid(child) == child and _words(child) == _words(keeper)
     except (ProcessLookupError, FileNotFoundError):

@@ -123,9 +123,6 @@ class Templates(Protocol):
     def end_idle(self) -> None:
         """End the templates that run no command: each has a copy of every host mount as it was then."""
 
-    def forgo_native(self) -> None:
-        """Make no native init from now on: MUDROOM_NATIVE is 0."""
-
 
 class Client(Protocol):
     """A client for sandboxes."""
@@ -175,9 +172,9 @@ class LauncherProcess(Protocol):
     def require_pid(self) -> int:
         """Return its pid; 0 if it was not started. Raise MudroomError if it has ended before its pid was known."""
 
-    def template_ahead(self, shared: TemplatePlan | None, *, native: bool) -> Connection | None:
+    def template_ahead(self, shared: TemplatePlan | None) -> Connection | None:
         """Return a template that was made before a command with these shared steps, or None. The caller uses it from
-        now on. ``native``: whether its init may be native."""
+        now on."""
 
     def has_ended(self) -> bool:
         """Return whether it has ended. Asked when a command has ended without a report, although its connection seems
@@ -195,9 +192,6 @@ class NoTemplates:
 
     def end_idle(self) -> None:
         """Do nothing: there are none."""
-
-    def forgo_native(self) -> None:
-        """Do nothing: no init is native."""
 
 
 NO_TEMPLATES = NoTemplates()

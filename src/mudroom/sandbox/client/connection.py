@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 
 from mudroom.core.confinement.plan import Step
 from mudroom.errors import MudroomError
-from mudroom.sandbox.launcher.wire import NATIVE_STEPS, PLAIN
+from mudroom.sandbox.launcher.wire import PLAIN
 from mudroom.typing import Any
 
 AGAIN = "run the command again; mudroom doctor tries the sandbox"
@@ -42,7 +42,7 @@ class Connection:
         A call without descriptors may return before the message is sent: in a signal handler that has interrupted
         another ``send``, which then sends it, too.
         """
-        data = marshal.dumps(dict(message))
+        data = marshal.dumps(dict(message), PLAIN)
         with self._lock:
             if self._sending:
                 assert not descriptors, "the caller closes them when this returns"
@@ -91,14 +91,7 @@ def command_request(
 ) -> dict[str, Any]:
     """Return a command's request. It is also packed as a whole, for a process that passes it on."""
     whole = {**head, "namespaces": namespaces, "plan": steps, **rest}
-    return {**head, "plain": _is_plain(rest, steps), "whole": marshal.dumps(whole, PLAIN)}
-
-
-def _is_plain(rest: Mapping[str, Any], own: Sequence[Step]) -> bool:
-    """Return whether a native init serves the command. ``own``: the command's steps that its template does not know."""
-    if rest["mediation"] or rest["terminal"] or rest["held"] or rest["join"] or "channel" in rest["sockets"]:
-        return False
-    return all(step[0] in NATIVE_STEPS for step in own)
+    return {**head, "whole": marshal.dumps(whole, PLAIN)}
 
 
 def with_report(connection: Connection, request: Mapping[str, Any], descriptors: Sequence[int]) -> int:

@@ -25,8 +25,7 @@ def failure_of(record: tuple[Any, ...], steps: Sequence[Step], program: bytes) -
         message = f"cannot set up the sandbox: the image has a symbolic link on the way to {place}"
         return StepFailed(op, number, message)
     if op == "program":
-        why = f"{show(os.fsencode(detail))} cannot be mounted read-only: {os.strerror(number)}"
-        message = f"cannot set up the sandbox: a command could change the interpreter that starts it; {why}"
+        message = "cannot set up the sandbox: a command could change the program that starts it: it is not sealed"
         return StepFailed(op, number, message, "mudroom doctor tries the sandbox")
     if op == "cwd" and index >= 0:
         wrong = no_directory(steps[index][1], number)
@@ -75,7 +74,7 @@ def _not_started(program: bytes, number: int) -> CommandNotStarted:
     hint = "is it an executable file?"
     if number == E2BIG:  # execve(2), MAX_ARG_STRLEN
         hint = "one argument has at most 128 KiB, all together a quarter of the stack's limit: put it into a file"
-    if number == errno.EAGAIN:  # from clone(2), or from ``require_no_magic_link`` in ``launcher/link.py``
+    if number == errno.EAGAIN:  # from clone(2), or from ``is_of_the_sandbox`` in ``src/native/launcher/command.c``
         hint = "no process is left (ulimit -u, --processes), or another program has a lease on the file"
     return CommandNotStarted(f"{name}: {os.strerror(number).lower()}", 126, hint)
 

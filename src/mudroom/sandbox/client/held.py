@@ -1,4 +1,4 @@
-"""The host's end of a held sandbox, which several commands share (``sandbox/launcher/holder.py``): make it, start
+"""The host's end of a held sandbox, which several commands share (``src/native/launcher/init.c``): make it, start
 commands in it, end it.
 
 Thread-safe, as ``Client`` is.
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 ENDING = "mudroom ps lists the commands there, mudroom ps --end ID ends one"
 
 SIGKILL = 9
+_FSCONFIG, _RECONFIGURE = 431, 7
+"""The system call on all machines, and FSCONFIG_CMD_RECONFIGURE (include/uapi/linux/mount.h)."""
 GRACE = 2.0
 """Seconds that a sandbox has to end after the last command, before it is killed."""
 
@@ -88,14 +90,11 @@ class HeldSandbox:
         A reconfiguration drops every unused entry from the file system's name cache, including those for missing names
         (reconfigure_super in fs/super.c, shrink_dcache_sb).
         """
-        from mudroom.sandbox.launcher.kernel import FSCONFIG_CMD_RECONFIGURE, SYS_fsconfig, syscall  # Linux alone
-
         for refresher in self._refresher:
-            try:
-                syscall(SYS_fsconfig, refresher, FSCONFIG_CMD_RECONFIGURE, None, None, 0)
-            except OSError as error:
+            number = _reconfigure(refresher)
+            if number:
                 text = "commands beside one in the background see the project as it was when they were started"
-                self.notes.append(f"{text}: {error.strerror}")
+                self.notes.append(f"{text}: {os.strerror(number)}")
                 self._close_refresher()
 
     def _close_refresher(self) -> None:
@@ -125,6 +124,16 @@ class HeldSandbox:
         if not wait_readable([self.fileno()], time.monotonic() + grace):
             self.running.signal(SIGKILL)
         self.running.wait_gone()
+
+
+def _reconfigure(refresher: int) -> int:
+    """Call fsconfig(2) with FSCONFIG_CMD_RECONFIGURE. Return 0 or an error number."""
+    import ctypes
+
+    call = ctypes.CDLL(None, use_errno=True).syscall
+    arguments = (_FSCONFIG, refresher, _RECONFIGURE, None, None, 0)
+    done = call(*(ctypes.c_long(each) if each is not None else None for each in arguments))
+    return ctypes.get_errno() if done < 0 else 0
 
 
 def hold(client: Client, plan: Plan, options: RunOptions = NO_OPTIONS) -> HeldSandbox:

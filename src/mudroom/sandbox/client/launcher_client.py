@@ -1,11 +1,10 @@
 """A client whose commands are started by a launcher: start it once, then send it plans.
 
-``LauncherClient.start()`` costs an interpreter start, which goes on in the background; ``LauncherClient.run`` costs a
-few hundred microseconds. Thread-safe: each run reports over its own pipe.
+``LauncherClient.start()`` costs a millisecond, ``LauncherClient.run`` a few hundred microseconds. Thread-safe: each run reports over its own pipe.
 
 A client has three parts, and each attribute has one owner:
-1. the launcher as a process (``client.LauncherProcess``): this process's child (``SpawnedLauncher``), a process forked
-   by a keeper's zygote (``ext/keeper/launcher.py``), or a container's first process. It owns the connection;
+1. the launcher as a process (``client.LauncherProcess``): this process's child (``SpawnedLauncher``), or a
+   container's first process. It owns the connection;
 2. the templates (``LauncherTemplates``), which choose the process that performs a plan;
 3. the work directories that are to be removed.
 """
@@ -15,6 +14,7 @@ from __future__ import annotations
 import _socket
 import _thread
 import errno
+import fcntl
 import itertools
 import os
 import sys
@@ -22,6 +22,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from mudroom.core.confinement.plan import Plan, StandingPlan, Step, TemplatePlan, of_each, template_plan
+from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, Unsupported
 from mudroom.sandbox.client.connection import AGAIN, Connection, command_request, wait_readable, with_report
 from mudroom.sandbox.client.invocation import KILLED, NO_OPTIONS, ClientTraits, Exit, Invocation, RunOptions
@@ -33,11 +34,6 @@ if TYPE_CHECKING:
     from mudroom.sandbox.client.client import LauncherProcess
     from mudroom.sandbox.client.template import StandingSandbox
 
-
-_ROOT = os.path.abspath(__file__).rsplit(os.sep, 4)[0]
-# Imported, not run as a script, to have its byte code cached: compiling would double the start-up time.
-_BEGIN = f"import sys; sys.path.insert(0, {_ROOT!r}); from mudroom.sandbox.launcher.program import protect; protect(); "
-_START = "from mudroom.sandbox.launcher.launcher import main; main()"
 
 _GROUP_SIGNALS = (1, 2, 3, 15, 20)
 """HUP, INT, QUIT, TERM and TSTP: the signals that terminals, timeout(1) and CI send to a whole process group."""
@@ -273,39 +269,68 @@ def _descriptor_of(rights: bytes) -> int:
     return descriptor
 
 
-def spawn_interpreter(program: str, kind: int, actions: Sequence[tuple[Any, ...]] = ()) -> tuple[_socket.socket, int]:
-    """Start an interpreter that runs Python code, which may import mudroom. The code's last argument is its socket's
-    number. Return the other end, and the pid. ``kind``: socket type, as in socketpair(2). ``actions``: for
-    posix_spawn(3). The interpreter's file is on a read-only mount (``sandbox/launcher/program.py``).
+_MFD_EXEC = 0x10
+"""memfd_create(2): Linux 6.3, which else makes a file without the right to execute it where vm.memfd_noexec is set."""
+_program: list[int] = []
+"""The descriptor of the launcher's sealed copy, once it was made. A forked process shares it."""
+
+
+def program() -> int:
+    """Return a descriptor of the launcher in memory, sealed. Until its exec each process in a sandbox is a clone of the
+    launcher, so that program is in a command's reach by /proc/self/exe: a file could be changed by it (compare
+    CVE-2019-5736). Raise MudroomError if there is no launcher, or no such copy."""
+    if not _program:
+        try:
+            with open(wire.LAUNCHER, "rb", buffering=0) as stream:
+                _program.append(_sealed(stream.read()))
+        except FileNotFoundError as error:
+            hint = "install mudroom again; in a checkout: dev/native"
+            raise MudroomError(f"the sandbox launcher is missing: {show(wire.LAUNCHER)}", hint) from error
+        except OSError as error:
+            why = f"a copy of its program in memory is refused: {error.strerror}"
+            raise MudroomError(f"the sandbox launcher cannot be started: {why}", "sysctl vm.memfd_noexec=0") from error
+    return _program[0]
+
+
+def _sealed(content: bytes) -> int:
+    flags = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
+    try:
+        descriptor = os.memfd_create("mudroom-launcher", flags | _MFD_EXEC)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        descriptor = os.memfd_create("mudroom-launcher", flags)
+    if os.write(descriptor, content) != len(content):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    fcntl.fcntl(
+        descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
+    )
+    return descriptor
+
+
+def _spawn(actions: Sequence[tuple[Any, ...]]) -> tuple[_socket.socket, int]:
+    """Start a launcher. Return the socket to it, and its pid. ``actions``: for posix_spawn(3).
 
     It has its own session: signals to this process's group and a terminal's hang-up do not reach it.
     """
-    ours, theirs = _socket.socketpair(_socket.AF_UNIX, kind)
+    ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
     os.set_inheritable(theirs.fileno(), True)
-    words = (sys.executable, "-I", "-S", "-c", _BEGIN + program, str(theirs.fileno()))
+    words = (wire.PROTOCOL, str(theirs.fileno()))
+    # The signals are blocked until the launcher ignores them; pending ones are then dropped.
+    how: Any = {"file_actions": actions, "setsid": True, "setsigmask": _GROUP_SIGNALS}
     try:
-        pid = _spawn(words, actions)
-    except OSError:
+        pid = os.posix_spawn(f"/proc/self/fd/{program()}", words, {}, **how)
+    except OSError as error:
+        ours.close()
+        why = f"{show(wire.LAUNCHER)}: {error.strerror}"
+        raise MudroomError(f"the sandbox launcher cannot be started: {why}", "install mudroom again") from error
+    except BaseException:
         ours.close()
         raise
     finally:
         theirs.close()
     _offer_to_the_oom_killer(pid)
     return ours, pid
-
-
-def _spawn(words: tuple[str | bytes, ...], actions: Sequence[tuple[Any, ...]]) -> int:
-    """Start a program through the native init, which puts it on a read-only mount. Where that is missing or cannot be
-    executed, the interpreter does it itself, by a second start."""
-    # The signals are blocked until the launcher ignores them; pending ones are then dropped.
-    how: Any = {"file_actions": actions, "setsid": True, "setsigmask": _GROUP_SIGNALS}
-    environment = {"PATH": os.defpath, "LC_ALL": "C"}
-    if wire.NATIVE_INIT and os.access(wire.NATIVE_INIT, os.X_OK):
-        try:
-            return os.posix_spawn(wire.NATIVE_INIT, (wire.NATIVE_INIT, *words), environment, **how)
-        except OSError:
-            pass  # built for another machine, or its loader is missing
-    return os.posix_spawn(words[0], words, environment, **how)
 
 
 def _offer_to_the_oom_killer(pid: int) -> None:
@@ -335,34 +360,38 @@ class SpawnedLauncher:
         """Start it, unless it runs. It ends when this process does."""
         if self.connection is not None and self.connection.is_open():
             return  # it was started ahead
-        ours, self.pid = spawn_interpreter(_START, _socket.SOCK_STREAM, self._actions)
+        ours, self.pid = _spawn(self._actions)
         self.connection = Connection(ours)
 
     def require_pid(self) -> int:
         return self.pid
 
-    def template_ahead(self, _shared: TemplatePlan | None, *, native: bool) -> None:  # noqa: ARG002 - of the protocol
+    def template_ahead(self, _shared: TemplatePlan | None) -> None:
         return None
 
     def has_ended(self) -> bool:
         return False
 
     def close(self) -> None:
+        pid = self.let_go()
+        if pid:
+            os.waitpid(pid, 0)
+
+    def let_go(self) -> int:
+        """End it without waiting. Return its pid for waitpid(2), or 0 if there is none."""
         connection, self.connection = self.connection, None
         if connection is not None:
             connection.close()
         pid, self.pid = self.pid, 0
-        if pid:
-            os.waitpid(pid, 0)
+        return pid
 
 
 class LauncherTemplates:
     """``client.Templates``. ``_choosing`` guards the templates and the choice. ``_place`` is for the holder of the
-    limits' lock, ``_native`` for a session's machine, before its commands."""
+    limits' lock."""
 
     def __init__(self, launcher: LauncherProcess) -> None:
         self._launcher = launcher
-        self._native = launcher.is_local
         self._place = 0
         self._templates: dict[tuple[Any, ...], Connection | None] = {}
         self._choosing = _thread.allocate_lock()
@@ -383,7 +412,7 @@ class LauncherTemplates:
 
     def _choose(self, plan: Plan) -> tuple[Connection, int, tuple[Step, ...], tuple[Step, ...]]:
         shared = template_plan(plan) if plan.shared else None
-        ahead = self._launcher.template_ahead(shared, native=self._native)
+        ahead = self._launcher.template_ahead(shared)
         launcher = self._require_launcher()
         if shared is None:
             return launcher, plan.namespaces, plan.steps, plan.steps
@@ -401,7 +430,7 @@ class LauncherTemplates:
         if template is None:
             from mudroom.sandbox.client.template import prepare
 
-            template, report = prepare(launcher, shared, native=self._native)
+            template, report = prepare(launcher, shared)
             os.close(report)
         self._templates[key] = template  # the most recently used is the last
         own = plan.steps[plan.shared + plan.ahead : len(plan.steps) - plan.last]
@@ -435,11 +464,8 @@ class LauncherTemplates:
 
         place = self._place
         shared = TemplatePlan(plan.namespaces, plan.maps, plan.template, plan.ahead, ())
-        made = prepare(launcher, shared, plan.mounts, (door,), native=self._native)
+        made = prepare(launcher, shared, plan.mounts, (door,))
         return StandingSandbox(*made, plan, lambda: self._place == place)
-
-    def forgo_native(self) -> None:
-        self._native = False
 
     def leave_place(self) -> None:
         """Use the existing templates for no new command: the launcher is moved into another control group."""

@@ -1,4 +1,4 @@
-"""The host's end of a template: make one, and use one that stands for a fork (``sandbox/launcher/template.py``)."""
+"""The host's end of a template: make one, and use one that stands for a fork (``src/native/launcher``)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from mudroom.errors import MudroomError
 from mudroom.sandbox.client.connection import Connection, with_report
 from mudroom.sandbox.client.failure import failure_of
 from mudroom.sandbox.client.report import parse_report
-from mudroom.sandbox.launcher import wire
 from mudroom.typing import NamedTuple
 
 REST = 2000
@@ -33,12 +32,9 @@ def request(
     plan: TemplatePlan,
     mounts: tuple[bytes, ...] = (),
     door: tuple[int, ...] = (),
-    *,
-    native: bool = True,
 ) -> tuple[Connection, int]:
     """Ask for a template and return at once: the connection to it, and a pipe that is at its end when the template is
-    gone with its mounts. ``require_prepared`` says whether it can be used. ``native``: whether the launcher sees this
-    process's files, and so may start ``wire.NATIVE_INIT``."""
+    gone with its mounts. ``require_prepared`` says whether it can be used."""
     ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
     message = {
         "op": "prepare",
@@ -51,7 +47,6 @@ def request(
         "each": of_each(plan.namespaces),
         "mounts": mounts,
         "rest": REST,
-        "native": wire.NATIVE_INIT if native else b"",
     }
     try:
         return Connection(ours), with_report(launcher, message, (theirs.fileno(), *door))
@@ -74,11 +69,9 @@ def prepare(
     plan: TemplatePlan,
     mounts: tuple[bytes, ...] = (),
     door: tuple[int, ...] = (),
-    *,
-    native: bool = True,
 ) -> tuple[Connection, int]:
     """Return ``request``'s result, once the template is prepared. Raise StepFailed if a step fails."""
-    connection, report = request(launcher, plan, mounts, door, native=native)
+    connection, report = request(launcher, plan, mounts, door)
     try:
         require_prepared(report, plan)
     except BaseException:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from mudroom.sandbox.launcher.pause import generations
 from mudroom.typing import NamedTuple
 
 _LISTEN = b"0A"
@@ -41,8 +40,20 @@ def usages(keeper: int, mark: bytes) -> dict[str, ProcessUsage]:
 
 
 def descendants(pid: int) -> Iterator[int]:
-    for generation in generations(pid):
+    """Yield a process's pid, then its children's, then theirs, and so on. A process that ends meanwhile may be left
+    out, and with it others (/proc/PID/task/TID/children, proc(5))."""
+    generation = [pid]
+    while generation:
         yield from generation
+        generation = [child for parent in generation for child in _children(parent)]
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return []  # it is gone, or hidden
+    return [int(word) for thread in threads for word in _read(pid, b"task/%s/children" % os.fsencode(thread)).split()]
 
 
 def _usage(pids: list[int]) -> ProcessUsage:

@@ -1,7 +1,5 @@
-"""Messages on the sockets and pipes between the launcher's processes. ``launcher.py`` describes their senders.
-
-Launcher code: the rules in ``launcher.py`` hold here.
-"""
+"""Messages on the sockets and pipes to the launcher, a program in C. ``src/native/launcher/launcher.c`` describes its
+processes, and its requests and reports."""
 
 from __future__ import annotations
 
@@ -18,38 +16,16 @@ if TYPE_CHECKING:
 CMSG_CLOEXEC: int = getattr(_socket, "MSG_CMSG_CLOEXEC", 0)
 """recvmsg(2). macOS has no such flag; there close-on-exec is set after the descriptor has arrived."""
 PLAIN = 2
-"""The marshal version whose values do not refer to each other: a native init reads it."""
-PROTOCOL = "mudroom-init-3"
-"""The version of a native init's start and messages, as in ``init.h``. It is also the program's file name, so a program
-built from an older tree is not found."""
-NATIVE_INIT = os.fsencode(f"{os.path.dirname(os.path.abspath(__file__))}/{PROTOCOL}")
-"""The program from ``src/native/init``, shipped in a wheel. Where it is missing, launchers and templates do without."""
-NATIVE_STEPS = frozenset((
-    "beneath", "bind", "cover", "cwd", "devpts", "directory", "drop_capabilities", "enter", "file", "freeze",
-    "hand_over", "inside", "landlock", "leave", "listen", "listen_on_loopback", "loopback", "mounted",
-    "no_new_privs", "overlay", "left", "pivot", "proc", "rlimit", "routes", "seal", "seccomp", "spread", "symlink",
-    "take", "terminal", "tmpfs", "umask", "view"
-))  # fmt: skip
-"""The steps that a native init performs: the table in ``src/native/init/step.c``."""
+"""The marshal version whose values do not refer to each other: the launcher reads it."""
+PROTOCOL = "mudroom-launcher-1"
+"""The version of the launcher's start and messages, as in ``launcher.h``. It is also the program's file name, so a
+program built from an older tree is not found."""
+LAUNCHER = os.fsencode(f"{os.path.dirname(os.path.abspath(__file__))}/{PROTOCOL}")
+"""The program from ``src/native/launcher``, shipped in a wheel."""
 
 
 def tell(report: int, record: tuple[Any, ...]) -> None:
     os.write(report, marshal.dumps(record))
-
-
-def send(channel: _socket.socket, data: bytes, descriptors: list[int]) -> None:
-    """Send a message, already marshalled, with descriptors."""
-    rights = b"".join(descriptor.to_bytes(4, "little") for descriptor in descriptors)
-    whole = len(data).to_bytes(4, "little") + data  # in one call: the other end would wait for the rest
-    sent = channel.sendmsg([whole], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)])
-    if sent < len(whole):
-        channel.sendall(whole[sent:])
-
-
-def opened(request: Request) -> Request:
-    """Return the whole request. A command's request is mostly packed: a template passes it to the spare unread."""
-    packed = request.get("whole")
-    return marshal.loads(packed) if packed is not None else request
 
 
 def receive(control: _socket.socket) -> tuple[Request | None, list[int]]:

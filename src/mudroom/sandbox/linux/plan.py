@@ -19,6 +19,7 @@ from mudroom.core.confinement.spec import Bind, Copy, Overlay, SandboxSpec
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import UsageError
 from mudroom.sandbox.linux.metadata import calls, route
+from mudroom.sandbox.linux.netlink import redirect_to, routes
 from mudroom.sandbox.linux.seccomp import compile_filter, rows
 from mudroom.sandbox.linux.syscall import DENY, NO_NAMESPACES, NO_NETWORK, ONLY_TCP, SyscallRule
 from mudroom.typing import Any
@@ -182,7 +183,7 @@ def own_system(spec: SandboxSpec) -> list[Step]:
     if spec.network == "none":
         steps.append(("loopback",))
     if spec.network == "gate":
-        steps += [("routes",), ("listen", PROXY_PORT, REDIRECTED, spec.ports)]
+        steps += [("routes", routes()), ("listen", PROXY_PORT, REDIRECTED, spec.ports, redirect_to(REDIRECTED))]
     return steps
 
 

@@ -24,7 +24,7 @@ Rules in this file:
 from __future__ import annotations
 
 import _thread
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from mudroom.core.confinement.plan import Plan, StandingPlan, standing_plan
@@ -60,13 +60,14 @@ class StandingFork(NamedTuple):
     """``TreeLook.changed`` when the last command began."""
     places: tuple[tuple[bytes, bytes], ...]
     """The work directories, as (parent, name)."""
+    clear: Callable[[Sequence[tuple[bytes, bytes]]], bool]
+    """``Client.clear``."""
 
     def remove(self) -> None:
-        """Remove the work directories that a dissolved sandbox has left."""
-        from mudroom.sandbox.launcher.clearing import clear
-
+        """Remove the work directories that a dissolved sandbox has left. Where the launcher is gone, the fork's next
+        session does."""
         self.sandbox.wait_gone()
-        clear(self.places)
+        self.clear(self.places)
 
 
 def facts_of(plan: StandingPlan, stamps: tuple[object, ...]) -> tuple[object, ...]:
@@ -238,7 +239,7 @@ class CommandPlace:
             sandbox = client.templates.stand(plan, door.fileno())
         finally:
             door.close()
-        self._standing = StandingFork(self._fork, sandbox, facts, works, seen, -1, places)
+        self._standing = StandingFork(self._fork, sandbox, facts, works, seen, -1, places, client.clear)
 
     def outdated(self) -> None:
         """Note that the lock's holder itself changes the fork's layer, between two commands (rule 5)."""

@@ -22,7 +22,7 @@ from mudroom.ext.containers.core.container import Container, ContainerMount, Eng
 from mudroom.ext.containers.engine.engine import ask
 from mudroom.ext.containers.engine.exit_reason import explain_end, explain_if_ended
 from mudroom.ext.containers.engine.orphans import hold_below, make_held
-from mudroom.ext.containers.engine.runtime import PLACE, entry, provide
+from mudroom.ext.containers.engine.runtime import PLACE, PROGRAM, provide
 from mudroom.sandbox.client.connection import Connection
 from mudroom.sandbox.client.invocation import ClientTraits
 from mudroom.sandbox.client.launcher_client import LauncherClient
@@ -33,12 +33,7 @@ if TYPE_CHECKING:
     from mudroom.core.confinement.plan import TemplatePlan
 
 DOOR = b"/.mudroom-door"
-_START = (
-    "import _socket; door = _socket.socket(1, 1 | 0o2000000); "
-    f"door.connect({os.fsdecode(DOOR)!r} + '/s'); "
-    "from mudroom.sandbox.launcher.launcher import serve; serve(door)"
-)
-_UNREADABLE = "from mudroom.sandbox.launcher.kernel import PR_SET_DUMPABLE, prctl; prctl(PR_SET_DUMPABLE, 0); "
+_UNREADABLE = (b"unreadable",)
 """A command without its own pid namespace sees the launcher, and has the same user: prctl(2)."""
 ARRIVAL = 30.0
 """Seconds that a container has to connect, once its engine reports that it has started it."""
@@ -81,7 +76,7 @@ class ContainedLauncher:
     def require_pid(self) -> int:
         raise AssertionError("a container's limits are its engine's")
 
-    def template_ahead(self, _shared: TemplatePlan | None, *, native: bool) -> None:  # noqa: ARG002 - of the protocol
+    def template_ahead(self, _shared: TemplatePlan | None) -> None:
         return None
 
     def has_ended(self) -> bool:
@@ -163,8 +158,8 @@ def start(engine: Engine, container: Container, state: bytes, environ: Mapping[b
             os.chmod(path, 0o666)  # for any user in the container; the directories above keep all others out
             listener.listen(1)
             ours = (ContainerMount(runtime, PLACE), ContainerMount(place, DOOR))
-            script = _START if container.nested else _UNREADABLE + _START
-            complete = container._replace(entry=entry(runtime, script), mounts=(*container.mounts, *ours))
+            entry = (PROGRAM, b"connect", DOOR + b"/s", *(() if container.nested else _UNREADABLE))
+            complete = container._replace(entry=entry, mounts=(*container.mounts, *ours))
             return Box(engine, complete, _start_container(engine, complete, listener, environ), environ, held)
         finally:
             listener.close()

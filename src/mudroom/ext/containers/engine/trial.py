@@ -28,7 +28,7 @@ from mudroom.ext.containers.core.container import (
 from mudroom.ext.containers.engine.engine import DECISIVE, LOOK, Unusable, ask
 from mudroom.ext.containers.engine.orphans import OWNER
 from mudroom.ext.containers.engine.owner import this_process
-from mudroom.ext.containers.engine.runtime import PLACE, entry, provide
+from mudroom.ext.containers.engine.runtime import PLACE, PROGRAM, provide
 from mudroom.ext.containers.engine.runtime import key as runtime_key
 from mudroom.typing import Any, NamedTuple
 
@@ -39,46 +39,9 @@ RUNTIMES = ("crun", "runc")
 refuses control groups of both versions at once."""
 _BOOT = "/proc/sys/kernel/random/boot_id"
 
-_SCRIPT = """\
-import os
-from mudroom.sandbox.launcher import kernel
-def word(path, text):
-    with open(path, "w") as stream:
-        stream.write(text)
-def inner():
-    if kernel.libc.mount(b"proc", b"/proc", b"proc", kernel.c_ulong(0), None):
-        os._exit(1)
-    os._exit(0)
-def outer(uid, gid):
-    kernel.unshare(0x10000000 | 0x00020000 | 0x20000000 | 0x40000000 | 0x08000000)
-    word("/proc/self/setgroups", "deny")
-    word("/proc/self/uid_map", "%d %d 1" % (uid, uid))
-    word("/proc/self/gid_map", "%d %d 1" % (gid, gid))
-    child = os.fork()
-    if child == 0:
-        inner()
-    os._exit(1 if os.waitpid(child, 0)[1] else 0)
-uid, gid = os.getuid(), os.getgid()
-child = os.fork()
-if child == 0:
-    try:
-        outer(uid, gid)
-    except OSError:
-        os._exit(1)
-nested = os.waitpid(child, 0)[1] == 0
-with open("/proc/sys/kernel/random/boot_id") as stream:
-    boot = stream.read().strip()
-with open("/proc/self/status") as stream:
-    status = dict(line.rstrip().split(":\\t", 1) for line in stream if ":\\t" in line)
-links = [line.split(":")[0].strip() for line in list(open("/proc/net/dev"))[2:]]
-words = [boot, *(status[name] for name in ("CapEff", "CapBnd", "NoNewPrivs", "Seccomp"))]
-print("mudroom-trial", uid, int(nested), *words, *links)
-"""
-"""Makes every namespace that a command gets, with a /proc in them, and reports its own state."""
-
 
 class ContainerTrial(NamedTuple):
-    """The report from a trial container."""
+    """The report from a trial container (``src/native/launcher/trial.c``)."""
 
     user: int
     nested: bool
@@ -157,7 +120,7 @@ def _try(engine: Engine, image: str, environ: Mapping[bytes, bytes], state: byte
     container = Container(
         f"mudroom-trial-{os.getpid()}-{time.monotonic_ns():x}",
         image,
-        entry(runtime, _SCRIPT),
+        (PROGRAM, b"try"),
         user_of(os.geteuid(), os.getegid()),
         (ContainerMount(runtime, PLACE),),
         labels=((LABEL, "trial"), (OWNER, str(this_process()))),

@@ -19,9 +19,9 @@ from mudroom.cli.main import run, verb_module
 from mudroom.core.text.table import table_files
 from mudroom.ext.keeper.client import NO_KEEPER_APART, VERBS
 from mudroom.ext.keeper.code import Code
-from mudroom.ext.keeper.launcher import launcher_files
 from mudroom.ext.keeper.server import Place, keep
 from mudroom.ext.keeper.start import is_wanted, own_root, start
+from mudroom.sandbox.launcher.wire import LAUNCHER
 from mudroom.stage.layers.layer import remove_tree
 
 PROGRAM = "from mudroom.ext.keeper.cli.keeper_process import main; main()"
@@ -51,7 +51,7 @@ def main() -> None:
     for verb in VERBS:
         verb_module(verb)
     place = Place(os.fsencode(directory), name, float(idle), float(look))
-    keep(place, Code(began, before, (*launcher_files(), *table_files())), run, lambda path: _rehearse(path, run))
+    keep(place, Code(began, before, (os.fsdecode(LAUNCHER), *table_files())), run, lambda path: _rehearse(path, run))
 
 
 def _rehearse(path: bytes, run: Callable[[Sequence[str], Mapping[bytes, bytes]], int]) -> None:

@@ -1,6 +1,6 @@
 /* Messages of the launcher's processes: wire.py. */
 #define _GNU_SOURCE
-#include "init.h"
+#include "launcher.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -30,8 +30,8 @@ static bool read_all(int channel, unsigned char *data, size_t size)
 }
 
 /* Receive a value with its descriptors, all of which are closed by an exec. Return false at the end of file, and for a
-   message that is cut off. ``descriptors`` has room for MOST_DESCRIPTORS. */
-bool receive(int channel, struct value *value, int *descriptors, size_t *count)
+   message that is cut off. */
+bool receive(struct pool *pool, int channel, struct value *value, struct descriptors *descriptors)
 {
     unsigned char head[4];
     union rights rights;
@@ -41,33 +41,38 @@ bool receive(int channel, struct value *value, int *descriptors, size_t *count)
     do
         got = recvmsg(channel, &message, MSG_CMSG_CLOEXEC);
     while (got < 0 && errno == EINTR);
-    *count = 0;
+    descriptors->count = 0;
     if (got <= 0 || (message.msg_flags & MSG_CTRUNC) != 0)
         return false;
     const struct cmsghdr *rest = CMSG_FIRSTHDR(&message); /* there is at most one of descriptors (unix(7)) */
     if (rest != NULL && rest->cmsg_level == SOL_SOCKET && rest->cmsg_type == SCM_RIGHTS) {
-        *count = (rest->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-        memcpy(descriptors, CMSG_DATA(rest), *count * sizeof(int));
+        descriptors->count = (rest->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        memcpy(descriptors->numbers, CMSG_DATA(rest), descriptors->count * sizeof(int));
     }
     if (!read_all(channel, head + got, sizeof head - (size_t)got))
         return false;
     size_t size = head[0] | (size_t)head[1] << 8 | (size_t)head[2] << 16 | (size_t)head[3] << 24;
     unsigned char *data = size > LARGEST ? NULL : malloc(size + 1);
-    if (data == NULL || !read_all(channel, data, size))
-        return false;
-    bool is_valid = parse(data, size, value);
+    bool is_valid = data != NULL && read_all(channel, data, size) && parse(pool, data, size, value);
     free(data);
     return is_valid;
 }
 
-bool send_with(int channel, const void *data, size_t size, const int *descriptors, size_t count)
+void close_all(const struct descriptors *descriptors)
+{
+    for (size_t index = 0; index < descriptors->count; index++)
+        close(descriptors->numbers[index]);
+}
+
+/* Send bytes with descriptors. Return how many bytes were sent, or -1. */
+static ssize_t send_part(int channel, const void *data, size_t size, const int *descriptors, size_t count)
 {
     union rights rights;
     struct iovec part = {(void *)data, size};
     struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
     if (count > MOST_DESCRIPTORS) {
         errno = E2BIG;
-        return false;
+        return -1;
     }
     if (count > 0) {
         memset(&rights, 0, sizeof rights);
@@ -79,7 +84,34 @@ bool send_with(int channel, const void *data, size_t size, const int *descriptor
         head->cmsg_len = (socklen_t)CMSG_LEN(count * sizeof(int));
         memcpy(CMSG_DATA(head), descriptors, count * sizeof(int));
     }
-    return sendmsg(channel, &message, MSG_NOSIGNAL) == (ssize_t)size;
+    ssize_t sent;
+    do
+        sent = sendmsg(channel, &message, MSG_NOSIGNAL);
+    while (sent < 0 && errno == EINTR);
+    return sent;
+}
+
+bool send_with(int channel, const void *data, size_t size, const int *descriptors, size_t count)
+{
+    return send_part(channel, data, size, descriptors, count) == (ssize_t)size;
+}
+
+/* Send a message as ``receive`` reads it. Return false if the other end is gone. */
+bool send_message(int channel, const void *data, size_t size, const int *descriptors, size_t count)
+{
+    unsigned char *whole = size > LARGEST ? NULL : malloc(size + 4), *at = whole;
+    if (whole == NULL)
+        return false;
+    for (int place = 0; place < 4; place++)
+        whole[place] = (unsigned char)(size >> (8 * place));
+    memcpy(whole + 4, data, size);
+    ssize_t sent = send_part(channel, at, size + 4, descriptors, count);
+    while (sent >= 0 && at + sent < whole + size + 4) {
+        at += sent;
+        sent = send_part(channel, at, (size_t)(whole + size + 4 - at), NULL, 0);
+    }
+    free(whole);
+    return sent >= 0;
 }
 
 /* ---- reports, in the format of marshal ---- */
@@ -180,7 +212,40 @@ static size_t decimal(uint64_t number, char *text)
     return count;
 }
 
-void report_exit(int report, const struct exited *exited, const struct refusal *refusals, size_t count)
+/* Report ``word`` alone. */
+void report_word(int report, const char *word)
+{
+    struct record record = {.size = 0};
+    put_number(&record, '(', 1);
+    put_data(&record, 'u', word);
+    write_record(report, &record);
+}
+
+/* Report that a request without a command has failed. */
+void report_why(int report, const char *why)
+{
+    struct record record = {.size = 0};
+    put_number(&record, '(', 2);
+    put_data(&record, 'u', "failed");
+    put_data(&record, 'u', why);
+    write_record(report, &record);
+}
+
+/* Keep a refused call with the file or address that it is about, if there is room. */
+void add_named(struct refusals *refusals, const char *action, const char *name)
+{
+    size_t size = strlen(action) + 1 + strlen(name) + 1;
+    if (refusals->names == MOST_NAMED || size > sizeof refusals->named - refusals->size)
+        return;
+    char *at = refusals->named + refusals->size;
+    strcpy(at, action);
+    strcat(at, " ");
+    strcat(at, name);
+    refusals->size += size;
+    refusals->names++;
+}
+
+void report_exit(int report, const struct exited *exited, const struct refusals *refusals)
 {
     struct record record = {.size = 0};
     put_number(&record, '(', 8);
@@ -189,15 +254,19 @@ void report_exit(int report, const struct exited *exited, const struct refusal *
     put_real(&record, exited->user);
     put_real(&record, exited->system);
     put_number(&record, 'i', (uint32_t)exited->max_rss);
-    put_number(&record, '(', (uint32_t)count);
-    for (size_t index = 0; index < count; index++) {
+    put_number(&record, '(', (uint32_t)(refusals->names + refusals->count));
+    const char *named = refusals->named;
+    for (size_t index = 0; index < refusals->names; index++, named += strlen(named) + 1)
+        put_data(&record, 's', named);
+    for (size_t index = 0; index < refusals->count; index++) {
         char text[80] = "call ";
         size_t size = strlen(text);
-        if (refusals[index].rule < 0)
+        int64_t rule = refusals->counted[index].rule;
+        if (rule < 0)
             text[size++] = '-';
-        size += decimal((uint64_t)(refusals[index].rule < 0 ? -refusals[index].rule : refusals[index].rule), text + size);
+        size += decimal((uint64_t)(rule < 0 ? -rule : rule), text + size);
         text[size++] = ' ';
-        decimal(refusals[index].count, text + size);
+        decimal(refusals->counted[index].count, text + size);
         put_data(&record, 's', text);
     }
     put_long(&record, exited->started);

@@ -1,29 +1,18 @@
 """Netlink messages for the kernel's network configuration: routes (rtnetlink(7)) and a redirection (nftables).
 
-Launcher code: the rules in ``launcher.py`` hold here. No program such as ``ip`` or ``nft`` is run: it may be missing
-inside, or be the agent's.
-
 A netlink attribute is a 16 bit length and a 16 bit type before its value, padded to four bytes. Numbers in nftables
 messages are big-endian (include/uapi/linux/netfilter/nf_tables.h); in route messages they are in the machine's byte
-order.
+order. The launcher sends the messages (``src/native/launcher/listener.c``).
 """
 
 from __future__ import annotations
 
-import _socket
-import os
+import functools
 
-from mudroom.sandbox.launcher.kernel import EIO, IFF_UP
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-NETLINK_ROUTE, NETLINK_NETFILTER = 0, 12
-AF_INET, AF_INET6, AF_NETLINK = 2, 10, 16
+AF_INET, AF_INET6 = 2, 10
+IFF_UP = 1
 _NLM_F_REQUEST, _NLM_F_ACK, _NLM_F_EXCL, _NLM_F_CREATE, _NLM_F_APPEND = 1, 4, 0x200, 0x400, 0x800
 _NLA_F_NESTED = 0x8000
-_NLMSG_ERROR = 2
 
 _RTM_NEWLINK = 16
 _RTM_NEWROUTE, _RT_TABLE_LOCAL, _RTPROT_BOOT, _RT_SCOPE_HOST, _RTN_LOCAL, _RTA_OIF = 24, 255, 3, 254, 2, 4
@@ -63,12 +52,15 @@ def route_everything_here(family: int, sequence: int = 1) -> bytes:
     return message(_RTM_NEWROUTE, _NLM_F_ACK | _NLM_F_CREATE | _NLM_F_EXCL, sequence, payload)
 
 
-def routes() -> list[bytes]:
-    """Return the messages that bring ``lo`` up and route every address of both families to this namespace."""
-    return [bring_loopback_up(1), route_everything_here(AF_INET, 2), route_everything_here(AF_INET6, 3)]
+@functools.cache
+def routes() -> bytes:
+    """Return the messages that bring ``lo`` up and route every address of both families to this namespace. The last
+    may fail: without IPv6 in the kernel no process can use it."""
+    return bring_loopback_up(1) + route_everything_here(AF_INET, 2) + route_everything_here(AF_INET6, 3)
 
 
-def redirect_to(port: int) -> list[bytes]:
+@functools.cache
+def redirect_to(port: int) -> bytes:
     """Return a batch, applied as a whole or not at all, that redirects every outgoing TCP connection to the local
     ``port``, except those to loopback and to DNS. In nft(8) language::
 
@@ -100,7 +92,7 @@ def redirect_to(port: int) -> list[bytes]:
         payload = bytes((_NFPROTO_INET, 0, 0, 0)) + b"".join(attribute(key, value) for key, value in attributes)
         flags = _NLM_F_ACK | _NLM_F_CREATE | (_NLM_F_APPEND if kind == _NEWRULE else 0)
         batch.append(message(_NFTABLES << 8 | kind, flags, sequence, payload))
-    return [*batch, _batch(_NFNL_END, len(batch) + 1)]
+    return b"".join((*batch, _batch(_NFNL_END, len(batch) + 1)))
 
 
 def _batch(kind: int, sequence: int) -> bytes:
@@ -136,42 +128,3 @@ def _immediate(value: bytes) -> bytes:
 _ACCEPTED = _expression(
     b"immediate", (1, _be32(0)), (2 | _NLA_F_NESTED, attribute(2 | _NLA_F_NESTED, attribute(1, _be32(_ACCEPT))))
 )
-
-
-def talk(protocol: int, messages: Iterable[bytes]) -> None:
-    """Send the messages and wait for every acknowledgement that they ask for. Raise the kernel's first error as
-    OSError."""
-    for number in ask(protocol, messages):
-        if number:
-            raise OSError(number, os.strerror(number))
-
-
-def ask(protocol: int, messages: Iterable[bytes]) -> list[int]:
-    """Send the messages. Return an error number, or 0, for each message that asks for an acknowledgement, in order.
-
-    After an error in an nftables batch the kernel may acknowledge no more; the numbers end with it.
-    """
-    requests = list(messages)
-    awaited = sum(1 for request in requests if int.from_bytes(request[6:8], "little") & _NLM_F_ACK)
-    channel = _socket.socket(AF_NETLINK, _socket.SOCK_RAW | _socket.SOCK_CLOEXEC, protocol)
-    numbers: list[int] = []
-    try:
-        channel.sendto(b"".join(requests), (0, 0))
-        while len(numbers) < awaited and not (protocol == NETLINK_NETFILTER and any(numbers)):
-            numbers += _acknowledged(channel.recv(1 << 16))
-    finally:
-        channel.close()
-    return numbers
-
-
-def _acknowledged(data: bytes) -> list[int]:
-    """Return the error numbers in the acknowledgements in ``data``: NLMSG_ERROR, with 0 for success (netlink(7))."""
-    numbers: list[int] = []
-    while len(data) >= 20:
-        length = int.from_bytes(data[:4], "little")
-        if int.from_bytes(data[4:6], "little") == _NLMSG_ERROR:
-            numbers.append(-int.from_bytes(data[16:20], "little", signed=True))
-        if length < 16:
-            raise OSError(EIO, "a netlink message has no valid length")
-        data = data[(length + 3) & ~3 :]
-    return numbers

@@ -1,5 +1,5 @@
 /* Values in the format of Python's marshal, version 2 (Python/marshal.c): without references between them. */
-#include "init.h"
+#include "launcher.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -7,8 +7,34 @@
 #define DEEPEST 16
 
 struct reader {
+    struct pool *pool;
     const unsigned char *at, *end;
 };
+
+struct chunk {
+    struct chunk *older;
+    _Alignas(16) unsigned char data[];
+};
+
+/* Return zeroed memory that lives as long as the pool, or NULL. */
+static void *take_memory(struct pool *pool, size_t size)
+{
+    struct chunk *chunk = size > SIZE_MAX / 2 ? NULL : calloc(1, sizeof *chunk + size);
+    if (chunk == NULL)
+        return NULL;
+    chunk->older = pool->newest;
+    pool->newest = chunk;
+    return chunk->data;
+}
+
+void free_pool(struct pool *pool)
+{
+    while (pool->newest != NULL) {
+        struct chunk *chunk = pool->newest;
+        pool->newest = chunk->older;
+        free(chunk);
+    }
+}
 
 static bool take(struct reader *reader, size_t count, const unsigned char **data)
 {
@@ -55,11 +81,10 @@ static bool take_data(struct reader *reader, struct value *value)
     const unsigned char *data;
     if (!take_number(reader, 4, &size) || !take(reader, size, &data))
         return false;
-    char *copy = malloc((size_t)size + 1);
+    char *copy = take_memory(reader->pool, (size_t)size + 1);
     if (copy == NULL)
         return false;
     memcpy(copy, data, size);
-    copy[size] = '\0';
     value->data = copy;
     value->size = size;
     return true;
@@ -72,7 +97,7 @@ static bool take_items(struct reader *reader, struct value *value, int depth)
     uint32_t count;
     if (!take_number(reader, 4, &count) || count > (size_t)(reader->end - reader->at))
         return false; /* each takes a byte at least */
-    struct value *items = calloc((size_t)count + 1, sizeof *items);
+    struct value *items = take_memory(reader->pool, ((size_t)count + 1) * sizeof *items);
     if (items == NULL)
         return false;
     value->items = items;
@@ -86,7 +111,7 @@ static bool take_items(struct reader *reader, struct value *value, int depth)
 static bool take_mapping(struct reader *reader, struct value *value, int depth)
 {
     size_t room = 64, count = 0;
-    struct value *items = calloc(room, sizeof *items);
+    struct value *items = take_memory(reader->pool, room * sizeof *items);
     while (items != NULL) {
         if (reader->at == reader->end)
             return false;
@@ -97,10 +122,11 @@ static bool take_mapping(struct reader *reader, struct value *value, int depth)
             return true;
         }
         if (count + 2 > room) {
-            room *= 2;
-            struct value *more = realloc(items, room * sizeof *items);
+            struct value *more = take_memory(reader->pool, 2 * room * sizeof *items);
             if (more == NULL)
                 return false;
+            memcpy(more, items, room * sizeof *items);
+            room *= 2;
             items = more;
         }
         if (!take_value(reader, &items[count], depth + 1) || !take_value(reader, &items[count + 1], depth + 1))
@@ -152,10 +178,10 @@ static bool take_value(struct reader *reader, struct value *value, int depth)
     }
 }
 
-/* Parse all of ``data``. The memory is never freed: a process parses one command. */
-bool parse(const unsigned char *data, size_t size, struct value *value)
+/* Parse all of ``data``. The values are in the pool: they live until ``free_pool``. */
+bool parse(struct pool *pool, const unsigned char *data, size_t size, struct value *value)
 {
-    struct reader reader = {data, data + size};
+    struct reader reader = {pool, data, data + size};
     return take_value(&reader, value, 0) && reader.at == reader.end;
 }
 
@@ -168,6 +194,20 @@ const struct value *find(const struct value *mapping, const char *key)
         if (is_text(&mapping->items[2 * index], key))
             return &mapping->items[2 * index + 1];
     return NULL;
+}
+
+/* Return the value of a text key if it has that kind, or NULL. */
+const struct value *find_of(const struct value *mapping, const char *key, enum kind kind)
+{
+    const struct value *value = find(mapping, key);
+    return value != NULL && value->kind == kind ? value : NULL;
+}
+
+/* Return the number of a text key; 0 if there is none. */
+int64_t number_of(const struct value *mapping, const char *key)
+{
+    const struct value *value = find_of(mapping, key, NUMBER);
+    return value != NULL ? value->number : 0;
 }
 
 /* Whether a value is bytes or text without a NUL. */

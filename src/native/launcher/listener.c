@@ -1,6 +1,12 @@
-/* The steps of listener.py: the gate's listeners. The messages for the kernel come ready-made from Python. */
+/* The steps that leave one way out of a network namespace: to the gate. Its listeners are made here and sent to the host. The
+ * messages for the kernel come ready-made with the plan (sandbox/linux/netlink.py). No program such as ip or nft is run: it may
+ * be missing inside, or be the agent's.
+ *
+ * A socket belongs to the network namespace in which it was made, whichever process holds it. So the gate, outside, accepts
+ * connections made inside. The namespace needs no interface but lo and no mudroom process. The listeners are made before the
+ * command and listen from then on: a connection made before the gate has them waits in their queue. */
 #define _GNU_SOURCE
-#include "init.h"
+#include "launcher.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -35,7 +41,7 @@ static uint32_t number_at(const unsigned char *data, size_t width)
     return number;
 }
 
-/* Send messages of netlink(7), and collect the acknowledgements: ``ask`` of netlink.py. Return 0 or an error number. */
+/* Send messages of netlink(7), and collect the acknowledgements. Return 0 or an error number. */
 static int ask(int protocol, const struct value *batch, struct answers *answers)
 {
     const unsigned char *data = (const unsigned char *)batch->data;

@@ -1,13 +1,19 @@
-/* The steps of a plan that a native init performs: the same as in step.py, where each is described. */
+/* A plan's steps, one function each: step_bind performs ("bind", ...). A step runs in the sandbox's init or in a template,
+ * after the clone; a failure ends the sandbox before the command has run.
+ *
+ * Paths below the new root are resolved by openat2(2): a command of the same fork may exchange a directory of the view for a
+ * link at any time. */
 #define _GNU_SOURCE
-#include "init.h"
+#include "launcher.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -18,7 +24,7 @@
 
 /* From the headers of Linux (include/uapi), which the libc of a build may be older than; equal on all machines. */
 enum {
-    OPEN_TREE = 428, MOVE_MOUNT = 429, FSOPEN = 430, FSCONFIG = 431, FSMOUNT = 432, OPENAT2 = 437, MOUNT_SETATTR = 442,
+    OPEN_TREE = 428, MOVE_MOUNT = 429, FSOPEN = 430, FSCONFIG = 431, FSMOUNT = 432, FSPICK = 433, OPENAT2 = 437, MOUNT_SETATTR = 442,
     LANDLOCK_CREATE_RULESET = 444, LANDLOCK_ADD_RULE = 445, LANDLOCK_RESTRICT_SELF = 446
 };
 #define CLONE_TREE (1 | O_CLOEXEC) /* OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC */
@@ -30,7 +36,7 @@ enum {
 #define SET_STRING 1
 #define CREATE 6
 #define READ_ONLY_NO_DEVICES (1 | 4)
-#define OF_FILES 0x1c007 /* LANDLOCK_FILE_RIGHTS of kernel.py */
+#define OF_FILES 0x1c007 /* Landlock's rights on files: execute, write, read; truncate, ioctl, resolve_unix */
 #define MOST_LEFT 8 /* directories whose files end with the command */
 #define DIRECTORY_AT (O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
 
@@ -50,38 +56,51 @@ static int close_after(int descriptor, int error)
     return error;
 }
 
-/* Open what exists at a path below the descriptor ``at``: open_in of step.py. */
-static int open_in(int at, const char *path, int flags)
+void begin_context(struct context *context, int64_t namespaces)
 {
-    uint64_t how[3] = {(uint64_t)(flags | O_CLOEXEC), 0, 4 | 8 /* RESOLVE_NO_SYMLINKS, RESOLVE_BENEATH */};
+    *context = (struct context){.root = -1, .resolve = 4 | 8 /* RESOLVE_NO_SYMLINKS, RESOLVE_BENEATH */, .view = -1,
+                                .left = -1, .channel = -1, .gate = -1, .door = -1, .terminal = -1, .listener = -1,
+                                .namespaces = namespaces};
+}
+
+static int open_below(const struct context *context, int at, const char *path, int flags)
+{
+    uint64_t how[3] = {(uint64_t)(flags | O_CLOEXEC), 0, context->resolve};
     return (int)syscall(OPENAT2, at, *path == '\0' ? "." : path, how, sizeof how);
 }
 
-static bool make_directories(int root, const char *path, mode_t mode);
+/* Open what exists at a path below the new root. An absolute path is the host's: a standing template mounts the view in
+   the vault, and takes it from there. */
+static int open_in(const struct context *context, const char *path, int flags)
+{
+    return *path == '/' ? open(path, flags | O_CLOEXEC) : open_below(context, context->root, path, flags);
+}
 
-/* Create the directories above the last name of ``path`` below ``root``; existing ones are kept. Return the last one,
+static bool make_directories(const struct context *context, const char *path, mode_t mode);
+
+/* Create the directories above the last name of ``path``; existing ones are kept. Return the last one,
    open, or -1. ``name`` is the last name. */
-static int make_above(int root, const char *path, const char **name)
+static int make_above(const struct context *context, const char *path, const char **name)
 {
     const char *slash = strrchr(path, '/');
     char *above = strndup(path, slash == NULL ? 0 : (size_t)(slash - path));
     *name = slash == NULL ? path : slash + 1;
     if (above == NULL)
         return -1;
-    int at = open_in(root, above, O_PATH | O_DIRECTORY);
-    if (at < 0 && errno == ENOENT && make_directories(root, above, 0755)) /* usually only the last ones are missing */
-        at = open_in(root, above, O_PATH | O_DIRECTORY);
+    int at = open_in(context, above, O_PATH | O_DIRECTORY);
+    if (at < 0 && errno == ENOENT && make_directories(context, above, 0755)) /* usually only the last ones are missing */
+        at = open_in(context, above, O_PATH | O_DIRECTORY);
     free(above); /* errno stays: musl 1.2, glibc 2.33 */
     return at;
 }
 
-/* Create the directories of ``path`` below ``root``; existing ones are kept. The last one gets ``mode``. */
-static bool make_directories(int root, const char *path, mode_t mode)
+/* Create the directories of ``path``; existing ones are kept. The last one gets ``mode``. */
+static bool make_directories(const struct context *context, const char *path, mode_t mode)
 {
     const char *name;
     if (*path == '\0')
         return true;
-    int above = make_above(root, path, &name);
+    int above = make_above(context, path, &name);
     if (above < 0)
         return false;
     bool is_made = mkdirat(above, name, mode) == 0 || errno == EEXIST;
@@ -92,15 +111,15 @@ static bool make_directories(int root, const char *path, mode_t mode)
 }
 
 /* Create what ``tree`` can be mounted on: a directory or an empty file. */
-static bool make_place(int root, const char *path, int tree)
+static bool make_place(const struct context *context, const char *path, int tree)
 {
     const char *name;
     struct stat status;
     if (fstat(tree, &status) < 0)
         return false;
     if (S_ISDIR(status.st_mode))
-        return make_directories(root, path, 0755);
-    int above = make_above(root, path, &name);
+        return make_directories(context, path, 0755);
+    int above = make_above(context, path, &name);
     if (above < 0)
         return false;
     int made = openat(above, name, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0644), error = errno;
@@ -120,7 +139,7 @@ static bool set_attributes(int tree, uint64_t attributes, bool recursive)
 /* Attach a detached mount, which is closed. */
 static int attach(struct context *context, int tree, const char *path)
 {
-    int error = 0, place = open_in(context->root, path, O_PATH);
+    int error = 0, place = open_in(context, path, O_PATH);
     if (place < 0)
         return close_after(tree, failed_at(context, path));
     if (syscall(MOVE_MOUNT, tree, "", place, "", FROM_EMPTY | TO_EMPTY) < 0)
@@ -155,25 +174,31 @@ static int new_filesystem(const char *kind, const struct option *options, size_t
 }
 
 static step step_enter, step_tmpfs, step_proc, step_devpts, step_cover, step_freeze, step_take, step_leave, step_beneath,
-    step_bind, step_mounted, step_left, step_inside, step_spread, step_overlay, step_view, step_terminal, step_directory,
+    step_bind, step_mounted, step_left, step_inside, step_spread, step_overlay, step_view, step_directory,
     step_symlink, step_file, step_seal, step_pivot, step_rlimit, step_umask, step_cwd, step_drop_capabilities,
-    step_no_new_privs, step_landlock, step_seccomp, step_loopback;
+    step_no_new_privs, step_landlock, step_seccomp, step_loopback, step_private, step_root, step_host, step_image,
+    step_counters, step_hostname, step_drop_bounding_set;
 
 static const struct {
     const char *name, *shape;
     step *perform;
-} STEPS[] = { /* NATIVE_STEPS of nursery.py */
+} STEPS[] = {
     {"beneath", "p", step_beneath},
     {"bind", "ppii", step_bind},
+    {"counters", "s", step_counters},
     {"cover", "p", step_cover},
     {"cwd", "p", step_cwd},
     {"devpts", "p", step_devpts},
     {"directory", "pi", step_directory},
+    {"drop_bounding_set", "", step_drop_bounding_set},
     {"drop_capabilities", "", step_drop_capabilities},
     {"enter", "", step_enter},
     {"file", "pbi", step_file},
     {"freeze", "p", step_freeze},
     {"hand_over", "", step_hand_over},
+    {"host", "pi", step_host},
+    {"hostname", "p", step_hostname},
+    {"image", "pi", step_image},
     {"inside", "ppi", step_inside},
     {"landlock", "iiisi?s", step_landlock},
     {"leave", "", step_leave},
@@ -185,8 +210,10 @@ static const struct {
     {"no_new_privs", "", step_no_new_privs},
     {"overlay", "psppi", step_overlay},
     {"pivot", "", step_pivot},
+    {"private", "", step_private},
     {"proc", "p", step_proc},
     {"rlimit", "iii", step_rlimit},
+    {"root", "ps", step_root},
     {"routes", "b", step_routes},
     {"seal", "pi", step_seal},
     {"seccomp", "b?bs", step_seccomp},
@@ -249,26 +276,79 @@ static int step_leave(struct context *context, const struct value *arguments, si
     return 0;
 }
 
-static int step_tmpfs(struct context *context, const struct value *arguments, size_t count)
+/* Return a detached tmpfs with the options of a plan, or -1. */
+static int new_tmpfs(const struct value *given, unsigned attributes)
 {
-    (void)count;
     struct option options[16];
-    const struct value *given = &arguments[1];
+    errno = E2BIG;
     if (given->size > COUNT(options))
-        return E2BIG;
+        return -1;
+    errno = EINVAL;
     for (size_t index = 0; index < given->size; index++) {
         const struct value *pair = &given->items[index];
         if (pair->kind != SEQUENCE || pair->size != 2 || !is_string(&pair->items[0]) ||
             !(pair->items[1].kind == NONE || is_string(&pair->items[1])))
-            return EINVAL;
+            return -1;
         options[index] = (struct option){pair->items[0].data, pair->items[1].data};
     }
-    int tree = new_filesystem("tmpfs", options, given->size, (unsigned)NUMBER_OF(2));
+    return new_filesystem("tmpfs", options, given->size, attributes);
+}
+
+static int step_tmpfs(struct context *context, const struct value *arguments, size_t count)
+{
+    (void)count;
+    int tree = new_tmpfs(&arguments[1], (unsigned)NUMBER_OF(2));
     if (tree < 0)
         return errno;
-    if (!make_directories(context->root, PATH_OF(0), 0755))
-        return failed_at(context, PATH_OF(0));
+    if (!make_directories(context, PATH_OF(0), 0755))
+        return close_after(tree, failed_at(context, PATH_OF(0)));
     return attach(context, tree, PATH_OF(0));
+}
+
+/* Separate this namespace's mount events from the host's, in both directions. */
+static int step_private(struct context *context, const struct value *arguments, size_t count)
+{
+    (void)context, (void)arguments, (void)count;
+    return mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ? errno : 0;
+}
+
+/* Mount ``tree``, which is closed, over a directory in the vault, and make it the new root. */
+static int become_root(struct context *context, int tree, const char *mountpoint)
+{
+    if (syscall(MOVE_MOUNT, tree, "", AT_FDCWD, mountpoint, FROM_EMPTY) < 0)
+        return close_after(tree, failed_at(context, mountpoint));
+    close(tree);
+    context->root = open(mountpoint, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    return context->root < 0 ? failed_at(context, mountpoint) : 0;
+}
+
+/* Make an empty tmpfs the new root. Until the pivot it is mounted over its first argument. */
+static int step_root(struct context *context, const struct value *arguments, size_t count)
+{
+    (void)count;
+    int tree = new_tmpfs(&arguments[1], 6);
+    return tree < 0 ? errno : become_root(context, tree, PATH_OF(0));
+}
+
+/* Make the host's root the new root, with everything mounted in it and with attributes on every mount. A nested user
+   namespace can neither uncover these mounts nor make them writable: mount_namespaces(7), restrictions. */
+static int step_host(struct context *context, const struct value *arguments, size_t count)
+{
+    (void)count;
+    int tree = (int)syscall(OPEN_TREE, AT_FDCWD, "/", CLONE_TREE | RECURSIVELY);
+    if (tree < 0)
+        return errno;
+    if (!set_attributes(tree, (uint64_t)NUMBER_OF(1), true))
+        return close_after(tree, errno);
+    return become_root(context, tree, PATH_OF(0));
+}
+
+/* In a container: make the image's root the new root. An image has links of its own, such as /var/run: those that stay
+   below the root are followed. */
+static int step_image(struct context *context, const struct value *arguments, size_t count)
+{
+    context->resolve = 8 /* RESOLVE_BENEATH */;
+    return step_host(context, arguments, count);
 }
 
 static int new_at(struct context *context, const char *kind, const struct option *options, size_t count,
@@ -277,8 +357,8 @@ static int new_at(struct context *context, const char *kind, const struct option
     int tree = new_filesystem(kind, options, count, attributes);
     if (tree < 0)
         return errno;
-    if (!make_directories(context->root, path, 0755))
-        return failed_at(context, path);
+    if (!make_directories(context, path, 0755))
+        return close_after(tree, failed_at(context, path));
     return attach(context, tree, path);
 }
 
@@ -310,7 +390,7 @@ static int lay_over(int tree, int place)
 static int step_cover(struct context *context, const struct value *arguments, size_t count)
 {
     (void)count;
-    int place = open_in(context->root, PATH_OF(0), O_PATH | O_NOFOLLOW);
+    int place = open_in(context, PATH_OF(0), O_PATH | O_NOFOLLOW);
     if (place < 0)
         return errno == ENOENT ? 0 : failed_at(context, PATH_OF(0)); /* this kernel has no such file */
     return lay_over((int)syscall(OPEN_TREE, AT_FDCWD, "/dev/null", CLONE_TREE), place);
@@ -319,7 +399,7 @@ static int step_cover(struct context *context, const struct value *arguments, si
 static int step_freeze(struct context *context, const struct value *arguments, size_t count)
 {
     (void)count;
-    int place = open_in(context->root, PATH_OF(0), O_PATH | O_DIRECTORY);
+    int place = open_in(context, PATH_OF(0), O_PATH | O_DIRECTORY);
     if (place < 0)
         return failed_at(context, PATH_OF(0));
     return lay_over((int)syscall(OPEN_TREE, place, "", CLONE_TREE | AT_EMPTY_PATH), place);
@@ -328,9 +408,9 @@ static int step_freeze(struct context *context, const struct value *arguments, s
 static int step_take(struct context *context, const struct value *arguments, size_t count)
 {
     (void)count;
-    if (!make_directories(context->root, PATH_OF(1), 0755))
+    if (!make_directories(context, PATH_OF(1), 0755))
         return failed_at(context, PATH_OF(1));
-    int place = open_in(context->root, PATH_OF(1), O_PATH);
+    int place = open_in(context, PATH_OF(1), O_PATH);
     if (place < 0)
         return failed_at(context, PATH_OF(1));
     return close_after(place, syscall(MOVE_MOUNT, AT_FDCWD, PATH_OF(0), place, "", TO_EMPTY) < 0 ? errno : 0);
@@ -357,7 +437,7 @@ static int step_bind(struct context *context, const struct value *arguments, siz
         return NUMBER_OF(3) && (errno == ENOENT || errno == EACCES || errno == ENOTDIR) ? 0 : errno;
     if (NUMBER_OF(2) && !set_attributes(tree, (uint64_t)NUMBER_OF(2), true))
         return close_after(tree, errno);
-    if (!make_place(context->root, path, tree))
+    if (!make_place(context, path, tree))
         return close_after(tree, failed_at(context, path));
     return attach(context, tree, path);
 }
@@ -380,7 +460,7 @@ static int step_mounted(struct context *context, const struct value *arguments, 
         return close_after(tree, 0);
     if (!set_attributes(tree, (uint64_t)NUMBER_OF(2), false))
         return close_after(tree, errno);
-    if (!make_directories(context->root, PATH_OF(1), 0755))
+    if (!make_directories(context, PATH_OF(1), 0755))
         return close_after(tree, failed_at(context, PATH_OF(1)));
     return attach(context, tree, PATH_OF(1));
 }
@@ -393,7 +473,7 @@ static int step_inside(struct context *context, const struct value *arguments, s
         return errno;
     if (!set_attributes(tree, (uint64_t)NUMBER_OF(2), true))
         return close_after(tree, errno);
-    if (!make_place(context->root, PATH_OF(1), tree))
+    if (!make_place(context, PATH_OF(1), tree))
         return close_after(tree, failed_at(context, PATH_OF(1)));
     return attach(context, tree, PATH_OF(1));
 }
@@ -402,14 +482,14 @@ static int step_spread(struct context *context, const struct value *arguments, s
 {
     (void)count;
     const struct value *places = &arguments[1];
-    int error = 0, whole = open_in(context->root, PATH_OF(0), O_PATH | O_DIRECTORY);
+    int error = 0, whole = open_in(context, PATH_OF(0), O_PATH | O_DIRECTORY);
     if (whole < 0)
         return failed_at(context, PATH_OF(0));
     for (size_t index = 0; error == 0 && index < places->size; index++) {
         const struct value *pair = &places->items[index];
         if (pair->kind != SEQUENCE || !has_shape(pair->items, pair->size, "pp"))
             return close_after(whole, EINVAL);
-        int source = open_in(whole, pair->items[0].data, O_PATH);
+        int source = open_below(context, whole, pair->items[0].data, O_PATH);
         int tree = source < 0 ? -1 : (int)syscall(OPEN_TREE, source, "", CLONE_TREE | AT_EMPTY_PATH);
         if (tree < 0)
             error = errno;
@@ -417,7 +497,7 @@ static int step_spread(struct context *context, const struct value *arguments, s
             close(source);
         if (tree < 0)
             return close_after(whole, error);
-        if (!make_directories(context->root, pair->items[1].data, 0755))
+        if (!make_directories(context, pair->items[1].data, 0755))
             error = close_after(tree, failed_at(context, pair->items[1].data));
         else
             error = attach(context, tree, pair->items[1].data);
@@ -436,7 +516,7 @@ static int overlay_all_at_once(struct context *context, const char *path, const 
         size += (size_t)snprintf(options + size, 16, "%s%d", index == 0 ? "lowerdir=" : ":", layers[index]);
     snprintf(options + size, 96, ",upperdir=%d,workdir=%d,userxattr%s", layers[lowers], layers[lowers + 1],
              is_volatile ? ",volatile" : "");
-    int error = 0, place = open_in(context->root, path, O_PATH | O_DIRECTORY);
+    int error = 0, place = open_in(context, path, O_PATH | O_DIRECTORY);
     if (place < 0)
         return failed_at(context, path);
     snprintf(target, sizeof target, "%d", place);
@@ -452,11 +532,12 @@ static int step_overlay(struct context *context, const struct value *arguments, 
     const struct value *lowers = &arguments[1];
     size_t all = lowers->size + 2, opened = 0, used = 0;
     int layers[MOST_LAYERS], error = 0, tree = -1;
+    context->is_overlay = true;
     char names[MOST_LAYERS][28];
     struct option options[MOST_LAYERS + 2];
     if (all > MOST_LAYERS || lowers->size == 0)
         return E2BIG;
-    if (!make_directories(context->root, PATH_OF(0), 0755))
+    if (!make_directories(context, PATH_OF(0), 0755))
         return failed_at(context, PATH_OF(0));
     for (; opened < all; opened++) {
         const struct value *layer = opened < lowers->size ? &lowers->items[opened] : &arguments[2 + opened - lowers->size];
@@ -492,12 +573,33 @@ static int step_overlay(struct context *context, const struct value *arguments, 
     return error;
 }
 
+/* Send the host of a held sandbox a descriptor with which it can reconfigure the overlay at ``path``. Now: fspick(2) needs
+   the privilege in the mount namespace, which init gives up later. The reconfiguration itself needs only the privilege in the
+   user namespace, whose owner is the host (vfs_cmd_reconfigure in fs/fsopen.c).
+
+   There is no descriptor for a view of another kind, whose file system is not the sandbox's own; nor where the kernel (before
+   5.2) or a container's filter has no fspick(2): the view may then show old names, as docs/THREATS.md says. */
+static int send_refresher(struct context *context, const char *path)
+{
+    int picked = context->is_overlay ? (int)syscall(FSPICK, context->root, path, CLOSE_ON_EXEC) : -1, error = 0;
+    if (context->is_overlay && picked < 0 && errno != ENOSYS && errno != EPERM)
+        return failed_at(context, path);
+    if (!send_with(context->door, "r", 1, &picked, picked >= 0) && errno != EPIPE)
+        error = errno;
+    if (picked >= 0)
+        close(picked);
+    return error;
+}
+
+/* Send the view's mount to the host, if it asked for it. A file opened below this descriptor (openat2(2)) is the file that
+   the command sees, from any mount namespace. */
 static int step_view(struct context *context, const struct value *arguments, size_t count)
 {
     (void)count;
-    if (context->view < 0)
-        return 0;
-    int place = open_in(context->root, PATH_OF(0), O_PATH | O_DIRECTORY), error = 0;
+    int error = context->door >= 0 ? send_refresher(context, PATH_OF(0)) : 0;
+    if (context->view < 0 || error != 0)
+        return error;
+    int place = open_in(context, PATH_OF(0), O_PATH | O_DIRECTORY);
     if (place < 0)
         return failed_at(context, PATH_OF(0));
     if (!send_with(context->view, "v", 1, &place, 1) && errno != EPIPE)
@@ -525,7 +627,7 @@ static int step_left(struct context *context, const struct value *arguments, siz
             error = EINVAL;
             break;
         }
-        opened[index] = open_in(context->root, paths->items[index].data, O_PATH | O_DIRECTORY);
+        opened[index] = open_in(context, paths->items[index].data, O_PATH | O_DIRECTORY);
         if (opened[index] < 0 || fstat(opened[index], &status) < 0 || fstatfs(opened[index], &room) < 0) {
             error = failed_at(context, paths->items[index].data);
             index += opened[index] >= 0;
@@ -544,11 +646,23 @@ static int step_left(struct context *context, const struct value *arguments, siz
     return error;
 }
 
-/* A command with a terminal gets no native init. */
-static int step_terminal(struct context *context, const struct value *arguments, size_t count)
+/* Open a pseudo-terminal for the command, if the host asked for it. The host gets the master, the command will get the other
+   side. The path is a ptmx device; the ioctls need no other path (ioctl_tty(2), TIOCGPTPEER: Linux 4.13). */
+int step_terminal(struct context *context, const struct value *arguments, size_t count)
 {
-    (void)context, (void)arguments, (void)count;
-    return 0;
+    (void)count;
+    int unlocked = 0, error = 0, flags = O_RDWR | O_NOCTTY | O_CLOEXEC;
+    if (context->channel < 0)
+        return 0;
+    int master = open_in(context, PATH_OF(0), flags);
+    if (master < 0)
+        return failed_at(context, PATH_OF(0));
+    if (syscall(SYS_ioctl, master, TIOCSPTLCK, &unlocked) < 0)
+        return close_after(master, errno);
+    context->terminal = (int)syscall(SYS_ioctl, master, 0x5441UL /* TIOCGPTPEER */, flags);
+    if (context->terminal < 0 || (!send_with(context->channel, "t", 1, &master, 1) && errno != EPIPE))
+        error = errno;
+    return close_after(master, error);
 }
 
 static int step_directory(struct context *context, const struct value *arguments, size_t count)
@@ -556,8 +670,8 @@ static int step_directory(struct context *context, const struct value *arguments
     (void)count;
     mode_t mode = (mode_t)NUMBER_OF(1);
     int made = -1;
-    if (make_directories(context->root, PATH_OF(0), mode))
-        made = open_in(context->root, PATH_OF(0), O_RDONLY | O_DIRECTORY);
+    if (make_directories(context, PATH_OF(0), mode))
+        made = open_in(context, PATH_OF(0), O_RDONLY | O_DIRECTORY);
     if (made < 0)
         return failed_at(context, PATH_OF(0));
     return close_after(made, fchmod(made, mode) < 0 ? failed_at(context, PATH_OF(0)) : 0);
@@ -567,7 +681,7 @@ static int step_symlink(struct context *context, const struct value *arguments, 
 {
     (void)count;
     const char *name;
-    int above = make_above(context->root, PATH_OF(1), &name);
+    int above = make_above(context, PATH_OF(1), &name);
     if (above < 0)
         return failed_at(context, PATH_OF(1));
     return close_after(above, symlinkat(PATH_OF(0), above, name) < 0 ? failed_at(context, PATH_OF(1)) : 0);
@@ -578,7 +692,7 @@ static int step_file(struct context *context, const struct value *arguments, siz
     (void)count;
     const struct value *content = &arguments[1];
     const char *name;
-    int made, error = 0, above = make_above(context->root, PATH_OF(0), &name);
+    int made, error = 0, above = make_above(context, PATH_OF(0), &name);
     if (above < 0)
         return failed_at(context, PATH_OF(0));
     made = openat(above, name, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, (mode_t)NUMBER_OF(2));
@@ -595,7 +709,7 @@ static int step_seal(struct context *context, const struct value *arguments, siz
 {
     (void)count;
     const char *path = *PATH_OF(0) == '\0' ? "." : PATH_OF(0);
-    int tree = open_in(context->root, path, O_PATH);
+    int tree = open_in(context, path, O_PATH);
     if (tree < 0)
         return failed_at(context, path);
     return close_after(tree, set_attributes(tree, (uint64_t)NUMBER_OF(1), false) ? 0 : errno);
@@ -631,6 +745,65 @@ static int step_loopback(struct context *context, const struct value *arguments,
     if (opened < 0)
         return errno;
     return close_after(opened, syscall(SYS_ioctl, opened, 0x8914UL /* SIOCSIFFLAGS */, &request) < 0 ? errno : 0);
+}
+
+bool write_file(const char *path, const void *data, size_t size)
+{
+    int opened = open(path, O_WRONLY | O_CLOEXEC);
+    if (opened < 0)
+        return false;
+    ssize_t written = write(opened, data, size);
+    int error = errno;
+    close(opened);
+    errno = written < 0 ? error : EIO;
+    return written == (ssize_t)size;
+}
+
+/* Set limits of this user namespace: (file in /proc/sys/user, number, whether to go on without it). /proc is the host's:
+   these files show the namespace of the process that opens them, and its CAP_SYS_RESOURCE opens them for writing
+   (set_permissions in kernel/ucount.c). In a container /proc/sys may be read-only. */
+static int step_counters(struct context *context, const struct value *arguments, size_t count)
+{
+    (void)count;
+    for (size_t index = 0; index < arguments[0].size; index++) {
+        const struct value *limit = &arguments[0].items[index];
+        char path[128], text[32];
+        if (limit->kind != SEQUENCE || !has_shape(limit->items, limit->size, "pii") || limit->items[0].size > 60)
+            return EINVAL;
+        snprintf(path, sizeof path, "/proc/sys/user/%s", limit->items[0].data);
+        int opened = open(path, O_WRONLY | O_CLOEXEC);
+        if (opened < 0 && limit->items[2].number)
+            continue;
+        if (opened < 0)
+            return failed_at(context, limit->items[0].data);
+        int size = snprintf(text, sizeof text, "%lld", (long long)limit->items[1].number);
+        ssize_t written = write(opened, text, (size_t)size);
+        int error = written == size ? 0 : written < 0 ? failed_at(context, limit->items[0].data) : EIO;
+        close(opened);
+        if (error != 0)
+            return error;
+    }
+    return 0;
+}
+
+static int step_hostname(struct context *context, const struct value *arguments, size_t count)
+{
+    (void)context, (void)count;
+    return sethostname(PATH_OF(0), arguments[0].size) < 0 ? errno : 0;
+}
+
+/* Empty the bounding set. From then on no exec gives this process or its descendants a capability (capabilities(7)).
+   Capabilities already held stay until they are dropped. */
+static int step_drop_bounding_set(struct context *context, const struct value *arguments, size_t count)
+{
+    (void)arguments, (void)count;
+    for (unsigned long capability = 0; capability < 64; capability++) {
+        if (prctl(PR_CAPBSET_READ, capability, 0, 0, 0) < 0)
+            return 0;
+        if (prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) < 0 && context->namespaces & CLONE_NEWUSER)
+            return errno;
+    }
+    return 0;
 }
 
 static int step_umask(struct context *context, const struct value *arguments, size_t count)
@@ -709,21 +882,15 @@ static int step_landlock(struct context *context, const struct value *arguments,
     return close_after(ruleset, error);
 }
 
-static int install(const struct value *program, unsigned flags)
-{
-    struct {
-        unsigned short length;
-        const void *filter;
-    } given = {(unsigned short)(program->size / 8), program->data}; /* struct sock_fprog */
-    return (int)syscall(SYS_seccomp, 1 /* SECCOMP_SET_MODE_FILTER */, flags, &given);
-}
-
+/* Install a system call filter. The second argument is the same filter with its refusals sent to init, which has the rows
+   (command.c). It is used where possible: not before Linux 5.0 (EINVAL), nor where another listener exists already because
+   mudroom runs in a container (EBUSY). */
 static int step_seccomp(struct context *context, const struct value *arguments, size_t count)
 {
     if (count > 1 && count != 3)
         return EINVAL;
     if (count > 1 && arguments[1].size > 0) {
-        context->listener = install(&arguments[1], 8 /* SECCOMP_FILTER_FLAG_NEW_LISTENER */);
+        context->listener = install_filter(arguments[1].data, arguments[1].size, 8 /* SECCOMP_FILTER_FLAG_NEW_LISTENER */);
         if (context->listener >= 0) {
             context->rows = &arguments[2];
             return 0;
@@ -731,5 +898,5 @@ static int step_seccomp(struct context *context, const struct value *arguments, 
         if (errno != EBUSY && errno != EINVAL)
             return errno;
     }
-    return install(&arguments[0], 0) < 0 ? errno : 0;
+    return install_filter(arguments[0].data, arguments[0].size, 0) < 0 ? errno : 0;
 }
