@@ -22,7 +22,6 @@ from mudroom.core.result import Result
 from mudroom.core.settings import Settings
 from mudroom.sandbox.client.client import Client
 from mudroom.sandbox.client.launcher_client import LauncherClient, SpawnedLauncher
-from mudroom.sandbox.launcher import wire
 from mudroom.session import Session
 
 pytest_plugins = ["left_out", "once_more", "skip_budget", "tiers"]
@@ -176,10 +175,6 @@ def client() -> Iterator[LauncherClient]:
     client.start()
     yield client
     client.close()
-
-
-if os.environ.get("MUDROOM_TEST_INIT") == "python":  # ./check runs some files a second time so
-    wire.NATIVE_INIT = b""
 
 
 def is_shared(request: pytest.FixtureRequest) -> bool:

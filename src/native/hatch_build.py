@@ -54,8 +54,8 @@ class NativeBuildHook(BuildHookInterface):  # type: ignore[misc]  # its package 
         return [ZIG] if is_linux and not has_compiler else []
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Compile the launcher and, if it is wanted and can be, the client, and put them into the wheel. ``version``: "editable" or
-        "standard"."""
+        """Compile the launcher and, if it is wanted and can be, the client, and put them into the wheel. ``version``:
+        "editable" or "standard"."""
         if sys.platform != "linux":
             return
         self._scratch = tempfile.TemporaryDirectory(prefix="mudroom-native-")
@@ -64,7 +64,9 @@ class NativeBuildHook(BuildHookInterface):  # type: ignore[misc]  # its package 
         if why:
             raise RuntimeError(f"mudroom on Linux needs its launcher, a program in C, which cannot be built: {why}")
         if version == "editable":
-            shutil.copy2(launcher, os.path.join(self.root, "src", LAUNCHER_PLACE))
+            place = os.path.join(self.root, "src", LAUNCHER_PLACE)
+            shutil.copy2(launcher, place + ".new")
+            os.replace(place + ".new", place)
         else:
             build_data["force_include"][launcher] = LAUNCHER_PLACE
             build_data["tag"] = _tag_of_file(launcher)

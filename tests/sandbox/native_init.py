@@ -1,4 +1,4 @@
-"""The native init of sandboxes, built as a wheel has it."""
+"""The launcher of sandboxes, built as a wheel has it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-SOURCES = sorted((Path(__file__).parents[2] / "src/native/init").glob("*.c"))
+SOURCES = sorted((Path(__file__).parents[2] / "src/native/launcher").glob("*.c"))
 STRICT = (
     "-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Wcast-align", "-Wstrict-prototypes",
     "-Wmissing-prototypes", "-Wformat=2", "-Wvla", "-Werror",
@@ -14,8 +14,8 @@ STRICT = (
 COMPILERS = [name for name in ("gcc", "clang", "musl-gcc") if shutil.which(name)]
 
 
-def compile_init(directory: Path, *options: str) -> bytes:
-    """Build the init of sandboxes in ``directory``. Return its path."""
-    program = directory / "mudroom-init"
+def compile_launcher(directory: Path, *options: str) -> bytes:
+    """Build the launcher in ``directory``. Return its path."""
+    program = directory / "mudroom-launcher"
     subprocess.run([COMPILERS[0], *STRICT, *(options or ("-O2",)), *SOURCES, "-o", program], check=True)
     return bytes(program)

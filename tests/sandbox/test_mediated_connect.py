@@ -17,7 +17,6 @@ from mudroom.sandbox.client.capture import CapturedOutput, attend
 from mudroom.sandbox.client.launcher_client import LauncherClient, SpawnedLauncher
 from mudroom.sandbox.host.denials import denials
 from mudroom.sandbox.host.host import landlock_abi, without
-from mudroom.sandbox.launcher.mediator import address
 
 pytestmark = [
     pytest.mark.both_users,
@@ -154,18 +153,27 @@ def test_processes_that_end_do_not_interrupt_it(gated: GatedBox) -> None:
     assert (said.split(), refused) == (["all"], [])
 
 
-@pytest.mark.parametrize(
-    ("raw", "found"),
-    [
-        (b"\2\0\0\x50\x7f\0\0\1" + bytes(8), (b"127.0.0.1", 80)),
-        (b"\2\0\0\x50\x7f\0\0\1" + b"garbage!", (b"127.0.0.1", 80)),
-        (b"\x0a\0\0\x50" + bytes(4) + bytes(10) + b"\xff\xff\x7f\0\0\1" + bytes(4), (b"127.0.0.1", 80)),
-        (b"\x0a\0\0\x50" + bytes(4) + bytes(15) + b"\1" + bytes(4), (b"[::1]", 80)),
-        (b"\2\0\0\x50\x7f\0\0", (b"?", 0)),
-        (b"\0\0" + bytes(14), (b"?", 0)),
-        (b"\1\0/run/docker.sock", (b"?", 0)),
-        (b"", (b"?", 0)),
-    ],
-)
-def test_addresses_are_read_as_the_kernel_reads_them(raw: bytes, found: tuple[bytes, int]) -> None:
-    assert address(raw) == found
+ADDRESSES = [
+    (b"\2\0\0\x50\x7f\0\0\1" + bytes(8), "127.0.0.1:80"),
+    (b"\2\0\0\x50\x7f\0\0\1" + b"garbage!", "127.0.0.1:80"),
+    (b"\x0a\0\0\x50" + bytes(4) + bytes(10) + b"\xff\xff\x7f\0\0\1" + bytes(4), "127.0.0.1:80"),
+    (b"\x0a\0\0\x50" + bytes(4) + bytes(15) + b"\1" + bytes(4), "[::1]:80"),
+    (b"\2\0\0\x50\x7f\0\0", "?:0"),
+    (b"\0\0" + bytes(14), "?:0"),
+    (b"\1\0/run/docker.sock", "?:0"),
+    (b"", "?:0"),
+]
+
+
+def test_addresses_are_read_as_the_kernel_reads_them(gated: GatedBox) -> None:
+    """None of them is the gate's: each is refused by name."""
+    program = _HEAD + (
+        "import ctypes\n"
+        "libc = ctypes.CDLL(None, use_errno=True)\n"
+        "s = socket.socket()\n"
+        f"for raw in {[raw for raw, _found in ADDRESSES]!r}:\n"
+        "    print(libc.connect(s.fileno(), raw, len(raw)), ctypes.get_errno() == errno.EACCES)\n"
+    )
+    said, refused = gated.told(program)
+    assert said.splitlines() == ["-1 True"] * len(ADDRESSES)
+    assert refused == [found for _raw, found in ADDRESSES]

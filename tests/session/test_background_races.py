@@ -22,7 +22,6 @@ from mudroom.core.command.policy import ClassRule, CommandPolicy
 from mudroom.core.settings import Settings
 from mudroom.errors import CommandNotStarted, MudroomError, UsageError
 from mudroom.sandbox.client.invocation import Invocation
-from mudroom.sandbox.launcher.wire import send
 from mudroom.session import Session
 from mudroom.session.approval import CommandAnswers
 from mudroom.session.background import Background
@@ -168,7 +167,8 @@ def test_a_visitor_that_hangs_up_ends_nothing(place: Place) -> None:
         read, write = os.pipe()
         os.close(read)
         with connected(session) as visitor:
-            send(visitor, marshal.dumps(request), [write])
+            data = marshal.dumps(request)
+            socket.send_fds(visitor, [len(data).to_bytes(4, "little") + data], [write])
             os.close(write)
             assert visitor.recv(1) == b"w"
             assert visitor.recv(1) == b"", "it is shown the door"

@@ -10,7 +10,6 @@ import sys
 import pytest
 
 from conftest import Place
-from mudroom.sandbox.launcher.wire import NATIVE_INIT
 from mudroom.session import Session
 from standing_fork import COMMANDS, mounts_of, out, stand, stands
 
@@ -124,7 +123,7 @@ def test_idle_forks_cost_no_process(place: Place) -> None:
         stand(session, f"f{number}")
     standing = sum(stands(session, f"f{number}") for number in range(40))
     assert standing == 12
-    each = 3 if os.path.exists(NATIVE_INIT) else 2  # a template with its spare, and with its nursery
+    each = 2  # a template with its spare
     assert launched(session) - before <= each * standing + 4
     for number in range(1000):
         session.forks.new(f"idle{number}")

@@ -20,7 +20,6 @@ import pytest
 from conftest import Place
 from kernel_calls import counted
 from mudroom.sandbox.client.launcher_client import LauncherClient, SpawnedLauncher
-from mudroom.sandbox.launcher.wire import NATIVE_INIT
 from mudroom.session import Session, Stdio
 from mudroom.stage.layers.layer import remove_tree
 
@@ -183,12 +182,11 @@ def test_what_a_command_in_a_new_fork_asks_of_the_kernel(place: Place) -> None:
     assert calls["rename"] == 1, "the fork gets its name by it; nothing else is replaced"
 
 
-IS_NATIVE = os.path.exists(NATIVE_INIT)
-PAGE_FAULTS = (50, 130) if IS_NATIVE else (100, 590)
+PAGE_FAULTS = (50, 130)
 """Least and most of the launcher's family for one warm command, the command itself included, in one fork and in a new
 one each."""
-TEMPLATE = 2 if IS_NATIVE else 1
-"""The processes of a template that rests: itself, and the nursery of native inits."""
+TEMPLATE = 1
+"""The processes of a template that rests."""
 
 
 @contextmanager

@@ -13,13 +13,14 @@ import selectors
 import socket
 import struct
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from mudroom.sandbox.launcher.netlink import NETLINK_ROUTE, attribute, message, route_everything_here, talk
+from mudroom.sandbox.linux.netlink import attribute, message, route_everything_here
 
 _NEWUSER, _NEWNET = 0x10000000, 0x40000000
 _NEWLINK, _NEWADDR, _NEWROUTE = 16, 20, 24
+NETLINK_ROUTE, _ACK = 0, 4
 _CREATE = 4 | 0x200 | 0x400
 PORTS = (1, 22, 25, 53, 80, 443, 853, 3128, 5432, 6379, 8000, 8080, 8443, 18080)
 """Where the host and the internet listen, on all of their addresses."""
@@ -38,6 +39,42 @@ class Packet(NamedTuple):
 
     def __str__(self) -> str:
         return f"protocol {self.protocol} to {self.where} port {self.port} ({self.at})"
+
+
+def talk(protocol: int, messages: Iterable[bytes]) -> None:
+    """Send the messages and wait for every acknowledgement that they ask for. Raise the kernel's first error as
+    OSError."""
+    for number in ask(protocol, messages):
+        if number:
+            raise OSError(number, os.strerror(number))
+
+
+def ask(protocol: int, messages: Iterable[bytes]) -> list[int]:
+    """Send the messages. Return an error number, or 0, for each message that asks for an acknowledgement, in order."""
+    requests = list(messages)
+    awaited = sum(1 for request in requests if int.from_bytes(request[6:8], "little") & _ACK)
+    channel = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol)
+    numbers: list[int] = []
+    try:
+        channel.sendto(b"".join(requests), (0, 0))
+        while len(numbers) < awaited:
+            numbers += _acknowledged(channel.recv(1 << 16))
+    finally:
+        channel.close()
+    return numbers
+
+
+def _acknowledged(data: bytes) -> list[int]:
+    """Return the error numbers in the acknowledgements in ``data``: NLMSG_ERROR, with 0 for success (netlink(7))."""
+    numbers: list[int] = []
+    while len(data) >= 20:
+        length = int.from_bytes(data[:4], "little")
+        if int.from_bytes(data[4:6], "little") == 2:
+            numbers.append(-int.from_bytes(data[16:20], "little", signed=True))
+        if length < 16:
+            raise OSError(5, "a netlink message has no valid length")
+        data = data[(length + 3) & ~3 :]
+    return numbers
 
 
 def enter() -> tuple[int, int]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from launcher_steps import STEPS
 from mudroom.core.confinement.fallback import AFTER, Mode, Next
-from mudroom.sandbox.launcher.step import STEPS
 from mudroom.typing import get_args
 
 ORDER: tuple[Mode, ...] = get_args(Mode)

@@ -16,7 +16,6 @@ from clocks import give_way
 from conftest import Place, tick
 from mudroom.ext.keeper.client import DIRECTORY
 from mudroom.ext.keeper.status import KeeperStatus, keepers, stop
-from mudroom.sandbox.launcher.wire import NATIVE_INIT
 
 IN_PROCESS = [sys.executable, "-P", "-c", "import sys; sys.argv[0] = 'mudroom'; from mudroom.cli import main; main()"]
 KEPT = [
@@ -93,12 +92,10 @@ class Kept:
         return self.pid
 
     def waiting(self) -> list[int]:
-        """The process that waits: in the keeper's session, beside the zygote of launchers."""
+        """The process that waits, in the keeper's session: one that runs a command has its own."""
         if self.pid not in [row.pid for row in self.list()]:
             return []  # it rehearses
         sessions = {child: session_of(child) for child in children(self.pid)}
-        if not any(session == child for child, session in sessions.items()):
-            return []  # the zygote is on its way, and still in the keeper's session
         return [child for child, session in sessions.items() if session == self.pid]
 
     def __call__(self, *words: str | bytes, kept: bool = True, **options: Any) -> subprocess.CompletedProcess[bytes]:
@@ -128,11 +125,9 @@ class Kept:
         until = time.monotonic() + PATIENCE
         while True:
             self.wait()
-            zygotes = set(children(self.pid)) - set(self.waiting())  # and what still runs a command
-            launchers = [launcher for zygote in zygotes for launcher in children(zygote)]
+            launchers = [launcher for waiting in self.waiting() for launcher in children(waiting)]
             templates = [template for launcher in launchers for template in children(launcher)]
-            below = 2 if os.path.exists(NATIVE_INIT) else 1  # its spare, and what clones native ones
-            if len(zygotes) == len(launchers) == len(templates) == 1 and len(children(templates[0])) == below:
+            if len(launchers) == len(templates) == len(children(self.pid)) == 1 and len(children(templates[0])) == 1:
                 return templates[0]
             assert time.monotonic() < until
             give_way()

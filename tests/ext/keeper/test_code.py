@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,8 +15,6 @@ from conftest import tick
 from kernel_calls import counted
 from mudroom.ext.keeper import code as code_module
 from mudroom.ext.keeper.code import Code
-from mudroom.ext.keeper.launcher import launcher_files
-from mudroom.ext.keeper.start import own_root
 
 
 @pytest.fixture
@@ -130,7 +127,6 @@ MOUNTED = """
 import subprocess, sys, types
 sys.path[:0] = sys.argv[1].split(":")
 from mudroom.ext.keeper.code import Code
-from mudroom.ext.keeper.launcher import launcher_files
 from mudroom.ext.keeper.start import own_root
 for name in ("above", "above.inside"):
     sys.modules[name] = types.ModuleType(name)
@@ -195,16 +191,3 @@ def test_a_file_system_that_tells_nothing(module: Path, monkeypatch: pytest.Monk
     assert code.is_current()
     module.write_text("x = 2")
     assert not code.is_current()
-
-
-def test_the_files_of_launchers_are_known() -> None:
-    """All modules that their interpreter loads, and those that it loads for a step of a plan."""
-    program = (
-        "import mudroom.ext.keeper.zygote, sys; print(*(m.__file__ for n, m in sys.modules.items() if 'mudroom.' in n))"
-    )
-    words = [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {own_root()!r}); {program}"]
-    done = subprocess.run(words, capture_output=True, text=True, check=True)
-    packages = {f"{own_root()}/mudroom/{name}__init__.py" for name in ("ext/", "ext/keeper/", "sandbox/")}
-    assert {*done.stdout.split()} - packages <= {*launcher_files()}
-    code = Code(time.time_ns(), more=launcher_files())
-    assert code.note() and code.looks_current()

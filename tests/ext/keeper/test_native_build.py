@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from mudroom.sandbox.launcher.wire import NATIVE_INIT
+from mudroom.sandbox.launcher.wire import LAUNCHER
 
 ROOT = Path(__file__).parents[3]
 
@@ -57,9 +57,9 @@ def test_with_a_compiler(build: Any) -> None:
     assert hook.metadata.core.scripts == {"mudroom-python": "mudroom.cli:main"}
     assert data["tag"].startswith("py3-none-") and data["tag"].endswith(os.uname().machine)
     assert ("manylinux" in data["tag"]) != build.is_dynamic(Path(program).read_bytes())
-    ((init, place),) = data["force_include"].items()
-    assert os.fsencode(f"/{place}") == NATIVE_INIT[-len(place) - 1 :]
-    assert os.access(program, os.X_OK) and os.access(init, os.X_OK)
+    ((launcher, place),) = data["force_include"].items()
+    assert os.fsencode(f"/{place}") == LAUNCHER[-len(place) - 1 :]
+    assert os.access(program, os.X_OK) and os.access(launcher, os.X_OK)
     hook.finalize("standard", data, "")
     assert not os.path.exists(program)
     assert hook.metadata.core.scripts == {"mudroom": "mudroom.cli:main"}  # for an editable one, built next
@@ -68,12 +68,25 @@ def test_with_a_compiler(build: Any) -> None:
 @pytest.mark.parametrize(
     "compiler", ["/nowhere/cc", "false", "true", "echo", "sh -c 'for last; do :; done; echo > $last' sh"]
 )
-def test_without_one_the_wheel_is_pure(build: Any, monkeypatch: pytest.MonkeyPatch, compiler: str) -> None:
+@pytest.mark.parametrize("version", ["standard", "editable"])
+def test_without_one_nothing_is_installed(
+    build: Any, monkeypatch: pytest.MonkeyPatch, version: str, compiler: str
+) -> None:
+    """No sandbox works without the launcher: it is not found out later."""
     monkeypatch.setenv("CC", compiler)
+    with pytest.raises(
+        RuntimeError, match="mudroom on Linux needs its launcher, a program in C, which cannot be built"
+    ):
+        initialized(build, version)
+
+
+def test_a_client_that_cannot_be_built(build: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = build.compile_program
+    monkeypatch.setattr(build, "compile_program", lambda d, p: compiled(d, p) if "launcher" in d else "no C compiler")
     hook, data = initialized(build)
-    assert data == {"shared_scripts": {}, "force_include": {}, "pure_python": True}
+    assert data["shared_scripts"] == {} and len(data["force_include"]) == 1 and not data["pure_python"]
     assert hook.metadata.core.scripts == {"mudroom": "mudroom.cli:main"}
-    assert hook.said and hook.said[0].startswith("without the native client: ")
+    assert hook.said == ["without the native client: no C compiler"]
     hook.finalize("standard", data, "")
     monkeypatch.setenv("MUDROOM_NATIVE", "1")
     with pytest.raises(RuntimeError, match="the native client cannot be built"):
@@ -87,7 +100,7 @@ def test_without_one_the_wheel_is_pure(build: Any, monkeypatch: pytest.MonkeyPat
         ("", "aarch64", {}, ["ziglang"]),
         ("cc", "x86_64", {}, []),
         ("", "riscv64", {}, []),  # the index has none for each of these
-        ("", "x86_64", {"MUDROOM_NATIVE": "0"}, []),
+        ("", "x86_64", {"MUDROOM_NATIVE": "0"}, ["ziglang"]),  # the launcher is built in any case
         ("", "x86_64", {"CC": "tcc"}, []),
     ],
 )
@@ -101,8 +114,17 @@ def test_a_machine_without_a_compiler_gets_one_for_the_build(
     assert build.NativeBuildHook().dependencies() == needs
 
 
-def test_who_does_not_want_it(build: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert initialized(build, "editable")[1]["shared_scripts"] == {}
+def test_who_does_not_want_it(build: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """An editable installation has the launcher in its tree."""
+    tree = tmp_path / "tree"
+    (tree / "src/mudroom/sandbox/launcher").mkdir(parents=True)
+    shutil.copytree(ROOT / "src/native", tree / "src/native")
+    editable = build.NativeBuildHook()
+    editable.root = str(tree)
+    data: dict[str, Any] = {"shared_scripts": {}, "force_include": {}, "pure_python": True}
+    editable.initialize("editable", data)
+    assert data == {"shared_scripts": {}, "force_include": {}, "pure_python": True}
+    assert os.access(tree / "src" / build.LAUNCHER_PLACE, os.X_OK)
     monkeypatch.setenv("MUDROOM_NATIVE", "0")
     hook, data = initialized(build)
     assert data["shared_scripts"] == {} and hook.said == []

@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -26,31 +26,21 @@ from conftest import Place, tick
 from mudroom.core.confinement.plan import Plan, Step, TemplatePlan
 from mudroom.core.settings import Settings
 from mudroom.ext.keeper import server
-from mudroom.ext.keeper.launcher import ForkedLauncher, LauncherSource
+from mudroom.ext.keeper.launcher import KeptLauncher
 from mudroom.ext.keeper.prepared import PreparedTemplate
 from mudroom.ext.keeper.server import TAKEN, _accept, receive
 from mudroom.sandbox.client.connection import Connection
 from mudroom.sandbox.client.launcher_client import LauncherClient
 from mudroom.sandbox.client.template import StandingSandbox
-from mudroom.sandbox.launcher.wire import NATIVE_INIT
 from mudroom.session import Session
-from own_program import init_program, is_on_a_read_only_mount, program
 
-__all__ = ["init_program", "kept", "program"]  # fixtures
+__all__ = ["kept"]  # a fixture
 
 pytestmark = [pytest.mark.both_users, if_namespaces]
 
 
-@pytest.fixture
-def source() -> Iterator[LauncherSource]:
-    source = LauncherSource()
-    yield source
-    source.close()
-    os.waitpid(source.pid, 0)
-
-
-def forked(source: LauncherSource) -> tuple[ForkedLauncher, LauncherClient]:
-    launcher = ForkedLauncher(source)
+def kept_launcher() -> tuple[KeptLauncher, LauncherClient]:
+    launcher = KeptLauncher()
     return launcher, LauncherClient(launcher)
 
 
@@ -69,9 +59,9 @@ def run(place: Place, client: LauncherClient, *words: bytes, settings: Settings 
     return result.stdout
 
 
-def plan_of(place: Place, source: LauncherSource) -> TemplatePlan:
+def plan_of(place: Place) -> TemplatePlan:
     """The shared steps of a first command."""
-    launcher, client = forked(source)
+    launcher, client = kept_launcher()
     run(place, client)
     client.close()
     assert launcher.used is not None
@@ -82,18 +72,18 @@ TRIES = 20
 """Another process of this machine may mount something just then: the template is not used."""
 
 
-def test_a_command_with_the_same_steps(place: Place, source: LauncherSource) -> None:
-    plan = plan_of(place, source)
+def test_a_command_with_the_same_steps(place: Place) -> None:
+    plan = plan_of(place)
     script = (b"sh", b"-c", b"ls -A ~ /tmp /run; cat /etc/resolv.conf")
     for _try in range(TRIES):
-        launcher, client = forked(source)
+        launcher, client = kept_launcher()
         assert launcher.start_ahead(plan) is not None
         out = run(place, client, *script)
         client.close()
         if launcher.took_prepared:
             break
     assert launcher.took_prepared
-    _launcher, fresh = forked(source)
+    _launcher, fresh = kept_launcher()
     assert out == run(place, fresh, *script)
     fresh.close()
 
@@ -113,9 +103,9 @@ def replaced_directory(place: Place) -> None:
 
 
 @pytest.mark.parametrize("change", [replaced_file, replaced_directory])
-def test_other_files(place: Place, source: LauncherSource, change: Callable[[Place], None]) -> None:
-    plan = plan_of(place, source)
-    launcher, client = forked(source)
+def test_other_files(place: Place, change: Callable[[Place], None]) -> None:
+    plan = plan_of(place)
+    launcher, client = kept_launcher()
     launcher.start_ahead(plan)
     tick()
     change(place)
@@ -124,18 +114,18 @@ def test_other_files(place: Place, source: LauncherSource, change: Callable[[Pla
     client.close()
 
 
-def test_other_steps(place: Place, source: LauncherSource) -> None:
-    plan = plan_of(place, source)
-    launcher, client = forked(source)
+def test_other_steps(place: Place) -> None:
+    plan = plan_of(place)
+    launcher, client = kept_launcher()
     launcher.start_ahead(plan)
     run(place, client, settings=Settings(network="none"))
     assert not launcher.took_prepared
     client.close()
 
 
-def test_steps_that_fail(place: Place, source: LauncherSource) -> None:
-    plan = plan_of(place, source)
-    launcher, client = forked(source)
+def test_steps_that_fail(place: Place) -> None:
+    plan = plan_of(place)
+    launcher, client = kept_launcher()
     shared = (*plan.shared, ("bind", b"/no/such/file", b"file", 0, False))
     assert launcher.start_ahead(plan._replace(shared=shared)) is not None
     run(place, client)
@@ -144,10 +134,10 @@ def test_steps_that_fail(place: Place, source: LauncherSource) -> None:
 
 
 @pytest.mark.parametrize("victim", ["launcher", "template", "spare"])
-def test_a_part_of_it_is_killed(place: Place, source: LauncherSource, victim: str) -> None:
+def test_a_part_of_it_is_killed(place: Place, victim: str) -> None:
     """A command runs as without it."""
-    plan = plan_of(place, source)
-    launcher, client = forked(source)
+    plan = plan_of(place)
+    launcher, client = kept_launcher()
     prepared = launcher.start_ahead(plan)
     assert prepared is not None
     pid = launcher.require_pid()
@@ -179,13 +169,11 @@ def unlooked(prepared: PreparedTemplate, _plan: TemplatePlan) -> Connection:
 
 
 @pytest.mark.parametrize("moment", ["while its spare is cloned", "after the look at it"])
-def test_it_is_killed_and_looks_alive(
-    place: Place, source: LauncherSource, monkeypatch: pytest.MonkeyPatch, moment: str
-) -> None:
+def test_it_is_killed_and_looks_alive(place: Place, monkeypatch: pytest.MonkeyPatch, moment: str) -> None:
     """A spare has a copy of the template's socket until it has closed what it inherited: the socket outlives the
     template. Or the template is killed between the look and the request."""
-    plan = plan_of(place, source)
-    launcher, client = forked(source)
+    plan = plan_of(place)
+    launcher, client = kept_launcher()
     prepared = launcher.start_ahead(plan)
     assert prepared is not None
     pid = launcher.require_pid()
@@ -207,9 +195,9 @@ def test_it_is_killed_and_looks_alive(
         copy.close()
 
 
-def test_it_is_gone_when_it_is_dropped(place: Place, source: LauncherSource) -> None:
-    plan = plan_of(place, source)
-    launcher, client = forked(source)
+def test_it_is_gone_when_it_is_dropped(place: Place) -> None:
+    plan = plan_of(place)
+    launcher, client = kept_launcher()
     prepared = launcher.start_ahead(plan)
     assert prepared is not None
     report = os.dup(prepared._report)
@@ -220,11 +208,11 @@ def test_it_is_gone_when_it_is_dropped(place: Place, source: LauncherSource) -> 
     client.close()
 
 
-def test_its_command_waits_for_its_own_steps_alone(place: Place, source: LauncherSource) -> None:
+def test_its_command_waits_for_its_own_steps_alone(place: Place) -> None:
     """A budget: of 60 steps, those of the fork's files are left, and what it takes to give up all privileges."""
-    plan = plan_of(place, source)
+    plan = plan_of(place)
     for _try in range(TRIES):
-        launcher, client = forked(source)
+        launcher, client = kept_launcher()
         launcher.start_ahead(plan)
         sent = record_steps(client)
         run(place, client)
@@ -290,7 +278,7 @@ def test_it_is_dropped_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
 
     ours.send(marshal.dumps(((0, (b"", b"", False), (), (), ()), [])))
     with listener, ours, theirs, connecting:
-        accepted = _accept(listener, theirs, cast(ForkedLauncher, Recorded()))
+        accepted = _accept(listener, theirs, cast(KeptLauncher, Recorded()))
         assert accepted is not None
         accepted.close()
         assert ours.recv(10) == TAKEN
@@ -302,9 +290,9 @@ MOUNTED = """
 import os, subprocess, sys
 sys.path[:0] = sys.argv[1].split(":")
 from mudroom.core.confinement.plan import TemplatePlan
-from mudroom.ext.keeper.launcher import ForkedLauncher, LauncherSource
+from mudroom.ext.keeper.launcher import KeptLauncher
 subprocess.run(["mount", "--make-rprivate", "/"], check=True)
-launcher = ForkedLauncher(LauncherSource())
+launcher = KeptLauncher()
 prepared = launcher.start_ahead(TemplatePlan(0x10020000, (b"0 0 1", b"0 0 1", True), (("private",),), (), ()))
 print(bool(prepared._poller.poll(0)))
 subprocess.run(["mount", "-t", "tmpfs", "none", sys.argv[2]], check=True)
@@ -402,15 +390,14 @@ def below(pid: int) -> list[int]:
 
 
 def test_the_processes_of_an_idle_keeper(kept: Kept) -> None:
-    """The keeper, the zygote, a process that waits, a launcher, a template and its spare, and what clones native
-    inits."""
+    """The keeper, a process that waits, a launcher, a template and its spare."""
     kept.start()
     for name in ("a", "b"):
         assert kept("exec", "--fork", name, "--", "true").returncode == 0
         template = kept.wait_prepared()
     (row,) = kept.list()
     assert row.memory < 60 << 20
-    count, until = 7 if os.path.exists(NATIVE_INIT) else 6, time.monotonic() + PATIENCE
+    count, until = 5, time.monotonic() + PATIENCE
     while len(below(kept.pid)) != count:  # the list has just asked, and a launcher may be replaced
         assert time.monotonic() < until, below(kept.pid)
         give_way()
@@ -441,14 +428,3 @@ def test_nothing_is_left_over(kept: Kept) -> None:
     kept.wait_for_end()
     (vault,) = kept.place.state.glob("vaults/*")
     assert list((vault / "trash").iterdir()) == list((vault / "forks").iterdir()) == []
-
-
-def test_a_launcher_has_its_program_on_a_read_only_mount(program: Path) -> None:
-    source = LauncherSource()
-    ours, answer = source.request()
-    pid = int.from_bytes(os.read(answer, 4), "little")
-    assert is_on_a_read_only_mount(pid) and os.path.samefile(f"/proc/{pid}/exe", program)
-    for end in (ours, source):
-        end.close()
-    os.close(answer)
-    os.waitpid(source.pid, 0)

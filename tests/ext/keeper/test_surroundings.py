@@ -17,7 +17,7 @@ from clocks import give_way
 from mudroom.errors import MudroomError
 from mudroom.ext.keeper import start
 from mudroom.ext.keeper.caller import Elsewhere, surroundings, take_over
-from mudroom.ext.keeper.launcher import ForkedLauncher, LauncherSource
+from mudroom.ext.keeper.launcher import KeptLauncher
 from mudroom.ext.keeper.start import MOST
 from test_keeper_life import gone, mudroom
 from test_kept_equal import both_ways
@@ -125,7 +125,7 @@ def test_one_keeper_serves_all_control_groups(kept: Kept, groups: list[Path]) ->
         members = [int(word) for path in group.rglob("cgroup.procs") for word in path.read_text().split()]
         words_of = [Path(f"/proc/{member}/cmdline").read_bytes().split(b"\0") for member in members]
         assert [b"sh", b"-c"] in [words[:2] for words in words_of], words_of
-        own = [*children(pid), *(child for zygote in children(pid) for child in children(zygote))]
+        own = [*children(pid), *(launcher for child in children(pid) for launcher in children(child))]
         assert set(own) & set(members), "the process of the command and its launcher"
         process.communicate(b"word\n", timeout=PATIENCE)
         group.rmdir()
@@ -268,11 +268,10 @@ def test_asking_whether_there_is_one_changes_nothing(kept: Kept) -> None:
 
 def test_a_launcher_that_may_not_follow_its_command_is_told() -> None:
     """A client that comes before a launcher was made ahead: the command has begun by then."""
-    source = LauncherSource()
-    launcher = ForkedLauncher(source)
+    launcher = KeptLauncher()
     own = surroundings(os.getpid())
     launcher.surround(own._replace(groups=own.groups.replace(":/", ":/none-of-this-name")))
     with pytest.raises(MudroomError, match="the sandbox launcher may not enter this control group"):
         launcher.start()
     launcher.close()
-    source.close()
+    launcher.reap()

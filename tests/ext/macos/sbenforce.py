@@ -25,10 +25,12 @@ from typing import Any
 from sbpl import READINGS, Profile, parse
 
 from mudroom.ext.macos.seatbelt import real
-from mudroom.sandbox.launcher.mediator import AT_FDCWD, NOTIF_RECV, NOTIF_SEND, Caller, install, libc
 from mudroom.sandbox.linux.seccomp import _FORMAT, _Instruction
 
-CONTINUE, EPERM = 1, 1
+CONTINUE, EPERM, EINTR, EIO, EFAULT, ENAMETOOLONG, AT_FDCWD = 1, 1, 4, 5, 14, 36, -100
+NOTIF_RECV, NOTIF_SEND, NOTIF_ID_VALID = 0xC0502100, 0xC0182101, 0x40082102
+"""include/uapi/linux/seccomp.h: struct seccomp_notif is 80 bytes, struct seccomp_notif_resp 24."""
+libc = ctypes.CDLL(None, use_errno=True)
 _LD_W_ABS, _JEQ_K, _RET_K, _ALLOW, _USER_NOTIF = 0x20, 0x15, 0x06, 0x7FFF0000, 0x7FC00000
 _O_ACCMODE, _O_CREAT, _O_TRUNC, _O_NOFOLLOW, _O_PATH = 3, 0o100, 0o1000, 0o400000, 0o10000000
 
@@ -70,6 +72,65 @@ def program() -> bytes:
     code += [_Instruction(_JEQ_K, len(numbers) - at, 0, number) for at, number in enumerate(numbers)]
     code += [_Instruction(_RET_K, 0, 0, _ALLOW), _Instruction(_RET_K, 0, 0, _USER_NOTIF)]
     return b"".join(_FORMAT.pack(*instruction) for instruction in code)
+
+
+def install(program: bytes) -> int:
+    """Install the routing filter in this process. Return the listener (seccomp(2))."""
+    buffer = ctypes.create_string_buffer(program, len(program))
+    header = (len(program) // 8).to_bytes(8, "little") + ctypes.addressof(buffer).to_bytes(8, "little")
+    listener: int = libc.syscall(ctypes.c_long(317), ctypes.c_long(1), ctypes.c_long(8), header)
+    if listener < 0:
+        raise OSError(ctypes.get_errno(), "seccomp listener")
+    return listener
+
+
+def _control(listener: int, operation: int, message: Any) -> bool:
+    """Call ioctl(2), repeated while signals interrupt it. Return whether the call succeeded; errno has the error."""
+    # Init gets a signal for every process that ends, and a caller whose answer is lost waits for ever.
+    while libc.ioctl(listener, ctypes.c_ulong(operation), message) < 0:
+        if ctypes.get_errno() != EINTR:
+            return False
+    return True
+
+
+class Caller:
+    """The process that made a call. It sleeps in the kernel until the call is answered."""
+
+    def __init__(self, pid: int, identity: bytes, listener: int) -> None:
+        self._proc = b"/proc/%d" % pid
+        self._identity = identity
+        self._listener = listener
+
+    def check(self) -> None:
+        """Raise OSError if the caller is gone: its pid, and data read by that pid, could belong to another process by
+        now."""
+        if not _control(self._listener, NOTIF_ID_VALID, ctypes.c_char_p(self._identity)):
+            raise OSError(EPERM, "the caller is gone")
+
+    def read(self, address: int, length: int) -> bytes:
+        if address == 0:
+            raise OSError(EFAULT, "null pointer")
+        memory = os.open(self._proc + b"/mem", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            self.check()
+            return os.pread(memory, length, address)
+        except (OverflowError, OSError) as error:  # EIO: no memory is mapped there; OverflowError: above 2**63
+            if isinstance(error, OSError) and error.errno != EIO:
+                raise
+            raise OSError(EFAULT, "no memory there") from None
+        finally:
+            os.close(memory)
+
+    def text(self, address: int, limit: int) -> bytes:
+        """Read a C string, page by page: the page behind its end may not be mapped. Raise OSError if it is longer than
+        ``limit``."""
+        text = b""
+        while len(text) <= limit:
+            part = self.read(address + len(text), 4096 - (address + len(text)) % 4096)
+            text += part
+            if b"\0" in part or not part:
+                return text.partition(b"\0")[0]
+        raise OSError(ENAMETOOLONG, "a string without an end")
 
 
 class Supervisor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 from collections.abc import Iterator
@@ -16,17 +17,20 @@ from mudroom.sandbox.client.capture import CapturedOutput
 from mudroom.sandbox.client.invocation import Invocation
 from mudroom.sandbox.client.launcher_client import LauncherClient, SpawnedLauncher
 from mudroom.sandbox.client.report import StepFailed
-from mudroom.sandbox.launcher.kernel import (
-    FSCONFIG_CMD_CREATE,
-    FSCONFIG_SET_FLAG,
-    FSCONFIG_SET_STRING,
-    FSOPEN_CLOEXEC,
-    SYS_fsconfig,
-    SYS_fsopen,
-    syscall,
-)
 
 pytestmark = pytest.mark.both_users
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+SYS_fsopen, SYS_fsconfig, FSOPEN_CLOEXEC = 430, 431, 1
+FSCONFIG_SET_FLAG, FSCONFIG_SET_STRING, FSCONFIG_CMD_CREATE = 0, 1, 6
+
+
+def syscall(number: int, *words: int | bytes | None) -> int:
+    done = int(_LIBC.syscall(ctypes.c_long(number), *(ctypes.c_long(w) if isinstance(w, int) else w for w in words)))
+    if done < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return done
+
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
 

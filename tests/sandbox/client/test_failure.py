@@ -30,11 +30,11 @@ def test_the_place_of_a_failure_is_told_once() -> None:
     ]
 
 
-def test_an_interpreter_that_cannot_be_protected_is_named() -> None:
-    error = failure_of(("failed", -1, "program", errno.EPERM, "/opt/python"), PLAN, b"true")
+def test_a_launcher_that_is_not_sealed_is_told() -> None:
+    error = failure_of(("failed", -1, "program", errno.EROFS, ""), PLAN, b"true")
     assert str(error) == (
-        "cannot set up the sandbox: a command could change the interpreter that starts it; /opt/python cannot be "
-        "mounted read-only: Operation not permitted (mudroom doctor tries the sandbox)"
+        "cannot set up the sandbox: a command could change the program that starts it: it is not sealed "
+        "(mudroom doctor tries the sandbox)"
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from mudroom.sandbox.host import processes
@@ -32,7 +34,7 @@ def test_the_oldest_is_who_started_first(
             return b"A=b\0MARK=one\0"
         return stat(pid, started[pid]) if name == b"stat" and pid in started else b""
 
-    monkeypatch.setattr(processes, "generations", lambda pid: generations)
+    monkeypatch.setattr(processes, "descendants", lambda _pid: itertools.chain.from_iterable(generations))
     monkeypatch.setattr(processes, "_read", read)
     monkeypatch.setattr(processes, "_ports", lambda pid: set[int]())
     assert processes.usages(1, b"MARK")["one"].pid == oldest

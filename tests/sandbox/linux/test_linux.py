@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from launcher_steps import STEPS
 from mudroom.core.confinement.cache_place import NO_CACHES, CacheView
 from mudroom.core.confinement.plan import _DESCRIPTIONS, NAMESPACES, Plan, Step, explain
 from mudroom.core.confinement.spec import Bind, Copy, Overlay, SandboxSpec
 from mudroom.core.tree.path import is_below
 from mudroom.errors import UsageError
-from mudroom.sandbox.launcher.step import STEPS
 from mudroom.sandbox.linux.plan import (
     FS_EXECUTE,
     FS_READ_DIR,

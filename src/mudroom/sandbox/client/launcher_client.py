@@ -1,6 +1,7 @@
 """A client whose commands are started by a launcher: start it once, then send it plans.
 
-``LauncherClient.start()`` costs a millisecond, ``LauncherClient.run`` a few hundred microseconds. Thread-safe: each run reports over its own pipe.
+``LauncherClient.start()`` costs a millisecond, ``LauncherClient.run`` a few hundred microseconds. Thread-safe: each run
+reports over its own pipe.
 
 A client has three parts, and each attribute has one owner:
 1. the launcher as a process (``client.LauncherProcess``): this process's child (``SpawnedLauncher``), or a
@@ -271,6 +272,8 @@ def _descriptor_of(rights: bytes) -> int:
 
 _MFD_EXEC = 0x10
 """memfd_create(2): Linux 6.3, which else makes a file without the right to execute it where vm.memfd_noexec is set."""
+_F_SEAL_EXEC = 0x20
+_SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 _program: list[int] = []
 """The descriptor of the launcher's sealed copy, once it was made. A forked process shares it."""
 
@@ -293,18 +296,19 @@ def program() -> int:
 
 
 def _sealed(content: bytes) -> int:
+    """Return a descriptor of a copy of which nobody can change the content, nor, since Linux 6.3, whether it may be
+    executed."""
     flags = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
     try:
         descriptor = os.memfd_create("mudroom-launcher", flags | _MFD_EXEC)
+        seals = _SEALS | _F_SEAL_EXEC
     except OSError as error:
         if error.errno != errno.EINVAL:
             raise
-        descriptor = os.memfd_create("mudroom-launcher", flags)
+        descriptor, seals = os.memfd_create("mudroom-launcher", flags), _SEALS
     if os.write(descriptor, content) != len(content):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    fcntl.fcntl(
-        descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
-    )
+    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, seals)
     return descriptor
 
 

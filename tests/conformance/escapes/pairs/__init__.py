@@ -3,8 +3,7 @@
 ``pair`` is the table's form; ``meetings``, ``signals``, ``processes``, ``wires`` and ``descriptors`` are its groups of
 ways to meet; ``landing`` are attempts to change what is reviewed, applied, undone or sealed; ``inside`` runs one of the
 two, by a plain interpreter without site-packages; ``outside`` starts both and judges; ``backend`` are the ways in which
-commands are confined; ``known`` names what is not held, with the reason. ``interpreter`` are ways in which two commands
-of one fork have the host's interpreter run, and ``overtaking`` judges them by its file.
+commands are confined; ``known`` names what is not held, with the reason.
 
 What runs inside imports only the standard library and the modules of this suite.
 """

@@ -22,7 +22,6 @@ from typing import Any
 from . import landing
 from .descriptors import hand_over, make, take_over
 from .groups import GROUPS
-from .interpreter import OVERTAKINGS, furnish
 from .pair import EXPECTED, PAIRS, PATIENCE, PLACES, RIGHT, TRIED, World, is_word
 
 LONGEST = 80
@@ -35,7 +34,7 @@ def main() -> None:
     assert GROUPS, "the modules of the groups fill the table"
     signal.alarm(LONGEST)
     role, key, *words = sys.argv[1].split(" ", 3)
-    {"give": give, "take": take, "hand": hand, "keep": keep, "beside": beside}[role](world(role, key, words), words)
+    {"give": give, "take": take, "hand": hand, "keep": keep}[role](world(role, key, words), words)
 
 
 def world(role: str, key: str, words: list[str]) -> World:
@@ -156,12 +155,6 @@ def keep(world: World, _words: list[str]) -> None:
             time.sleep(PAUSE)
         say(acted=phase)
     signal.pause()
-
-
-def beside(_world: World, words: list[str]) -> None:
-    furnish(words[0])
-    say(up={})
-    OVERTAKINGS[words[0]].act()
 
 
 def _act(name: str, world: World, areas: dict[str, Any]) -> None:

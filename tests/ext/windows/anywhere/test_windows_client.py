@@ -100,7 +100,6 @@ def test_requests_of_other_platforms_are_refused(fake: Fake) -> None:
 def test_it_keeps_no_templates(fake: Fake) -> None:
     templates = client_of(fake).templates
     templates.end_idle()
-    templates.forgo_native()
     wanted = StandingPlan((), (), (), (), 0, (b"", b"", False))
     with pytest.raises(Unsupported) as raised:
         templates.stand(wanted, 0)
