@@ -59,7 +59,7 @@ ROOMS: Mapping[str, Room] = {
     "sandbox": Room(
         "a spec turned into a confined process",
         _BASE,
-        (("launcher", "linux"), ("host", "limits"), ("client",), ("",)),
+        (("linux",), ("host", "limits"), ("client",), ("",)),
     ),
     "net": Room(
         "the gate: protocols, decisions about hosts",
@@ -132,7 +132,7 @@ UNFINISHED: Mapping[str, frozenset[str]] = {}
 
 MOST_MODULES = 25
 """Modules that lie in one folder, ``__init__`` not counted."""
-MOST_CODE = {"kernel": 57_164, "satellites": 49_409}
+MOST_CODE = {"kernel": 55_019, "satellites": 49_236}
 """Lines of code without tables (``code_lines``). The numbers only fall: a commit that adds code removes as much
 elsewhere, and says what. A file is as long as its idea, an object as large as its job: neither has a limit."""
 MOST_DEEP = 2
@@ -150,7 +150,6 @@ OWNERS: Mapping[str, str] = {
     "ext.inspection": _GATE,
     "net.process": _GATE,
     "net.protocol": "the caller: the thread or event loop of the connection that is read",
-    "sandbox.launcher": "the only thread of the launcher, or of a template",
     "ext.macos.warden": "the warden's only thread",
     "ext.windows.sandbox": "the caller: the thread that runs the command",
     "stage.layers": _ONE_CALL,

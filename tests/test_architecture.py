@@ -48,13 +48,10 @@ def house() -> Structure:
     return read()
 
 
-def launcher() -> set[str]:
-    return {name for name in house().filled if name.startswith("sandbox.launcher.")}
-
-
 PURE = {
     "sandbox.linux.plan", "sandbox.linux.bare_plan", "sandbox.linux.seccomp", "sandbox.linux.syscall",
-    "sandbox.linux.metadata", "ext.containers.engine.image_plan", "ext.containers.engine.plain_plan",
+    "sandbox.linux.metadata", "sandbox.linux.netlink",
+    "ext.containers.engine.image_plan", "ext.containers.engine.plain_plan",
     "ext.containers.engine.profile", "ext.macos.seatbelt", "ext.macos.service", "ext.windows.sandbox.plan",
 }  # fmt: skip
 """Beside all of ``core`` and ``net/protocol`` but its ``wire``."""
@@ -68,7 +65,6 @@ LIBRARY_OF = {
     "core.text.sha256": {"_sha2", "_sha256", "sys"},  # the module of the interpreter, whose name depends on the version
     "core.command.shell.grammar": {"importlib.machinery", "importlib.util", "tree_sitter", "tree_sitter_bash"},
 }
-LAUNCHER_LIBRARY = {"__future__", "ctypes", "marshal", "os", "resource", "select", "sys", "time", "_signal", "_socket"}
 EDGES = ("cli", "ext.completion", "ext.keeper.client", "ext.keeper.command", "policy.config")
 """Modules that may look at the environment, the home directory and the current directory."""
 
@@ -201,7 +197,7 @@ def test_every_row_of_owners_covers_a_class() -> None:
     assert set(OWNERS) == {row for found in rebound() for row in rows_of_owners(found)}
 
 
-# --- purity, and the launcher's budget ---
+# --- purity ---
 
 
 def _is_pure(name: str) -> bool:
@@ -220,13 +216,6 @@ def test_pure_modules_are_pure() -> None:
 @whole
 def test_pure_modules_exist() -> None:
     assert set(house().modules) >= PURE | set(LIBRARY_OF)
-
-
-def test_the_launcher_keeps_to_its_import_budget() -> None:
-    for name in sorted(launcher()):
-        for imported, typing_only in house().facts[name].imports:
-            listed = imported in LAUNCHER_LIBRARY or own(imported) in launcher()
-            assert typing_only or listed, f"{name} imports {imported}"
 
 
 def test_only_the_edges_look_at_the_environment() -> None:
@@ -277,7 +266,7 @@ def takes_typing_itself(name: str) -> bool:
     """Return whether a module may import ``typing``: it is loaded there anyway, and msgspec reads its annotations."""
     return (
         name == "typing"
-        or (name.startswith(("ext.web.", "ext.tui.", "sandbox.launcher.")) and not is_edge(name))
+        or (name.startswith(("ext.web.", "ext.tui.")) and not is_edge(name))
         or "msgspec" in house().facts[name].top
     )
 
@@ -292,24 +281,12 @@ def test_a_module_whose_annotations_are_read_takes_typing_itself() -> None:
     assert [name for name in reading if "typing" in house().imports[name]] == []
 
 
-def test_the_launcher_loads_nothing_else() -> None:
-    program = (
-        f"import sys; sys.path.insert(0, {str(ROOT / 'src')!r});"
-        "from mudroom.sandbox.launcher import launcher, mediator; print(*sorted(sys.modules))"
-    )
-    done = subprocess.run([sys.executable, "-I", "-S", "-c", program], capture_output=True, text=True, check=True)
-    assert not (HEAVY | {"typing", "re", "enum", "collections"}) & set(done.stdout.split())
-
-
 LINUX_ONLY_CALLS = (
     "ext/containers/engine/box.py",
     "ext/keeper/caller.py",
     "ext/keeper/command.py",
     "ext/keeper/server.py",
     "ext/keeper/start.py",
-    "sandbox/launcher/clearing.py",
-    "sandbox/launcher/mediator.py",
-    "sandbox/launcher/step.py",
 )
 """Files that pass ``dir_fd`` themselves: they run on Linux alone, and import no other room that could do it for them.
 The list may only become shorter."""

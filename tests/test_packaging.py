@@ -124,9 +124,9 @@ def native_wheels(wheels: Path) -> Path:
     client = '#!/bin/sh\nexec "${0%/*}/mudroom-python" by-client "$@"\n'
     with zipfile.ZipFile(wheels / "mudroom-1-py3-none-any.whl", "a") as archive:
         archive.writestr("mudroom-1.data/scripts/mudroom", client)
-        init = zipfile.ZipInfo("mudroom/sandbox/launcher/mudroom-init-3")
-        init.external_attr = 0o755 << 16
-        archive.writestr(init, "init")
+        launcher = zipfile.ZipInfo("mudroom/sandbox/client/mudroom-launcher-1")
+        launcher.external_attr = 0o755 << 16
+        archive.writestr(launcher, "launcher")
     (wheels / "mudroom-1-py3-none-any.whl").rename(wheels / "mudroom-1-py3-none-manylinux_2_17_x86_64.whl")
     return wheels
 
@@ -135,13 +135,15 @@ def test_the_debian_package_has_the_native_client(native_wheels: Path, tmp_path:
     tree.deb(_build(native_wheels, tmp_path / "tree"), tmp_path / "m.deb")
     subprocess.run(["ar", "x", "m.deb"], cwd=tmp_path, check=True)
     with tarfile.open(tmp_path / "data.tar.xz") as archive:
-        modes = {item.name: item.mode for item in archive.getmembers() if "/bin/" in item.name or "init" in item.name}
+        modes = {
+            item.name: item.mode for item in archive.getmembers() if "/bin/" in item.name or "launcher" in item.name
+        }
         script = archive.extractfile("./usr/bin/mudroom-python")
         assert script is not None and script.read().startswith(b"#!/usr/lib/mudroom/bin/python3\n")
         client = archive.extractfile("./usr/bin/mudroom")
         assert client is not None and b"by-client" in client.read()
     assert modes["./usr/bin/mudroom"] == modes["./usr/bin/mudroom-python"] == 0o755
-    assert modes[f"./usr/lib/mudroom/{tree.SITE}/mudroom/sandbox/launcher/mudroom-init-3"] == 0o755
+    assert modes[f"./usr/lib/mudroom/{tree.SITE}/mudroom/sandbox/client/mudroom-launcher-1"] == 0o755
     assert [name for name in modes if name.startswith("./usr/lib/mudroom/bin/m")] == []
 
 

@@ -4,12 +4,13 @@ Rules of this file:
 1. On Linux there is always a launcher (``src/native/launcher``): no sandbox works without it. A machine without a C
    compiler gets one from the index for the build alone (``ziglang``: clang with musl, in the build's temporary
    environment). If that does not compile either, the build fails and says why. In a wheel the launcher lies beside
-   ``sandbox/launcher/wire.py``; an editable installation gets it there in the tree.
+   ``sandbox/client/wire.py``; an editable installation gets it there in the tree.
 2. With the client, ``mudroom`` is the program, one of the wheel's scripts, and ``mudroom-python`` the console script.
    An installer puts both into one directory (binary distribution format, packaging.python.org).
 3. The tag says what the program is: of the machine in its ELF header (elf(5)). A static one needs no libc, so it is for
    each Linux, and its wheel says so (PEP 600, PEP 656).
 
+``MUDROOM_WHEEL=elsewhere`` makes the wheel for systems without a launcher, which Linux does not take.
 ``MUDROOM_NATIVE=0`` builds without the client, ``=1`` fails where it cannot be built. Without it, an editable
 installation has none: a tree that is worked on has the client that is worked on. ``CC`` is the compiler, with options.
 """
@@ -29,8 +30,9 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 SOURCE = "src/native"
 """The directory; all its files of C are one program."""
-LAUNCHER, LAUNCHER_PLACE = "src/native/launcher", "mudroom/sandbox/launcher/mudroom-launcher-1"
-"""The same of the launcher, and its path in the wheel: ``LAUNCHER`` of ``sandbox/launcher/wire.py``."""
+LAUNCHER, LAUNCHER_PLACE = "src/native/launcher", "mudroom/sandbox/client/mudroom-launcher-1"
+"""The same of the launcher, and its path in the wheel: ``LAUNCHER`` of ``sandbox/client/wire.py``."""
+ELSEWHERE = "py3-none-macosx_10_12_x86_64.macosx_11_0_arm64.win_amd64.win_arm64"
 COMPILERS = ("musl-gcc", "cc", "gcc", "clang")
 ZIG = "ziglang"
 ZIG_MACHINES = ("x86_64", "aarch64")
@@ -46,6 +48,7 @@ _INTERPRETER = 3
 
 class NativeBuildHook(BuildHookInterface):  # type: ignore[misc]  # its package has no types here
     PLUGIN_NAME = "custom"
+    _scratch: tempfile.TemporaryDirectory[str] | None = None
 
     def dependencies(self) -> list[str]:
         """Return what the build needs beside hatchling."""
@@ -56,12 +59,16 @@ class NativeBuildHook(BuildHookInterface):  # type: ignore[misc]  # its package 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile the launcher and, if it is wanted and can be, the client, and put them into the wheel. ``version``:
         "editable" or "standard"."""
+        if os.environ.get("MUDROOM_WHEEL") == "elsewhere":
+            build_data["tag"] = ELSEWHERE
+            return
         if sys.platform != "linux":
             return
         self._scratch = tempfile.TemporaryDirectory(prefix="mudroom-native-")
         launcher = os.path.join(self._scratch.name, "mudroom-launcher")
         why = compile_program(os.path.join(self.root, LAUNCHER), launcher)
         if why:
+            self._scratch.cleanup()
             raise RuntimeError(f"mudroom on Linux needs its launcher, a program in C, which cannot be built: {why}")
         if version == "editable":
             place = os.path.join(self.root, "src", LAUNCHER_PLACE)
@@ -77,6 +84,7 @@ class NativeBuildHook(BuildHookInterface):  # type: ignore[misc]  # its package 
         program = os.path.join(self._scratch.name, "mudroom")
         why = compile_program(os.path.join(self.root, SOURCE), program)
         if why and wanted:
+            self._scratch.cleanup()
             raise RuntimeError(f"the native client cannot be built: {why}")
         if why:
             self.app.display_info(f"without the native client: {why}")
@@ -89,7 +97,7 @@ class NativeBuildHook(BuildHookInterface):  # type: ignore[misc]  # its package 
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:  # noqa: ARG002
         """Leave the metadata as they were: the same process may build another version next, without the client."""
-        if sys.platform == "linux":
+        if self._scratch is not None:
             self._scratch.cleanup()
         if build_data["shared_scripts"]:
             scripts = self.metadata.core.scripts

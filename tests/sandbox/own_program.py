@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mudroom.sandbox.launcher import wire
+from mudroom.sandbox.client import wire
 from native_init import COMPILERS, compile_init
 
 MODE = 0o755

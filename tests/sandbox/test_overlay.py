@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from box import Box, if_namespaces
-from mudroom.sandbox.client import launcher_client
+from mudroom.sandbox.client import launcher_client, wire
 from mudroom.sandbox.client.launcher_client import LauncherClient, SpawnedLauncher
 from mudroom.sandbox.client.report import StepFailed
-from mudroom.sandbox.launcher import wire
 from native_init import compile_launcher
 
 pytestmark = pytest.mark.both_users

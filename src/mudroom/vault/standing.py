@@ -7,7 +7,7 @@ out of reach. So:
 1. A socket at ``forks/<name>/standing``, the door, exists before the mount does, and is removed after it has gone. The
    holder of the fork's lock does both.
 2. The holder of the fork's lock dissolves the sandbox before anything else: it connects, and one byte arrives when no
-   process and no mount is left. A process in the sandbox answers (``sandbox/launcher/template.py``), not the session
+   process and no mount is left. A process in the sandbox answers (``src/native/launcher/launcher.c``), not the session
    that owns it; so the answer comes even while the session waits or is stopped by its terminal.
 3. Only a command that is about to run in the sandbox, and a query for the lock's holder, leave it standing.
 4. Without an answer, its processes were killed and may still be dying. Then the kernel is asked until the overlays are

@@ -20,7 +20,7 @@ from kept import IN_PROCESS, KEPT, PATIENCE, Kept, children, kept
 from clocks import give_way
 from conftest import tick
 from mudroom.ext.keeper import start
-from mudroom.sandbox.launcher.wire import PROTOCOL
+from mudroom.sandbox.client.wire import PROTOCOL
 
 __all__ = ["kept"]  # a fixture
 
@@ -202,7 +202,7 @@ def moved(module: Path) -> None:
 
 def launcher(module: Path) -> None:
     """The program that confines commands: no module of Python."""
-    program = module.parents[2] / "sandbox/launcher" / PROTOCOL
+    program = module.parents[2] / "sandbox/client" / PROTOCOL
     other = program.with_name("other")
     shutil.copy2(program, other)
     os.utime(other)

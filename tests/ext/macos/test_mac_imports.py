@@ -19,10 +19,9 @@ for found in pkgutil.walk_packages(mudroom.__path__, "mudroom."):
             print(found.name, type(error).__name__, error)
 print("done")
 """
-LAUNCHER = {f"sandbox.launcher.{path.stem}" for path in (ROOT / "src/mudroom/sandbox/launcher").glob("[a-z]*.py")}
 NT = {f"ext.windows.stage.{path.stem}" for path in (ROOT / "src/mudroom/ext/windows/stage").glob("nt_*.py")}
-LINUX = LAUNCHER | NT | {"ext.keeper.zygote", "ext.windows.sandbox.relay"}
-"""Never imported on a Mac: they run in the launcher's process, are twins for Windows, or run in a container there."""
+LINUX = NT | {"ext.windows.sandbox.relay"}
+"""Never imported on a Mac: they are twins for Windows, or run in a container there."""
 
 
 def test_nothing_of_linux_alone_is_needed_to_import() -> None:

@@ -1,6 +1,6 @@
 """A plan: the exact steps with which a launcher confines a process, as data that can be printed.
 
-A step is a tuple ``(op, *arguments)``; ``STEPS`` in ``sandbox/launcher/step.py`` defines the ops. It is a plain tuple
+A step is a tuple ``(op, *arguments)``; ``STEPS`` in ``src/native/launcher/step.c`` defines the ops. It is a plain tuple
 because the launcher does not import ``core``.
 """
 

@@ -15,7 +15,7 @@ from mudroom.typing import NamedTuple
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 DECIDING: Sequence[str] = (
     "ext/certify", "core/confinement/plan.py", "core/confinement/spec.py", "sandbox/client/launcher_client.py",
-    "sandbox/host/host.py", "sandbox/host/process_table.py", "sandbox/launcher/wire.py", "ext/macos",
+    "sandbox/host/host.py", "sandbox/host/process_table.py", "sandbox/client/wire.py", "ext/macos",
     "sandbox/platform.py", "net/gate", "stage/clone.py", "stage/copy.py", "stage/disk.py", "core/registry.py",
     "core/system", "vault/apply",
 )  # fmt: skip

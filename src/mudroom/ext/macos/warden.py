@@ -1,7 +1,8 @@
 """The warden: a small process beside each command, for platforms without namespaces and resident launcher (macOS).
 
 It starts the command under ``sandbox-exec``, forwards signals, waits, kills the command's leftover processes and
-reports. It sends the same messages as ``sandbox/launcher/launcher.py``, so ``client.Running`` is the other end for
+reports. It sends the same messages as the launcher of Linux (``src/native/launcher``), so ``client.Running`` is the
+other end for
 both.
 
 Rules of this file and ``processtable``:
@@ -30,13 +31,13 @@ import sys
 import termios
 import time
 
+from mudroom.sandbox.client.wire import receive, tell
 from mudroom.sandbox.host.process_table import carries, rows
-from mudroom.sandbox.launcher.wire import receive, tell
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from mudroom.sandbox.client.wire import Request
     from mudroom.sandbox.host.process_table import Row
-    from mudroom.sandbox.launcher.wire import Request
     from mudroom.typing import Any, NoReturn
 
 CONTROL, REPORT, CHANNEL = 3, 4, 5

@@ -14,7 +14,7 @@ import sys
 
 CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
 QUEUE = 4096
-"""As in ``sandbox/launcher/listener.py``."""
+"""As in ``src/native/launcher/listener.c``."""
 
 
 def enter(user: int, net: int) -> int:

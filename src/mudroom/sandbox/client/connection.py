@@ -1,5 +1,5 @@
 """The socket to a launcher, and the requests on it. Each carries a pipe for its report
-(``sandbox/launcher/wire.py``)."""
+(``sandbox/client/wire.py``)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 
 from mudroom.core.confinement.plan import Step
 from mudroom.errors import MudroomError
-from mudroom.sandbox.launcher.wire import PLAIN
+from mudroom.sandbox.client.wire import PLAIN
 from mudroom.typing import Any
 
 AGAIN = "run the command again; mudroom doctor tries the sandbox"

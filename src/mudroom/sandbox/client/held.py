@@ -17,7 +17,7 @@ from mudroom.sandbox.client.connection import Connection, wait_readable, with_re
 from mudroom.sandbox.client.failure import failure_of, no_directory
 from mudroom.sandbox.client.invocation import KILLED, NO_OPTIONS, Invocation, RunOptions
 from mudroom.sandbox.client.launcher_client import Fate, LaunchedCommand
-from mudroom.sandbox.launcher.wire import CMSG_CLOEXEC
+from mudroom.sandbox.client.wire import CMSG_CLOEXEC
 from mudroom.typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import _socket
 import _thread
 import errno
-import fcntl
 import itertools
 import os
 import sys
@@ -25,10 +24,10 @@ from collections.abc import Callable, Sequence
 from mudroom.core.confinement.plan import Plan, StandingPlan, Step, TemplatePlan, of_each, template_plan
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, Unsupported
+from mudroom.sandbox.client import wire
 from mudroom.sandbox.client.connection import AGAIN, Connection, command_request, wait_readable, with_report
 from mudroom.sandbox.client.invocation import KILLED, NO_OPTIONS, ClientTraits, Exit, Invocation, RunOptions
 from mudroom.sandbox.client.report import parse_report, read_report
-from mudroom.sandbox.launcher import wire
 from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -272,8 +271,8 @@ def _descriptor_of(rights: bytes) -> int:
 
 _MFD_EXEC = 0x10
 """memfd_create(2): Linux 6.3, which else makes a file without the right to execute it where vm.memfd_noexec is set."""
-_F_SEAL_EXEC = 0x20
-_SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
+_F_ADD_SEALS, _SEALS, _F_SEAL_EXEC = 1033, 0xF, 0x20
+"""fcntl(2): against another seal, another size, a write; and against another right to execute it."""
 _program: list[int] = []
 """The descriptor of the launcher's sealed copy, once it was made. A forked process shares it."""
 
@@ -298,6 +297,8 @@ def program() -> int:
 def _sealed(content: bytes) -> int:
     """Return a descriptor of a copy of which nobody can change the content, nor, since Linux 6.3, whether it may be
     executed."""
+    import fcntl  # not on Windows, where doctor loads this module
+
     flags = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
     try:
         descriptor = os.memfd_create("mudroom-launcher", flags | _MFD_EXEC)
@@ -308,7 +309,7 @@ def _sealed(content: bytes) -> int:
         descriptor, seals = os.memfd_create("mudroom-launcher", flags), _SEALS
     if os.write(descriptor, content) != len(content):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, seals)
+    fcntl.fcntl(descriptor, _F_ADD_SEALS, seals)
     return descriptor
 
 

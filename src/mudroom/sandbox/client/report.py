@@ -140,7 +140,7 @@ _SHAPES: dict[str, tuple[type, ...]] = {
     "ready": (),
     "done": (),
 }
-"""Types after a record's first word: see ``sandbox/launcher/launcher.py``."""
+"""Types after a record's first word: see ``src/native/launcher/launcher.c``."""
 
 
 def read_value(data: bytes) -> Any:
@@ -157,7 +157,7 @@ def read_report(data: bytes) -> tuple[Any, ...]:
     """Parse one record: a tuple that begins with a word. Raise ReportError, and no other exception, for anything else.
 
     A failure is the first record of its run. A forked child that could not execute the command reports it, and init
-    reports that child's end (``launcher/init.py``): both may have arrived, and the second adds nothing.
+    reports that child's end (``src/native/launcher/init.c``): both may have arrived, and the second adds nothing.
     """
     reader = _Reader(data, _KINDS)
     record = reader.value()

@@ -2,7 +2,7 @@
 
 Landlock decides which files may be opened, created and removed, but does not cover chmod, chown, utime and xattrs, nor
 truncate(2) before its ABI 3 (landlock(7), "current limitations"). Without a mount namespace a command could therefore
-change modes and times in the real project. So these calls go to ``sandbox/launcher/mediator.py`` by seccomp user
+change modes and times in the real project. So these calls go to ``src/native/launcher/mediator.c`` by seccomp user
 notification. The mediator performs them itself on files inside the command's own directories and refuses the rest.
 
 Landlock's TCP rules name ports, not addresses (landlock(7)): the gate's port would be open at every address on the

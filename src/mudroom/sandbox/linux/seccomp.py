@@ -68,7 +68,7 @@ def compile_filter(rules: Sequence[SyscallRule], machine: str, *, notify: bool =
     """Compile a program that answers each call by the first rule that matches, and allows all other calls.
 
     `machine`: as in uname(2). With `notify` the program asks a listener instead of refusing
-    (`sandbox/launcher/refusal.py`), except for calls that are reported as missing. Raise ValueError for an unknown
+    (``src/native/launcher/command.c``), except for calls that are reported as missing. Raise ValueError for an unknown
     machine or call and for a mistaken rule.
     """
     search = _search(_segments(rules, machine, notify))

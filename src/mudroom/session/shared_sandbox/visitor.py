@@ -5,11 +5,11 @@ Rules in this file:
    kernel says which process connects (SO_PEERCRED, unix(7)). A process that can gain no more privileges (no_new_privs),
    while this process could, is a sandboxed process that has found a way here: it is refused.
 2. A visitor gets neither a descriptor of the sandbox nor a namespace. It hands in a command, which the sandbox's own
-   init starts (``sandbox/launcher/holder.py``), so it cannot request less confinement than there is. If it requests
+   init starts (``src/native/launcher/init.c``), so it cannot request less confinement than there is. If it requests
    more, or other settings (``terms``), it is refused.
 3. When a visitor disconnects, its commands are killed.
 
-Messages use ``sandbox/launcher/wire.py``. ``command`` and ``signal`` are as at the sandbox's door, with ``terms``
+Messages use ``sandbox/client/wire.py``. ``command`` and ``signal`` are as at the sandbox's door, with ``terms``
 added. The others carry a pipe for the answer, ``("done", value)`` or ``("failed", message, hint)``.
 """
 
@@ -25,7 +25,7 @@ from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, UsageError
 from mudroom.sandbox.client.capture import SIGKILL
 from mudroom.sandbox.client.held import ENDING, HeldSandbox
-from mudroom.sandbox.launcher.wire import receive, tell
+from mudroom.sandbox.client.wire import receive, tell
 from mudroom.stage import disk
 from mudroom.typing import Any, Protocol
 from mudroom.vault.forks.background import Book

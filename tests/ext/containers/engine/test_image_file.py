@@ -16,6 +16,7 @@ from mudroom.ext.containers.core.image import Image, User
 from mudroom.ext.containers.engine import image_file, runtime, trial
 from mudroom.ext.containers.engine.orphans import OWNER
 from mudroom.ext.containers.engine.owner import this_process
+from mudroom.sandbox.client import wire
 
 ENVIRON = {b"PATH": os.fsencode(os.defpath)}
 _ENGINE = """\
@@ -85,6 +86,14 @@ def test_the_program_needs_no_file_of_the_image(tmp_path: Path) -> None:
     assert not runtime.is_dynamic(Path(os.fsdecode(made), "mudroom-launcher").read_bytes())
     with open("/bin/sh", "rb") as stream:
         assert runtime.is_dynamic(stream.read())
+
+
+def test_a_program_that_needs_one_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wire, "LAUNCHER", b"/bin/sh")
+    with pytest.raises(MudroomError) as caught:
+        runtime.provide(os.fsencode(tmp_path))
+    hint = "install mudroom again with a compiler for static programs: musl-gcc"
+    assert str(caught.value) == f"the launcher is not static, as one for containers is: /bin/sh ({hint})"
 
 
 def test_where_the_files_of_images_are_is_closed_to_others(tmp_path: Path) -> None:

@@ -1,5 +1,4 @@
-"""Two commands in containers, each in a fork of its own: as the suite of ``tests/session/test_escape_pairs.py`` at other
-levels."""
+"""Two commands in containers, each in a fork of its own: ``tests/session/test_escape_pairs.py`` at another level."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ import shutil
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
 from mudroom.ext.containers.engine.owner import beside
-from mudroom.sandbox.launcher import wire
+from mudroom.sandbox.client import wire
 
 PLACE = b"/.mudroom"
 """Its path in containers."""

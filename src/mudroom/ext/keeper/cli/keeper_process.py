@@ -21,7 +21,7 @@ from mudroom.ext.keeper.client import NO_KEEPER_APART, VERBS
 from mudroom.ext.keeper.code import Code
 from mudroom.ext.keeper.server import Place, keep
 from mudroom.ext.keeper.start import is_wanted, own_root, start
-from mudroom.sandbox.launcher.wire import LAUNCHER
+from mudroom.sandbox.client.wire import LAUNCHER
 from mudroom.stage.layers.layer import remove_tree
 
 PROGRAM = "from mudroom.ext.keeper.cli.keeper_process import main; main()"

@@ -7,10 +7,9 @@ import _socket
 import marshal
 import os
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
+from mudroom.typing import TYPE_CHECKING, Any
 
+if TYPE_CHECKING:
     Request = dict[str, Any]
 
 CMSG_CLOEXEC: int = getattr(_socket, "MSG_CMSG_CLOEXEC", 0)
