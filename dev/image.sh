@@ -33,8 +33,3 @@ project = tomllib.load(open(sys.argv[1], "rb"))["project"]
 print("\n".join(project["dependencies"] + project["optional-dependencies"]["dev"]))
 PYTHON
 }
-
-copy_tree() { # copy_tree DIRECTORY: the files of this tree, as they are now
-    mkdir -p "$1"
-    (cd "$here" && git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -t "$1")
-}

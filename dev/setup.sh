@@ -115,3 +115,8 @@ page_tools() { # page_tools DIRECTORY: install the packages of its package.json,
     npm install --silent --no-audit --no-fund --no-package-lock --ignore-scripts --prefix "$1" </dev/null >/dev/null ||
         say "npm cannot install what dev/page/package.json names: some tests of the page are skipped by name"
 }
+
+copy_tree() { # copy_tree TREE DIRECTORY: its files, and the launcher that was built into it
+    (cd "$1" && { git ls-files -z --cached --others --exclude-standard
+        find src/mudroom/sandbox/client -name 'mudroom-launcher-*' -print0; } | xargs -0 cp --parents -t "$2")
+}
