@@ -39,13 +39,13 @@ def test_the_steps() -> None:
         "no_new_privs", "rlimit", "landlock", "seccomp",
     ]  # fmt: skip
     assert plan.steps[0] == ("view", PROJECT)
-    assert plan.steps[2] == ("listen", PROXY_PORT, 0, ())
+    assert plan.steps[2] == ("listen", PROXY_PORT, 0, (), b"")
 
 
 def test_places_of_this_machine_have_listeners_before_they_are_handed_over() -> None:
     plan = compile_inside(SPEC._replace(loopback=(("127.0.0.1", 8377, 0),)), "x86_64")
     assert plan.steps[2:5] == (
-        ("listen", PROXY_PORT, 0, ()), ("listen_on_loopback", (("127.0.0.1", 8377),)), ("hand_over",)
+        ("listen", PROXY_PORT, 0, (), b""), ("listen_on_loopback", (("127.0.0.1", 8377),)), ("hand_over",)
     )  # fmt: skip
 
 

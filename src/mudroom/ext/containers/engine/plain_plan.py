@@ -31,7 +31,7 @@ def compile_inside(spec: SandboxSpec, machine: str) -> Plan:
     steps = [
         ("view", spec.project),
         ("terminal", b"/dev/ptmx"),
-        *((("listen", PROXY_PORT, 0, ()), *gate_steps(spec)) if spec.network == "gate" else ()),
+        *((("listen", PROXY_PORT, 0, (), b""), *gate_steps(spec)) if spec.network == "gate" else ()),
         ("umask", spec.umask),
         ("cwd", spec.cwd),
         ("drop_bounding_set",),
