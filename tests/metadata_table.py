@@ -55,7 +55,8 @@ class Replaced(NamedTuple):
 FUNCTIONS = """
 acl() { "$PYTHON" -c 'import os, struct, sys
 path, name, *given = sys.argv[1:]
-given = [map(int, each.split(":")) for each in given or "1:6:-1 2:6:65534 4:4:-1 16:6:-1 32:4:-1".split()]
+given = given or f"1:6:-1 2:6:{os.getuid()} 4:4:-1 16:6:-1 32:4:-1".split()
+given = [map(int, each.split(":")) for each in given]
 entries = [struct.pack("<HHI", tag, bits, who & 0xFFFFFFFF) for tag, bits, who in given]
 os.setxattr(path, "system.posix_acl_" + name, struct.pack("<I", 2) + b"".join(entries))' "$@"; }
 grants() { "$PYTHON" -c 'import os, struct, sys
@@ -72,7 +73,7 @@ getx() { "$PYTHON" -c 'import os, sys
 names = sorted(name for name in os.listxattr(sys.argv[1]) if "overlay" not in name)
 print({name: os.getxattr(sys.argv[1], name) for name in names})' "$@"; }
 """
-"""Of the shell. ``$PYTHON``: the interpreter."""
+"""Of the shell. ``$PYTHON``: the interpreter. A list names the user alone: a sandbox has no other ids."""
 
 ROWS = (
     Row("permissions of a file", "chmod 640 f", "stat -c %a f", "mode"),

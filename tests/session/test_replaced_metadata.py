@@ -19,7 +19,7 @@ from mudroom.session import Session
 SHELL = f"PYTHON={sys.executable}\n{FUNCTIONS}"
 WAYS = {"written": "echo more >> f", "replaced": "cp f t; echo more >> t; rm -f f; mv t f"}
 VIEWS = {"overlay": Settings(view="overlay"), "copy": Settings(view="copy"), "level 0": Settings(view="copy", level=0)}
-GRANTS = "system.posix_acl_access [(2, 6, 65534), (4, 4, 4294967295)]\nend"
+GRANTS = f"system.posix_acl_access [(2, 6, {os.getuid()}), (4, 4, 4294967295)]\nend"
 
 pytestmark = pytest.mark.both_users
 
