@@ -14,7 +14,11 @@ from conftest import Place
 from metadata_table import FUNCTIONS, REPLACED, STAYS, Replaced
 from mudroom.core.settings import Settings
 from mudroom.core.tree.change import Changeset
+from mudroom.core.tree.entry import from_stat
 from mudroom.session import Session
+from mudroom.stage import disk
+from mudroom.stage.originals.project_form import ProjectForm
+from mudroom.vault.apply import form
 
 SHELL = f"PYTHON={sys.executable}\n{FUNCTIONS}"
 WAYS = {"written": "echo more >> f", "replaced": "cp f t; echo more >> t; rm -f f; mv t f"}
@@ -147,3 +151,44 @@ def test_an_undo_keeps_the_list_that_the_user_has_set_since(place: Place) -> Non
     assert (place.project / "g").read_text() == "g\n"
     assert sh(place.project, "grants f g") == GRANTS.replace("end", GRANTS)
     assert os.getxattr(place.project / "f", "user.k") == b"v"
+
+
+def test_a_backup_has_the_list_of_the_file(place: Place) -> None:
+    for name in ("f", "g"):
+        sh(place.write(name, "one\n").parent, f"acl {name} access")
+    session, _words = run(place, "copy", "echo more >> f; rm g")
+    assert not session.changes.apply("f", backups=True).conflicts
+    assert sh(place.project, "grants f f.bak g.bak") == GRANTS.replace("end", GRANTS.replace("end", GRANTS))
+
+
+def test_the_owner_and_group_that_a_new_file_cannot_have_are_named(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = place.write("f", "f\n")
+    info = os.lstat(path)
+    base = from_stat(info)  # type: ignore[arg-type]
+    monkeypatch.setattr(disk, "user", lambda: info.st_uid + 1)
+    monkeypatch.setattr(disk, "group", lambda: info.st_gid)
+    with ProjectForm(bytes(place.project)) as project:
+        assert project.lost(b"f", base, base) == [
+            f"belongs to the user {info.st_uid} in the project; the new file will be yours"
+        ]
+        others = base._replace(gid=54321)
+        assert "has the group 54321 in the project, which is not yours" in project.lost(b"f", others, base)[1]
+        assert project.lost(b"missing", base, base) == project.lost(b"f", base, base)
+    with ProjectForm(b"") as nowhere:
+        assert nowhere.lost(b"f", base, base) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_an_owner_that_cannot_be_given_is_named_after_the_apply(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.chown(place.write("f", "f\n", 0o666), 12345, 12345)
+    session, _words = run(place, "copy", "echo more >> f")
+
+    def refuse(*_arguments: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(form, "set_attribute", refuse)
+    monkeypatch.setattr(disk, "set_owner", refuse)
+    remarks = session.changes.apply("f").applied.remarks
+    assert [remark.text for remark in remarks] == ["lost its owner: Operation not permitted"]

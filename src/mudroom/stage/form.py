@@ -15,13 +15,13 @@ from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.landing_form import is_kept, is_left
 from mudroom.stage import disk
 from mudroom.stage.view import NO_ATTRIBUTES, Attributes
-from mudroom.typing import NamedTuple
+from mudroom.typing import NamedTuple, TypeVar
 
 _GET_FLAGS, _SET_FLAGS = 0x80086601, 0x40086602
 """FS_IOC_GETFLAGS and FS_IOC_SETFLAGS: ioctl_iflags(2)."""
-_NO_FLAGS = (errno.ENOTTY, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
 _GONE = (errno.EOPNOTSUPP, errno.ENODATA, errno.ENOENT)
 """The file system has no attributes, or the attribute or the file is gone."""
+_Read = TypeVar("_Read")
 
 
 class FileForm(NamedTuple):
@@ -39,15 +39,22 @@ def attributes_at(at: int, name: bytes, wanted: Callable[[str], bool]) -> dict[s
     if sys.platform != "linux":
         return {}
     path, found = b"/proc/self/fd/%d/%s" % (at, name), {}
+    names: list[str] = _or_gone(os.listxattr, path) or []
+    for each in filter(wanted, names):
+        is_mark = each.startswith("user.overlay.")
+        value = b"" if is_mark else _or_gone(os.getxattr, path, each)
+        if value is not None:
+            found[each] = value
+    return found
+
+
+def _or_gone(read: Callable[..., _Read], path: bytes, *attribute: str) -> _Read | None:
     try:
-        for each in os.listxattr(path, follow_symlinks=False):
-            if wanted(each):
-                is_mark = each.startswith("user.overlay.")
-                found[each] = b"" if is_mark else os.getxattr(path, each, follow_symlinks=False)
+        return read(path, *attribute, follow_symlinks=False)
     except OSError as error:
         if error.errno not in _GONE:
             raise
-    return found
+        return None
 
 
 def set_attribute(at: int, name: bytes, attribute: str, value: bytes | None) -> None:
@@ -86,8 +93,8 @@ def _flags(at: int, name: bytes, change: tuple[int, int] | None) -> int:
             flags = flags & ~change[1] | change[0] & change[1]
             fcntl.ioctl(opened, _SET_FLAGS, flags.to_bytes(8, sys.byteorder))
         return flags
-    except OSError as error:
-        if change is not None or error.errno not in _NO_FLAGS:
+    except OSError:
+        if change is not None:
             raise
         return 0
     finally:

@@ -274,7 +274,7 @@ class _Collector:
         if change.staged is None or found is None:
             return ()
         owners = (disk.user(), change.base.uid) if change.base is not None else (disk.user(),)
-        reduced = (REDUCED,) if change.staged.mode != found.mode else ()
+        reduced = (REDUCED,) if found.mode & ~change.staged.mode else ()
         return (*reduced, OWNER) if change.staged.uid not in owners else reduced
 
     def _is_unseen(self, path: bytes) -> bool:
@@ -485,7 +485,7 @@ class _Collector:
         for text in texts:
             if text not in ("", not_applied(ACCESS)):
                 self._remark(change.path, text)
-        flags = change.flags if staged.mode != found.mode else tuple(flag for flag in change.flags if flag != REDUCED)
+        flags = tuple(flag for flag in change.flags if flag != REDUCED or found.mode & ~staged.mode)
         return change._replace(staged=staged, flags=flags)
 
     def _with_links(self, changes: list[Change]) -> list[Change]:
