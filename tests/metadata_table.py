@@ -30,14 +30,50 @@ class Row(NamedTuple):
     """What ``look`` prints then; None: unlike what it prints in the command's view."""
 
 
+STAYS = "the project's file stays as it is"
+
+
+class Replaced(NamedTuple):
+    """Metadata of a project's file that a command rewrites."""
+
+    what: str
+    before: str
+    """Run by sh(1) in a directory of its own with the file ``f``, before the fork is made. Empty if not every file
+    system, or root, can do it: tests/core/tree/test_landing_form.py has the words."""
+    look: str
+    """Prints what the metadata is now; empty if that depends on the command."""
+    shown: str = ""
+    """A flag, or words of the remark beside the change; empty if nothing is said."""
+    kept: str = "kept"
+    """What the new file has, in words. An undo and a redo restore what was, in every row."""
+    after: str | None = None
+    """What ``look`` prints after the apply; None: what it printed before."""
+    root: bool = False
+    """Whether only root can set it."""
+
+
 FUNCTIONS = """
+acl() { "$PYTHON" -c 'import os, struct, sys
+path, name, *given = sys.argv[1:]
+given = given or f"1:6:-1 2:6:{os.getuid()} 4:4:-1 16:6:-1 32:4:-1".split()
+given = [map(int, each.split(":")) for each in given]
+entries = [struct.pack("<HHI", tag, bits, who & 0xFFFFFFFF) for tag, bits, who in given]
+os.setxattr(path, "system.posix_acl_" + name, struct.pack("<I", 2) + b"".join(entries))' "$@"; }
+grants() { "$PYTHON" -c 'import os, struct, sys
+for path in sys.argv[1:]:
+    for name in sorted(name for name in os.listxattr(path) if "posix_acl" in name):
+        entries = struct.iter_unpack("<HHI", os.getxattr(path, name)[4:])
+        print(name, [entry for entry in entries if entry[0] in (2, 4, 8)])
+print("end")' "$@"; }
+capability() { "$PYTHON" -c 'import os, struct, sys
+os.setxattr(sys.argv[1], "security.capability", struct.pack("<5I", 0x2000001, 1 << 10, 0, 0, 0))' "$@"; }
 setx() { "$PYTHON" -c 'import os, sys; os.setxattr(sys.argv[1], sys.argv[2], b"v")' "$@"; }
 delx() { "$PYTHON" -c 'import os, sys; os.removexattr(*sys.argv[1:])' "$@"; }
 getx() { "$PYTHON" -c 'import os, sys
 names = sorted(name for name in os.listxattr(sys.argv[1]) if "overlay" not in name)
 print({name: os.getxattr(sys.argv[1], name) for name in names})' "$@"; }
 """
-"""Of the shell. ``$PYTHON``: the interpreter."""
+"""Of the shell. ``$PYTHON``: the interpreter. A list names the user alone: a sandbox has no other ids."""
 
 ROWS = (
     Row("permissions of a file", "chmod 640 f", "stat -c %a f", "mode"),
@@ -93,6 +129,40 @@ ROWS = (
         "",
         "no: the sandbox may not set them",
     ),
+    Row(
+        "access control list of a new file",
+        "echo x > n; acl n access",
+        "stat -c %a n; grants n",
+        "an access control list in the fork, which is not applied",
+        "without it",
+        "644\nend",
+    ),
+    Row("access control list", "acl f access", "stat -c %a f; grants f", "an access control list in the fork", "no"),
+    Row(
+        "default access control list of a new directory",
+        "mkdir n; acl n default",
+        "grants n",
+        "a default access control list in the fork, which is not applied",
+        "without it",
+        "end",
+    ),
+    Row("default access control list", "acl d default", "grants d", "a default access control list in the fork", "no"),
+    Row(
+        "new directory that its owner may not read",
+        "mkdir -p n/in; echo x > n/in/x; chmod 0 n/in; chmod 0 n",
+        "stat -c %a n",
+        "so that you can read it",
+        "with r and x for the owner",
+        "500",
+    ),
+    Row(
+        "directory closed to its owner",
+        "chmod 0 d",
+        "stat -c %a d",
+        "so that you can read it",
+        "with r and x for the owner",
+        "500",
+    ),
     Row("mtime alone", "touch -d @86400 f", "stat -c %Y f", "", "no: a touched file is no change"),
     Row("mtime of a changed file", "echo more >> f; touch -d @86400 f", "stat -c %Y f", "content"),
     Row("mtime of a new file", "echo x > n; touch -d @86400 n", "stat -c %Y n", "added"),
@@ -122,26 +192,79 @@ ROWS = (
     Row("change of case", "mv f F", "ls", "renamed"),
     Row("file becomes a directory", "rm f; mkdir f; echo x > f/x", "ls f", "type"),
     Row("directory becomes a link", "rm -r d; ln -s f d", "readlink d", "type"),
+    Row(
+        "socket",
+        """"$PYTHON" -c 'import socket; socket.socket(socket.AF_UNIX).bind("n")'""",
+        "test -S n && echo there",
+        "cannot be applied",
+        "no",
+    ),
     Row("fifo", "mkfifo n", "test -p n && echo there", "cannot be applied", "no"),
     Row("flags of chattr(1)", "chattr +dA f; true", "lsattr f 2> /dev/null | cut -d' ' -f1", "", "no"),
+    Row(
+        "flags of chattr(1) of a new file",
+        "echo x > n; chattr +dA n; true",
+        "lsattr n 2> /dev/null | cut -d' ' -f1 | tr -dc dA",
+        "added",
+        copied="without them",
+        found_copied="",
+    ),
 )
 """Birth times and access times are not in it: no program sets a birth time, and an access time is read by few."""
 
+REPLACED = (
+    Replaced("access control list", "acl f access", "grants f"),
+    Replaced("access control list that forbids", "acl f access 1:6:-1 2:0:65534 4:4:-1 16:4:-1 32:4:-1", "grants f"),
+    Replaced("owner", "chown 12345 f; chmod 666 f", "stat -c %u f", kept="kept by root; otherwise named", root=True),
+    Replaced(
+        "group", "chgrp 12345 f", "stat -c %g f", kept="kept in a group of the user's; otherwise named", root=True
+    ),
+    Replaced("user xattr", "setx f user.k", "", "xattr", "as the command leaves it"),
+    Replaced("trusted xattr", "setx f trusted.k", "getx f", kept="kept by root, who alone sees it", root=True),
+    Replaced("security xattr", "setx f security.k", "getx f", kept="kept by root; otherwise named", root=True),
+    Replaced(
+        "file capabilities", "capability f", "getx f", "file capabilities", "no, as with write(2)", "{}", root=True
+    ),
+    Replaced("flags of chattr(1): s, u, c, S, d, A, m, t", "chattr +dAS f", "lsattr f | cut -d' ' -f1"),
+    Replaced("flags of chattr(1): j, C, x, V", "", "", "the flags jC of chattr(1)", "no"),
+    Replaced("immutable", "chattr +i f", "lsattr f | cut -c5", "is immutable", STAYS, root=True),
+    Replaced("append-only", "chattr +a f", "lsattr f | cut -c6", "is append-only", STAYS, root=True),
+    Replaced("hard links", "ln f g", "", "has 2 hard links", "no: the other names keep the old content"),
+    Replaced("set-user-ID", "chmod 4755 f", "stat -c %a f", "mode", "no, as with write(2)", "755"),
+)
+"""What a project's file has that a command cannot see, or loses when it writes a new file in its place."""
+
 _HEAD = """# Metadata
 
-Made from `tests/metadata_table.py` by `python tests/metadata_table.py`. Each row is done by a command in a fork, shown,
-applied and undone by a test, with an overlay and with a staged copy, as an ordinary user and as root. An undo restores
-what was, in every row.
+Made from `tests/metadata_table.py` by `python tests/metadata_table.py`. The rules are in
+`src/mudroom/core/tree/landing_form.py`. Each row is done by a command in a fork, shown, applied, undone and applied
+again by a test, with an overlay, with a staged copy and without namespaces, as an ordinary user and as root. An undo
+restores what was, in every row.
 
 "Shown" is the verb or the flag of the change, or words of the remark beside it. Where it is empty, nothing is said.
+
+## What a command does
 
 | metadata | shown | lands | from a staged copy, or after a checkpoint |
 | --- | --- | --- | --- |
 """
+_SECOND = """
+A new entry in a directory with a default access control list, or with set-group-ID, gets that list and that group, as
+by open(2) and mkdir(2).
+
+## What the project's file had
+
+A command rewrites a file, in place or by a new file with its name. A command cannot see most of this. A file that is
+renamed keeps the same.
+
+| metadata of the project's file | shown | the new file has it |
+| --- | --- | --- |
+"""
 
 
 def document() -> str:
-    return _HEAD + "".join(f"| {row.what} | {row.shown} | {row.lands} | {row.copied or 'the same'} |\n" for row in ROWS)
+    first = "".join(f"| {row.what} | {row.shown} | {row.lands} | {row.copied or 'the same'} |\n" for row in ROWS)
+    return _HEAD + first + _SECOND + "".join(f"| {row.what} | {row.shown} | {row.kept} |\n" for row in REPLACED)
 
 
 if __name__ == "__main__":

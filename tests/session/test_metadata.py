@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 
@@ -43,14 +43,15 @@ def what_of(path: bytes) -> str:
     return ROWS[int(path.split(b"/")[0][1:])].what
 
 
-@pytest.mark.parametrize("view", ["overlay", "copy", "checkpoint"])
-def test_each_row(place: Place, view: Literal["overlay", "copy", "checkpoint"]) -> None:
+@pytest.mark.parametrize("view", ["overlay", "copy", "checkpoint", "without namespaces"])
+def test_each_row(place: Place, view: str) -> None:
     for number, _row in enumerate(ROWS):
         os.setxattr(place.write(f"r{number}/f", f"{number}\n"), "user.old", b"1")
         place.write(f"r{number}/d/a", "a\n")
         (place.project / f"r{number}/l").symlink_to("f")
     before = seen(place.project)
-    session = place.session(Settings(view="copy" if view == "copy" else "overlay"))
+    level = 0 if view == "without namespaces" else 1
+    session = place.session(Settings(view="copy" if view == "copy" or not level else "overlay", level=level))
     script = "\n".join(
         f"(cd r{number} && {{ {row.script}\n}} 2> /dev/null) || echo 'failed: {row.what}'\n"
         f"(cd r{number} && {{ {row.look}\n}} 2> /dev/null); printf '\\0'"
@@ -77,8 +78,11 @@ def test_each_row(place: Place, view: Literal["overlay", "copy", "checkpoint"]) 
             assert landed[row.what] != inside[row.what].strip()
             expected[row.what] = landed[row.what] if row.found_copied is None else row.found_copied
     assert landed == expected
-    assert session.changes.undo().conflicts == ()
-    assert seen(place.project) == before
+    for _turn in range(2):
+        assert session.changes.undo().conflicts == ()
+        assert seen(place.project) == before
+        assert session.changes.redo().conflicts == ()
+        assert seen(place.project) == landed
 
 
 def test_the_document_is_the_table() -> None:

@@ -282,26 +282,40 @@ def test_a_link_in_the_place_of_a_directory_whose_files_run_is_flagged(place: Pl
     assert "runs by itself later: .cargo (at the next cargo" in shown(session, "other")
 
 
-DEFAULT_LIST = """
-import os, struct
-entries = [struct.pack("<HHI", tag, 7, 0xFFFFFFFF) for tag in (1, 4, 16, 32)]
-for path in ("new", "new/below"):
-    os.mkdir(path)
-    os.setxattr(path, "system.posix_acl_default", b"".join((struct.pack("<I", 2), *entries)))
-open("new/below/f", "w").close()
-"""
+def test_a_new_directory_lands_with_the_modes_that_were_reviewed(place: Place) -> None:
+    """A process that has outlived its command changes them after the review."""
+    session, result = place.sh("mkdir -p d/in; cp /bin/true d/in/x; chmod 755 d/in/x")
+    inside = os.fsdecode(session.vault.fork(result.fork).upper) + "/d/in"
+    os.chmod(f"{inside}/x", 0o4775)
+    os.chmod(inside, 0o1777)
+    apply(session, result.fork)
+    assert mode(place.project / "d/in/x") == mode(place.project / "d/in") == 0o755
 
 
-def test_later_files_in_a_new_directory_get_their_usual_mode(place: Place, settings: Settings) -> None:
-    """A default access control list would make each of them writable by all."""
-    session = place.session(settings)
-    result = session.run([b"/usr/bin/python3", b"-c", DEFAULT_LIST.encode()], fork="f")
-    if b"not supported" in result.stderr:
-        pytest.skip("a file system without access control lists")
-    assert result.exit_code == 0, result.stderr
-    apply(session, "f")
+def test_a_directory_that_its_owner_may_not_read_lands_readable(place: Place, settings: Settings) -> None:
+    (place.project / "closed").mkdir()
+    session, result = place.sh("mkdir -p d/in; echo x > d/in/x; chmod 0 d/in; chmod 300 d; chmod 0 closed", settings)
+    for path, words in (("d", "(mode 0300): it lands as 0700"), ("d/in", "(mode 0000): it lands as 0500")):
+        assert f"{path}/ is closed to its owner {words}" in shown(session, result.fork).replace(
+            f"{path} is", f"{path}/ is"
+        )
+    session.changes.apply(result.fork)
     for _turn in range(2):
-        for path in (place.project / "new", place.project / "new/below"):
-            assert "system.posix_acl_default" not in os.listxattr(path)
+        assert (place.project / "d/in/x").read_text() == "x\n"
+        assert [mode(place.project / path) for path in ("d", "d/in", "closed")] == [0o700, 0o500, 0o500]
         session.changes.undo()
+        assert mode(place.project / "closed") == 0o755
         session.changes.redo()
+
+
+def test_a_lost_attribute_is_named(place: Place, settings: Settings) -> None:
+    os.setxattr(place.write("f", "f\n"), "user.k", b"v")
+    session, result = place.sh("cp f t; echo more >> t; mv t f", settings)
+    assert flags(result)["f"] == ("content", "xattr")
+    apply(session, result.fork)
+    assert "user.k" not in os.listxattr(place.project / "f")
+
+
+def test_one_line_for_the_same_remark_about_many(place: Place, settings: Settings) -> None:
+    session, result = place.sh("for n in 1 2 3 4 5 6; do mkfifo $n; done", settings)
+    assert "1, 2, 3, 4 and 2 more: a fifo cannot be applied" in shown(session, result.fork)

@@ -7,13 +7,16 @@ difference.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 
 from mudroom.core.confinement.spec import Copy, Overlay
 from mudroom.core.tree.entry import Entry
 from mudroom.stage.source import Source
 from mudroom.typing import NamedTuple, Protocol
 
+Attributes = Mapping[str, bytes]
+NO_ATTRIBUTES: Attributes = MappingProxyType({})
 _DEEPEST = 2_048
 """Directories on a path: the most that PATH_MAX bytes can hold."""
 _LONGEST = 32 * 1024
@@ -39,6 +42,8 @@ class RawDifference(NamedTuple):
     """The writable layer hides the whole tree below at this path. Not a difference by itself: both entries are None."""
     too_deep: bool = False
     """A directory in ``path`` lies too deep, and is left out of the walk. Not a difference by itself, either."""
+    left: Attributes = NO_ATTRIBUTES
+    """The staged entry's attributes that do not land."""
 
 
 class View(Protocol):

@@ -9,7 +9,10 @@ import os
 import sys
 
 from mudroom.stage import disk
-from mudroom.typing import Any
+from mudroom.typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mudroom.stage.source import SourceContent
 
 if sys.platform == "win32":
     import errno
@@ -85,6 +88,18 @@ def user(descriptor: int) -> dict[str, bytes]:
     except OSError:
         return {}
     return {name: get(descriptor, name) for name in own}
+
+
+def of_file(source: SourceContent, path: bytes) -> dict[str, bytes] | None:
+    """Return ``user`` for a source's file, or None if it cannot be opened."""
+    try:
+        opened = source.open(path)
+    except OSError:
+        return None
+    try:
+        return user(opened)
+    finally:
+        os.close(opened)
 
 
 def _libc() -> Any:

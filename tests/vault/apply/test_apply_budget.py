@@ -20,13 +20,14 @@ DEEP = "src/main/org/part{}"
 """Directories that lie as deep as in many projects: each on the way costs an ordinary user calls of its own."""
 
 BUDGETS = {
-    "modified": ("for f in src/main/org/*/f*; do echo more >> $f; done", 18, 11, 11),
+    "modified": ("for f in src/main/org/*/f*; do echo more >> $f; done", 22, 12, 12),
     "new": ("for f in src/main/org/*/f*; do echo new > $f.new; done", 12, 7, 7),
     "deleted": ("rm src/main/org/*/f*", 9, 7, 7),
     "mode": ("chmod 755 src/main/org/*/f*", 12, 11, 11),
-    "in a new directory": ("cp -r src/main/org new", 4, 3, 3),
+    "in a new directory": ("cp -r src/main/org new", 6, 3, 3),
 }
-"""The command, and the calls per file of apply, undo and redo."""
+"""The command, and the calls per file of apply, undo and redo. A modified file costs four for the form of the file that
+it replaces; one in a new directory two, because it must have its reviewed mode and no access control list."""
 
 
 def calls_of(place: Place, files: int, script: str) -> list[int]:

@@ -175,8 +175,15 @@ def _warnings(changeset: Changeset, commits: Mapping[bytes, str]) -> list[str]:
 
 
 def remark_lines(changeset: Changeset) -> list[str]:
-    """Return a line for each entry that cannot be applied, or not as it is."""
-    return [f"{show_path(remark.path)} {remark.text}" for remark in changeset.remarks]
+    """Return a line for each entry that cannot be applied, or not as it is; one line if the same is said of many."""
+    paths: dict[str, list[bytes]] = {}
+    for remark in changeset.remarks:
+        paths.setdefault(remark.text, []).append(remark.path)
+    lines = []
+    for text, found in paths.items():
+        whole = len(found) > _LINKS
+        lines += [f"{name_some(found)}: {text}"] if whole else [f"{show_path(path)} {text}" for path in found]
+    return lines
 
 
 def _later_lines(changes: Sequence[Change]) -> list[str]:

@@ -10,7 +10,8 @@
 3. A path that cannot be applied (a fifo, a socket, a device) becomes a remark; it is never dropped silently. If it
    replaces a project file, that file stays as it is.
 4. The fork's entries are recorded in the form in which they land (``core/tree/landing_form.py``). Flags name links that
-   lead outside the project and modes that land with fewer bits.
+   lead outside the project and modes that land with fewer bits. Remarks name what else does not land, and what the
+   project's file loses when it is replaced.
 
 Only the writable layer is walked. Changes in the sealed layers below it come from the changeset recorded when they were
 sealed.
@@ -30,6 +31,7 @@ from mudroom.core.tree.change import Change, Changeset, Remark, Verb
 from mudroom.core.tree.entry import Entry, FileHeld, is_untouched
 from mudroom.core.tree.flag import MADE, add_flags, flags_of, git_directory
 from mudroom.core.tree.landing_form import (
+    ACCESS,
     LANDING_KINDS,
     LEADS_OUT,
     OWNER,
@@ -38,7 +40,9 @@ from mudroom.core.tree.landing_form import (
     bits_left_out,
     landing_entry,
     leads_out,
+    not_applied,
     with_new_content,
+    without_list,
 )
 from mudroom.core.tree.path import ancestors, parent, sort_key
 from mudroom.core.tree.rename import pair_renames
@@ -46,10 +50,12 @@ from mudroom.core.tree.rollup import whole_directories
 from mudroom.stage import disk, xattr
 from mudroom.stage.originals.ground import Ground
 from mudroom.stage.originals.later_flags import flag_later
+from mudroom.stage.originals.project_form import ProjectForm
 from mudroom.stage.source import Source, read_all, same_bytes, walk
 from mudroom.stage.stamp import is_outside
-from mudroom.stage.view import TOO_DEEP, RawDifference, View, is_too_deep
+from mudroom.stage.view import NO_ATTRIBUTES, TOO_DEEP, Attributes, RawDifference, View, is_too_deep
 
+CLOSED = "is closed to its owner (mode {mode:04o}): it lands as {lands:04o}, so that you can read it"
 MASKED = "is a secret that is shown empty: what was done to it is left out"
 MASKED_BESIDE = (
     "is a secret: its change is that of a command to which it was shown; what others did to it, who saw it empty, is "
@@ -67,20 +73,21 @@ TEXT_LIMIT = 4 * 1024 * 1024
 def collect(view: View, staged: Source, lower: Source, ground: Ground, window: EditWindow) -> Changeset:
     """Return every change in the fork. ``staged`` reads the fork's layers alone, ``lower`` the tree below the upper
     layer. ``window``: the last command's. Raise OSError if the fork cannot be read."""
-    collector = _Collector(staged, ground, window)
-    for difference in view.differences(lower):
-        collector.consider(difference)
-    for path, entry in ground.shown_secrets():
-        collector.consider_shown(path, entry)
-    ground.originals.save()
-    return collector.finish()
+    with ProjectForm(ground.settings_at) as project:
+        collector = _Collector(staged, ground, window, project)
+        for difference in view.differences(lower):
+            collector.consider(difference)
+        for path, entry in ground.shown_secrets():
+            collector.consider_shown(path, entry)
+        ground.originals.save()
+        return collector.finish()
 
 
 class _Collector:
     """Owner: ``collect``."""
 
-    def __init__(self, staged: Source, ground: Ground, window: EditWindow) -> None:
-        self._staged, self._ground, self._window = staged, ground, window
+    def __init__(self, staged: Source, ground: Ground, window: EditWindow, project: ProjectForm) -> None:
+        self._staged, self._ground, self._window, self._project = staged, ground, window, project
         self._base, self._originals, self._frozen = ground.base, ground.originals, ground.frozen
         self._shown_paths = ground.shown_paths
         self._stacked = bool(ground.sealed.changes or ground.sealed.remarks)
@@ -88,6 +95,8 @@ class _Collector:
         self._changes = {c.path: _unpaired(c) for c in ground.sealed.changes if not ground.has_landed(c.path, c.staged)}
         self._remarks = {remark.path: remark for remark in ground.sealed.remarks if MADE not in remark.text}
         self._links: dict[tuple[int, int], bytes] = {}
+        self._listed: dict[bytes, tuple[Entry, bytes]] = {}
+        """The fork's entries at new paths, and their access control lists."""
         self._too_deep: set[bytes] = set()
         """New directories that hold others too deep to be staged: they are left out with all that is in them, because
         a directory lands by one rename, only if all that is in it was reviewed."""
@@ -100,7 +109,7 @@ class _Collector:
         """Sizes of the deleted files whose contents are kept."""
 
     def consider(self, difference: RawDifference) -> None:
-        path, lower, staged, hides, too_deep = difference
+        path, lower, staged, hides, too_deep, left = difference
         if too_deep:
             self._notice_depth(path)
             return
@@ -118,7 +127,7 @@ class _Collector:
         is_shown = path in self._shown_paths
         if is_shown:
             self._by_shown.add(path)
-        self._judge(path, lower, staged, is_seen=is_shown)
+        self._judge(path, lower, staged, left, is_seen=is_shown)
 
     def _notice_depth(self, path: bytes) -> None:
         """Leave out the topmost new directory above a directory that lies too deep."""
@@ -167,14 +176,16 @@ class _Collector:
         if path in self._by_shown:
             return
         self._changes.pop(path, None)
-        self._judge(path, self._base.look(path), staged, is_seen=True)
+        self._judge(path, self._base.look(path), staged, NO_ATTRIBUTES, is_seen=True)
         for above in ancestors(path) if staged is not None else ():
             if above in self._changes and self._changes[above].staged is None:
                 del self._changes[above]  # removed by commands that saw the file empty: the directory stays
         if path in self._changes and path in self._remarks and self._remarks[path].text == MASKED:
             self._remarks[path] = Remark(path, MASKED_BESIDE)
 
-    def _judge(self, path: bytes, lower: Entry | None, staged: Entry | None, *, is_seen: bool = False) -> None:
+    def _judge(
+        self, path: bytes, lower: Entry | None, staged: Entry | None, left: Attributes, *, is_seen: bool
+    ) -> None:
         if staged is not None and staged.kind not in LANDING_KINDS:
             theirs = self._base_of(path, lower)[0]
             if theirs is not None and theirs.kind == staged.kind:  # the project's own entry, copied up
@@ -191,7 +202,7 @@ class _Collector:
         if staged is None and not is_seen and self._is_unseen(path):
             return
         base, known = self._base_of(path, lower)
-        found, staged = staged, self._as_it_lands(path, staged, base)
+        found, staged = staged, self._as_it_lands(path, staged, base, left)
         if base is None and staged is None:
             if lower is not None and git_directory(path) is None:
                 # Added and removed by the fork: its whiteout hides an entry that the user adds later, so no base.
@@ -202,21 +213,26 @@ class _Collector:
         change = Change(path, _verb(base, staged), base, staged, original_known=known)
         if base is not None and staged is not None:
             change = self._compared(change, base, staged)
+            if "content" in change.flags and base.kind == "file" and not self._same_xattrs(path):
+                change = change._replace(flags=(*change.flags, "xattr"))
             if "content" in change.flags and staged.kind == "file":
                 change = _with_new_content(change, base)
             if not change.flags:
                 self._remark_left_out(path, found, base)
+                self._remark_form(change, found, left)
                 if base.kind != "file" and not self._hidden.isdisjoint(ancestors(path)):
                     self._originals.keep(path, base)  # so that a later deletion counts as the fork's
                 return
         elif staged is None and base is not None and base.kind == "file":
             change = self._with_content_kept(change, base)
-        self._notice_links(path, base, staged)
+        self._remark_form(change, found, left)
         named = flags_of(path, is_directory=_is_directory(change.entry)) if path else ()
         form = self._flags_of_form(change, found)
         self._changes[path] = change._replace(flags=named + change.flags + form, link_to=self._link_of(path, staged))
 
-    def _as_it_lands(self, path: bytes, staged: Entry | None, base: Entry | None) -> Entry | None:
+    def _as_it_lands(self, path: bytes, staged: Entry | None, base: Entry | None, left: Attributes) -> Entry | None:
+        if staged is not None and ACCESS in left and not self._project.access_list(path, staged.kind, base):
+            staged = staged._replace(mode=without_list(staged.mode, left[ACCESS]))
         if staged is None or (base is not None and base.mode == staged.mode):
             return staged
         above = None
@@ -225,16 +241,40 @@ class _Collector:
             above = above or self._base.look(b"")
         return landing_entry(staged, base, above)
 
+    def _remark(self, path: bytes, text: str) -> None:
+        """Add to the remark about the path."""
+        before = self._remarks.get(path)
+        self._remarks[path] = Remark(path, f"{before.text}; {text}" if before is not None else text)
+
     def _remark_left_out(self, path: bytes, found: Entry | None, base: Entry) -> None:
         if found is not None and found.mode & ~base.mode:
             bits = bits_left_out(found.mode, base.mode)
             self._remarks[path] = Remark(path, f"was given the mode {found.mode:04o}, which is not applied: {bits}")
 
+    def _remark_form(self, change: Change, found: Entry | None, left: Attributes) -> None:
+        """Say what the fork's entry has that does not land, and what the project's file has that is lost."""
+        path, base, staged = change.path, change.base, change.staged
+        if found is None or staged is None:
+            return
+        if base is None and ACCESS in left:
+            self._listed[path] = found, left[ACCESS]
+        if staged.mode & ~found.mode and staged.kind == "directory":
+            self._remark(path, CLOSED.format(mode=found.mode, lands=staged.mode))
+        replaced = base is not None and base.kind == staged.kind
+        for text in self._project.not_applied(path, staged.kind, base if replaced else None, left):
+            self._remark(path, text)
+        if not replaced or base is None or base.kind != "file" or not {"content", "xattr"} & {*change.flags}:
+            return
+        if base.links > 1:
+            self._remark(path, f"has {base.links} hard links in the project; the others keep the old content")
+        for text in self._project.lost(path, base, staged):
+            self._remark(path, text)
+
     def _flags_of_form(self, change: Change, found: Entry | None) -> tuple[str, ...]:
         if change.staged is None or found is None:
             return ()
         owners = (disk.user(), change.base.uid) if change.base is not None else (disk.user(),)
-        reduced = (REDUCED,) if change.staged.mode != found.mode else ()
+        reduced = (REDUCED,) if found.mode & ~change.staged.mode else ()
         return (*reduced, OWNER) if change.staged.uid not in owners else reduced
 
     def _is_unseen(self, path: bytes) -> bool:
@@ -349,26 +389,11 @@ class _Collector:
             os.close(old)
 
     def _same_xattrs(self, path: bytes) -> bool:
-        attributes = []
-        for source in (self._base, self._staged):
-            try:
-                descriptor = source.open(path)
-            except OSError:
-                return True
-            try:
-                attributes.append(user_xattrs(descriptor))
-            finally:
-                os.close(descriptor)
-        return attributes[0] == attributes[1]
+        before, after = (xattr.of_file(source, path) for source in (self._base, self._staged))
+        return before is None or after is None or before == after
 
     def _is_in_base(self, path: bytes) -> bool:
         return self._base.look(path) is not None
-
-    def _notice_links(self, path: bytes, base: Entry | None, staged: Entry | None) -> None:
-        if base is not None and staged is not None and base.kind == staged.kind == "file" and base.links > 1:
-            self._remarks[path] = Remark(
-                path, f"has {base.links} hard links in the project; the others keep the old content"
-            )
 
     def _link_of(self, path: bytes, staged: Entry | None) -> bytes:
         if staged is None or staged.kind != "file" or staged.links < 2:
@@ -435,13 +460,12 @@ class _Collector:
         self._forget_unchanged_repositories()
         self._forget_removed_directories()
         changes = sorted(self._changes.values(), key=lambda change: sort_key(change.path))
-        remarks = [*self._remarks.values()]
+        made: list[Remark] = []
         if changes:
             from mudroom.stage.originals.repository_flags import flag_repositories
 
             changes, made = flag_repositories(changes, self._staged, self._base, self._ground.settings_at)
-            remarks += made
-        changes = pair_renames(changes, self._digest)
+        changes = [self._with_list(change) for change in pair_renames(changes, self._digest)]
         rolled = whole_directories(changes)
         counted = [self._with_lines(change, rolled) for change in changes]
         if any(_is_link(change) for change in counted):
@@ -449,7 +473,20 @@ class _Collector:
         if counted:
             counted = flag_later(counted, self._staged, self._base, self._ground.project)
         hidden = (path for path in self._hidden if self._hidden.isdisjoint(ancestors(path)))
-        return Changeset(tuple(counted), tuple(sorted(remarks)), tuple(sorted(hidden)))
+        return Changeset(tuple(counted), tuple(sorted((*self._remarks.values(), *made))), tuple(sorted(hidden)))
+
+    def _with_list(self, change: Change) -> Change:
+        """Return the change; a renamed file keeps its access control list, and so the mode that shows its mask."""
+        found, content = self._listed.get(change.path, (None, b""))
+        if found is None or not change.source or not self._project.has_list_of(change.source, content):
+            return change
+        staged = landing_entry(found, None)
+        texts = self._remarks.pop(change.path, Remark(b"", "")).text.split("; ")
+        for text in texts:
+            if text not in ("", not_applied(ACCESS)):
+                self._remark(change.path, text)
+        flags = tuple(flag for flag in change.flags if flag != REDUCED or found.mode & ~staged.mode)
+        return change._replace(staged=staged, flags=flags)
 
     def _with_links(self, changes: list[Change]) -> list[Change]:
         """Flag the links that lead outside the project. Recomputed at each collection, because links may lead to other
@@ -527,11 +564,6 @@ def _unpaired(change: Change) -> Change:
     """Return the change as it was before rename detection, which is repeated on all changes."""
     verb: Verb = "added" if change.verb == "renamed" else change.verb
     return change._replace(verb=verb, source=b"", moved_to=b"")
-
-
-def user_xattrs(descriptor: int) -> dict[str, bytes]:
-    """Return the user's xattrs on an open file, without the overlay's bookkeeping."""
-    return xattr.user(descriptor)
 
 
 def _verb(base: Entry | None, staged: Entry | None) -> Verb:

@@ -19,11 +19,12 @@ from mudroom.core.tree.path import parent, sort_key
 from mudroom.stage import disk
 from mudroom.stage.beneath import directory, look, open_beneath, open_layer, open_root
 from mudroom.stage.copy import clone, listed
+from mudroom.stage.form import left_at
 from mudroom.stage.layers.closed_directory import is_same_root, look_through, through
 from mudroom.stage.layers.layer import LayerWriter, open_staged, remove_tree
 from mudroom.stage.source import OpenSource, Source
 from mudroom.stage.stamp import as_recorded, file_clock
-from mudroom.stage.view import RawDifference
+from mudroom.stage.view import NO_ATTRIBUTES, Attributes, RawDifference
 from mudroom.stage.views.real_directory import PlainWriter
 
 Manifest = dict[bytes, tuple[Entry, Entry]]
@@ -53,6 +54,16 @@ class _Work:
 
     def open(self, path: bytes) -> int:
         return open_staged(self._directory.root, path)
+
+    def left(self, path: bytes) -> Attributes:
+        """Return the attributes that do not land."""
+        above, _slash, name = path.rpartition(b"/")
+
+        def read(root: int, above: bytes) -> Attributes:
+            with directory(root, above) as opened:
+                return left_at(opened, name)
+
+        return through(self._directory.root, above, read) if path else NO_ATTRIBUTES
 
 
 class CopyView:
@@ -181,13 +192,15 @@ class CopyView:
         with _Work(self._work) as work:
             staged = listed(work, deep=deep)
             top = work.look(b"")
-        assert top is not None
-        for path, entry in {b"": top, **staged}.items():
-            below, copied = self.manifest.get(path, (None, None))
-            if not path and below is not None and below.mode != entry.mode and is_same_root(below, entry):
-                continue
-            if below is None or not (is_as_copied(copied, entry) and same_shape(copied, entry)):
-                yield RawDifference(path, below, entry)
+            assert top is not None
+            for path, entry in {b"": top, **staged}.items():
+                below, copied = self.manifest.get(path, (None, None))
+                if not path and below is not None and below.mode != entry.mode and is_same_root(below, entry):
+                    continue
+                is_same = below is not None and is_as_copied(copied, entry) and same_shape(copied, entry)
+                left = NO_ATTRIBUTES if is_same and entry.kind != "directory" else work.left(path)
+                if left or not is_same:
+                    yield RawDifference(path, below, entry, left=left)
         for path, (below, _copied) in self.manifest.items():
             if path and path not in staged:
                 yield RawDifference(path, below, None)
@@ -222,7 +235,7 @@ def _write(
     links: dict[tuple[int, int], bytes],
 ) -> None:
     """Write one difference. ``links``: files with several names that are already written, by inode."""
-    path, below, entry, _hides, too_deep = difference
+    path, below, entry, _hides, too_deep, _left = difference
     if not path or too_deep or (entry is not None and entry.kind in ("socket", "device")):
         return
     if entry is None:

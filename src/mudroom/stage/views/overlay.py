@@ -13,7 +13,7 @@ from mudroom.stage.beneath import directory, look, open_layer, reach
 from mudroom.stage.layers.closed_directory import is_same_root
 from mudroom.stage.layers.layer import LayerListing, listing, loosened
 from mudroom.stage.source import Source
-from mudroom.stage.view import RawDifference, is_too_deep
+from mudroom.stage.view import NO_ATTRIBUTES, RawDifference, is_too_deep
 from mudroom.stage.views.work_directory import new_work_directory, open_work_directories, remove_old_work_directories
 
 _FEW = 64
@@ -122,6 +122,8 @@ def _walk(
     in a hidden tree is marked opaque (fs/overlayfs/dir.c, ovl_create_upper: "setting opaque here is just an
     optimization" where the parent is a merged one), so the flag is passed down.
     """
+    from mudroom.stage.form import left_at
+
     root_lower, root_staged = lower.look(b""), look(layer, b".")
     if root_lower is not None and root_staged is not None and not is_same_root(root_lower, root_staged):
         yield RawDifference(b"", root_lower, root_staged)
@@ -131,6 +133,7 @@ def _walk(
         prefix = path + b"/" if path else b""
         with directory(layer, path) as opened:
             layer_listing = read(opened, path != b"")
+            left = {name: found for name in layer_listing.entries if (found := left_at(opened, name))}
         if layer_listing.opaque and not hidden:
             yield RawDifference(path, None, None, hides=True)
             hidden = True
@@ -148,13 +151,13 @@ def _walk(
             if entry.kind == "directory" and is_too_deep(at):
                 yield RawDifference(path, None, None, too_deep=True)
             elif entry.kind == "directory":
-                yield RawDifference(at, original, entry)
+                yield RawDifference(at, original, entry, left=left.get(name, NO_ATTRIBUTES))
                 enter(at, entry)
                 pending.append((at, original is not None and original.kind == "directory", hidden))
             else:
                 if original is not None and original.kind == "directory":
                     yield from deleted_below(lower, at)
-                yield RawDifference(at, original, entry)
+                yield RawDifference(at, original, entry, left=left.get(name, NO_ATTRIBUTES))
         if merged and hidden:
             for name, original in below.items():
                 if name not in layer_listing.entries and name not in layer_listing.gone:

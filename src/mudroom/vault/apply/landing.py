@@ -19,7 +19,6 @@ from mudroom.core.tree.change import Change
 from mudroom.core.tree.choice import select_below, select_exactly
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.flag import WORK_TREE, git_directory, is_left_out, is_protected, repositories
-from mudroom.core.tree.landing_form import REDUCED
 from mudroom.core.tree.path import ancestors, is_below
 from mudroom.errors import MudroomError, UsageError
 from mudroom.stage.layers.union import OneLayer, Union
@@ -44,7 +43,7 @@ from mudroom.vault.apply.transaction import (
     new_record,
     trees_of,
 )
-from mudroom.vault.conflict.reconciliation import Reconciler
+from mudroom.vault.conflict.reconciliation import BACKUP, Reconciler
 from mudroom.vault.conflict.resolution import answers
 from mudroom.vault.forks.damage import require_files
 from mudroom.vault.forks.open_fork import OpenFork
@@ -374,7 +373,7 @@ def perform(
             place,
             new,
             merged=reconciler.merged,
-            modes=_reduced_modes(landing),
+            sources=_sources(landing),
             verify_fork=options.verify_fork,
             progress=options.progress,
         )
@@ -422,9 +421,12 @@ def _is_of(change: Change, units: Collection[bytes]) -> bool:
     return git_directory(change.path) in units and not is_protected(change.path)
 
 
-def _reduced_modes(landing: Landing) -> dict[bytes, int]:
-    reduced = (change for change in landing.taken if REDUCED in change.flags)
-    return {change.path: change.staged.mode for change in reduced if change.staged is not None}
+def _sources(landing: Landing) -> dict[bytes, bytes]:
+    """Return the project's path of each file that lands under another name: renamed, or a backup."""
+    renamed = {change.path: change.source for change in landing.taken if change.source}
+    replaced = {op.path for op in landing.ops if op.kind in ("swap", "remove")}
+    backups = (op.path for op in landing.ops if op.path.endswith(BACKUP))
+    return renamed | {path: made for path in backups if (made := path.removesuffix(BACKUP)) in replaced}
 
 
 def _transferred(plan: LandingPlan, results: Sequence[TransferResult]) -> set[bytes]:

@@ -11,12 +11,14 @@ import os
 
 from mudroom.core.merge.made_undo import repositories_in, undo_of_repositories
 from mudroom.core.merge.operations import Op, expand, inverse
+from mudroom.core.tree.change import Remark
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.path import is_below
 from mudroom.stage import disk
 from mudroom.stage.beneath import LastDirectory, directory, open_root
 from mudroom.stage.layers.landed import elsewhere
 from mudroom.typing import NamedTuple
+from mudroom.vault.apply.form import follow_list
 from mudroom.vault.apply.imprint import Recognition
 from mudroom.vault.apply.imprint import load as load_imprint
 from mudroom.vault.apply.slot_directory import open_slots
@@ -34,6 +36,8 @@ class Reversal(NamedTuple):
     """Repositories that stay."""
     held: list[Op]
     """Inverse operations that are not in the record: another program holds open the file that must be read."""
+    lost: list[Remark]
+    """About what merged files could not be given (``form.py``)."""
 
 
 def reverse(record: ApplyRecord, place: bytes, state: str) -> Reversal:
@@ -71,6 +75,7 @@ def reverse(record: ApplyRecord, place: bytes, state: str) -> Reversal:
                 ops += [_recognised(reader, part, recognition)[0] for part in kept]
             else:
                 known, current = _recognised(reader, op, recognition)
+                _follow(reader, known, current, slots)
                 ops.append(unmerge.op(known, current) if state == "done" else known)
                 if unmerge.held and unmerge.held[-1] == op.path:
                     held.append(op)
@@ -79,7 +84,7 @@ def reverse(record: ApplyRecord, place: bytes, state: str) -> Reversal:
         reader.close()
         os.close(root)
         os.close(slots)
-    return Reversal(record._replace(ops=tuple(ops), trees=trees), unmerge.merged, staying, held)
+    return Reversal(record._replace(ops=tuple(ops), trees=trees), unmerge.merged, staying, held, unmerge.lost)
 
 
 def _present_tree(root: int, op: Op, recognition: Recognition, tree: dict[bytes, Entry]) -> dict[bytes, Entry] | None:
@@ -117,6 +122,14 @@ def _recognised(reader: LastDirectory, op: Op, recognition: Recognition) -> tupl
         return op, None
     same = recognition.is_same(op.path, op.old, current)
     return op._replace(old=current if same else elsewhere(op.old)), current
+
+
+def _follow(reader: LastDirectory, op: Op, current: Entry | None, slots: int) -> None:
+    """Let the file that a swap brings back have the list that the user has set since (``form.py``)."""
+    if op.kind != "swap" or op.new is None or op.new.kind != "file" or current is None or op.old != current:
+        return
+    above, _slash, name = op.path.rpartition(b"/")
+    follow_list(reader.enter(above), name, slots, b"%d" % op.slot, op.new.mode)
 
 
 def _with_repositories(record: ApplyRecord) -> tuple[ApplyRecord, set[bytes]]:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from mudroom.core.merge.operations import Op
+from mudroom.core.tree.change import Remark
 from mudroom.core.tree.entry import Entry, difference_in_words
 from mudroom.core.tree.landing_form import is_reviewed
 from mudroom.core.tree.path import show
@@ -22,7 +23,7 @@ from mudroom.stage.layers.closed_directory import LastEntered, entered, look_thr
 from mudroom.stage.layers.union import staged_source
 from mudroom.stage.source import walk as walk_source
 from mudroom.vault.apply.execution import FEW
-from mudroom.vault.apply.group import LandingGroup
+from mudroom.vault.apply.form import LandingForm
 from mudroom.vault.apply.slot_directory import open_slots, remove_empty_slots
 from mudroom.vault.apply.tree import (
     discard,
@@ -30,20 +31,20 @@ from mudroom.vault.apply.tree import (
     fill_slot,
     first_difference,
     move_tree,
-    set_modes_below,
     settle,
-    strip_overlay_xattrs,
     sync_path,
     walk,
 )
 from mudroom.vault.record import ApplyRecord
 
 
-def fill_slots(record: ApplyRecord, merged: bytes, modes: Mapping[bytes, int], *, verify_fork: bool) -> ApplyRecord:
-    """Put the new files into the slots, durably. Return the record with the entries that are now in the slots."""
+def fill_slots(
+    record: ApplyRecord, merged: bytes, sources: Mapping[bytes, bytes], *, verify_fork: bool
+) -> tuple[ApplyRecord, list[Remark]]:
+    """Put the new files into the slots, durably. Return the record with the entries that are now in the slots, and
+    remarks about what they could not be given. ``sources``: as for ``LandingForm``."""
     trees, ops = dict(record.trees), list[Op]()
-    with slots_of(record) as slots, _fork_of(record) as fork, _project_of(record) as root:
-        groups = LandingGroup(root)
+    with slots_of(record) as slots, _fork_of(record) as fork, _form_of(record, sources) as forms:
         filled = set(disk.names(slots))
         fill = functools.partial(fill_slot, record.contents, fork, slots, filled)
         for op in record.ops:
@@ -56,17 +57,15 @@ def fill_slots(record: ApplyRecord, merged: bytes, modes: Mapping[bytes, int], *
                 _verify_tree(record.contents, op, trees[op.slot])
             entry = fill_merged(merged, slots, op) if op.merged else fill(op)
             slot = b"%d" % op.slot
-            strip_overlay_xattrs(slots, slot, entry, trees.get(op.slot, {}))
-            if op.whole and modes and entry.kind == "directory":
-                set_modes_below(slots, op, modes)
+            entry = forms.give(slots, op, entry, trees.get(op.slot, {}))
             # equal inode numbers alone can be a coincidence
             moved = (entry.device, entry.inode) == (op.new.device, op.new.inode)
             if op.whole and entry.kind == "directory" and not moved:
                 trees[op.slot] = dict(walk((slots, slot), ours=True))  # a copy has other inodes
-            ops.append(op._replace(new=groups.give(slots, op, entry, trees.get(op.slot, {}))))
+            ops.append(op._replace(new=entry))
         fork.leave()  # before the changes to the fork are made durable
         _make_durable(slots, ops)
-    return record._replace(ops=tuple(ops), trees=trees)
+    return record._replace(ops=tuple(ops), trees=trees), forms.remarks
 
 
 @contextmanager
@@ -79,12 +78,12 @@ def slots_of(record: ApplyRecord) -> Iterator[int]:
 
 
 @contextmanager
-def _project_of(record: ApplyRecord) -> Iterator[int]:
-    root = open_root(record.project)
+def _form_of(record: ApplyRecord, sources: Mapping[bytes, bytes]) -> Iterator[LandingForm]:
+    forms = LandingForm(open_root(record.project), sources)
     try:
-        yield root
+        yield forms
     finally:
-        os.close(root)
+        forms.close()
 
 
 @contextmanager

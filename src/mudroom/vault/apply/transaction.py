@@ -49,7 +49,7 @@ AGAIN = {
 }
 """Remarks about a file that was held open during an undo or a redo: its operation stays in the record, and is already
 done for the other way."""
-_NO_MODES: Mapping[bytes, int] = MappingProxyType({})
+_NO_SOURCES: Mapping[bytes, bytes] = MappingProxyType({})
 _NO_DIGESTS: Mapping[bytes, bytes] = MappingProxyType({})
 _UNDER_WAY: dict[str, tuple[State, State]] = {"done": ("undoing", "undone"), "undone": ("redoing", "done")}
 
@@ -200,16 +200,15 @@ def apply(
     record: ApplyRecord,
     *,
     merged: bytes = b"",
-    modes: Mapping[bytes, int] = _NO_MODES,
+    sources: Mapping[bytes, bytes] = _NO_SOURCES,
     verify_fork: bool = True,
     progress: Progress | None = None,
 ) -> ApplyResult:
     """Perform the operations in ``record``. ``place`` is a new apply directory.
 
     The mark (``begin``) stays: the caller ends it when the fork's records are settled. ``merged``: directory with the
-    content that is not the fork's own (``Op.merged``). ``modes``: by path, the modes that land with fewer bits than in
-    the fork. ``verify_fork``: compare the fork's whole directories with the reviewed ones; False if the fork has been
-    locked since.
+    content that is not the fork's own (``Op.merged``). ``sources``: the old path of each renamed file. ``verify_fork``:
+    compare the fork's whole directories with the reviewed ones; False if the fork has been locked since.
 
     Raise ForkMoved if the fork differs from the review (no change was made), OSError if the disk fails; after an
     OSError call ``recover``.
@@ -234,7 +233,7 @@ def apply(
                 record = record._replace(slots=place.path + b"/slots")
                 raise MudroomError(f"{taken} was made meanwhile", "another mudroom applies here: try again") from None
             sync_above(record)
-        record = fill_slots(record, merged, modes, verify_fork=verify_fork)
+        record, remarks = fill_slots(record, merged, sources, verify_fork=verify_fork)
         with slots_of(record) as slots:
             digests = keep_applied(place.path, slots, record.ops)
     except (MudroomError, OSError) as error:
@@ -246,7 +245,8 @@ def apply(
         raise
     place.write("ready", record)
     place.drop("prepare")
-    return _finish(place, record, "ready", "done", progress, digests=digests)
+    applied = _finish(place, record, "ready", "done", progress, digests=digests)
+    return applied._replace(remarks=(*applied.remarks, *remarks))
 
 
 def undo(place: ApplyDirectory, progress: Progress | None = None, settle: Settle = _settled) -> ApplyResult:
@@ -286,7 +286,7 @@ def _reverse(
     if not os.path.isdir(record.slots):  # it held no file, or was removed
         make_slots(record)
     place.begin("turn")
-    backwards, merged, staying, held = reverse(record, place.path, state)
+    backwards, merged, staying, held, lost = reverse(record, place.path, state)
     place.write(under_way, backwards)
     place.drop_before(state)
     applied = _finish(place, backwards, under_way, after, progress, held=held)
@@ -296,7 +296,7 @@ def _reverse(
     conflicts = (*applied.conflicts, *(Conflict(path, STAYS) for path in sorted(staying)))
     waiting = AGAIN[state].format(name=place.name)
     kept += [Remark(conflict.path, waiting) for conflict in conflicts if conflict.reason == HELD]
-    return applied._replace(conflicts=conflicts, remarks=(*applied.remarks, *kept, *settled))
+    return applied._replace(conflicts=conflicts, remarks=(*applied.remarks, *lost, *kept, *settled))
 
 
 def recover(place: ApplyDirectory) -> Recovery | None:

@@ -19,12 +19,11 @@ from mudroom.stage.beneath import (
     entries,
     handle,
     look,
-    look_beneath,
     open_beneath,
     open_root,
 )
 from mudroom.stage.copy import clone, copy_open_file
-from mudroom.stage.layers.closed_directory import LastEntered, entered, through
+from mudroom.stage.layers.closed_directory import LastEntered, through
 from mudroom.stage.layers.layer import remove_at
 from mudroom.stage.layers.union import OneLayer, Union
 from mudroom.stage.source import Source
@@ -191,14 +190,6 @@ def fill_slot(contents: Sequence[bytes], fork: LastEntered, slots: int, filled: 
     return arrived._replace(mode=op.new.mode if kept is None or kept.mode == op.new.mode else kept.mode)
 
 
-def set_modes_below(slots: int, op: Op, modes: Mapping[bytes, int]) -> None:
-    """Give the entries in a slot's whole directory their reviewed modes. ``modes``: by path in the fork."""
-    for path in (path for path in modes if path.startswith(op.path + b"/")):
-        above, _slash, name = (b"%d" % op.slot + path[len(op.path) :]).rpartition(b"/")
-        with entered(slots, above) as opened:
-            set_mode((opened, name), modes[path])
-
-
 def fill_merged(merged: bytes, slots: int, op: Op) -> Entry:
     """Bring merged content into its slot: the file ``op.merged`` in the directory ``merged``. Return its entry."""
     slot, name = (slots, b"%d" % op.slot), op.merged.encode()
@@ -298,84 +289,30 @@ def discard(at: At) -> None:
     remove_at(*at)
 
 
-_DEFAULT_LIST = "system.posix_acl_default"
-
-
-def strip_overlay_xattrs(slots: int, name: bytes, entry: Entry, tree: Mapping[bytes, Entry]) -> None:
-    """Remove the overlay's bookkeeping xattrs (``user.overlay.*``) from files that are about to be the user's, and from
-    directories, which are new, the list of permissions that files get there later (acl(5)).
-
-    ``tree``: the entries below a directory. A file in a wholly new directory has such an xattr only if it was moved
-    there from the project, and the kernel then marks the directory ``impure`` (fs/overlayfs/dir.c, ovl_rename).
-    """
-    top = _strip(slots, name)
-    if entry.kind != "directory":
-        return
-    impure = {path for path, child in tree.items() if child.kind == "directory" and _strip(slots, name + b"/" + path)}
-    impure |= {b""} if top else set()
-    for path, child in tree.items() if impure else ():
-        if child.kind != "directory" and path.rpartition(b"/")[0] in impure:
-            _strip(slots, name + b"/" + path)
-
-
-def _strip(root: int, path: bytes) -> bool:
-    """Strip one entry. Return whether it was marked impure."""
-    return through(root, path, _strip_one)
-
-
-def _strip_one(root: int, path: bytes) -> bool:
-    """Strip by path. Only mudroom writes below the slots, and the last link is not followed."""
+def leave_layer(root: int, path: bytes) -> None:
+    """Remove a layer's marks from an entry that is about to be the user's, on systems other than Linux, where they are
+    attributes (``form.py``)."""
     if sys.platform == "win32":
         from mudroom.core.registry import twin
 
         twin("disk").leave_layer(root, path)
-        return False
-    if sys.platform != "linux":
-        return _strip_open(root, path)
-    full = b"/proc/self/fd/%d/%s" % (root, path)
-    try:
-        names = os.listxattr(full, follow_symlinks=False)
-    except PermissionError:
-        raise
-    except OSError:
-        return False  # no xattrs on this file system, or on this kind of file
-    for name in names:
-        if name.startswith("user.overlay.") or name == _DEFAULT_LIST:
-            _remove_xattr(root, path, full, name)
-    return "user.overlay.impure" in names
+    else:
+        _strip_open(root, path)
 
 
-def _strip_open(root: int, path: bytes) -> bool:
+def _strip_open(root: int, path: bytes) -> None:
     """Strip by descriptor, for systems without /proc/self/fd. A symlink is not opened: it has no such attribute."""
     try:
         descriptor = open_beneath(root, path, os.O_RDONLY | disk.O_NONBLOCK)
     except OSError as error:
         if error.errno == errno.ELOOP:
-            return False
+            return
         raise
     try:
-        names = [name for name in xattr.names(descriptor) if name.startswith("user.overlay.")]
-        for name in names:
+        for name in [name for name in xattr.names(descriptor) if name.startswith("user.overlay.")]:
             xattr.drop(descriptor, name)
     finally:
         os.close(descriptor)
-    return "user.overlay.impure" in names
-
-
-def _remove_xattr(root: int, path: bytes, full: bytes, name: str) -> None:
-    """Remove an xattr. Changing ``user.`` attributes needs write permission, even for the owner (xattr(7))."""
-    try:
-        os.removexattr(full, name, follow_symlinks=False)
-        return
-    except PermissionError:
-        entry = look_beneath(root, path)
-        if entry is None or entry.mode & 0o200:
-            raise
-    set_mode((root, path), entry.mode | 0o200)
-    try:
-        os.removexattr(full, name, follow_symlinks=False)
-    finally:
-        set_mode((root, path), entry.mode)
 
 
 def sync_path(root: int, path: bytes) -> None:

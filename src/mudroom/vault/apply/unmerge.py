@@ -12,12 +12,15 @@ from collections.abc import Iterable
 from mudroom.core.merge.merge import combine_modes
 from mudroom.core.merge.operations import Op
 from mudroom.core.text.linediff import is_binary
-from mudroom.core.tree.entry import Entry, FileHeld
+from mudroom.core.tree.change import Remark
+from mudroom.core.tree.entry import Entry, FileHeld, from_stat
+from mudroom.core.tree.landing_form import attribute_rule, is_kept
 from mudroom.stage import disk
-from mudroom.stage.beneath import look
+from mudroom.stage.beneath import directory, look
+from mudroom.stage.form import form_at
 from mudroom.stage.originals.original import SMALL, Originals
 from mudroom.stage.source import DirectorySource, read_all
-from mudroom.vault.apply.group import give_group
+from mudroom.vault.apply.form import LOST, give_form
 from mudroom.vault.apply.imprint import digest_of
 from mudroom.vault.apply.tree import is_unchanged
 from mudroom.vault.conflict.reconciliation import merge_texts
@@ -64,6 +67,7 @@ class Unmerge:
         self._root, self._slots, self._free = root, slots, free
         self._originals = Originals([place])
         self.merged: list[bytes] = []
+        self.lost: list[Remark] = []
         self.held: list[bytes] = []
         """Paths of edited files that another program holds open: the edits cannot be told apart."""
 
@@ -86,7 +90,7 @@ class Unmerge:
         if content is None or mode is None:
             return op
         slot, self._free = self._free, self._free + 1
-        new = self._write(b"%d" % slot, content, mode, current.gid)
+        new = self._write(op.path, current, b"%d" % slot, content, mode)
         self.merged.append(op.path)
         return op._replace(slot=slot, old=current, new=new)
 
@@ -105,14 +109,19 @@ class Unmerge:
         content, reason = merge_texts(applied, mine, before)
         return None if reason else content
 
-    def _write(self, name: bytes, content: bytes, mode: int, group: int) -> Entry:
+    def _write(self, path: bytes, current: Entry, name: bytes, content: bytes, mode: int) -> Entry:
+        """Write a file that replaces the project's file at ``path``, in its form."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | disk.O_NOFOLLOW | disk.O_CLOEXEC
         descriptor = disk.open_at(self._slots, name, flags, 0o600)
         with open(descriptor, "wb") as stream:
             stream.write(content)
             stream.flush()
-            if os.fstat(descriptor).st_gid != group:
-                give_group(self._slots, name, group)  # before the mode: chown(2) clears mode bits
+            above, _slash, last = path.rpartition(b"/")
+            with directory(self._root, above) as opened:
+                form = form_at(opened, last, current, lambda each: is_kept(each) or attribute_rule(each).lands)
+            made = from_stat(disk.fstat(descriptor))  # type: ignore[arg-type]
+            lost = give_form(self._slots, name, form, made, {})  # before the mode: chown(2) clears mode bits
+            self.lost += [Remark(path, f"{LOST} {words}") for words in lost]
             disk.set_mode_of(descriptor, mode)
             disk.sync(descriptor)
         disk.sync(self._slots)

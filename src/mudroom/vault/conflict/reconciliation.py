@@ -20,7 +20,6 @@ from mudroom.stage.beneath import LastDirectory, directory, entries, look, look_
 from mudroom.stage.copy import copy_open_file, listed
 from mudroom.stage.filesystem_kind import FUSE, OVERLAYFS, filesystem_magic, has_weak_ctime, is_weak
 from mudroom.stage.layers.layer import remove_tree
-from mudroom.stage.originals.collection import user_xattrs
 from mudroom.stage.originals.ground import Ground
 from mudroom.stage.source import OpenSource, Source, read_all, same_bytes
 from mudroom.stage.views.preflight import filesystem, mounts
@@ -139,7 +138,9 @@ class Reconciler:
             return False
         if ours.kind != "file":
             return True
-        if "xattr" in change.flags and _xattrs(self._live, change.path) != _xattrs(self._staged, change.path):
+        if "xattr" in change.flags and xattr.of_file(self._live, change.path) != xattr.of_file(
+            self._staged, change.path
+        ):
             return False
         return _same_file(self._live, self._staged, change.path, change.staged, ours)
 
@@ -307,7 +308,7 @@ class Reconciler:
     def _copy_xattrs(self, path: bytes, target: int) -> None:
         source = self._live.open(path)
         try:
-            for name, value in user_xattrs(source).items():
+            for name, value in xattr.user(source).items():
                 xattr.put(target, name, value)
         finally:
             os.close(source)
@@ -372,18 +373,6 @@ def _same_file(live: Source, staged: Source, path: bytes, theirs: Entry, ours: E
     finally:
         os.close(mine)
         os.close(yours)
-
-
-def _xattrs(source: Source, path: bytes) -> dict[str, bytes] | None:
-    """Return a file's user xattrs; None if it cannot be opened."""
-    try:
-        opened = source.open(path)
-    except OSError:
-        return None
-    try:
-        return xattr.user(opened)
-    finally:
-        os.close(opened)
 
 
 def _is_same_tree(root: int, path: bytes, expected: Mapping[bytes, Entry]) -> bool:

@@ -124,12 +124,7 @@ def _has_same_content(roots: list[int], path: bytes) -> bool:
         for root in roots:
             descriptors.append(open_staged(root, path))
             opened.callback(os.close, descriptors[-1])
-        return _xattrs(descriptors[0]) == _xattrs(descriptors[1]) and same_bytes(*descriptors)
-
-
-def _xattrs(descriptor: int) -> dict[str, bytes]:
-    """Return the xattrs that a copy keeps."""
-    return xattr.user(descriptor)
+        return xattr.user(descriptors[0]) == xattr.user(descriptors[1]) and same_bytes(*descriptors)
 
 
 def _is_by_fuse(fork: Fork) -> bool:

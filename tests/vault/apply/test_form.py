@@ -15,7 +15,7 @@ from mudroom.session import Session
 from mudroom.stage import disk
 from mudroom.stage.beneath import look
 from mudroom.vault.apply import slot_content
-from mudroom.vault.apply.group import LandingGroup
+from mudroom.vault.apply.form import LandingForm
 
 pytestmark = pytest.mark.both_users
 
@@ -88,9 +88,10 @@ def test_the_group_is_that_of_the_project_that_was_opened_whatever_takes_its_pat
     entry = look(at, b"1")
     assert entry is not None
     try:
-        given = LandingGroup(root).give(at, Op("place", b"here/new", 1, None, entry), entry, {})
+        forms = LandingForm(root, {})
+        given = forms.give(at, Op("place", b"here/new", 1, None, entry), entry, {})
+        forms.close()
     finally:
-        os.close(root)
         os.close(at)
     assert given.gid == (slots / "1").stat().st_gid == group
 
