@@ -18,6 +18,7 @@ from mudroom.core.tree.change import Change, Changeset, counted_changes
 from mudroom.core.tree.dependent_rows import needs, requirement_text, row_of, unmet_requirements
 from mudroom.core.tree.flag import git_directory
 from mudroom.core.tree.path import ancestors, is_below, show, show_path
+from mudroom.core.tree.quote import show_words
 from mudroom.errors import Interrupted, UsageError
 from mudroom.typing import TYPE_CHECKING, Any
 
@@ -244,7 +245,7 @@ def _print_unverified(verified: Verification, fork: str, context: Context) -> No
     for line in verified.output.decode("utf-8", "replace").splitlines()[-60:]:
         terminal.say("  | " + show(line.encode()))
     outcome = "took too long" if verified.timed_out else f"exited with {verified.exit_code}"
-    terminal.say(terminal.style(f"nothing was applied: {show(b' '.join(verified.command))} {outcome}", "red"))
+    terminal.say(terminal.style(f"nothing was applied: {show_words(verified.command)} {outcome}", "red"))
     terminal.say(f"  the project is as it was; all stays in {fork}: mudroom diff {fork}, mudroom discard {fork}")
 
 

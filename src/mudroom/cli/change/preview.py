@@ -189,7 +189,8 @@ def _later_lines(changes: Sequence[Change]) -> list[str]:
 
 
 def _group_words(group: LaterGroup) -> str:
-    files = f"{counted(group.files, 'file')}, " if any(path.endswith(b"/") for path in group.paths) else ""
+    has_files = group.files and any(path.endswith(b"/") for path in group.paths)
+    files = f"{counted(group.files, 'file')}, " if has_files else ""
     return f"{name_some(group.paths)} ({files}{group.when})"
 
 

@@ -29,7 +29,7 @@ from mudroom.cli.terminal.approver import ASKS, Ask, set_host_approver
 from mudroom.cli.terminal.command_signals import command_signals
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.terminal import TITLE, cut
-from mudroom.core.tree.path import show
+from mudroom.core.tree.quote import show_words
 from mudroom.errors import CommandNotStarted, UsageError
 from mudroom.sandbox.platform import new_client
 from mudroom.typing import TYPE_CHECKING
@@ -139,8 +139,6 @@ def _run(session: Session, argv: list[bytes], fork: str | None, stdio: Stdio) ->
     except CommandNotStarted as error:
         words = argv[2:] if argv[1:2] == [b"--"] else argv[1:]
         if fork is None and words and os.fsdecode(argv[0]) in {known.name for known in session.vault.forks()}:
-            from mudroom.core.tree.quote import show_words
-
             error.hint = f"in that fork: mudroom exec --fork {os.fsdecode(argv[0])} -- {show_words(words)}"
         raise
 
@@ -250,5 +248,5 @@ def _print_outcome(
 
 def print_refused(result: Result, context: Context) -> None:
     verdict = result.verdict
-    line = cut(show(b" ".join(result.command)), TITLE)
+    line = cut(show_words(result.command), TITLE)
     context.terminal.error(f"refused: {verdict.reason} ({verdict.rule}): {line}", verdict.instead)

@@ -160,7 +160,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
             return _run_elsewhere(session, argv, cwd, args, context)
 
         try:
-            with exclusive(session, context, show(b" ".join(redact_argv(argv, session.vault.secrets())))):
+            with exclusive(session, context, show_words(redact_argv(argv, session.vault.secrets()))):
                 return _run_staged(session, argv, cwd, args, context)
         finally:
             client.close()
@@ -384,7 +384,7 @@ def show_result(
             terminal.note(line)
     if log:
         terminal.note(log)
-    title = cut(show(b" ".join(argv)), TITLE)
+    title = cut(show_words(argv), TITLE)
     if result.timed_out:
         terminal.say(terminal.style(f"{title} ran out of time and was ended", "red"))
     elif result.signal:

@@ -21,6 +21,7 @@ from mudroom.core.approval_queue import QueueDecision
 from mudroom.core.network.flow import FlowAnswer, FlowQuestion
 from mudroom.core.network.preset import offer_for
 from mudroom.core.network.upload_host import upload_note
+from mudroom.core.text.answer_place import answered_by
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
 from mudroom.sandbox.client.connection import wait_readable
@@ -198,7 +199,7 @@ def _host_text(question: FlowQuestion) -> str:
 
 def describe_decision(decision: QueueDecision) -> str:
     why = f": {text(decision.reason)}" if decision.reason else ""
-    return f"{decision.state} by {text(decision.by)}{why}"
+    return f"{decision.state}{answered_by(text(decision.by))}{why}"
 
 
 def text(value: str) -> str:
