@@ -7,7 +7,7 @@ import fnmatch
 import json
 from collections.abc import Sequence
 
-from mudroom.cli.change.preview import commit_lines, credentials_line, left_out, name_some, preview
+from mudroom.cli.change.preview import credentials_line, left_out, name_some, preview, preview_notes
 from mudroom.cli.parser import Rare
 from mudroom.cli.project_session import exclusive, only_fork, open_session, print_remarks, project_paths
 from mudroom.cli.terminal.context import Context
@@ -187,8 +187,8 @@ def _confirm(session: Session, name: str, changeset: Changeset, paths: Sequence[
     if paths:
         chosen = [change for change in changeset.changes if any(is_below(change.path, path) for path in paths)]
         changeset = changeset._replace(changes=tuple(chosen))
-    commits = commit_lines(session, name, changeset.changes)
-    for line in preview("apply would change", changeset, context.terminal, commits):
+    notes = preview_notes(session, name, changeset.changes)
+    for line in preview("apply would change", changeset, context.terminal, notes):
         context.terminal.say(line)
     for line in credentials_line(session, name):
         context.terminal.say(f"  {context.terminal.style('!', 'yellow')} {line}")

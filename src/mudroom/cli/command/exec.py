@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 import functools
 import os
-from collections.abc import Mapping
-from types import MappingProxyType
 
 from mudroom.cli.command.run import (
     add_confinement_options,
@@ -14,7 +12,7 @@ from mudroom.cli.command.run import (
     adjusted,
     asked_level,
     command_directory,
-    commits_of,
+    notes_of,
     own_stdio,
     print_json,
     require_shown,
@@ -35,6 +33,7 @@ from mudroom.sandbox.platform import new_client
 from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from mudroom.cli.change.preview import PreviewNotes
     from mudroom.core.result import Result
     from mudroom.session import Background, Client, Session
     from mudroom.session.order import Stdio
@@ -170,7 +169,7 @@ def run_command(
                 no_leftover(session, args.fork),
             ):
                 result = _run(session, argv, args.fork, stdio)
-            commits = {} if context.as_json or quiet else commits_of(session, result)
+            notes = None if context.as_json or quiet else notes_of(session, result)
             log = "" if context.as_json or quiet else tool_log(session, result)
             if args.fork is None and result.fork and not result.changeset.changes:
                 session.forks.discard_unchanged(result.fork)
@@ -178,7 +177,7 @@ def run_command(
         client.close()
     if quiet and result.ran and not context.as_json:
         return signals.exit_code(result)
-    code = _print_outcome(result, argv, context, signals.exit_code(result), commits, log)
+    code = _print_outcome(result, argv, context, signals.exit_code(result), notes, log)
     if args.fork is None and result.changeset.changes:
         _print_fork(result.fork, context)
     return code
@@ -234,7 +233,7 @@ def _print_outcome(
     argv: list[bytes],
     context: Context,
     code: int,
-    commits: Mapping[bytes, str] = MappingProxyType({}),
+    notes: PreviewNotes | None = None,
     log: str = "",
 ) -> int:
     if context.as_json:
@@ -242,7 +241,7 @@ def _print_outcome(
     elif not result.ran:
         print_refused(result, context)
     else:
-        show_result(result, argv, context, commits, log)
+        show_result(result, argv, context, notes, log)
     return code
 
 
