@@ -117,7 +117,7 @@ def ended(process: subprocess.Popen[str]) -> dict[str, Any]:
 
 def test_the_terminal_answers_what_the_queue_shows(cli: Approving, page: Bell) -> None:
     screen = run(cli, "ask.py", f"{NOBODY}:443")
-    screen.expect(rf"Allow {NOBODY}\?.*\[N\]ever  then Enter\r\n.*also asked on the page.*\r\n")
+    screen.expect(rf"Allow {NOBODY}\?.*also asked on the page.*\[N\]ever  then Enter\r\n")
     (row,) = cli.queue.rows()
     assert (row.asked.question.agent, row.asked.question.fork, row.waiter) == ("", "", screen.pid)
     screen.type("n\n")
@@ -171,7 +171,7 @@ def test_a_killed_mudroom_leaves_a_question_that_nobody_waits_for(cli: Approving
     again.expect(f"{NOBODY}: denied on the page\r\n.*told: HTTP/1.1 403")
     assert again.exit_code() == 0
     third = run(cli, "ask.py", f"{NOBODY}:443")
-    third.expect(rf"Allow {NOBODY}\?")
+    third.expect(rf"Allow {NOBODY}\?.*then Enter\r\n")
     third.type("n\n")
     assert third.exit_code() == 0
 
@@ -200,7 +200,7 @@ def test_nobody_answers_in_time(cli: Approving) -> None:
 def test_a_queue_that_cannot_be_used_leaves_the_terminal(cli: Approving) -> None:
     (cli.vault / "approvals").write_text("no directory")
     screen = run(cli, "ask.py", f"{NOBODY}:443")
-    screen.expect(rf"asked on this terminal only: .*Allow {NOBODY}\?.*\r\n")
+    screen.expect(rf"asked on this terminal only: .*Allow {NOBODY}\?.*then Enter\r\n")
     screen.type("n\n")
     screen.expect("told: HTTP/1.1 403")
     assert screen.exit_code() == 0
