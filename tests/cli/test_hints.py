@@ -150,7 +150,7 @@ def ignored(cli: Cli) -> str:
     screen = Screen(cli.place, *MUDROOM, "run", "--no", "--", sys.executable, "ask.py", f"{NPM}:443", columns=250)
     screen.expect(r"\[p\]reset npm: 3 hosts  then Enter\r\n")
     screen.type("?\n")
-    screen.expect(r"\? is no answer: o a n N p, then Enter\r\n")
+    screen.expect(r"\? is no answer. o: .*; p: allow the preset from now on; then Enter\r\n")
     screen.type("?\n")
     match = screen.expect(r"refused: [^\n]*\n")
     screen.exit_code()

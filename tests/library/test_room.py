@@ -38,7 +38,7 @@ def test_a_command_s_result_has_output_changes_and_exit_code(room: mudroom.Room,
 
 
 def test_check_raises_with_the_result(room: mudroom.Room) -> None:
-    with pytest.raises(mudroom.CommandFailed, match=r"`sh -c echo no >&2; exit 7` exited with 7 \(no\)") as failed:
+    with pytest.raises(mudroom.CommandFailed, match=r"`sh -c 'echo no >&2; exit 7'` exited with 7 \(no\)") as failed:
         room.run("echo no >&2; exit 7", check=True)
     assert (failed.value.result.exit_code, failed.value.exit_code) == (7, 7)
     assert room.run(["true"], check=True).check().ok

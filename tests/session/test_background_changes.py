@@ -66,7 +66,7 @@ def test_what_needs_the_fork_at_rest_is_refused(place: Place, do: Callable[[Sess
     session.forks.checkpoint("f", "p")
     server = started(session, SERVER)
     for one in (session, place.session()):
-        with pytest.raises(UsageError, match=f"background of the fork f \\({server.id}: sh -c echo up") as raised:
+        with pytest.raises(UsageError, match=f"background of the fork f \\({server.id}: sh -c 'echo up") as raised:
             do(one)
         assert raised.value.hint == f"mudroom ps --end {server.id} ends it"
     assert server.poll() is None

@@ -154,7 +154,9 @@ class RunResult(NamedTuple):
         raise CommandFailed(self._failure(), self.stderr.strip().rpartition("\n")[2][:200], self)
 
     def _failure(self) -> str:
-        words = _shown(" ".join(self.command))
+        from mudroom.core.tree.quote import show_words
+
+        words = show_words([os.fsencode(word) for word in self.command])
         shown = words if len(words) <= 80 else words[:79] + "…"
         if not self.ran:
             return f"`{shown}` was refused: {self.reason}"

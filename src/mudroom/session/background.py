@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from mudroom.core.background import BackgroundStart
 from mudroom.core.result import text, verdict_to_json
-from mudroom.core.tree.path import show
+from mudroom.core.tree.quote import show_words
 from mudroom.errors import Unsupported
 from mudroom.sandbox.client.capture import GRACE
 from mudroom.session.joined_sandbox import JoinedSandbox
@@ -48,7 +48,7 @@ class Background:
         return cls(sandboxes, BackgroundStart("", refused.fork, refused.command, b"", 0, 0), refused)
 
     def __repr__(self) -> str:
-        return f"Background({self.id!r}, {show(b' '.join(self.argv))!r})"
+        return f"Background({self.id!r}, {show_words(self.argv)!r})"
 
     def usage(self) -> ProcessUsage | None:
         """Return its processes' present resource use, and their pids outside and inside; None if none runs."""

@@ -121,6 +121,13 @@ class Changes:
                     old = new = None
                 yield change, old, new
 
+    def ignored(self, changes: Sequence[Change]) -> frozenset[bytes]:
+        """Return the paths that the project's ``.gitignore`` files match, as they are now."""
+        from mudroom.vault.forks.ignored_paths import ignored_paths
+
+        with OpenSource(self._vault.source) as project:
+            return ignored_paths(project, changes, {})
+
     def look(self, name: str) -> ForkLook:
         """Return a fork's changes after its last command, or as they are now if the fork is in use. Collect them now if
         that command was interrupted."""

@@ -19,6 +19,7 @@ from mudroom.core.settings import Settings
 from mudroom.core.tree import stack
 from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.path import show
+from mudroom.core.tree.quote import show_words
 from mudroom.errors import FULL, ForkExists, ForkGone, MudroomError, SandboxAlive, SecretsUnknown, UsageError
 from mudroom.session.exclusive import Exclusive
 from mudroom.session.file_tools import LOOK, FileTools
@@ -523,7 +524,7 @@ def use_of(fork: Fork) -> str:
     if os.path.isdir(fork.path + b"/background"):
         from mudroom.vault.forks.background import Book
 
-        rows = [show(b" ".join(started.command)) for started, ended in Book(fork).rows() if ended is None]
+        rows = [show_words(started.command) for started, ended in Book(fork).rows() if ended is None]
         if rows:
             return f"is running ({', '.join(rows[:3])}{', …' if len(rows) > 3 else ''})"
     holder = last_holder(fork)

@@ -82,7 +82,9 @@ class Case(NamedTuple):
         """The verdict, with the answer in its reason."""
         if self.answer is None:
             return self.verdict
-        answer = f"{'approved' if self.answer.allow else 'refused'} by {self.answer.by or 'the approver'}"
+        from mudroom.core.text.answer_place import answered_by
+
+        answer = ("approved" if self.answer.allow else "refused") + answered_by(self.answer.by)
         more = f" ({self.answer.reason})" if self.answer.reason else ""
         return self.verdict._replace(reason=f"{self.verdict.reason}; {answer}{more}")
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 from mudroom.core.tree.change import Changeset
-from mudroom.core.tree.path import show
+from mudroom.core.tree.quote import show_words
 from mudroom.errors import MudroomError, SandboxAlive, UsageError
 from mudroom.sandbox.client.capture import GRACE, SIGTERM
 from mudroom.session.forks import Forks
@@ -331,7 +331,7 @@ def _shown(order: Order, forks: Forks) -> str:
     """Return the command as its fork's lock file shows it: without secrets."""
     from mudroom.core.text.redaction import redact_argv
 
-    return show(b" ".join(redact_argv(order.argv, forks.vault.secrets())))
+    return show_words(redact_argv(order.argv, forks.vault.secrets()))
 
 
 def _foreground(fork: Fork) -> tuple[str, int] | None:

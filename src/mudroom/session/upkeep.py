@@ -23,7 +23,16 @@ from mudroom.vault.approvals.queue import Queue, Ticket
 from mudroom.vault.forks.fork_summary import ForkSummaries, ForkSummary
 from mudroom.vault.retention.check import VaultProblem, check
 from mudroom.vault.retention.prune import PruneResult, collect_garbage, old_forks
-from mudroom.vault.retention.usage import VaultTotal, VaultUsage, usage, vault_named, vault_total, vaults, why_unusable
+from mudroom.vault.retention.usage import (
+    VaultTotal,
+    VaultUsage,
+    is_unused,
+    usage,
+    vault_named,
+    vault_total,
+    vaults,
+    why_unusable,
+)
 from mudroom.vault.store.store import Vault
 
 __all__ = [
@@ -44,6 +53,7 @@ __all__ = [
     "failed",
     "host_answer",
     "host_question",
+    "is_unused",
     "retention_limits",
     "vault_named",
     "vault_total",
@@ -52,13 +62,17 @@ __all__ = [
 ]
 
 
-def holdings(state: bytes) -> list[VaultTotal]:
-    """Return the totals for every vault in a state directory, by name."""
-    totals = []
+def holdings(state: bytes, now: int | None = None) -> tuple[list[VaultTotal], int]:
+    """Return the totals for every vault in a state directory, by name, and how many are left out. ``now``: leave out
+    those that are unused by then (``is_unused``)."""
+    totals, left_out = [], 0
     for vault in vaults(state):
         with closing(vault):
-            totals.append(vault_total(vault))
-    return totals
+            if now is not None and is_unused(vault, now):
+                left_out += 1
+            else:
+                totals.append(vault_total(vault))
+    return totals, left_out
 
 
 def vaults_of(state: bytes) -> list[Vault]:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from mudroom.core.tree.path import show
+from mudroom.core.tree.quote import show_words
 from mudroom.errors import UsageError
 from mudroom.session.exclusive import Exclusive
 from mudroom.typing import TYPE_CHECKING
@@ -165,7 +165,7 @@ class Users:
         with fork.lock_if_free("looking at what is left", standing=True) as free:
             if free or not rows:  # the holder was killed, or is about to release it
                 return
-        commands = ", ".join(f"{row.id}: {show(b' '.join(row.command))}" for row in rows)
+        commands = ", ".join(f"{row.id}: {show_words(row.command)}" for row in rows)
         raise Occupied(
             f"a command is running in the background of the fork {fork.name} ({commands})",
             f"mudroom ps --end {rows[0].id} ends it",

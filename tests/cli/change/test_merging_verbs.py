@@ -339,7 +339,7 @@ def test_a_verify_command_that_fails(cli: Cli) -> None:
     done = cli("apply", "x", "--yes")
     assert done.returncode == 5
     assert "  | looking\n" in done.stderr
-    assert "nothing was applied: /bin/sh -c echo looking; grep -q theirs f exited with 1" in done.stderr
+    assert "nothing was applied: /bin/sh -c 'echo looking; grep -q theirs f' exited with 1" in done.stderr
     assert (cli.place.project / "f").read_text() == TEXT
     edit(cli, "echo theirs >> f")
     report = cli.json("apply", "x", "--yes")

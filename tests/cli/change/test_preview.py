@@ -37,3 +37,9 @@ def test_one_file_that_runs_later_is_one_file() -> None:
     entry = Entry("file", 0o644, 1, b"", 0, 1, 1, 0, 0, 0, 0)
     changes = [Change(b"__pycache__/a.pyc", "added", None, entry, flags=("executes-later",), runs="at the next import")]
     assert _later_lines(changes) == ["runs by itself later: __pycache__/ (1 file, at the next import)"]
+
+
+def test_a_directory_without_a_file_counts_none() -> None:
+    entry = Entry("directory", 0o755, 0, b"", 0, 1, 1, 0, 0, 0, 0)
+    changes = [Change(b"node_modules", "added", None, entry, flags=("executes-later",), runs="at the next node")]
+    assert _later_lines(changes) == ["runs by itself later: node_modules/ (at the next node)"]

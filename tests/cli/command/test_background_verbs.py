@@ -241,7 +241,7 @@ def test_a_command_in_the_foreground_is_listed(cli: Cli) -> None:
         assert running.stdout.readline() == b"up\n"
         rows = cli.json("ps")["commands"]
         assert [(row["fork"], row["state"], row["command"]) for row in rows] == [
-            ("f", "foreground", ["sh -c echo up; read word"])
+            ("f", "foreground", ["sh -c 'echo up; read word'"])
         ]
         assert cli("ps").stdout.startswith("-         f  ")
         running.communicate(b"go\n", timeout=60)

@@ -26,13 +26,14 @@ def cli(place: Place) -> Cli:
 
 def row(command: str, changed: int = 1) -> dict[str, object]:
     return {
-        "fork": "x", "command": command.split(" "), "state": "ended", "level": 2, "changed": changed,
+        "fork": "x", "command": command.split(), "state": "ended", "level": 2, "changed": changed,
         "lines_added": 1, "lines_removed": 0, "agent": None, "checkpoints": ["one"], "problem": None,
     }  # fmt: skip
 
 
 def test_a_script_is_one_line() -> None:
-    assert describe(row("sh -c set -e\nmake\n"), 80) == "x  1 file, +1 -0  1 checkpoint  sh -c set -e …"
+    script = row("") | {"command": ["sh", "-c", "set -e\nmake\n"]}
+    assert describe(script, 80) == r"x  1 file, +1 -0  1 checkpoint  sh -c $'set -e\nmake\n'"
     assert describe(row("make"), 80) == "x  1 file, +1 -0  1 checkpoint  make"
     cut = describe(row("a" * 200, 2), 80)
     assert len(cut) == 80 and cut.startswith("x  2 files, ") and cut.endswith("a…")

@@ -54,6 +54,17 @@ def test_allow_deny_ls_rm(cli: Cli) -> None:
     assert cli("net", "ls").stderr == NONE
 
 
+def test_an_answer_says_that_private_addresses_are_open(cli: Cli) -> None:
+    assert cli("net", "allow", "db.example").stdout == "db.example is allowed on the ports 80 and 443\n"
+    ports = "db.example is allowed on the ports 80 and 443"
+    assert cli("net", "allow", "--private", "db.example").stdout == f"{ports}, private addresses too (was allowed)\n"
+    assert cli("net", "allow", "db.example").stdout == f"{ports} (was allowed, private addresses too)\n"
+    assert cli("net", "allow", "--private", "localhost:5432").stdout == "localhost:5432 is allowed\n"
+    was = cli("net", "allow", "@npm"), cli("net", "allow", "--private", "@npm")
+    assert was[1].stdout.startswith("@npm is allowed, private addresses too (was allowed): registry.npmjs.org")
+    assert cli("net", "rm", "@npm").stdout == "@npm is no longer allowed\n"
+
+
 def test_every_answer_as_json(cli: Cli) -> None:
     row = {
         "action": "allow",

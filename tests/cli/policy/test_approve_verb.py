@@ -330,7 +330,7 @@ def test_follow_asks_as_questions_come(cli: Approving) -> None:
     host = cli.put(HOST)
     screen.expect(r"claude wants to reach registry.example:443, from the fork try-1.*\[s\]kip")
     cli.queue.decide(host, allow=False, by="page")
-    screen.expect(f"{host}: denied by page")
+    screen.expect(f"{host}: denied on the page")
     screen.type("\x03")
     assert screen.exit_code() == 0
     assert [cli.row(name).state for name in (first, second, host)] == ["waiting", "allowed", "denied"]

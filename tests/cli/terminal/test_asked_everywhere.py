@@ -117,7 +117,7 @@ def ended(process: subprocess.Popen[str]) -> dict[str, Any]:
 
 def test_the_terminal_answers_what_the_queue_shows(cli: Approving, page: Bell) -> None:
     screen = run(cli, "ask.py", f"{NOBODY}:443")
-    screen.expect(rf"Allow {NOBODY}\?.*\[N\]ever  then Enter\r\n.*also asked on the page.*\r\n")
+    screen.expect(rf"Allow {NOBODY}\?.*also asked on the page.*\[N\]ever  then Enter\r\n")
     (row,) = cli.queue.rows()
     assert (row.asked.question.agent, row.asked.question.fork, row.waiter) == ("", "", screen.pid)
     screen.type("n\n")
@@ -168,10 +168,10 @@ def test_a_killed_mudroom_leaves_a_question_that_nobody_waits_for(cli: Approving
     assert (cli.row(name).state, cli.row(name).waiter) == ("waiting", 0)
     cli.queue.decide(name, allow=False, by="page")
     again = run(cli, "ask.py", f"{NOBODY}:443")
-    again.expect(f"{NOBODY}: denied by page\r\n.*told: HTTP/1.1 403")
+    again.expect(f"{NOBODY}: denied on the page\r\n.*told: HTTP/1.1 403")
     assert again.exit_code() == 0
     third = run(cli, "ask.py", f"{NOBODY}:443")
-    third.expect(rf"Allow {NOBODY}\?")
+    third.expect(rf"Allow {NOBODY}\?.*then Enter\r\n")
     third.type("n\n")
     assert third.exit_code() == 0
 
@@ -200,7 +200,7 @@ def test_nobody_answers_in_time(cli: Approving) -> None:
 def test_a_queue_that_cannot_be_used_leaves_the_terminal(cli: Approving) -> None:
     (cli.vault / "approvals").write_text("no directory")
     screen = run(cli, "ask.py", f"{NOBODY}:443")
-    screen.expect(rf"asked on this terminal only: .*Allow {NOBODY}\?.*\r\n")
+    screen.expect(rf"asked on this terminal only: .*Allow {NOBODY}\?.*then Enter\r\n")
     screen.type("n\n")
     screen.expect("told: HTTP/1.1 403")
     assert screen.exit_code() == 0
@@ -237,7 +237,7 @@ def test_what_goes_on_in_the_background_asks_who_listens(cli: Approving, page: B
     assert (row.asked.question.fork, row.asked.question.agent) == ("f", "agent")
     cli.queue.decide(row.name, allow=False, by="page", reason="later")
     command = json.loads(cli("ps", "--all", "--json").stdout)["commands"][0]["id"]
-    until(lambda: "refused by page (later)" in cli("ps", "--output", command).stdout)
+    until(lambda: "refused on the page (later)" in cli("ps", "--output", command).stdout)
 
 
 @needs_a_name
@@ -270,8 +270,8 @@ def test_two_questions_at_once(cli: Approving, page: Bell, port: int) -> None:
     found = ended(process)
     assert sorted(line.split()[0] for line in found["stdout"].splitlines()) == ["failed", "failed", "got"]
     reasons = {one["target"]: one["reason"] for one in found["denials"]}
-    assert reasons[f"{NOBODY}:80"] == "asked, and refused by page"
-    assert reasons[f"{NOBODY}:81"] == "asked, and refused by page (no)"
+    assert reasons[f"{NOBODY}:80"] == "asked, and refused on the page"
+    assert reasons[f"{NOBODY}:81"] == "asked, and refused on the page (no)"
 
 
 def test_ctrl_c_without_a_terminal_takes_it_back(cli: Approving, page: Bell) -> None:
@@ -301,7 +301,7 @@ def test_who_comes_late_is_asked_about_what_comes_later(cli: Approving) -> None:
     process.stdin.flush()
     until(lambda: bool(names(cli)))
     cli.queue.decide(names(cli)[0], allow=False, by="page")
-    assert "refused by page" in process.stdout.readline()
+    assert "refused on the page" in process.stdout.readline()
     process.communicate(timeout=PATIENCE)
     bell.close()
     assert process.returncode == 0

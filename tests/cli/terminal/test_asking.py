@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from pathlib import Path
@@ -74,7 +75,7 @@ def test_the_answers(place: Place, key: str, host: str, told: str, kept: str) ->
 
 def test_the_question_says_which_uploads_a_known_host_takes(place: Place) -> None:
     screen = run(place, "registry.npmjs.org:443")
-    screen.expect(r"registry\.npmjs\.org: it takes packages of any account.*Allow registry\.npmjs\.org\?")
+    screen.expect(r"registry\.npmjs\.org: it takes packages of any account.*Allow registry\.npmjs\.org\?.*Enter\r\n")
     screen.type("n\n")
     screen.expect("told: HTTP/1.1 403")
     assert screen.exit_code() == 0
@@ -85,7 +86,7 @@ def test_what_was_typed_before_the_question_is_no_answer(place: Place) -> None:
     (place.project / "ask.py").write_text(ASK)
     screen = Screen(place, sys.executable, "-m", "mudroom", "run", "--no", "--", BASH, "early.sh", columns=300)
     screen.type("a\na\na\n")
-    screen.expect(rf"Allow {NOBODY}\?")
+    screen.expect(rf"Allow {NOBODY}\?.*then Enter\r\n")
     screen.type("n\n")
     screen.expect("told: HTTP/1.1 403")
     assert screen.exit_code() == 0
@@ -97,7 +98,7 @@ def test_a_wrong_key_is_asked_about_once_more(place: Place, wrong: str, shown: s
     screen = run(place, f"{NOBODY}:443")
     screen.expect(rf"Allow {NOBODY}\?.*then Enter\r\n")
     screen.type(f"{wrong}\n")
-    screen.expect(rf"{shown} is no answer: o a n N, then Enter\r\n")
+    screen.expect(rf"{shown} is no answer. o: allow it, this once; .*; then Enter\r\n")
     assert b"told" not in screen.seen
     screen.type("N\n")
     screen.expect("told: HTTP/1.1 403")
@@ -109,7 +110,7 @@ def test_a_second_wrong_key_refuses(place: Place) -> None:
     screen = run(place, f"{NOBODY}:443")
     screen.expect(rf"Allow {NOBODY}\?.*then Enter\r\n")
     screen.type("x\n")
-    screen.expect("x is no answer: o a n N, then Enter\r\n")
+    screen.expect("x is no answer. o: allow it, this once; .*; then Enter\r\n")
     screen.type("z\n")
     screen.expect(f"no answer: {NOBODY} is refused to this command.*told: HTTP/1.1 403")
     assert screen.exit_code() == 0
@@ -120,7 +121,7 @@ def test_lines_behind_a_wrong_key_are_no_answer(place: Place) -> None:
     screen = run(place, f"{NOBODY}:443")
     screen.expect(rf"Allow {NOBODY}\?.*then Enter\r\n")
     screen.type("x\na\na\n")
-    screen.expect("x is no answer: o a n N, then Enter\r\n")
+    screen.expect("x is no answer. o: allow it, this once; .*; then Enter\r\n")
     screen.type("n\n")
     screen.expect("told: HTTP/1.1 403")
     assert screen.exit_code() == 0
@@ -148,9 +149,47 @@ def test_the_rest_of_a_terminal_is_as_before(place: Place) -> None:
     (place.project / "ask.py").write_text(ASK)
     script = f"{sys.executable} ask.py {NOBODY}:443; stty -a | grep -o '[-]*icanon'; read line; echo got $line"
     screen = Screen(place, sys.executable, "-m", "mudroom", "run", "--no", "--", BASH, "-c", script, columns=300)
-    screen.expect(rf"Allow {NOBODY}\?")
+    screen.expect(rf"Allow {NOBODY}\?.*then Enter\r\n")
     screen.type("n\n")
     screen.expect("told: HTTP/1.1 403.*icanon\r\n")
     screen.type("this\n")
     screen.expect("got this")
+    assert screen.exit_code() == 0
+
+
+EARLY = """
+import os, select, sys
+from mudroom.cli.terminal import asking, command_approver
+from mudroom.cli.terminal.terminal import Terminal
+from mudroom.core.network.flow import FlowQuestion
+from test_approve_verb import QUESTION
+wait = asking.poll_readable
+def pause(others, seconds):
+    if seconds != asking.SETTLE:
+        return wait(others, seconds)
+    print("paused", flush=True)
+    select.select([0], [], [])
+asking.poll_readable = pause
+terminal, never = Terminal(os.environb), os.pipe()[0]
+if sys.argv[1] == "host":
+    print("ANSWER", asking.by_terminal(terminal, FlowQuestion(1, "late.example", 22, "tls"), never))
+else:
+    print("ANSWER", command_approver.by_terminal(terminal)(QUESTION))
+"""
+"""A prompt whose first pause ends once a line was typed."""
+
+
+@pytest.mark.parametrize("kind", ["host", "command"])
+def test_a_key_that_is_typed_as_the_question_appears_does_not_count(
+    place: Place, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    screen = Screen(place, sys.executable, "-c", EARLY, kind, columns=300)
+    assert b"[o]nce" not in screen.expect("paused").group(), "the keys are shown when they count"
+    screen.type("o\n")
+    screen.expect(r"\[o\]nce.*then Enter\r\n")
+    screen.type("?\n")
+    screen.expect(r"\? is no answer\. o: allow it, this once; .*n: refuse it, this once.*\r\n")
+    screen.type("n\n")
+    screen.expect(r"ANSWER \w+Answer\(allow(ed)?=False")
     assert screen.exit_code() == 0

@@ -170,7 +170,7 @@ def test_rows(cli: Cli) -> None:
         "flow     a         deny   connect  evil.example:443  no rule names it",
         "run      b         make  exit 2  1.2 s  1 refused: mudroom policy why",
         "apply    b         apply=u1  written=2",
-        "approval b         x  allowed, always by terminal  (its clock was behind)",
+        "approval b         x  allowed, always on the terminal  (its clock was behind)",
     ]
 
 

@@ -61,6 +61,18 @@ def cli(place: Place) -> Cli:
     return Cli(place)
 
 
+def test_a_mistaken_run_is_not_listed_for_ever(cli: Cli) -> None:
+    assert cli("run", "--", "no-such-program").returncode == 127
+    assert "0 forks, 0 changes" in cli("vault", "ls").stdout
+    (vault,) = (cli.place.state / "vaults").iterdir()
+    for path in (*vault.iterdir(), vault):
+        os.utime(path, (0, 0))
+    listed = cli("vault", "ls")
+    assert (listed.stdout, listed.stderr) == ("", "1 vault not shown: nothing in it, unused for a day (--all)\n")
+    assert "0 forks, 0 changes" in cli("vault", "ls", "--all").stdout
+    assert len(cli.json("vault", "ls")["vaults"]) == 1
+
+
 def test_init_and_ls(cli: Cli) -> None:
     assert cli("vault", "ls").stderr == "no vaults\n"
     done = cli("vault", "init")

@@ -28,6 +28,8 @@ from mudroom.core.approval.fingerprint import (
 from mudroom.core.approval_queue import elapsed
 from mudroom.core.clock import Moment
 from mudroom.core.command.verdict import CommandPart, Verdict
+from mudroom.core.text.answer_place import answered_by
+from mudroom.session.order import Case
 
 QUESTION = CommandQuestion((b"make",), b"/p", "f", "a", Verdict("require_approval"), "make", "1234")
 
@@ -212,3 +214,21 @@ def test_an_approval_of_a_script_does_not_hold_for_another_content() -> None:
     assert explain_difference(before, now()) == "/p/build.sh changed"
     del files[b"/p/build.sh"]
     assert not still_applies(before, now().fingerprint)
+
+
+@pytest.mark.parametrize(
+    ("by", "words"),
+    [
+        ("nobody", ""),
+        ("queue", ""),
+        ("terminal", " on the terminal"),
+        ("page", " on the page"),
+        ("client", " by the client"),
+        ("mudroom approve", " by mudroom approve"),
+        ("", " by the approver"),
+    ],
+)
+def test_an_answer_names_its_place_and_a_missing_one_none(by: str, words: str) -> None:
+    assert answered_by(by) == words
+    case = Case(QUESTION.verdict._replace(reason="builds"), QUESTION, CommandAnswer(False, by=by, reason="why"))
+    assert case.final.reason == f"builds; refused{words} (why)"

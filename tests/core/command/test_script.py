@@ -131,3 +131,33 @@ def test_what_lies_where_commands_write_cannot_be_approved_if_it_is_run(words: t
 )
 def test_what_is_only_named_may_lie_there(words: tuple[bytes, ...]) -> None:
     assert covered(*words, outside=(b"/tmp/",)) in ([b"/p/x.sh"], [])
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (*BASH, b"../out/a; ls"),
+        (b"sh", b"-ec", b"../out/a; ls", b"../out/b"),
+        (b"python3", b"-uc", b"../out/a"),
+        (b"perl", b"-ne", b"../out/a"),
+    ],
+)
+def test_a_line_of_code_is_no_path(words: tuple[bytes, ...]) -> None:
+    """It was named as a script that lies outside: "/p/../out/a; ls would be run"."""
+    line = classify_words(words, project=b"/p", cwd=b"/p").parts[0]._replace(words=words, complete=True)
+    assert digests((line,), words, b"/p", lambda _path, _limit: None, lambda path: b"out" in path) == ()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (b"sh", b"-e", b"../out/a"),
+        (b"sh", b"-o", b"../out/a"),
+        (b"perl", b"-Mre", b"../out/a"),
+        (b"perl", b"-c", b"../out/a"),
+        (b".", b"-c", b"../out/a"),
+    ],
+)
+def test_a_script_behind_an_option_is_still_one(words: tuple[bytes, ...]) -> None:
+    with pytest.raises(Uncovered, match="would be run"):
+        covered(*words, outside=(b"/p/../out",))

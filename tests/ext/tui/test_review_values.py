@@ -25,6 +25,7 @@ from mudroom.core.text.linediff import Block, split_lines
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.entry import Entry
 from mudroom.ext.tui.choice import (
+    Item,
     carry_picks,
     choice_of,
     first_choice,
@@ -36,6 +37,7 @@ from mudroom.ext.tui.choice import (
 from mudroom.ext.tui.conflict import ConflictScreen
 from mudroom.ext.tui.dialog import Lines
 from mudroom.ext.tui.diffrow import CONTEXTS, FileRows, FileText, Marker, lay_out, text_of
+from mudroom.ext.tui.filelist import IGNORED, rows_of, title_of
 from mudroom.ext.tui.key import CONFLICTS, REVIEW, Key
 from mudroom.ext.tui.line import pieces
 from mudroom.ext.tui.pane import Pane
@@ -227,3 +229,22 @@ def test_every_action_of_the_review_has_a_key() -> None:
     assert {name for _namespace, name, _arguments in actions} == {"do"}
     assert {arguments[0] for _namespace, _name, arguments in actions} == {*AT_ONCE, *ONE_AT_A_TIME}
     assert not {*AT_ONCE} & {*ONE_AT_A_TIME}
+
+
+def test_ignored_rows_are_together_at_the_end_and_folded() -> None:
+    items = items_of([added(b"build/a"), added(b"src/a"), added(b"src/b.pyc"), added(b"z")])
+
+    def ignored(item: Item) -> bool:
+        return item.path in (b"build/a", b"src/b.pyc")
+
+    rows = rows_of(items, frozenset({IGNORED}), ignored)
+    assert [title_of(row) if row.item is None else row.item.path for row in rows] == [
+        "src/",
+        b"src/a",
+        b"z",
+        "ignored by git",
+    ]
+    assert [item.path for item in rows[-1].members] == [b"build/a", b"src/b.pyc"]
+    unfolded = rows_of(items, frozenset(), ignored)
+    assert [row.item.path for row in unfolded[-2:] if row.item is not None] == [b"build/a", b"src/b.pyc"]
+    assert len(rows_of(items[:1], frozenset({IGNORED}), ignored)) == 2, "nothing else is listed: as ever"

@@ -116,7 +116,7 @@ def test_the_users_own_command_asks_the_page_about_a_host(place: Place, queue: Q
         one.get_by_text("A command of yours wants to reach").wait_for()
         one.get_by_label("Reason").fill("not today")
         press(one, "Deny")
-        assert "asked, and refused by page (not today)" in result(process)["stdout"]
+        assert "asked, and refused on the page (not today)" in result(process)["stdout"]
 
 
 def test_always_writes_what_is_shown(place: Place, queue: Queue, page: Page) -> None:

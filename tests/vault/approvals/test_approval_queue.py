@@ -551,7 +551,7 @@ def test_where_nobody_would_hear_of_it_nobody_is_waited_for(queue: Queue) -> Non
     begun = approver.begin(question)
     (row,) = queue.rows()
     queue.decide(row.name, allow=False, by="page", reason="use\nthe mirror")
-    assert begun.look() == FlowAnswer(False, why=r"and refused by page (use\nthe mirror)")
+    assert begun.look() == FlowAnswer(False, why=r"and refused on the page (use\nthe mirror)")
     for one in (begun, waiter, page):
         one.close()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from mudroom.core.retention import RetentionLimits
 from mudroom.stage import disk
 from mudroom.vault.disk_usage import measure
 from mudroom.vault.retention.prune import collect_garbage
-from mudroom.vault.retention.usage import KindUsage, usage, vault_named, vault_total, vaults, why_unusable
+from mudroom.vault.retention.usage import KindUsage, is_unused, usage, vault_named, vault_total, vaults, why_unusable
 from mudroom.vault.store.store import Vault, open_vault
 
 
@@ -158,3 +159,11 @@ def test_one_vault_by_its_name(tmp_path: Path, vault: Vault) -> None:
     for name in (b"", b".", b"..", b"other", b"file", b"../vaults/" + os.path.basename(vault.path)):
         assert vault_named(state, name) is None
     assert vault_named(inner(tmp_path / "none"), b"x") is None
+
+
+def test_a_vault_that_holds_nothing_is_unused_after_a_day(place: Place, vault: Vault) -> None:
+    day, now = 86400 * 10**9, time.time_ns()
+    assert not is_unused(vault, now)
+    assert is_unused(vault, now + 2 * day)
+    session, _result = place.sh("echo a > a")
+    assert not is_unused(session.vault, now + 2 * day)

@@ -7,7 +7,7 @@ import fnmatch
 import json
 from collections.abc import Sequence
 
-from mudroom.cli.change.preview import commit_lines, credentials_line, left_out, name_some, preview
+from mudroom.cli.change.preview import credentials_line, left_out, name_some, preview, preview_notes
 from mudroom.cli.parser import Rare
 from mudroom.cli.project_session import exclusive, only_fork, open_session, print_remarks, project_paths
 from mudroom.cli.terminal.context import Context
@@ -18,6 +18,7 @@ from mudroom.core.tree.change import Change, Changeset, counted_changes
 from mudroom.core.tree.dependent_rows import needs, requirement_text, row_of, unmet_requirements
 from mudroom.core.tree.flag import git_directory
 from mudroom.core.tree.path import ancestors, is_below, show, show_path
+from mudroom.core.tree.quote import show_words
 from mudroom.errors import Interrupted, UsageError
 from mudroom.typing import TYPE_CHECKING, Any
 
@@ -186,8 +187,8 @@ def _confirm(session: Session, name: str, changeset: Changeset, paths: Sequence[
     if paths:
         chosen = [change for change in changeset.changes if any(is_below(change.path, path) for path in paths)]
         changeset = changeset._replace(changes=tuple(chosen))
-    commits = commit_lines(session, name, changeset.changes)
-    for line in preview("apply would change", changeset, context.terminal, commits):
+    notes = preview_notes(session, name, changeset.changes)
+    for line in preview("apply would change", changeset, context.terminal, notes):
         context.terminal.say(line)
     for line in credentials_line(session, name):
         context.terminal.say(f"  {context.terminal.style('!', 'yellow')} {line}")
@@ -244,7 +245,7 @@ def _print_unverified(verified: Verification, fork: str, context: Context) -> No
     for line in verified.output.decode("utf-8", "replace").splitlines()[-60:]:
         terminal.say("  | " + show(line.encode()))
     outcome = "took too long" if verified.timed_out else f"exited with {verified.exit_code}"
-    terminal.say(terminal.style(f"nothing was applied: {show(b' '.join(verified.command))} {outcome}", "red"))
+    terminal.say(terminal.style(f"nothing was applied: {show_words(verified.command)} {outcome}", "red"))
     terminal.say(f"  the project is as it was; all stays in {fork}: mudroom diff {fork}, mudroom discard {fork}")
 
 

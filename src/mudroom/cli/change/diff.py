@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Sequence
 
 from mudroom.cli.change.agent_settings import changed_settings, section
-from mudroom.cli.change.preview import credentials_line, look_line, look_to_json, remark_lines
+from mudroom.cli.change.preview import credentials_line, ignored_row, look_line, look_to_json, remark_lines
 from mudroom.cli.project_session import only_fork, open_session, project_paths
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.pager import page
@@ -114,7 +114,8 @@ def _review(session: Session, name: str, words: list[str], context: Context, *, 
         return change.path in within
 
     if stat:
-        page(_stat([change for change in _chosen(changeset, paths) if not is_own(change)]), context)
+        chosen = [change for change in _chosen(changeset, paths) if not is_own(change)]
+        page(_stat(chosen, session.changes.ignored(chosen)), context)
     else:
         reviewed = None if look.in_use else changeset.changes
         try:
@@ -197,9 +198,11 @@ def _chosen(changeset: Changeset, paths: Sequence[bytes]) -> list[Change]:
     return [c for c in changeset.changes if not paths or any(is_below(c.path, path) for path in paths)]
 
 
-def _stat(changes: Sequence[Change]) -> Iterator[bytes]:
-    """Yield a line for each file, and the totals, like ``git diff --stat`` without its graph."""
-    rows = [(show_path(change.path), change) for change in counted_changes(list(changes))]
+def _stat(changes: Sequence[Change], ignored: frozenset[bytes]) -> Iterator[bytes]:
+    """Yield a line for each file, one for all that git ignores, and the totals, like ``git diff --stat`` without its
+    graph."""
+    counted_rows = counted_changes([change for change in changes if change.path not in ignored])
+    rows = [(show_path(change.path), change) for change in counted_rows]
     width = min(max((len(name) for name, _change in rows), default=0), _NAMES)
     for name, change in rows:
         count = "binary" if change.binary else f"+{change.lines_added} -{change.lines_removed}"
@@ -207,6 +210,7 @@ def _stat(changes: Sequence[Change]) -> Iterator[bytes]:
             count = counted(change.staged.size, "byte")  # lines are not counted if there are so many files
         verb = "" if change.verb == "modified" else f"  {change.verb}"
         yield f" {name:<{width}} | {count}{verb}\n".encode()
+    yield from (f" {row}\n".encode() for row in ignored_row(changes, ignored))
     total = summarise(changes)
     yield f" {counted(total.files, 'file')} changed, +{total.lines_added} -{total.lines_removed}\n".encode()
 
@@ -220,5 +224,5 @@ def _compare(session: Session, old: str, new: str, words: list[str], context: Co
             changes = changes_to_json(changeset._replace(changes=tuple(chosen)))
             context.terminal.out(json.dumps({"schema": "mudroom.diff/1", "old": old, "new": new, "changes": changes}))
         else:
-            page(_stat(chosen) if stat else comparison.lines(chosen), context)
+            page(_stat(chosen, session.changes.ignored(chosen)) if stat else comparison.lines(chosen), context)
     return 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 
 from mudroom.cli.terminal.terminal import Terminal
 from mudroom.core.registry import part_or_none
@@ -14,7 +13,7 @@ from mudroom.core.tree.landing_form import LEADS_OUT, OWNER, REDUCED, unusual_mo
 from mudroom.core.tree.path import ancestors, name, show_path
 from mudroom.core.tree.rollup import Roll, roll_up
 from mudroom.core.tree.runs_later import LaterGroup, group_later
-from mudroom.typing import TYPE_CHECKING, Any
+from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from mudroom.session import Session
@@ -23,21 +22,36 @@ if TYPE_CHECKING:
 LINES = 20
 """Approximate number of rows in a preview. Files are rolled up into directories until it fits."""
 _SOURCES = 3
-"""Most old paths of renamed files that a directory's row names."""
+"""Most paths that a row about several files names."""
 _MOST_TIMES = 6
 _LINKS = 4
 """Most lines about files that run later; another line names the rest."""
 
 
+class PreviewNotes(NamedTuple):
+    """What a preview says beside the changes."""
+
+    commits: Mapping[bytes, str]
+    """A line about each repository's commits, by its ``.git`` (``commit_lines``)."""
+    ignored: frozenset[bytes]
+    """Paths that git ignores: one row at the end."""
+
+
+def preview_notes(session: Session, fork: str, changes: Sequence[Change]) -> PreviewNotes:
+    return PreviewNotes(commit_lines(session, fork, changes), session.changes.ignored(changes))
+
+
 def preview(
-    title: str, changeset: Changeset, terminal: Terminal, commits: Mapping[bytes, str] = MappingProxyType({})
+    title: str,
+    changeset: Changeset,
+    terminal: Terminal,
+    notes: PreviewNotes | None = None,
 ) -> list[str]:
-    """Return a preview's lines. ``commits`` holds a line about each repository's commits, by its ``.git``
-    (``commit_lines``)."""
-    changes = changeset.changes
-    count = summarise(changes).files or len(changes)
+    """Return a preview's lines."""
+    commits, ignored = notes or PreviewNotes({}, frozenset())
+    count = summarise(changeset.changes).files or len(changeset.changes)
     lines = [f"{title} {count:,} file{'' if count == 1 else 's'}"]
-    rows, rolls = roll_up(changes, LINES)
+    rows, rolls = roll_up([change for change in changeset.changes if change.path not in ignored], LINES)
     cells = sorted(
         [(show_path(c.path) or ".", _describe_change(c)) for c in rows]
         + [(show_path(r.path) + "/", _describe_roll(r)) for r in rolls]
@@ -48,8 +62,21 @@ def preview(
         lines.append(f"  {shown:<{min(width, 60)}}  {_coloured(description, terminal)}")
     if hidden > 0:
         lines.append(f"  … and {hidden:,} more")
+    lines += [f"  {text}" for text in ignored_row(changeset.changes, ignored)]
     lines += [f"  {terminal.style('!', 'yellow')} {text}" for text in _warnings(changeset, commits)]
     return lines
+
+
+def ignored_row(changes: Sequence[Change], ignored: frozenset[bytes]) -> list[str]:
+    """Return the row about the changes that git ignores, or []."""
+    inside = [change for change in changes if change.path in ignored]
+    total = summarise(inside)
+    if not total.files:
+        return []
+    rows, rolls = roll_up(inside, _SOURCES)
+    names = sorted([*(change.path for change in rows), *(roll.path + b"/" for roll in rolls)])
+    size = f", {amount(total.size)}" if total.size else ""
+    return [f"ignored by git: {counted(total.files, 'file')}{size} ({name_some(names)})"]
 
 
 def commit_lines(session: Session, fork: str, changes: Sequence[Change]) -> dict[bytes, str]:
@@ -196,7 +223,8 @@ def _later_lines(changes: Sequence[Change]) -> list[str]:
 
 
 def _group_words(group: LaterGroup) -> str:
-    files = f"{counted(group.files, 'file')}, " if any(path.endswith(b"/") for path in group.paths) else ""
+    has_files = group.files and any(path.endswith(b"/") for path in group.paths)
+    files = f"{counted(group.files, 'file')}, " if has_files else ""
     return f"{name_some(group.paths)} ({files}{group.when})"
 
 

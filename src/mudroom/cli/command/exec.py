@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 import functools
 import os
-from collections.abc import Mapping
-from types import MappingProxyType
 
 from mudroom.cli.command.run import (
     add_confinement_options,
@@ -14,7 +12,7 @@ from mudroom.cli.command.run import (
     adjusted,
     asked_level,
     command_directory,
-    commits_of,
+    notes_of,
     own_stdio,
     print_json,
     require_shown,
@@ -29,12 +27,13 @@ from mudroom.cli.terminal.approver import ASKS, Ask, set_host_approver
 from mudroom.cli.terminal.command_signals import command_signals
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.terminal import TITLE, cut
-from mudroom.core.tree.path import show
+from mudroom.core.tree.quote import show_words
 from mudroom.errors import CommandNotStarted, UsageError
 from mudroom.sandbox.platform import new_client
 from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from mudroom.cli.change.preview import PreviewNotes
     from mudroom.core.result import Result
     from mudroom.session import Background, Client, Session
     from mudroom.session.order import Stdio
@@ -139,8 +138,6 @@ def _run(session: Session, argv: list[bytes], fork: str | None, stdio: Stdio) ->
     except CommandNotStarted as error:
         words = argv[2:] if argv[1:2] == [b"--"] else argv[1:]
         if fork is None and words and os.fsdecode(argv[0]) in {known.name for known in session.vault.forks()}:
-            from mudroom.core.tree.quote import show_words
-
             error.hint = f"in that fork: mudroom exec --fork {os.fsdecode(argv[0])} -- {show_words(words)}"
         raise
 
@@ -172,7 +169,7 @@ def run_command(
                 no_leftover(session, args.fork),
             ):
                 result = _run(session, argv, args.fork, stdio)
-            commits = {} if context.as_json or quiet else commits_of(session, result)
+            notes = None if context.as_json or quiet else notes_of(session, result)
             log = "" if context.as_json or quiet else tool_log(session, result)
             if args.fork is None and result.fork and not result.changeset.changes:
                 session.forks.discard_unchanged(result.fork)
@@ -180,7 +177,7 @@ def run_command(
         client.close()
     if quiet and result.ran and not context.as_json:
         return signals.exit_code(result)
-    code = _print_outcome(result, argv, context, signals.exit_code(result), commits, log)
+    code = _print_outcome(result, argv, context, signals.exit_code(result), notes, log)
     if args.fork is None and result.changeset.changes:
         _print_fork(result.fork, context)
     return code
@@ -236,7 +233,7 @@ def _print_outcome(
     argv: list[bytes],
     context: Context,
     code: int,
-    commits: Mapping[bytes, str] = MappingProxyType({}),
+    notes: PreviewNotes | None = None,
     log: str = "",
 ) -> int:
     if context.as_json:
@@ -244,11 +241,11 @@ def _print_outcome(
     elif not result.ran:
         print_refused(result, context)
     else:
-        show_result(result, argv, context, commits, log)
+        show_result(result, argv, context, notes, log)
     return code
 
 
 def print_refused(result: Result, context: Context) -> None:
     verdict = result.verdict
-    line = cut(show(b" ".join(result.command)), TITLE)
+    line = cut(show_words(result.command), TITLE)
     context.terminal.error(f"refused: {verdict.reason} ({verdict.rule}): {line}", verdict.instead)

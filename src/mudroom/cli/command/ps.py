@@ -11,6 +11,7 @@ from mudroom.cli.terminal.context import Context
 from mudroom.core.background import to_json
 from mudroom.core.system.write_all import write_all
 from mudroom.core.tree.path import show
+from mudroom.core.tree.quote import show_text
 from mudroom.errors import UsageError
 from mudroom.policy.setting_type import seconds
 from mudroom.session import Session
@@ -86,7 +87,8 @@ def process_rows(session: Session) -> list[dict[str, Any]]:
 
 
 def describe(row: dict[str, Any]) -> str:
-    words = show(" ".join(row["command"]).encode("utf-8", "surrogateescape"))
+    # a foreground command is known by its lock's holder alone, which is quoted already
+    words = show(row["command"][0].encode()) if row["state"] == "foreground" else show_text(row["command"])
     age = _age(time.time() - row["started"] / 1e9)
     if row["state"] == "foreground":
         return f"{'-':<8}  {row['fork']}  {age}  {words}"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 
 from mudroom.cli.parser import Rare
 from mudroom.cli.project_session import (
@@ -35,6 +34,7 @@ from mudroom.stage import disk
 from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
+    from mudroom.cli.change.preview import PreviewNotes
     from mudroom.core.result import Result
     from mudroom.core.settings import Settings
 
@@ -160,7 +160,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
             return _run_elsewhere(session, argv, cwd, args, context)
 
         try:
-            with exclusive(session, context, show(b" ".join(redact_argv(argv, session.vault.secrets())))):
+            with exclusive(session, context, show_words(redact_argv(argv, session.vault.secrets()))):
                 return _run_staged(session, argv, cwd, args, context)
         finally:
             client.close()
@@ -291,7 +291,7 @@ def _decide(
     outcome: dict[str, Any] | None = None
     try:
         if not context.as_json:
-            show_result(result, argv, context, commits_of(session, result), tool_log(session, result))
+            show_result(result, argv, context, notes_of(session, result), tool_log(session, result))
     finally:  # also if printing fails because the reader is gone
         if result.fork and not result.changeset.changes:
             session.forks.discard_unchanged(result.fork)
@@ -340,13 +340,13 @@ def own_stdio(context: Context) -> Stdio:
     return Stdio(0, 1, 2, terminal=True, signs=sign_kinds(context.environ), is_dumb=is_dumb)
 
 
-def commits_of(session: Session, result: Result) -> dict[bytes, str]:
-    """Return the preview's lines about a result's commits (``commit_lines``)."""
+def notes_of(session: Session, result: Result) -> PreviewNotes | None:
+    """Return what the preview says beside a result's changes."""
     if not result.changeset.changes:
-        return {}
-    from mudroom.cli.change.preview import commit_lines
+        return None
+    from mudroom.cli.change.preview import preview_notes
 
-    return commit_lines(session, result.fork, result.changeset.changes)
+    return preview_notes(session, result.fork, result.changeset.changes)
 
 
 def tool_log(session: Session, result: Result) -> str:
@@ -366,10 +366,10 @@ def show_result(
     result: Result,
     argv: Sequence[bytes],
     context: Context,
-    commits: Mapping[bytes, str] = MappingProxyType({}),
+    notes: PreviewNotes | None = None,
     log: str = "",
 ) -> None:
-    """Print the outcome and a preview. ``commits`` are from ``commits_of``, ``log`` from ``tool_log``."""
+    """Print the outcome and a preview. ``notes`` are from ``notes_of``, ``log`` from ``tool_log``."""
     terminal = context.terminal
     for note in result.notes:
         if note != BARE:  # printed before the command
@@ -384,7 +384,7 @@ def show_result(
             terminal.note(line)
     if log:
         terminal.note(log)
-    title = cut(show(b" ".join(argv)), TITLE)
+    title = cut(show_words(argv), TITLE)
     if result.timed_out:
         terminal.say(terminal.style(f"{title} ran out of time and was ended", "red"))
     elif result.signal:
@@ -398,7 +398,7 @@ def show_result(
         return
     from mudroom.cli.change.preview import preview
 
-    for line in preview(f"{title} would change", result.changeset, terminal, commits):
+    for line in preview(f"{title} would change", result.changeset, terminal, notes):
         terminal.say(line)
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from mudroom.cli.listing import ProjectListing, open_listing
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.fold import fold
+from mudroom.cli.terminal.terminal import cut
 from mudroom.core.result import text
 from mudroom.core.text.json_text import to_json_text
 from mudroom.core.text.plural import counted
 from mudroom.core.tree.change import summarise
-from mudroom.core.tree.path import show
+from mudroom.core.tree.quote import show_text
 from mudroom.errors import ProjectClosed
 from mudroom.typing import TYPE_CHECKING, Any
 from mudroom.vault.forks.damage import UNREADABLE, damage_of
@@ -17,6 +18,7 @@ from mudroom.vault.store.fork import Fork, last_holder
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
 
 
 _EMPTY: dict[str, Any] = {
@@ -110,7 +112,7 @@ def describe(row: dict[str, Any], width: int) -> str:
             lines.append("")
         lines[-1] += f"  {cell}"
     room = width - len(lines[-1]) - 2
-    command = _first_line(" ".join(row["command"]), room if room >= _LEAST_COLUMNS else max(width - 2, 1))
+    command = _one_line(row["command"], room if room >= _LEAST_COLUMNS else max(width - 2, 1))
     if command and len(command) > room:
         lines.append("")
     return "\n".join([*lines[:-1], f"{lines[-1]}  {command}".rstrip()])
@@ -127,9 +129,5 @@ def _describe_problem(row: dict[str, Any], width: int) -> str:
     return "\n".join([name, fold(f"  {reason}", width, ""), fold(f"  {hint}", width, "")])
 
 
-def _first_line(command: str, width: int) -> str:
-    first, _newline, rest = command.strip().partition("\n")
-    shown = show(first.rstrip().encode())
-    if len(shown) > width:
-        return shown[: width - 1] + "…"
-    return shown + " …" if rest else shown
+def _one_line(command: Sequence[str], width: int) -> str:
+    return cut(show_text(command), width)

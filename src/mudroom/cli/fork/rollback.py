@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from mudroom.cli.change.preview import preview
+from mudroom.cli.change.preview import PreviewNotes, preview
 from mudroom.cli.project_session import end_mount, only_fork, open_session, print_remarks
 from mudroom.cli.terminal.context import Context
 from mudroom.core.result import changes_to_json
@@ -48,7 +48,9 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         if asks and not args.no and (context.as_json or not context.terminal.interactive):
             raise UsageError("there is no terminal to ask on", "add --yes, or --no to only look")
         if asks and not context.as_json:
-            for line in preview(f"rolling {fork} back to {name} would change in it", dropped, context.terminal):
+            title = f"rolling {fork} back to {name} would change in it"
+            notes = PreviewNotes({}, session.changes.ignored(dropped.changes))
+            for line in preview(title, dropped, context.terminal, notes):
                 context.terminal.say(line)
         done = not args.no and (not asks or _confirm(context))
         before = session.forks.rollback(fork, name) if done else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from mudroom.cli.change.preview import commit_lines, preview
+from mudroom.cli.change.preview import preview, preview_notes
 from mudroom.cli.project_session import open_session
 from mudroom.cli.terminal.context import Context
 from mudroom.core.result import changes_to_json
@@ -26,12 +26,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace, context: Context) -> int:
     with open_session(context) as session:
         changeset = session.forks.unmount(args.fork, lost=args.lost)
-        commits = {} if context.as_json else commit_lines(session, args.fork, changeset.changes)
+        notes = None if context.as_json else preview_notes(session, args.fork, changeset.changes)
     if context.as_json:
         report = {"schema": "mudroom.unmount/1", "fork": args.fork, "changes": changes_to_json(changeset)}
         context.terminal.out(json.dumps(report))
     elif changeset:
-        for line in preview(f"{args.fork} would change", changeset, context.terminal, commits):
+        for line in preview(f"{args.fork} would change", changeset, context.terminal, notes):
             context.terminal.say(line)
     else:
         context.terminal.say(f"{args.fork} changes nothing")

@@ -222,12 +222,13 @@ def _journal(rules: list[HostRule], what: str, context: Context) -> None:
 
 
 def _describe_stored(rule: HostRule, there: bool, replaced: tuple[HostRule, ...]) -> str:
-    was = f" (was {', '.join(_action_word(old) for old in replaced)})" if replaced else ""
+    was = f" (was {'; '.join(_action_word(old) for old in replaced)})" if replaced else ""
     before = ", as before" if there else ""
     if preset_of(rule):
         return f"{show_rule(rule)} is {_action_word(rule)}{was}{before}: {', '.join(map(show_rule, expand([rule])))}"
     ports = "" if rule.ports else " on every port" if rule.action == "deny" else " on the ports 80 and 443"
-    return f"{show_rule(rule)} is {_action_word(rule)}{ports}{was}{before}"
+    word = _action_word(rule._replace(private=False))
+    return f"{show_rule(rule)} is {word}{ports}{_private_words(rule)}{was}{before}"
 
 
 def _warn_if_overridden(rule: HostRule, project: bytes, context: Context) -> None:
@@ -265,7 +266,8 @@ def _remove(args: argparse.Namespace, context: Context) -> int:
         removed_rules += dropped
         if not context.as_json:
             context.terminal.out(
-                f"{show_rule(dropped[0])} is no longer {', '.join(_action_word(old) for old in dropped)}"
+                f"{show_rule(dropped[0])} is no longer "
+                + ", ".join(_action_word(old._replace(private=False)) for old in dropped)
             )
     _journal(removed_rules, "rm", context)
     if context.as_json:
@@ -276,7 +278,14 @@ def _remove(args: argparse.Namespace, context: Context) -> int:
 
 
 def _action_word(rule: HostRule) -> str:
-    return {"allow": "allowed", "ask": "asked about", "deny": "denied"}[rule.action]
+    word = {"allow": "allowed", "ask": "asked about", "deny": "denied"}[rule.action]
+    return word + _private_words(rule)
+
+
+def _private_words(rule: HostRule) -> str:
+    """Return words about private addresses if the rule opens them; empty if its pattern alone says so."""
+    says_so = not rule.private or rule.action != "allow" or parse_entry(show_rule(rule), "allow").private
+    return "" if says_so else ", private addresses too"
 
 
 def _other_rule_hint(text: str, project: bytes, context: Context) -> str:

@@ -14,6 +14,7 @@ from mudroom.core.agent.sandbox_level import LEVELS
 from mudroom.core.confinement.access_reason import AccessReason
 from mudroom.core.journal.event_filter import EventFilter
 from mudroom.core.tree.path import show
+from mudroom.core.tree.quote import show_text
 from mudroom.errors import UsageError
 from mudroom.session import Session
 from mudroom.typing import TYPE_CHECKING, Any
@@ -104,7 +105,7 @@ def _why_last(session: Session, fork: str | None, context: Context) -> int:
         row = {"schema": "mudroom.why/1", "command": data["command"], "fork": runs[-1].fork, "denials": refused}
         context.terminal.out(json.dumps(row))
         return 0 if refused else 1
-    command = show(" ".join(data["command"]).encode())
+    command = show_text(data["command"])
     if not refused:
         context.terminal.out(f"nothing was refused to: {command}")
         return 1

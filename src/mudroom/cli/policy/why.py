@@ -16,7 +16,7 @@ from mudroom.core.command.program.aim import at_level
 from mudroom.core.command.program.classification import classify_line, classify_words
 from mudroom.core.command.verdict import Classification, Verdict
 from mudroom.core.result import text
-from mudroom.core.tree.path import show
+from mudroom.core.tree.quote import show_words
 from mudroom.errors import UsageError
 from mudroom.session.order import Order
 from mudroom.stage import disk
@@ -89,6 +89,6 @@ def _as_text(classification: Classification, verdict: Verdict) -> list[str]:
     if verdict.instead:
         lines.append(f"instead: {verdict.instead}")
     for part in classification.parts:
-        words = show(b" ".join(part.words)) + ("" if part.complete else " …" if part.words else "…")
+        words = show_words(part.words) + ("" if part.complete else " …" if part.words else "…")
         lines.append(f"  {', '.join(part.classes):<24} {words}: {part.reason}")
     return lines

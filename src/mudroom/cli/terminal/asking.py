@@ -14,13 +14,14 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager
 
 from mudroom.core.approval_queue import QueueDecision
 from mudroom.core.network.flow import FlowAnswer, FlowQuestion
 from mudroom.core.network.preset import offer_for
 from mudroom.core.network.upload_host import upload_note
+from mudroom.core.text.answer_place import answered_by
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
 from mudroom.sandbox.client.connection import wait_readable
@@ -44,6 +45,17 @@ _LOOK = 0.2
 """Seconds after which an answer elsewhere, or a program that takes the terminal, is noticed without a wake-up."""
 CHOICES = "[o]nce  [a]lways for this project  [n]o  [N]ever"
 ENTER = "then Enter"
+_LEGEND = {
+    "o": "o: allow it, this once",
+    "a": "a: allow it from now on (a rule is written)",
+    "n": "n: refuse it, this once",
+    "N": "N: refuse it from now on (a rule is written)",
+    "p": "p: allow the preset from now on",
+    "s": "s: decide later",
+}
+"""What the keys of every question mean, for the first wrong answer."""
+SETTLE = 0.3
+"""Seconds between a question and its keys. Keys typed before were meant for something else, and do not count."""
 
 
 PLACES = {"page": "on the page", "follow": "where mudroom approve --follow runs"}
@@ -56,6 +68,18 @@ IsTaken = Callable[[], bool]
 
 def _never() -> bool:
     return False
+
+
+def legend(keys: Container[str]) -> str:
+    """Return what the keys of a question mean."""
+    return "; ".join(words for key, words in _LEGEND.items() if key in keys)
+
+
+def settle(descriptor: int, others: Sequence[int]) -> bool:
+    """Wait until a question that is shown can have been read, or one of ``others`` is readable, and discard what was
+    typed by then. Return False if the terminal is gone."""
+    poll_readable(others, SETTLE)
+    return forget_typed(descriptor)
 
 
 def by_terminal(terminal: Terminal, question: FlowQuestion, over: int, is_taken: IsTaken = _never) -> FlowAnswer | None:
@@ -138,17 +162,18 @@ def _read_answer(
     if the queue fails."""
     until = time.monotonic() + PATIENCE
     with interrupts() as interrupted:
-        if not forget_typed(0):  # earlier input must not answer the question
-            return "the terminal has gone"
         terminal.begin_line()
         note = upload_note(question.host)
         if note:
             terminal.say(terminal.style(f"{question.host}: {note}", "dim"))
         answers, choices = answers_to(question.host, question.port)
-        for line in _question_lines(terminal, f"Allow {_host_text(question)}?", choices):
-            terminal.say(line)
+        terminal.say(terminal.style(f"Allow {_host_text(question)}?", "bold"))
         if elsewhere:
             terminal.say(terminal.style(f"also asked {elsewhere}", "dim"))
+        if not settle(0, (interrupted, over)):
+            return "the terminal has gone"
+        for line in _choice_lines(terminal, choices):
+            terminal.say(line)
         is_repeated = False
         woken = [ticket.fileno()] if ticket is not None and ticket.fileno() >= 0 else []
         while (left := until - time.monotonic()) > 0:
@@ -168,7 +193,7 @@ def _read_answer(
                 if is_repeated or not typed or not forget_typed(0):
                     return "what was typed is no answer"
                 is_repeated = True
-                terminal.say(f"{show(typed.strip()) or 'nothing'} is no answer: {' '.join(answers)}, {ENTER}")
+                terminal.say(f"{show(typed.strip()) or 'nothing'} is no answer. {legend(answers)}; {ENTER}")
     return _LATE
 
 
@@ -181,11 +206,11 @@ def answers_to(host: str, port: int) -> tuple[dict[str, FlowAnswer], str]:
     return {**ANSWERS, "p": FlowAnswer(True, keep=True, preset=offer.word)}, f"{CHOICES}  [p]reset {offer.about}"
 
 
-def _question_lines(terminal: Terminal, question: str, choices: str) -> list[str]:
-    """Return the question with its keys: one line, or on a narrow terminal one line for each key."""
-    if len(question) + len(choices) + len(ENTER) + 4 < terminal.columns(2):
-        return [f"{terminal.style(question, 'bold')}  {choices}  {ENTER}"]
-    return [terminal.style(question, "bold"), *choices.split("  "), ENTER]
+def _choice_lines(terminal: Terminal, choices: str) -> list[str]:
+    """Return the keys of a question: one line, or on a narrow terminal one line for each key."""
+    if len(choices) + len(ENTER) + 2 < terminal.columns(2):
+        return [f"{choices}  {ENTER}"]
+    return [*choices.split("  "), ENTER]
 
 
 def _print_refused(terminal: Terminal, question: FlowQuestion) -> None:
@@ -198,7 +223,7 @@ def _host_text(question: FlowQuestion) -> str:
 
 def describe_decision(decision: QueueDecision) -> str:
     why = f": {text(decision.reason)}" if decision.reason else ""
-    return f"{decision.state} by {text(decision.by)}{why}"
+    return f"{decision.state}{answered_by(text(decision.by))}{why}"
 
 
 def text(value: str) -> str:

@@ -14,9 +14,10 @@ from mudroom.cli.terminal.asking import (
     ENTER,
     describe_decision,
     elsewhere_text,
-    forget_typed,
     interrupts,
+    legend,
     poll_readable,
+    settle,
     text,
 )
 from mudroom.core.approval.approval import CommandAnswer, CommandApprover, CommandQuestion, can_be_kept
@@ -202,11 +203,11 @@ def ask_here(
     raised by ``elsewhere`` pass through."""
     until = time.monotonic() + patience
     with interrupts() as interrupted:
-        if not forget_typed(0):  # earlier input must not answer the question
-            return NoAnswer("withdrawn", "the terminal has gone")
         terminal.begin_line()
         for line in lines:
             terminal.say(line)
+        if not settle(0, (interrupted,)):
+            return NoAnswer("withdrawn", "the terminal has gone")
         terminal.say(f"{terminal.style(choice, 'bold')}  {ENTER}")
         look_elsewhere = elsewhere.look if elsewhere is not None else _never
         woken = [elsewhere.fileno()] if elsewhere is not None and elsewhere.fileno() >= 0 else []
@@ -227,4 +228,5 @@ def ask_here(
                     return keys[key]
                 if not typed:
                     return NoAnswer("withdrawn", "the terminal has gone")
+                terminal.say(f"{show(typed.strip()) or 'nothing'} is no answer. {legend(keys)}")
                 terminal.say(f"{terminal.style(choice, 'bold')}  {ENTER}")

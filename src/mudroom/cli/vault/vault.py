@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections.abc import Callable
 
 from mudroom.cli.project_session import open_session
@@ -13,7 +14,7 @@ from mudroom.cli.terminal.fold import fold_beside, fold_row
 from mudroom.cli.vault.gc import sweep
 from mudroom.core.registry import part
 from mudroom.core.result import text
-from mudroom.core.text.plural import amount
+from mudroom.core.text.plural import amount, counted
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.policy.config import places
@@ -50,7 +51,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--forks", metavar="AGE", help="gc: unnamed forks not used for so long, with their changes: 30d"
     )
-    parser.add_argument("--all", action="store_true", help="gc: the vaults of all projects")
+    parser.add_argument("--all", action="store_true", help="ls: also those that hold nothing; gc: all projects")
     parser.add_argument("--yes", "-y", action="store_true", help="gc: do not ask")
     parser.add_argument("--limit", metavar="SIZE", help="import: so much may be unpacked (default 10GB)")
 
@@ -76,7 +77,8 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 def _ls(args: argparse.Namespace, context: Context) -> int:
     if args.words:
         return _print_detail(context._replace(project=os.fsencode(args.words[0])))
-    totals = upkeep.holdings(os.path.realpath(places(context.environ).state))
+    now = None if args.all or context.as_json else time.time_ns()
+    totals, left_out = upkeep.holdings(os.path.realpath(places(context.environ).state), now)
     if context.as_json:
         rows = [_total_to_json(total) for total in totals]
         context.terminal.out(json.dumps({"schema": "mudroom.vaults/1", "vaults": rows}))
@@ -89,7 +91,9 @@ def _ls(args: argparse.Namespace, context: Context) -> int:
         context.terminal.out(fold_row("  ".join(cells), cells, columns, _INDENT))
         for remark in total.remarks:
             context.terminal.out(fold_beside(_INDENT, remark, columns))
-    if not totals:
+    if left_out:
+        context.terminal.say(f"{counted(left_out, 'vault')} not shown: nothing in it, unused for a day (--all)")
+    elif not totals:
         context.terminal.say("no vaults")
     return 0
 

@@ -11,7 +11,9 @@ from collections.abc import Callable
 from mudroom.core.journal.event import Event, data_of
 from mudroom.core.journal.event_filter import action_of
 from mudroom.core.network.flow import Flow, flow_from_json
+from mudroom.core.text.answer_place import answered_by
 from mudroom.core.tree.path import show
+from mudroom.core.tree.quote import show_text
 from mudroom.typing import Any
 
 Data = dict[str, Any]
@@ -27,7 +29,7 @@ def event_words(event: Event) -> list[str]:
 
 
 _LONGEST = 300
-"""Most characters shown of a command; ``log --json`` has the whole command."""
+"""About how many characters are shown of a command; ``log --json`` has the whole command."""
 
 
 def gravity(event: Event) -> int:
@@ -44,8 +46,9 @@ def gravity(event: Event) -> int:
 
 def _command(data: Data) -> str:
     value = data.get("command", "")
-    text = " ".join(map(str, value)) if isinstance(value, list) else str(value)
-    return printable(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… ({len(text):,} characters)")
+    if isinstance(value, list):
+        return show_text([str(word) for word in value], _LONGEST)
+    return printable(str(value)[:_LONGEST])
 
 
 def _count(data: Data, key: str, text: str) -> str:
@@ -119,7 +122,9 @@ def _approval(data: Data) -> list[str]:
         _command(data),
         *_named(data, "agent"),
         _verdict(data),
-        outcome + (", always" if data.get("keep") else "") + (f" by {printable(data['by'])}" if data.get("by") else ""),
+        outcome
+        + (", always" if data.get("keep") else "")
+        + (answered_by(printable(data["by"])) if data.get("by") else ""),
         printable(data.get("reason", "")),
         *_named(data, "question", "rule", "pattern"),
     ]

@@ -28,6 +28,11 @@ def show_words(words: Sequence[bytes], limit: int = LONGEST) -> str:
     return " ".join(shown) + (f"  ({size:,} bytes in all)" if omitted or cut or cut_too else "")
 
 
+def show_text(words: Sequence[str], limit: int = LONGEST) -> str:
+    """Return the same of words as JSON has them (``core/result.py:text``)."""
+    return show_words([word.encode("utf-8", "surrogatepass") for word in words], limit)
+
+
 def _show_leading(words: Sequence[bytes], limit: int) -> tuple[list[str], bool]:
     """Return the leading words for display in about ``limit`` characters, and whether any was cut."""
     shown: list[str] = []

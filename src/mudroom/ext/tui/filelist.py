@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from rich.cells import cell_len, set_cell_size
@@ -24,11 +24,23 @@ class FileRow(NamedTuple):
     """A directory's rows, listed or folded."""
 
 
-def rows_of(items: Sequence[Item], folded: frozenset[bytes]) -> list[FileRow]:
-    """Return the rows. Each directory with items has a heading, except the project's root."""
+IGNORED = b"\0"
+"""The directory of the last heading, for all that git ignores. No path has a NUL."""
+
+
+def rows_of(
+    items: Sequence[Item], folded: frozenset[bytes], ignored: Callable[[Item], bool] = lambda _item: False
+) -> list[FileRow]:
+    """Return the rows. Each directory with items has a heading, except the project's root. Items that git ignores are
+    together at the end, unless nothing else is listed."""
     groups: dict[bytes, list[Item]] = {}
+    inside = [item for item in items if ignored(item)]
+    last = {item.path for item in inside} if len(inside) < len(items) else set()
     for item in items:
-        groups.setdefault(parent(item.path), []).append(item)
+        if item.path not in last:
+            groups.setdefault(parent(item.path), []).append(item)
+    if last:
+        groups[IGNORED] = inside
     rows: list[FileRow] = []
     for directory, members in groups.items():
         if directory:
@@ -46,14 +58,14 @@ class FileList(Pane):
         self.picks: Mapping[bytes, Pick] = {}
         self.flags: Mapping[bytes, frozenset[str]] = {}
         self.seen: Mapping[bytes, bool] = {}
-        self.folded: set[bytes] = set()
+        self.folded: set[bytes] = {IGNORED}
         self._items: Sequence[Item] = ()
 
     def show_items(self, items: Sequence[Item]) -> None:
         """Show items. The cursor stays on its path if that is still listed."""
         before = self.current
         self._items = items
-        self.rows = rows_of(items, frozenset(self.folded))
+        self.rows = rows_of(items, frozenset(self.folded), self._is_ignored)
         cursor = (
             0
             if before is not None
@@ -64,6 +76,9 @@ class FileList(Pane):
                 cursor = number
                 break
         self.show_rows(len(self.rows), cursor)
+
+    def _is_ignored(self, item: Item) -> bool:
+        return "ignored" in self.flags.get(item.path, ())
 
     @property
     def current(self) -> FileRow | None:
@@ -98,7 +113,7 @@ class FileList(Pane):
                 (pointer, "head"),
                 _mark(mark),
                 (f" {fold} ", "dim"),
-                *styled_path(fit_text(show_path(row.directory) + "/", room), "head"),
+                *styled_path(fit_text(title_of(row), room), "head"),
                 (tail, "dim"),
             ]
         return self._file(row.item, row.directory, pointer, width)
@@ -112,7 +127,8 @@ class FileList(Pane):
         if item.is_repository:
             counts = [(f" {len(item.inside):,}", "dim")]
         indent = "  " if directory else ""
-        shown = show_path(name(item.path)) + ("/" if change.entry.kind == "directory" or item.is_repository else "")
+        path = item.path if directory == IGNORED else name(item.path)
+        shown = show_path(path) + ("/" if change.entry.kind == "directory" or item.is_repository else "")
         used = 8 + len(indent) + (len(flags) + 1 if flags else 0) + sum(len(text) for text, _style in counts)
         return [
             (pointer, "head"),
@@ -123,6 +139,10 @@ class FileList(Pane):
             *styled_path(fit_text(shown, max(4, width - used)), ""),
             *counts,
         ]
+
+
+def title_of(row: FileRow) -> str:
+    return "ignored by git" if row.directory == IGNORED else show_path(row.directory) + "/"
 
 
 def _row_key(row: FileRow) -> tuple[bytes, bytes]:

@@ -9,6 +9,7 @@ from mudroom.core.tree.path import show_path
 from mudroom.errors import ForkMoved, MudroomError
 from mudroom.ext.tui.choice import FLAGS
 from mudroom.ext.tui.diffrow import FileRows
+from mudroom.ext.tui.filelist import title_of
 from mudroom.ext.tui.fork_screen import ForkScreen
 from mudroom.ext.tui.review_model import ForkVanished
 from mudroom.ext.tui.worker import begin
@@ -37,7 +38,7 @@ class DifferenceLoader:
         item = row.item if row is not None else None
         if item is None:
             empty_text = "nothing is listed" if screen.selection.items else "the fork holds no changes"
-            heading = f"{show_path(row.directory)}/: {len(row.members):,} changed" if row is not None else empty_text
+            heading = f"{title_of(row)}: {len(row.members):,} changed" if row is not None else empty_text
             self._shown = None
             screen.diff.show_item(None, FileRows((heading,)))
             return

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from mudroom.core.approval.approval import CommandAnswer, CommandQuestion, HostQuestion
 from mudroom.core.approval_queue import QueueDecision, answer_of
 from mudroom.core.network.flow import NOBODY, FlowAnswer, FlowQuestion
+from mudroom.core.text.answer_place import answered_by
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
 from mudroom.vault.approvals.queue import Queue, Ticket
@@ -144,7 +145,7 @@ def host_answer(decision: QueueDecision) -> FlowAnswer:
     if decision.state not in ("allowed", "denied"):
         return FlowAnswer(False, why=f"and {decision.reason}")
     reason = f" ({show(decision.reason.encode())})" if decision.reason else ""
-    why = "" if allowed else f"and refused by {decision.by}{reason}"
+    why = "" if allowed else f"and refused{answered_by(decision.by)}{reason}"
     return FlowAnswer(allowed, decision.keep, why, preset=decision.preset if allowed else "")
 
 

@@ -12,25 +12,21 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
-from itertools import groupby
 
 from mudroom.core.tree.change import Change, Changeset, Summary, counted_changes, summarise
 from mudroom.core.tree.entry import Entry
-from mudroom.core.tree.path import ROOT, climb, parent
 from mudroom.core.tree.review_tags import tags_of
 from mudroom.core.tree.similar_renames import Moves
-from mudroom.stage.exclude import ignored
 from mudroom.stage.reader import FileReader
-from mudroom.stage.source import OpenSource, Source, read_all
+from mudroom.stage.source import OpenSource
 from mudroom.stage.stamp import is_settled
 from mudroom.typing import Any, NamedTuple, TypeVar
+from mudroom.vault.forks.ignored_paths import ignored_paths
 from mudroom.vault.forks.review import fingerprint
 from mudroom.vault.record import ForkRecord
 from mudroom.vault.store.store import Vault
 
 T = TypeVar("T")
-_IGNORE_LIMIT = 1 << 20
-"""Maximum bytes in a ``.gitignore``; a larger file is ignored."""
 
 
 class TaggedRows:
@@ -105,7 +101,7 @@ class RecordView:
             if cached is not None and all(project.look(path) == entry for path, entry in cached.files.items()):
                 return cached.tagged
             files: dict[bytes, Entry | None] = {}
-            tagged = TaggedRows(self.rows, _ignored(project, self.rows, files))
+            tagged = TaggedRows(self.rows, ignored_paths(project, self.rows, files))
             settled = all(entry is None or is_settled(entry.ctime, now) for entry in files.values())
             self._tagged = _TaggedCache(files, tagged) if settled else None
             return tagged
@@ -114,51 +110,3 @@ class RecordView:
 def view_record(reading: FileReader, record: ForkRecord | None) -> RecordView:
     """Return a record's view. ``reading``: the reader that read the record."""
     return reading.derive(record, RecordView) if record is not None else RecordView(None)
-
-
-def _ignored(project: Source, changes: tuple[Change, ...], files: dict[bytes, Entry | None]) -> frozenset[bytes]:
-    """Return the changed paths that the project's own ``.gitignore`` files match, directly or by a directory above.
-
-    The fork's versions of those files are not used. ``files``: receives each file that was looked up.
-    """
-
-    absent: dict[bytes, bool] = {ROOT: False}
-
-    def is_absent(directory: bytes) -> bool:
-        """Whether the project lacks the directory. The first absent directory on the way is looked up again on each
-        use."""
-        for above in climb(directory, absent):
-            absent[above] = absent[parent(above)] or project.look(above) is None
-            if absent[above] and not absent[parent(above)]:
-                files[above] = None
-        return absent[directory]
-
-    def look(path: bytes) -> Entry | None:
-        if is_absent(parent(path)):
-            return None  # a fork may have made thousands of directories
-        files[path] = entry = project.look(path)
-        return entry
-
-    def read(path: bytes) -> bytes | None:
-        try:
-            return read_all(project, path, _IGNORE_LIMIT)
-        except OSError:
-            return None
-
-    out = ignored(look, read)
-    within: dict[bytes, bool] = {ROOT: False}
-
-    def is_within(directory: bytes) -> bool:
-        for above in climb(directory, within):
-            within[above] = within[parent(above)] or out(above, _DIRECTORY)
-        return within[directory]
-
-    ignored_paths: list[bytes] = []
-    # most rows are in the same directory as the row before
-    for place, some in groupby(changes, lambda change: parent(change.path)):
-        inside = is_within(place)
-        ignored_paths += [change.path for change in some if inside or out(change.path, change.entry)]
-    return frozenset(ignored_paths)
-
-
-_DIRECTORY = Entry("directory", 0o755, 0, b"", 0, 0, 1, 0, 0, 0, 0)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 
+from mudroom.core.clock import SECOND
 from mudroom.core.tree.change import summarise
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
@@ -15,6 +16,8 @@ from mudroom.typing import NamedTuple
 from mudroom.vault.disk_usage import Seen, measure
 from mudroom.vault.forks.damage import UNREADABLE, damage_of
 from mudroom.vault.store.store import FORMAT, Vault, project_of, source_of
+
+_DAY = 86400 * SECOND
 
 
 class KindUsage(NamedTuple):
@@ -151,6 +154,22 @@ def why_unusable(vault: Vault) -> str:
     if written != FORMAT:
         return f"has format {show(written)}, this mudroom knows {FORMAT.decode()}"
     return "" if disk.is_absolute(vault.project) else "does not name its project"
+
+
+def is_unused(vault: Vault, now: int) -> bool:
+    """Return whether the vault holds no fork and no apply, and was not used for a day. Such a vault is all that a
+    refused or mistaken command leaves; lists of projects leave it out. ``now``: wall clock, nanoseconds."""
+    if why_unusable(vault) or vault.forks() or vault.applies():
+        return False
+    places = (b"", b"/lock", b"/clock", b"/forks", b"/journal.db", b"/journal.db-wal")
+    return all(now - _modified(vault.path + place) > _DAY for place in places)
+
+
+def _modified(path: bytes) -> int:
+    try:
+        return os.lstat(path).st_mtime_ns
+    except FileNotFoundError:
+        return 0
 
 
 def vault_total(vault: Vault) -> VaultTotal:

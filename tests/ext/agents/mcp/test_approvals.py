@@ -49,7 +49,7 @@ def test_an_answer_that_is_none_of_those_offered_refuses(place: Place, result: d
         assert set(asked["params"]["requestedSchema"]["properties"]["answer"]["enum"]) >= {"once", "no"}
         client.say({"id": asked["id"], "result": result})
         done = client.answer(call)["result"]
-        assert done["isError"] and "refused by client" in done["content"][0]["text"]
+        assert done["isError"] and "refused by the client" in done["content"][0]["text"]
         assert client.call("read", path="kept")["structuredContent"]["text"] == "k"
 
 

@@ -161,7 +161,7 @@ def test_the_client_s_user_is_asked_about_a_command(place: Place, transport: str
         again = await client.call_tool("bash", {"command": "rm -f kept"})
         assert again.is_error is not allowed
         text: Any = done.content[0]
-        assert allowed or "refused by client" in text.text
+        assert allowed or "refused by the client" in text.text
 
     run(place, transport, mode, use, answer=answer)
     assert "rm kept" in asked[0] and "wants to run" in asked[0]

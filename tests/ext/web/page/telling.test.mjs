@@ -20,6 +20,9 @@ test("how much is chosen", () => {
   assert.equal(amount(ROWS, part, 4), "4, 1 of them in part");
   assert.equal(amount(ROWS, want(part, ["a"], false), 4), "3 of 4, 1 of them in part");
   assert.equal(amount(ROWS, all, 12345), "4 of 12,345");
+  const open = { id: "b", path: "b", decided: false, ours: { side: { exists: true } }, theirs: { side: { exists: true } } };
+  assert.equal(amount(ROWS, all, 4, [open]), "3 of 4", "what conflicts stays in the fork");
+  assert.equal(amount(ROWS, all, 4, [{ ...open, decided: true, take: "theirs" }]), "all 4");
 });
 
 test("what becomes of a file, by what is decided and what there is", () => {

@@ -229,6 +229,8 @@ def _scripts(program: bytes, words: Sequence[bytes]) -> Iterator[tuple[bytes, bo
                 module = (word[2:] or b"".join(words[at + 1 : at + 2])).replace(b".", b"/")
                 yield from ((module + b".py", True), (module + b"/__main__.py", True))
             valued = not _is_flag(program, word)
+            if _is_code_next(program, word):  # a line and no name: the commands in it are parts of their own
+                free, valued = free + 1, False
             continue
         yield word, free == 0
         free += not valued
@@ -240,6 +242,17 @@ def _scripts(program: bytes, words: Sequence[bytes]) -> Iterator[tuple[bytes, bo
 def _is_flag(program: bytes, option: bytes) -> bool:
     letters = _SHELL_FLAGS if program in _SHELLS else _PYTHON_FLAGS if program.startswith(b"python") else frozenset()
     return letters >= set(option[1:])
+
+
+def _is_code_next(program: bytes, option: bytes) -> bool:
+    """Return whether the word after this option is code. Where that is not certain, it may be the script."""
+    if program in (b"source", b"."):
+        return False
+    if program in _SHELLS:
+        return option[-1:] == b"c" and _is_flag(program, option[:-1])
+    if program.startswith((b"python", b"pypy")):
+        return option[-1:] == b"c" and _is_flag(b"python", option[:-1])
+    return option in (b"-e", b"-ne", b"-pe", b"--eval") and program not in (b"awk", b"gawk", b"mawk", b"nawk")
 
 
 def _attached(option: bytes) -> Iterator[bytes]:

@@ -15,6 +15,7 @@ from mudroom.core.confinement.fallback import ELSEWHERE
 from mudroom.core.result import Result
 from mudroom.core.system.search_path import require_program
 from mudroom.core.tree.path import show
+from mudroom.core.tree.quote import show_words
 from mudroom.errors import CommandNotStarted, Refused, Unsupported
 from mudroom.session import Actor, Background, Session
 from mudroom.session.order import Pipes
@@ -110,7 +111,7 @@ def start_inside(
 
 def refused(result: Result) -> Refused:
     verdict = result.verdict
-    return Refused(f"refused: {verdict.reason} ({verdict.rule}): {show(b' '.join(result.command))}", verdict.instead)
+    return Refused(f"refused: {verdict.reason} ({verdict.rule}): {show_words(result.command)}", verdict.instead)
 
 
 def start_outside(argv: Sequence[bytes], cwd: bytes, streams: Pipes, environ: Mapping[bytes, bytes]) -> OutsideAgent:

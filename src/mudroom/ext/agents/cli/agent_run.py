@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
 
-from mudroom.cli.change.preview import commit_lines
 from mudroom.cli.command.exec import print_refused
 from mudroom.cli.command.run import (
     adjusted,
     asked_level,
+    notes_of,
     own_stdio,
     print_json,
     run_there,
@@ -46,6 +45,7 @@ from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     import argparse
 
+    from mudroom.cli.change.preview import PreviewNotes
     from mudroom.core.agent.card import AgentCard
     from mudroom.core.settings import Settings
     from mudroom.ext.agents.cli.agent_profile import ProfiledAgent
@@ -121,7 +121,7 @@ def _run(args: argparse.Namespace, context: Context, client: Client) -> int:
         )
         settings = agent_settings(session, run.result.fork) if run.result.ran else []
         lines = settings_lines(run.result.fork, settings)
-        commits = _commit_lines(session, run, context)
+        notes = None if context.as_json or not run.result.ran else notes_of(session, run.result)
     code = signals.exit_code(run.result)
     if context.as_json:
         import json
@@ -131,7 +131,7 @@ def _run(args: argparse.Namespace, context: Context, client: Client) -> int:
     elif not run.result.ran:
         print_refused(run.result, context)
     else:
-        _print_result(card, run, branch, argv, commits, context)
+        _print_result(card, run, branch, argv, notes, context)
         for line in lines:
             context.terminal.say(line)
     return code
@@ -277,14 +277,6 @@ def _branch(
     return {"branch": result.branch, "head": result.head, "commits": len(result.commits)}
 
 
-def _commit_lines(session: Session, run: AgentResult, context: Context) -> Mapping[bytes, str]:
-    """Return the lines about the fork's commits, by repository."""
-    if context.as_json or not run.result.ran:
-        return {}
-
-    return commit_lines(session, run.result.fork, run.result.changeset.changes)
-
-
 def _as_json(card: AgentCard, run: AgentResult, branch: dict[str, Any], code: int) -> dict[str, Any]:
     artifacts = run.artifacts
     result = run.result._replace(exit_code=code, notes=(*run.notes, *run.result.notes))
@@ -308,13 +300,13 @@ def _print_result(
     run: AgentResult,
     branch: dict[str, Any],
     argv: list[bytes],
-    commits: Mapping[bytes, str],
+    notes: PreviewNotes | None,
     context: Context,
 ) -> None:
     print_line, note, fork = context.terminal.say, context.terminal.note, run.result.fork
     for note_text in run.notes:
         note(note_text)
-    show_result(run.result, argv, context, commits)
+    show_result(run.result, argv, context, notes)
     artifacts = run.artifacts
     if artifacts.files or artifacts.streams:
         files = "1 file" if len(artifacts.files) == 1 else f"{len(artifacts.files):,} files"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mudroom.cli.project_session import project_of
-from mudroom.cli.terminal.asking import forget_typed
+from mudroom.cli.terminal.asking import settle
 from mudroom.cli.terminal.context import Context
 from mudroom.core.agent.card import AgentCard
 from mudroom.core.network.host_rules import HostRule, show_rule
@@ -77,9 +77,10 @@ def _ask_about_open(
 def _ask(question: str, context: Context) -> str:
     terminal = context.terminal
     for _time in range(_ASKED):
-        if not forget_typed(0):
+        terminal.say(terminal.style(question, "bold"))
+        if not settle(0, ()):
             return "n"
-        reply = terminal.ask(terminal.style(question, "bold") + f"  {_CHOICES}")
+        reply = terminal.ask(_CHOICES)
         if not reply:
             terminal.say()
             return "n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from mudroom.core.tree.change import Changeset
+from mudroom.core.tree.quote import show_text
 from mudroom.core.tree.stack import Checkpoint
 from mudroom.session.forks import Forks
 from mudroom.typing import Any, NamedTuple
@@ -46,5 +47,5 @@ def _denied(forks: Forks, name: str) -> tuple[dict[str, Any], ...]:
             denials += data["denials"]
             if event.kind == "verdict":
                 reason = data["verdict"]["reason"]
-                denials.append({"kind": "command", "target": " ".join(data["command"]), "reason": reason, "count": 1})
+                denials.append({"kind": "command", "target": show_text(data["command"]), "reason": reason, "count": 1})
     return tuple(reversed(denials))[:MOST_DENIALS]

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 
 from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import show
+from mudroom.core.tree.quote import show_words
 from mudroom.errors import ForkExists, MudroomError
 from mudroom.ext.agents.session.flush import flush_write
 from mudroom.ext.agents.tools.error import ToolError
@@ -190,7 +191,7 @@ def words(argv: tuple[bytes, ...]) -> str:
     """Return a command for people and models; for ``SHELL -c LINE`` the line itself."""
     if len(argv) == 3 and argv[1] == b"-c":
         return show(argv[2])
-    return show(b" ".join(argv))
+    return show_words(argv)
 
 
 def again(action: Callable[[], Answer]) -> Answer:

@@ -14,6 +14,7 @@ from mudroom.errors import MudroomError
 from mudroom.ext.containers.core.container import KINDS, Engine
 from mudroom.ext.containers.engine.engine import ANY, FoundEngine, install, survey
 from mudroom.ext.containers.engine.image import provide_host_image
+from mudroom.ext.containers.engine.pause_process import left_as_found
 from mudroom.ext.containers.engine.trial import ContainerTrial, attempt, keep
 from mudroom.ext.containers.session.containers import provide_profile
 
@@ -34,7 +35,13 @@ def examine_engines(
     directory: bytes, environ: Mapping[bytes, bytes], gate: Gate, wanted: EngineChoice = "auto"
 ) -> list[Finding]:
     """Return the rows for containers. ``directory``: mudroom's state directory during the examination. ``wanted``: the
-    policy's engine, the only one that commands could use; ``auto``: the first that works."""
+    policy's engine, the only one that commands could use; ``auto``: the first that works. No process of an engine is
+    left running."""
+    with left_as_found():
+        return _examined(directory, environ, gate, wanted)
+
+
+def _examined(directory: bytes, environ: Mapping[bytes, bytes], gate: Gate, wanted: EngineChoice) -> list[Finding]:
     kinds = KINDS if wanted == "auto" else (wanted,)
     with ThreadPoolExecutor(len(kinds)) as pool:  # engines in parallel, so that one that hangs does not delay the next
         surveyed = list(pool.map(lambda kind: next(survey(environ, (kind,))), kinds))

@@ -16,6 +16,7 @@ from contextlib import closing
 from mudroom.core.approval.approval import CommandQuestion, HostQuestion, can_be_kept, offer_of, rule_of
 from mudroom.core.approval_queue import QueueRow
 from mudroom.core.network.upload_host import upload_note
+from mudroom.core.text.answer_place import answered_by
 from mudroom.core.tree.path import show, show_path
 from mudroom.core.tree.quote import LONGEST, show_words
 from mudroom.errors import MudroomError, UsageError
@@ -165,7 +166,7 @@ def _describe_end(row: QueueRow) -> str:
     """Return how a question was decided, in one line."""
     assert row.decision is not None
     why = f": {_text(row.decision.reason)}" if row.decision.reason else ""
-    return f"it has ended already: {row.state} by {_text(row.decision.by)}{why}"
+    return f"it has ended already: {row.state}{answered_by(_text(row.decision.by))}{why}"
 
 
 def _write_rule(call: ApiCall, row: QueueRow, allow: bool, preset: str) -> str:

@@ -7,6 +7,7 @@ Lists are requested often, and must work even if a row is damaged: each fork is 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from itertools import islice
@@ -24,7 +25,7 @@ from mudroom.ext.web.api.landing import recovered_of
 from mudroom.ext.web.state.refusal import Refusal
 from mudroom.ext.web.state.server_state import ServerState, require_at_rest, require_fork
 from mudroom.session import Session
-from mudroom.session.upkeep import ForkSummary, Vault, why_unusable
+from mudroom.session.upkeep import ForkSummary, Vault, is_unused, why_unusable
 from mudroom.vault.apply.drift import find_drift
 
 MOST_NOTICES = 12
@@ -76,10 +77,11 @@ def me(call: ApiCall) -> shape.MeShape:
 
 
 def projects(call: ApiCall) -> list[shape.ProjectRowShape]:
-    rows = []
+    rows, now = [], time.time_ns()
     for vault in call.server.vaults():
         with closing(vault):
-            rows.append(_row(call.server, vault))
+            if not is_unused(vault, now):
+                rows.append(_row(call.server, vault))
     return rows
 
 

@@ -13,6 +13,7 @@ from mudroom.core.journal.event import data_of, wall
 from mudroom.core.journal.event_filter import EventFilter
 from mudroom.core.journal.event_text import printable
 from mudroom.core.tree.path import show
+from mudroom.core.tree.quote import show_words
 from mudroom.errors import UsageError
 from mudroom.ext.web import shape
 from mudroom.ext.web.api.endpoint import ApiCall, Endpoint
@@ -64,7 +65,7 @@ def _row(started: BackgroundStart, ended: BackgroundEnd | None, used: ProcessUsa
         started.id,
         started.fork,
         started.agent,
-        show(b" ".join(started.command))[:_LONGEST],
+        show_words(started.command)[:_LONGEST],
         "running" if ended is None else "ended",
         started.time // _MS,
         level=started.level,

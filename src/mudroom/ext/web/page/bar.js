@@ -53,7 +53,7 @@ export function Bar({ project, fork, name, changes, picked, standing, isReposito
   const commits = isRepository && commit.wanted;
   const withRepository = repositories(changes.rows, picked).length > 0;
   const why = changes.in_use ? "This is a look, not a review." : commits ? obstacle(commit, withRepository) : "";
-  const label = `Apply ${amount(changes.rows, picked, total)}${commits ? " and commit" : ""}`;
+  const label = `Apply ${amount(changes.rows, picked, total, standing?.known ?? null)}${commits ? " and commit" : ""}`;
   /** @param {boolean} [byKey] by a key, which may have been pressed by mistake: ask first */
   const apply = async (byKey = false) => {
     if (!count || why || job?.state === "running") return;

@@ -2,6 +2,7 @@
 // sound or a desktop notification, as the user wants.
 import { get, listen } from "./api.js";
 import { useEffect, useState } from "./html.js";
+import { ANSWERED } from "./tables.js";
 
 const LOOK = 5000; // milliseconds: there is no event when a waiter gives up
 
@@ -145,8 +146,7 @@ export function headOf(one) {
 
 /** The decision in one line. @param {Question} one */
 export function endOf(one) {
-  const places = /** @type {Record<string, string>} */ ({ terminal: " on the terminal", page: " on the page", "mudroom approve": " by mudroom approve", nobody: "" });
-  const by = places[one.by] ?? ` by ${one.by}`;
+  const by = ANSWERED[one.by] ?? ` by ${one.by}`;
   const always = one.kept ? ", always" : "";
   const why = one.reason ? `: ${one.reason}` : "";
   return `${one.state[0].toUpperCase()}${one.state.slice(1)}${by}${always}${why}`;

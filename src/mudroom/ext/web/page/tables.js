@@ -18,6 +18,15 @@ export const TAKE_WORDS = {
   delete: "decided: deleted",
 };
 
+/** Where a question was answered (core/text/answer_place.py). @type {Record<string, string>} */
+export const ANSWERED = {
+  nobody: "",
+  queue: "",
+  terminal: " on the terminal",
+  page: " on the page",
+  client: " by the client",
+};
+
 /** Code points, for a character class (core/text/invisible_characters.py). */
 export const INVISIBLE =
   "\\u{0}-\\u{8}\\u{a}-\\u{1f}\\u{7f}-\\u{a0}\\u{ad}-\\u{ad}\\u{34f}-\\u{34f}\\u{61c}-\\u{61c}\\u{115f}-\\u{1160}\\u{1680}-\\u{1680}" +

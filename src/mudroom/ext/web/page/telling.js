@@ -66,9 +66,15 @@ export const inPart = (rows, picked) => rows.reduce((sum, row) => sum + (picked.
 /** @param {number} count */
 const number = (count) => count.toLocaleString("en");
 
-/** The size of the choice in words: "all 3", "2 of 3, 1 of them in part". @param {import("./picked.js").Row[]} rows @param {Picked} picked @param {number} total */
-export function amount(rows, picked, total) {
-  const [count, parts] = [counted(rows, picked), inPart(rows, picked)];
+/** How many chosen files stay in the fork, since they conflict and are not decided. @param {import("./picked.js").Row[]} rows @param {Picked} picked @param {Conflict[] | null} known */
+export function staying(rows, picked, known) {
+  const open = new Set((known ?? []).filter((one) => fateOf(one) === "open").map((one) => one.id));
+  return rows.filter((row) => picked.has(row.id) && (known ? open.has(row.id) : row.flags.includes("conflict"))).length;
+}
+
+/** The size of what lands in words: "all 3", "2 of 3, 1 of them in part". @param {import("./picked.js").Row[]} rows @param {Picked} picked @param {number} total @param {Conflict[] | null} [known] */
+export function amount(rows, picked, total, known = null) {
+  const [count, parts] = [counted(rows, picked) - staying(rows, picked, known), inPart(rows, picked)];
   const files = count < total ? `${number(count)} of ${number(total)}` : parts ? number(total) : `all ${number(total)}`;
   return parts ? `${files}, ${number(parts)} of them in part` : files;
 }

@@ -11,6 +11,7 @@ import re
 from typing import Any
 
 from mudroom.core.merge.resolution_words import SIDES, TAKES, take_words
+from mudroom.core.text.answer_place import ANSWERED
 from mudroom.core.text.invisible_characters import ACTING, CHOICE, PASSED
 
 _HEAD = """\
@@ -27,6 +28,7 @@ def main() -> str:
         (
             _table("Names of the sides of a conflict (core/merge/resolution_words.py).", "SIDE_WORDS", SIDES),
             _table("What was decided about a file, by `take` (core/merge/resolution_words.py).", "TAKE_WORDS", takes),
+            _table("Where a question was answered (core/text/answer_place.py).", "ANSWERED", ANSWERED),
             _constant(
                 "Code points, for a character class (core/text/invisible_characters.py).", "INVISIBLE", _ranges()
             ),
