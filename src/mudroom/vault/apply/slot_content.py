@@ -46,6 +46,8 @@ def fill_slots(record: ApplyRecord, merged: bytes, modes: Mapping[bytes, int], *
         groups = LandingGroup(root)
         filled = set(disk.names(slots))
         fill = functools.partial(fill_slot, record.contents, fork, slots, filled)
+        # Of the fork now: the record's device numbers may be from an earlier mount. Equal inodes can be a coincidence.
+        device = disk.stat_at(None, record.contents[0]).st_dev if record.contents else 0
         for op in record.ops:
             if not op.slot or op.new is None:
                 ops.append(op)
@@ -59,8 +61,7 @@ def fill_slots(record: ApplyRecord, merged: bytes, modes: Mapping[bytes, int], *
             strip_overlay_xattrs(slots, slot, entry, trees.get(op.slot, {}))
             if op.whole and modes and entry.kind == "directory":
                 set_modes_below(slots, op, modes)
-            # equal inode numbers alone can be a coincidence
-            moved = (entry.device, entry.inode) == (op.new.device, op.new.inode)
+            moved = (entry.device, entry.inode) == (device, op.new.inode)
             if op.whole and entry.kind == "directory" and not moved:
                 trees[op.slot] = dict(walk((slots, slot), ours=True))  # a copy has other inodes
             ops.append(op._replace(new=groups.give(slots, op, entry, trees.get(op.slot, {}))))
