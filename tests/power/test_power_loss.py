@@ -13,11 +13,17 @@ import pytest
 from clocks import let_pass
 from conftest import Place
 from disk import Crash, Disk, Recording, examined, record
+from durable import TABLE
 from faults import KILL_BEFORE, PASS, Call, watched
 from faults import why_impossible as why_not_watched
+from mudroom.cli.main import VERBS
 from mudroom.core.journal.event import Event
 from mudroom.core.retention import DAY, RetentionLimits
+from mudroom.ext.attempts import record as records
+from mudroom.ext.attempts.value import FORMAT, TryRecord
+from mudroom.ext.transfer.vault.bundle import export_fork
 from mudroom.sandbox.client.client import Client
+from mudroom.vault.conflict.resolution import Resolution, keep_content, keep_resolutions, load_resolutions, read_content
 from mudroom.vault.forks import stacking
 from mudroom.vault.retention.prune import collect_garbage
 from tiers import QUICK, SEED, sample
@@ -252,6 +258,7 @@ def diff(world: World) -> bytes | None:
 
 @pytest.mark.limit(600)
 def test_checkpoint(root: Path, client: Client) -> None:
+    """Nobody has synced the files that the command wrote: a checkpoint that was reported has them."""
     story = Story(root, client)
     world = story.world
     expected = diff(world)
@@ -260,20 +267,121 @@ def test_checkpoint(root: Path, client: Client) -> None:
         with world.session() as session, session.alone("checkpoint"):
             session.forks.checkpoint(world.fork, "point")
 
-    recording = story.record(checkpoint)
+    recording = story.record(checkpoint, lambda path: "/layers/" in path or path.endswith("/record"))
 
     def check(finished: bool) -> str:
         world.recover()
         assert examined_journal(world) == ""
-        assert diff(world) == expected
         with world.session() as session:
             points = [point.name for point in session.vault.fork(world.fork).state.checkpoints]
         assert points == ["point"] or not finished, "it was said to be made"
-        assert world.apply() == (0, 0)
-        check_undo_at_last(world)
+        if finished:
+            assert diff(world) == expected
+            assert world.apply() == (0, 0)
+            check_undo_at_last(world)
         return f"{points}"
 
     story.survives(recording, check, {"[]", "['point']"})
+
+
+@pytest.mark.limit(600)
+def test_rename(root: Path, client: Client) -> None:
+    story = Story(root, client)
+    world = story.world
+    expected = diff(world)
+    old = world.fork
+
+    def rename() -> None:
+        with world.session() as session:
+            session.forks.rename(old, "renamed")
+
+    recording = story.record(rename, lambda path: "/layers/" in path or path.endswith("/record"))
+
+    def check(finished: bool) -> str:
+        world.recover()
+        with world.session() as session:
+            names = {fork.name for fork in session.vault.forks()} & {old, "renamed"}
+            assert len(names) == 1, "it has one name"
+            found = names.pop()
+            assert found == "renamed" or not finished, "it was said to be done"
+            if finished:
+                assert b"".join(session.changes.diff(found)) == expected
+        return found
+
+    story.survives(recording, check, {old, "renamed"})
+
+
+@pytest.mark.limit(600)
+def test_resolve(root: Path, client: Client) -> None:
+    story = Story(root, client)
+    world = story.world
+
+    def resolve() -> None:
+        with world.session() as session:
+            fork = session.vault.fork(world.fork)
+            content = keep_content(fork, b"decided")
+            keep_resolutions(fork, {b"edited": Resolution("content", b"o", b"t", content=content)})
+
+    recording = story.record(resolve)
+
+    def check(finished: bool) -> str:
+        with world.session() as session:
+            fork = session.vault.fork(world.fork)
+            decisions = load_resolutions(fork)
+            assert decisions or not finished, "it was said to be decided"
+            contents = [read_content(fork, decision) for decision in decisions.values()]
+        assert contents in ([], [b"decided"]), "a decision has its content"
+        return str(len(contents))
+
+    story.survives(recording, check, {"0", "1"})
+
+
+@pytest.mark.limit(600)
+def test_export(root: Path, client: Client) -> None:
+    """Then the fork may be discarded: what both reported leaves the archive."""
+    story = Story(root, client)
+    world = story.world
+    archive = world.state / "exported.tar"
+
+    def export() -> None:
+        with world.session() as session:
+            fork = session.vault.fork(world.fork)
+            with fork.lock("export"):
+                export_fork(session.vault, fork, os.fsencode(archive), session.forks.clock())
+
+    recording = story.record(export)
+    whole = archive.read_bytes()
+
+    def check(finished: bool) -> str:
+        found = archive.read_bytes() if archive.exists() else None
+        assert found in (None, whole), "it is there wholly or not at all"
+        assert found == whole or not finished, "it was said to be written"
+        return "there" if found else "absent"
+
+    story.survives(recording, check, {"there", "absent"})
+
+
+@pytest.mark.limit(600)
+def test_the_record_of_a_try(root: Path, client: Client) -> None:
+    story = Story(root, client)
+    vault = os.fsencode(next((story.world.state / "vaults").iterdir()))
+
+    def begin_and_save() -> None:
+        lock = records.begin(vault)
+        try:
+            records.save(vault, TryRecord(FORMAT, lock.name, 1, 2, (b"true",), (), "exit", "", 0, ()))
+        finally:
+            lock.release()
+
+    recording = story.record(begin_and_save)
+
+    def check(finished: bool) -> str:
+        found = records.tries(vault)
+        assert found.damaged == () or not finished
+        assert found.records or not finished, "it was said to be kept"
+        return str(len(found.records))
+
+    story.survives(recording, check, {"0", "1"})
 
 
 @pytest.mark.deep
@@ -413,6 +521,13 @@ def test_first_use(root: Path, client: Client) -> None:
     for crash in chosen(recording, disk):
         outcome = examined(disk, crash, use)
         assert outcome.error is None, f"after {crash.cut} calls, {crash.kind}: {outcome.error}"
+
+
+def test_every_verb_has_a_row_about_what_is_durable() -> None:
+    assert set(TABLE) == set(VERBS), "durable.py: one row for each verb"
+    assert {verb for verb, row in TABLE.items() if row.durable and not row.tests} == set()
+    for name in {test for row in TABLE.values() for test in row.tests}:
+        assert name in globals() or (Path(__file__).parents[1] / name).is_file(), f"{name} is no test"
 
 
 def difference(now: Portraits, before: Portraits, after: Portraits) -> str:

@@ -42,7 +42,7 @@ from mudroom.vault.forks.logins import has_logins, settle_logins
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.store.fork import Fork, last_holder, mount_note
 from mudroom.vault.store.store import Vault, at_once
-from mudroom.vault.sync import sync_directory
+from mudroom.vault.sync import sync_all
 
 if TYPE_CHECKING:
     from mudroom.core.tree.stack import Checkpoint
@@ -282,9 +282,11 @@ class Forks:
             if checkpoint is None and standing is None:
                 with self.at_rest(name) as fork:
                     checkpoint = stacking.checkpoint(self.vault, fork, point, self.clock())
-                    sync_directory(fork.path)
         if checkpoint is None:
             raise MudroomError(f"the checkpoint {point} was not made", "try again")
+        sync_all(
+            self.vault.path
+        )  # the files of the layer, which its command did not sync, and all names that lead there
         self.journal("checkpoint", name, {"checkpoint": point})
         return checkpoint
 
@@ -342,6 +344,7 @@ class Forks:
     def rename(self, name: str, new: str) -> Fork:
         with self.at_rest(name) as fork:
             renamed = stacking.rename(self.vault, fork, new)
+        sync_all(self.vault.path)
         self.journal("rename", new, {"was": name})
         return renamed
 

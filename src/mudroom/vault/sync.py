@@ -7,6 +7,15 @@ import os
 from mudroom.stage import disk
 
 
+def sync_all(path: bytes) -> None:
+    """Make everything on the file system of a directory durable."""
+    descriptor = disk.open_path(path, os.O_RDONLY | disk.O_DIRECTORY | disk.O_CLOEXEC)
+    try:
+        disk.sync_filesystem(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def sync_directory(path: bytes) -> None:
     """Make the names in a directory durable."""
     descriptor = disk.open_path(path, os.O_RDONLY | disk.O_DIRECTORY | disk.O_CLOEXEC)

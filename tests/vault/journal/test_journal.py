@@ -202,6 +202,25 @@ def test_what_was_cut_off_stays_found_when_others_are_appended(path: Path) -> No
     journal.close()
 
 
+def test_a_head_that_comes_back_after_a_noted_gap_is_no_tampering(path: Path) -> None:
+    """The head is not synced: a second power loss can bring back that of before the first, and the gap says so."""
+    filled(path).close()
+    head = path.with_suffix(".head")
+    before = head.read_bytes()
+    by_hand(path, "DELETE FROM event WHERE number > 3")
+    journal = again(path)
+    journal.append("run", "x", {}, time=2000)
+    journal.close()
+    head.write_bytes(before)
+    journal = again(path)
+    found = journal.examine()
+    assert found.broken is None
+    assert [one.number for one in found.gaps] == [4]
+    journal.append("run", "x", {}, time=2000)
+    assert journal.examine().broken is None
+    journal.close()
+
+
 def test_a_journal_that_was_moved_aside_is_noted_in_the_next(path: Path) -> None:
     filled(path).close()
     for end in ("", "-wal", "-shm"):

@@ -136,15 +136,17 @@ def examine(events: Iterable[Event], start: ChainHead = BEGIN, kept: ChainHead |
     before: deque[Event] = deque(maxlen=NEAR)
     gaps: list[BrokenChain] = []
     head = start
+    lost = 0  # a second power loss can bring back the head from before a gap
     for event in rows:
         if event.number != head.number + 1 or event.digest != digest_of(head.digest, *event[:5]):
             after = [row for row, _count in zip(rows, range(NEAR), strict=False)]
             return ChainCheck(head, _diagnose(head, before, event, after, kept), tuple(gaps))
-        if kept is not None and event.number == kept.number and event.digest != kept.digest:
-            text = f"event {event.number} was rewritten with all that follows: it is not the one that mudroom wrote"
-            return ChainCheck(head, BrokenChain(event.number, "rewritten", text), tuple(gaps))
         if event.kind == "gap":
             gaps.append(_noted(event))
+            lost = max(lost, _last_before(event))
+        if kept is not None and event.number == kept.number and event.digest != kept.digest and lost < kept.number:
+            text = f"event {event.number} was rewritten with all that follows: it is not the one that mudroom wrote"
+            return ChainCheck(head, BrokenChain(event.number, "rewritten", text), tuple(gaps))
         before.append(event)
         head = ChainHead(event.number, event.digest)
     if kept is not None and kept.number > head.number:
@@ -157,9 +159,15 @@ def _cut(head: ChainHead, kept: ChainHead) -> BrokenChain:
     return BrokenChain(head.number + 1, "cut", text)
 
 
+def _last_before(gap: Event) -> int:
+    """Return the number of the last event that was missing when ``gap`` was written; 0 if it is unknown."""
+    last = data_of(gap).get("last")
+    return last if isinstance(last, int) else 0
+
+
 def _noted(event: Event) -> BrokenChain:
-    last = data_of(event).get("last")
-    missing = _events(event.number, last) if isinstance(last, int) and last >= event.number else "events were"
+    last = _last_before(event)
+    missing = _events(event.number, last) if last >= event.number else "events were"
     text = f"{missing} missing at the end when this one was written: cut off, or lost when the machine lost power"
     return BrokenChain(event.number, "cut", text)
 

@@ -248,7 +248,7 @@ class _Judge:
         self._judgement.differing.add(change.path)
         flags: tuple[str, ...] = ("content",)
         if not combined.name:  # the fork's own file, or the project's with another mode
-            flags = ("mode",) if combined.entry is not None and _same_inode(combined.entry, ours) else change.flags
+            flags = ("mode",) if combined.entry is not None and _is_chmod_of(ours, combined.entry) else change.flags
         verb: Verb = "added" if ours is None else "modified"
         self._judgement.taken.append(
             change._replace(path=path, verb=verb, base=ours, staged=combined.entry, flags=flags)
@@ -355,8 +355,8 @@ class _Judge:
             self._take(deleted, old)
 
 
-def _same_inode(a: Entry, b: Entry | None) -> bool:
-    return b is not None and (a.device, a.inode) == (b.device, b.inode)
+def _is_chmod_of(ours: Entry | None, entry: Entry) -> bool:
+    return ours is not None and entry == ours._replace(mode=entry.mode)
 
 
 _OTHERS = frozenset((b".git", b"hooks", b"config", b".mudroom"))

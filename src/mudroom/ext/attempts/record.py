@@ -26,6 +26,7 @@ from mudroom.ext.attempts.value import FORMAT, AttemptRecord, TryRecord, best_of
 from mudroom.stage import disk, safe_open
 from mudroom.vault.lock import LOCK_EX, LOCK_NB, LOCK_SH, flock
 from mudroom.vault.record import format_of
+from mudroom.vault.sync import sync_directory
 
 KEPT = 100
 REPORT = 1 << 16
@@ -70,6 +71,8 @@ def begin(vault: bytes) -> TryLock:
         place = above + b"/" + name.encode()
         with suppress(FileExistsError):
             os.mkdir(place, 0o700)
+            for made in (above, vault):
+                sync_directory(made)
             break
     descriptor = disk.open_path(place + b"/lock", os.O_RDWR | os.O_CREAT | disk.O_NOFOLLOW | disk.O_CLOEXEC, 0o600)
     flock(descriptor, LOCK_EX)
@@ -85,8 +88,11 @@ def save(vault: bytes, record: TryRecord) -> None:
         os.unlink(beside)
     with os.fdopen(safe_open.open_regular(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as stream:
         stream.write(data)
+        stream.flush()
+        os.fsync(stream.fileno())
     # atomic: a reader finds the old record or the new one
     disk.rename_path(beside, path)
+    sync_directory(_place(vault, record.name))
 
 
 def load(vault: bytes, name: str) -> TryRecord:

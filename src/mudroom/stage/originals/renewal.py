@@ -72,9 +72,9 @@ def unchanged(before: Entries, now: Entries) -> set[bytes]:
     """Return the paths whose copies can be kept: directories, whose modes may differ now, and all other untouched
     entries. Files with several names are kept together or not at all: their copies are one file."""
     kept = {path for path, entry in now.items() if (old := before.get(path)) is not None and _is_good(old, entry)}
-    then, today = _linked(before), _linked(now)
-    for key, paths in today.items():
-        if paths != then.get(key) or not paths <= kept:
+    then = _linked(before)
+    for paths in _linked(now):
+        if paths not in then or not paths <= kept:
             kept -= paths
     return kept
 
@@ -85,12 +85,13 @@ def _is_good(old: Entry, entry: Entry) -> bool:
     return is_untouched(old, entry)
 
 
-def _linked(entries: Entries) -> dict[tuple[int, int], set[bytes]]:
+def _linked(entries: Entries) -> list[set[bytes]]:
+    """Return, for each file with several names, its names."""
     by_file: dict[tuple[int, int], set[bytes]] = {}
     for path, entry in entries.items():
         if entry.kind == "file" and entry.links > 1:
             by_file.setdefault((entry.device, entry.inode), set()).add(path)
-    return by_file
+    return list(by_file.values())
 
 
 def _begin(place: bytes) -> None:

@@ -92,6 +92,7 @@ class Executor:
         except BaseException:
             os.close(slots)
             raise
+        self._device = disk.fstat(self._root).st_dev
         self._trees, self._again, self._has_kept = trees, again, has_kept
         self._touched: set[bytes] = set()
         self.done: list[Op] = []
@@ -175,7 +176,13 @@ class Executor:
     def holds_new(self, op: Op) -> bool:
         """Whether the slot holds the new file, so that it holds no file from the project."""
         entry = look(*self._slot(op)) if op.slot else None
-        return entry is not None and op.new is not None and _same_inode(entry, op.new)
+        return entry is not None and op.new is not None and self._is_file(entry, op.new)
+
+    def _is_file(self, present: Entry, planned: Entry) -> bool:
+        """Whether a present entry is the planned file, perhaps edited since. Slots and project are on one mount, whose
+        device number may have changed since the plan was written."""
+        found = present.device, present.inode, present.kind
+        return found == (self._device, planned.inode, planned.kind)
 
     def _place(self, op: Op, at: At) -> str:
         slot = self._slot(op)
@@ -187,7 +194,7 @@ class Executor:
             except (FileExistsError, FileNotFoundError):
                 pass  # examined below: either the slot or the project is not as expected
         current = look(*at)
-        if current is not None and _same_inode(current, op.new):
+        if current is not None and self._is_file(current, op.new):
             if self._again and is_same_file(slot, at):  # interrupted in the middle of a move by link
                 disk.unlink(slot[0], slot[1])
             settle(at, op.new)
@@ -206,13 +213,13 @@ class Executor:
             return EDITED
         current = look(*at)
         assert op.new is not None and op.old is not None
-        if current is not None and _same_inode(current, op.new):
+        if current is not None and self._is_file(current, op.new):
             settle(at, op.new)
             return ""
         expected = self._is_expected(op.old, current)
         if self._again or not expected:
             slot_entry = look(*slot)
-            if slot_entry is not None and _same_inode(slot_entry, op.old):
+            if slot_entry is not None and self._is_file(slot_entry, op.old):
                 return ""  # swapped before; the user has replaced the new file
             if slot_entry is None:
                 return MISSING
@@ -241,7 +248,7 @@ class Executor:
         assert op.new is not None
         exchange_trees(slot, slot_entry, at, op.new)
         back = look(*slot)
-        if back is not None and _same_inode(back, op.new):
+        if back is not None and self._is_file(back, op.new):
             return EDITED
         # The user has replaced our file meanwhile: that version is the latest.
         exchange_trees(slot, back, at, slot_entry)
@@ -386,7 +393,3 @@ _PERFORM: dict[str, Callable[[Executor, Op, At], str]] = {
     "rmdir": Executor._rmdir,
     "chmod": Executor._chmod,
 }
-
-
-def _same_inode(a: Entry, b: Entry) -> bool:
-    return (a.device, a.inode, a.kind) == (b.device, b.inode, b.kind)

@@ -157,6 +157,8 @@ class Recognition:
 
     def __init__(self, imprint: Imprint | None, project: LastDirectory) -> None:
         self._imprint, self._project = imprint, project
+        self.device = disk.fstat(project.root).st_dev
+        """Of the project's root now: numbers in the record may be from an earlier mount."""
 
     def is_same(self, path: bytes, expected: Entry | None, current: Entry | None) -> bool:
         """Return whether the entry ``current``, now at ``path``, is the entry that the apply left there."""

@@ -211,7 +211,7 @@ class ReviewedContents:
 
     def _holder(self, path: bytes) -> Source:
         staged, entry = self._staged.get(path), self._layers.look(path)
-        if staged is not None and entry is not None and (entry.device, entry.inode) == (staged.device, staged.inode):
+        if staged is not None and entry is not None and entry.inode == staged.inode:
             return self._layers
         return self._copy
 

@@ -117,7 +117,7 @@ def _recognised(reader: LastDirectory, op: Op, recognition: Recognition) -> tupl
         return op._replace(old=op.old._replace(ctime=0)), None
     if current is None or current.kind != op.old.kind:
         return op, current
-    if op.new is not None and (current.device, current.inode) == (op.new.device, op.new.inode):
+    if op.new is not None and (current.device, current.inode) == (recognition.device, op.new.inode):
         # It was held open when the apply went the other way, so it already is the file that the operation would place.
         return op, None
     same = recognition.is_same(op.path, op.old, current)

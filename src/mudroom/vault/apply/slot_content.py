@@ -47,6 +47,8 @@ def fill_slots(
     with slots_of(record) as slots, _fork_of(record) as fork, _form_of(record, sources) as forms:
         filled = set(disk.names(slots))
         fill = functools.partial(fill_slot, record.contents, fork, slots, filled)
+        # Of the fork now: the record's device numbers may be from an earlier mount. Equal inodes can be a coincidence.
+        device = disk.stat_at(None, record.contents[0]).st_dev if record.contents else 0
         for op in record.ops:
             if not op.slot or op.new is None:
                 ops.append(op)
@@ -58,8 +60,7 @@ def fill_slots(
             entry = fill_merged(merged, slots, op) if op.merged else fill(op)
             slot = b"%d" % op.slot
             entry = forms.give(slots, op, entry, trees.get(op.slot, {}))
-            # equal inode numbers alone can be a coincidence
-            moved = (entry.device, entry.inode) == (op.new.device, op.new.inode)
+            moved = (entry.device, entry.inode) == (device, op.new.inode)
             if op.whole and entry.kind == "directory" and not moved:
                 trees[op.slot] = dict(walk((slots, slot), ours=True))  # a copy has other inodes
             ops.append(op._replace(new=entry))

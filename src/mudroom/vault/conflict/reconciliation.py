@@ -15,6 +15,7 @@ from mudroom.core.merge.merge import BINARY, Combined, Delta, PartialChoice, com
 from mudroom.core.merge.merge_tree import ConflictAnswer, FileSides, LiveProject
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.entry import Entry, FileHeld, is_untouched, same_shape, same_stamp
+from mudroom.core.tree.path import ancestors
 from mudroom.stage import disk, xattr
 from mudroom.stage.beneath import LastDirectory, directory, entries, look, look_beneath, open_root
 from mudroom.stage.copy import copy_open_file, listed
@@ -201,7 +202,7 @@ class Reconciler:
         if self._recent is None:
             self._recent = _RecentFiles(self._live, self._since)
         backup = change.path + BACKUP
-        moved = self._recent.by_inode.get((base.device, base.inode))
+        moved = self._recent.by_inode.get((self._device_of(change.path), base.inode))
         if moved is not None and moved[0] != backup:
             return moved[0]
         alike = [
@@ -210,6 +211,12 @@ class Reconciler:
             if path != backup and self._same_as_original(change.path, base, entry, at=path)
         ]
         return alike[0] if len(alike) == 1 else b""  # with several candidates the new path is ambiguous
+
+    def _device_of(self, path: bytes) -> int:
+        """Return the device that a file at this path has or had. The base's device number may be from an earlier
+        mount."""
+        above = (self._live.look(at) for at in reversed((b"", *ancestors(path))))
+        return next((entry.device for entry in above if entry is not None), 0)
 
     # --- merging ---
 

@@ -21,6 +21,7 @@ from mudroom.stage.source import Source
 from mudroom.typing import NamedTuple
 from mudroom.vault.conflict.reconciliation import Reconciler
 from mudroom.vault.store.fork import Fork
+from mudroom.vault.sync import sync_directory
 
 RESOLUTIONS = b"/resolutions"
 """File with decisions, in the fork's directory."""
@@ -82,6 +83,7 @@ def keep_resolutions(fork: Fork, decisions: Mapping[bytes, Resolution]) -> None:
         stream.flush()
         os.fsync(stream.fileno())
     disk.rename_path(path + b".new", path)
+    sync_directory(fork.path)
     if os.path.isdir(fork.path + RESOLVED):
         needed = {os.fsencode(decision.content) for decision in decisions.values()}
         for name in os.listdir(fork.path + RESOLVED):
@@ -99,6 +101,8 @@ def keep_content(fork: Fork, content: bytes) -> str:
         stream.write(content)
         stream.flush()
         os.fsync(stream.fileno())
+    for made in (fork.path + RESOLVED, fork.path):
+        sync_directory(made)
     return name
 
 

@@ -16,6 +16,7 @@ import os
 from _blake2 import blake2b
 
 from mudroom.core.tree.change import Changeset
+from mudroom.core.tree.entry import Entry
 from mudroom.errors import FULL, ForkChanged, NotReviewed
 from mudroom.stage import disk
 from mudroom.typing import TYPE_CHECKING, NamedTuple
@@ -54,8 +55,16 @@ def fingerprint(changeset: Changeset) -> str:
     (the exact file, by inode and times). After a partial apply the rest has another fingerprint."""
     from msgspec import msgpack  # imported late: records import this module, and changes come from records
 
-    shown = [(change.path, change.verb, change.base, change.staged) for change in changeset.changes]
+    shown = [
+        (change.path, change.verb, _without_device(change.base), _without_device(change.staged))
+        for change in changeset.changes
+    ]
     return blake2b(msgpack.encode(shown), digest_size=20).hexdigest()
+
+
+def _without_device(entry: Entry | None) -> Entry | None:
+    """Return the entry as it is after the file system is mounted again."""
+    return entry._replace(device=0) if entry is not None else None
 
 
 def of_look(digest: str) -> str:

@@ -49,6 +49,7 @@ from mudroom.vault.forks.stacking import require_idle, seal_upper
 from mudroom.vault.record import FORK_FORMAT
 from mudroom.vault.store.fork import Fork, load_record
 from mudroom.vault.store.store import Vault
+from mudroom.vault.sync import sync_directory
 
 FORMAT = 2
 """Format number if the archive names its base by id. Otherwise it is 1, which earlier versions read, too."""
@@ -225,6 +226,7 @@ def _new_file(path: bytes) -> Iterator[IO[bytes]]:
         except BaseException:
             os.unlink(beside)
             raise
+    sync_directory(os.path.dirname(path) or b".")  # the fork may be discarded next
 
 
 def _staying(vault: Vault, fork: Fork) -> frozenset[bytes]:
