@@ -64,6 +64,10 @@ else:
             a, b, c, d, e, f, g, h, i, j, k, m, n, o: _new(_cls, (
             a, b, c, d, e, f, g, h, i, j, k, m, n, o
         )),
+        15: lambda _cls,
+            a, b, c, d, e, f, g, h, i, j, k, m, n, o, p: _new(_cls, (
+            a, b, c, d, e, f, g, h, i, j, k, m, n, o, p
+        )),
         16: lambda _cls,
             a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q: _new(_cls, (
             a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q

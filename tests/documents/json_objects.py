@@ -30,6 +30,9 @@ mudroom run --json --yes --timeout 1s -- sh -c 'kill -9 $$'
 mudroom run --json --explain -- ls
 mudroom undo --json
 mudroom redo --json
+mudroom run --json --yes -- touch empty
+mudroom undo --json
+mudroom redo --json
 mudroom exec --json --fork a --agent coder -- rm -rf app
 mudroom exec --json --fork a --agent coder -- sudo ls
 mudroom exec --json --stream --fork a -- sh -c 'echo out; echo err >&2'

@@ -101,9 +101,13 @@ class Person:
                 self._landed.append((name, index, text, before))
             self.files[text] = b"file-" + text.encode() not in {conflict.path for conflict in landed.conflicts}
             if landed.remaining:
-                with suppress(UsageError):
-                    session.forks.unmount(self._fork)
-                session.forks.discard(self._fork)
+                self._start_anew(session)
+
+    def _start_anew(self, session: Session) -> None:
+        """Leave nothing in the fork that a later apply would land, too."""
+        with suppress(UsageError):
+            session.forks.unmount(self._fork)
+        session.forks.discard(self._fork)
 
     def undo(self, session: Session) -> None:
         if self._landed:
@@ -113,6 +117,8 @@ class Person:
             self._turned(index, before, {conflict.path for conflict in undone.conflicts})
             self.files[text] = False
             self._undone.append((name, index, text, before))
+            if undone.again:
+                self._start_anew(session)
 
     def redo(self, session: Session) -> None:
         if self._undone:

@@ -82,6 +82,7 @@ def settings_of(context: Context, project: bytes) -> Settings:
     return project_settings(project, context.environ, context.terminal.note)
 
 
+UNDONE = "its changes were applied as {apply} and undone: mudroom redo {apply}"
 _MOST_NAMED = 5
 """Most forks that a message names, newest first."""
 
@@ -177,6 +178,8 @@ def only_fork(session: Session, name: str | None, option: str = "") -> str:
     """Return the named fork, or the only one. Raise UsageError if there is none, or several and no name. ``option`` is
     the option that names a fork; empty if an argument does."""
     if name is not None:
+        if session.vault.find(name) is None and (undone := session.changes.undone_as(name)):
+            raise UsageError(f"there is no fork named {name} any more", UNDONE.format(apply=undone))
         return session.vault.fork(name).name
     forks = session.vault.forks()
     if len(forks) == 1:

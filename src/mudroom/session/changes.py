@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 
 from mudroom.core.result import text
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from mudroom.stage.source import SourceContent
     from mudroom.vault.apply.applied import ApplyDetail
     from mudroom.vault.apply.conflict import ForkConflict
+    from mudroom.vault.apply.given_back import GivenBack
     from mudroom.vault.apply.landing import Check, LandingResult
     from mudroom.vault.apply.transaction import ApplyResult, Recovery
 
@@ -354,7 +355,7 @@ class Changes:
         if name is not None:
             require_kept(self._vault, name)
         _tell(self._forks, "reading the apply")
-        applied = redo_apply(self._vault, name, self._report("applying"), self._forks.at_rest)
+        applied = redo_apply(self._vault, name, self._report("applying"), self._forks.at_rest, self._at_rest_masked)
         with _told_as_landed(lambda: applied.name, "redone"):
             self._journal_applied("redo", "", applied, **_again(applied))
         return applied
@@ -367,10 +368,86 @@ class Changes:
         if name is not None:
             require_kept(self._vault, name)
         _tell(self._forks, "reading the apply")
-        applied = undo_apply(self._vault, name, self._report("taking back"), self._forks.at_rest)
+        applied = undo_apply(self._vault, name, self._report("taking back"), self._forks.at_rest, self._at_rest_masked)
         with _told_as_landed(lambda: applied.name, "undone"):
             self._journal_applied("undo", "", applied, **_again(applied))
         return applied
+
+    def give_again(self, name: str | None = None) -> tuple[str, bool]:
+        """Give the changes of an undone apply (``name``, or the last) to the fork that they came from. If it is gone,
+        make it again. Return the fork's name, and whether it is new. What cannot be given is a remark
+        (``Forks.unsaid``). Hold the vault's lock."""
+        from mudroom.vault.apply.given_back import find_origin, give_back
+        from mudroom.vault.apply.turn import undone_apply
+
+        require_own(self._vault)
+        record = undone_apply(self._vault, name)
+        origin = find_origin(self._vault, record)
+        if origin is None:
+            origin = self._new_fork(record.fork, f"redo-{record.name}")
+            is_new = True
+        else:
+            is_new = False
+        self._fill(origin.name, lambda fork: give_back(self._vault, fork, record, self._forks.clock), is_new=is_new)
+        return origin.name, is_new
+
+    def refused_undo(self, name: str | None) -> str:
+        """Return the apply whose undo left files to decide about: ``name``, or the last that was undone. Return an
+        empty string if it is not undone, or left none."""
+        from mudroom.vault.apply.turn import undone_apply
+
+        if name is None and not any(row["state"] == "undone" for row in self.applies()):
+            return ""
+        if name is not None and {"apply": name, "state": "undone"} not in self.applies():
+            return ""
+        record = undone_apply(self._vault, name)
+        return record.name if record.refused else ""
+
+    def refused(self, name: str) -> str:
+        """Make a fork of what the undo of an apply could not take back, and return its name. Its changes conflict with
+        the project where that has changed since the apply. Return the fork that was made before, if it is still there.
+        Raise UsageError if nothing was refused. Hold the vault's lock."""
+        from mudroom.vault.apply.given_back import stage_refused
+        from mudroom.vault.apply.transaction import ApplyDirectory
+
+        require_own(self._vault)
+        place = ApplyDirectory(self._vault.path + b"/applies/" + os.fsencode(name))
+        made = f"undo-{name}"
+        if self._vault.find(made) is not None:
+            return made
+        record = place.load()
+        if not record.refused:
+            raise UsageError(f"the undo of {name} left nothing to decide", "mudroom log shows what has happened")
+        self._forks.new(made, named=False)
+        self._fill(
+            made, lambda fork: stage_refused(self._vault, fork, record, place.path, self._forks.clock), is_new=True
+        )
+        return made
+
+    def _new_fork(self, *names: str) -> Fork:
+        """Return a new fork with the first of these names that is free."""
+        name = next((name for name in names if self._vault.find(name) is None), names[-1])
+        return self._forks.new(name, named=False)
+
+    def _fill(self, name: str, give: Callable[[Fork], GivenBack], *, is_new: bool) -> None:
+        try:
+            with self._at_rest_masked(name) as fork:
+                given = give(fork)
+        except BaseException:
+            if is_new:
+                self._forks.discard(name)
+            raise
+        self._forks.remarks.extend(f"{show(remark.path)} {remark.text}" for remark in given.remarks)
+
+    def undone_as(self, fork: str) -> str:
+        """Return the name of the newest apply of a fork's changes that was undone, or an empty string."""
+        undone = [row for row in self.applied() if row.state == "undone" and row.fork == fork]
+        return undone[-1].name if undone else ""
+
+    def _at_rest_masked(self, name: str) -> AbstractContextManager[Fork]:
+        """Return a block with a fork at rest, unmounted, and with the project's present secrets known."""
+        self._forks.secrets.look()
+        return self._forks.at_rest(name, set_aside(self._forks))
 
     def recover(self) -> list[Recovery]:
         """Finish or revert the applies that a killed process left unfinished. Hold the vault's lock."""

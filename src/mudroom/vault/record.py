@@ -22,7 +22,7 @@ from mudroom.errors import MudroomError
 from mudroom.stage import disk, safe_open
 from mudroom.vault.sync import sync_directory
 
-FORMAT = 2
+FORMAT = 3
 """Format of ``ApplyRecord``."""
 FORK_FORMAT = 3
 """Format of ``ForkRecord``. Up to format 2 its exit code was wait(2)'s status; ``load`` converts it."""
@@ -69,6 +69,10 @@ class ApplyRecord(NamedTuple):
     """Paths in the fork where the project's version was chosen (``Landing.dropped``)."""
     checkpoint: Checkpoint | None = None
     """The fork before the apply, if changes were dropped (vault/apply/discarded_side.py)."""
+    fork_created: int = 0
+    """When the fork was made, in nanoseconds since 1970: its name may be another's later. 0: not recorded."""
+    refused: tuple[Op, ...] = ()
+    """Operations of the last undo that were not done, because the project had changed since."""
 
 
 _Record = TypeVar("_Record", ForkRecord, ApplyRecord)

@@ -10,6 +10,7 @@ import pytest
 
 from conftest import Place, listing, tick
 from mudroom.vault.moment import present
+from screen import Screen
 from test_vault_verb import MUDROOM, Cli
 
 TEXT = "".join(f"line {number}\n" for number in range(1, 41))
@@ -227,6 +228,61 @@ def test_hunk_by_hunk_and_the_rest_later(cli: Cli) -> None:
     cli("undo")
     cli("undo")
     assert (project / "f").read_text() == TEXT.replace("line 10\n", "ten\n")
+
+
+THREE = "sed -i 's/^line 3$/three/; s/^line 20$/twenty/; s/^line 38$/last/' f; chmod 755 f; echo 1 > g.py"
+
+
+@pytest.mark.parametrize("leave", ["q\n", "\x04"])
+@pytest.mark.parametrize(
+    ("answers", "mode", "lines"),
+    [
+        ("n\ny\n", 0o644, ["three"]),
+        ("y\n", 0o755, []),
+        ("y\ny\nn\n", 0o755, ["three"]),
+        ("n\nn\ny\n", 0o644, ["twenty"]),
+    ],
+)
+def test_leaving_the_questions_keeps_the_answers(
+    cli: Cli, answers: str, mode: int, lines: list[str], leave: str
+) -> None:
+    edit(cli, THREE)
+    code, shown = on_terminal(cli, answers + leave, "apply", "x", "-p")
+    assert code == 0, shown
+    path = cli.place.project / "f"
+    assert [word for word in ("three", "twenty", "last") if word in path.read_text()] == lines, shown
+    assert path.stat().st_mode & 0o777 == mode
+    assert (cli.place.project / "g.py").read_text() == "g\n", "it was not asked about"
+    assert "g.py" in cli("diff", "x").stdout
+
+
+@pytest.mark.parametrize("leave", ["q\n", "\x04"])
+def test_leaving_the_questions_keeps_a_whole_file(cli: Cli, leave: str) -> None:
+    edit(cli, "printf '\\0a' > a.bin; printf '\\0b' > b.bin; printf '\\0c' > c.bin")
+    code, shown = on_terminal(cli, "y\nn\n" + leave, "apply", "x", "-p")
+    assert code == 0, shown
+    assert [(cli.place.project / name).exists() for name in ("a.bin", "b.bin", "c.bin")] == [True, False, False]
+
+
+def test_leaving_the_questions_before_an_answer_applies_nothing(cli: Cli) -> None:
+    edit(cli, THREE)
+    code, shown = on_terminal(cli, "?\nq\n", "apply", "x", "-p")
+    assert code == 0
+    assert "q - stop asking: what was chosen so far is applied" in shown and "Ctrl-C - apply nothing" in shown
+    assert "nothing was chosen; all stays in the fork" in shown
+    assert (cli.place.project / "f").read_text() == TEXT
+
+
+def test_ctrl_c_among_the_questions_applies_nothing(cli: Cli) -> None:
+    edit(cli, THREE)
+    screen = Screen(cli.place, *MUDROOM, "apply", "x", "-p")
+    screen.expect("mode 0644")
+    screen.type("y\r")
+    screen.expect("apply this hunk")
+    screen.type("\x03")
+    screen.expect("interrupted: nothing was applied; x is as it was")
+    assert screen.exit_code() == 130
+    assert (cli.place.project / "f").stat().st_mode & 0o777 == 0o644
 
 
 def test_a_hunk_is_split_and_the_rest_of_a_file_left(cli: Cli) -> None:

@@ -437,7 +437,7 @@ def test_a_fork_lets_go_of_what_landed_just_before_mudroom_was_killed(root: Path
 
 
 def test_what_a_fork_has_changed_since_outlives_a_redo_that_was_cut_off(root: Path, client: LauncherClient) -> None:
-    """A fork with a name goes on after an apply. Redoing that is nothing to it."""
+    """A redo takes out of a fork what the fork has not changed since."""
     world = World(root / "goes-on", client, TOGETHER, SMALL)
     with world.session() as session, session.alone("apply"):
         session.forks.rename(world.fork, "named")
@@ -445,10 +445,11 @@ def test_what_a_fork_has_changed_since_outlives_a_redo_that_was_cut_off(root: Pa
         session.changes.undo()
     with world.session() as session:
         session.run([b"sh", b"-c", b"echo other >> edited; echo later > later"], fork="named")
-        expected = session.changes.of("named")
     assert watched(world.redo, lambda call: KILL_AFTER if call.name == "renameat2" else PASS).killed
     world.recover()
     with world.session() as session:
         found, content = session.changes.of("named"), session.forks.files("named").read("later")
+        shown = b"".join(session.changes.diff("named", [b"edited"]))
     world.remove()
-    assert (found, content) == (expected, b"later\n")
+    assert ([change.path for change in found.changes], content) == ([b"edited", b"later"], b"later\n")
+    assert b"\n+other\n" in shown and shown.count(b"\n+") == 2, "its own line alone"

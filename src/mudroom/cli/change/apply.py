@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from mudroom.cli.change.preview import credentials_line, left_out, name_some, preview, preview_notes
 from mudroom.cli.parser import Rare
-from mudroom.cli.project_session import exclusive, only_fork, open_session, print_remarks, project_paths
+from mudroom.cli.project_session import UNDONE, exclusive, only_fork, open_session, print_remarks, project_paths
 from mudroom.cli.terminal.context import Context
 from mudroom.core.merge.apply_summary import apply_words
 from mudroom.core.registry import part
@@ -119,13 +119,24 @@ def _apply(session: Session, name: str, args: argparse.Namespace, context: Conte
             return None
         return _land(session, name, chosen.paths, args, context, options | {"parts": chosen.parts, "exact": True})
     if not changes:
-        raise UsageError(f"the fork {name} holds no changes", f"mudroom discard {name} removes it")
+        undone = session.changes.undone_as(name)
+        hint = UNDONE.format(apply=undone) if undone else f"mudroom discard {name} removes it"
+        raise UsageError(f"the fork {name} holds no changes", hint)
     _require_directories(changes, paths, name)
     if not args.yes:
         _require_terminal(context, "add --yes")
         if not _confirm(session, name, look.changeset, paths, context):
             return None
     return _land(session, name, paths, args, context, options)
+
+
+def apply_chosen(
+    session: Session, name: str, words: list[str], context: Context, *, patch: bool
+) -> LandingResult | None:
+    """Apply a part of a fork without asking, or hunk by hunk (``patch``). Return None if no change was chosen."""
+    defaults = argparse.Namespace(patch=patch, yes=True, git=False, markers=False, bak=False, reviewed=None)
+    defaults.commit, defaults.paths = False, words
+    return _apply(session, name, defaults, context)
 
 
 def _land(

@@ -13,6 +13,7 @@ from mudroom.core.text.hunk import Hunk, hunks, split_hunk
 from mudroom.core.tree.change import counted_changes
 from mudroom.core.tree.dependent_rows import complete_selection, needs, requirement_text, row_of
 from mudroom.core.tree.path import show_path
+from mudroom.errors import Interrupted
 from mudroom.typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
 HELP = """\
 y - apply this hunk                     n - leave it in the fork
 a - this one and the rest of the file   d - not this one nor the rest of the file
-s - split it into smaller ones          q - stop: apply only the hunks chosen so far
-? - this help"""
+s - split it into smaller ones          q - stop asking: what was chosen so far is applied
+? - this help                           Ctrl-C - apply nothing"""
 
 _MOST_NAMED = 20
 """Most paths that are named."""
@@ -36,27 +37,57 @@ class PatchSelection(NamedTuple):
     """The partly chosen paths."""
 
 
-class _Quit(Exception):
-    pass
+class _Questions:
+    """The questions about one fork. After q, or at the end of input, no more are asked and the answers given so far
+    hold. ``is_over`` tells that: an exception would lose the answers about the file that is being asked about.
+
+    Owner: ``choose``.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._terminal = context.terminal
+        self.is_over = False
+
+    def key(self, question: str) -> str:
+        """Return one key; "q" at the end of input, too."""
+        reply = self._terminal.ask(self._terminal.style(question, "blue"))
+        if not reply:
+            self._terminal.say()
+        answer = reply.strip().lower()[:1] if reply else "q"
+        self.is_over = answer == "q"
+        if answer not in tuple("ynadsq"):
+            self._terminal.say(HELP)
+        return answer
+
+    def wants(self, question: str) -> bool:
+        """Ask about a change without hunks, or about a mode. Return whether it is chosen."""
+        while True:
+            answer = self.key(f"{question} [y,n,q,?]? ")
+            if answer in tuple("yandq"):
+                return answer in ("y", "a")
 
 
 def choose(session: Session, fork: str, paths: Sequence[bytes], context: Context) -> PatchSelection | None:
     """Ask about each change at and below ``paths`` (empty: all changes). Return None if no change was chosen."""
     chosen: list[Change] = []
     parts: dict[bytes, PartialChoice] = {}
+    questions = _Questions(context)
     try:
         for change, base, staged in session.changes.texts(fork, paths):
+            if questions.is_over:
+                break
             if base is None or staged is None:
-                if _ask_whole(change, context):
+                if _wants_whole(change, questions):
                     chosen.append(change)
                 continue
-            part = _ask_file(change, base, staged, context)
+            part = _ask_file(change, base, staged, questions, context)
             if part is not None:
                 chosen.append(change)
                 if not is_whole(part, change, staged):
                     parts[change.path] = part
-    except _Quit:
-        pass
+    except KeyboardInterrupt:
+        context.terminal.say()
+        raise Interrupted(f"interrupted: nothing was applied; {fork} is as it was") from None
     kept = _complete(session, fork, chosen, context)
     if not kept:
         context.terminal.say("nothing was chosen; all stays in the fork")
@@ -83,34 +114,28 @@ def _complete(session: Session, fork: str, chosen: Sequence[Change], context: Co
     return [change for change in chosen if change.path in kept]
 
 
-def _ask_whole(change: Change, context: Context) -> bool:
+def _wants_whole(change: Change, questions: _Questions) -> bool:
     """Ask about a change without hunks: a binary file, a link, a directory, an added or deleted file."""
     verb = {"added": "add", "deleted": "remove", "renamed": "rename", "modified": "change"}[change.verb]
     kind = "" if change.entry.kind == "file" else f" ({change.entry.kind})"
     if change.base is not None and change.staged is not None and change.base.kind != change.staged.kind:
         kind = f" ({change.base.kind} becomes {change.staged.kind})"
     source = f"{show_path(change.source)} to " if change.source else ""
-    while True:
-        answer = _ask_key(f"{verb} {source}{show_path(change.path)}{kind} [y,n,q,?]? ", context)
-        if answer in ("y", "a", "n", "d"):
-            return answer in ("y", "a")
+    return questions.wants(f"{verb} {source}{show_path(change.path)}{kind}")
 
 
-def _ask_file(change: Change, base: bytes, staged: bytes, context: Context) -> PartialChoice | None:
+def _ask_file(
+    change: Change, base: bytes, staged: bytes, questions: _Questions, context: Context
+) -> PartialChoice | None:
     """Return the chosen part of a file, or None if no part is chosen."""
     context.terminal.say(context.terminal.style(show_path(change.path), "bold"))
-    mode = change.modes is None or _ask_mode(change.modes, context)
-    return chosen_part(change, base, staged, Pick(frozenset(_ask_hunks(base, staged, context)), mode))
+    modes = change.modes
+    mode = modes is None or questions.wants(f"mode {modes[0]:04o} -> {modes[1]:04o}")
+    wanted = _ask_hunks(base, staged, questions, context) if not questions.is_over else set()
+    return chosen_part(change, base, staged, Pick(frozenset(wanted), mode))
 
 
-def _ask_mode(modes: tuple[int, int], context: Context) -> bool:
-    while True:
-        answer = _ask_key(f"mode {modes[0]:04o} -> {modes[1]:04o} [y,n,q,?]? ", context)
-        if answer in ("y", "a", "n", "d"):
-            return answer in ("y", "a")
-
-
-def _ask_hunks(base: bytes, staged: bytes, context: Context) -> set[int]:
+def _ask_hunks(base: bytes, staged: bytes, questions: _Questions, context: Context) -> set[int]:
     """Return the chosen block numbers."""
     wanted: set[int] = set()
     pending = list(hunks(base, staged))
@@ -121,7 +146,7 @@ def _ask_hunks(base: bytes, staged: bytes, context: Context) -> set[int]:
         number += 1
         _show(hunk, context)
         keys = "y,n,a,d,q," + ("s,?" if len(smaller) > 1 else "?")
-        answer = _ask_key(f"({number}/{total}) apply this hunk [{keys}]? ", context)
+        answer = questions.key(f"({number}/{total}) apply this hunk [{keys}]? ")
         if answer == "s" and len(smaller) > 1:
             pending[:0] = smaller
             total += len(smaller) - 1
@@ -130,7 +155,7 @@ def _ask_hunks(base: bytes, staged: bytes, context: Context) -> set[int]:
             wanted.update(hunk.blocks)
         elif answer == "a":
             return wanted.union(hunk.blocks, *(later.blocks for later in pending))
-        elif answer == "d":
+        elif answer in ("d", "q"):
             return wanted
         elif answer != "n":
             pending.insert(0, hunk)
@@ -142,14 +167,3 @@ def _show(hunk: Hunk, context: Context) -> None:
     for line in (hunk.header, *hunk.lines):
         sys.stderr.buffer.write(coloured(line, context, 2))
     sys.stderr.flush()
-
-
-def _ask_key(question: str, context: Context) -> str:
-    """Return one key. Raise _Quit at q and at end of input."""
-    reply = context.terminal.ask(context.terminal.style(question, "blue"))
-    answer = reply.strip().lower()[:1]
-    if not reply or answer == "q":
-        raise _Quit
-    if answer not in tuple("ynads"):
-        context.terminal.say(HELP)
-    return answer

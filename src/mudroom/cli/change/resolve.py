@@ -99,6 +99,11 @@ def execute(args: argparse.Namespace, context: Context) -> int:
             for conflict in conflicts:
                 decide(conflict)
             conflicts = session.changes.conflicts(name, paths)
+    return print_state(conflicts, name, context)
+
+
+def print_state(conflicts: list[ForkConflict], name: str, context: Context) -> int:
+    """Print a fork's conflicts with their decisions. Return the exit code."""
     undecided = sum(not conflict.decided for conflict in conflicts)
     if context.as_json:
         rows = [conflict_to_json(conflict) for conflict in conflicts]

@@ -4,36 +4,60 @@ from __future__ import annotations
 
 import json
 
-from mudroom.cli.project_session import exclusive, open_session
+from mudroom.cli.project_session import exclusive, open_session, print_remarks
 from mudroom.cli.terminal.context import Context
 from mudroom.core.merge.apply_summary import undo_words
+from mudroom.core.merge.made_undo import STAYS
 from mudroom.core.result import conflicts_to_json, text
+from mudroom.core.tree.entry import HELD
 from mudroom.core.tree.path import show_path
 from mudroom.typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     import argparse
 
-    from mudroom.session import ApplyResult
+    from mudroom.session import ApplyResult, Session
 
 EXAMPLES = """\
 examples:
   mudroom undo        the last apply that has not been undone
   mudroom undo u12    that one
+  mudroom undo u12 --decide   decide about the files that it could not take back
 
-Changes of a file since the apply are merged; where it cannot be, the file stays as it is and is reported (exit
-code 3). mudroom redo applies it again."""
+The changes are in their fork again, if that is still there. Changes of a file since the apply are merged; where it
+cannot be, the file stays as it is and is reported (exit code 3). mudroom redo applies it again, whole or in part."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--yes", "-y", action="store_true", help="accepted as in other commands: it never asks")
+    parser.add_argument("--decide", action="store_true", help="list what it could not take back, to decide it")
     parser.add_argument("apply", nargs="?", metavar="ID", help="u1, u2 …; mudroom log shows them")
 
 
 def execute(args: argparse.Namespace, context: Context) -> int:
     with open_session(context, needs_policy=False) as session, exclusive(session, context, "mudroom undo"):
+        if args.decide and (refused := session.changes.refused_undo(args.apply)):
+            return _decide(session, refused, context)
         applied = session.changes.undo(args.apply)
+        if args.decide and applied.conflicts:
+            print_turned(applied, "undo", context._replace(as_json=False))
+            return _decide(session, applied.name, context)
     return print_turned(applied, "undo", context)
+
+
+def _decide(session: Session, apply: str, context: Context) -> int:
+    """Print the conflicts between the project and what an undo could not take back. Return the exit code."""
+    from mudroom.cli.change.resolve import print_state
+
+    name = session.changes.refused(apply)
+    print_remarks(session, context)
+    code = print_state(session.changes.conflicts(name), name, context)
+    if code and not context.as_json:
+        context.terminal.say(
+            f"mudroom resolve {name} PATH --mine keeps the project's, --theirs takes the one from before {apply}; "
+            f"mudroom review {name} shows both; then: mudroom apply {name}"
+        )
+    return code
 
 
 _STATES = {"undo": "undone", "redo": "redone"}
@@ -66,4 +90,6 @@ def print_turned(applied: ApplyResult, action: Literal["undo", "redo"], context:
         terminal.say(f"  {terminal.style('stays', 'red')}  {show_path(conflict.path)}: {conflict.reason}")
     for remark in applied.remarks:
         terminal.say(f"  {show_path(remark.path)} {remark.text}")
+    if action == "undo" and any(conflict.reason not in (HELD, STAYS) for conflict in applied.conflicts):
+        terminal.say(f"  mudroom undo {applied.name} --decide decides them")
     return 3 if applied.conflicts else 0

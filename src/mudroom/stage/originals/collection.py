@@ -350,6 +350,8 @@ class _Collector:
         """Keep the original content. Return the change; its original counts as unknown if it is being edited."""
         if self._is_still(change.path) or not change.original_known or self._has_original(change.path):
             return change
+        if change.path in self._ground.landed:
+            return change  # the project may have changed since the apply; its present content is no original then
         try:
             opened = self._base.open(change.path)
         except OSError:

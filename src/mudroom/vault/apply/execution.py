@@ -14,6 +14,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 
 from mudroom.core.merge.merge import Conflict
 from mudroom.core.merge.operations import Op
@@ -45,6 +46,11 @@ Trees = Mapping[int, dict[bytes, Entry]]
 EDITED = "changed in the project while it was being applied"
 ENDLESS = "was not removed: what it was renamed to could not be placed"
 CREATED = "created in the project while it was being applied"
+SINCE = {
+    "undoing": {EDITED: "changed in the project since it was applied", CREATED: "created in the project since then"},
+    "redoing": {EDITED: "changed in the project since it was undone", CREATED: "created in the project since then"},
+}
+"""Words for an apply's state: an undo and a redo come long after the project was examined."""
 MISSING = "its new content is missing from mudroom's slots"
 WRITTEN = "was written to after it had been replaced; mudroom undo restores the written version"
 
@@ -74,7 +80,7 @@ class Executor:
 
     ``slots``: descriptor of the slot directory, which this object closes. ``again``: an earlier run was interrupted, so
     some operations may already be done. ``has_kept``: whether the fork still has the file that an operation places,
-    which proves that it was not placed.
+    which proves that it was not placed. ``words``: replace reasons.
     """
 
     def __init__(
@@ -85,8 +91,9 @@ class Executor:
         *,
         again: bool = False,
         has_kept: Callable[[Op], bool] = lambda _op: False,
+        words: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        self._slots = slots
+        self._slots, self._words = slots, words
         try:
             self._root = open_root(project)
         except BaseException:
@@ -101,6 +108,8 @@ class Executor:
         """Operations that were not done: conflicts, and removals of files that were already gone."""
         self.held: list[Op] = []
         """Operations in ``undone`` whose file another program holds open."""
+        self.refused: list[Op] = []
+        """Operations in ``undone`` with a conflict."""
         self.conflicts: list[Conflict] = []
         self.remarks: list[Remark] = []
 
@@ -132,7 +141,9 @@ class Executor:
         self._sync()
 
     def _refuse(self, op: Op, reason: str) -> None:
-        self.conflicts.append(Conflict(op.origin or op.path, reason, ours_at=op.path if op.origin else b""))
+        self.refused.append(op)
+        said = self._words.get(reason, reason)
+        self.conflicts.append(Conflict(op.origin or op.path, said, ours_at=op.path if op.origin else b""))
 
     def _perform(self, op: Op) -> str:
         """Perform one operation. Return the reason why it was not done, or an empty string."""

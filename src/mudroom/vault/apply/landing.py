@@ -369,6 +369,7 @@ def perform(
         new = new_record(place, fork.name, options.time, vault.source, fork.layered, landing, trees)
         new = new._replace(differing=tuple(sorted(landing.differing)), parts=tuple(request.parts.items()))
         new = new._replace(dropped=tuple(sorted(landing.dropped)), checkpoint=point)
+        new = new._replace(fork_created=fork.state.created)
         applied = apply(
             place,
             new,

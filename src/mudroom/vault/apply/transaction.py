@@ -32,7 +32,7 @@ from mudroom.stage import disk
 from mudroom.stage.beneath import mount_of, open_layer
 from mudroom.stage.layers.closed_directory import look_through
 from mudroom.typing import Literal, NamedTuple
-from mudroom.vault.apply.execution import Executor, Progress
+from mudroom.vault.apply.execution import SINCE, Executor, Progress
 from mudroom.vault.apply.plan_state import State as State
 from mudroom.vault.apply.plan_state import plan_path, state_of
 from mudroom.vault.apply.reversal import reverse
@@ -265,10 +265,15 @@ def undo(place: ApplyDirectory, progress: Progress | None = None, settle: Settle
 def redo(place: ApplyDirectory, progress: Progress | None = None, settle: Settle = _settled) -> ApplyResult:
     """Apply again after an undo. Files that changed since are kept as conflicts. ``settle``: as for ``undo``. Raise
     UsageError if the apply is not in the state ``undone``."""
+    require_undone(place)
+    return _reverse(place, "undone", progress, settle)
+
+
+def require_undone(place: ApplyDirectory) -> None:
+    """Raise UsageError if the apply is not in the state ``undone``."""
     state = place.state()
     if state != "undone":
         raise UsageError(f"{place.name} cannot be redone", "it has not been undone" if state == "done" else "")
-    return _reverse(place, "undone", progress, settle)
 
 
 def _reverse(
@@ -286,7 +291,7 @@ def _reverse(
     if not os.path.isdir(record.slots):  # it held no file, or was removed
         make_slots(record)
     place.begin("turn")
-    backwards, merged, staying, held, lost = reverse(record, place.path, state)
+    backwards, merged, staying, held, lost = reverse(record._replace(refused=()), place.path, state)
     place.write(under_way, backwards)
     place.drop_before(state)
     applied = _finish(place, backwards, under_way, after, progress, held=held)
@@ -336,7 +341,9 @@ def _finish(
     operations that must not be tried (``reverse``).
     """
     has_kept = functools.partial(_has_kept, record) if old == "ready" else lambda _op: False
-    executor = Executor(record.project, open_slots(record), record.trees, again=again, has_kept=has_kept)
+    words = SINCE.get(old, {})
+    slots = open_slots(record)
+    executor = Executor(record.project, slots, record.trees, again=again, has_kept=has_kept, words=words)
     try:
         executor.run(record.ops, progress)
         unplaced = [op for op in executor.undone if executor.holds_new(op)]
@@ -354,7 +361,8 @@ def _finish(
     # undo must not take back operations that were not done; a file that was held is tried again after the other way
     there = [*executor.done, *(() if old == "ready" else (*executor.held, *held))]
     if there != list(record.ops):
-        place.write(old, record._replace(ops=tuple(_ordered(there, record.ops))))
+        refused = tuple(op for op in executor.refused if op not in executor.held) if old == "undoing" else ()
+        place.write(old, record._replace(ops=tuple(_ordered(there, record.ops)), refused=refused))
     place.advance(old, new)
     written = sum(_count_files(op, record) for op in executor.done if op.kind in ("place", "swap", "chmod"))
     removed = sum(_count_files(op, record) for op in executor.done if op.kind == "remove")

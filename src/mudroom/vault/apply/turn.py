@@ -8,25 +8,42 @@ highest number was undone last, whatever the clock showed.
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable, Collection, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 from mudroom.core.tree.change import Remark
 from mudroom.core.tree.path import is_below
-from mudroom.errors import UsageError
+from mudroom.errors import MudroomError, UsageError
 from mudroom.stage import disk
 from mudroom.stage.layers.union import Union
+from mudroom.typing import Literal, NamedTuple
 from mudroom.vault.apply.discarded_side import find_holder, is_reset, restore_dropped
 from mudroom.vault.apply.execution import Progress
+from mudroom.vault.apply.given_back import GivenBack, find_origin, give_back, take_out
 from mudroom.vault.apply.landing import read_record
 from mudroom.vault.apply.remainder import keep_remainder
 from mudroom.vault.apply.repositories import moved_again, require_recoverable, turned_refs
-from mudroom.vault.apply.transaction import ApplyDirectory, ApplyResult, Recovery, recover, redo, undo
+from mudroom.vault.apply.transaction import (
+    ApplyDirectory,
+    ApplyResult,
+    Recovery,
+    recover,
+    redo,
+    require_undone,
+    undo,
+)
+from mudroom.vault.forks.damage import reason_of
 from mudroom.vault.forks.stacking import is_standing_on
 from mudroom.vault.record import ApplyRecord, ForkRecord
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
 
+NOT_GIVEN = "has not got the changes again: {reason}; mudroom redo {apply} applies them again"
+NOT_TAKEN = "keeps the changes: {reason}"
+PATIENCE = 2.0
+"""Seconds that a recovery waits for a fork's reader."""
 LACKING = "is missing from the fork, so the rest of its change is lost"
 
 Resting = Callable[[str], AbstractContextManager[Fork]]
@@ -34,16 +51,26 @@ Resting = Callable[[str], AbstractContextManager[Fork]]
 
 
 def undo_apply(
-    vault: Vault, name: str | None, progress: Progress | None = None, resting: Resting | None = None
+    vault: Vault,
+    name: str | None,
+    progress: Progress | None = None,
+    resting: Resting | None = None,
+    origin_resting: Resting | None = None,
 ) -> ApplyResult:
-    """Undo the named apply, or the last that was not undone. Changes it discarded from the fork are restored there."""
+    """Undo the named apply, or the last that was not undone. Its changes are given back to the fork that they came from
+    (``given_back.py``); if it discarded others there, the fork is restored to its state before the apply."""
     place = _find_apply(vault, name, "done", "undo")
     record = place.load() if place.state() == "done" else None
     refs = turned_refs(place, back=True)
     if record is not None:
         _count_turn(vault, place)
-    if record is None or not record.dropped:
+    if record is None:
         return refs.added_to(undo(place, progress, refs.settle))
+    if not record.dropped:
+        with _origin_at_rest(vault, record, origin_resting) as origin:
+            returned = _Returned(vault, place, origin, NOT_GIVEN)
+            applied = undo(place, progress, lambda done: (*refs.settle(done), *returned.by(_given, done)))
+            return refs.added_to(returned.added_to(applied))
     with _locked_holder(vault, record, resting) as fork:
         applied = undo(
             place, progress, lambda done: (*refs.settle(done), *restore_dropped(vault, fork, record, place.path))
@@ -52,23 +79,103 @@ def undo_apply(
 
 
 def redo_apply(
-    vault: Vault, name: str | None, progress: Progress | None = None, resting: Resting | None = None
+    vault: Vault,
+    name: str | None,
+    progress: Progress | None = None,
+    resting: Resting | None = None,
+    origin_resting: Resting | None = None,
 ) -> ApplyResult:
-    """Redo the named apply, or the last that was undone. Changes it discarded from the fork are discarded again, unless
-    the fork has changed since."""
+    """Redo the named apply, or the last that was undone. Its changes are taken out of the fork that they came from.
+    Changes it discarded from the fork are discarded again, unless the fork has changed since."""
     place = _find_apply(vault, name, "undone", "redo")
     record = place.load() if place.state() == "undone" else None
     refs = turned_refs(place, back=False)
     if record is not None:
         _count_turn(vault, place)
-    if record is None or not record.dropped:
+    if record is None:
         return refs.added_to(redo(place, progress, refs.settle))
+    if not record.dropped:
+        with _origin_at_rest(vault, record, origin_resting) as origin:
+            returned = _Returned(vault, place, origin, NOT_TAKEN)
+            applied = redo(place, progress, lambda done: (*refs.settle(done), *returned.by(_taken, done)))
+            return refs.added_to(returned.added_to(applied))
     with _locked_holder(vault, record, resting) as fork:
         unchanged = fork if fork is not None and not _has_changed_since(fork, record) else None
         applied = redo(
             place, progress, lambda done: (*refs.settle(done), *_drop_again(vault, fork, place.load(), done))
         )
         return refs.added_to(_with_restored(applied, record, unchanged))
+
+
+def undone_apply(vault: Vault, name: str | None) -> ApplyRecord:
+    """Return the record of the named apply, or of the last that was undone. Raise UsageError if it is not undone."""
+    place = _find_apply(vault, name, "undone", "redo")
+    require_undone(place)
+    return place.load()
+
+
+class _Origin(NamedTuple):
+    """The fork that an apply came from."""
+
+    fork: Fork | None
+    """None: it is gone, or in use."""
+    name: str = ""
+    """Its name, if it is in use."""
+    reason: str = ""
+    """Why it cannot be changed now."""
+
+
+@contextmanager
+def _origin_at_rest(vault: Vault, record: ApplyRecord, resting: Resting | None) -> Iterator[_Origin]:
+    """Yield the fork that an apply came from, at rest. A fork in use does not stop an undo or redo of the project."""
+    fork = find_origin(vault, record)
+    with ExitStack() as stack:
+        origin = _Origin(fork)
+        if fork is not None and resting is not None:
+            try:
+                origin = _Origin(stack.enter_context(resting(fork.name)))
+            except MudroomError as error:
+                origin = _Origin(None, fork.name, error.message)
+        yield origin
+
+
+class _Returned:
+    """What an undo gives back to a fork, or a redo takes out of it.
+
+    The project has been restored by then. So a failure is told, and raises no error: it would make the next command
+    recover an operation that is complete. Owner: the caller.
+    """
+
+    def __init__(self, vault: Vault, place: ApplyDirectory, origin: _Origin, failed: str) -> None:
+        self._vault, self._place, self._origin, self._failed = vault, place, origin, failed
+        self._paths: tuple[bytes, ...] = ()
+
+    def by(self, act: Callable[[Vault, Fork, ApplyRecord], GivenBack], done: ApplyResult) -> tuple[Remark, ...]:
+        """Change the fork by ``act``. Return the remarks."""
+        del done
+        fork, name, reason = self._origin
+        if fork is not None:
+            try:
+                self._paths, remarks = act(self._vault, fork, self._place.load())
+            except (MudroomError, OSError) as error:
+                name, reason = fork.name, reason_of(error)
+            else:
+                return remarks
+        if not reason:
+            return ()
+        return (Remark(os.fsencode(name), self._failed.format(reason=reason, apply=self._place.name)),)
+
+    def added_to(self, applied: ApplyResult) -> ApplyResult:
+        fork = self._origin.fork
+        return applied._replace(again=self._paths, holder=fork.name) if fork is not None and self._paths else applied
+
+
+def _given(vault: Vault, fork: Fork, record: ApplyRecord) -> GivenBack:
+    return give_back(vault, fork, record, time.time_ns)
+
+
+def _taken(vault: Vault, fork: Fork, record: ApplyRecord) -> GivenBack:
+    return GivenBack(take_out(vault, fork, record))
 
 
 def _with_restored(applied: ApplyResult, record: ApplyRecord, fork: Fork | None) -> ApplyResult:
@@ -168,26 +275,44 @@ def recover_all(vault: Vault) -> list[Recovery]:
                     Recovery(place.name, record.fork, "finished", ApplyResult(place.name, remarks=remarks))
                 )
         elif turning:
-            _settle_turn(vault, place)
+            remarks = _settle_turn(vault, place)
             place.end()
+            if remarks and outcome is not None:
+                recoveries[-1] = outcome._replace(applied=outcome.applied._replace(remarks=remarks))
+            elif remarks:
+                ended: Literal["finished", "undone"] = "undone" if place.state() == "undone" else "finished"
+                done = ApplyResult(place.name, remarks=remarks)
+                recoveries.append(Recovery(place.name, place.load().fork, ended, done))
     for path in vault.applies()[-1:]:
         ApplyDirectory(path).end()  # killed between leaving the mark and writing the plan: the apply had not begun
     return recoveries
 
 
-def _settle_turn(vault: Vault, place: ApplyDirectory) -> None:
+def _settle_turn(vault: Vault, place: ApplyDirectory) -> tuple[Remark, ...]:
     """Settle the fork after an interrupted undo or redo. Repeatable; does nothing if the operation had not begun."""
     state = place.state()
     record = place.load() if state in ("done", "undone") else None
     if record is not None:
         moved_again(place, back=state == "undone")
-    if record is None or not record.dropped:
-        return
+    if record is None:
+        return ()
+    if not record.dropped:
+        return _settle_origin(vault, place, record, state)
     fork = find_holder(vault, record)
     if state == "undone":
-        restore_dropped(vault, fork, record, place.path)
-    else:
-        _drop_again(vault, fork, record, ApplyResult(place.name))
+        return restore_dropped(vault, fork, record, place.path)
+    return _drop_again(vault, fork, record, ApplyResult(place.name))
+
+
+def _settle_origin(vault: Vault, place: ApplyDirectory, record: ApplyRecord, state: str | None) -> tuple[Remark, ...]:
+    act, failed = (_given, NOT_GIVEN) if state == "undone" else (_taken, NOT_TAKEN)
+    fork = find_origin(vault, record)
+    if fork is None:
+        return ()
+    with fork.lock_if_free("mudroom", PATIENCE) as free:
+        is_at_rest = free and fork.interrupted is None
+        origin = _Origin(fork) if is_at_rest else _Origin(None, fork.name, "a command runs in it, or was cut off there")
+        return _Returned(vault, place, origin, failed).by(act, ApplyResult(place.name))
 
 
 def _settle_fork(vault: Vault, done: ApplyRecord, kept: Collection[bytes]) -> tuple[Remark, ...]:

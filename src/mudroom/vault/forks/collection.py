@@ -298,8 +298,13 @@ def set_fork_apart(vault: Vault, fork: Fork) -> None:
     fork's lock; no command may be running in it."""
     from mudroom.vault.forks.apart import set_apart
 
-    if not set_apart(vault, fork):
-        return
+    if set_apart(vault, fork):
+        collect_again(vault, fork)
+
+
+def collect_again(vault: Vault, fork: Fork) -> None:
+    """Collect a fork's changes anew, as those of its last command. Hold the fork's lock; no command may be running in
+    it."""
     record = fork.record
     if record is not None:
         with OpenFork(vault, fork) as opened:

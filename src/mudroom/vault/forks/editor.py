@@ -211,8 +211,9 @@ class Editor:
         ground = self._ground
         return ground.frozen or path in self._changed or path in ground.landed or path in ground.masked
 
-    def flush(self) -> list[bytes]:
+    def flush(self, command: CollectedCommand | None = None) -> list[bytes]:
         """Write the buffer into the fork and update its record. Hold the fork's lock; no command may be running in it.
+        ``command``: for the record; None: file tools.
 
         Return paths that cannot be staged: sockets, and files that are gone from the layers below. Changes at paths
         that another writer has changed are withdrawn first (``refused``).
@@ -234,7 +235,8 @@ class Editor:
         with OpenFork(self._vault, self._fork) as opened:
             mode: Mode = "copy" if self._fork.has_copy else "overlay"
             view = view_of(self._vault, self._fork, opened, mode)
-            gather(self._fork, opened, view, CollectedCommand((b"(file tools)",), 0, self._clock()), started)
+            command = command or CollectedCommand((b"(file tools)",), 0, self._clock())
+            gather(self._fork, opened, view, command, started)
         self.refresh()
         self._versions.clear()
         return lost
