@@ -77,7 +77,8 @@ def test_what_is_closed_is_staged_and_lands(place: Place, project: Path, setting
 
     landed = session.changes.apply(result.fork)
     assert (landed.applied.conflicts, landed.applied.remarks) == ((), ())
-    assert unlock(project) == {"new": 0o555, "new/below": 0, "new/below/b": 0, "old": 0, "old/f": 0, "secret": 0}
+    closed = {"new": 0o555, "new/below": 0o500, "new/below/b": 0, "old": 0o500, "old/f": 0, "secret": 0o500}
+    assert unlock(project) == closed
     assert (project / "new/below/b").read_text() == "b\n"
     assert (project / "new/n").read_text() == "n\nagain\n"
     assert (project / "old/f").read_text() == "old/f\nmore\n"
@@ -104,7 +105,7 @@ def test_a_checkpoint_keeps_what_is_closed(place: Place, project: Path, settings
     assert sorted(change.path for change in session.changes.of(result.fork).changes) == CHANGED
     assert session.forks.files(result.fork).read("new/below/b") == b"b\n"
     session.changes.apply(result.fork)
-    assert unlock(project)["new/below"] == 0
+    assert unlock(project)["new/below"] == 0o500
     assert (project / "old/g").read_text() == "old/g\n"
 
 

@@ -263,10 +263,14 @@ class _Collector:
         replaced = base is not None and base.kind == staged.kind
         for text in self._project.not_applied(path, staged.kind, base if replaced else None, left):
             self._remark(path, text)
-        if not replaced or base is None or base.kind != "file" or not {"content", "xattr"} & {*change.flags}:
+        if not replaced or base is None or base.kind != "file" or not change.flags:
             return
+        is_rewritten = not {"content", "xattr"}.isdisjoint(change.flags)
         if base.links > 1:
-            self._remark(path, f"has {base.links} hard links in the project; the others keep the old content")
+            others = "the others keep the old content" if is_rewritten else "all of them get the mode"
+            self._remark(path, f"has {base.links} hard links in the project; {others}")
+        if not is_rewritten:
+            return
         for text in self._project.lost(path, base, staged):
             self._remark(path, text)
 
