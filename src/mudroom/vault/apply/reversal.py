@@ -16,7 +16,6 @@ from mudroom.core.tree.path import is_below
 from mudroom.stage import disk
 from mudroom.stage.beneath import LastDirectory, directory, open_root
 from mudroom.stage.layers.landed import elsewhere
-from mudroom.stage.source import DirectorySource, same_bytes
 from mudroom.typing import NamedTuple
 from mudroom.vault.apply.imprint import Recognition
 from mudroom.vault.apply.imprint import load as load_imprint
@@ -39,7 +38,7 @@ class Reversal(NamedTuple):
 
 def reverse(record: ApplyRecord, place: bytes, state: str) -> Reversal:
     """Return the operations that take the apply back. ``place``: the apply's directory; its state is ``done`` or
-    ``undone``. A redo leaves out the files that the project has again.
+    ``undone``.
 
     A directory that has gained or changed files is taken back file by file. In an undo, a text that was edited since is
     merged.
@@ -72,8 +71,6 @@ def reverse(record: ApplyRecord, place: bytes, state: str) -> Reversal:
                 ops += [_recognised(reader, part, recognition)[0] for part in kept]
             else:
                 known, current = _recognised(reader, op, recognition)
-                if state == "undone" and _is_there(op, reader, slots):
-                    continue
                 ops.append(unmerge.op(known, current) if state == "done" else known)
                 if unmerge.held and unmerge.held[-1] == op.path:
                     held.append(op)
@@ -120,27 +117,6 @@ def _recognised(reader: LastDirectory, op: Op, recognition: Recognition) -> tupl
         return op, None
     same = recognition.is_same(op.path, op.old, current)
     return op._replace(old=current if same else elsewhere(op.old)), current
-
-
-def _is_there(op: Op, project: LastDirectory, slots: int) -> bool:
-    """Return whether the project has the file that a redo would place: a part of the apply was applied again."""
-    if op.kind not in ("swap", "place") or op.new is None or op.new.kind != "file":
-        return False
-    try:
-        current = project.look(op.path)
-        if current is None or current[:3] != op.new[:3]:
-            return False
-        descriptors = [project.open_file(op.path)]
-    except OSError:
-        return False  # the operation itself reports the obstacle
-    try:
-        descriptors.append(DirectorySource(slots).open(b"%d" % op.slot))
-        return same_bytes(*descriptors)
-    except OSError:
-        return False
-    finally:
-        for descriptor in descriptors:
-            os.close(descriptor)
 
 
 def _with_repositories(record: ApplyRecord) -> tuple[ApplyRecord, set[bytes]]:
