@@ -131,7 +131,7 @@ def _apply(session: Session, make: Sequence[str], name: str, *, reviewed: bool) 
         yield from laps
         if reviewed:
             os.sync()
-        yield name, seconds_of(lambda: session.changes.apply(result.fork, verify_fork=reviewed))
+        yield name, seconds_of(lambda: session.changes.apply(result.fork))
         os.sync()
         yield "undo", seconds_of(session.changes.undo)
 

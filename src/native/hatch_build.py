@@ -69,7 +69,7 @@ class NativeBuildHook(BuildHookInterface):  # type: ignore[misc]  # its package 
         why = compile_program(os.path.join(self.root, LAUNCHER), launcher)
         if why:
             self._scratch.cleanup()
-            raise RuntimeError(f"mudroom on Linux needs its launcher, a program in C, which cannot be built: {why}")
+            raise SystemExit(f"mudroom on Linux needs its launcher, a program in C, which cannot be built: {why}")
         if version == "editable":
             place = os.path.join(self.root, "src", LAUNCHER_PLACE)
             shutil.copy2(launcher, place + ".new")

@@ -185,6 +185,7 @@ TIGHT = {
     "commands.background": "deny",
     "commands.approval_timeout": "1s",
     "user_commands.sandbox": "1",
+    "user_commands.pause": "never",
     "user_commands.auto_apply": "never",
     "user_commands.auto_apply_trusted": "false",
     "user_commands.auto_apply_flagged": "false",

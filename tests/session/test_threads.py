@@ -140,9 +140,9 @@ def test_a_thread_without_the_vault_waits_for_it(place: Place, monkeypatch: pyte
     begin, at_the_door = session.vault.turn.begin, threading.Event()
     order: list[str] = []
 
-    def arriving(waiting: Callable[[], None]) -> None:
+    def arriving(waiting: Callable[[bytes], None], *, is_users: bool = False) -> None:
         at_the_door.set()
-        begin(waiting)
+        begin(waiting, is_users=is_users)
 
     def run() -> None:
         session.run([b"true"], fork="other")

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,7 +18,8 @@ from conftest import Place
 from mudroom.core.result import Result
 from mudroom.errors import UsageError
 from mudroom.session import Session
-from mudroom.vault.turn import Turn
+from mudroom.vault import turn as turns
+from mudroom.vault.turn import Quiet, Turn
 from whole_text import whole
 
 WRITER = b"i=0; while [ ! -e stop ]; do i=$((i+1)); echo $i >> count; done"
@@ -33,8 +35,9 @@ def wait_for(condition: object) -> None:
 class Agent:
     """A command that counts in its fork until it is told to stop, in a thread of its own."""
 
-    def __init__(self, session: Session, name: str) -> None:
-        self.session, self.name = session, name
+    def __init__(self, session: Session, name: str, quiet: float | None = None) -> None:
+        """``quiet``: as for ``Session.run``."""
+        self.session, self.name, self._quiet = session, name, quiet
         self.files = session.forks.files(name) if session.vault.fork(name) else None
         assert self.files is not None
         self.files.list()  # in use: so the live mount is asked for
@@ -44,7 +47,7 @@ class Agent:
         wait_for(lambda: self.size() > 0)
 
     def _run(self) -> None:
-        self.result = self.session.run([b"sh", b"-c", WRITER], fork=self.name, timeout=60)
+        self.result = self.session.run([b"sh", b"-c", WRITER], fork=self.name, timeout=60, quiet=self._quiet)
 
     def size(self) -> int:
         assert self.files is not None
@@ -191,3 +194,143 @@ def test_the_lock_files_are_private(place: Place) -> None:
     with session.alone("x"):
         for name in ("wanted", "agents", "lock"):
             assert Path(os.fsdecode(session.vault.path), name).stat().st_mode & 0o777 == 0o600
+
+
+# --- a user's own command, beside agents and other commands of the user ---
+
+
+@pytest.fixture
+def vault(place: Place) -> bytes:
+    return os.fsencode(place.root)
+
+
+class Aside:
+    """A command that stands aside in a thread of its own."""
+
+    def __init__(self, turn: Turn) -> None:
+        self.paused, self.resumed = threading.Event(), threading.Event()
+        self.thread = threading.Thread(target=turn.stand_aside, args=(self.paused.set, self.resumed.set))
+        self.thread.start()
+        self.paused.wait()
+
+
+def test_an_agent_pauses_for_a_users_command_and_a_landing_does_not_wait_for_that(vault: bytes) -> None:
+    agent, user, landing = Turn(vault), Turn(vault), Turn(vault)
+    agent.begin()
+    assert agent.stand_aside(pytest.fail, pytest.fail) == 0.0
+    user.begin(is_users=True)
+    quiet = Quiet(vault, "npm test", 60)
+    aside = Aside(agent)
+    assert user.stand_aside(pytest.fail, pytest.fail, is_users=True) == 0.0
+    user.end()
+    landing.take(lambda: None)  # returns as soon as the agent has paused
+    landing.give()
+    assert not aside.resumed.is_set()
+    quiet.close()
+    aside.thread.join()
+    assert aside.resumed.is_set()
+    agent.end()
+    for one in (agent, user, landing):
+        one.close()
+
+
+def test_a_users_command_pauses_for_a_landing(vault: bytes) -> None:
+    user, landing = Turn(vault), Turn(vault)
+    user.begin(is_users=True)
+    taken = threading.Event()
+    paused, resumed = threading.Event(), threading.Event()
+
+    def land() -> None:
+        landing.take(taken.set)
+
+    thread = threading.Thread(target=land)
+    thread.start()
+    taken.wait()
+    aside = threading.Thread(target=lambda: user.stand_aside(paused.set, resumed.set, is_users=True))
+    aside.start()
+    thread.join()
+    assert paused.is_set() and not resumed.is_set()
+    landing.give()
+    aside.join()
+    assert resumed.is_set()
+    user.close()
+    landing.close()
+
+
+def test_a_new_agent_waits_for_a_users_command_and_is_told_for_which(vault: bytes) -> None:
+    quiet, agent = Quiet(vault, "npm test", 60), Turn(vault)
+    told: list[bytes] = []
+
+    def waiting(path: bytes) -> None:
+        told.append(path)
+        quiet.close()
+
+    agent.begin(waiting)
+    assert told == [vault + b"/quiet"]
+    agent.close()
+
+
+def test_one_users_command_takes_over_from_another(vault: bytes) -> None:
+    agent = Turn(vault)
+    agent.begin()
+    first, second = Quiet(vault, "one", 60), Quiet(vault, "two", 60)
+    first.close()
+    second.look()
+    aside = Aside(agent)
+    second.close()
+    aside.thread.join()
+    agent.close()
+
+
+def test_agents_pause_for_no_longer_than_the_policy_says(vault: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    quiet, agent = Quiet(vault, "npm run dev", 10), Turn(vault)
+    agent.begin(is_users=True)
+    now = 109.9
+    quiet.look()
+    assert not turns._is_free(agent._quiet)
+    now = 110.0
+    quiet.look()
+    assert turns._is_free(agent._quiet)
+    quiet.look()
+    assert turns._is_free(agent._quiet)
+    agent.close()
+
+
+def test_an_agent_pauses_while_a_users_command_runs(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    session, other = place.session(), place.session()
+    for name in ("agent", "users"):
+        session.forks.new(name)
+    agent, paused = Agent(session, "agent"), threading.Event()
+    begin = session.vault.turn.begin
+
+    def beginning(*_arguments: object, is_users: bool = False) -> None:
+        paused.set()
+        begin(is_users=is_users)
+
+    monkeypatch.setattr(session.vault.turn, "begin", beginning)
+    users = Agent(other, "users", quiet=60)
+    paused.wait()
+    size, users_size = agent.size(), users.size()
+    wait_for(lambda: users.size() > users_size)
+    assert agent.size() == size
+    with place.session().alone("a landing"):
+        users_size = users.size()
+        assert users.size() == users_size, "it is paused, too"
+    wait_for(lambda: users.size() > users_size)
+    assert agent.size() == size
+    users.stop()
+    wait_for(lambda: agent.size() > size)
+    agent.stop()
+
+
+def test_without_a_pause_agents_go_on(place: Place) -> None:
+    session, other = place.session(), place.session()
+    for name in ("agent", "users"):
+        session.forks.new(name)
+    agent, users = Agent(session, "agent"), Agent(other, "users", quiet=0.0)
+    sizes = agent.size(), users.size()
+    wait_for(lambda: agent.size() > sizes[0] and users.size() > sizes[1])
+    agent.stop()
+    users.stop()

@@ -90,14 +90,15 @@ _MOST_NAMED = 5
 @contextmanager
 def full_disk_hint(session: Session, fork: str | None = None) -> Iterator[None]:
     """If the disk fills up during a command, raise MudroomError with the fork to discard: ``fork``, or if that is None
-    the newest fork, which was made for the command."""
+    the newest fork that the command may have been run in."""
+    before = os.listdir(session.vault.path + b"/forks") if fork is None else ()
     try:
         yield
     except OSError as error:
-        forks = session.vault.forks()
-        if error.errno not in FULL or (fork is None and not forks):
+        new = [other.name for other in session.vault.forks() if os.path.basename(other.path) not in before]
+        if error.errno not in FULL or (fork is None and not new):
             raise
-        name = fork or forks[-1].name
+        name = fork or new[-1]
         raise MudroomError(
             f"{error.strerror}: {show(session.vault.path)} has no room for what the command did in {name}",
             f"mudroom discard {name} gives back what it holds; the project is as it was",
@@ -121,16 +122,26 @@ def no_leftover(session: Session, fork: str | None = None, *, is_wanted: bool = 
         raise error.without_fork() from error
 
 
+def settle_first(session: Session, context: Context, command: str) -> None:
+    """Recover applies that a crash cut off, and remove expired data, if either is due."""
+    from mudroom.vault.retention.schedule import is_due
+
+    if session.vault.has_unfinished() or is_due(session.vault):
+        with exclusive(session, context, command, is_short=True):
+            pass
+
+
 @contextmanager
-def exclusive(session: Session, context: Context, command: str) -> Iterator[None]:
-    """Hold the vault's lock. If it is taken, wait with a message. Then recover applies that a crash cut off."""
+def exclusive(session: Session, context: Context, command: str, *, is_short: bool = False) -> Iterator[None]:
+    """Hold the vault's lock. If it is taken, wait with a message. Then recover applies that a crash cut off.
+    ``is_short``: do not tell that agents are stopped."""
     started = time.strftime("%H:%M:%S")
     holder = f"`{command}` (process {os.getpid()}, since {started})"
     print_line = context.terminal.say
     with session.alone(
         holder,
         context.terminal.tell_waiting,
-        lambda: print_line("stopping the agents that run in this project; they go on afterwards"),
+        lambda: None if is_short else print_line("stopping the agents that run in this project; they go on afterwards"),
     ) as recovered:
         for recovery in recovered:
             print_recovered(context, recovery.name, recovery.fork, recovery.outcome)

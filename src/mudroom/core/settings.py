@@ -102,6 +102,8 @@ class Settings(NamedTuple):
     user_level: int | None = None
     """Level for the user's own commands; None: the same as ``level``. This and the following settings apply to
     ``mudroom run``."""
+    user_pause: float = 10.0
+    """Seconds for which agents pause at most for the user's own command."""
     auto_apply: AutoApply = "never"
     """Which changes are applied without a question; ``trusted``: those of commands in ``trusted``."""
     auto_apply_trusted: bool = False

@@ -57,6 +57,14 @@ def seconds(value: Any, where: str) -> float:
     return duration
 
 
+_PAUSES = {"always": LONGEST, "never": 0.0}
+
+
+def _pause(value: Any, where: str) -> float:
+    """Return seconds: a time, or one of the words above."""
+    return _PAUSES[value] if value in _PAUSES else seconds(value, where)
+
+
 def size(value: Any, where: str) -> int:
     """Return bytes from a number, or a text such as 500MB, 2 GiB."""
     length = None if isinstance(value, bool) else parse_size(str(value))
@@ -315,6 +323,12 @@ TIME = ValueType(
     "seconds, or 90s, 5m, 1h, 30d",
     _show_time,
     _NO_LIMIT,
+)
+PAUSE = TIME._replace(
+    convert=_pause,
+    schema={"anyOf": [*TIME.schema["anyOf"], {"enum": [*_PAUSES]}]},
+    form="seconds, or 90s, 5m, 1h; always: until it ends; never: not at all",
+    show=lambda value: next((word for word, known in _PAUSES.items() if known == value), "") or _show_time(value),
 )
 SIZE = ValueType(
     size,

@@ -49,6 +49,7 @@ from mudroom.policy.setting_type import (
     NAMES,
     PATHS,
     PATTERNS,
+    PAUSE,
     PROCESSORS,
     RULES,
     SIZE,
@@ -411,6 +412,13 @@ ROWS: tuple[SettingRow, ...] = (
         stricter=max,
         loosening=only(0),
         unset="that of run.level",
+    ),
+    SettingRow(
+        "user_commands.pause",
+        "user_pause",
+        PAUSE,
+        "agents pause for the user's own command, from its start until it ends or for this time",
+        "1m",
     ),
     SettingRow(
         "user_commands.auto_apply",

@@ -171,7 +171,6 @@ class Changes:
         parts: Mapping[bytes, PartialChoice] | None = None,
         markers: bool = False,
         backups: bool = False,
-        verify_fork: bool = True,
         exact: bool = False,
         on_verify: OnVerify | None = None,
     ) -> LandingResult:
@@ -184,7 +183,6 @@ class Changes:
         ``parts``: apply only these parts of these files.
         ``markers``: write conflict markers into texts that cannot be merged.
         ``backups``: keep a replaced or removed file beside it as ``NAME.bak``.
-        ``verify_fork``: False only if the lock has been held since the changes were collected.
         ``exact``: apply the ``paths`` themselves, without the paths below them.
         ``on_verify``: called with the verification's command when it begins; returns a function that is called with the
         command's output as it is printed.
@@ -196,13 +194,12 @@ class Changes:
         with self._forks.at_rest(name, set_aside(self._forks)) as fork:
             if _holds_repository(fork):
                 self._forks.secrets.look()  # commits are checked for masked files
-            record = None if verify_fork else fork.record
             _require_reviewed(fork, reviewed, mounted=mounted)
             request = LandingRequest(tuple(paths), parts or {}, git=git, markers=markers, backups=backups, exact=exact)
             _tell(self._forks, "comparing with the project")
             now, check, report = self._forks.clock(), self.verify(on_verify), self._report("applying")
             with _told_as_landed(lambda: _landed_apply(self._vault, name, now), "applied"):
-                landed = land(self._vault, fork, request, time=now, record=record, check=check, progress=report)
+                landed = land(self._vault, fork, request, time=now, check=check, progress=report)
         with _told_as_landed(lambda: landed.applied.name, "applied"):
             _tell(self._forks, "recording the apply")
             if landed.verified is not None:

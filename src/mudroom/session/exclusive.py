@@ -32,20 +32,25 @@ class Exclusive:
         return self._holder == _thread.get_ident()
 
     @contextmanager
-    def turn(self, *, alone: bool, waiting: Callable[[str], None] = lambda _holder: None) -> Iterator[None]:
+    def turn(
+        self, *, alone: bool, waiting: Callable[[str], None] = lambda _holder: None, is_users: bool = False
+    ) -> Iterator[None]:
         """Hold a turn beside other commands for the block. If ``alone``, do nothing: this thread already has the vault.
-        ``waiting`` is called with the vault holder's description if the turn has to wait."""
+        ``waiting`` is called with the lock holder's description if the turn has to wait. ``is_users``: as for
+        ``Turn.begin``."""
         if alone:
             yield
             return
-        self._vault.turn.begin(lambda: waiting(self._holder_text()))
+        self._vault.turn.begin(lambda path: waiting(self._holder_text(path)), is_users=is_users)
         try:
             yield
         finally:
             self._vault.turn.end()
 
-    def _holder_text(self) -> str:
-        with open(self._vault.path + b"/lock", "rb") as stream:
+    def _holder_text(self, path: bytes) -> str:
+        """Return the holder's text for a turn's lock. A landing has signed the vault's lock."""
+        signed = path if path.endswith(b"/quiet") else self._vault.path + b"/lock"
+        with open(signed, "rb") as stream:
             return holder_of(stream.fileno())
 
     @contextmanager

@@ -117,6 +117,9 @@ class Order(NamedTuple):
     """Seconds; None: no limit."""
     alone: bool = False
     """Whether the running thread has the vault alone (``exclusive.py``)."""
+    quiet: float | None = None
+    """Seconds for which agents pause for it, from its start (``vault/turn.py``). None: it is not the user's own command
+    that they pause for."""
     stays: bool = False
     """Whether it runs in the background."""
     pipes: Pipes | None = None

@@ -57,9 +57,9 @@ from mudroom.vault.forks.damage import require_files
 from mudroom.vault.forks.live_output import LiveOutput
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.moment import StartBound, command_start, start_bound
-from mudroom.vault.store.fork import Fork
+from mudroom.vault.store.fork import Fork, last_holder
 from mudroom.vault.store.store import Vault
-from mudroom.vault.turn import LOOK
+from mudroom.vault.turn import LOOK, Quiet
 
 if TYPE_CHECKING:
     from mudroom.core.confinement.spec import Bind
@@ -372,13 +372,18 @@ class OwnSandbox:
         with self._machine.at_its_place(plan, fork, self._order) as client:
             bound = self._note_start(client)
             self._stand(client, plan, view)
-            running = self._begin(client, plan, env, attempt, bound)
-            meanwhile = functools.partial(self._meanwhile, view)
-            watch = self._watch(running, attempt.gate, attempt.files)
-            self._slot.give()
-            ended, timed_out = attempt.attend(
-                running, attempt.output, self._order.timeout, meanwhile, watch, attempt.gate
-            )
+            quiet = self._quiet()
+            try:
+                running = self._begin(client, plan, env, attempt, bound)
+                meanwhile = functools.partial(self._meanwhile, view)
+                watch = self._watch(running, attempt.gate, attempt.files, quiet)
+                self._slot.give()
+                ended, timed_out = attempt.attend(
+                    running, attempt.output, self._order.timeout, meanwhile, watch, attempt.gate
+                )
+            finally:
+                if quiet is not None:
+                    quiet.close()
             self._slot.take()
             if standing.sandbox is not None:
                 self._cleared = True  # they are removed with the sandbox
@@ -482,7 +487,16 @@ class OwnSandbox:
         tools.resume(fork.name)
         return running
 
-    def _watch(self, running: Running, gate: CommandGate | None, files: SharedFiles | None) -> Watch | None:
+    def _quiet(self) -> Quiet | None:
+        """Return the wish that agents pause for this command, or None. The lock's text is the fork's lock's."""
+        seconds = self._order.quiet
+        if self._order.alone or not seconds:
+            return None
+        return Quiet(self._vault.path, last_holder(self._fork), seconds)
+
+    def _watch(
+        self, running: Running, gate: CommandGate | None, files: SharedFiles | None, quiet: Quiet | None
+    ) -> Watch | None:
         """Return the periodic checks: whether others wait for their turn, and whether the gate's rules or a file shared
         with the host have changed. None if none is needed."""
         alone, turn = self._order.alone, self._vault.turn
@@ -494,7 +508,10 @@ class OwnSandbox:
                 gate.look()
             if files is not None:
                 files.look()
-            return 0.0 if alone else turn.stand_aside(running.pause, running.resume)
+            if quiet is not None:
+                quiet.look()
+            is_users = self._order.quiet is not None
+            return 0.0 if alone else turn.stand_aside(running.pause, running.resume, is_users=is_users)
 
         return Watch(LOOK, look)
 

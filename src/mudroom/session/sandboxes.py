@@ -131,7 +131,8 @@ class Sandboxes:
         stack.enter_context(forks.locked(fork, shown, standing=True))
         if order.cancellation is not None:
             order.cancellation.require_unset()  # the lock may have been waited for
-        stack.enter_context(forks.exclusive.turn(alone=order.alone, waiting=forks.waiting))
+        is_users = order.quiet is not None
+        stack.enter_context(forks.exclusive.turn(alone=order.alone, waiting=forks.waiting, is_users=is_users))
         slot = self._machine.crowd.slot()
         stack.callback(slot.give)
         slot.take()  # after the locks: a command that waits for a lock must not occupy a slot

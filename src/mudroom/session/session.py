@@ -220,9 +220,11 @@ class Session:
         actor: Actor | None = None,
         approver: CommandApprover | None = None,
         cancellation: Cancellation | None = None,
+        quiet: float | None = None,
     ) -> Result:
         """Run a command in a fork (default: a new fork) and return the result with its changes. ``actor``, ``approver``
         None: the session's own. ``cancellation`` ends only this command; raise Cancelled if it had not started.
+        ``quiet``: it is the user's own, and agents pause for it, for at most so many seconds.
 
         A failed command is a result. Raise CommandNotStarted if the program does not exist, Unsupported if this machine
         cannot confine a command, MudroomError if mudroom itself fails. The project is untouched in every case.
@@ -230,7 +232,8 @@ class Session:
         if not argv:
             raise UsageError("no command was given", "mudroom run -- COMMAND")
         order = self._order(argv, fork, cwd, timeout, actor)
-        return run(self._parts(), order._replace(stdio=stdio, approver=approver, cancellation=cancellation))
+        order = order._replace(stdio=stdio, approver=approver, cancellation=cancellation, quiet=quiet)
+        return run(self._parts(), order)
 
     def start(
         self,

@@ -74,7 +74,7 @@ def test_without_one_nothing_is_installed(
 ) -> None:
     """No sandbox works without the launcher: it is not found out later."""
     monkeypatch.setenv("CC", compiler)
-    with pytest.raises(RuntimeError, match=r"mudroom on Linux needs its launcher, .* cannot be built: "):
+    with pytest.raises(SystemExit, match=r"mudroom on Linux needs its launcher, .* cannot be built: "):
         initialized(build, version)
 
 

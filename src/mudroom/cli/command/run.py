@@ -13,6 +13,7 @@ from mudroom.cli.project_session import (
     no_leftover,
     open_session,
     print_remarks,
+    settle_first,
     working_directory,
 )
 from mudroom.cli.terminal.command_signals import command_signals
@@ -22,7 +23,6 @@ from mudroom.core.agent.sandbox_level import BARE
 from mudroom.core.registry import part
 from mudroom.core.result import to_json
 from mudroom.core.text.json_text import to_json_text
-from mudroom.core.text.redaction import redact_argv
 from mudroom.core.tree.path import is_below, show, show_path
 from mudroom.core.tree.quote import show_words
 from mudroom.core.tree.secret import is_masked
@@ -160,8 +160,8 @@ def execute(args: argparse.Namespace, context: Context) -> int:
             return _run_elsewhere(session, argv, cwd, args, context)
 
         try:
-            with exclusive(session, context, show_words(redact_argv(argv, session.vault.secrets()))):
-                return _run_staged(session, argv, cwd, args, context)
+            settle_first(session, context, "mudroom run")
+            return _run_staged(session, argv, cwd, args, context)
         finally:
             client.close()
 
@@ -263,14 +263,14 @@ def _run_elsewhere(
     session: Session, argv: Sequence[bytes], cwd: bytes, args: argparse.Namespace, context: Context
 ) -> int:
     there = run_there(session, args.on, argv, cwd, context)
-    with exclusive(session, context, f"mudroom run --on {args.on}"):
-        return _decide(session, there.result, argv, args, context, there.code, is_kept=there.is_kept, is_ours=False)
+    return _decide(session, there.result, argv, args, context, there.code, is_kept=there.is_kept)
 
 
 def _run_staged(session: Session, argv: Sequence[bytes], cwd: bytes, args: argparse.Namespace, context: Context) -> int:
     warn_if_bare(session, context)
     with command_signals(session) as signals, full_disk_hint(session), no_leftover(session, is_wanted=not args.no):
-        result = session.run(argv, cwd=cwd, stdio=own_stdio(context))
+        quiet = session.actor.settings.user_pause
+        result = session.run(argv, cwd=cwd, stdio=own_stdio(context), quiet=quiet)
     is_kept = signals.ended_by(result) is not None
     return _decide(session, result, argv, args, context, signals.exit_code(result), is_kept=is_kept)
 
@@ -284,10 +284,9 @@ def _decide(
     code: int,
     *,
     is_kept: bool,
-    is_ours: bool = True,
 ) -> int:
     """Show the result, then apply, discard or keep its changes. Return the exit code. ``is_kept``: a signal ended the
-    command. ``is_ours``: the vault's lock has been held since the changes were collected."""
+    command. Nothing is held while the question waits."""
     outcome: dict[str, Any] | None = None
     try:
         if not context.as_json:
@@ -301,7 +300,7 @@ def _decide(
         answer = _answer(result, argv, args, context, session, is_kept=is_kept)
         if answer in ("apply", "git"):
             git = args.git or answer == "git"
-            outcome, landing_code = _apply(session, result, context, git=git, is_ours=is_ours)
+            outcome, landing_code = _apply(session, result, context, git=git)
             code = code or landing_code
         elif answer == "cancel":
             _discard(session, result, context)
@@ -471,15 +470,14 @@ def _ask(result: Result, context: Context, session: Session) -> str:
             context.terminal.say(_LEGEND)
 
 
-def _apply(
-    session: Session, result: Result, context: Context, *, git: bool, is_ours: bool
-) -> tuple[dict[str, Any], int]:
+def _apply(session: Session, result: Result, context: Context, *, git: bool) -> tuple[dict[str, Any], int]:
     from mudroom.cli.change.apply import exit_code, landed_to_json, print_landed
     from mudroom.vault.forks.review import fingerprint
 
     shown = fingerprint(result.changeset)
     try:
-        landed = session.changes.apply(result.fork, reviewed=shown, git=git, verify_fork=not is_ours)
+        with exclusive(session, context, f"mudroom apply {result.fork}", is_short=True):
+            landed = session.changes.apply(result.fork, reviewed=shown, git=git)
     except ApplyUnwritten:
         raise
     except MudroomError:  # main prints the reason

@@ -302,7 +302,7 @@ class SharedSandbox:
             try:
                 yield
             finally:
-                self.vault.turn.begin()
+                self.vault.turn.begin(is_users=True)  # do not wait here: the tender pauses them at its next look
 
     def collect(self, command: CollectedCommand | None) -> None:
         """Record the fork's present changes as made by ``command`` (None: by the last command). Do nothing if the

@@ -14,7 +14,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Iterable, Mapping
-from types import MappingProxyType
+from contextlib import ExitStack
 
 from mudroom.core.merge.merge import Conflict
 from mudroom.core.merge.operations import Op
@@ -22,6 +22,7 @@ from mudroom.core.tree.change import Remark
 from mudroom.core.tree.entry import HELD, Entry, is_untouched, same_stamp
 from mudroom.stage import disk
 from mudroom.stage.beneath import look, open_beneath, open_root
+from mudroom.stage.source import DirectorySource, same_bytes
 from mudroom.vault.apply.imprint import take as take_imprint
 from mudroom.vault.apply.rename import At, aside_of, is_same_file, mend, take
 from mudroom.vault.apply.tree import (
@@ -80,7 +81,8 @@ class Executor:
 
     ``slots``: descriptor of the slot directory, which this object closes. ``again``: an earlier run was interrupted, so
     some operations may already be done. ``has_kept``: whether the fork still has the file that an operation places,
-    which proves that it was not placed. ``words``: replace reasons.
+    which proves that it was not placed. ``state``: the apply's; a redo
+    leaves out the files that the project has again.
     """
 
     def __init__(
@@ -91,9 +93,9 @@ class Executor:
         *,
         again: bool = False,
         has_kept: Callable[[Op], bool] = lambda _op: False,
-        words: Mapping[str, str] = MappingProxyType({}),
+        state: str = "",
     ) -> None:
-        self._slots, self._words = slots, words
+        self._slots, self._words, self._is_redo = slots, SINCE.get(state, {}), state == "redoing"
         try:
             self._root = open_root(project)
         except BaseException:
@@ -129,6 +131,8 @@ class Executor:
                 self.done.append(op)
                 continue
             self.undone.append(op)
+            if self._is_redo and reason in (EDITED, CREATED) and self._is_there(op):
+                reason = NOTHING  # a part of the apply was applied again
             if reason == HELD:
                 self.held.append(op)
             if reason != NOTHING:
@@ -139,6 +143,22 @@ class Executor:
         # a process may have written to a file that it had open when the file was taken
         self._check_taken_files()
         self._sync()
+
+    def _is_there(self, op: Op) -> bool:
+        """Return whether the project already has the file that ``op`` places."""
+        project, slots, slot = DirectorySource(self._root), DirectorySource(self._slots), b"%d" % op.slot
+        current = project.look(op.path)
+        if current is None or op.new is None or current.kind != "file" or current[:3] != op.new[:3]:
+            return False
+        with ExitStack() as opened:
+            descriptors = []
+            for source, path in ((project, op.path), (slots, slot)):
+                try:
+                    descriptors.append(source.open(path))
+                except OSError:
+                    return False  # the conflict stays
+                opened.callback(os.close, descriptors[-1])
+            return same_bytes(*descriptors)
 
     def _refuse(self, op: Op, reason: str) -> None:
         self.refused.append(op)

@@ -17,7 +17,6 @@ from mudroom.core.tree.path import is_below
 from mudroom.stage import disk
 from mudroom.stage.beneath import LastDirectory, directory, open_root
 from mudroom.stage.layers.landed import elsewhere
-from mudroom.stage.source import DirectorySource, same_bytes
 from mudroom.typing import NamedTuple
 from mudroom.vault.apply.form import follow_list
 from mudroom.vault.apply.imprint import Recognition
@@ -43,7 +42,7 @@ class Reversal(NamedTuple):
 
 def reverse(record: ApplyRecord, place: bytes, state: str) -> Reversal:
     """Return the operations that take the apply back. ``place``: the apply's directory; its state is ``done`` or
-    ``undone``. A redo leaves out the files that the project has again.
+    ``undone``.
 
     A directory that has gained or changed files is taken back file by file. In an undo, a text that was edited since is
     merged.
@@ -76,8 +75,6 @@ def reverse(record: ApplyRecord, place: bytes, state: str) -> Reversal:
                 ops += [_recognised(reader, part, recognition)[0] for part in kept]
             else:
                 known, current = _recognised(reader, op, recognition)
-                if state == "undone" and _is_there(op, reader, slots):
-                    continue
                 _follow(reader, known, current, slots)
                 ops.append(unmerge.op(known, current) if state == "done" else known)
                 if unmerge.held and unmerge.held[-1] == op.path:
@@ -133,27 +130,6 @@ def _follow(reader: LastDirectory, op: Op, current: Entry | None, slots: int) ->
         return
     above, _slash, name = op.path.rpartition(b"/")
     follow_list(reader.enter(above), name, slots, b"%d" % op.slot, op.new.mode)
-
-
-def _is_there(op: Op, project: LastDirectory, slots: int) -> bool:
-    """Return whether the project has the file that a redo would place: a part of the apply was applied again."""
-    if op.kind not in ("swap", "place") or op.new is None or op.new.kind != "file":
-        return False
-    try:
-        current = project.look(op.path)
-        if current is None or current[:3] != op.new[:3]:
-            return False
-        descriptors = [project.open_file(op.path)]
-    except OSError:
-        return False  # the operation itself reports the obstacle
-    try:
-        descriptors.append(DirectorySource(slots).open(b"%d" % op.slot))
-        return same_bytes(*descriptors)
-    except OSError:
-        return False
-    finally:
-        for descriptor in descriptors:
-            os.close(descriptor)
 
 
 def _with_repositories(record: ApplyRecord) -> tuple[ApplyRecord, set[bytes]]:

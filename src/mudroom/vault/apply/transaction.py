@@ -32,7 +32,7 @@ from mudroom.stage import disk
 from mudroom.stage.beneath import mount_of, open_layer
 from mudroom.stage.layers.closed_directory import look_through
 from mudroom.typing import Literal, NamedTuple
-from mudroom.vault.apply.execution import SINCE, Executor, Progress
+from mudroom.vault.apply.execution import Executor, Progress
 from mudroom.vault.apply.plan_state import State as State
 from mudroom.vault.apply.plan_state import plan_path, state_of
 from mudroom.vault.apply.reversal import reverse
@@ -341,9 +341,8 @@ def _finish(
     operations that must not be tried (``reverse``).
     """
     has_kept = functools.partial(_has_kept, record) if old == "ready" else lambda _op: False
-    words = SINCE.get(old, {})
     slots = open_slots(record)
-    executor = Executor(record.project, slots, record.trees, again=again, has_kept=has_kept, words=words)
+    executor = Executor(record.project, slots, record.trees, again=again, has_kept=has_kept, state=old)
     try:
         executor.run(record.ops, progress)
         unplaced = [op for op in executor.undone if executor.holds_new(op)]

@@ -6,7 +6,7 @@ from mudroom.core.clock import VaultClock
 from mudroom.core.settings import Settings
 from mudroom.errors import MudroomError
 from mudroom.typing import TYPE_CHECKING
-from mudroom.vault.moment import note, save
+from mudroom.vault.moment import clock_of, note, save
 from mudroom.vault.store.store import Vault, spread_layers
 
 if TYPE_CHECKING:
@@ -29,6 +29,11 @@ def tidy(vault: Vault, settings: Settings, now: int, *, applied: bool = False) -
         from mudroom.vault.retention.prune import PruneResult
 
         return PruneResult(remarks=(f"old applies and layers could not be removed: {error}",))
+
+
+def is_due(vault: Vault) -> bool:
+    """Return whether everything is due. The clock is not written."""
+    return _is_due(clock_of(vault.path))
 
 
 def _tidy(vault: Vault, settings: Settings, clock: VaultClock, now: int, *, due: bool) -> PruneResult:
