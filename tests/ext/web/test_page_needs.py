@@ -28,7 +28,7 @@ def test_what_needs_the_user_stands_first(place: Place, site: Site, page: Page) 
     rows = needs.get_by_role("listitem")
     rows.nth(1).wait_for()
     texts = rows.all_inner_texts()
-    assert ["conflict" in texts[0], "changed in the project, too" in texts[0]] == [True, True], texts
+    assert ["conflict" in texts[0], "in conflict with the project" in texts[0]] == [True, True], texts
     row, tag = (rows.nth(0).bounding_box(), rows.nth(0).get_by_text("conflict", exact=True).bounding_box())
     assert row and tag and tag["x"] - row["x"] >= 8 and tag["y"] > row["y"] + 2, "text does not touch the frame"
     heading = page.get_by_role("heading", name="All projects").bounding_box()

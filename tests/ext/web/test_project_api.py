@@ -334,3 +334,20 @@ def test_me_tells_what_is_certified_and_closed() -> None:
     environment = SimpleNamespace(version="1", roots=(b"/a",), certified=lambda: told)
     call: Any = SimpleNamespace(server=SimpleNamespace(environment=environment))
     assert me(call).sandbox == list(told)
+
+
+def test_a_file_that_both_have_changed_is_a_conflict_only_if_it_does_not_merge(place: Place, page: PageSide) -> None:
+    place.write("a", "1\n2\n3\n4\n5\n")
+    changed(place, "sed -i s/1/x/ a")
+
+    def notice() -> dict[str, Any]:
+        (row,) = page.get("/projects")
+        (found,) = row["notices"]
+        return dict(found)
+
+    place.write("a", "1\n2\n3\n4\nyours\n")
+    first = notice()
+    assert (first["kind"], first["files"], first["agent"]) == ("finished", 1, "")
+    assert first["command"] == "sh -c 'sed -i s/1/x/ a'" and first["ended"] > 0
+    place.write("a", "yours\n2\n3\n4\n5\n")
+    assert (notice()["kind"], notice()["files"]) == ("conflict", 1)

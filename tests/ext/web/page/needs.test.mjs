@@ -14,7 +14,7 @@ test("the most urgent comes first, over all projects", () => {
   ]);
   assert.deepEqual(needs.map((one) => one.kind), ["question", "damaged", "conflict", "cut off", "finished"]);
   assert.deepEqual(needs.map((one) => one.text), [
-    "2 questions of agents", "damaged: it cannot be read", "1 file changed in the project, too", "its last command was interrupted", "3 changed files",
+    "2 questions of agents", "damaged: it cannot be read", "1 file in conflict with the project", "its last command was interrupted", "3 changed files",
   ]);
 });
 

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { flat, grow, lines, offered, repositories } from "../../../../src/mudroom/ext/web/page/tree.js";
+import { firstOf, flat, grow, lines, offered, repositories } from "../../../../src/mudroom/ext/web/page/tree.js";
 
 /** @param {string} path @param {any} [more] @returns {any} */
 const row = (path, more = {}) => ({ id: "id:" + path, path, change: "added", added: 1, removed: 2, flags: [], source: "", ...more });
@@ -58,4 +58,14 @@ test("filters that leave some, and not all by what happened to them", () => {
 
 test("a flat list has every row at one level", () => {
   assert.deepEqual(flat([row("d/a"), row("b")]).map((one) => [one.name, one.level, one.position, one.among]), [["d/a", 1, 1, 2], ["b", 1, 2, 2]]);
+});
+
+test("a review opens what is in conflict, then what is dangerous, then text", () => {
+  const rows = [row("assets/data.bin", { flags: ["binary"] }), row("a"), row("package.json", { flags: ["executes-later"] }), row("z", { flags: ["conflict"] })];
+  const opened = (/** @type {any[]} */ some) => firstOf(flat(some));
+  assert.equal(opened(rows), "id:z");
+  assert.equal(opened(rows.slice(0, 3)), "id:package.json");
+  assert.equal(opened(rows.slice(0, 2)), "id:a");
+  assert.equal(opened(rows.slice(0, 1)), "id:assets/data.bin");
+  assert.equal(opened([]), undefined);
 });

@@ -26,10 +26,13 @@ from mudroom.ext.web.state.refusal import Refusal
 from mudroom.ext.web.state.server_state import ServerState, require_at_rest, require_fork
 from mudroom.session import Session
 from mudroom.session.upkeep import ForkSummary, Vault, is_unused, why_unusable
+from mudroom.vault.apply.conflict import each_conflict
 from mudroom.vault.apply.drift import find_drift
 
 MOST_NOTICES = 12
 """Forks shown for a project in the first view."""
+MOST_SHOWN = 200
+"""Most characters of a command in a notice."""
 MOST_COMPARED = 1000
 """Maximum changed files for which the first view compares a fork with the project: an lstat(2) each."""
 SAFE = "Sandboxed: safe to edit"
@@ -115,20 +118,36 @@ def _notices(vault: Vault, forks: Iterable[ForkSummary]) -> Iterator[shape.Notic
         if summary.state in ("damaged", "cut off", "running"):
             kind = summary.state
         elif files and summary.state == "idle":
-            touched = _touched(vault, summary.name) if files <= MOST_COMPARED else 0
-            kind, files = ("conflict", touched) if touched else ("finished", files)
+            undecided = _undecided(vault, summary.name) if files <= MOST_COMPARED else 0
+            kind, files = ("conflict", undecided) if undecided else ("finished", files)
         else:
             continue
         code = brief.exit_code if brief is not None and brief.command else None
-        yield shape.NoticeShape(kind, summary.name, summary.agent, files, _badge(summary, _UNKNOWN), code)
+        command = show_words(brief.command)[:MOST_SHOWN] if brief is not None else ""
+        ended = _recorded(vault, summary.name)
+        yield shape.NoticeShape(
+            kind, summary.name, summary.agent, files, _badge(summary, _UNKNOWN), code, command, ended
+        )
 
 
-def _touched(vault: Vault, name: str) -> int:
-    """Return how many of the fork's changed files have changed in the project, too; 0 if that cannot be read."""
+def _undecided(vault: Vault, name: str) -> int:
+    """Return how many of the fork's files conflict with the project and are not decided; 0 if that cannot be read.
+    Files that the project has changed, too, may merge."""
     try:
-        return len(find_drift(vault, vault.fork(name)))
+        fork = vault.fork(name)
+        if not find_drift(vault, fork):
+            return 0  # costs less than to look for conflicts
+        return each_conflict(vault, fork, lambda conflict: conflict.decided, contents=False).count(False)
     except (MudroomError, OSError):
         return 0  # the fork is gone, or its own view names the problem
+
+
+def _recorded(vault: Vault, name: str) -> int:
+    """Return when the fork's record was written, in milliseconds since 1970; 0 if it has none."""
+    try:
+        return os.lstat(vault.fork(name).path + b"/record").st_mtime_ns // 10**6
+    except (MudroomError, OSError):
+        return 0
 
 
 def project(call: ApiCall) -> shape.ProjectShape:

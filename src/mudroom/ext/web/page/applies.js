@@ -3,6 +3,7 @@ import { at, finished, post } from "./api.js";
 import { html, useState } from "./html.js";
 import { counted } from "./plural.js";
 import { toProject } from "./route.js";
+import { clock, iso } from "./say.js";
 import { complain, toast } from "./toast.js";
 
 /** @type {Record<string, string>} */
@@ -62,7 +63,7 @@ export function Applies({ project, applies, changed }) {
   return html`<div class="panel scroll" tabindex="0" role="group" aria-label="Applies"><table class="rows applies"><thead><tr><th>When</th><th>Fork</th><th>State</th><th class="number">Written</th><th class="number">Removed</th><th><span class="hidden">Take back</span></th></tr></thead>
     <tbody>${applies.map((one) => {
       const whole = one.state === "applied" || one.state === "undone";
-      return html`<tr key=${one.id}><td>${one.time ? html`<time datetime=${new Date(one.time).toISOString()}>${new Date(one.time).toLocaleString()}</time>` : one.id}</td>
+      return html`<tr key=${one.id}><td>${one.time ? html`<time datetime=${iso(one.time)}>${clock(one.time)}</time>` : one.id}</td>
         <td><span class="name">${one.fork}</span></td><td><span class=${"tag" + (whole ? "" : " bad")}>${STATES[one.state] ?? one.state}</span>${one.kept > 0 && html` <span class="dim small">the project's was kept of ${counted(one.kept, "file")}</span>`}</td>
         <td class="number">${one.written}</td><td class="number">${one.removed}</td>
         <td class="number">${busy === one.id ? "…" : (OFFERED[one.state] ?? []).map(([what, label]) => html`

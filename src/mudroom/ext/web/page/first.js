@@ -4,6 +4,7 @@ import { spelled } from "./code.js";
 import { goThere } from "./decide.js";
 import { html, useEffect } from "./html.js";
 import { useLoaded } from "./load.js";
+import { ageOf } from "./questions.js";
 import { MOST, needsOf, runningOf } from "./needs.js";
 import { toFork, toProject } from "./route.js";
 import { count, iso, lasting, size } from "./say.js";
@@ -26,7 +27,8 @@ function Need({ need: { kind, project, notice, text, action } }) {
   const where = html`<span class="dim small name" title=${project.path}>${spelled(last(project.path))}</span>`;
   const name = notice && html`<span class="name">${spelled(notice.fork)}</span>${notice.agent && notice.agent !== notice.fork && html`<span class="tag name">${spelled(notice.agent)}</span>`}`;
   return html`<li class="panel row need"><span class=${"tag " + (kind === "finished" ? "" : kind === "damaged" ? "bad" : "warn")}>${kind}</span>${name}
-    <span class="grow">${text}</span>${where}
+    <span class="grow">${text}${notice?.command && html` <code class="name clip" title=${notice.command}>${spelled(notice.command)}</code>`}</span>
+    ${notice?.ended > 0 && html`<time class="dim small" datetime=${iso(notice.ended)}>${ageOf(Date.now() - notice.ended)} ago</time>`}${where}
     ${notice ? html`<a class="button" href=${kind === "damaged" ? toProject(project.id) : toFork(project.id, notice.fork, kind === "conflict" ? "conflicts" : "review")}>${action}<span class="hidden"> ${notice.fork}</span></a>`
       : html`<button type="button" class="primary" onClick=${goThere}>${action}<span class="hidden"> ${text} in ${last(project.path)}</span></button>`}</li>`;
 }

@@ -5,6 +5,7 @@ import { confirmed } from "./dialog.js";
 import { html, useState } from "./html.js";
 import { counted } from "./plural.js";
 import { toFork } from "./route.js";
+import { clock, iso } from "./say.js";
 import { complain, toast } from "./toast.js";
 
 /** Label and mark of each state. @type {Record<string, [string, string]>} */
@@ -58,8 +59,8 @@ async function asItIs(project, fork) {
   return found?.fingerprint !== fork.fingerprint ? found ?? null : null;
 }
 
-/** @param {{project: string, fork: any, changed: () => void}} props */
-export function ForkCard({ project, fork, changed }) {
+/** @param {{project: string, fork: any, usual: any, changed: () => void}} props `usual`: the project's badge; a card has one of its own if that differs */
+export function ForkCard({ project, fork, usual, changed }) {
   const [busy, setBusy] = useState(false);
   const [state, mark] = STATES[fork.state] ?? [fork.state, ""];
   const away = async () => {
@@ -67,7 +68,7 @@ export function ForkCard({ project, fork, changed }) {
     if (!(await discard(project, fork))) setBusy(false);
     changed(); // the fork may differ from the card
   };
-  return html`<li class="card fork"><div class="spread"><h3><a class="name" href=${toFork(project, fork.name)}>${fork.name}</a></h3><${Level} badge=${fork.badge} /></div>
+  return html`<li class="card fork"><div class="spread"><h3><a class="name" href=${toFork(project, fork.name)}>${fork.name}</a></h3>${fork.badge.label !== usual.label && html`<${Level} badge=${fork.badge} />`}</div>
     ${fork.command && html`<p><code class="name clip" title=${fork.command}>${fork.command}</code></p>`}
     <p class="row"><span class=${"tag " + mark}>${state}</span>
       ${fork.exit_code !== null && fork.exit_code !== 0 && html`<span class="tag bad">exit ${fork.exit_code}</span>`}
@@ -77,7 +78,7 @@ export function ForkCard({ project, fork, changed }) {
       ${fork.snapshot && html`<span class="tag">on a snapshot</span>`}
       ${fork.checkpoints > 0 && html`<span class="tag">${counted(fork.checkpoints, "checkpoint")}</span>`}
       ${fork.credentials.length > 0 && html`<span class="tag bad name">credentials: ${fork.credentials.join(", ")}</span>`}
-      <time class="dim small" datetime=${new Date(fork.created).toISOString()}>${new Date(fork.created).toLocaleString()}</time></p>
+      <time class="dim small" datetime=${iso(fork.created)}>${clock(fork.created)}</time></p>
     <div class="spread"><${Counts} summary=${fork.summary} running=${fork.state === "running"} /><span class="row">
       <a class="button" href=${toFork(project, fork.name, "watch")}>Watch<span class="hidden"> ${fork.name}</span></a>
       <button type="button" class="danger" disabled=${busy} onClick=${away}>Discard<span class="hidden"> ${fork.name}</span></button>

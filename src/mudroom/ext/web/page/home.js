@@ -57,7 +57,7 @@ export function Project({ project, place: { data, error, reload } }) {
     ${data.verify && html`<p class="dim small">Before an apply, this has to succeed: <code class="name">${data.verify}</code></p>`}
     <h2>Forks</h2>
     ${data.forks.length === 0 && html`<p class="empty panel">No fork. Run a command in this folder to make one: <code>mudroom run --keep -- COMMAND</code></p>`}
-    <ul class="cards">${data.forks.map((/** @type {any} */ one) => html`<${ForkCard} key=${one.name} project=${project} fork=${one} changed=${reload} />`)}</ul>
+    <ul class="cards">${data.forks.map((/** @type {any} */ one) => html`<${ForkCard} key=${one.name} project=${project} fork=${one} usual=${data.badge} changed=${reload} />`)}</ul>
     <${Tries} project=${project} />
     <h2>Applies</h2><${Applies} project=${project} applies=${data.applies} changed=${reload} /></main>`;
 }

@@ -1,7 +1,7 @@
 // The first view: what needs the user, the most urgent first, and what runs. Pure.
 
 /**
- * @typedef {{kind: string, fork: string, agent: string, files: number, badge: any, exit_code: number | null}} Notice
+ * @typedef {{kind: string, fork: string, agent: string, files: number, badge: any, exit_code: number | null, command: string, ended: number}} Notice
  * @typedef {{id: string, path: string, notices: Notice[], questions: number, running: number}} Project
  * @typedef {{kind: string, project: Project, notice: Notice | null, text: string, action: string}} Need
  */
@@ -16,7 +16,7 @@ const counted = (number, noun) => `${number.toLocaleString("en")} ${noun}${numbe
 /** What a notice says, and the name of its link. @type {Record<string, (notice: Notice) => [string, string]>} */
 const WORDS = {
   damaged: () => ["damaged: it cannot be read", "Look"],
-  conflict: (notice) => [`${counted(notice.files, "file")} changed in the project, too`, "Decide"],
+  conflict: (notice) => [`${counted(notice.files, "file")} in conflict with the project`, "Decide"],
   "cut off": () => ["its last command was interrupted", "Review"],
   finished: (notice) => [`${counted(notice.files, "changed file")}${notice.exit_code ? `, exit code ${notice.exit_code}` : ""}`, "Review"],
 };

@@ -20,7 +20,7 @@ import { counted } from "./plural.js";
 import { toFork, toProject } from "./route.js";
 import { kept, ofTab } from "./store.js";
 import { inPart, saidOf } from "./telling.js";
-import { flat, grow, lines, offered, repositories, sifted } from "./tree.js";
+import { firstOf, flat, grow, lines, offered, repositories, sifted } from "./tree.js";
 
 const NARROW = "(max-width: 46rem)"; // as in review.css
 const NAMED = 8; // files in a line
@@ -166,7 +166,7 @@ function Files({ project, fork, file, row, changes, moved, again, working, setWo
   const folded = useMemo(() => repositories(grown), [grown]);
   const closed = useMemo(() => new Set([...folded, ...turned].filter((one) => folded.has(one) !== turned.has(one))), [folded, turned]);
   const items = useMemo(() => (isTree ? lines(grown, closed) : flat(listed)), [grown, isTree, closed]);
-  const first = useMemo(() => items.find((item) => item.row)?.row?.id, [items]);
+  const first = useMemo(() => firstOf(items), [items]);
   const current = file && (rows.length < changes.total || rows.some((/** @type {any} */ one) => one.id === file)) ? file : first;
   const [folder, setFolder] = useState(""); // the directory at the cursor; empty: a file
   const active = items.findIndex((item) => (folder ? item.key === folder && !item.row : item.row?.id === current));
@@ -298,17 +298,31 @@ function Progress({ row, changes, looked }) {
     ${changes.rows.length < changes.total && html`<span class="count" role="status">${changes.rows.length.toLocaleString("en")} loaded</span>`}`;
 }
 
+/** Whether the page is as narrow as a phone. */
+function usePhone() {
+  const [is, setIs] = useState(matchMedia(NARROW).matches);
+  useEffect(() => {
+    const width = matchMedia(NARROW);
+    const told = () => setIs(width.matches);
+    width.addEventListener("change", told);
+    return () => width.removeEventListener("change", told);
+  }, []);
+  return is;
+}
+
 /** @param {any} props */
 function Filters({ rows, filters, setFilters }) {
   const all = useMemo(() => offered(rows), [rows]);
+  const narrow = usePhone();
   if (!all.length) return null;
   const flip = (/** @type {string} */ name) => {
     const next = new Set(filters);
     if (!next.delete(name)) next.add(name);
     setFilters(next);
   };
-  return html`<div class="row filters" role="group" aria-label="Only files that">${all.map(([name, label, count]) => html`
+  const chips = html`<div class="row filters" role="group" aria-label="Only files that">${all.map(([name, label, count]) => html`
     <button type="button" key=${name} class="chip" aria-pressed=${String(filters.has(name))} onClick=${() => flip(name)}>${label} <span class="count">${count.toLocaleString("en")}</span></button>`)}</div>`;
+  return narrow ? html`<details open=${filters.size > 0}><summary>Only some files</summary>${chips}</details>` : chips;
 }
 
 /** A box with three states. @param {{extent: string, label: string, onChange: () => void, tabs?: boolean}} props */

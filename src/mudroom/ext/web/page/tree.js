@@ -132,3 +132,15 @@ export function sifted(rows, text, filters) {
   return rows.filter((row) => (!filters.size || [...filters].some((one) => fits(row, one))) &&
     (!wanted || row.path.toLowerCase().includes(wanted) || row.source.toLowerCase().includes(wanted)));
 }
+
+/** Flags of what a reviewer looks at first, and last. */
+const URGENT = new Set(["executes-later", "protected", "secret", "leads-outside", "reduced-mode"]);
+const LEAST = new Set(["binary", "ignored", "large"]);
+
+/** The file that a review opens: the first in conflict, else what is dangerous, else text. @param {Item[]} items */
+export function firstOf(items) {
+  const rank = (/** @type {string[]} */ flags) => (flags.includes("conflict") ? 0 : flags.some((one) => URGENT.has(one)) ? 1 : flags.some((one) => LEAST.has(one)) ? 3 : 2);
+  const rows = items.flatMap((item) => (item.row ? [item.row] : []));
+  const least = Math.min(...new Set(rows.map((row) => rank(row.flags))));
+  return rows.find((row) => rank(row.flags) === least)?.id;
+}

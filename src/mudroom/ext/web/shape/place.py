@@ -48,15 +48,19 @@ class NoticeShape(Struct):
     """A fork in the first view: it runs, or it needs the user."""
 
     kind: Literal["damaged", "cut off", "conflict", "finished", "running"]
-    """``conflict``: some of its files have changed in the project meanwhile, and may conflict. ``finished``: it holds
-    changes and waits for a review."""
+    """``conflict``: some of its files conflict with the project as it is now, and are not decided. ``finished``: it
+    holds changes and waits for a review."""
     fork: str
     agent: str
     files: int
-    """Changed files; for ``conflict``: those that the project has changed, too."""
+    """Changed files; for ``conflict``: those in conflict."""
     badge: BadgeShape
     exit_code: int | None = None
     """Its last command's exit code; None: none has ended."""
+    command: str = ""
+    """Its last command, as a shell reads it."""
+    ended: int = 0
+    """When that command's changes were recorded, milliseconds since 1970; 0: not known."""
 
 
 class ProjectRowShape(Struct):
