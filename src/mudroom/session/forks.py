@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 
+from mudroom.core.clock import CommandStart
 from mudroom.core.settings import Settings
 from mudroom.core.tree import stack
 from mudroom.core.tree.change import Changeset
@@ -29,15 +30,18 @@ from mudroom.stage.stamp import is_settled
 from mudroom.typing import TYPE_CHECKING, Any, TypeAlias
 from mudroom.vault.forks import stacking
 from mudroom.vault.forks.collection import (
+    KILLED,
     CollectedCommand,
     Progress,
     gather,
+    mend_sealed,
     note_uncollected,
     prepare_repository,
     set_fork_apart,
     take_snapshot,
     view_of,
 )
+from mudroom.vault.forks.damage import require_layers
 from mudroom.vault.forks.logins import has_logins, settle_logins
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.store.fork import Fork, last_holder, mount_note
@@ -59,8 +63,6 @@ if TYPE_CHECKING:
 
 PATIENCE = 2.0
 """Seconds that the vault's exclusive holder waits for a fork's reader, such as a page."""
-KILLED = 128 + 9
-"""Exit code of an interrupted command, whose sandbox was killed with mudroom."""
 _REMARKS = 64
 """Maximum number of remarks kept until the next result."""
 
@@ -434,10 +436,14 @@ class Forks:
         started, noted = fork.interrupted, mount_note(fork)
         note = settled_mount(self, fork) if noted is not None else None
         if started is not None:
+            require_layers(fork)
             shown = self.secrets.masked_vault(fork)
             if note is None and not fork.has_copy:
+                if fork.has_lost_record and not os.path.isdir(fork.upper):
+                    stacking.make_tree(self.vault, fork.state.upper, fork.state.layers)
                 set_fork_apart(self.vault, fork)  # its processes may still be dying
                 self.secrets.hide_all(fork)
+            mend_sealed(shown, fork)
             with OpenFork(shown, fork) as opened:
                 view = view_of(shown, fork, opened, "copy" if fork.is_copy else "overlay")
                 started = noted.since if noted is not None else started
@@ -484,12 +490,15 @@ class Forks:
         holder = last_holder(fork) if fork.interrupted is not None else "looking at what is left"
         # Wait for another reader, since without the lock this is no review, but not for a running command.
         with fork.lock_if_free(holder, PATIENCE) as free:
+            if free and fork.interrupted is None and fork.record is None and not stacking.tree_is_empty(fork):
+                fork.begin(CommandStart(fork.created))  # the record is lost: its name was not on disk
             if free and (fork.interrupted is not None or mount_note(fork) is not None):
                 self.settle(fork)
                 mounting(self).collect(fork)
             if not free or mount_note(fork) is not None:
                 return ForkLook(fork.record, use_of(fork) or IN_USE)
             set_fork_apart(self.vault, fork)
+            require_layers(fork)
             record = fork.record
             await_stamps(fork, record)
             return ForkLook(record)

@@ -85,12 +85,6 @@ def is_settled(ctime: int, now: int) -> bool:
     return ctime + (_TICK if ctime % _SECOND else _COARSE) < now or _is_far_ahead(ctime, now)
 
 
-def is_telling(ctime: int, now: int) -> bool:
-    """Return whether a ctime distinguishes a file from its later versions. A coarse clock's ctime does not while its
-    second may still go on."""
-    return ctime % _SECOND != 0 or is_settled(ctime, now)
-
-
 def _is_far_ahead(ctime: int, now: int) -> bool:
     """Return whether a ctime is from before the clock was set back. No later change gets the same nanosecond, even when
     the clock reaches it again; on a coarse clock a change may get the same second."""

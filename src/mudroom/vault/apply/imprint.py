@@ -24,7 +24,7 @@ from mudroom.core.tree.entry import Entry, is_untouched, same_stamp
 from mudroom.stage import disk, safe_open
 from mudroom.stage.beneath import LastDirectory
 from mudroom.stage.filesystem_kind import has_weak_ctime, is_weak
-from mudroom.stage.stamp import file_clock, is_telling
+from mudroom.stage.stamp import is_earlier
 from mudroom.typing import NamedTuple
 
 NAME = b"/imprint"
@@ -33,6 +33,7 @@ FILES, BYTES = 1024, 32 * 1024 * 1024
 
 
 _BLOCK = 1 << 20
+_SECOND = 1_000_000_000
 _IN_DOUBT = -1
 """Stands for a ctime that a later edit can also have. No file has it."""
 
@@ -86,7 +87,7 @@ def _imprint(
     digests: Mapping[bytes, bytes],
 ) -> Imprint:
     files: dict[bytes, FileImprint] = {}
-    ended, left, room, now = began, FILES, BYTES, file_clock()
+    ended, left, room = began, FILES, BYTES
     weak = has_weak_ctime(b"/proc/self/fd/%d" % project.root)
     for op in ops:
         entry = _look(project, op.path) if op.new is not None and op.kind in ("place", "swap", "chmod") else None
@@ -96,7 +97,10 @@ def _imprint(
         below = trees.get(op.slot, {}) if op.whole and entry.kind == "directory" else {}
         inside = ((op.path + b"/" + path, child, 0) for path, child in below.items() if child.kind == "file")
         for path, child, known in ((op.path, entry, entry.ctime), *inside):
-            tells = is_telling(child.ctime, now) and not (weak and is_weak(child))
+            is_exact = child.ctime % _SECOND != 0 or is_earlier(
+                child.ctime, began
+            )  # without a look at a clock that may be set
+            tells = is_exact and not (weak and is_weak(child))
             found, ctime = digests.get(path, b""), known if tells else _IN_DOUBT
             if not found and child.kind == "file" and left > 0 and child.size <= room:
                 left, room = left - 1, room - child.size

@@ -29,7 +29,7 @@ from mudroom.typing import TYPE_CHECKING, NamedTuple
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.forks.stacking import seal_upper, tree_is_empty
 from mudroom.vault.moment import present
-from mudroom.vault.store.fork import Fork, mount_note
+from mudroom.vault.store.fork import Fork, load_record, mount_note
 from mudroom.vault.store.store import Vault
 
 if TYPE_CHECKING:
@@ -40,6 +40,8 @@ MOST_TRIES = 20
 """Attempts to read a mounted fork's files while they are being changed."""
 CLOSED = "the project's directory was closed to its owner (mode {mode:04o}): it is staged with mode {kept:04o}"
 UNCOLLECTED = "the changes of its last command could not be collected, and do not land: {reason}"
+KILLED = 128 + 9
+"""Exit code of an interrupted command, whose sandbox was killed with mudroom."""
 Progress = Callable[[str, int, int], None]
 """Activity, units done, units in total."""
 
@@ -256,7 +258,7 @@ def gather(
         from mudroom.vault.forks.repository_pin import settle_repository
 
         settle_repository(fork, opened, changeset, window)
-    if changeset.changes or changeset.remarks or changeset.hidden or fork.state.layers:
+    if not untouched or changeset.remarks:
         from mudroom.vault.record import FORK_FORMAT, ForkRecord, save
 
         argv = opened.shown(command.argv)
@@ -264,9 +266,41 @@ def gather(
             FORK_FORMAT, fork.name, view.kind, argv, command.time, command.exit_code, changeset, command.level
         )
         save(fork.record_path, record, durable=False)
-    elif not untouched and os.path.exists(fork.record_path):
-        os.unlink(fork.record_path)
     return changeset
+
+
+class _SealedLayers(Fork):
+    """The sealed layers of a fork, seen as a fork whose uppermost layer is the top one."""
+
+    @property
+    def contents(self) -> tuple[bytes, ...]:
+        return self.layered
+
+    @property
+    def has_copy(self) -> bool:
+        return False
+
+
+def mend_sealed(vault: Vault, fork: Fork) -> None:
+    """Collect the changes of the sealed layers again where their record is lost (``Fork.has_lost_record``). Hold the
+    fork's lock."""
+    state = fork.state
+    if not state.layers or load_record(fork.layer(state.layers[-1]) + b"/record") is not None:
+        return
+    from mudroom.stage.originals.collection import collect
+    from mudroom.vault.record import FORK_FORMAT, ForkRecord, save
+
+    below = _SealedLayers(fork.name, fork.path, vault.path, fork.reading)
+    below._state = state._replace(upper=state.layers[-1], layers=state.layers[:-1])
+    mend_sealed(vault, below)
+    window = edit_window(CommandStart(fork.created), present())
+    with OpenFork(vault, below) as opened:
+        view = shown_view(vault, below, opened, "overlay", None)
+        changes = collect(
+            opened.apart_from_git(view), opened.staged(), opened.lower, opened.ground(Changeset()), window
+        )
+    record = ForkRecord(FORK_FORMAT, fork.name, view.kind, (), fork.created, KILLED, changes)
+    save(fork.layer(state.layers[-1]) + b"/record", record, durable=True)
 
 
 def note_uncollected(fork: Fork, reason: str) -> None:

@@ -34,6 +34,12 @@ def reason_of(error: Exception) -> str:
 
 
 def require_files(fork: Fork) -> None:
+    """Raise MudroomError if a sealed layer, or the writable layer's tree, is lost."""
+    require_layers(fork)
+    require_tree(fork)
+
+
+def require_tree(fork: Fork) -> None:
     """Raise MudroomError if the writable layer's tree is lost: the fork's record names files in it, or it was checked
     when it held files.
 
@@ -50,6 +56,17 @@ def require_files(fork: Fork) -> None:
             f"the files of the fork {fork.name} are missing: its layer {fork.state.upper} has no tree",
             f"they are lost; mudroom discard {fork.name} removes the rest",
         )
+
+
+def require_layers(fork: Fork) -> None:
+    """Raise MudroomError if a sealed layer is gone: without it, files would look unchanged."""
+    state = fork.state
+    gone = {name for name in state.layers if not os.path.isdir(fork.layer(name) + b"/tree")}
+    if gone:
+        whole = [point.name for point in state.checkpoints if gone.isdisjoint(point.layers)]
+        back = f"mudroom rollback --fork {fork.name} {whole[-1]} brings it back to then" if whole else ""
+        hint = back or f"they are lost; mudroom discard {fork.name} removes the rest"
+        raise MudroomError(f"files of the fork {fork.name} are missing: its layer {min(gone)} is gone", hint)
 
 
 def _shape(entry: Entry | None) -> tuple[object, ...]:

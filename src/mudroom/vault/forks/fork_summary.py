@@ -21,7 +21,7 @@ from mudroom.core.tree.path import show
 from mudroom.core.tree.stack import LIVE
 from mudroom.stage.stamp import Stamp, is_settled, stamp_of
 from mudroom.typing import Literal, NamedTuple
-from mudroom.vault.forks.damage import UNREADABLE, reason_of
+from mudroom.vault.forks.damage import UNREADABLE, reason_of, require_layers
 from mudroom.vault.forks.endpoint import endpoint_of
 from mudroom.vault.forks.record_view import view_record
 from mudroom.vault.forks.review import fingerprint, of_look
@@ -105,6 +105,7 @@ class ForkSummaries:
             return ForkSummary(fork.name, "damaged", reason_of(error), created=created)
 
     def _summarise(self, fork: Fork) -> ForkSummary:
+        require_layers(fork)
         state, brief = fork.state, self._summarise_record(fork)
         at_work = _state(fork, brief)
         endpoint = endpoint_of(fork) if at_work == "running" else None

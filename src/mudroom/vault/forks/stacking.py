@@ -9,6 +9,7 @@ import errno
 import os
 import stat
 import sys
+from collections.abc import Sequence
 
 from mudroom.core.tree import stack
 from mudroom.core.tree.path import show
@@ -145,7 +146,7 @@ def rollback(vault: Vault, fork: Fork, name: str, time: int) -> Checkpoint | Non
             before = same or checkpoint(vault, fork, stack.free_name(fork.state, "rollback"), time, automatic=True)
     state = fork.state
     upper = vault.new_layer()
-    _make_tree(vault, upper, point)
+    make_tree(vault, upper, point.layers)
     for made in (vault.layer(upper), vault.path + b"/layers"):
         sync_directory(made)  # without the layer and its tree nothing would be collected after a power loss
     # If cut off from here on, the changes are collected again, because the record may not match the layers.
@@ -170,10 +171,10 @@ def _keep_masked(parent: Fork, child: Fork, *, is_same: bool) -> None:
     keep_masked(child.path, known if is_same else known.unsearched, known if parent is child else None)
 
 
-def _make_tree(vault: Vault, layer: str, point: Checkpoint) -> None:
-    """Make the tree for a new layer above a checkpoint: changes are only collected from a layer with a tree."""
+def make_tree(vault: Vault, layer: str, sealed: Sequence[str]) -> None:
+    """Make the tree for a new layer above sealed layers: changes are only collected from a layer with a tree."""
     tree = vault.layer(layer) + b"/tree"
-    below = vault.layer(point.layers[-1]) + b"/tree" if point.layers else vault.source
+    below = vault.layer(sealed[-1]) + b"/tree" if sealed else vault.source
     os.mkdir(tree, 0o700)
     os.chmod(tree, stat.S_IMODE(os.stat(below).st_mode))
 

@@ -21,7 +21,7 @@ from mudroom.stage.originals.original import Original, is_whole, read_rows
 from mudroom.stage.originals.snapshot import SnapshotSource
 from mudroom.typing import NamedTuple, TypeVar
 from mudroom.vault.apply.transaction import ApplyDirectory
-from mudroom.vault.forks.damage import require_files
+from mudroom.vault.forks.damage import require_tree
 from mudroom.vault.retention.leftover import is_incomplete
 from mudroom.vault.retention.usage import slots_in_project, why_unusable
 from mudroom.vault.store.fork import Fork, load_record
@@ -89,6 +89,8 @@ def _fork(vault: Vault, fork: Fork) -> Iterator[VaultProblem]:
             read(functools.partial(_read_snapshot, vault, state))
         for name in sorted(state.references):
             read(functools.partial(_read_layer, vault, fork, state, name))
+    if fork.has_lost_record and not problems:
+        problems.append(VaultProblem(subject, "its record is lost", f"mudroom diff {fork.name} collects it again"))
     yield from problems
 
 
@@ -120,8 +122,10 @@ def _read_layer(vault: Vault, fork: Fork, state: ForkState, name: str) -> None:
         needed = "" if now else f" (only of the checkpoints {', '.join(uses)})"
         raise MudroomError(f"its layer {name} is missing{needed}", "its contents are lost; the rest can be exported")
     if not sealed:
-        require_files(fork)
-    load_record(place + b"/record")
+        require_tree(fork)
+    is_private = state.repository is not None and state.repository.layer == name
+    if load_record(place + b"/record") is None and sealed and not is_private:
+        raise MudroomError(f"its layer {name} has lost its record", f"mudroom diff {fork.name} shows what is left")
     _read_originals(place + b"/originals")
 
 

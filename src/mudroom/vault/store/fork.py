@@ -269,18 +269,32 @@ class Fork:
         write_small(self.path + b"/running", b"%d %d" % started, os.O_TRUNC)
 
     def end(self) -> None:
-        os.unlink(self.path + b"/running")
+        with suppress(FileNotFoundError):  # a lost record has no mark
+            os.unlink(self.path + b"/running")
 
     @property
     def interrupted(self) -> CommandStart | None:
         """Start time of the running command, or of the one that ran when mudroom was killed; None without such a
-        command. 0 if the time cannot be read."""
+        command. 0 if the time cannot be read. A fork that has lost its record counts as interrupted since it was made:
+        its changes are collected again."""
         try:
             return CommandStart(*map(int, read_small(self.path + b"/running").split(b" ")))
         except FileNotFoundError:
-            return None
+            return CommandStart(self.created) if self.has_lost_record else None
         except (ValueError, TypeError):
             return CommandStart(0)  # partly written, or not by mudroom: treat it as a command that began
+
+    @property
+    def has_lost_record(self) -> bool:
+        """Whether the record, or that of the sealed layers, is empty, or missing although layers are sealed: it was not
+        on disk when the machine crashed. A collection always writes one if there are layers."""
+        size = _size(self.record_path)
+        if size == 0:
+            return True
+        state = self.state_or_none
+        if state is None or not state.layers or os.path.exists(self.path + b"/mount"):
+            return False
+        return not (size and _size(self.layer(state.layers[-1]) + b"/record"))
 
     # --- its paths ---
 
@@ -405,6 +419,13 @@ class Fork:
         return record.changeset if record is not None else Changeset()
 
 
+def _size(path: bytes) -> int | None:
+    try:
+        return os.lstat(path).st_size
+    except FileNotFoundError:
+        return None
+
+
 def _acquire(fork: Fork, acquire: Callable[[], bool | None]) -> bool | None:
     try:
         return acquire()
@@ -451,13 +472,13 @@ def forget_release(vault: bytes, layer: str) -> None:
 
 
 def load_record(path: bytes) -> ForkRecord | None:
-    """Return the record in a file; None if the file does not exist, or its fork was discarded meanwhile."""
-    if not os.path.lexists(path):
-        return None
-    from mudroom.vault.record import ForkRecord, load
-
+    """Return the record in a file; None if the file does not exist or is empty (``has_lost_record``), or its fork was
+    discarded meanwhile."""
     with suppress(FileNotFoundError):
-        return load(path, ForkRecord)
+        if os.lstat(path).st_size:
+            from mudroom.vault.record import ForkRecord, load
+
+            return load(path, ForkRecord)
     return None
 
 

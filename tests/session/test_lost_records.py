@@ -1,0 +1,102 @@
+"""A record or a layer that a crash of the machine has taken: absence is damage, never emptiness."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from conftest import Place
+from mudroom.errors import MudroomError
+from mudroom.session.upkeep import problems
+from mudroom.vault.forks.fork_summary import ForkSummaries
+
+ONE, TWO = [b"sh", b"-c", b"echo 1 > one; echo more >> edited"], [b"sh", b"-c", b"echo 2 > two"]
+
+
+def filled(place: Place) -> None:
+    (place.project / "edited").write_text("edited\n")
+    with place.session() as session:
+        session.run(ONE, fork="f")
+
+
+def with_checkpoint(place: Place) -> None:
+    filled(place)
+    with place.session() as session:
+        session.forks.checkpoint("f", "point")
+        session.run(TWO, fork="f")
+
+
+def record_of(place: Place) -> Path:
+    with place.session() as session:
+        return Path(os.fsdecode(session.vault.fork("f").record_path))
+
+
+def sealed(place: Place) -> Path:
+    with place.session() as session:
+        fork = session.vault.fork("f")
+        return Path(os.fsdecode(fork.layer(fork.state.layers[-1])))
+
+
+def changed(place: Place) -> list[bytes]:
+    with place.session() as session:
+        return [change.path for change in session.changes.of("f").changes]
+
+
+def empty(path: Path) -> None:
+    path.unlink()
+    path.touch()
+
+
+@pytest.mark.parametrize("lose", [Path.unlink, empty])
+def test_a_record_that_is_lost_is_collected_again(place: Place, lose: object) -> None:
+    filled(place)
+    lose(record_of(place))  # type: ignore[operator]
+    assert changed(place) == [b"edited", b"one"]
+    with place.session() as session:
+        assert session.changes.apply("f").conflicts == ()
+    assert (place.project / "edited").read_text() == "edited\nmore\n"
+
+
+@pytest.mark.parametrize("lose", [Path.unlink, empty])
+def test_a_record_above_a_checkpoint_that_is_lost_is_collected_again(place: Place, lose: object) -> None:
+    with_checkpoint(place)
+    lose(record_of(place))  # type: ignore[operator]
+    with place.session() as session:
+        assert any("its record is lost" in problem.text for problem in problems(session))
+    assert changed(place) == [b"edited", b"one", b"two"]
+    with place.session() as session:
+        assert problems(session) == []
+
+
+@pytest.mark.parametrize("lose", [Path.unlink, empty])
+def test_a_rollback_to_a_layer_without_its_record_keeps_the_files(place: Place, lose: object) -> None:
+    with_checkpoint(place)
+    lose(sealed(place) / "record")  # type: ignore[operator]
+    with place.session() as session:
+        assert any("has lost its record" in problem.text for problem in problems(session))
+        session.forks.rollback("f", "point")
+    assert changed(place) == [b"edited", b"one"]
+    with place.session() as session:
+        session.forks.new("child", parent="f", at="point")
+        assert [change.path for change in session.changes.of("child").changes] == [b"edited", b"one"]
+
+
+def test_a_layer_that_is_gone_is_damage(place: Place) -> None:
+    with_checkpoint(place)
+    with place.session() as session:
+        session.forks.checkpoint("f", "later")
+        session.run([b"sh", b"-c", b"echo 3 > three"], fork="f")
+    layer = sealed(place)
+    layer.rename(layer.with_name("lost"))
+    with place.session() as session:
+        for look in (session.changes.of, session.changes.apply, session.changes.review):
+            with pytest.raises(MudroomError, match="files of the fork f are missing") as caught:
+                look("f")
+            assert caught.value.hint == "mudroom rollback --fork f point brings it back to then"
+        summary = ForkSummaries().all(session.vault)[0]
+        assert summary.state == "damaged"
+        assert any("is missing" in problem.text for problem in problems(session))
+        session.forks.rollback("f", "point")
+    assert changed(place) == [b"edited", b"one"]
