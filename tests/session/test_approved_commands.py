@@ -67,7 +67,7 @@ def test_somebody_else_answers_while_it_waits(place: Place, allow: bool) -> None
     with answering(queue, allow=allow):
         result = session.run([b"sh", b"build.sh"], fork="f")
     assert result.ran is allow
-    assert ("approved" if allow else "refused") + " by page (says the page)" in result.verdict.reason
+    assert ("approved" if allow else "refused") + " on the page (says the page)" in result.verdict.reason
     (row,) = queue.rows()
     assert row.used
     assert row.asked.command is not None

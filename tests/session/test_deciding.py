@@ -154,7 +154,7 @@ def test_a_refused_command_does_not_run(place: Place, ask: Answers | None) -> No
     session = place.session(policy(mutating="require_approval"), agent="coder", commands=CommandAnswers(approver=ask))
     result = session.run([b"touch", b"x"], fork="f")
     assert (result.ran, result.exit_code, result.verdict.action) == (False, 126, "require_approval")
-    assert "refused by" in result.verdict.reason
+    assert "; refused" in result.verdict.reason
     assert session.vault.find("f") is None
 
 
