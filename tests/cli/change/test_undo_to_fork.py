@@ -106,6 +106,7 @@ def test_an_empty_fork_and_a_fork_that_is_gone_say_where_the_changes_are(cli: Cl
     assert words in said(cli, "diff", "x", code=125)
     said(cli, "exec", "--fork", "x", "--", "true")
     assert words in said(cli, "apply", "x", "--yes", code=125)
+    assert words in said(cli, "diff", "x")
 
 
 def test_a_refused_undo_has_a_way_on(cli: Cli) -> None:

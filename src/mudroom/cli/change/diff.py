@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from mudroom.cli.change.agent_settings import changed_settings, section
 from mudroom.cli.change.preview import credentials_line, ignored_row, look_line, look_to_json, remark_lines
-from mudroom.cli.project_session import only_fork, open_session, project_paths
+from mudroom.cli.project_session import UNDONE, only_fork, open_session, project_paths
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.pager import page
 from mudroom.core.registry import part
@@ -105,6 +105,8 @@ def _review(session: Session, name: str, words: list[str], context: Context, *, 
     for line in (*look_line(name, look), *credentials_line(session, name), *session.forks.unsaid()):
         context.terminal.note(line)
     paths, changeset = project_paths(words, session), look.changeset
+    if not changeset.changes and (undone := session.changes.undone_as(name)):
+        context.terminal.note(UNDONE.format(apply=undone))
     within = _own_files(changeset.changes) if not words else set()
     for word, path in zip(words, paths, strict=True):
         if not _chosen(changeset, [path]):

@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mudroom.core.text.invisible_characters import escape_character, is_seen
-from mudroom.core.text.regex import regex
 
-_PLAIN = regex(r"[A-Za-z0-9_@%+=:,./^-]+\Z")
+_PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_@%+=:,./^-")
 LONGEST = 1500
 """Most characters shown for a command."""
 
@@ -49,7 +48,7 @@ def _show_leading(words: Sequence[bytes], limit: int) -> tuple[list[str], bool]:
 
 def show_word(word: bytes) -> str:
     text = word.decode("utf-8", "surrogateescape")
-    if _PLAIN.match(text):
+    if text and _PLAIN.issuperset(text):
         return text
     if is_seen(text):
         return "'" + text.replace("'", "'\\''") + "'"
