@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
 
 from conftest import Place
+from mudroom.core.clock import CommandStart
 from mudroom.errors import MudroomError
 from mudroom.session.upkeep import problems
+from mudroom.vault.forks.crash import LOST
 from mudroom.vault.forks.fork_summary import ForkSummaries
 
 ONE, TWO = [b"sh", b"-c", b"echo 1 > one; echo more >> edited"], [b"sh", b"-c", b"echo 2 > two"]
@@ -100,3 +103,69 @@ def test_a_layer_that_is_gone_is_damage(place: Place) -> None:
         assert any("is missing" in problem.text for problem in problems(session))
         session.forks.rollback("f", "point")
     assert changed(place) == [b"edited", b"one"]
+
+
+def booted() -> int:
+    return time.time_ns() - time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
+
+def cut(place: Place, name: str, size: int) -> None:
+    """As a crash of the machine leaves a file that was not written back; the record is of an earlier boot."""
+    with place.session() as session:
+        fork = session.vault.fork("f")
+        os.truncate(fork.upper + b"/" + name.encode(), size)
+        os.utime(fork.record_path, ns=(booted() - 10**9,) * 2)
+
+
+@pytest.mark.parametrize("runs", [False, True])
+def test_a_file_that_a_crash_has_cut_off_does_not_land_unless_it_is_named(place: Place, runs: bool) -> None:
+    """Also if a command runs in the fork before anybody looks."""
+    filled(place)
+    cut(place, "edited", 0)
+    with place.session() as session:
+        if runs:
+            session.run(TWO, fork="f")
+        remarks = {remark.path: remark.text for remark in session.changes.of("f").remarks}
+        assert remarks[b"edited"].startswith("was cut off by a crash of the machine (0 of 12 bytes are left)")
+        session.changes.review("f")
+        session.changes.apply("f")
+    assert (place.project / "edited").read_text() == "edited\n"
+    assert (place.project / "one").read_text() == "1\n"
+    with place.session() as session:
+        session.changes.apply("f", [b"edited"])
+    assert (place.project / "edited").read_text() == ""
+
+
+def test_a_file_that_is_written_again_is_not_lost(place: Place) -> None:
+    filled(place)
+    cut(place, "edited", 0)
+    with place.session() as session:
+        session.run([b"sh", b"-c", b"echo again > edited"], fork="f")
+        assert session.changes.of("f").remarks == ()
+        session.changes.apply("f")
+    assert (place.project / "edited").read_text() == "again\n"
+
+
+def test_an_empty_file_of_a_command_that_a_crash_cut_off_does_not_land(place: Place) -> None:
+    filled(place)
+    with place.session() as session:
+        fork = session.vault.fork("f")
+        os.truncate(fork.upper + b"/one", 0)
+        os.unlink(fork.record_path)
+        begun = booted() - 60 * 10**9
+        fork.begin(CommandStart(begun, begun - 3600 * 10**9))
+        remarks = {remark.path: remark.text for remark in session.changes.of("f").remarks}
+        assert remarks[b"one"].startswith("is empty after a crash of the machine that cut its command off")
+        session.changes.apply("f")
+    assert not (place.project / "one").exists()
+
+
+def test_a_damaged_list_of_losses_is_no_empty_one(place: Place) -> None:
+    filled(place)
+    cut(place, "edited", 0)
+    with place.session() as session:
+        session.changes.of("f")
+        fork = session.vault.fork("f")
+        Path(os.fsdecode(fork.path + LOST)).write_bytes(b"\x91")
+        with pytest.raises(MudroomError, match="lost is damaged"):
+            session.run(TWO, fork="f")

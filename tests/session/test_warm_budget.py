@@ -25,10 +25,11 @@ from mudroom.stage.layers.layer import remove_tree
 
 pytestmark = pytest.mark.both_users
 
-HOST_CALLS = 146
+HOST_CALLS = 147
 """Calls of functions of the system's modules in this process, from the order of a command to its result, in a fork that
 has run some: its overlays stand, and the project is watched. Two are looks for a mount of the fork; one asks who the
-user is, whose project may be of another group; one more is made if the kernel has something to tell of the project."""
+user is, whose project may be of another group; one whether the record is of this boot; one more
+is made if the kernel has something to tell of the project."""
 FEW_CALLS = 152
 """The same of the second command of a session, which makes the template."""
 NEW_FORK_CALLS = 170

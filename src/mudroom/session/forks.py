@@ -44,6 +44,7 @@ from mudroom.vault.forks.collection import (
 from mudroom.vault.forks.damage import require_layers
 from mudroom.vault.forks.logins import has_logins, settle_logins
 from mudroom.vault.forks.open_fork import OpenFork
+from mudroom.vault.moment import is_of_earlier_boot
 from mudroom.vault.store.fork import Fork, last_holder, mount_note
 from mudroom.vault.store.store import Vault, at_once
 from mudroom.vault.sync import sync_all
@@ -433,6 +434,7 @@ class Forks:
 
     def settle(self, fork: Fork) -> None:
         """Collect the changes of a command that was interrupted when mudroom was killed. Hold the fork's lock."""
+        _find_losses(fork)
         started, noted = fork.interrupted, mount_note(fork)
         note = settled_mount(self, fork) if noted is not None else None
         if started is not None:
@@ -446,9 +448,14 @@ class Forks:
             mend_sealed(shown, fork)
             with OpenFork(shown, fork) as opened:
                 view = view_of(shown, fork, opened, "copy" if fork.is_copy else "overlay")
+                from mudroom.vault.forks.crash import is_cut_off_by_crash
+
+                is_crash = is_cut_off_by_crash(started)
                 started = noted.since if noted is not None else started
                 if os.path.isdir(view.staged[0]) and (fork.has_copy or not fork.is_copy):
-                    changeset = gather(fork, opened, view, CollectedCommand((), KILLED, self.clock()), started)
+                    changeset = gather(
+                        fork, opened, view, CollectedCommand((), KILLED, self.clock()), started, crashed=is_crash
+                    )
                     _journal_cut_off(self, fork.name, {"outcome": "collected", "changed": len(changeset.changes)})
             if fork.has_home:
                 self.remarks.extend(settle_logins(fork.path))
@@ -492,6 +499,8 @@ class Forks:
         with fork.lock_if_free(holder, PATIENCE) as free:
             if free and fork.interrupted is None and fork.record is None and not stacking.tree_is_empty(fork):
                 fork.begin(CommandStart(fork.created))  # the record is lost: its name was not on disk
+            if free:
+                _find_losses(fork)
             if free and (fork.interrupted is not None or mount_note(fork) is not None):
                 self.settle(fork)
                 mounting(self).collect(fork)
@@ -581,6 +590,14 @@ def to_read(forks: Forks, name: str) -> AbstractContextManager[Fork]:
 def settled_mount(forks: Forks, fork: Fork) -> MountNote | None:
     """Return the fork's mount, or None if there is none or it has ended. Hold the fork's lock."""
     return mounting(forks).settled(fork) if mount_note(fork) is not None else None
+
+
+def _find_losses(fork: Fork) -> None:
+    """Find the files that a crash of the machine has cut off. Costs a stat(2) but once after each boot."""
+    if is_of_earlier_boot(fork.record_path):
+        from mudroom.vault.forks.crash import find_losses
+
+        find_losses(fork)
 
 
 def _collected_record(forks: Forks, name: str) -> ForkRecord | None:

@@ -181,6 +181,14 @@ def _ticks() -> int:
     return time.clock_gettime_ns(_CLOCK_MONOTONIC_COARSE)
 
 
+def is_of_earlier_boot(path: bytes) -> bool | None:
+    """Return whether a file was written before the machine was started, by the wall clock; None if there is none."""
+    try:
+        return os.stat(path).st_mtime_ns < time.time_ns() - running()
+    except FileNotFoundError:
+        return None
+
+
 def present() -> CommandStart:
     """Return the time by the file systems' clock, with the boot time."""
     # The wall clock is read first, so that an interruption between the two readings makes the result lower.

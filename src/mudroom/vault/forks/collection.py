@@ -228,10 +228,18 @@ def keep_artifacts(fork: Fork, argv: Sequence[bytes], streams: Mapping[str, byte
 
 
 def gather(
-    fork: Fork, opened: OpenFork, view: View, command: CollectedCommand, started: CommandStart, *, settle: bool = True
+    fork: Fork,
+    opened: OpenFork,
+    view: View,
+    command: CollectedCommand,
+    started: CommandStart,
+    *,
+    settle: bool = True,
+    crashed: bool = False,
 ) -> Changeset:
     """Collect the fork's changes and write its record. Hold the fork's lock; no command may be running in it.
-    ``settle``: settle the fork's repository if it has changed one."""
+    ``settle``: settle the fork's repository if it has changed one. ``crashed``: the machine has crashed while the
+    command ran."""
     closed, window = open_to_owner(view.staged[0]), edit_window(started, present())
     if opened.shown_paths and isinstance(view, OverlayView) and not view.is_live and mount_note(fork) is None:
         from mudroom.vault.forks.hidden import keep_apart
@@ -258,6 +266,12 @@ def gather(
         from mudroom.vault.forks.repository_pin import settle_repository
 
         settle_repository(fork, opened, changeset, window)
+    if crashed or os.path.lexists(fork.path + b"/lost"):
+        from mudroom.vault.forks.crash import add_empty, with_losses
+
+        if crashed:
+            add_empty(fork, changeset.changes)
+        changeset = with_losses(fork, changeset)
     if not untouched or changeset.remarks:
         from mudroom.vault.record import FORK_FORMAT, ForkRecord, save
 

@@ -7,6 +7,7 @@ forks/<name>/
     landed          paths that applies have landed while its layers still hold them (stage/originals/original.py)
     standing        door of its standing sandbox (vault/standing.py)
     lock            flock(2): one command, apply or mount in this fork at a time
+    lost, examined  files that a crash of the machine has cut off (vault/forks/crash.py)
     running         start time of the running command, or of the one that ran when mudroom was killed
     work/<hex>/     work directories for the overlay mounts
     caches/         its package managers' caches (vault/caches/fork_cache.py)
