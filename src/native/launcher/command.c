@@ -317,11 +317,11 @@ static pid_t start_program(struct start *given, char **room, const struct value 
 }
 
 /* Return the words, with a free place before them, or NULL if one has a NUL. */
-static char **words_of(const struct value *argv)
+static char **words_of(struct pool *pool, const struct value *argv)
 {
     if (argv == NULL || argv->kind != SEQUENCE || argv->size == 0)
         return NULL;
-    char **words = calloc(argv->size + 2, sizeof *words);
+    char **words = take_memory(pool, (argv->size + 2) * sizeof *words);
     for (size_t index = 0; words != NULL && index < argv->size; index++) {
         if (!is_string(&argv->items[index]))
             return NULL;
@@ -330,16 +330,16 @@ static char **words_of(const struct value *argv)
     return words;
 }
 
-static char **environment_of(const struct value *env)
+static char **environment_of(struct pool *pool, const struct value *env)
 {
     if (env == NULL || env->kind != MAPPING)
         return NULL;
-    char **variables = calloc(env->size + 1, sizeof *variables);
+    char **variables = take_memory(pool, (env->size + 1) * sizeof *variables);
     for (size_t index = 0; variables != NULL && index < env->size; index++) {
         const struct value *name = &env->items[2 * index], *value = name + 1;
         if (!is_string(name) || !is_string(value) || strchr(name->data, '=') != NULL)
             return NULL;
-        char *variable = malloc(name->size + value->size + 2);
+        char *variable = take_memory(pool, name->size + value->size + 2);
         if (variable == NULL)
             return NULL;
         memcpy(variable, name->data, name->size);
@@ -480,12 +480,13 @@ static void forward(struct running *running)
 static void mediate_waiting(struct running *running)
 {
     struct pollfd look = {.fd = running->mediated, .events = POLLIN};
-    if (poll(&look, 1, 0) == 1 && (look.revents & POLLIN) == 0) {
-        close(running->mediated); /* no process with this filter is left */
+    int ready = poll(&look, 1, 0);
+    if (ready == 1 && look.revents & POLLIN) {
+        mediate(running->mediated, find(running->command->request, "mediation"), &running->command->refusals);
+    } else if (ready != 0) { /* no process with this filter is left; or this process may not poll (prlimit(2)) */
+        close(running->mediated);
         running->mediated = -1;
-        return;
     }
-    mediate(running->mediated, find(running->command->request, "mediation"), &running->command->refusals);
 }
 
 static int watch(fd_set *ready, int descriptor, int highest)
@@ -561,7 +562,8 @@ bool run_command(struct command *command, struct exited *exited)
     struct rusage usage;
     const struct value *request = command->request, *mediation = find(request, "mediation");
     const struct value *search = find_of(request, "search", SEQUENCE);
-    char **words = words_of(find(request, "argv")), **env = environment_of(find(request, "env"));
+    static struct pool pool; /* until the end of this process */
+    char **words = words_of(&pool, find(request, "argv")), **env = environment_of(&pool, find(request, "env"));
     bool is_mediated = mediation != NULL && mediation->kind != NONE;
     int pair[2] = {-1, -1};
     if (words == NULL || env == NULL || search == NULL || command->signals < 0 || command->signals >= FD_SETSIZE ||

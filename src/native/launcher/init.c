@@ -26,6 +26,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/select.h>
 #include <sys/syscall.h>
@@ -105,7 +106,7 @@ _Noreturn void be_init(struct context *context, const struct value *request, str
     context->namespaces = namespaces;
     if (!(namespaces & CLONE_NEWPID))
         prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
-    size_t groups = (size_t)(number_of(request, "into") + joined);
+    size_t groups = (size_t)(number_of(request, "into") != 0) + (size_t)joined;
     if (joined >= 0 && joined <= MOST_DESCRIPTORS && groups + 4 <= descriptors->count)
         error = enter_groups(descriptors->numbers + descriptors->count - 1 - groups, groups, (size_t)joined, namespaces);
     if (error != 0) {
@@ -140,15 +141,18 @@ _Noreturn void be_init(struct context *context, const struct value *request, str
 
 /* ---- a held sandbox ---- */
 
-struct result { /* what a warden tells init; nothing if it has reported a failure itself, or was killed */
+struct result { /* what a warden tells init, in memory of both; nothing if it has reported a failure itself, or was killed.
+                   Not by a pipe: those of the user's other processes may leave it too little room (pipe(7)). */
     struct exited exited;
     struct refusals refusals;
+    bool is_complete;
 };
 
 struct member { /* a running command, as init knows it */
     pid_t warden;
     int64_t identity;
-    int report, result;
+    int report;
+    struct result *result;
     struct refusals before; /* the counts in the sandbox when it began */
 };
 
@@ -162,9 +166,8 @@ struct holder {
 
 /* Run a command in its warden: start it, wait for it, kill its orphans, and tell init. */
 static _Noreturn void be_warden(struct context *context, const struct value *request, struct descriptors *given,
-                                int result_pipe)
+                                struct result *result)
 {
-    static struct result result;
     static struct command command;
     const struct value *terminal = find_of(request, "terminal", SEQUENCE), *cwd = find(request, "cwd");
     size_t sockets = terminal != NULL && terminal->size > 0;
@@ -172,9 +175,9 @@ static _Noreturn void be_warden(struct context *context, const struct value *req
         report_failure(given->numbers[given->count - 1], NOWHERE, "init", EINVAL, "the request of a command");
         _exit(FAILED);
     }
-    int report = given->numbers[3 + sockets], kept[] = {report, result_pipe, sockets ? given->numbers[3] : report};
+    int report = given->numbers[3 + sockets], kept[] = {report, sockets ? given->numbers[3] : report};
     int error = 0;
-    const char *op = "init", *detail = "";
+    const char *op = "init";
     setsid();
     prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
     for (int target = 0; target < 3 && error == 0; target++)
@@ -199,23 +202,16 @@ static _Noreturn void be_warden(struct context *context, const struct value *req
             error = take_terminal(context, terminal);
     }
     if (error != 0) {
-        report_failure(report, NOWHERE, op, error, detail);
+        report_failure(report, NOWHERE, op, error, "");
         _exit(FAILED);
     }
     command = (struct command){.request = request, .context = context, .report = report,
                                .signals = watch_signals(sockets > 0), .channel = sockets ? context->channel : -1,
                                .ends_children = true};
-    if (!run_command(&command, &result.exited))
+    if (!run_command(&command, &result->exited))
         _exit(FAILED);
-    result.refusals = command.refusals;
-    const char *data = (const char *)&result;
-    for (size_t size = sizeof result; size > 0;) {
-        ssize_t written = write(result_pipe, data, size);
-        if (written < 0 && errno != EINTR)
-            break;
-        data += written > 0 ? written : 0;
-        size -= written > 0 ? (size_t)written : 0;
-    }
+    result->refusals = command.refusals;
+    result->is_complete = true;
     _exit(0);
 }
 
@@ -237,7 +233,6 @@ static struct value with_mediation(const struct value *request, const struct val
 
 static void start_member(struct holder *holder, const struct value *request, struct descriptors *given)
 {
-    int result[2];
     if (given->count < 4) {
         close_all(given);
         return;
@@ -253,7 +248,8 @@ static void start_member(struct holder *holder, const struct value *request, str
         holder->members = grown;
         holder->room = holder->room * 2 + 8;
     }
-    if (pipe2(result, O_CLOEXEC) < 0) {
+    struct result *result = mmap(NULL, sizeof *result, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (result == MAP_FAILED) {
         report_failure(report, NOWHERE, "clone", errno, "");
         close_all(given);
         return;
@@ -261,13 +257,11 @@ static void start_member(struct holder *holder, const struct value *request, str
     pid_t warden = (pid_t)syscall(SYS_clone, (unsigned long)SIGCHLD, 0, 0, 0, 0);
     if (warden == 0) {
         struct value whole = with_mediation(request, holder->mediation);
-        be_warden(holder->context, &whole, given, result[1]);
+        be_warden(holder->context, &whole, given, result);
     }
-    int error = errno;
-    close(result[1]);
     if (warden < 0) {
-        report_failure(report, NOWHERE, "clone", error, "");
-        close(result[0]);
+        report_failure(report, NOWHERE, "clone", errno, "");
+        munmap(result, sizeof *result);
         close_all(given);
         return;
     }
@@ -276,7 +270,7 @@ static void start_member(struct holder *holder, const struct value *request, str
     const struct value *identity = find_of(request, "id", NUMBER);
     struct member *member = &holder->members[holder->count++];
     *member = (struct member){.warden = warden, .identity = identity != NULL ? identity->number : 0, .report = report,
-                              .result = result[0], .before = holder->refusals};
+                              .result = result, .before = holder->refusals};
 }
 
 static void handle(struct holder *holder, const struct value *request, struct descriptors *given)
@@ -297,23 +291,9 @@ static void end_orphans(const struct holder *holder)
 {
     struct pids spared = {0};
     for (size_t index = 0; index < holder->count; index++)
-        if (!add_pid(&spared, holder->members[index].warden)) {
-            free(spared.items);
-            return;
-        }
+        add_pid(&spared, holder->members[index].warden);
     end_children(&spared);
     free(spared.items);
-}
-
-static bool has_waiting_call(const struct holder *holder)
-{
-    struct timeval none = {0, 0};
-    fd_set ready;
-    if (holder->context->listener < 0 || holder->context->listener >= FD_SETSIZE)
-        return false;
-    FD_ZERO(&ready);
-    FD_SET((unsigned)holder->context->listener, &ready);
-    return select(holder->context->listener + 1, &ready, NULL, NULL, &none) > 0;
 }
 
 static unsigned long count_of(const struct refusals *refusals, int64_t rule)
@@ -324,32 +304,25 @@ static unsigned long count_of(const struct refusals *refusals, int64_t rule)
     return 0;
 }
 
+/* Report a command's end. Its refused calls have been counted: each of its processes has had its answer, or was killed. */
 static void finish(struct holder *holder, struct member *member, int status)
 {
-    static struct result result;
-    size_t size = 0;
+    struct result *result = member->result;
     end_orphans(holder);
-    for (ssize_t got; size < sizeof result; size += (size_t)got)
-        if ((got = read(member->result, (char *)&result + size, sizeof result - size)) <= 0)
-            break;
-    close(member->result);
-    if (size != sizeof result) { /* it has reported why; or it was killed, with its command */
-        memset(&result, 0, sizeof result);
-        result.exited.status = status;
+    bool is_told = result->is_complete || WIFSIGNALED(status); /* else it has reported why the command was not started */
+    if (!result->is_complete)
+        *result = (struct result){.exited = {.status = status}};
+    for (size_t index = 0; index < holder->refusals.count; index++) {
+        int64_t rule = holder->refusals.counted[index].rule;
+        unsigned long by = holder->refusals.counted[index].count - count_of(&member->before, rule);
+        if (by > 0)
+            count_refusal(&result->refusals, rule, by);
     }
-    if (size == sizeof result || WIFSIGNALED(status)) {
-        while (has_waiting_call(holder))
-            answer_refusal(holder->context, &holder->refusals);
-        for (size_t index = 0; index < holder->refusals.count; index++) {
-            int64_t rule = holder->refusals.counted[index].rule;
-            unsigned long by = holder->refusals.counted[index].count - count_of(&member->before, rule);
-            if (by > 0)
-                count_refusal(&result.refusals, rule, by);
-        }
-        result.exited.started = 0;
-        result.exited.is_empty = true;
-        report_exit(member->report, &result.exited, &result.refusals);
-    }
+    result->exited.started = 0;
+    result->exited.is_empty = true;
+    if (is_told)
+        report_exit(member->report, &result->exited, &result->refusals);
+    munmap(result, sizeof *result);
     close(member->report);
 }
 

@@ -231,8 +231,9 @@ static void start(const struct value *request, struct descriptors *descriptors, 
     int64_t flags = number_of(request, "namespaces");
     int report = descriptors->numbers[descriptors->count - 1], ready[2];
     int group = is_into && descriptors->count > 4 ? descriptors->numbers[descriptors->count - 2] : -1;
-    if ((flags & ~(int64_t)NAMESPACES) != 0 || (is_into && group < 0) || pipe2(ready, O_CLOEXEC) < 0) {
-        report_failure(report, NOWHERE, "clone", EINVAL, "");
+    bool is_valid = (flags & ~(int64_t)NAMESPACES) == 0 && (!is_into || group >= 0);
+    if (!is_valid || pipe2(ready, O_CLOEXEC) < 0) {
+        report_failure(report, NOWHERE, "clone", is_valid ? errno : EINVAL, "");
         close_all(descriptors);
         return;
     }
@@ -453,11 +454,9 @@ static void finish(size_t index)
     }
     if (run.leaves_orphans) {
         struct pids others = {0};
-        bool is_complete = true;
         for (size_t other = 0; other < loop.count; other++)
-            is_complete = is_complete && add_pid(&others, loop.runs[other].pid);
-        if (is_complete)
-            end_children(&others);
+            add_pid(&others, loop.runs[other].pid);
+        end_children(&others);
         free(others.items);
     }
     close(run.pidfd);
@@ -519,7 +518,7 @@ static _Noreturn void serve(int control, struct spare *spare)
     loop = (struct loop){.control = control, .spare = spare, .is_sealed = loop.is_sealed};
     refill(spare);
     for (;;) {
-        if (room < loop.count + 2) {
+        if (watched == NULL || room < loop.count + 2) {
             room = loop.count * 2 + 16;
             watched = realloc(watched, room * sizeof *watched);
             if (watched == NULL)
@@ -533,7 +532,7 @@ static _Noreturn void serve(int control, struct spare *spare)
         int ready = poll(watched, count + 2, patience());
         if (ready < 0)
             continue;
-        if (ready == 0) {
+        if (ready == 0 && spare != NULL) {
             if (spare->init == 0)
                 refill(spare);
             else
@@ -543,7 +542,7 @@ static _Noreturn void serve(int control, struct spare *spare)
         for (size_t index = count; index > 0; index--)
             if (watched[1 + index].revents != 0)
                 finish(index - 1);
-        if (watched[1].revents != 0) {
+        if (watched[1].revents != 0 && spare != NULL) {
             end_all();
             close(control); /* before the answer: a request would be lost */
             dissolve(spare);
@@ -608,9 +607,6 @@ static int connect_to_host(const char *path)
     strcpy(address.sun_path, path);
     return connect(made, (const struct sockaddr *)&address, sizeof address) == 0 ? made : -1;
 }
-
-/* Make every namespace that a command gets, with a /proc in them, in a container. Print what the container is. */
-int try_container(void); /* trial.c */
 
 /* Words: the number of the socket to the host; or, in a container, "connect" and its path, with "unreadable" where a command
    without its own pid namespace sees this process and has the same user (prctl(2)); or "try". */

@@ -29,6 +29,7 @@ struct pool { /* the memory of values */
     void *newest;
 };
 
+void *take_memory(struct pool *pool, size_t size);
 bool parse(struct pool *pool, const unsigned char *data, size_t size, struct value *value);
 void free_pool(struct pool *pool);
 const struct value *find(const struct value *mapping, const char *key);
@@ -115,7 +116,7 @@ struct pids {
     size_t count, room;
 };
 
-bool add_pid(struct pids *pids, pid_t pid);
+void add_pid(struct pids *pids, pid_t pid);
 const char *pause_all(pid_t init, struct pids *stopped);
 const char *resume_all(pid_t init, struct pids *stopped);
 void end_children(const struct pids *spared);
@@ -157,6 +158,10 @@ void count_refusal(struct refusals *refusals, int64_t rule, unsigned long by);
 int install_filter(const void *program, size_t size, unsigned flags);
 bool is_mediation(const struct value *mediation);
 void mediate(int listener, const struct value *mediation, struct refusals *refusals);
+
+/* ---- trial.c ---- */
+
+int try_container(void);
 
 /* ---- clear.c ---- */
 

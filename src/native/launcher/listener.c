@@ -164,7 +164,7 @@ static int bind_everywhere(int kind, uint16_t port)
 
 static bool redirects(const struct value *batch)
 {
-    struct answers answers;
+    struct answers answers = {.count = 0};
     if (ask(NETFILTER, batch, &answers) != 0)
         return false;
     for (size_t index = 0; index < answers.count; index++)

@@ -63,6 +63,10 @@ int install_filter(const void *program, size_t size, unsigned flags)
         unsigned short length;
         const void *filter;
     } given = {(unsigned short)(size / 8), program}; /* struct sock_fprog */
+    if (size / 8 > 4096 /* BPF_MAXINSNS */ || size % 8 != 0) {
+        errno = EINVAL;
+        return -1;
+    }
     return (int)syscall(SYS_seccomp, 1 /* SECCOMP_SET_MODE_FILTER */, flags, &given);
 }
 

@@ -22,11 +22,14 @@
 #include <time.h>
 #include <unistd.h>
 
+#ifndef PATIENCE
 #define PATIENCE 3000 /* milliseconds in which a process must come to rest: longer than any scheduler lets one wait,
                          however busy the machine. One that waits for a dead disk never rests. */
 #define MOST 60000    /* milliseconds for all of them. A sandbox that forks faster than it can be stopped never rests. On a
                          slow machine (emulated, or with hundreds of busy processes) a pause takes many seconds. */
+#endif
 #define CLOSE_RANGE 436
+#define PART 4096
 
 static const char HIDDEN[] = "its processes are hidden in /proc", LATE[] = "its processes did not stop in time";
 
@@ -37,18 +40,23 @@ static int64_t now(void)
     return time.tv_sec * 1000LL + time.tv_nsec / 1000000;
 }
 
-bool add_pid(struct pids *pids, pid_t pid)
+/* Return more memory. Without any this process ends, and with it its sandboxes: a process that is not on a list would be
+   neither stopped nor ended. */
+static void *grow(void *memory, size_t size)
+{
+    void *grown = realloc(memory, size);
+    if (grown == NULL)
+        _exit(FAILED);
+    return grown;
+}
+
+void add_pid(struct pids *pids, pid_t pid)
 {
     if (pids->count == pids->room) {
-        size_t room = pids->room * 2 + 64;
-        pid_t *grown = realloc(pids->items, room * sizeof *grown);
-        if (grown == NULL)
-            return false;
-        pids->items = grown;
-        pids->room = room;
+        pids->room = pids->room * 2 + 64;
+        pids->items = grow(pids->items, pids->room * sizeof *pids->items);
     }
     pids->items[pids->count++] = pid;
-    return true;
 }
 
 static bool has_pid(const struct pids *pids, pid_t pid)
@@ -62,36 +70,26 @@ static bool has_pid(const struct pids *pids, pid_t pid)
 /* Read a file of /proc, as a text. Return NULL if the process is gone. */
 static char *read_text(const char *path)
 {
-    size_t size = 0, room = 4096;
+    size_t size = 0;
+    char *text = NULL;
     int opened = open(path, O_RDONLY | O_CLOEXEC);
-    char *text = opened < 0 ? NULL : malloc(room);
-    while (text != NULL) {
-        ssize_t got = read(opened, text + size, room - size - 1);
-        if (got <= 0) {
-            text[size] = '\0';
-            break;
-        }
-        size += (size_t)got;
-        if (size + 1 == room) {
-            char *grown = realloc(text, room *= 2);
-            if (grown == NULL)
-                free(text);
-            text = grown;
-        }
+    if (opened < 0)
+        return NULL;
+    for (ssize_t got = 1; got > 0; size += got > 0 ? (size_t)got : 0) {
+        text = grow(text, size + PART + 1);
+        got = read(opened, text + size, PART);
     }
-    if (opened >= 0)
-        close(opened);
+    text[size] = '\0';
+    close(opened);
     return text;
 }
 
-static bool add_children(const char *path, struct pids *found)
+static void add_children(const char *path, struct pids *found)
 {
     char *text = read_text(path), *at = text, *end;
-    bool is_done = true;
     for (long pid; at != NULL && (pid = strtol(at, &end, 10), end != at); at = end)
-        is_done = is_done && add_pid(found, (pid_t)pid);
+        add_pid(found, (pid_t)pid);
     free(text);
-    return is_done;
 }
 
 /* The state in proc_pid_stat(5); '\0' for a thread that is gone. ``parent`` may be NULL. */
@@ -128,7 +126,11 @@ static const char *for_threads(pid_t pid, const char *file, bool (*each)(const c
     return NULL;
 }
 
-static bool collect(const char *path, void *found) { return add_children(path, found); }
+static bool collect(const char *path, void *found)
+{
+    add_children(path, found);
+    return true;
+}
 
 static bool look(const char *path, void *is_at_rest)
 {
@@ -182,7 +184,8 @@ static const char *stop(const struct pids *processes, int64_t end)
 static const char *stop_once(pid_t init, struct pids *stopped, struct pids *seen, bool *rests, int64_t end)
 {
     struct pids generation = {0}, next = {0}, busy = {0};
-    const char *why = add_pid(&generation, init) ? NULL : strerror(ENOMEM);
+    const char *why = NULL;
+    add_pid(&generation, init);
     *rests = true;
     while (why == NULL && generation.count > 0) {
         busy.count = 0;
@@ -190,12 +193,13 @@ static const char *stop_once(pid_t init, struct pids *stopped, struct pids *seen
             pid_t pid = generation.items[index];
             bool is_at_rest;
             why = find_rest(pid, &is_at_rest);
-            if (!add_pid(seen, pid) || (why == NULL && !is_at_rest && !add_pid(&busy, pid)))
-                why = strerror(ENOMEM);
+            add_pid(seen, pid);
+            if (!is_at_rest)
+                add_pid(&busy, pid);
         }
         for (size_t index = 0; why == NULL && index < busy.count; index++)
-            if (!has_pid(stopped, busy.items[index]) && !add_pid(stopped, busy.items[index]))
-                why = strerror(ENOMEM);
+            if (!has_pid(stopped, busy.items[index]))
+                add_pid(stopped, busy.items[index]);
         if (why == NULL)
             why = stop(&busy, end);
         *rests = *rests && busy.count == 0;

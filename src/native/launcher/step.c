@@ -531,7 +531,7 @@ static int step_overlay(struct context *context, const struct value *arguments, 
     (void)count;
     const struct value *lowers = &arguments[1];
     size_t all = lowers->size + 2, opened = 0, used = 0;
-    int layers[MOST_LAYERS], error = 0, tree = -1;
+    int layers[MOST_LAYERS] = {0}, error = 0, tree = -1;
     context->is_overlay = true;
     char names[MOST_LAYERS][28];
     struct option options[MOST_LAYERS + 2];

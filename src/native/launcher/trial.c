@@ -74,6 +74,8 @@ int try_container(void)
     for (int number = 0; file != NULL && fgets(line, sizeof line, file) != NULL; number++)
         if (number >= 2 && sscanf(line, " %63[^:]", name) == 1)
             printf(" %s", name);
+    if (file != NULL)
+        fclose(file);
     printf("\n");
     return fflush(stdout) == 0 ? 0 : 1;
 }

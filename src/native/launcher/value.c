@@ -17,7 +17,7 @@ struct chunk {
 };
 
 /* Return zeroed memory that lives as long as the pool, or NULL. */
-static void *take_memory(struct pool *pool, size_t size)
+void *take_memory(struct pool *pool, size_t size)
 {
     struct chunk *chunk = size > SIZE_MAX / 2 ? NULL : calloc(1, sizeof *chunk + size);
     if (chunk == NULL)
