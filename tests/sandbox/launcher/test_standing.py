@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from box import Box, if_namespaces
+from box import Box, Conversation, if_namespaces
 from mudroom.core.confinement.plan import standing_plan
+from mudroom.errors import MudroomError
 from mudroom.sandbox.client.launcher_client import LauncherClient
 from mudroom.sandbox.client.report import StepFailed
 
@@ -54,8 +55,21 @@ def test_the_door_ends_the_mount(box: Box) -> None:
     door = box.stand(plan)
     box.run("echo a > f", plan)
     assert dissolve(door) == b"g"
+    assert not box.standing.is_open, "no request is taken after the answer, though the process may take a while to go"
     box.standing.wait_gone()
     assert str(box.root) not in Path("/proc/self/mounts").read_text()
+
+
+def test_the_door_ends_every_process(box: Box) -> None:
+    """Also one that goes on in a sandbox whose command has not ended."""
+    plan = box.plan()
+    door = box.stand(plan)
+    talk = Conversation(box, plan, "echo up; sleep 1000 & read word; sleep 1000")
+    assert talk.hear() == "up"
+    assert dissolve(door) == b"g"
+    assert os.read(talk.stream.read, 1) == b"", "nobody is left who could write"
+    with pytest.raises(MudroomError, match="launcher died"):
+        talk.end()
 
 
 def test_another_plan_is_refused(box: Box) -> None:
