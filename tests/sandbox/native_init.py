@@ -47,8 +47,10 @@ class RawLauncher:
     def __init__(self, program: bytes = b"", environment: dict[str, str] | None = None) -> None:
         self.socket, theirs = socket.socketpair()
         os.set_inheritable(theirs.fileno(), True)
-        path = program or f"/proc/self/fd/{launcher_client.program()}".encode()
+        sealed = launcher_client.sealed_program()
+        path = program or f"/proc/self/fd/{sealed}".encode()
         self.pid = os.posix_spawn(path, [PROTOCOL, str(theirs.fileno())], environment or {})
+        os.close(sealed)
         theirs.close()
 
     def say(self, data: bytes, descriptors: Sequence[int] = ()) -> None:

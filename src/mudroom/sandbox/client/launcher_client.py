@@ -273,25 +273,28 @@ _MFD_EXEC = 0x10
 """memfd_create(2): Linux 6.3, which else makes a file without the right to execute it where vm.memfd_noexec is set."""
 _F_ADD_SEALS, _SEALS, _F_SEAL_EXEC = 1033, 0xF, 0x20
 """fcntl(2): against another seal, another size, a write; and against another right to execute it."""
-_program: list[int] = []
-"""The descriptor of the launcher's sealed copy, once it was made. A forked process shares it."""
+_program: list[bytes] = []
+"""The launcher's content, once it was read: a process starts launchers of its own version."""
 
 
-def program() -> int:
-    """Return a descriptor of the launcher in memory, sealed. Until its exec each process in a sandbox is a clone of the
-    launcher, so that program is in a command's reach by /proc/self/exe: a file could be changed by it (compare
-    CVE-2019-5736). Raise MudroomError if there is no launcher, or no such copy."""
-    if not _program:
-        try:
+def sealed_program() -> int:
+    """Return a descriptor of the launcher in memory, sealed; the caller closes it. Until its exec each process in a
+    sandbox is a clone of the launcher, so that program is in a command's reach by /proc/self/exe: a file could be
+    changed by it (compare CVE-2019-5736). Each launcher has its own copy: a command takes its mode away by an access
+    control list, which no seal prevents, and the next launcher could not start from it.
+
+    Raise MudroomError if there is no launcher, or no such copy."""
+    try:
+        if not _program:
             with open(wire.LAUNCHER, "rb", buffering=0) as stream:
-                _program.append(_sealed(stream.read()))
-        except FileNotFoundError as error:
-            hint = "install mudroom again; in a checkout: dev/native"
-            raise MudroomError(f"the sandbox launcher is missing: {show(wire.LAUNCHER)}", hint) from error
-        except OSError as error:
-            why = f"a copy of its program in memory is refused: {error.strerror}"
-            raise MudroomError(f"the sandbox launcher cannot be started: {why}", "sysctl vm.memfd_noexec=0") from error
-    return _program[0]
+                _program.append(stream.read())
+        return _sealed(_program[0])
+    except FileNotFoundError as error:
+        hint = "install mudroom again; in a checkout: dev/native"
+        raise MudroomError(f"the sandbox launcher is missing: {show(wire.LAUNCHER)}", hint) from error
+    except OSError as error:
+        why = f"a copy of its program in memory is refused: {error.strerror}"
+        raise MudroomError(f"the sandbox launcher cannot be started: {why}", "sysctl vm.memfd_noexec=0") from error
 
 
 def _sealed(content: bytes) -> int:
@@ -323,8 +326,10 @@ def _spawn(actions: Sequence[tuple[Any, ...]]) -> tuple[_socket.socket, int]:
     words = (wire.PROTOCOL, str(theirs.fileno()))
     # The signals are blocked until the launcher ignores them; pending ones are then dropped.
     how: Any = {"file_actions": actions, "setsid": True, "setsigmask": _GROUP_SIGNALS}
+    program = -1
     try:
-        pid = os.posix_spawn(f"/proc/self/fd/{program()}", words, {}, **how)
+        program = sealed_program()
+        pid = os.posix_spawn(f"/proc/self/fd/{program}", words, {}, **how)
     except OSError as error:
         ours.close()
         why = f"{show(wire.LAUNCHER)}: {error.strerror}"
@@ -334,6 +339,8 @@ def _spawn(actions: Sequence[tuple[Any, ...]]) -> tuple[_socket.socket, int]:
         raise
     finally:
         theirs.close()
+        if program >= 0:
+            os.close(program)
     _offer_to_the_oom_killer(pid)
     return ours, pid
 
