@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import ctypes
+import fcntl
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import termios
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from box import KINDS, Box, Conversation
+from box import KINDS, Box, Conversation, if_namespaces
 from clocks import give_way
 from mudroom.errors import MudroomError
 from mudroom.sandbox.client.capture import CapturedOutput
 from mudroom.sandbox.client.launcher_client import LauncherClient, SpawnedLauncher
-from mudroom.sandbox.launcher import pause
+from native_init import COMPILERS, compile_library
 
 pytestmark = pytest.mark.both_users
 
@@ -181,7 +185,44 @@ def test_pausing_after_the_launcher_died(fresh: Box) -> None:
             running.pause()
 
 
-# --- the walk, on processes of our own ----------------------------------------------------------------------------
+# --- the walk, on processes of our own ---
+
+needs_compiler = pytest.mark.skipif(not COMPILERS, reason="no C compiler")
+
+
+class Pids(ctypes.Structure):
+    """struct pids of launcher.h."""
+
+    _fields_ = (("items", ctypes.POINTER(ctypes.c_int)), ("count", ctypes.c_size_t), ("room", ctypes.c_size_t))
+
+    def listed(self) -> list[int]:
+        return self.items[: self.count]
+
+
+class Walk:
+    """The functions of process.c, in this process."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._pause, self._resume = library.pause_all, library.resume_all
+        for function in (self._pause, self._resume):
+            function.restype, function.argtypes = ctypes.c_char_p, (ctypes.c_int, ctypes.POINTER(Pids))
+
+    def pause(self, init: int, stopped: Pids) -> str:
+        """Return why it is impossible; empty if it is done."""
+        return (self._pause(init, stopped) or b"").decode()
+
+    def resume(self, init: int, stopped: Pids) -> None:
+        assert self._resume(init, stopped) is None
+
+
+@pytest.fixture(scope="module")
+def walk(tmp_path_factory: pytest.TempPathFactory) -> Walk:
+    return Walk(compile_library(tmp_path_factory.mktemp("walk")))
+
+
+@pytest.fixture(scope="module")
+def impatient(tmp_path_factory: pytest.TempPathFactory) -> Walk:
+    return Walk(compile_library(tmp_path_factory.mktemp("impatient"), "-DPATIENCE=50", "-DMOST=200"))
 
 
 @pytest.fixture
@@ -190,84 +231,187 @@ def sleeper() -> Iterator[int]:
         assert process.stdout is not None
         process.stdout.read(1)
         yield process.pid
-        for pid in tree(process.pid):
+        end_tree(process.pid)
+
+
+def end_tree(root: int) -> None:
+    for pid in tree(root):
+        with suppress(ProcessLookupError):  # it has ended with another one
             os.kill(pid, signal.SIGKILL)
 
 
 def tree(root: int) -> list[int]:
-    return [pid for generation in pause.generations(root) for pid in generation]
+    found, generation = [], [root]
+    while generation:
+        found += generation
+        below: list[int] = []
+        for pid in generation:
+            with suppress(FileNotFoundError, ProcessLookupError):  # it has ended
+                below += map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
+        generation = below
+    return found
 
 
-def test_parents_first(sleeper: int) -> None:
-    stopped: list[int] = []
-    pause.pause(sleeper, stopped)
-    assert stopped[0] == sleeper
-    assert stopped == tree(sleeper)
-    assert len(stopped) == 2
-    assert all(pause.is_at_rest(pid) for pid in stopped)
-    again = list(stopped)
-    pause.pause(sleeper, again)
-    assert again == stopped
-    pause.resume(sleeper, stopped)
-    assert stopped == []
-    assert not any(pause.is_at_rest(pid) for pid in again)
+def state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
 
 
-def test_a_child_that_proc_skips_goes_on(sleeper: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A list of children may lack one while another ends (proc(5)), as after a pause that failed."""
-    stopped: list[int] = []
-    pause.pause(sleeper, stopped)
-    processes = list(stopped)
-    monkeypatch.setattr(pause, "generations", lambda root: iter([[root]]))
-    pause.resume(sleeper, [*stopped, os.getpid()])
-    assert not any(pause.is_at_rest(pid) for pid in processes)
-    assert pause.descends(processes[1], sleeper)
-    assert not pause.descends(sleeper, processes[1])
-    assert not pause.descends(os.getpid(), sleeper)
-    assert not pause.descends(1 << 22, sleeper)
+@needs_compiler
+def test_parents_first(walk: Walk, sleeper: int) -> None:
+    stopped = Pids()
+    assert walk.pause(sleeper, stopped) == ""
+    assert stopped.listed() == tree(sleeper)
+    assert len(stopped.listed()) == 2
+    assert [state(pid) for pid in tree(sleeper)] == ["T", "T"]
+    again = Pids()
+    assert walk.pause(sleeper, again) == ""
+    assert again.listed() == [], "they were stopped already"
+    walk.resume(sleeper, again)
+    assert [state(pid) for pid in tree(sleeper)] == ["T", "T"]
+    walk.resume(sleeper, stopped)
+    assert stopped.listed() == []
+    while "T" in [state(pid) for pid in tree(sleeper)]:
+        give_way()
 
 
-def test_what_does_not_come_to_rest_goes_on(sleeper: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    rests = pause.is_at_rest
-    monkeypatch.setattr(pause, "PATIENCE", 0.0)
-    monkeypatch.setattr(pause, "is_at_rest", lambda pid: pid != sleeper and rests(pid))
-    stopped: list[int] = []
-    with pytest.raises(TimeoutError):
-        pause.pause(sleeper, stopped)
-    while rests(sleeper):
-        give_way()  # it has been told to go on
-    assert stopped == []
+@needs_compiler
+def test_only_what_is_below_goes_on(walk: Walk, sleeper: int) -> None:
+    """Pids of processes that have ended may be those of others by now."""
+    stopped = Pids()
+    with subprocess.Popen(["sleep", "1000"]) as other:
+        other.send_signal(signal.SIGSTOP)
+        while state(other.pid) != "T":
+            give_way()
+        assert walk.pause(sleeper, stopped) == ""
+        processes = stopped.listed()
+        room = (ctypes.c_int * 4)(*processes, other.pid, 1 << 22)
+        listed = Pids(ctypes.cast(room, ctypes.POINTER(ctypes.c_int)), 4, 4)
+        walk.resume(sleeper, listed)
+        while "T" in [state(pid) for pid in processes]:
+            give_way()
+        assert state(other.pid) == "T"
+        other.kill()
 
 
-def test_time_runs_anew_with_each_that_comes_to_rest(sleeper: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A slow machine: each process has its own deadline, within the limit for all of them."""
-    rests, asked = pause.is_at_rest, dict.fromkeys(tree(sleeper), 0)
+RESTLESS = """
+#define _GNU_SOURCE
+#include <unistd.h>
 
-    def slowly(pid: int) -> bool:
-        asked[pid] += 1
-        return asked[pid] > 400 and rests(pid)  # of 0.2 ms at the least
-
-    monkeypatch.setattr(pause, "is_at_rest", slowly)
-    monkeypatch.setattr(pause, "MOST", 0.05)
-    with pytest.raises(TimeoutError):
-        pause.pause(sleeper, [])
-    asked.update(dict.fromkeys(asked, 0))
-    monkeypatch.setattr(pause, "MOST", 60.0)
-    stopped: list[int] = []
-    pause.pause(sleeper, stopped)
-    assert stopped == list(asked)
+/* A process that never comes to rest: it waits for a child of vfork(2), which does not exec. */
+int main(void)
+{
+    if (write(1, "!", 1) != 1)
+        return 1;
+    if (vfork() == 0)
+        for (;;)
+            pause();
+    return 0;
+}
+"""
 
 
-def test_a_process_that_is_gone_rests_and_one_that_is_hidden_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def restless(tmp_path: Path) -> Iterator[int]:
+    (tmp_path / "restless.c").write_text(RESTLESS)
+    subprocess.run([COMPILERS[0], tmp_path / "restless.c", "-o", tmp_path / "restless"], check=True)
+    line = f"sleep 1000 & {tmp_path}/restless & wait"
+    with subprocess.Popen(["sh", "-c", line], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.read(1)
+        while "D" not in [state(pid) for pid in tree(process.pid)] or len(tree(process.pid)) < 4:
+            give_way()
+        yield process.pid
+        end_tree(process.pid)
+
+
+@needs_compiler
+def test_what_does_not_come_to_rest_goes_on(impatient: Walk, restless: int) -> None:
+    """And all others that were stopped before it."""
+    stopped = Pids()
+    assert impatient.pause(restless, stopped) == "its processes did not stop in time"
+    assert stopped.listed() == []
+    while "T" in [state(pid) for pid in tree(restless)]:
+        give_way()
+
+
+@needs_compiler
+def test_what_forks_for_ever_is_left_in_time(impatient: Walk) -> None:
+    with subprocess.Popen(
+        ["sh", "-c", "echo; while :; do sleep 1000 & kill $!; done"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.read(1)
+        for _number in range(10):
+            stopped = Pids()
+            assert impatient.pause(process.pid, stopped) in ("", "its processes did not stop in time")
+            impatient.resume(process.pid, stopped)
+        end_tree(process.pid)
+
+
+@needs_compiler
+def test_what_is_gone_rests(walk: Walk) -> None:
     gone = subprocess.Popen(["true"])
     gone.wait()
-    assert pause.is_at_rest(gone.pid)
-    assert tree(gone.pid) == [gone.pid]
-    pause.signal(gone.pid, signal.SIGSTOP)
+    stopped = Pids()
+    assert walk.pause(gone.pid, stopped) == ""
+    assert stopped.listed() == []
 
-    def hidden(_path: bytes) -> list[bytes]:
-        raise FileNotFoundError(2, "as with hidepid=2")
 
-    monkeypatch.setattr(os, "listdir", hidden)
-    with pytest.raises(PermissionError, match="hidden"):
-        pause.is_at_rest(os.getpid())
+HIDDEN = """
+import ctypes, os, sys
+sys.path[:0] = sys.argv[2:]
+libc = ctypes.CDLL(None, use_errno=True)
+user, group = os.getuid(), os.getgid()
+assert libc.unshare(0x10020000) == 0, os.strerror(ctypes.get_errno())
+open("/proc/self/setgroups", "w").write("deny")
+open("/proc/self/uid_map", "w").write(f"{user} {user} 1")
+open("/proc/self/gid_map", "w").write(f"{group} {group} 1")
+assert libc.mount(b"none", b"/proc", b"tmpfs", 0, None) == 0, os.strerror(ctypes.get_errno())
+from test_pause import Pids, Walk
+print(Walk(ctypes.CDLL(sys.argv[1])).pause(os.getppid(), Pids()))
+"""
+
+
+@needs_compiler
+@if_namespaces
+def test_what_is_hidden_does_not(walk: Walk, tmp_path: Path) -> None:
+    """As with hidepid (proc(5)), or without /proc."""
+    compile_library(tmp_path)
+    words = [sys.executable, "-c", HIDDEN, str(tmp_path / "launcher.so"), *sys.path]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "its processes are hidden in /proc", done.stderr
+
+
+# --- signals typed early ---
+
+
+def typed(library: ctypes.CDLL) -> int:
+    """In a child that leaves its process group: return 0 if only what a process has sent stays pending."""
+    library.block_signals()
+    os.setsid()
+    master, side = os.openpty()
+    fcntl.ioctl(side, termios.TIOCSCTTY, 0)
+    os.tcsetpgrp(side, os.getpgrp())
+    for number, key in ((signal.SIGINT, b"\x03"), (signal.SIGQUIT, b"\x1c")):
+        os.write(master, key)
+        while number not in signal.sigpending():
+            pass  # the line discipline looks at it in its own time
+    library.discard_terminal_signals()
+    left = set(signal.sigpending())
+    os.kill(os.getpid(), signal.SIGINT)
+    library.discard_terminal_signals()
+    return 0 if (left, set(signal.sigpending())) == (set(), {signal.SIGINT}) else 1
+
+
+@needs_compiler
+def test_only_what_a_process_has_sent_stays(tmp_path: Path) -> None:
+    """Terminal signals for the process group that a sandbox's init has just left do not reach its command."""
+    library = compile_library(tmp_path)
+    pid = os.fork()
+    if pid == 0:
+        code = 2
+        try:
+            code = typed(library)
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
