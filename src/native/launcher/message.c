@@ -193,7 +193,7 @@ void report_failure(int report, size_t index, const char *op, int error, const c
     put_number(&record, '(', 5);
     put_data(&record, 'u', "failed");
     put_number(&record, 'i', (uint32_t)index);
-    put_data(&record, 'u', op);
+    put_shown(&record, op);
     put_number(&record, 'i', (uint32_t)error);
     put_shown(&record, detail);
     write_record(report, &record);
