@@ -291,13 +291,13 @@ def test_a_command_that_wins_the_race_changes_nothing(box: Box, kind: str, way: 
     try:
         with CapturedOutput(None, None, None, 1 << 20) as output:
             words = [b"/usr/bin/python3", b"-IS", b"beside.py"]
-            other = sandbox.run(Invocation(words, ENVIRONMENT, output.descriptors), where)
+            beside = sandbox.run(Invocation(words, ENVIRONMENT, output.descriptors), where)
             for stream in output.streams:
                 stream.close_theirs()
             assert os.read(output.streams[0].read, 3) == b"up\n"
             for _number in range(25):
                 joined(sandbox, where, [b"./script.sh", b"connect", b"door"])
-            other.close()
+            beside.close()
     finally:
         sandbox.end()
     own = f"/proc/{box.client.launcher.require_pid()}/exe"
