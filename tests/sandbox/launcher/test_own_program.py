@@ -95,6 +95,7 @@ NONE_FOR_ANYBODY = struct.pack("<I", 2) + b"".join(struct.pack("<HHi", tag, 0, -
 def test_a_launcher_whose_program_was_made_useless_is_the_last_of_it(box: Box) -> None:
     """No seal prevents a change of the mode by an access control list."""
     plan = (lambda: None) if len(HELD_KINDS) > 1 else box.bare
+    assert box.run("true", plan())[0].status == 0
     launcher = box.client.launcher.require_pid()
     try:
         os.setxattr(f"/proc/{launcher}/exe", "system.posix_acl_access", NONE_FOR_ANYBODY)
