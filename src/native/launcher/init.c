@@ -131,9 +131,13 @@ _Noreturn void be_init(struct context *context, const struct value *request, str
         _exit(FAILED);
     }
     bool has_terminal = terminal->size > 0;
-    command = (struct command){.request = request, .context = context, .report = report,
-                               .signals = watch_signals(has_terminal), .channel = has_terminal ? context->channel : -1,
-                               .answers = true, .ends_children = !(namespaces & CLONE_NEWPID)};
+    command.request = request; /* field by field: its refusals are pages that no other process has written */
+    command.context = context;
+    command.report = report;
+    command.signals = watch_signals(has_terminal);
+    command.channel = has_terminal ? context->channel : -1;
+    command.answers = true;
+    command.ends_children = !(namespaces & CLONE_NEWPID);
     if (run_command(&command, &exited))
         report_exit(report, &exited, &command.refusals);
     _exit(0);

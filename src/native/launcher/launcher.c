@@ -11,8 +11,8 @@
  * 3. Requests are the host's: they never come from a sandbox. Their sizes and kinds are checked all the same.
  * 4. No library but libc, and one thread. Each descriptor is closed by an exec; the standard ones are the command's.
  * 5. Until its exec each process in a sandbox is a clone of the launcher, so this program is in its reach by /proc/self/exe
- *    (compare CVE-2019-5736). So it runs from a sealed copy in memory, memfd_create(2), that nobody can change, and it makes
- *    no sandbox with mounts otherwise.
+ *    (compare CVE-2019-5736). So it runs from a sealed copy in memory, memfd_create(2), whose content nobody can change; it
+ *    makes no sandbox with mounts otherwise. No other launcher has that copy: a command may take its mode away.
  *
  * A change of what it is sent, or of how it is started, needs a new PROTOCOL.
  *

@@ -58,9 +58,14 @@ static int close_after(int descriptor, int error)
 
 void begin_context(struct context *context, int64_t namespaces)
 {
-    *context = (struct context){.root = -1, .resolve = 4 | 8 /* RESOLVE_NO_SYMLINKS, RESOLVE_BENEATH */, .view = -1,
-                                .left = -1, .channel = -1, .gate = -1, .door = -1, .terminal = -1, .listener = -1,
-                                .namespaces = namespaces};
+    context->root = context->view = context->left = context->channel = context->gate = context->door = -1;
+    context->terminal = context->listener = -1;
+    context->resolve = 4 | 8; /* RESOLVE_NO_SYMLINKS, RESOLVE_BENEATH */
+    context->namespaces = namespaces;
+    context->is_overlay = false;
+    context->rows = NULL;
+    context->count = 0; /* the listeners stay as they are: each written page is copied for each command */
+    context->detail = NULL;
 }
 
 static int open_below(const struct context *context, int at, const char *path, int flags)

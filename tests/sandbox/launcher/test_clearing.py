@@ -31,6 +31,7 @@ def cleared(client: LauncherClient, parent: Path, *names: str) -> None:
     connection.send({"op": "clear", "works": tuple((os.fsencode(parent), name.encode()) for name in names)}, ())
     answer = with_report(connection, {"op": "resume", "id": 0}, ())
     assert parse_report(os.read(answer, 100), read_report) == ("done",)
+    assert os.read(answer, 1) == b"", "the request has been forgotten"
     os.close(answer)
 
 

@@ -151,13 +151,14 @@ def test_each_step_looks_at_its_arguments(launcher: RawLauncher, null: int) -> N
 
 
 def test_wrong_templates_are_reported(launcher: RawLauncher, null: int) -> None:
-    for name, wrong in (
-        *((name, wrong) for name in ("plan", "ahead", "last", "mounts") for wrong in (None, 1, b"", {})),
+    wrongs: tuple[tuple[str, Any], ...] = (
+        *((name, wrong) for name in ("plan", "ahead", "last", "mounts") for wrong in (None, 1, b"", {1: 2})),
         *(("each", flags) for flags in (-1, 1, 1 << 62)),
         ("mounts", (b"/nowhere",)),  # without a door
         ("plan", ()),  # without a root
         ("plan", (("nothing",),)),
-    ):
+    )
+    for name, wrong in wrongs:
         assert launcher.ask({**TEMPLATE, name: wrong}, [null])[:1] == ("failed",), (name, wrong)
     assert launcher.ask(TEMPLATE)[:1] == ("failed",), "without a socket"
     assert goes_on(launcher)
@@ -187,13 +188,16 @@ def test_a_held_door_goes_on(tmp_path: Path, client: LauncherClient, null: int) 
     box = Box(tmp_path, client)
     sandbox = hold(client, box.plan())
     where = os.fsencode(box.project)
-    usual = {"op": "command", "id": 1, "cwd": where, "argv": [b"true"], "env": {}, "search": [b"/bin"], "terminal": ()}
-    door = sandbox.door._socket
-    for change, count in (
+    usual: dict[str, Any] = {
+        "op": "command", "id": 1, "cwd": where, "argv": [b"true"], "env": {}, "search": [b"/bin"], "terminal": ()
+    }  # fmt: skip
+    door = socket.socket(fileno=os.dup(sandbox.door._socket.fileno()))
+    changes: tuple[tuple[dict[str, Any], int], ...] = (
         *(({name: wrong}, 3) for name in ("cwd", "argv", "env", "search", "terminal") for wrong in (None, 1)),
         ({"cwd": b"a\0b"}, 3), ({"cwd": b"/nowhere"}, 3), ({"argv": [b"/nowhere"]}, 3), ({"terminal": (0,)}, 3),
         *(({}, number) for number in (0, 1, 2, 4, 30)),
-    ):  # fmt: skip
+    )  # fmt: skip
+    for change, count in changes:
         assert asked(door, {**usual, **change}, [null] * count)[:1] in (("failed",), ()), (change, count)
     for request in (None, {}, {"op": "x"}, {"op": "signal"}, {"op": "signal", "id": 1, "signal": 9}):
         assert asked(door, request, [null]) == ()
@@ -203,9 +207,9 @@ def test_a_held_door_goes_on(tmp_path: Path, client: LauncherClient, null: int) 
             stream.close_theirs()
         assert attend(running, output, None, lambda: None)[0].status == 0
     door.send(b"\xff" * 4)
-    running = sandbox.running
+    door.close()
     sandbox.end()
-    assert running.fileno() < 0
+    assert sandbox.fileno() < 0
 
 
 # --- any request ---

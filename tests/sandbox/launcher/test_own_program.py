@@ -95,6 +95,7 @@ NONE_FOR_ANYBODY = struct.pack("<I", 2) + b"".join(struct.pack("<HHi", tag, 0, -
 def test_a_launcher_whose_program_was_made_useless_is_the_last_of_it(box: Box) -> None:
     """No seal prevents a change of the mode by an access control list."""
     plan = (lambda: None) if len(HELD_KINDS) > 1 else box.bare
+    assert box.run("true", plan())[0].status == 0
     launcher = box.client.launcher.require_pid()
     try:
         os.setxattr(f"/proc/{launcher}/exe", "system.posix_acl_access", NONE_FOR_ANYBODY)
@@ -291,13 +292,13 @@ def test_a_command_that_wins_the_race_changes_nothing(box: Box, kind: str, way: 
     try:
         with CapturedOutput(None, None, None, 1 << 20) as output:
             words = [b"/usr/bin/python3", b"-IS", b"beside.py"]
-            other = sandbox.run(Invocation(words, ENVIRONMENT, output.descriptors), where)
+            beside = sandbox.run(Invocation(words, ENVIRONMENT, output.descriptors), where)
             for stream in output.streams:
                 stream.close_theirs()
             assert os.read(output.streams[0].read, 3) == b"up\n"
             for _number in range(25):
                 joined(sandbox, where, [b"./script.sh", b"connect", b"door"])
-            other.close()
+            beside.close()
     finally:
         sandbox.end()
     own = f"/proc/{box.client.launcher.require_pid()}/exe"

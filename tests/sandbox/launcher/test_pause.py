@@ -196,7 +196,7 @@ class Pids(ctypes.Structure):
     _fields_ = (("items", ctypes.POINTER(ctypes.c_int)), ("count", ctypes.c_size_t), ("room", ctypes.c_size_t))
 
     def listed(self) -> list[int]:
-        return self.items[: self.count]
+        return list(self.items[: self.count])
 
 
 class Walk:

@@ -43,7 +43,7 @@ def test_no_compiler_warns(compiler: str) -> None:
 def test_the_analyzer_of_gcc_finds_nothing(tmp_path: Path) -> None:
     if "gcc" not in COMPILERS:
         pytest.skip("no gcc here")
-    words = ["gcc", "-std=c11", "-Werror", "-O2", "-fanalyzer", *SOURCES, "-o", tmp_path / "launcher"]
+    words: list[str | Path] = ["gcc", "-std=c11", "-Werror", "-O2", "-fanalyzer", *SOURCES, "-o", tmp_path / "launcher"]
     subprocess.run(words, check=True)
 
 
@@ -51,7 +51,7 @@ def test_the_analyzer_of_gcc_finds_nothing(tmp_path: Path) -> None:
 def test_the_analyzer_of_clang_finds_nothing(tmp_path: Path) -> None:
     if "clang" not in COMPILERS:
         pytest.skip("no clang here")
-    words = ["clang", "--analyze", "-Xclang", "-analyzer-werror", "-std=c11", *SOURCES]
+    words: list[str | Path] = ["clang", "--analyze", "-Xclang", "-analyzer-werror", "-std=c11", *SOURCES]
     subprocess.run(words, check=True, cwd=tmp_path)
 
 
@@ -132,7 +132,7 @@ def test_any_input(tmp_path: Path) -> None:
     for number, data in enumerate(beginnings()):
         files.append(tmp_path / str(number))
         files[-1].write_bytes(data)
-    words = [program, SEED, str(sample(20) * 20_000), *files]
+    words: list[str | Path] = [program, SEED, str(sample(20) * 20_000), *files]
     environment = {"ASAN_OPTIONS": "detect_leaks=1"}
     done = subprocess.run(words, check=False, capture_output=True, env=environment, stdin=subprocess.DEVNULL)
     assert done.returncode == 0, done.stderr[-4000:].decode("ascii", "replace")
@@ -149,6 +149,13 @@ def test_inputs_that_reach_new_code(tmp_path: Path) -> None:
     corpus.mkdir()
     for number, data in enumerate(beginnings()):
         (corpus / str(number)).write_bytes(data)
-    words = [program, "-max_total_time=100", f"-seed={SEED}", "-max_len=4096", "-close_fd_mask=2", corpus]
+    words: list[str | Path] = [
+        program,
+        "-max_total_time=100",
+        f"-seed={SEED}",
+        "-max_len=4096",
+        "-close_fd_mask=2",
+        corpus,
+    ]
     done = subprocess.run(words, check=False, capture_output=True, stdin=subprocess.DEVNULL, cwd=tmp_path)
     assert done.returncode == 0, (done.stdout + done.stderr)[-4000:].decode("ascii", "replace")

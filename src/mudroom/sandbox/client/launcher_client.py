@@ -302,10 +302,9 @@ def _sealed(content: bytes) -> int:
     executed."""
     import fcntl  # not on Windows, where doctor loads this module
 
-    flags = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
+    flags, seals = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING, _SEALS | _F_SEAL_EXEC
     try:
         descriptor = os.memfd_create("mudroom-launcher", flags | _MFD_EXEC)
-        seals = _SEALS | _F_SEAL_EXEC
     except OSError as error:
         if error.errno != errno.EINVAL:
             raise
@@ -326,10 +325,9 @@ def _spawn(actions: Sequence[tuple[Any, ...]]) -> tuple[_socket.socket, int]:
     words = (wire.PROTOCOL, str(theirs.fileno()))
     # The signals are blocked until the launcher ignores them; pending ones are then dropped.
     how: Any = {"file_actions": actions, "setsid": True, "setsigmask": _GROUP_SIGNALS}
-    program = -1
     try:
-        program = sealed_program()
-        pid = os.posix_spawn(f"/proc/self/fd/{program}", words, {}, **how)
+        with open(sealed_program(), "rb", buffering=0) as program:
+            pid = os.posix_spawn(f"/proc/self/fd/{program.fileno()}", words, {}, **how)
     except OSError as error:
         ours.close()
         why = f"{show(wire.LAUNCHER)}: {error.strerror}"
@@ -339,8 +337,6 @@ def _spawn(actions: Sequence[tuple[Any, ...]]) -> tuple[_socket.socket, int]:
         raise
     finally:
         theirs.close()
-        if program >= 0:
-            os.close(program)
     _offer_to_the_oom_killer(pid)
     return ours, pid
 
