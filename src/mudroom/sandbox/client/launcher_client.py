@@ -309,9 +309,13 @@ def _sealed(content: bytes) -> int:
         if error.errno != errno.EINVAL:
             raise
         descriptor, seals = os.memfd_create("mudroom-launcher", flags), _SEALS
-    if os.write(descriptor, content) != len(content):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    fcntl.fcntl(descriptor, _F_ADD_SEALS, seals)
+    try:
+        if os.write(descriptor, content) != len(content):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        fcntl.fcntl(descriptor, _F_ADD_SEALS, seals)
+    except BaseException:
+        os.close(descriptor)
+        raise
     return descriptor
 
 
