@@ -25,14 +25,14 @@ from mudroom.stage.layers.layer import remove_tree
 
 pytestmark = pytest.mark.both_users
 
-HOST_CALLS = 147
+HOST_CALLS = 150
 """Calls of functions of the system's modules in this process, from the order of a command to its result, in a fork that
 has run some: its overlays stand, and the project is watched. Two are looks for a mount of the fork; one asks who the
-user is, whose project may be of another group; one whether the record is of this boot; one more
-is made if the kernel has something to tell of the project."""
-FEW_CALLS = 153
+user is, whose project may be of another group; one whether the record is of this boot; three
+ask whether a run pauses agents; one more is made if the kernel has something to tell of the project."""
+FEW_CALLS = 155
 """The same of the second command of a session, which makes the template."""
-NEW_FORK_CALLS = 172
+NEW_FORK_CALLS = 174
 """The same of a command in a fork that is made for it: three look for its record."""
 NEW_FORK_DIRECTORIES = 9
 """Those that the host makes for such a command, on the disk: two of the layer, one of the fork, one of the work
@@ -183,7 +183,7 @@ def test_what_a_command_in_a_new_fork_asks_of_the_kernel(place: Place) -> None:
     assert calls["rename"] == 1, "the fork gets its name by it; nothing else is replaced"
 
 
-PAGE_FAULTS = (50, 130)
+PAGE_FAULTS = (50, 160)
 """Least and most of the launcher's family for one warm command, the command itself included, in one fork and in a new
 one each."""
 TEMPLATE = 1

@@ -124,7 +124,7 @@ class Changes:
 
     def ignored(self, changes: Sequence[Change]) -> frozenset[bytes]:
         """Return the paths that the project's ``.gitignore`` files match, as they are now."""
-        from mudroom.vault.forks.ignored_paths import ignored_paths
+        from mudroom.stage.ignored_paths import ignored_paths
 
         with OpenSource(self._vault.source) as project:
             return ignored_paths(project, changes, {})

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from conftest import Place, tick
+from mudroom.session.project_session import MOST_CHARACTERS
 from screen import BASH, Screen
 from test_vault_verb import MUDROOM, Cli
 
@@ -180,8 +181,9 @@ def test_after_sigkill_the_next_command_collects_it_and_says_so(cli: Cli, verb: 
     process.communicate(timeout=PATIENCE)
     (fork,) = [path.parent.name for path in cli.place.state.glob("vaults/*/forks/*/running")]
     said = cli("run", "--", "true").stderr
+    words = f"sh -c '{WORK}'"[: MOST_CHARACTERS - 1]
     assert said.splitlines()[0] == (
-        f"note: mudroom was killed while `sh -c {WORK}` ran in {fork}; collected: 1 change (mudroom diff {fork})"
+        f"note: mudroom was killed while `{words}…` ran in {fork}; collected: 1 change (mudroom diff {fork})"
     )
     assert cli("run", "--", "true").stderr == "true changed nothing\n"
     (event,) = events(cli, "recover")

@@ -17,11 +17,11 @@ from mudroom.core.tree.change import Change, Changeset, Summary, counted_changes
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.review_tags import tags_of
 from mudroom.core.tree.similar_renames import Moves
+from mudroom.stage.ignored_paths import ignored_paths
 from mudroom.stage.reader import FileReader
 from mudroom.stage.source import OpenSource
 from mudroom.stage.stamp import is_settled
 from mudroom.typing import Any, NamedTuple, TypeVar
-from mudroom.vault.forks.ignored_paths import ignored_paths
 from mudroom.vault.forks.review import fingerprint
 from mudroom.vault.record import ForkRecord
 from mudroom.vault.store.store import Vault

@@ -7,7 +7,6 @@ import json
 import os
 import platform
 import resource
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -253,19 +252,6 @@ def test_a_trial_without_an_answer(fake: Fake, state: bytes) -> None:
 
 
 # --- the runtime ---
-
-
-def test_a_python_that_does_not_load_the_launcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As one that was built without libffi."""
-    program = tmp_path / "python3"
-    program.write_text("#!/bin/sh\necho \"ModuleNotFoundError: No module named '_ctypes'\" >&2; exit 1\n")
-    program.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(program))
-    assert told(lambda: runtime.provide(os.fsencode(tmp_path / "runtime"))) == (
-        f"the launcher cannot be loaded by {program}: ModuleNotFoundError: No module named '_ctypes' "
-        "(mudroom doctor tries the sandbox)"
-    )
-    assert list((tmp_path / "runtime").iterdir()) == []
 
 
 @pytest.fixture

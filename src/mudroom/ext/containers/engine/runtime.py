@@ -70,6 +70,6 @@ def _build(path: bytes) -> None:
 
 
 def _not_made(error: OSError) -> MudroomError:
-    place = f"{error.filename}: " if error.filename else ""
+    place = f"{show(os.fsencode(error.filename))}: " if error.filename else ""
     hint = "it is made below the state directory; another one: MUDROOM_STATE=/var/tmp/mudroom"
     return MudroomError(f"the runtime for containers cannot be made: {place}{error.strerror}", hint)
