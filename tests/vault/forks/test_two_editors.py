@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from conftest import Place
 from mudroom.core.settings import Settings
 from mudroom.session import Session
+from mudroom.vault.forks import editor
 
 LINES = "".join(f"line {number}\n" for number in range(9))
 EDITED = LINES.replace("line 1\n", "the fork's\n")
@@ -149,3 +151,26 @@ def test_what_a_killed_session_has_spilled_goes_with_the_next(place: Place, one:
     assert set(os.listdir(spill)) == kept
     one.forks.tools.drop("f")
     assert not spill.exists()
+
+
+def test_a_thread_compares_while_another_opens_the_fork_again(
+    one: Session, other: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The descriptors that it compares stay open until it has done so."""
+    one.forks.files("f").write("a", "one\n")
+    other.forks.files("f").write("b", "other\n")
+    other.forks.flush("f")
+    beside = threading.Thread(target=lambda: one.forks.files("f").read("b"))
+    look, waits = editor._opened_identity, list[bool]()
+
+    def looked(pin: int) -> tuple[int, int] | None:
+        if not beside.ident:
+            beside.start()
+            beside.join(0.2)
+            waits.append(beside.is_alive())
+        return look(pin)
+
+    monkeypatch.setattr(editor, "_opened_identity", looked)
+    assert one.forks.files("f").read("b") == b"other\n"
+    beside.join()
+    assert waits == [True]

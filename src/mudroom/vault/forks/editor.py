@@ -171,7 +171,8 @@ class Editor:
     @property
     def is_outdated(self) -> bool:
         """Whether another session, instance or command has changed the fork since it was opened."""
-        return self._pinned.is_outdated()
+        with self.buffer.lock:  # ``refresh`` in another thread closes the descriptors that are compared here
+            return self._pinned.is_outdated()
 
     def refresh(self) -> None:
         """Reopen the fork after a command has run in it, or its layers have changed. The originals for unflushed
