@@ -42,6 +42,7 @@ ROWS: Mapping[str, Mapping[str, str]] = {
     "doctor": {
         "certify": "certify.cli.certify",
         "containers": "containers.cli.engine",
+        "keeper": "keeper.cli.keeper",
     },
     "fleet": {
         "run": "fleet.cli.run_on_worker",

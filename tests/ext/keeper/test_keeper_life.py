@@ -100,6 +100,7 @@ def test_it_ends_with_its_directory(kept: Kept) -> None:
 def test_stop_and_status(kept: Kept) -> None:
     shown = mudroom(kept, "keeper", "status").stdout
     assert shown == "no keeper\nthis shell has none: the next command starts one\n"
+    assert mudroom(kept, "doctor", "--all").stdout.splitlines()[-1] == f"keeper: {shown.splitlines()[-1]}"
     pid = kept.start()
     done = mudroom(kept, "keeper", "status", "--json")
     answer = json.loads(done.stdout)

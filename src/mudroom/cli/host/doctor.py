@@ -15,7 +15,7 @@ from mudroom.cli.doctor.report import SANDBOX, everything, screen
 from mudroom.cli.project_session import project_of, settings_of
 from mudroom.cli.terminal.context import Context
 from mudroom.core.confinement.protection import document, rows
-from mudroom.core.registry import part
+from mudroom.core.registry import NotInstalled, part
 from mudroom.core.settings import EngineChoice
 from mudroom.errors import UsageError
 from mudroom.policy.config import places
@@ -80,8 +80,17 @@ def execute(args: argparse.Namespace, context: Context) -> int:
             return context.terminal.style(text, name, 1)
 
         lines = everything(findings, style) if args.all else screen(findings, style, *screen_size())
+        lines += _keeper(context) if args.all and sys.platform == "linux" else []
         context.terminal.out("\n".join(lines))
     return 1 if any(f.protection == SANDBOX and f.state == "missing" for f in findings) else 0
+
+
+def _keeper(context: Context) -> list[str]:
+    """Return whether a warm process runs this shell's commands, and why not."""
+    try:
+        return [str(part("doctor", "keeper", "a keeper").here(context))]
+    except NotInstalled as error:
+        return [f"no keeper: {error.message}"]
 
 
 def screen_size() -> tuple[int, int]:

@@ -25,7 +25,8 @@ sys.argv[0] = "mudroom"
 runpy.run_module("mudroom", run_name="__main__", alter_sys=True)
 """
 NOT_THERE = {
-    "containers.cli.engine", "containers.level", "keeper.cli.keeper_process", "keeper.client", "macos.platform",
+    "containers.cli.engine", "containers.level", "keeper.cli.keeper", "keeper.cli.keeper_process", "keeper.client",
+    "macos.platform",
 }  # fmt: skip
 """Looked up on other systems alone."""
 

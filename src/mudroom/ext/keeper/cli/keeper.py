@@ -40,6 +40,12 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         raise UsageError(f"the keepers cannot be listed: {error.strerror}", hint) from error
 
 
+def here(context: Context) -> str:
+    """Return whether this shell has a keeper, and why not, in one line."""
+    why_not = _why_not_here(keepers(places(context.environ).state + DIRECTORY), context)
+    return f"keeper: this shell has {'none: ' + why_not if why_not else 'one, which runs its commands'}"
+
+
 def _status(directory: bytes, context: Context) -> int:
     rows = keepers(directory)
     why_not = _why_not_here(rows, context)
