@@ -25,7 +25,7 @@ from mudroom.stage.layers.layer import remove_tree
 
 pytestmark = pytest.mark.both_users
 
-HOST_CALLS = 150
+HOST_CALLS = 151
 """Calls of functions of the system's modules in this process, from the order of a command to its result, in a fork that
 has run some: its overlays stand, and the project is watched. Two are looks for a mount of the fork; one asks who the
 user is, whose project may be of another group; one whether the record is of this boot; three

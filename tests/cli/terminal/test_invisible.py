@@ -36,7 +36,7 @@ def test_all_are_escaped_and_an_escape_has_a_certain_end() -> None:
 def shown(place: Place, *words: str, typed: str = "") -> str:
     screen = Screen(place, "env", "PAGER=cat", sys.executable, "-m", "mudroom", *words, rows=1000, columns=1000)
     if typed:
-        screen.expect("]")
+        screen.expect("then Enter")
         screen.type(typed)
     screen.exit_code()
     return re.sub(r"\x1b\[[0-9;]*[mK]|[\r\n]", "", screen.seen.decode())
