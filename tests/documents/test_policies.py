@@ -25,7 +25,7 @@ POLICIES = [
 ]
 REFUSALS = {
     "missing: refuse": "mudroom: a limit of ",
-    "level: 2": "mudroom: level 2 needs ",
+    "level: 2": "mudroom: level 2 ",
 }
 """Words of a policy that demand something of the machine, and the refusal of a machine that lacks it."""
 

@@ -14,7 +14,7 @@ import pytest
 
 from conftest import Place
 from mudroom.core.settings import Settings
-from mudroom.errors import MudroomError
+from mudroom.errors import MudroomError, UsageError
 from mudroom.stage.beneath import open_root
 from mudroom.stage.layers.closed_directory import LoosenedDirectories
 
@@ -128,13 +128,17 @@ def test_closing_is_undone(place: Place, project: Path, settings: Settings) -> N
     session, result = place.sh(SCRIPT, settings)
     landed = session.changes.apply(result.fork)
     undone = session.changes.undo(landed.applied.name)
-    if undone.conflicts:  # what is closed to us cannot be looked at: nothing is undone behind the door
-        assert os.geteuid(), undone.conflicts
-        unlock(project)
-        undone = session.changes.undo(landed.applied.name)
-    assert unlock(project) == {}
-    assert not (project / "new").exists(), undone
     assert (project / "old/f").read_text() == "old/f\n"
+    if not undone.conflicts:
+        assert unlock(project) == {}
+        assert not (project / "new").exists(), undone
+        return
+    # what lies in a directory that an ordinary user may not write stays, with its reason, and has a way on
+    assert os.geteuid(), undone.conflicts
+    assert {conflict.path for conflict in undone.conflicts} == {b"new/below", b"new/below/b", b"new/n"}
+    with pytest.raises(UsageError, match=f"mudroom undo {landed.applied.name} --decide"):
+        session.changes.undo(landed.applied.name)
+    assert unlock(project) == {"new": 0o555, "new/below": 0o500, "new/below/b": 0}
 
 
 def test_killed_while_a_directory_is_open_to_us(place: Place, project: Path, settings: Settings) -> None:

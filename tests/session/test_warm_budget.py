@@ -30,9 +30,9 @@ HOST_CALLS = 151
 has run some: its overlays stand, and the project is watched. Two are looks for a mount of the fork; one asks who the
 user is, whose project may be of another group; one whether the record is of this boot; three
 ask whether a run pauses agents; one more is made if the kernel has something to tell of the project."""
-FEW_CALLS = 155
+FEW_CALLS = 156
 """The same of the second command of a session, which makes the template."""
-NEW_FORK_CALLS = 174
+NEW_FORK_CALLS = 175
 """The same of a command in a fork that is made for it: three look for its record."""
 NEW_FORK_DIRECTORIES = 9
 """Those that the host makes for such a command, on the disk: two of the layer, one of the fork, one of the work

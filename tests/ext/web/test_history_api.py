@@ -205,7 +205,7 @@ def test_a_timeline_reads_the_state_of_its_fork_as_often_however_many_checkpoint
 def test_events_are_lines_of_plain_text(ask: Asked) -> None:
     found = ask.get(filled(ask) + "/events")["events"]
     by_number = {one["number"]: one for one in found}
-    assert by_number[5]["line"] == "<b>\\x1b[31m\\u{202e}  exit 2"
+    assert by_number[5]["line"] == "$'<b>\\x1b[31m\\xe2\\x80\\xae'  exit 2"
     assert [by_number[number]["gravity"] for number in (1, 2, 3, 5)] == [0, 2, 2, 1]
     assert all(one["line"].isprintable() for one in found)
 

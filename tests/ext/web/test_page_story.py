@@ -60,7 +60,7 @@ def test_hunk_conflict_apply_undo(place: Place, site: Site, page: Page) -> None:
     # what is left conflicts with what the user does now
     place.write("other.txt", "a\nmine\nc\n")
     page.get_by_role("button", name="Go on").click()
-    page.get_by_role("button", name="Apply all 2").wait_for()
+    page.get_by_role("button", name="Apply 1 of 2").wait_for()
     page.get_by_role("navigation", name="Views of this fork").get_by_role("link", name="Conflicts").click()
     page.get_by_role("heading", name="other.txt").wait_for()
     page.get_by_role("button", name="Both", exact=True).click()

@@ -273,6 +273,12 @@ _MFD_EXEC = 0x10
 """memfd_create(2): Linux 6.3, which else makes a file without the right to execute it where vm.memfd_noexec is set."""
 _F_ADD_SEALS, _SEALS, _F_SEAL_EXEC = 1033, 0xF, 0x20
 """fcntl(2): against another seal, another size, a write; and against another right to execute it."""
+_MORE = {
+    errno.EAGAIN: "permit more processes: ulimit -u",
+    errno.ENOMEM: "permit more memory: ulimit -v",
+    errno.EMFILE: "permit more open files: ulimit -n 1024",
+}
+"""Hints for a user's limit that is too small, by errno."""
 _program: list[bytes] = []
 """The launcher's content, once it was read: a process starts launchers of its own version."""
 
@@ -294,7 +300,8 @@ def sealed_program() -> int:
         raise MudroomError(f"the sandbox launcher is missing: {show(wire.LAUNCHER)}", hint) from error
     except OSError as error:
         why = f"a copy of its program in memory is refused: {error.strerror}"
-        raise MudroomError(f"the sandbox launcher cannot be started: {why}", "sysctl vm.memfd_noexec=0") from error
+        hint = _MORE.get(error.errno or 0, "sysctl vm.memfd_noexec=0")
+        raise MudroomError(f"the sandbox launcher cannot be started: {why}", hint) from error
 
 
 def _sealed(content: bytes) -> int:
@@ -335,7 +342,8 @@ def _spawn(actions: Sequence[tuple[Any, ...]]) -> tuple[_socket.socket, int]:
     except OSError as error:
         ours.close()
         why = f"{show(wire.LAUNCHER)}: {error.strerror}"
-        raise MudroomError(f"the sandbox launcher cannot be started: {why}", "install mudroom again") from error
+        hint = _MORE.get(error.errno or 0, "install mudroom again")
+        raise MudroomError(f"the sandbox launcher cannot be started: {why}", hint) from error
     except BaseException:
         ours.close()
         raise

@@ -258,6 +258,8 @@ def undo(place: ApplyDirectory, progress: Progress | None = None, settle: Settle
     state = place.state()
     if state != "done":
         hint = f"it was undone already; mudroom redo {place.name} applies it again" if state == "undone" else ""
+        if state == "undone" and place.load().refused:
+            hint = f"it was undone already, but for files that stayed: mudroom undo {place.name} --decide"
         raise UsageError(f"{place.name} cannot be undone", hint)
     return _reverse(place, "done", progress, settle)
 
