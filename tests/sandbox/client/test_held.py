@@ -182,7 +182,7 @@ ulimit -c; umask
 
 @pytest.mark.parametrize("kind", HELD_KINDS)
 def test_no_program_of_a_joined_command_is_its_warden_s_own(box: Box, kind: str) -> None:
-    """As of a first one: test_nursery.py."""
+    """As of a first one: ``tests/sandbox/launcher/test_own_program.py``."""
     place = place_of(box, kind)
     with held(box, kind) as sandbox:
         script = "echo '#!/proc/self/exe -IS' > script; echo 'print(1)' >> script; chmod +x script"
