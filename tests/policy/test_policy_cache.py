@@ -273,6 +273,6 @@ def test_what_has_changed_since_it_was_looked_at_is_not_kept(tmp_path: Path, loo
     """Nor just before, however long it took to read it."""
     file = tmp_path / "policy.yaml"
     file.write_text("{}")
-    found, place = cache.stamp(os.fsencode(file)), os.fsencode(tmp_path / "kept")
+    found, place = cache.stamp(os.fsencode(file)), os.fsencode(tmp_path / "state/compiled/kept")
     cache.store(place, ("key",), Loaded(), [(os.fsencode(file), found)], file.stat().st_ctime_ns + looked)
     assert (cache.load(place, ("key",)) is not None) == kept
