@@ -112,6 +112,7 @@ static struct loop {
     struct run *runs;
     size_t count, room;
     bool is_sealed; /* rule 5 */
+    int life;       /* of this process, for its children: pidfd_open(2) */
 } loop;
 
 static const int IGNORED[] = {SIGINT, SIGQUIT, SIGTSTP, SIGTTIN, SIGTTOU, SIGHUP, SIGTERM, SIGPIPE};
@@ -149,6 +150,11 @@ static void begin_child(int ready)
     char word = 'g';
     prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
     setsid();
+    /* A parent that has ended before the arrangement sends no signal: this process would run on alone. Asked after setsid(2),
+       which waits for a parent that is about to end (tasklist_lock in kernel/exit.c). */
+    struct pollfd parent = {.fd = loop.life, .events = POLLIN};
+    if (poll(&parent, 1, 0) > 0)
+        _exit(FAILED);
     discard_terminal_signals();
     if (ready >= 0 && (read(ready, &word, 1) != 1 || word != 'g'))
         _exit(FAILED); /* the launcher is gone, or could not write the id maps and has reported that */
@@ -515,7 +521,8 @@ static _Noreturn void serve(int control, struct spare *spare)
     sigaction(SIGCHLD, &usual, NULL); /* children of a process that ignores it cannot be waited for (wait(2)) */
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL); /* the host had them blocked while this process started; pending ones are dropped */
-    loop = (struct loop){.control = control, .spare = spare, .is_sealed = loop.is_sealed};
+    loop = (struct loop){.control = control, .spare = spare, .is_sealed = loop.is_sealed,
+                         .life = (int)syscall(PIDFD_OPEN, getpid(), 0)};
     refill(spare);
     for (;;) {
         if (watched == NULL || room < loop.count + 2) {

@@ -167,6 +167,22 @@ def test_gone_after_the_launcher_died(fresh: Box) -> None:
         running.wait_gone()
 
 
+def test_no_command_goes_on_without_its_launcher(tmp_path: Path) -> None:
+    """It is killed at any moment: also just before the new process has arranged to end with it."""
+    for number in range(40):
+        (tmp_path / str(number)).mkdir()
+        client = LauncherClient(SpawnedLauncher())
+        client.start()
+        box = Box(tmp_path / str(number), client)
+        with CapturedOutput(None, None, None, 100) as output:
+            running = box.start("sleep 1000", output)
+            os.kill(client.launcher.require_pid(), signal.SIGKILL)
+            with pytest.raises(MudroomError, match="the sandbox launcher died"):
+                running.wait()
+            running.wait_gone()
+        client.close()
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGINT, signal.SIGQUIT])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_signal_that_comes_before_the_command_is_for_the_command(kind: str, number: signal.Signals, box: Box) -> None:
