@@ -412,19 +412,8 @@ void count_refusal(struct refusals *refusals, int64_t rule, unsigned long by)
 /* Answer one waiting call; without an answer if its caller was killed meanwhile. */
 void answer_refusal(struct context *context, struct refusals *refusals)
 {
-    struct { /* struct seccomp_notif */
-        uint64_t id;
-        uint32_t pid, flags;
-        int32_t number;
-        uint32_t machine;
-        uint64_t pointer, arguments[6];
-    } request;
-    struct { /* struct seccomp_notif_resp */
-        uint64_t id;
-        int64_t value;
-        int32_t error;
-        uint32_t flags;
-    } reply = {0};
+    struct notification request;
+    struct reply reply = {0};
     int error;
     memset(&request, 0, sizeof request); /* the kernel refuses another content */
     if (syscall(SYS_ioctl, context->listener, NOTIF_RECV, &request) < 0)

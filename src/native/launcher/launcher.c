@@ -640,7 +640,9 @@ int main(int count, char **words)
     long control = count == 2 ? strtol(words[1], &end, 10) : -1;
     if (control < 3 || *end != '\0' || fcntl((int)control, F_SETFD, FD_CLOEXEC) < 0) {
         static const char text[] = "mudroom starts this program itself: it has no use of its own\n";
-        return write(2, text, sizeof text - 1) < 0 ? FAILED : FAILED;
+        if (write(2, text, sizeof text - 1) < 0)
+            return FAILED; /* there is no other place to say it */
+        return FAILED;
     }
     int kept = (int)control;
     keep_only(&kept, 1);

@@ -135,6 +135,21 @@ _Noreturn void be_init(struct context *context, const struct value *request, str
 
 /* ---- command.c ---- */
 
+struct notification { /* struct seccomp_notif of include/uapi/linux/seccomp.h */
+    uint64_t id;
+    uint32_t pid, flags;
+    int32_t number;
+    uint32_t machine;
+    uint64_t pointer, arguments[6];
+};
+
+struct reply { /* struct seccomp_notif_resp */
+    uint64_t id;
+    int64_t value;
+    int32_t error;
+    uint32_t flags;
+};
+
 struct command {
     const struct value *request; /* argv, env, search, mediation */
     struct context *context;

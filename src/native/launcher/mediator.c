@@ -38,14 +38,6 @@
 #define LONGEST_NAME 255      /* XATTR_NAME_MAX, XATTR_SIZE_MAX of xattr(7) */
 #define LONGEST_VALUE 65536
 
-struct notification { /* struct seccomp_notif */
-    uint64_t id;
-    uint32_t pid, flags;
-    int32_t number;
-    uint32_t machine;
-    uint64_t pointer, arguments[6];
-};
-
 struct call {
     int listener;
     struct notification from;
@@ -481,12 +473,7 @@ static int answer_of(struct call *call, const struct value *mediation)
 void mediate(int listener, const struct value *mediation, struct refusals *refusals)
 {
     struct call call = {.listener = listener, .refusals = refusals};
-    struct { /* struct seccomp_notif_resp */
-        uint64_t id;
-        int64_t value;
-        int32_t error;
-        uint32_t flags;
-    } reply = {0};
+    struct reply reply = {0};
     memset(&call.from, 0, sizeof call.from); /* the kernel refuses another content */
     if (syscall(SYS_ioctl, listener, NOTIF_RECV, &call.from) < 0)
         return;
