@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 from mudroom.stage import disk
 
 
 def sync_all(path: bytes) -> None:
     """Make everything on the file system of a directory durable."""
-    descriptor = disk.open_path(path, os.O_RDONLY | disk.O_DIRECTORY | disk.O_CLOEXEC)
-    try:
-        disk.sync_filesystem(descriptor)
-    finally:
-        os.close(descriptor)
+    _sync(path, disk.sync_filesystem)
 
 
 def sync_directory(path: bytes) -> None:
     """Make the names in a directory durable."""
+    _sync(path, disk.sync)
+
+
+def _sync(path: bytes, sync: Callable[[int], None]) -> None:
     descriptor = disk.open_path(path, os.O_RDONLY | disk.O_DIRECTORY | disk.O_CLOEXEC)
     try:
-        disk.sync(descriptor)
+        sync(descriptor)
     finally:
         os.close(descriptor)

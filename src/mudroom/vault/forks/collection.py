@@ -266,7 +266,7 @@ def gather(
         from mudroom.vault.forks.repository_pin import settle_repository
 
         settle_repository(fork, opened, changeset, window)
-    if crashed or os.path.lexists(fork.path + b"/lost"):
+    if crashed or os.path.lexists(fork.path + b"/lost"):  # ``LOST``: few commands need its module
         from mudroom.vault.forks.crash import add_empty, with_losses
 
         if crashed:

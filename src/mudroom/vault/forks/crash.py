@@ -18,6 +18,7 @@ from mudroom.core.clock import CommandStart
 from mudroom.core.tree.change import Change, Changeset, Remark
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.flag import PROTECTED
+from mudroom.core.tree.quote import show_words
 from mudroom.errors import MudroomError
 from mudroom.stage import disk
 from mudroom.stage.layers.union import staged_source
@@ -111,7 +112,7 @@ def _load(fork: Fork) -> dict[bytes, _Row]:
     try:
         return msgspec.msgpack.decode(data, type=dict[bytes, _Row])
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
-        hint = "remove it: then files that a crash cut off land as they are"
+        hint = f"{show_words([b'rm', fork.path + LOST])} makes files that a crash cut off land as they are"
         raise MudroomError(f"{os.fsdecode(fork.path + LOST)} is damaged: {error}", hint) from error
 
 
