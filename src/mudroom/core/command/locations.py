@@ -51,6 +51,8 @@ class CommandContext(NamedTuple):
     project: bytes = SOMEWHERE
     places: tuple[bytes | None, ...] = (SOMEWHERE,)
     """Directories in which the command may run; None for an unknown one."""
+    stack: tuple[tuple[bytes | None, ...], ...] = ()
+    """Directories that ``pushd`` has left, the last one last."""
     depth: int = 0
     program: bytes = b""
     """The program that is judged, with its subcommands: ``git stash list``."""
@@ -131,6 +133,19 @@ def _of_pattern(text: bytes, context: CommandContext) -> Where:
     """Return where a path leads if each piece with a wildcard is a single directory, and ``**`` none."""
     path = b"/".join(b"." if piece == b"**" else piece for piece in text.split(b"/"))
     return max((_of_path(path, context.project, place) for place in context.places), key=_RANK.index)
+
+
+def move(words: Sequence[Word], context: CommandContext) -> CommandContext:
+    """Return the context after ``cd``, ``pushd`` or ``popd``."""
+    name, operands = words[0].text, [word for word in words[1:] if word.text not in (b"-P", b"-L", b"-e", b"-@", b"--")]
+    here, stack = context.places, context.stack
+    if name == b"cd":
+        return context._replace(places=change_directory(operands[0] if operands else Word(b"~", "computed"), context))
+    if name == b"pushd" and operands and not operands[0].text.startswith((b"+", b"-")):
+        return context._replace(places=change_directory(operands[0], context), stack=(*stack, here))
+    if operands or not stack:
+        return context._replace(places=(None,), stack=())
+    return context._replace(places=stack[-1], stack=stack[:-1] if name == b"popd" else (*stack[:-1], here))
 
 
 def change_directory(word: Word, context: CommandContext) -> tuple[bytes | None, ...]:

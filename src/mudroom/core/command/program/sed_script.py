@@ -14,11 +14,11 @@ Does = Literal["edits", "writes", "runs"]
 _BLANK = regex(rb"[\s;]*")
 _ADDRESS = regex(rb"(?:[0-9]+(?:~[0-9]+)?|\$|[+~][0-9]+)")
 _PLAIN = regex(rb"[=dDgGhHnNpPxzF}]")
-_LABEL = regex(rb"[btT:]\s*[A-Za-z0-9_.-]*(?=[;\n}]|\Z)")
+_LABEL = regex(rb"[btT:][ \t]*[A-Za-z0-9_.-]*(?=[;\n}]|\Z)")
 _QUIT = regex(rb"[qQlL]\s*[0-9]*(?=[\s;}]|\Z)")
 _TEXT = regex(rb"(?s)[aic](?:[^\\\n]|\\.)*(?:\n|\Z)")
 _READ = regex(rb"[rR][^\n]*")
-_FLAGS = regex(rb"[gpiImM0-9]*(?=[\s;}#]|\Z)")
+_FLAGS = regex(rb"[gpiImM0-9 \t]*(?=[\n;}#]|\Z)")
 _COMMENT = regex(rb"#[^\n]*")
 
 

@@ -14,16 +14,16 @@ The syntax tree comes from tree-sitter's bash grammar, which differs from bash i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from mudroom.core.command.locations import CommandContext, change_directory, names_credentials
+from mudroom.core.command.locations import CommandContext, move, names_credentials
 from mudroom.core.command.shell.grammar import tree_of
 from mudroom.core.command.shell.quoting import word_of
 from mudroom.core.command.shell.redirect import heredoc_is_plain, redirection
 from mudroom.core.command.shell.tree import BLANK, BLANK_IN_LINE, LEAVES, VALUES, WORDS, TreeReader, names_of, unread
 from mudroom.core.command.variable import is_harmless_value, runs_code
 from mudroom.core.command.verdict import CommandPart
-from mudroom.core.command.word import UNKNOWN, Word, concatenate, known_words
+from mudroom.core.command.word import UNKNOWN, Word, concatenate, known_words, literal_words
 from mudroom.core.text.escaping import escape_line
 from mudroom.core.text.regex import regex
 from mudroom.typing import TYPE_CHECKING
@@ -47,7 +47,10 @@ _BEYOND_A_WORD = regex(rb"[\s;&|<>()`]")
 _SPECIAL_IN_BACKTICKS = regex(rb"\\[`$\\\"]")
 _APART = names_of("subshell command_substitution process_substitution")
 """Nodes that run in their own process: a change of directory inside has no effect outside."""
-_PERHAPS = names_of("list pipeline if_statement while_statement case_statement for_statement function_definition")
+_LOOPS = names_of("while_statement for_statement c_style_for_statement")
+_PERHAPS = _LOOPS | names_of("if_statement case_statement function_definition pipeline")
+_BRANCHES = names_of("case_item elif_clause else_clause")
+_MOVES = regex(rb"\b(?:cd|pushd|popd)\b")
 _REDIRECTS = names_of("< > >> &> &>> <& >& >| <&- >&-")
 _IN_THIS_SHELL = frozenset({b"time", b"-p", b"command", b"builtin", b"!", b"{", b"then", b"do", b"--"})
 _LONE_DASH = regex(rb"[ \t]+-[ \t]+")
@@ -96,6 +99,11 @@ def _for_read(node: Node) -> bool:
     return name is not None and name.text in (b"read", b"mapfile", b"readarray")
 
 
+def _list_inside(node: Node) -> Node | None:
+    body = node.child_by_field_name("body") if node.type == "redirected_statement" else None
+    return body if body is not None and body.type == "list" else None
+
+
 class CommandReader:
     """Handlers for the nodes that are commands, or that change the shell. ``tree`` walks the syntax tree, calls them,
     and collects the parts."""
@@ -104,6 +112,8 @@ class CommandReader:
         self.tree = TreeReader(source, self)
         self.context = context
         self.functions: set[bytes] = set()
+        self.rehearses = False
+        """Whether the first round of a loop is visited for its directories only."""
 
     def structure(self, node: Node, depth: int) -> None:
         before = self.context
@@ -114,25 +124,91 @@ class CommandReader:
             text = (node.text or b"").lstrip()
             if text.startswith(b"`") and _SPECIAL_IN_BACKTICKS.search(text):
                 self.tree.unread("backslashes between backticks, which bash removes before parsing")
-        spine: list[Node] = []
-        while node.type == "list" and node.children and node.children[0].type == "list":
-            spine.append(node)
-            node = node.children[0]
-        self.tree.children(node, depth)
-        for outer in reversed(spine):
-            for child in outer.children[1:]:
-                self.tree.visit(child, depth + 1)
+        if kind == "list":
+            self.chain(node, depth)
+            return
+        self.looped(node, lambda: self.grouped(node, depth))
         self.leave(kind, before)
+
+    def grouped(self, node: Node, depth: int) -> None:
+        """Visit the children of a node in order, each in the directories that bash gives it: a command before ``&``,
+        and each of a pipeline, runs in its own process; one branch does not follow another."""
+        start = untaken = self.context
+        ends = set(start.places)
+        self.tree.gaps(node, lines=True)
+        for child in node.children:
+            if child.type == "then":
+                untaken = self.context
+            elif child.type in _BRANCHES:
+                ends.update(self.context.places)
+                self.context = untaken
+            elif child.type == "&" or node.type == "pipeline":
+                self.context = start
+            if child.is_named:
+                start = self.context
+            self.tree.visit(child, depth + 1)
+        if node.type in _PERHAPS:
+            self.context = self.among(ends)
+
+    def looped(self, node: Node, visit: Callable[[], None]) -> None:
+        """Visit a node; a loop that changes its directory also in the directories after its first round."""
+        if node.type in _LOOPS and not self.rehearses and _MOVES.search(node.text or b""):
+            before, known = self.context, len(self.tree.parts)
+            self.rehearses = True
+            visit()
+            self.rehearses = False
+            del self.tree.parts[known:]
+            if self.context.places != before.places:
+                self.context = self.among({*before.places, None})
+        visit()
+
+    def among(self, places: Iterable[bytes | None]) -> CommandContext:
+        """Return the context in which the next command may also run in these directories."""
+        merged = tuple(sorted({*places, *self.context.places}, key=repr))
+        if merged == self.context.places:
+            return self.context
+        most = merged[:_MOST_PLACES] + ((None,) if len(merged) > _MOST_PLACES else ())
+        return self.context._replace(places=most, stack=())
+
+    def chain(self, node: Node, depth: int) -> None:
+        """Visit the commands that ``&&`` and ``||`` join, from left to right. The grammar puts a redirection around the
+        whole list; bash gives it to the last command. A change of directory is taken to succeed, except before ``||``,
+        as before ``;``."""
+        before, ends = self.context.places, set[bytes | None]()
+        spine: list[tuple[Node, Node | None]] = []
+        redirects: Node | None = None
+        while (joined := node if node.type == "list" else _list_inside(node)) is not None:
+            if joined is not node:
+                redirects = node
+            spine.append((joined, redirects))
+            node, redirects = joined.children[0], None
+        self.tree.visit(node, depth + 1)
+        for joined, redirects in reversed(spine):
+            self.tree.gaps(joined, lines=True)
+            left = self.context.places
+            if not _MOVES.match(node.text or b""):
+                ends.update(left)
+            *signs, right = joined.children[1:]
+            for sign in signs:
+                self.tree.visit(sign, depth + 1)
+            fails = any(sign.type == "||" for sign in signs)
+            if fails:
+                self.context = self.among({*before, *ends})
+            if redirects is None:
+                self.tree.visit(right, depth + 1)
+            else:
+                self.redirected(redirects, right, depth + 1)
+            if fails:
+                self.context = self.among(left)
+            node = right
+        self.context = self.among(ends)
 
     def leave(self, kind: str, before: CommandContext) -> None:
         """Set the directories in which the next command may run, after one that may have changed its directory."""
         if kind in _APART:
             self.context = before
-        elif kind in _PERHAPS and self.context.places != before.places:
-            places = tuple(sorted({*before.places, *self.context.places}, key=repr))
-            self.context = before._replace(
-                places=places[:_MOST_PLACES] + ((None,) if len(places) > _MOST_PLACES else ())
-            )
+        elif kind in _PERHAPS:
+            self.context = self.among(before.places)
 
     def loop_variable(self, node: Node) -> None:
         name = node.child_by_field_name("variable")
@@ -190,32 +266,44 @@ class CommandReader:
                 CommandPart(known_words(words), False, ("unknown",), "calls a function of this line")
             )
             return
-        self.tree.parts.extend(self.context.words(words, self.context))
+        parts = self.context.words(words, self.context)
+        self.tree.parts.extend(parts)
         while len(words) > 1 and words[0].literal and words[0].text in _IN_THIS_SHELL:
             words = words[1:]
         name = words[0].text
         if name in (b"cd", b"pushd", b"popd") and words[0].literal:
-            target = next(
-                (word for word in words[1:] if word.text not in (b"-P", b"-L", b"--")), Word(b"~", "computed")
-            )
-            self.context = self.context._replace(places=change_directory(target, self.context))
+            self.context = move(words, self.context)
+        elif name == b"eval":
+            for part in parts[1:]:
+                if part.words[:1] == (b"cd",):
+                    rest = literal_words(part.words) if part.complete else (Word(b"cd"), UNKNOWN)
+                    self.context = self.among(move(rest, self.context).places)
         elif name in (b"read", b"mapfile", b"readarray", b"getopts", b"printf"):
             self.tree.numbers.told(word.text for word in words[1:])
 
     def on_redirected_statement(self, node: Node, depth: int) -> None:
-        body = node.child_by_field_name("body")
+        if _list_inside(node) is None:
+            self.redirected(node, node.child_by_field_name("body"), depth)
+        else:
+            self.chain(node, depth)
+
+    def redirected(self, node: Node, body: Node | None, depth: int) -> None:
+        """Visit a command with the redirections of ``node``, and then what follows a here-document on its line."""
+        whole = node.child_by_field_name("body")
         extra = self.lone_dash(node, body)
+        before = self.context
+        after: list[Node] = []
         self.tree.gaps(node, known=body.end_byte if body is not None and extra else -1)
         for child in node.children:
-            if body is not None and child.id == body.id:
+            if whole is not None and child.id == whole.id:
                 continue
             if child.type == "file_redirect":
-                before = self.tree.source[: child.start_byte]
-                if before.endswith(b"}") and runs_code(before.rpartition(b"{")[2][:-1]):
+                text = self.tree.source[: child.start_byte]
+                if text.endswith(b"}") and runs_code(text.rpartition(b"{")[2][:-1]):
                     self.tree.unread("sets a variable that decides what is run")  # {PATH}>x
                 extra += self.redirect(child, depth, bare=body is None or bool(_DOES_NOTHING.match(body.text or b"")))
             elif child.type == "heredoc_redirect":
-                extra += self.heredoc(child, depth)
+                extra += self.heredoc(child, depth, after)
             else:
                 self.tree.visit(child, depth + 1)
         if body is not None and body.type == "command":
@@ -226,12 +314,17 @@ class CommandReader:
                 self.tree.unread()
         else:
             self.simple(extra)
+        for child in after:
+            self.context = (
+                self.context if child.prev_sibling and child.prev_sibling.type == "&&" else self.among(before.places)
+            )
+            self.tree.visit(child, depth + 1)
 
     def lone_dash(self, node: Node, body: Node | None) -> list[Word]:
         """Return the word ``-`` if it is the command's last word before a here-document, for which the grammar has no
         node (``python3 - <<END``)."""
         after = node.children[1] if len(node.children) > 1 else None
-        if body is None or after is None or body.type != "command" or node.children[0].id != body.id:
+        if body is None or after is None or body.type != "command" or node.children[0].end_byte != body.end_byte:
             return []
         is_alone = after.type == "heredoc_redirect" and _LONE_DASH.fullmatch(
             self.tree.source, body.end_byte, after.start_byte
@@ -242,7 +335,10 @@ class CommandReader:
         self.simple(self.redirect(node, depth, bare=True))
 
     def on_heredoc_redirect(self, node: Node, depth: int) -> None:
-        self.simple(self.heredoc(node, depth))
+        after: list[Node] = []
+        self.simple(self.heredoc(node, depth, after))
+        for child in after:
+            self.tree.visit(child, depth + 1)
 
     def on_herestring_redirect(self, node: Node, depth: int) -> None:
         self.tree.gaps(node, apart=True)
@@ -274,8 +370,9 @@ class CommandReader:
         self.tree.parts.extend(redirection(operator, words[0], bare, self.context))
         return words[1:]
 
-    def heredoc(self, node: Node, depth: int) -> list[Word]:
-        """Return the words after ``<<END`` on its line, and add the commands that run inside the text."""
+    def heredoc(self, node: Node, depth: int, after: list[Node]) -> list[Word]:
+        """Return the words after ``<<END`` on its line, add the commands that run inside the text, and append those
+        that follow on the line to ``after``."""
         extra: list[Word] = []
         self.tree.tokens(node)
         if not heredoc_is_plain(node, self.tree.source):
@@ -299,7 +396,7 @@ class CommandReader:
                 self.tree.visit(child, depth + 1)
                 extra.append(word_of(child))
             elif kind not in ("heredoc_start", "heredoc_end") and (child.is_named or child.is_missing):
-                self.tree.visit(child, depth + 1)
+                after.append(child)
         return extra
 
     def on_variable_assignment(self, node: Node, depth: int) -> None:
@@ -357,16 +454,19 @@ class CommandReader:
             self.tree.on_arithmetic_expansion(node, depth)
             self.tree.parts.append(CommandPart((), True, ("read_only",), "calculates"))
         else:
-            self.tree.children(node, depth)
+            self.grouped(node, depth)
 
     def on_c_style_for_statement(self, node: Node, depth: int) -> None:
         before = self.context
+        self.looped(node, lambda: self.counted(node, depth))
+        self.leave(node.type, before)
+
+    def counted(self, node: Node, depth: int) -> None:
         for child in node.children:
             if child.type in ("do_group", "compound_statement"):
                 self.tree.visit(child, depth + 1)
             elif child.is_named or child.is_missing:
                 self.tree.on_arithmetic_expansion(child, depth + 1)
-        self.leave("for_statement", before)
 
 
 # --- fallback scan for a command line that the parser could not fully read ---
