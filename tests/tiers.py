@@ -1,7 +1,8 @@
 """The two tiers of the tests, and the seed of the day.
 
 The quick tier is what ``./check`` runs, and CI: MUDROOM_TESTS=quick, without tests marked ``deep``, each test once, as
-an ordinary user, and those marked ``both_users`` as root too. ``dev/deep`` runs everything as both users. Property
+an ordinary user, and those marked ``root`` as root too: identities, capabilities, control groups, owners, permissions
+and mounts of the kernel are others for root. ``dev/deep`` runs everything as both users. Property
 tests have a quarter of their examples in the quick tier (``examples``; 25 where a test names no number), and the fault
 tests a smaller sample (``sample``, ``every``, ``pairs``).
 

@@ -25,7 +25,7 @@ from mudroom.sandbox.client.held import hold
 from mudroom.sandbox.client.invocation import Invocation
 from mudroom.sandbox.client.launcher_client import LauncherClient, SpawnedLauncher
 
-pytestmark = [pytest.mark.both_users, pytest.mark.alone]
+pytestmark = [pytest.mark.both_users, pytest.mark.root, pytest.mark.alone]
 
 ABSENT = (
     "Function not implemented", "Address family not supported by protocol", "Operation not supported",

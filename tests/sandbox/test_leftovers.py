@@ -16,7 +16,7 @@ from mudroom.core.settings import Settings
 from mudroom.session import Session
 from test_limits import groups_of
 
-pytestmark = [pytest.mark.both_users, pytest.mark.alone]
+pytestmark = [pytest.mark.both_users, pytest.mark.root, pytest.mark.alone]
 
 RUNS = int(os.environ.get("MUDROOM_RUNS", "100"))
 """More by hand: MUDROOM_RUNS=10000 MUDROOM_TEST_SECONDS=3600."""

@@ -24,7 +24,7 @@ from mudroom.core.registry import is_installed
 from mudroom.sandbox.client.client import Client
 from mudroom.sandbox.host.host import landlock_abi
 
-pytestmark = [pytest.mark.both_users, pytest.mark.alone]
+pytestmark = [pytest.mark.both_users, pytest.mark.root, pytest.mark.alone]
 
 
 def possible(name: str) -> bool:

@@ -16,7 +16,7 @@ import pytest
 from conftest import Place, listing
 from test_vault_verb import MUDROOM, Cli
 
-pytestmark = pytest.mark.both_users
+pytestmark = [pytest.mark.both_users, pytest.mark.root]
 
 SCRIPT = "echo more >> a; rm b; mkdir new; echo n > new/f; echo c >> d/c"
 APPLIED = {"a": "a\nmore\n", "new/f": "n\n", "d/c": "c\nc\n"}

@@ -14,7 +14,7 @@ from mudroom.core.settings import Settings
 from mudroom.errors import Unsupported
 from mudroom.sandbox.linux.forbidden import why_forbidden
 
-pytestmark = pytest.mark.both_users
+pytestmark = [pytest.mark.both_users, pytest.mark.root]
 
 
 def _listening(*ports: int) -> bytes:

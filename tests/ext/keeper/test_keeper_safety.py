@@ -15,7 +15,7 @@ from kept import KEPT, Kept, kept
 
 __all__ = ["kept"]  # a fixture
 
-pytestmark = pytest.mark.both_users
+pytestmark = [pytest.mark.both_users, pytest.mark.root]
 
 
 def name(kept: Kept) -> str:

@@ -299,6 +299,7 @@ def test_the_first_word_means_nothing(both: NativeKept, tmp_path: Path) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 99
 
 
+@pytest.mark.root
 def test_a_copy_with_more_rights_is_refused(both: NativeKept, tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can be somebody else")
@@ -380,6 +381,7 @@ def test_places_that_are_not_this_users_alone(unstarted: NativeKept) -> None:
             listener.accept()
 
 
+@pytest.mark.root
 def test_a_socket_of_somebody_else_gets_nothing(unstarted: NativeKept) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can be somebody else")

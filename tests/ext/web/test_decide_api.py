@@ -212,6 +212,7 @@ def test_one_that_waited_too_long_has_expired(waiting: Waiting) -> None:
 
 
 @pytest.mark.both_users
+@pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make what is another user's")
 def test_another_users_queue_is_not_ours_to_answer(waiting: Waiting) -> None:
     name = waiting.put()

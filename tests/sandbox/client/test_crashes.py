@@ -16,7 +16,7 @@ from box import KINDS, Box
 from clocks import give_way
 from mudroom.sandbox.client.launcher_client import LauncherClient
 
-pytestmark = [pytest.mark.both_users, pytest.mark.alone]
+pytestmark = [pytest.mark.both_users, pytest.mark.root, pytest.mark.alone]
 CORE_PATTERN = Path("/proc/sys/kernel/core_pattern")
 CRASH = """
 import os, resource, signal
