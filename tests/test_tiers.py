@@ -1,4 +1,4 @@
-"""The marks that select where a test runs: ``both_users`` where the user matters, ``root`` where root is another case."""
+"""The marks that select where a test runs: ``both_users`` where the user matters, ``root`` where it is another case."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def each(names: str | tuple[str, ...], rows: Iterable[Any]) -> Callable[[Callabl
     """Mark a test of thousands of rows that takes microseconds for each, and no fixture: as parametrized, but one test
     in the quick tier. pytest takes some milliseconds for a test, in two processes. Every row that fails is told."""
     if not QUICK:
-        return pytest.mark.parametrize(names, list(rows), ids=repr)
+        return pytest.mark.parametrize(names, list(rows))
 
     def of_all(test: Callable[..., None]) -> Callable[[], None]:
         def all_rows() -> None:
