@@ -307,6 +307,7 @@ def test_root_reads_for_another_user() -> None:
 NEEDED = ("sh", "cp", "rm", "sync", "true", "find", "grep", "uname")
 
 
+@pytest.mark.deep
 @pytest.mark.skipif(offered_verbs() != VERBS, reason="a satellite that is measured is absent")
 @pytest.mark.slow
 @pytest.mark.limit(400)

@@ -245,6 +245,7 @@ def test_each_test_has_its_day_in_a_month(monkeypatch: pytest.MonkeyPatch) -> No
     assert sorted(seen) == sorted(names)
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 def test_a_failure_says_how_it_is_run_again_and_the_sample_of_a_day_is_the_same_all_day(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(

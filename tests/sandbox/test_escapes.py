@@ -25,7 +25,7 @@ from mudroom.sandbox.client.held import hold
 from mudroom.sandbox.client.invocation import Invocation
 from mudroom.sandbox.client.launcher_client import LauncherClient, SpawnedLauncher
 
-pytestmark = [pytest.mark.both_users, pytest.mark.root, pytest.mark.alone]
+pytestmark = [pytest.mark.both_users, pytest.mark.alone]
 
 ABSENT = (
     "Function not implemented", "Address family not supported by protocol", "Operation not supported",
@@ -62,6 +62,7 @@ def boxed(box: Box, kind: str) -> Callable[[list[str]], str]:
     return run
 
 
+@pytest.mark.root
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_gets_out(place: Range, kind: str) -> None:
@@ -119,6 +120,7 @@ def test_nothing_gets_out_of_a_command_that_joins_another(place: Range, kind: st
     assert {name: outcomes[name].evidence for name in held} == {}
 
 
+@pytest.mark.root
 @pytest.mark.slow
 def test_nothing_gets_out_of_mudroom_run(place: Range) -> None:
     tool = next(tool for tool in TOOLS if tool.name == "mudroom")

@@ -16,7 +16,7 @@ from mudroom.core.settings import Settings
 from mudroom.session import Session
 from test_limits import groups_of
 
-pytestmark = [pytest.mark.both_users, pytest.mark.root, pytest.mark.alone]
+pytestmark = [pytest.mark.both_users, pytest.mark.alone]
 
 RUNS = int(os.environ.get("MUDROOM_RUNS", "100"))
 """More by hand: MUDROOM_RUNS=10000 MUDROOM_TEST_SECONDS=3600."""
@@ -84,6 +84,7 @@ def settled(place: Place, expected: Kept) -> Kept:
     return found._replace(descriptors=expected.descriptors)
 
 
+@pytest.mark.root
 def test_nothing_is_left_after_many_commands(place: Place) -> None:
     session = place.session(Settings(limits=Limits(open_files=500)))
     for number in range(3 * len(WAYS)):

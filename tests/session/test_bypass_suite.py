@@ -24,7 +24,6 @@ needs_landlock = pytest.mark.skipif(landlock_abi() < 4, reason="Landlock knows n
 
 
 @pytest.mark.both_users
-@pytest.mark.root
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["overlay", "copy", "asked", pytest.param("landlock", marks=needs_landlock)])
 def test_nothing_passes_the_gate(mode: str) -> None:

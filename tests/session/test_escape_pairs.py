@@ -24,7 +24,7 @@ from mudroom.core.registry import is_installed
 from mudroom.sandbox.client.client import Client
 from mudroom.sandbox.host.host import landlock_abi
 
-pytestmark = [pytest.mark.both_users, pytest.mark.root, pytest.mark.alone]
+pytestmark = [pytest.mark.both_users, pytest.mark.alone]
 
 
 def possible(name: str) -> bool:
@@ -49,6 +49,7 @@ def met(meetings: Mapping[str, Meeting]) -> dict[str, str]:
     return {name: meeting.evidence for name, meeting in meetings.items() if meeting.evidence}
 
 
+@pytest.mark.root
 @pytest.mark.parametrize("name", HERE)
 def test_two_forks_do_not_meet(ground: Ground, client: Client, name: str) -> None:
     steady = {pair for pair in NOT_HELD[name] if PAIRS[pair].group != "signals"}

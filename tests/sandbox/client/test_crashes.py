@@ -16,7 +16,7 @@ from box import KINDS, Box
 from clocks import give_way
 from mudroom.sandbox.client.launcher_client import LauncherClient
 
-pytestmark = [pytest.mark.both_users, pytest.mark.root, pytest.mark.alone]
+pytestmark = [pytest.mark.both_users, pytest.mark.alone]
 CORE_PATTERN = Path("/proc/sys/kernel/core_pattern")
 CRASH = """
 import os, resource, signal
@@ -59,6 +59,7 @@ def handler(tmp_path: Path) -> Iterator[Callable[[], bool]]:
     CORE_PATTERN.write_text(before)
 
 
+@pytest.mark.root
 @pytest.mark.skipif(
     os.geteuid() != 0 or "MUDROOM_OWN_MACHINE" not in os.environ,
     reason="sets kernel.core_pattern, so as root in a machine of our own: dev/vm --root",
