@@ -54,8 +54,8 @@ def links_out(_app: object, name: str, text: list[str]) -> None:
             for caption, pages in NAVIGATION.items()
         ]
         text[0] += "\n" + "\n".join(trees)
-    text[0] = _OUT.sub(turned, text[0]).replace("](../agents)", "](../agents/claude.md)")
-    text[0] = text[0].replace("](agents)", "](agents/claude.md)")
+    text[0] = _OUT.sub(turned, text[0]).replace("](../reference/agents)", "](../reference/agents/claude.md)")
+    text[0] = text[0].replace("](reference/agents)", "](reference/agents/claude.md)")
 
 
 def setup(app: Any) -> dict[str, bool]:

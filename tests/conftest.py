@@ -180,7 +180,7 @@ def client() -> Iterator[LauncherClient]:
 def is_shared(request: pytest.FixtureRequest) -> bool:
     """Whether a test uses the server that the tests of its file share (``ext/web/browser.py``)."""
     names = request.fixturenames
-    return "open_page" in names and "own_site" not in names
+    return "shared" in names or ("open_page" in names and "own_site" not in names)
 
 
 @pytest.fixture

@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from mudroom import api
+from tiers import each
 
 NAMES = {name: f"mudroom.{place}" for place, names in api.PLACES.items() for name in names}
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_a_name_is_that_of_its_module(name: str) -> None:
     __import__(NAMES[name])
     assert getattr(api, name) is getattr(sys.modules[NAMES[name]], name)

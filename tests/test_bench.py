@@ -254,6 +254,7 @@ def test_a_part_of_the_table_that_fails_is_a_row(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.both_users
+@pytest.mark.root
 @if_namespaces
 def test_a_plain_overlay_of_the_kernel(tmp_path: Path) -> None:
     with new_place(os.fsencode(tmp_path), "plain") as place:
@@ -306,6 +307,7 @@ def test_root_reads_for_another_user() -> None:
 NEEDED = ("sh", "cp", "rm", "sync", "true", "find", "grep", "uname")
 
 
+@pytest.mark.deep
 @pytest.mark.skipif(offered_verbs() != VERBS, reason="a satellite that is measured is absent")
 @pytest.mark.slow
 @pytest.mark.limit(400)

@@ -5,17 +5,16 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
 from mudroom.cli.main import VERBS
 from mudroom.core.result import SCHEMA
 from mudroom.policy.settings_table import SECTIONS
+from tiers import each
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")])
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@each("verb", VERBS)
 def test_every_verb_is_in_the_table_of_calls(verb: str) -> None:
     text = (ROOT / "docs/CALLS.md").read_text()
     assert re.search(rf"`(mudroom )?{verb}\b|mudroom {verb}\b", text), verb
@@ -33,7 +32,7 @@ def test_the_result_schema_is_documented() -> None:
     assert SCHEMA in (ROOT / "docs/FORMAT.md").read_text()
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+@each("path", DOCUMENTS)
 def test_links_and_file_names_in_documents_exist(path: Path) -> None:
     for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text()):
         assert (path.parent / target).exists(), target

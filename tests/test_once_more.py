@@ -51,6 +51,7 @@ def test_a_setup_is_a_part_of_its_test(tmp_path: Path) -> None:
     assert run(tmp_path, SETUP)[0] == 0
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("tests", "words", "status"),

@@ -215,6 +215,7 @@ def test_a_cache_that_others_may_write_to_is_refused(archive: Path) -> None:
 
 
 @pytest.mark.both_users
+@pytest.mark.root
 def test_a_cache_that_others_may_rename_is_refused(archive: Path) -> None:
     parent = archive.parent / "cache/mudroom"
     parent.mkdir(parents=True)

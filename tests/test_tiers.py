@@ -1,9 +1,10 @@
-"""The marks that select where a test runs: ``both_users`` is set wherever the user matters."""
+"""The marks that select where a test runs: ``both_users`` where the user matters, ``root`` where it is another case."""
 
 from __future__ import annotations
 
 import ast
 import functools
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,6 +19,8 @@ from satellites import whole
 TESTS = Path(__file__).parent
 FILES = sorted(TESTS.rglob("test_*.py"))
 FOLDERS = [path for path in (*TESTS.iterdir(), *TESTS.glob("ext/*")) if path.is_dir()]
+ONLY_ROOT = re.compile("only root|needs root|root alone")
+"""In the reason of a skip: an ordinary user has no such test."""
 ASKS = {"geteuid", "getuid", "getegid", "getgid"}
 SHARED = {"conftest", "browser", "clients"}
 """Modules that many tests import. The user matters only to Chromium's own sandbox, and to the directory that sshd
@@ -51,6 +54,8 @@ class Facts(NamedTuple):
     imports: frozenset[str]
     asks: bool
     """Whether it asks who runs it. A test that only skips itself for root does not count: an ordinary user runs it."""
+    only_root: bool
+    """Whether a test skips itself for all users but root."""
     marks: frozenset[str]
     """Of any test in the file."""
     arguments: frozenset[str]
@@ -66,6 +71,7 @@ def facts(path: Path) -> Facts:
     annotations: set[str] = set()
     asking: list[ast.Call] = []
     skips_root: set[int] = set()
+    only_root = False
     for node in ast.walk(ast.parse(path.read_bytes())):
         if isinstance(node, ast.ImportFrom):
             imports.add("." * node.level + (node.module or ""))
@@ -75,6 +81,11 @@ def facts(path: Path) -> Facts:
             called = ast.unparse(node.func)
             if called in {"disk.user", *(f"os.{name}" for name in ASKS)}:
                 asking.append(node)
+            words = " ".join(
+                each.value for each in ast.walk(node) if isinstance(each, ast.Constant) and isinstance(each.value, str)
+            )
+            if called.endswith(("skip", "skipif")) and ONLY_ROOT.search(words):
+                only_root = True
             if called.endswith("skipif"):
                 compares = [each for each in node.args if isinstance(each, ast.Compare)]
                 equal = [each for each in compares if isinstance(each.ops[0], ast.Eq)]
@@ -87,7 +98,7 @@ def facts(path: Path) -> Facts:
         elif isinstance(node, ast.arg) and node.annotation is not None:
             annotations.add(ast.unparse(node.annotation))
     asks = any(id(call) not in skips_root for call in asking)
-    return Facts(frozenset(imports), asks, frozenset(marks), frozenset(arguments), frozenset(annotations))
+    return Facts(frozenset(imports), asks, only_root, frozenset(marks), frozenset(arguments), frozenset(annotations))
 
 
 def helpers(path: Path) -> Iterator[Path]:
@@ -152,6 +163,11 @@ def test_what_depends_on_who_runs_it_runs_as_both_users() -> None:
         if depends and not marked and not takes_an_engine(path):  # dev/engines runs those, as both users too
             unmarked[name_of(path)] = asking or STARTS
     assert unmarked == {}, "mark them both_users"
+
+
+def test_what_only_root_can_run_runs_as_root() -> None:
+    only_root = {name_of(path) for path in FILES if any(facts(one).only_root for one in helpers(path))}
+    assert sorted(only_root - {name_of(path) for path in FILES if marks(path) & {"root", "deep"}}) == []
 
 
 @whole
@@ -229,6 +245,7 @@ def test_each_test_has_its_day_in_a_month(monkeypatch: pytest.MonkeyPatch) -> No
     assert sorted(seen) == sorted(names)
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 def test_a_failure_says_how_it_is_run_again_and_the_sample_of_a_day_is_the_same_all_day(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(

@@ -21,6 +21,7 @@ pytestmark = [
 APPLIED = next(number for number, step in enumerate(STEPS) if isinstance(step, Verb) and "apply" in step.words)
 
 
+@pytest.mark.deep
 @pytest.mark.limit(300)
 def test_an_agent_s_session_from_end_to_end(tmp_path: Path) -> None:
     stage = Stage(tmp_path)

@@ -21,6 +21,7 @@ def without(*words: str) -> str:
     return done.stdout.splitlines()[-1]
 
 
+@pytest.mark.deep
 @whole
 @pytest.mark.limit(300)
 def test_the_kernel_stands_without_any_satellite() -> None:

@@ -1,9 +1,10 @@
 """The two tiers of the tests, and the seed of the day.
 
 The quick tier is what ``./check`` runs, and CI: MUDROOM_TESTS=quick, without tests marked ``deep``, each test once, as
-an ordinary user, and those marked ``both_users`` as root too. ``dev/deep`` runs everything as both users. Property
+an ordinary user, and those marked ``root`` as root too: identities, capabilities, control groups, owners, permissions
+and mounts of the kernel are others for root. ``dev/deep`` runs everything as both users. Property
 tests have a quarter of their examples in the quick tier (``examples``; 25 where a test names no number), and the fault
-tests a smaller sample (``sample``, ``every``, ``pairs``).
+tests a smaller sample (``sample``, ``every``, ``pairs``, ``daily``).
 
 The calls in which the fault tests inject faults are drawn at random, and each day the quick tier has other deep tests
 (``--of-the-day``). The seed is MUDROOM_SEED, by default the date (UTC). A failed test prints the command that runs it
@@ -69,11 +70,17 @@ def pairs(rows: Sequence[Row], columns: Sequence[Column]) -> list[tuple[Row, Col
     ]
 
 
+def daily(rows: Iterable[Row]) -> list[Row]:
+    """Return the rows; in the quick tier one of them, and another one each day."""
+    chosen = list(rows)
+    return [chosen[zlib.crc32(SEED.encode()) % len(chosen)]] if QUICK else chosen
+
+
 def each(names: str | tuple[str, ...], rows: Iterable[Any]) -> Callable[[Callable[..., None]], Any]:
     """Mark a test of thousands of rows that takes microseconds for each, and no fixture: as parametrized, but one test
     in the quick tier. pytest takes some milliseconds for a test, in two processes. Every row that fails is told."""
     if not QUICK:
-        return pytest.mark.parametrize(names, list(rows), ids=repr)
+        return pytest.mark.parametrize(names, list(rows))
 
     def of_all(test: Callable[..., None]) -> Callable[[], None]:
         def all_rows() -> None:

@@ -24,14 +24,14 @@ ELSEWHERE = {
     "docs/evidence/TRANSCRIPT.md": "tests/test_transcript.py",
     "docs/REVIEW.md": "dev/screens",
 }
-"""Documents whose blocks another test plays; those of docs/agents are made by ``agent_pages.py``."""
+"""Documents whose blocks another test plays; those of docs/reference/agents are made by ``agent_pages.py``."""
 
 
 def documents() -> list[Path]:
     """Return every document whose blocks are run here."""
     named = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("examples/*/README.md"))]
     found = sorted((ROOT / "docs").rglob("*.md"))
-    inner = (ROOT / "docs/decisions", ROOT / "docs/agents")
+    inner = (ROOT / "docs/decisions", ROOT / "docs/reference/agents")
     return named + [path for path in found if path.parent not in inner and str(path.relative_to(ROOT)) not in ELSEWHERE]
 
 

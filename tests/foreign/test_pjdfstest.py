@@ -20,7 +20,7 @@ from mudroom.sandbox.client.client import Client
 from mudroom.session import Session
 from suite import MODES, Ran
 
-pytestmark = [pytest.mark.both_users]
+pytestmark = [pytest.mark.both_users, pytest.mark.root]
 
 EACH = """
 cd work

@@ -14,6 +14,7 @@ import mudroom
 from conftest import Place
 from mudroom.core.registry import part_or_none
 from rooms import environ_of
+from tiers import each
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/LIBRARY.md").read_text()
@@ -83,7 +84,7 @@ def test_every_method_and_field_is_in_the_document(kind: type) -> None:
     assert set(missing) <= {"command", "fork"}, missing
 
 
-@pytest.mark.parametrize("name", [name for name in mudroom.__all__ if name != "errors"])
+@each("name", [name for name in mudroom.__all__ if name != "errors"])
 def test_no_public_signature_has_any_in_it(name: str) -> None:
     """These tests themselves are checked by mypy --strict, which sees the names through ``py.typed``."""
     found = getattr(mudroom, name)

@@ -348,6 +348,7 @@ def test_a_directory_that_the_user_has_mounted_stays(place: Place, room: mudroom
 
 
 @pytest.mark.both_users
+@pytest.mark.root
 def test_a_directory_that_is_in_use_is_ended_by_the_next_block(room: mudroom.Room) -> None:
     fork = room.fork("a")
     if os.geteuid() != 0:

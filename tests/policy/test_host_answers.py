@@ -146,6 +146,7 @@ def test_what_may_not_be_the_users_is_not_believed(
             attempt()
 
 
+@pytest.mark.root
 def test_a_file_of_somebody_else_is_not_believed(project: bytes, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(path, "allow: [a.com]\n")
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 4711)

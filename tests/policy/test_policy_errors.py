@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from itertools import product
 
 import pytest
 from hypothesis import example, given
@@ -14,6 +15,7 @@ from mudroom.policy import setting_type
 from mudroom.policy.config import parse_settings
 from mudroom.policy.setting_type import seconds, shown, size
 from policy_text import WRONG, loader, refusal
+from tiers import each
 
 __all__ = ["loader"]  # fixture
 
@@ -37,7 +39,7 @@ def test_what_is_no_time_and_no_size(convert: Callable[[object, str], object], b
             convert(value, "here")
 
 
-@pytest.mark.parametrize(("text", "line", "message"), WRONG)
+@each(("text", "line", "message"), WRONG)
 def test_a_wrong_setting_is_named(text: str, line: int, message: str) -> None:
     where = f"policy.yaml:{line}: "
     assert refusal(text) == where + message
@@ -101,30 +103,29 @@ NUMBERS = (
 )
 
 
-@pytest.mark.parametrize("number", NUMBERS, ids=lambda text: text[:12])
-@pytest.mark.parametrize(
-    "key",
-    [
-        "run.timeout",
-        "run.level",
-        "run.output_limit",
-        "limits.processes",
-        "limits.memory",
-        "limits.cpus",
-        "limits.open_files",
-        "keep.age",
-        "keep.applies",
-        "keep.journal",
-        "keep.journal_age",
-        "verify.timeout",
-        "commands.approval_timeout",
-        "levels.default",
-        "levels.allow",
-        "user_commands.show_diff_threshold",
-        "copy.gitignore",
-        "run.view",
-    ],
-)
+KEYS = [
+    "run.timeout",
+    "run.level",
+    "run.output_limit",
+    "limits.processes",
+    "limits.memory",
+    "limits.cpus",
+    "limits.open_files",
+    "keep.age",
+    "keep.applies",
+    "keep.journal",
+    "keep.journal_age",
+    "verify.timeout",
+    "commands.approval_timeout",
+    "levels.default",
+    "levels.allow",
+    "user_commands.show_diff_threshold",
+    "copy.gitignore",
+    "run.view",
+]
+
+
+@each(("key", "number"), product(KEYS, NUMBERS))
 def test_what_no_number_may_be(key: str, number: str) -> None:
     section, _dot, name = key.partition(".")
     message = refusal(f"{section}:\n  {name}: {number}\n")
@@ -170,7 +171,7 @@ def test_nothing_but_a_clean_error_comes_of_any_bytes(data: bytes) -> None:
         assert str(error).isprintable()
 
 
-@pytest.mark.parametrize(
+@each(
     ("rule", "why"),
     [
         ("{methods: [GET]}", "host is missing"),

@@ -15,6 +15,7 @@ from mudroom.policy.config import parse_settings
 from mudroom.policy.setting_type import seconds, size
 from mudroom.policy.settings_table import SECTIONS
 from policy_text import loader, refusal
+from tiers import each
 
 __all__ = ["loader"]  # fixture
 
@@ -124,7 +125,7 @@ def test_nothing_set(data: bytes) -> None:
     assert parse_settings(data, "policy.yaml") == Settings()
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "expected"),
     [
         ("run: {network: 'none'}", Settings(network="none")),
@@ -144,7 +145,7 @@ def test_values(text: str, expected: Settings | None) -> None:
         assert parse(text) == expected
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "expected"),
     [
         (1, 1.0),
@@ -161,7 +162,7 @@ def test_times(value: object, expected: float) -> None:
     assert seconds(value, "run.timeout") == expected
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "expected"),
     [
         (0, 0),

@@ -7,7 +7,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 from mudroom.core.command.policy import CommandRule
@@ -19,6 +18,7 @@ from mudroom.policy.schema import schema
 from mudroom.policy.settings_table import SECTIONS
 from policy_files import LOOSE, TIGHT, text_of
 from policy_text import WRONG
+from tiers import each
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = schema()
@@ -99,7 +99,7 @@ READ = [
 ]
 
 
-@pytest.mark.parametrize("text", READ)
+@each("text", READ)
 def test_what_is_read_is_accepted(text: str) -> None:
     parse_settings(text.encode(), "policy.yaml")
     assert accepts(SCHEMA, yaml.safe_load(text))
@@ -141,7 +141,7 @@ ONLY_READING_TELLS = (
 REFUSED = [(text, said) for text, _line, said in WRONG if not any(word in said for word in ONLY_READING_TELLS)]
 
 
-@pytest.mark.parametrize(("text", "said"), REFUSED)
+@each(("text", "said"), REFUSED)
 def test_what_is_refused_is_not_accepted(text: str, said: str) -> None:
     try:
         value = yaml.safe_load(text)

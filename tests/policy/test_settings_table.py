@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-import pytest
 import yaml
 
 from mudroom.core.settings import Settings
@@ -15,8 +14,9 @@ from mudroom.policy.schema import schema
 from mudroom.policy.setting_row import SettingRow
 from mudroom.policy.settings_table import ROWS, SECTIONS
 from test_policy_schema import accepts
+from tiers import each
 
-EVERY = pytest.mark.parametrize("row", ROWS, ids=lambda row: row.key)
+EVERY = each("row", ROWS)
 
 
 def test_keys_are_unique() -> None:

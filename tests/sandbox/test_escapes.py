@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from box import ENVIRONMENT, HELD_KINDS, KINDS, NAMESPACES, Box
+from box import ENVIRONMENT, KINDS, NAMESPACES, Box
 from conformance import document
 from conformance.escapes import benchmark, tiers
 from conformance.escapes.attempt import TABLE
@@ -24,6 +24,7 @@ from mudroom.sandbox.client.capture import CapturedOutput, attend
 from mudroom.sandbox.client.held import hold
 from mudroom.sandbox.client.invocation import Invocation
 from mudroom.sandbox.client.launcher_client import LauncherClient, SpawnedLauncher
+from tiers import daily
 
 pytestmark = [pytest.mark.both_users, pytest.mark.alone]
 
@@ -46,6 +47,9 @@ AROUND_US: tuple[str, ...] = (
 )
 """Answers of a container's own profile, hidden files and missing network."""
 
+PLAIN = [kind for kind in KINDS if " " not in kind]
+"""Ways to confine a command that are tried on every change; of the others one a day is."""
+
 
 @pytest.fixture
 def place() -> Iterator[Range]:
@@ -62,8 +66,9 @@ def boxed(box: Box, kind: str) -> Callable[[list[str]], str]:
     return run
 
 
+@pytest.mark.root
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*PLAIN, *daily(kind for kind in KINDS if kind not in PLAIN)])
 def test_nothing_gets_out(place: Range, kind: str) -> None:
     client = LauncherClient(SpawnedLauncher())
     client.start()  # now: it inherits a descriptor that was left open by mistake
@@ -81,7 +86,7 @@ def test_nothing_gets_out(place: Range, kind: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", [kind for kind in HELD_KINDS if not kind.endswith("prepared")])
+@pytest.mark.parametrize("kind", daily(PLAIN))
 def test_nothing_gets_out_of_a_command_that_joins_another(place: Range, kind: str) -> None:
     """As all of the above, beside one that is there already."""
     client = LauncherClient(SpawnedLauncher())
@@ -119,6 +124,7 @@ def test_nothing_gets_out_of_a_command_that_joins_another(place: Range, kind: st
     assert {name: outcomes[name].evidence for name in held} == {}
 
 
+@pytest.mark.root
 @pytest.mark.slow
 def test_nothing_gets_out_of_mudroom_run(place: Range) -> None:
     tool = next(tool for tool in TOOLS if tool.name == "mudroom")

@@ -84,6 +84,7 @@ def settled(place: Place, expected: Kept) -> Kept:
     return found._replace(descriptors=expected.descriptors)
 
 
+@pytest.mark.root
 def test_nothing_is_left_after_many_commands(place: Place) -> None:
     session = place.session(Settings(limits=Limits(open_files=500)))
     for number in range(3 * len(WAYS)):

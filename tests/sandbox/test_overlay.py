@@ -14,7 +14,7 @@ from mudroom.sandbox.client.launcher_client import LauncherClient, SpawnedLaunch
 from mudroom.sandbox.client.report import StepFailed
 from native_init import compile_launcher
 
-pytestmark = pytest.mark.both_users
+pytestmark = [pytest.mark.both_users, pytest.mark.root]
 
 
 @pytest.fixture

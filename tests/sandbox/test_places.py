@@ -12,7 +12,7 @@ from mudroom.core.confinement.spec import Bind
 from mudroom.sandbox.client.launcher_client import LauncherClient
 from mudroom.sandbox.host.host import survey
 
-pytestmark = pytest.mark.both_users
+pytestmark = [pytest.mark.both_users, pytest.mark.root]
 
 
 @pytest.fixture

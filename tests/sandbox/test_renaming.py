@@ -19,6 +19,7 @@ from mudroom.sandbox.linux.plan import FS_RESOLVE_UNIX, filesystem_rights
 
 pytestmark = [
     pytest.mark.both_users,
+    pytest.mark.root,
     if_namespaces,
     pytest.mark.skipif(landlock_abi() < 6, reason="no Landlock that level 1 uses beside namespaces"),
 ]

@@ -18,7 +18,7 @@ from mudroom.sandbox.client.launcher_client import LauncherClient, SpawnedLaunch
 from mudroom.sandbox.client.report import StepFailed
 from mudroom.stage.beneath import directory, entries, open_beneath
 
-pytestmark = pytest.mark.both_users
+pytestmark = [pytest.mark.both_users, pytest.mark.root]
 
 
 @pytest.fixture

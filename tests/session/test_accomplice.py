@@ -32,7 +32,7 @@ from mudroom.vault.forks import apart
 from mudroom.vault.forks.review import fingerprint
 from mudroom.vault.store.fork import forget_release
 
-pytestmark = [pytest.mark.both_users, if_namespaces]
+pytestmark = [pytest.mark.both_users, pytest.mark.root, if_namespaces]
 
 MADE = "mkdir -p new/below; echo reviewed > new/below/file; echo reviewed > plain; "
 WAITING = "echo up; while :; do sleep 0.02; done"

@@ -14,6 +14,7 @@ from conformance.bypasses.groups import GROUPS
 from conformance.bypasses.outside import environment, series
 from conformance.outside import able, got_out, mistaken
 from mudroom.sandbox.host.host import landlock_abi
+from tiers import daily
 
 pytestmark = pytest.mark.alone
 
@@ -23,9 +24,12 @@ NOT_HELD: Mapping[str, Mapping[str, str]] = {}
 needs_landlock = pytest.mark.skipif(landlock_abi() < 4, reason="Landlock knows no ports here: there is no network")
 
 
+OTHERS = ["copy", "asked", pytest.param("landlock", marks=needs_landlock)]
+
+
 @pytest.mark.both_users
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", ["overlay", "copy", "asked", pytest.param("landlock", marks=needs_landlock)])
+@pytest.mark.parametrize("mode", ["overlay", *daily(OTHERS)])
 def test_nothing_passes_the_gate(mode: str) -> None:
     found = series(mode)
     assert found.trouble == ""

@@ -18,7 +18,7 @@ from mudroom.errors import MudroomError, UsageError
 from mudroom.stage.beneath import open_root
 from mudroom.stage.layers.closed_directory import LoosenedDirectories
 
-pytestmark = pytest.mark.both_users
+pytestmark = [pytest.mark.both_users, pytest.mark.root]
 
 View = Literal["overlay", "copy"]
 

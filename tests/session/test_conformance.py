@@ -20,8 +20,9 @@ from conftest import Place, full_listing, listing
 from mudroom.core.settings import Settings
 from mudroom.stage.views.mount import best_kind
 from test_property import PROGRAM, perform
+from tiers import pairs
 
-pytestmark = pytest.mark.both_users
+pytestmark = [pytest.mark.both_users, pytest.mark.root]
 
 BASE: list[tuple[Any, ...]] = [
     ("write", "file", "one\ntwo\n"),
@@ -223,8 +224,7 @@ def missing(way: str, case: str) -> str:
     return ""
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(("case", "way"), pairs(list(CASES), list(WAYS)))
 def test_every_view_gives_the_same_changeset(place: Place, case: str, way: str) -> None:
     if why := missing(way, case):
         pytest.skip(why)

@@ -24,7 +24,7 @@ from mudroom.stage import beneath
 from mudroom.vault.apply.execution import Executor
 from mudroom.vault.store.store import open_vault, spread_layers
 
-pytestmark = pytest.mark.both_users
+pytestmark = [pytest.mark.both_users, pytest.mark.root]
 
 SHM = Path("/dev/shm")
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="mounting file systems needs root")

@@ -211,6 +211,7 @@ def coarse(place: Place) -> Iterator[Path]:
 
 
 @pytest.mark.both_users
+@pytest.mark.root
 @pytest.mark.parametrize("view", ["overlay", "copy"])
 def test_an_edit_within_a_coarse_tick_is_no_loss(place: Place, coarse: Path, view: View) -> None:
     for number in range(4):

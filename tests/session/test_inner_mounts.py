@@ -15,6 +15,7 @@ from inner_mount_story import STORIES
 
 pytestmark = [
     pytest.mark.both_users,
+    pytest.mark.root,
     pytest.mark.skipif(sys.platform != "linux" or shutil.which("unshare") is None, reason="mount namespaces of Linux"),
 ]
 ROOT = os.name == "posix" and os.geteuid() == 0

@@ -27,7 +27,7 @@ from mudroom.session.confinement.level_two import SessionContainers
 from mudroom.session.own_sandbox import OwnSandbox
 from whole_text import whole
 
-pytestmark = pytest.mark.both_users
+pytestmark = [pytest.mark.both_users, pytest.mark.root]
 
 
 def without_xattrs(place: Place, patch: pytest.MonkeyPatch) -> Session:

@@ -19,7 +19,7 @@ from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
 
 __all__ = ["furnished", "short"]  # fixtures
-pytestmark = pytest.mark.both_users
+pytestmark = [pytest.mark.both_users, pytest.mark.root]
 
 
 # --- it works ---

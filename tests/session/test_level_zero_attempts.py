@@ -18,7 +18,7 @@ from mudroom.core.result import Result
 from mudroom.core.settings import Settings
 
 __all__ = ["furnished", "short"]  # fixtures
-pytestmark = pytest.mark.both_users
+pytestmark = [pytest.mark.both_users, pytest.mark.root]
 
 
 SHELL = {

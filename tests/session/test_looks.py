@@ -261,6 +261,7 @@ def whole_seconds(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(at)], check=True)
 
 
+@pytest.mark.root
 @pytest.mark.parametrize("view", ["overlay", "copy"])
 def test_where_files_are_stamped_with_whole_seconds(place: Place, whole_seconds: Path, view: View) -> None:
     """The second command writes the same number of bytes within the second of the first."""

@@ -16,7 +16,7 @@ from mudroom.core.settings import Settings
 
 SHELL = f"PYTHON={sys.executable}\n{FUNCTIONS}"
 
-pytestmark = pytest.mark.both_users
+pytestmark = [pytest.mark.both_users, pytest.mark.root]
 
 
 def seen(project: Path) -> dict[str, str]:

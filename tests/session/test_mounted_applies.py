@@ -20,7 +20,7 @@ from mudroom.vault.apply import landing
 from mudroom.vault.forks import stacking
 
 __all__ = ["kind", "session"]  # fixtures
-pytestmark = pytest.mark.both_users
+pytestmark = [pytest.mark.both_users, pytest.mark.root]
 
 
 @pytest.mark.parametrize("reviews", [True, False])

@@ -23,7 +23,7 @@ from mudroom.vault.forks import mount as vault_mount
 from whole_text import whole
 
 __all__ = ["kind", "session"]  # fixtures
-pytestmark = pytest.mark.both_users
+pytestmark = [pytest.mark.both_users, pytest.mark.root]
 
 
 def unmount_by_hand(kind: Kind, at: Path) -> None:

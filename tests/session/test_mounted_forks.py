@@ -27,7 +27,7 @@ from mudroom.session.confinement.grant import Grant
 from mudroom.stage.views.mount import Kind
 
 __all__ = ["kind", "session"]  # fixtures
-pytestmark = pytest.mark.both_users
+pytestmark = [pytest.mark.both_users, pytest.mark.root]
 
 
 SERVER = b"""import http.server, socketserver

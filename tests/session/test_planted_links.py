@@ -18,7 +18,7 @@ from mudroom.stage.originals.original import SMALL, Original, Originals, append_
 from mudroom.stage.views.overlay import OverlayView
 from mudroom.vault.record import FORK_FORMAT, ForkRecord, load, save
 
-pytestmark = pytest.mark.both_users
+pytestmark = [pytest.mark.both_users, pytest.mark.root]
 
 FILE = Entry("file", 0o644, 3, b"", 1, 1, 1, 0, 0, 0, 0)
 

@@ -55,6 +55,7 @@ def opened_by_another(root: Path) -> list[str]:
 
 
 @pytest.mark.both_users
+@pytest.mark.root
 @pytest.mark.parametrize("umask", [0, 0o022, 0o027, 0o077])
 def test_no_other_user_reaches_the_state_of_a_session(place: Place, mask: None, umask: int) -> None:
     os.umask(umask)
@@ -71,6 +72,7 @@ def test_no_other_user_reaches_the_state_of_a_session(place: Place, mask: None, 
 
 
 @pytest.mark.both_users
+@pytest.mark.root
 def test_a_state_directory_of_mudroom_that_was_open_is_closed(place: Place, mask: None) -> None:
     place.session().run([b"true"], fork="f")
     place.state.chmod(0o755)
@@ -147,6 +149,7 @@ def test_the_directory_of_another_user_is_refused() -> None:
 
 
 @pytest.mark.both_users
+@pytest.mark.root
 @pytest.mark.parametrize("umask", [0o777, 0o700, 0o277])
 def test_a_umask_that_takes_the_users_own_rights_is_refused_and_nothing_is_made(
     place: Place, mask: None, umask: int

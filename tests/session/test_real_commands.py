@@ -53,6 +53,7 @@ def source_tree(place: Place) -> None:
     os.symlink("README", place.project / "link")
 
 
+@pytest.mark.deep
 @needs("make")
 @needs("gcc")
 def test_a_c_build(place: Place) -> None:
@@ -116,6 +117,7 @@ def test_pip_install_into_a_virtual_environment(place: Place) -> None:
     assert os.listdir(place.project) == []
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 @pytest.mark.network
 @needs("npm")

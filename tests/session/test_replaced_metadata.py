@@ -25,7 +25,7 @@ WAYS = {"written": "echo more >> f", "replaced": "cp f t; echo more >> t; rm -f 
 VIEWS = {"overlay": Settings(view="overlay"), "copy": Settings(view="copy"), "level 0": Settings(view="copy", level=0)}
 GRANTS = f"system.posix_acl_access [(2, 6, {os.getuid()}), (4, 4, 4294967295)]\nend"
 
-pytestmark = pytest.mark.both_users
+pytestmark = [pytest.mark.both_users, pytest.mark.root]
 
 
 def sh(at: Path, script: str) -> str:

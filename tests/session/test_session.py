@@ -28,7 +28,7 @@ from mudroom.vault.apply.execution import Executor
 from mudroom.vault.forks.stacking import is_unchanged
 from whole_text import whole
 
-pytestmark = pytest.mark.both_users
+pytestmark = [pytest.mark.both_users, pytest.mark.root]
 
 
 def verbs(result: Result) -> dict[str, str]:
@@ -500,6 +500,7 @@ def test_each_part_of_the_work_on_a_copy_has_a_progress_of_its_own(place: Place)
 
 
 @pytest.mark.both_users
+@pytest.mark.root
 def test_the_state_of_a_user_can_be_removed_by_rm(place: Place) -> None:
     """The kernel makes directories of mode 000 in an overlay's work directory; their owner cannot enter them."""
     session = place.session()

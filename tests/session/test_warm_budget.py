@@ -239,6 +239,7 @@ def share(pid: int) -> int:
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
 
 
+@pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may read the memory of a process that cannot be dumped")
 def test_what_a_sandbox_that_stands_keeps_in_memory(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mudroom.sandbox.client.template.REST", 100)

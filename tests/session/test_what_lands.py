@@ -18,7 +18,7 @@ from mudroom.core.settings import Settings
 from mudroom.session import Session
 from mudroom.stage.layers.layer import remove_tree
 
-pytestmark = pytest.mark.both_users
+pytestmark = [pytest.mark.both_users, pytest.mark.root]
 
 FILE, DIRECTORY = 0o644, 0o755
 

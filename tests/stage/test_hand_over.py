@@ -12,7 +12,11 @@ from mudroom.stage import disk
 from mudroom.stage.source import OpenSource
 from mudroom.stage.views.copy_view import CopyView
 
-pytestmark = [pytest.mark.both_users, pytest.mark.skipif(disk.user() != 0, reason="only root may give files away")]
+pytestmark = [
+    pytest.mark.both_users,
+    pytest.mark.root,
+    pytest.mark.skipif(disk.user() != 0, reason="only root may give files away"),
+]
 
 
 def made(tmp_path: Path, owner: tuple[int, int] | None = NOBODY) -> tuple[CopyView, Path, OpenSource]:

@@ -44,6 +44,7 @@ def test_the_document_is_of_this_table() -> None:
     assert DOCUMENT.read_text() == document(), "run: python tests/systems/systems_document.py"
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 def test_a_story(tmp_path: Path) -> None:
     places = [str(tmp_path / name) for name in ("project", "state", "home", "model")]

@@ -11,7 +11,7 @@ import pytest
 
 from conftest import Place
 
-pytestmark = pytest.mark.both_users
+pytestmark = [pytest.mark.both_users, pytest.mark.root]
 
 
 def mudroom(place: Place, *words: str) -> subprocess.CompletedProcess[str]:

@@ -14,7 +14,7 @@ import pytest
 from conftest import Place
 from test_vault_verb import MUDROOM, Cli
 
-pytestmark = pytest.mark.both_users
+pytestmark = [pytest.mark.both_users, pytest.mark.root]
 
 
 @pytest.mark.parametrize("number", [6, 10, 14, 18, 20, 22, 24, 26, 28, 30, 34])

@@ -13,8 +13,9 @@ from mudroom.core.registry import is_installed
 from mudroom.core.settings import Settings
 from mudroom.errors import Unsupported
 from mudroom.sandbox.linux.forbidden import why_forbidden
+from tiers import each
 
-pytestmark = pytest.mark.both_users
+pytestmark = [pytest.mark.both_users, pytest.mark.root]
 
 
 def _listening(*ports: int) -> bytes:
@@ -59,7 +60,7 @@ def test_all_is_well() -> None:
     assert len(findings) == 9
 
 
-@pytest.mark.parametrize(
+@each(
     ("protection", "part", "saw", "state"),
     [
         ("a sandbox", "ns/user", ShellTrial(os.readlink("/proc/self/ns/user").encode() + b"\n"), "degraded"),

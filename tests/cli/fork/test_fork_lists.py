@@ -96,6 +96,7 @@ def test_an_empty_directory_counts_everywhere(cli: Cli) -> None:
 
 
 @pytest.mark.both_users
+@pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting file systems needs root")
 def test_a_full_disk_is_no_dead_end(cli: Cli) -> None:
     state = cli.place.state

@@ -13,6 +13,7 @@ import sqlite3
 import subprocess
 import time
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from mudroom.core.network.flow import Flow, flow_to_json
 from mudroom.errors import UsageError
 from mudroom.vault.journal.journal import Journal
 from test_command_line import MUDROOM, Cli
+from tiers import each
 
 SOURCE = Path(event_row.__file__).parents[2]
 S = 10**9
@@ -144,8 +146,11 @@ SOMETHING: dict[str, Any] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", [*event_text.ROWS, "of a newer mudroom\x1b"])
-@pytest.mark.parametrize("odd", [{}, SOMETHING, dict.fromkeys(SOMETHING), dict.fromkeys(SOMETHING, "\x1b[31m\n")])
+KINDS = [*event_text.ROWS, "of a newer mudroom\x1b"]
+ODD = [{}, SOMETHING, dict.fromkeys(SOMETHING), dict.fromkeys(SOMETHING, "\x1b[31m\n")]
+
+
+@each(("kind", "odd"), product(KINDS, ODD))
 def test_a_row_of_anything_is_one_line_and_no_command_for_the_terminal(kind: str, odd: dict[str, Any]) -> None:
     for value in (odd, {**odd, "verdict": "deny", "clock": 5}, {**odd, "command": 5, "answer": {"allow": False}}):
         told = event_row.line(Event(1, NOW, kind, "f\x1b[0m", json.dumps(value), "d"))

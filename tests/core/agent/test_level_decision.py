@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mudroom.core.agent.card import AgentCard
 from mudroom.core.agent.level_decision import LevelSupport, decide_level
 from mudroom.core.agent.sandbox_level import LEVELS, REFUSE, LevelPolicy
+from tiers import each
 
 ALL = LevelSupport({})
 CARD, BARE, BOXED, HELD = AgentCard("a"), AgentCard("a", 0), AgentCard("a", 1), AgentCard("a", 2)
 
 
-@pytest.mark.parametrize(
+@each(
     ("card", "policy", "asked", "level", "rule"),
     [
         (None, LevelPolicy(), None, 1, "default"),

@@ -30,6 +30,7 @@ from mudroom.core.clock import Moment
 from mudroom.core.command.verdict import CommandPart, Verdict
 from mudroom.core.text.answer_place import answered_by
 from mudroom.session.order import Case
+from tiers import each
 
 QUESTION = CommandQuestion((b"make",), b"/p", "f", "a", Verdict("require_approval"), "make", "1234")
 
@@ -148,7 +149,7 @@ def test_files_that_a_command_runs_or_names_are_covered(lines: list[tuple[bytes,
     assert covered(*lines) == paths
 
 
-@pytest.mark.parametrize("program", IMPLIED)
+@each("program", IMPLIED)
 def test_what_a_build_tool_reads_by_itself_is_covered(program: bytes) -> None:
     for name in IMPLIED[program]:
         assert covered((program, b"x"), files={b"/p/" + name: b"1"}) == [b"/p/" + name]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mudroom.core.command.program.classification import classify_line, classify_words
 from mudroom.core.command.verdict import CommandPart
-from tiers import examples
+from tiers import each, examples
 
 # The lines beside bash are the same in every run: a new one that fails is a finding, not a broken change.
 needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
@@ -40,7 +40,7 @@ def part(line: bytes, name: bytes) -> CommandPart:
     return next(part for part in classify_line(line).parts if part.words[:1] == (name,))
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "words", "complete"),
     [
         (b"git commit -m 'a b'", (b"git", b"commit", b"-m", b"a b"), True),
@@ -120,7 +120,7 @@ def test_letters_of_any_language_are_letters() -> None:
     assert classify_line("cat a\u202eb".encode()).strictest == "unknown"
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "strictest"),
     [
         (b"touch /srv/p/x", "mutating"),

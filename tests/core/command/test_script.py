@@ -6,6 +6,7 @@ import pytest
 
 from mudroom.core.approval.fingerprint import Uncovered, digests
 from mudroom.core.command.program.classification import classify_words
+from tiers import each
 
 FILES = {
     b"/p/x.sh": b"0",
@@ -24,7 +25,7 @@ def covered(*words: bytes, outside: tuple[bytes, ...] = ()) -> list[bytes]:
     return [path for path, _digest in found]
 
 
-@pytest.mark.parametrize(
+@each(
     ("words", "path"),
     [
         ((*BASH, b"cd a && cd b && sh x.sh"), b"/p/a/b/x.sh"),

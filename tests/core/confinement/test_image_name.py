@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mudroom.core.confinement.container import name_error
+from tiers import each
 
 DIGEST = "sha256:" + "0a" * 32
 RIGHT = [
@@ -24,7 +25,7 @@ def test_what_a_name_is(name: str) -> None:
     assert name_error(name) == ""
 
 
-@pytest.mark.parametrize("name", WRONG)
+@each("name", WRONG)
 def test_what_no_name_is(name: str) -> None:
     assert name_error(name) == ("is empty" if not name else "is not the name of an image")
     assert name_error("a" * 256) == "is longer than 255 characters"

@@ -5,10 +5,9 @@ from __future__ import annotations
 import inspect
 from types import SimpleNamespace
 
-import pytest
-
 from launcher_steps import STEPS
 from mudroom.core.confinement.plan import _DESCRIPTIONS, NAMESPACES, Plan, Step, describe, explain
+from tiers import each
 
 _IN_A_JOB = "in a job, compiled for each command, in a copy of the project"
 EXAMPLES: list[tuple[Step, str]] = [
@@ -74,7 +73,7 @@ EXAMPLES: list[tuple[Step, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("step", "line"), EXAMPLES, ids=[line for _step, line in EXAMPLES])
+@each(("step", "line"), EXAMPLES)
 def test_describe(step: Step, line: str) -> None:
     assert describe(step) == line
 
@@ -84,7 +83,7 @@ def test_every_op_has_a_description_and_a_performance() -> None:
     assert set(_DESCRIPTIONS) == set(STEPS) | by_platforms == {step[0] for step, _line in EXAMPLES}
 
 
-@pytest.mark.parametrize("op", sorted(STEPS))
+@each("op", sorted(STEPS))
 def test_both_take_the_same_arguments(op: str) -> None:
     described = list(inspect.signature(_DESCRIPTIONS[op]).parameters)
     assert len(STEPS[op].replace("?", "")) == len(described)

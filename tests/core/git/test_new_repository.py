@@ -16,6 +16,7 @@ from mudroom.core.git.new_repository import (
 )
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.entry import Entry
+from tiers import each
 
 
 def added(path: str, kind: str = "file") -> Change:
@@ -48,7 +49,7 @@ def test_settings_that_are_harmless(config: str) -> None:
     assert reason(config) == ""
 
 
-@pytest.mark.parametrize(
+@each(
     ("config", "name"),
     [
         ("[core]\nfsmonitor = /tmp/evil\n", "core.fsmonitor"),
@@ -87,7 +88,7 @@ def test_the_work_tree_of_a_submodule_is_beside_the_repository() -> None:
     assert reason("[core]\nworktree = ../../../.git/hooks\n", file="modules/lib/config") != ""
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "harmless"),
     [
         ("hooks/pre-commit.sample", True),

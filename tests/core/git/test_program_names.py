@@ -7,9 +7,10 @@ import pytest
 from mudroom.core.git.program_names import commands, may_name
 from mudroom.core.git.settings_file import parse_settings
 from mudroom.core.tree.manifest import words_of
+from tiers import each
 
 
-@pytest.mark.parametrize(
+@each(
     "config",
     [
         "[core]\n fsmonitor = tools/x",

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mudroom.core.journal.event import Event
 from mudroom.core.journal.event_filter import EventFilter
+from tiers import each
 
 S = 10**9
 
@@ -25,7 +25,7 @@ FLOW = event(3, "flow", "a", 3 * S, host="evil.example", verdict="deny", clock=1
 EVENTS = (RUN, DENIED, FLOW)
 
 
-@pytest.mark.parametrize(
+@each(
     ("wanted", "numbers"),
     [
         (EventFilter(), [1, 2, 3]),

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import triples
 from mudroom.core.merge.diff3 import Chunk, MergedText, merge3
 from mudroom.core.text.linediff import split_lines
+from tiers import each
 
 KINDS = {"=": "same", "o": "ours", "t": "theirs", "b": "both", "!": "conflict"}
 
@@ -20,7 +21,7 @@ def text(letters: str) -> bytes:
     return b"".join(letter.encode() + b"\n" for letter in letters)
 
 
-@pytest.mark.parametrize(
+@each(
     ("base", "ours", "theirs", "kinds", "result"),
     [
         ("", "", "", "", ""),

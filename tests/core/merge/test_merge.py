@@ -25,6 +25,7 @@ from mudroom.core.tree.change import Change, Verb
 from mudroom.core.tree.entry import Entry, same_shape
 from mudroom.typing import get_args
 from sample import directory, file, symlink
+from tiers import each
 
 BASE, THEIRS, OTHER = file(1), file(2, inode=20), file(3, inode=30)
 KINDS: dict[str, Entry | None] = {
@@ -159,7 +160,7 @@ def test_only_the_projects_own_file_may_act_as_its_owner(
     assert merged_mode(base, ours, theirs) == expected
 
 
-@pytest.mark.parametrize(("ours", "theirs"), list(itertools.product(KINDS, KINDS)))
+@each(("ours", "theirs"), list(itertools.product(KINDS, KINDS)))
 def test_an_original_that_is_not_known_is_never_taken_for_ours(ours: str, theirs: str) -> None:
     if KINDS[theirs] == BASE:
         return

@@ -21,6 +21,7 @@ from mudroom.core.network.address import (
     show_address,
     unreachable,
 )
+from tiers import each
 
 Verdict = Literal["internet", "private", "never"]
 
@@ -35,7 +36,7 @@ def verdict(address: bytes, own: tuple[bytes, ...] = ()) -> Verdict:
     return "private" if refused(address, own, private=True) is None else "never"
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "expected", "reason"),
     [
         ("1.1.1.1", "internet", ""),

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from mudroom.core.network.host import Authority, parse_authority
 from mudroom.core.network.host_rules import Request, decide, parse_rule, vet
+from tiers import each
 
 OWN = (ipaddress.ip_address("203.1.1.1").packed,)
 EVIL, GOOD = "45.45.45.45", "151.101.0.223"
@@ -153,7 +154,7 @@ LET_THROUGH = [
 ]
 
 
-@pytest.mark.parametrize("attempt", HELD, ids=lambda attempt: attempt.what)
+@each("attempt", HELD)
 def test_a_way_round_is_closed(attempt: Try) -> None:
     assert dialled(attempt) == []
 

@@ -11,9 +11,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mudroom.core.network.host import Authority, HostName, parse_authority, parse_host, parse_port
+from tiers import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("raw", "expected"),
     [
         (b"example.com", HostName("name", "example.com")),
@@ -44,7 +45,6 @@ from mudroom.core.network.host import Authority, HostName, parse_authority, pars
         (b"::FFFF:7f00:1", HostName("ipv4", "127.0.0.1")),
         (b"0:0:0:0:0:ffff:1.2.3.4", HostName("ipv4", "1.2.3.4")),
     ],
-    ids=repr,
 )
 def test_a_host(raw: bytes, expected: HostName) -> None:
     found = parse_host(raw)
@@ -140,7 +140,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("raw", "reason"), REFUSED, ids=repr)
+@each(("raw", "reason"), REFUSED)
 def test_what_is_no_host(raw: bytes, reason: str) -> None:
     with pytest.raises(ValueError, match=re.escape(reason)) as caught:
         parse_host(raw)
@@ -167,7 +167,7 @@ def test_an_authority(raw: bytes, expected: Authority) -> None:
     assert parse_authority(str(found).encode()) == expected
 
 
-@pytest.mark.parametrize(
+@each(
     ("raw", "reason"),
     [
         (b"", "no host"),
@@ -202,7 +202,6 @@ def test_an_authority(raw: bytes, expected: Authority) -> None:
         (b"127.1:80", "do not end in a number"),
         (b"evil.com\0.allowed.com:443", "control character"),
     ],
-    ids=repr,
 )
 def test_what_is_no_authority(raw: bytes, reason: str) -> None:
     with pytest.raises(ValueError, match=re.escape(reason)) as caught:

@@ -22,6 +22,7 @@ from mudroom.core.network.host_rules import (
     show_rule,
     vet,
 )
+from tiers import each
 
 
 def request(text: str, method: str = "", path: str = "") -> Request:
@@ -40,7 +41,7 @@ def action(text: str, *rules: HostRule) -> Action:
 # --- rules ---
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "expected"),
     [
         ("example.com", HostRule("allow", "example.com")),
@@ -77,7 +78,7 @@ def test_a_rule(text: str, expected: HostRule) -> None:
     assert parse_rule(show_rule(found), "allow") == expected
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "reason"),
     [
         ("", "there is no host"),
@@ -176,7 +177,7 @@ MATCHES = [
 ]
 
 
-@pytest.mark.parametrize(("pattern", "host", "matched"), MATCHES)
+@each(("pattern", "host", "matched"), MATCHES)
 def test_matching(pattern: str, host: str, matched: bool | None) -> None:
     if matched is None:
         with pytest.raises(ValueError, match="number"):
@@ -295,7 +296,7 @@ NO_WRITE = HostRule("deny", "a.com", methods=("POST",))
 NO_ADMIN = HostRule("deny", "a.com", paths=("/admin",))
 
 
-@pytest.mark.parametrize(
+@each(
     ("rules", "method", "path", "expected"),
     [
         ([READ], "GET", "/repo", "allow"),

@@ -15,6 +15,7 @@ from mudroom.core.network.loopback import (
     loopback_places,
 )
 from mudroom.sandbox.linux.plan import PROXY_PORT, REDIRECTED
+from tiers import each
 
 
 def rules(*texts: str) -> list[HostRule]:
@@ -30,7 +31,7 @@ def shown(*texts: str) -> list[str]:
     return [str(place) for place in loopback_places(rules(*texts))]
 
 
-@pytest.mark.parametrize(
+@each(
     ("texts", "places"),
     [
         (["127.0.0.1:8377"], ["127.0.0.1:8377"]),

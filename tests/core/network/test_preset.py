@@ -9,9 +9,10 @@ from mudroom.core.network.flow import FlowAnswer
 from mudroom.core.network.host_entry import expand, parse_entry, preset_of
 from mudroom.core.network.host_rules import Request, decide, parse_rule, show_rule
 from mudroom.core.network.preset import PRESETS, offer_for, preset_rules
+from tiers import each
 
 
-@pytest.mark.parametrize("name", PRESETS)
+@each("name", PRESETS)
 def test_a_preset(name: str) -> None:
     rules = preset_rules(name)
     assert [show_rule(rule) for rule in rules] == list(PRESETS[name].hosts)
@@ -27,7 +28,7 @@ def test_a_preset(name: str) -> None:
     assert sorted(PRESETS) == list(PRESETS)
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "host", "port", "expected"),
     [
         ("npm", "registry.npmjs.org", 443, "allow"),
@@ -84,7 +85,7 @@ def test_an_answer_to_a_question_that_offers_a_preset() -> None:
     assert "p" not in answers_to("a.example", 443)[0]
 
 
-@pytest.mark.parametrize("name", PRESETS)
+@each("name", PRESETS)
 def test_a_denied_preset_is_denied_on_every_port(name: str) -> None:
     rules = list(expand([parse_entry(f"@{name}", "deny", "policy.yaml:3")]))
     assert {rule.source for rule in rules} == {f"policy.yaml:3 @{name}"}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import unicodedata
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mudroom.core.text.escaping import WIDEST, escape_line
+from tiers import each
 
 LINES = st.one_of(st.binary(max_size=60), st.text(max_size=40).map(lambda text: text.encode("utf-8", "surrogatepass")))
 
@@ -75,7 +75,7 @@ def test_nothing_that_acts_is_in_the_text(line: bytes) -> None:
     assert {c for c in text if unicodedata.category(c) in ACTING} <= {"\t", *SEEN}
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "text"),
     [
         (b"if (a) {\tb", "if (a) {\tb"),

@@ -11,6 +11,7 @@ import pytest
 
 from house import ROOT
 from mudroom.core.text.regex import regex
+from tiers import each
 
 SOURCE = ROOT / "src"
 
@@ -39,7 +40,7 @@ def test_an_expression_behaves_as_compiled() -> None:
         regex("").nothing  # type: ignore[attr-defined]  # noqa: B018
 
 
-@pytest.mark.parametrize("name", holders())
+@each("name", holders())
 def test_every_expression_is_valid(name: str) -> None:
     held = [lazy for value in vars(importlib.import_module(name)).values() for lazy in expressions(value)]
     assert held

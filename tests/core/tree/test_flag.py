@@ -9,6 +9,7 @@ from mudroom.core.tree.change import Change
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.flag import flags_of, git_directory, git_runs, is_protected, protect, repositories
 from sample import paths
+from tiers import each
 
 EXECUTES = b"""
 package.json Makefile sub/conftest.py deep/er/.envrc setup.py pyproject.toml .pre-commit-config.yaml .gitattributes
@@ -41,7 +42,7 @@ README.md src/main.c env .environment envrc package.json.bak xconftest.py makefi
 """.split()
 
 
-@pytest.mark.parametrize("path", EXECUTES)
+@each("path", EXECUTES)
 def test_what_runs_later(path: bytes) -> None:
     assert flags_of(path) == ("executes-later",)
 
@@ -51,7 +52,7 @@ def test_what_holds_secrets(path: bytes) -> None:
     assert flags_of(path) == ("secret",)
 
 
-@pytest.mark.parametrize("path", PROTECTED)
+@each("path", PROTECTED)
 def test_what_git_would_run(path: bytes) -> None:
     assert flags_of(path) == ("executes-later", "protected")
 
@@ -61,7 +62,7 @@ def test_what_is_mudrooms_own(path: bytes) -> None:
     assert flags_of(path) == ("protected",)
 
 
-@pytest.mark.parametrize("path", PLAIN)
+@each("path", PLAIN)
 def test_what_is_nothing_special(path: bytes) -> None:
     assert flags_of(path) == ()
 
@@ -74,7 +75,7 @@ def test_all_at_once() -> None:
     assert flags_of(b".git/hooks/key.pem") == ("executes-later", "secret", "protected")
 
 
-@pytest.mark.parametrize("path", [*EXECUTES, *SECRET, *PROTECTED, *PLAIN])
+@each("path", [*EXECUTES, *SECRET, *PROTECTED, *PLAIN])
 def test_a_nested_directory_hides_nothing(path: bytes) -> None:
     assert set(flags_of(b"vendor/lib/" + path)) >= set(flags_of(path))
 
@@ -110,7 +111,7 @@ def all_in(top: str, *names: str) -> set[bytes]:
     return {f"{top}/{name}".encode() if top else name.encode() for name in names}
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "fork", "project", "runs"),
     [
         (b"s/config", all_in("s", *BARE), set(), True),

@@ -10,6 +10,7 @@ from mudroom.core.tree.inert import ending_of, is_inert
 from mudroom.core.tree.path import name, parent
 from mudroom.core.tree.runs_later import runs_later
 from mudroom.typing import Any
+from tiers import each
 
 PROJECT = b"main.py src/a.py src/web/app.ts tests/data/a.json README .hidden/a.py src/deep/notes.txt".split()
 FILE, LINK = "file", "symlink"
@@ -46,7 +47,7 @@ def test_inert(path: str) -> None:
     assert is_inert(Change(path.encode(), "added", base, _entry(FILE)), _endings)
 
 
-@pytest.mark.parametrize(
+@each(
     "path",
     [
         "new.py",

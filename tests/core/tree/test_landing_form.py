@@ -21,6 +21,7 @@ from mudroom.core.tree.landing_form import (
     with_new_content,
     without_list,
 )
+from tiers import each
 
 KINDS: tuple[Kind, ...] = ("file", "directory")
 
@@ -29,7 +30,7 @@ def entry(mode: int, kind: Kind = "file", target: bytes = b"", inode: int = 7) -
     return Entry(kind, mode, 3, target, 1, inode, 1, 1000, 1000, 5, 5)
 
 
-@pytest.mark.parametrize(
+@each(
     ("kind", "mode", "base", "above", "lands"),
     [
         ("file", 0o644, None, None, 0o644),
@@ -145,7 +146,7 @@ LINKS = {
 }
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "target", "leads"),
     [
         (b"a", b"b", False),

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from mudroom.core.tree.path import ROOT, ancestors, is_below, name, parent, relpath, show, show_path, sort_key
 from sample import paths
+from tiers import each
 
 
 @pytest.mark.parametrize(
@@ -101,7 +102,7 @@ def test_is_below(path: bytes, directory: bytes, below: bool) -> None:
     assert is_below(path, directory) == below
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "text"),
     [
         (b"", ""),

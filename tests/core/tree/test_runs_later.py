@@ -234,7 +234,7 @@ def _seconds(paths: list[bytes]) -> float:
     return time.thread_time() - start
 
 
-@pytest.mark.parametrize(
+@each(
     ("manifest", "data", "wanted", "named"),
     [
         (

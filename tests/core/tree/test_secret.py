@@ -13,6 +13,7 @@ import pytest
 from mudroom.core.text.table import read_table
 from mudroom.core.tree.pattern import matches
 from mudroom.core.tree.secret import LIMIT, holds, is_masked, secret_test, sent_test
+from tiers import each
 
 CONTENT = {
     "ini": b"[main]\nuser = ada\npassword = hunter-2-x\n",
@@ -46,7 +47,7 @@ def test_names_of_public_lists_are_found(source: str) -> None:
     assert len(found) >= LEAST[source] * len(rows) > 0, missing
 
 
-@pytest.mark.parametrize(
+@each(
     "path",
     b"""prod.env .env .env.local .env~ .env-prod secrets.toml service_account.json AuthKey.p8 client.ovpn
     kubeconfig.yaml prod.tfvars .my.cnf server.key.bak .server.key.swp id_ed25519.bak a.KEY credentials.json .netrc
@@ -56,7 +57,7 @@ def test_the_name_is_sufficient(path: bytes) -> None:
     assert secret_test(path) in ("name", "key")
 
 
-@pytest.mark.parametrize(
+@each(
     "path",
     b""".env.example .env.sample .env.template .env.dist .env.example~ id_rsa.pub secrets.yml.j2
     a.key.md server.pem.example key env pem settings.json x.pemx kubeconfig.go secrets.py token.py credentials.js

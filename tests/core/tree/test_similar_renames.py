@@ -15,6 +15,7 @@ from mudroom.core.tree.change import Change
 from mudroom.core.tree.review_tags import LARGE
 from mudroom.core.tree.similar_renames import LEAST, Move, Moves, Read, can_be_similar, score, spans
 from sample import added, deleted, directory, file, modified, paths, symlink
+from tiers import each
 
 Contents = dict[bytes, bytes]
 
@@ -48,9 +49,7 @@ def paired(changes: list[Change], contents: Contents, hidden: tuple[bytes, ...] 
     return {move.old: move.new for move in found}
 
 
-@pytest.mark.parametrize(
-    ("what", "gone", "come", "expected"),
-    [
+@each(("what", "gone", "come", "expected"), [
         ("moved and changed", {b"a": TEXT}, {b"b": MOST}, {b"a": b"b"}),
         ("half of it", {b"a": TEXT}, {b"b": HALF}, {b"a": b"b"}),
         ("nothing of it", {b"a": TEXT}, {b"b": OTHER}, {}),
@@ -69,8 +68,7 @@ def paired(changes: list[Change], contents: Contents, hidden: tuple[bytes, ...] 
         ("binary", {b"a": b"\0\n" + TEXT}, {b"b": b"\0\n" + MOST}, {b"a": b"b"}),
         ("in packages, too", {b"node_modules/a": TEXT}, {b"vendor/b": MOST}, {b"node_modules/a": b"vendor/b"}),
         ("of a repository", {b".git/HEAD": TEXT}, {b"b": MOST}, {}),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_pairs(what: str, gone: Contents, come: Contents, expected: dict[bytes, bytes]) -> None:
     assert paired(*of(gone, come)) == expected, what
 

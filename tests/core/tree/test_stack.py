@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from mudroom.core.tree import stack
 from mudroom.core.tree.stack import LIVE, Checkpoint, ForkState, PrivateRepository, from_text, to_text
+from tiers import each
 
 IDS = st.text("0123456789abcdef", min_size=1, max_size=12)
 NAMES = st.text(string.ascii_letters + string.digits + "-_.", min_size=1, max_size=64)
@@ -86,7 +87,7 @@ def test_the_form_that_is_documented() -> None:
     assert to_text(ForkState("u")) == "mudroom-fork 2\nupper u\nlayers\nbase live\ncreated 0\nend\n"
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "said"),
     [
         ("", "does not begin"),

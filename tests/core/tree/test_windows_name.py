@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mudroom.core.tree.windows_name import fold, why_no_name
+from tiers import each
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
+@each("path", [
         b"a", b"src/main.py", b".git/config", b"console", b"nul_", b"com", b"com10", b"lpt", b"auxiliary.c", b"a~b",
         "ä/ö.txt".encode(), b"~1a", b"a.b.c", b"x" * 255, "\U0001f600.txt".encode(), b"\xed\xa0\x80",
         b"longname12~1.txt", b"a~1.text", b"a b", b".a", b"a.~1.b.c",
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_ordinary_names_land(path: bytes) -> None:
     assert all(why_no_name(part) is None for part in path.split(b"/"))
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "why"),
     [
         (b"a:b", "drive or a stream"),

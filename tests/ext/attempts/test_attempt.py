@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import random
 
-import pytest
-
 from mudroom.ext.attempts.value import AttemptRecord, best_of, distinct, folded, numbered, ranked, read_score, tied
+from tiers import each
 
 
 def attempt(number: int, **fields: object) -> AttemptRecord:
@@ -58,7 +57,7 @@ def test_attempts_without_a_result_are_not_folded() -> None:
     assert distinct(rows) == 0
 
 
-@pytest.mark.parametrize(
+@each(
     ("output", "score"),
     [
         (b"7", 7.0),

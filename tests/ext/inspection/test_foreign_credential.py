@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 
-import pytest
-
 from mudroom.core.network.inspection import Credential
 from mudroom.ext.inspection.foreign_credential import (
     HEADERS,
@@ -18,6 +16,7 @@ from mudroom.ext.inspection.foreign_credential import (
 )
 from mudroom.ext.inspection.placeholder import parse_credential, with_value
 from mudroom.ext.inspection.sanitizer import Sanitizer
+from tiers import each
 
 OWN = with_value(parse_credential("TOKEN", "api.example.com"), "ghp_" + "R4t5" * 9, bytes(range(32)))
 PLACEHOLDER = OWN.placeholder.encode()
@@ -52,7 +51,7 @@ def test_each_parameter_of_the_table_is_foreign_and_left_out() -> None:
         assert find(b"/a?" + name + b"=").where == (), name
 
 
-@pytest.mark.parametrize(
+@each(
     "field",
     [
         (b"Authorization", b"Bearer " + STRANGER),
@@ -80,7 +79,7 @@ def test_credentials_of_others_are_seen(field: Field) -> None:
     assert STRANGER.decode() not in describe_foreign(found, "api.example.com", [OWN])
 
 
-@pytest.mark.parametrize(
+@each(
     "field",
     [
         (b"Authorization", b"Bearer " + PLACEHOLDER),

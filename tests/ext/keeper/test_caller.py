@@ -144,6 +144,7 @@ print(seen(os.getpid()) == child(False), seen(os.getpid()) == child(True))
 
 
 @pytest.mark.both_users
+@pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount here")
 def test_a_root_that_is_a_bind_mount_of_the_same_directory(tmp_path: Path) -> None:
     source = str(Path(__file__).parents[3] / "src")

@@ -144,6 +144,7 @@ print(code.is_current())
 
 
 @pytest.mark.both_users
+@pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount here")
 def test_a_mount_over_a_directory_is_seen(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()

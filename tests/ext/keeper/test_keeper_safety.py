@@ -16,7 +16,7 @@ from test_kept_equal import planted
 
 __all__ = ["kept"]  # a fixture
 
-pytestmark = pytest.mark.both_users
+pytestmark = [pytest.mark.both_users, pytest.mark.root]
 
 
 def client(kept: Kept) -> subprocess.CompletedProcess[str]:

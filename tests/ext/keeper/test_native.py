@@ -180,6 +180,7 @@ def test_the_first_word_means_nothing(shared: Kept, tmp_path: Path) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 99
 
 
+@pytest.mark.root
 def test_a_copy_with_more_rights_is_refused(shared: Kept, tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can be somebody else")

@@ -300,6 +300,7 @@ print(bool(prepared._poller.poll(0)), prepared.taken(prepared.plan))
 """
 
 
+@pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount here")
 def test_a_mount_of_the_host_ends_it(tmp_path: Path) -> None:
     source = str(Path(__file__).parents[3] / "src")

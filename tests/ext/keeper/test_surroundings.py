@@ -24,7 +24,7 @@ from test_kept_equal import both_ways
 
 __all__ = ["kept"]  # a fixture
 
-pytestmark = pytest.mark.both_users
+pytestmark = [pytest.mark.both_users, pytest.mark.root]
 
 LOCALES: tuple[dict[str, str], ...] = (
     {},

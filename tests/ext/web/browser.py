@@ -229,8 +229,8 @@ class Shared:
 
     A browser that keeps something else than its login when a test has ended is not used again."""
 
-    def __init__(self, around: Surroundings, site: Site, said: Path, browser: Browser) -> None:
-        """``said``: where its stderr goes."""
+    def __init__(self, around: Surroundings, site: Site, said: Path, browser: Browser | None) -> None:
+        """``said``: where its stderr goes. ``browser``: None, and there are no windows."""
         self.around, self.site, self._said, self._browser = around, site, said, browser
         self._context: BrowserContext | None = None
         self._kept: object = None
@@ -255,6 +255,7 @@ class Shared:
     def window(self) -> Page:
         """Another one of the browser."""
         if self._context is None:
+            assert self._browser is not None
             self._context = self._browser.new_context(viewport=SIZE, reduced_motion="reduce")
             first = self._context.new_page()
             first.goto(another_login(self.around))
@@ -290,10 +291,16 @@ def shared_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def shared(shared_root: Path, shared_words: list[str], chromium: Browser) -> Iterator[Shared]:
+    with shared_server(shared_root, *shared_words, browser=chromium) as shared:
+        yield shared
+
+
+@contextmanager
+def shared_server(root: Path, *words: str, browser: Browser | None) -> Iterator[Shared]:
     pytest.importorskip("starlette", reason="the extra web")
-    around, said = Surroundings(shared_root, shared_root / "home", shared_root / "state"), shared_root / "stderr"
-    with said.open("a") as stderr, serving(around, *shared_words, stderr=stderr) as site:
-        yield Shared(around, site, said, chromium)
+    around, said = Surroundings(root, root / "home", root / "state"), root / "stderr"
+    with said.open("a") as stderr, serving(around, *words, stderr=stderr) as site:
+        yield Shared(around, site, said, browser)
 
 
 @pytest.fixture

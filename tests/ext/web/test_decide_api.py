@@ -6,11 +6,12 @@ import http.client
 import json
 import os
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from browser import Site, mudroom
+from browser import Shared, Site, mudroom, shared_server
 
 from conftest import Place
 from mudroom.core.approval.approval import CommandQuestion, HostQuestion
@@ -57,9 +58,15 @@ class Waiting:
         return self.queue.row(name)
 
 
+@pytest.fixture(scope="module")
+def shared(shared_root: Path) -> Iterator[Shared]:
+    with shared_server(shared_root, browser=None) as shared:
+        yield shared
+
+
 @pytest.fixture
-def waiting(place: Place, site: Site) -> Waiting:
-    return Waiting(place, site)
+def waiting(place: Place, shared: Shared) -> Waiting:
+    return Waiting(place, shared.site)
 
 
 def test_a_command_as_it_is_asked_about(waiting: Waiting) -> None:
@@ -212,6 +219,7 @@ def test_one_that_waited_too_long_has_expired(waiting: Waiting) -> None:
 
 
 @pytest.mark.both_users
+@pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make what is another user's")
 def test_another_users_queue_is_not_ours_to_answer(waiting: Waiting) -> None:
     name = waiting.put()

@@ -133,6 +133,7 @@ def test_always_writes_what_is_shown(place: Place, queue: Queue, page: Page) -> 
     assert HOST.fingerprint in (place.project / ".mudroom/local/permissions.yaml").read_text()
 
 
+@pytest.mark.deep
 def test_a_rule_that_cannot_be_written_is_said(place: Place, queue: Queue, page: Page) -> None:
     place.write(".mudroom/local/permissions.yaml", "allow: {")
     with queue.put(HOST, 60):
@@ -197,6 +198,7 @@ def test_the_keyboard_answers_the_card_that_has_it(queue: Queue, page: Page) -> 
         other.locator("button[data-answer=once]:enabled").wait_for()
 
 
+@pytest.mark.deep
 def test_who_gave_up_waiting_is_said(queue: Queue, page: Page) -> None:
     with queue.put(HOST, 60):
         card(page, HOST.fingerprint).wait_for()
@@ -209,6 +211,7 @@ def test_who_gave_up_waiting_is_said(queue: Queue, page: Page) -> None:
     assert decision.state == "allowed"
 
 
+@pytest.mark.deep
 def test_later_hides_it_until_the_next(queue: Queue, page: Page) -> None:
     panel = page.locator("#decide")
     assert panel.is_hidden()
@@ -221,6 +224,7 @@ def test_later_hides_it_until_the_next(queue: Queue, page: Page) -> None:
             card(page, HOST.fingerprint).wait_for()
 
 
+@pytest.mark.deep
 def test_what_somebody_waits_for_comes_first(queue: Queue, page: Page) -> None:
     """And what is under the pointer then takes no answer before somebody can have read it."""
     with queue.put(HOST, 60):
@@ -242,6 +246,7 @@ def test_what_somebody_waits_for_comes_first(queue: Queue, page: Page) -> None:
         one.wait_for(state="detached")  # though the keyboard was in it
 
 
+@pytest.mark.deep
 def test_what_was_put_off_does_not_come_again_by_a_reload(queue: Queue, page: Page) -> None:
     """Unless somebody waits for it."""
     with queue.put(HOST, 60):
@@ -258,6 +263,7 @@ def test_what_was_put_off_does_not_come_again_by_a_reload(queue: Queue, page: Pa
     card(page, HOST.fingerprint).wait_for()
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 @pytest.mark.skipif(not AXE.exists(), reason="axe-core is not installed (npm install --prefix dev/page)")
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])

@@ -13,6 +13,7 @@ pytest.importorskip("starlette", reason="the extra web")
 
 from mudroom.ext.web.server.guard import RequestGuard, hosts_of, own_hosts
 from mudroom.ext.web.server.login import COOKIE_LIFE, Login
+from tiers import each
 
 TOKEN = "secret-token"
 PORT = 8765
@@ -117,7 +118,7 @@ def test_another_site_is_not_answered(name: str, value: str, status: int) -> Non
     assert ask("/", OWN, BEARER, (name, value))[0] == status
 
 
-@pytest.mark.parametrize(
+@each(
     ("header", "status"),
     [
         (BEARER, 200),

@@ -16,6 +16,7 @@ from browser import Site
 
 from mudroom.ext.web.api.table import BASE, ENDPOINTS
 from mudroom.ext.web.server.openapi import document, main
+from tiers import each
 
 PUBLISHED = Path(__file__).parents[3] / "docs/openapi.json"
 DOCUMENT = document(BASE, ENDPOINTS)
@@ -56,7 +57,7 @@ def test_what_it_refers_to_is_in_it() -> None:
         assert found
 
 
-@pytest.mark.parametrize(("path", "method", "one"), OPERATIONS, ids=[f"{one[1]} {one[0]}" for one in OPERATIONS])
+@each(("path", "method", "one"), OPERATIONS)
 def test_an_operation(path: str, method: str, one: dict[str, Any]) -> None:
     named = [parameter["name"] for parameter in one["parameters"] if parameter["in"] == "path"]
     assert named == re.findall(r"{(\w+)}", path)

@@ -16,6 +16,7 @@ from conftest import Place
 pytestmark = [pytest.mark.slow, pytest.mark.alone]  # a browser begins late where all else begins, too
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("browser", [chromium, firefox, webkit], ids=["chromium", "firefox", "webkit"])
 def test_a_story(place: Place, browser: Callable[[], AbstractContextManager[Window]]) -> None:
     """And another server at the same port, while the page is open."""

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tiers import each
+
 HERE = Path(__file__).parents[3]
 TOOLS = HERE / "dev/page/node_modules"
 PAGE = HERE / "src/mudroom/ext/web/page"
@@ -35,7 +37,7 @@ def test_what_others_made_is_as_they_published_it() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("path", OWN, ids=lambda path: path.name)
+@each("path", OWN)
 def test_nothing_makes_elements_of_text(path: Path) -> None:
     """What would turn a file's content into a page, or the page into somebody else's, is not even there."""
     text = re.sub(r"^\s*(//|\*|/\*).*$", "", path.read_text(), flags=re.MULTILINE)  # without remarks

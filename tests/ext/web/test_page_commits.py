@@ -32,6 +32,7 @@ def opened(page: Page) -> None:
     page.locator("details.commits > summary").click()
 
 
+@pytest.mark.deep
 def test_the_list_and_one_commit(project: Place, site: Site, page: Page) -> None:
     staged(
         project, f"echo two >> a.py; {GIT} commit -qam second -m why; echo x > b; {GIT} add b; {GIT} commit -qm third"
@@ -68,6 +69,7 @@ def test_hostile_texts_on_a_narrow_window(project: Place, site: Site, open_page:
         assert violations(page) == []
 
 
+@pytest.mark.deep
 def test_a_large_commit_is_loaded_in_pages(project: Place, site: Site, page: Page) -> None:
     staged(project, f"seq 2500 > big.py; echo z > z.py; {GIT} add .; {GIT} commit -qm long")
     review(page, site)
@@ -80,6 +82,7 @@ def test_a_large_commit_is_loaded_in_pages(project: Place, site: Site, page: Pag
     page.locator(".commit td.code", has_text="z").first.wait_for()
 
 
+@pytest.mark.deep
 def test_without_commits_or_with_a_damaged_repository(project: Place, site: Site, page: Page) -> None:
     staged(project, "git config a.b c; git branch other")
     review(page, site)

@@ -59,6 +59,7 @@ def test_code_is_coloured_by_a_worker_and_nothing_else_is_a_script(changed: Site
                 page.evaluate(attempt)
 
 
+@pytest.mark.deep
 def test_hunks_and_changes_are_chosen_with_the_keyboard_and_the_mouse(changed: Site, page: Page) -> None:
     page.goto(review(changed, "lines.txt"))
     page.get_by_role("checkbox", name="Apply hunk 2 of 2").wait_for()
@@ -72,6 +73,7 @@ def test_hunks_and_changes_are_chosen_with_the_keyboard_and_the_mouse(changed: S
     assert page.locator("tbody.off tr.added td.code").all_inner_texts() == ["ten", "seventy"]
 
 
+@pytest.mark.deep
 def test_unchanged_lines_come_when_they_are_asked_for(changed: Site, page: Page) -> None:
     page.goto(review(changed, "lines.txt"))
     page.get_by_role("button", name="Show 20 lines more, from the top").first.click()

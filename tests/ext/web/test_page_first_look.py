@@ -32,6 +32,7 @@ def is_in_sight(page: Page, part: Locator) -> bool:
     return box is not None and box["x"] >= 0 and box["x"] + box["width"] <= width
 
 
+@pytest.mark.deep
 def test_a_repository_is_closed_at_first(project: Place, site: Site, page: Page) -> None:
     staged(project, f"echo two >> src/a.py; {GIT} commit -qam second")
     review(page, site)
@@ -41,6 +42,7 @@ def test_a_repository_is_closed_at_first(project: Place, site: Site, page: Page)
     page.get_by_role("treeitem").filter(has_text="refs/heads").first.wait_for()
 
 
+@pytest.mark.deep
 def test_more_needs_than_are_shown_are_counted(project: Place, site: Site, page: Page) -> None:
     for number in range(10):
         mudroom(project, "exec", "--fork", f"f{number}", "--", "sh", "-c", f"echo {number} > n")
@@ -48,6 +50,7 @@ def test_more_needs_than_are_shown_are_counted(project: Place, site: Site, page:
     page.get_by_text("And 2 more, in the projects below.").wait_for()
 
 
+@pytest.mark.deep
 def test_actions_are_in_sight_on_a_phone(project: Place, site: Site, open_page: OpenPage) -> None:
     mudroom(project, "run", "--yes", "--", "touch", "landed")
     mudroom(project, "exec", "--fork", "empty", "--", "true")

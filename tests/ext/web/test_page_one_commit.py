@@ -71,6 +71,7 @@ def test_refused_in_a_merge_with_nothing_applied(project: Place, site: Site, pag
     page.get_by_text("Committed: ").wait_for()
 
 
+@pytest.mark.deep
 def test_what_does_not_go_with_it(project: Place, site: Site, page: Page) -> None:
     staged(project, "echo two >> a.py; git -c user.name=x -c user.email=x@y commit -qam theirs")
     review(page, site)
@@ -89,6 +90,7 @@ def test_what_does_not_go_with_it(project: Place, site: Site, page: Page) -> Non
     assert log(project) == "second\nfirst\n"
 
 
+@pytest.mark.deep
 def test_on_a_narrow_window(project: Place, site: Site, open_page: OpenPage) -> None:
     staged(project, "echo two >> a.py")
     page = open_page(390)
@@ -106,6 +108,7 @@ def test_on_a_narrow_window(project: Place, site: Site, open_page: OpenPage) -> 
         assert violations(page) == []
 
 
+@pytest.mark.deep
 def test_without_a_repository(place: Place, site: Site, page: Page) -> None:
     staged(place, "echo b > b.py")
     review(page, site)

@@ -144,6 +144,7 @@ def test_nothing_is_discarded_but_what_was_looked_at(place: Place, site: Site, p
     assert "+2" in mudroom(place, "diff", "try-1")
 
 
+@pytest.mark.deep
 def test_a_fork_that_is_gone(place: Place, site: Site, page: Page) -> None:
     place.write("a.txt", "1\n")
     staged(place, "echo 2 > a.txt")
@@ -180,6 +181,7 @@ def test_a_question_goes_with_the_view_that_it_is_about(place: Place, site: Site
     assert (place.project / "package.json").read_text() == "try-1\n"
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("passes", [True, False])
 def test_the_verify_command_is_heard(place: Place, site: Site, page: Page, passes: bool) -> None:
     script = f"echo trying the result; {'exit 0' if passes else 'exit 3'}"
@@ -215,6 +217,7 @@ def quoted(name: str) -> str:
     return "'" + name.replace("'", "'\\''") + "'"
 
 
+@pytest.mark.deep
 def test_by_the_keyboard_alone(place: Place, site: Site, page: Page) -> None:
     for name in ("a", "b", "c"):
         place.write(name, "1\n")
@@ -242,6 +245,7 @@ def test_by_the_keyboard_alone(place: Place, site: Site, page: Page) -> None:
     assert [(place.project / name).read_text() for name in "abc"] == ["2\n", "1\n", "2\n"]
 
 
+@pytest.mark.deep
 def test_ten_thousand_files(place: Place, site: Site, page: Page) -> None:
     """They are usable: the list holds the few lines that are seen, the keyboard goes to the end, a filter finds one."""
     place.write("keep", "")
@@ -277,6 +281,7 @@ def test_two_tabs_on_one_conflict(place: Place, site: Site, open_page: OpenPage)
     assert (place.project / "f").read_text() == "theirs\n"
 
 
+@pytest.mark.deep
 def test_a_candidate_of_a_try_is_compared_and_applied(place: Place, site: Site, page: Page) -> None:
     place.write("a.py", "one\ntwo\n")
     place.write("b.py", "b\n")

@@ -17,7 +17,7 @@ from conftest import Place
 from mudroom.net.listeners import peer_user as peer
 from mudroom.net.listeners.peer_user import ConnectionEnd, find_end, stranger_of, stranger_uid, table_text
 
-pytestmark = pytest.mark.both_users
+pytestmark = [pytest.mark.both_users, pytest.mark.root]
 
 HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
 TABLE = HEAD + (

@@ -117,6 +117,7 @@ def test_a_hello_that_comes_byte_by_byte_is_read_all_the_same(town: Town) -> Non
     assert client.recv(1) == b"\x16"
 
 
+@pytest.mark.root
 @pytest.mark.parametrize(
     "words",
     [b"SSH-2.0-x\r\n", b"GET / HTTP/1.1\r\nHost: good.example\r\n\r\n", b"\x16\x03\x01\0\x05garba", b"\x16\x02\0\0\0"],
@@ -137,6 +138,7 @@ def test_port_443_is_tls_and_nothing_else(town: Town, words: bytes) -> None:
     assert b"".join(reached) == b""
 
 
+@pytest.mark.root
 @pytest.mark.parametrize(("ports", "said"), [((443,), b"SSH-2.0-server\r\n"), ((), b"")])
 def test_another_protocol_on_port_443_needs_a_rule_that_names_it(
     town: Town, ports: tuple[int, ...], said: bytes
@@ -159,6 +161,7 @@ def test_another_protocol_on_port_443_needs_a_rule_that_names_it(
     assert guard.flow().verdict == ("allow" if ports else "deny")
 
 
+@pytest.mark.root
 def test_tls_is_held_to_its_name_on_a_port_that_is_named_too(town: Town) -> None:
     try:
         port = town.serve(tls("good.example", echo), HERE, 443)

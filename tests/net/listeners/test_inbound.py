@@ -20,7 +20,7 @@ from mudroom.net.listeners.inbound import InboundListener
 from mudroom.net.listeners.late_socket import FAMILIES
 from mudroom.net.listeners.peer_user import ConnectionEnd, named_stranger
 
-pytestmark = pytest.mark.both_users
+pytestmark = [pytest.mark.both_users, pytest.mark.root]
 
 UP, HALF, LEFT, LISTENING = 1, 5, 8, 10
 CLIENT = """

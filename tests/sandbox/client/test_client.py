@@ -84,6 +84,7 @@ def in_use(box: Box, number: int) -> bool:
     return False
 
 
+@pytest.mark.root
 @as_root
 def test_when_a_sandbox_is_gone_its_mounts_are(fresh: Box) -> None:
     for number in range(30):
@@ -94,6 +95,7 @@ def test_when_a_sandbox_is_gone_its_mounts_are(fresh: Box) -> None:
         assert not in_use(fresh, number), f"run {number}"
 
 
+@pytest.mark.root
 @as_root
 def test_a_sandbox_that_goes_on_is_not_gone(box: Box) -> None:
     read, write = os.pipe()

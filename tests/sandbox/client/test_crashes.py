@@ -59,6 +59,7 @@ def handler(tmp_path: Path) -> Iterator[Callable[[], bool]]:
     CORE_PATTERN.write_text(before)
 
 
+@pytest.mark.root
 @pytest.mark.skipif(
     os.geteuid() != 0 or "MUDROOM_OWN_MACHINE" not in os.environ,
     reason="sets kernel.core_pattern, so as root in a machine of our own: dev/vm --root",

@@ -17,7 +17,7 @@ from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
 from mudroom.sandbox.host.host import landlock_abi
 
-pytestmark = pytest.mark.both_users
+pytestmark = [pytest.mark.both_users, pytest.mark.root]
 
 MODES = ["overlay", "copy", *(["landlock"] if landlock_abi() else [])]
 HOME = {

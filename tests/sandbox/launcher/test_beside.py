@@ -22,7 +22,7 @@ from mudroom.sandbox.client.launcher_client import LaunchedCommand, LauncherClie
 from mudroom.sandbox.client.report import StepFailed
 from mudroom.sandbox.linux.syscall import number_of
 
-pytestmark = [pytest.mark.both_users, if_namespaces]
+pytestmark = [pytest.mark.both_users, pytest.mark.root, if_namespaces]
 
 KINDS = [kind for kind in HELD_KINDS if kind in ("overlay prepared", "copy")]
 HEAD = """\

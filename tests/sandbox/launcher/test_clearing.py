@@ -11,7 +11,7 @@ from mudroom.sandbox.client.connection import with_report
 from mudroom.sandbox.client.launcher_client import LauncherClient
 from mudroom.sandbox.client.report import parse_report, read_report
 
-pytestmark = pytest.mark.both_users
+pytestmark = [pytest.mark.both_users, pytest.mark.root]
 
 
 def made(parent: Path, name: str = "n") -> Path:

@@ -27,7 +27,7 @@ from mudroom.sandbox.client.invocation import Exit, Invocation, RunOptions
 from mudroom.sandbox.client.launcher_client import LaunchedCommand, LauncherClient, SpawnedLauncher
 from mudroom.sandbox.linux.syscall import number_of
 
-pytestmark = pytest.mark.both_users
+pytestmark = [pytest.mark.both_users, pytest.mark.root]
 
 WAYS = ("first", "prepared", "standing") if NAMESPACES else ()
 OF_LIBC = 3 << 31

@@ -23,7 +23,7 @@ from mudroom.sandbox.client.launcher_client import LauncherClient, SpawnedLaunch
 from mudroom.sandbox.client.report import StepFailed
 from native_init import PROTOCOL, RawLauncher, message
 
-pytestmark = pytest.mark.both_users
+pytestmark = [pytest.mark.both_users, pytest.mark.root]
 
 GET_SEALS, SEALS, SEAL_OF_MODE = 1034, 0x0F, 0x20
 """fcntl(2). The last: Linux 6.3."""

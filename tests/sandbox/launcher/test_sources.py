@@ -40,6 +40,7 @@ def test_no_compiler_warns(compiler: str) -> None:
     subprocess.run([compiler, *STRICT, "-fsyntax-only", "-O2", *SOURCES], check=True)
 
 
+@pytest.mark.deep
 def test_the_analyzer_of_gcc_finds_nothing(tmp_path: Path) -> None:
     if "gcc" not in COMPILERS:
         pytest.skip("no gcc here")
@@ -125,6 +126,7 @@ def compile_fuzz(directory: Path, compiler: str, *options: str) -> Path:
     return program
 
 
+@pytest.mark.deep
 @pytest.mark.limit(300)
 def test_any_input(tmp_path: Path) -> None:
     program = compile_fuzz(tmp_path, COMPILERS[0], *SANITIZERS, "-DALONE")

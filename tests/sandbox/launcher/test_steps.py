@@ -13,7 +13,7 @@ from mudroom.core.confinement.plan import Plan, Step
 from mudroom.sandbox.client.launcher_client import LauncherClient
 from mudroom.sandbox.client.report import StepFailed
 
-pytestmark = [pytest.mark.both_users, if_namespaces]
+pytestmark = [pytest.mark.both_users, pytest.mark.root, if_namespaces]
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from mudroom.sandbox.limits.cgroup import (
 from mudroom.sandbox.limits.limiter import disks
 from mudroom.sandbox.limits.scope import bus_address, make
 
-pytestmark = pytest.mark.both_users
+pytestmark = [pytest.mark.both_users, pytest.mark.root]
 
 MOUNTINFO = """\
 22 28 0:20 / /proc rw,nosuid - proc proc rw

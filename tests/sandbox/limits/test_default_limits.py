@@ -22,6 +22,7 @@ from test_limits import if_held
 
 pytestmark = [
     pytest.mark.both_users,
+    pytest.mark.root,
     pytest.mark.alone,  # they use up the user's instances of inotify, which other tests need, too
     if_namespaces,
 ]

@@ -23,7 +23,7 @@ from mudroom.sandbox.limits.cgroup import Leaf, find
 from mudroom.sandbox.limits.limiter import Limiter, survey
 from mudroom.sandbox.linux.forbidden import in_container
 
-pytestmark = pytest.mark.both_users
+pytestmark = [pytest.mark.both_users, pytest.mark.root]
 
 UNIFIED = os.path.exists("/sys/fs/cgroup/cgroup.controllers")
 CONTROLLERS = [f"/sys/fs/cgroup/{name}" for name in ("memory", "pids", "cpu")]

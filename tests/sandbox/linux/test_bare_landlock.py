@@ -15,7 +15,11 @@ from mudroom.sandbox.host.host import landlock_abi
 from satellites import needs
 from test_without_namespaces import Contained
 
-pytestmark = [pytest.mark.both_users, pytest.mark.skipif(landlock_abi() == 0, reason="this kernel has no Landlock")]
+pytestmark = [
+    pytest.mark.both_users,
+    pytest.mark.root,
+    pytest.mark.skipif(landlock_abi() == 0, reason="this kernel has no Landlock"),
+]
 
 
 @pytest.fixture

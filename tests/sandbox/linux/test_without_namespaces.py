@@ -21,7 +21,11 @@ from mudroom.sandbox.host.host import landlock_abi
 from mudroom.sandbox.linux.seccomp import compile_filter
 from mudroom.sandbox.linux.syscall import Cond, SyscallRule
 
-pytestmark = [pytest.mark.both_users, pytest.mark.skipif(landlock_abi() == 0, reason="this kernel has no Landlock")]
+pytestmark = [
+    pytest.mark.both_users,
+    pytest.mark.root,
+    pytest.mark.skipif(landlock_abi() == 0, reason="this kernel has no Landlock"),
+]
 
 _NAMESPACES = 0x7E020000  # CLONE_NEW* as the profile of moby masks them
 PROFILE = (

@@ -23,7 +23,7 @@ from mudroom.stage.source import OpenSource, Source, read_all, walk
 from mudroom.stage.views.mount import mount_overlay, unmount
 from tiers import examples
 
-pytestmark = pytest.mark.both_users
+pytestmark = [pytest.mark.both_users, pytest.mark.root]
 
 Shown = dict[bytes, tuple[str, int, bytes]]
 LACKING = ("link", "fifo") if sys.platform == "win32" else ()

@@ -17,7 +17,7 @@ from mudroom.stage.layers.union import OneLayer, Union, staged_source
 from mudroom.stage.source import OpenSource, Source, read_all, walk
 from mudroom.stage.views.mount import mount_overlay, unmount
 
-pytestmark = pytest.mark.both_users
+pytestmark = [pytest.mark.both_users, pytest.mark.root]
 
 Shown = dict[bytes, tuple[str, int, bytes]]
 

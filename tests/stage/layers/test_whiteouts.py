@@ -16,7 +16,7 @@ from mudroom.stage.layers.layer import OPAQUE, LayerWriter, make_whiteout, read_
 from mudroom.stage.layers.union import OneLayer, Union
 from mudroom.stage.source import OpenSource
 
-pytestmark = pytest.mark.both_users
+pytestmark = [pytest.mark.both_users, pytest.mark.root]
 
 
 @pytest.fixture(autouse=True)

@@ -297,6 +297,7 @@ def test_one_directory_at_two_places(project: Path) -> None:
 
 
 @pytest.mark.both_users
+@pytest.mark.root
 def test_a_file_system_that_is_mounted_in_the_project(finder: Finder, project: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root may mount")

@@ -11,7 +11,7 @@ from mudroom.stage.views import mount
 from mudroom.stage.views.mounted import open_mounted
 from whole_text import told
 
-pytestmark = pytest.mark.both_users
+pytestmark = [pytest.mark.both_users, pytest.mark.root]
 
 
 @pytest.fixture

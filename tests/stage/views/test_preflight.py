@@ -25,7 +25,7 @@ from mudroom.stage.views.preflight import (
     submounts,
 )
 
-pytestmark = pytest.mark.both_users
+pytestmark = [pytest.mark.both_users, pytest.mark.root]
 
 MOUNTINFO = rb"""22 27 0:21 / /proc rw,relatime - proc proc rw
 27 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw

@@ -17,7 +17,7 @@ from mudroom.stage.beneath import look
 from mudroom.vault.apply import slot_content
 from mudroom.vault.apply.form import LandingForm
 
-pytestmark = pytest.mark.both_users
+pytestmark = [pytest.mark.both_users, pytest.mark.root]
 
 FORK = "agent-1"
 SCRIPT = (

@@ -25,7 +25,7 @@ from faults import ASK_AGAIN, KILL_BEFORE, PASS, Call, at, passing, watched, wit
 from faults import why_impossible as why_not_watched
 from mudroom.core.merge.merge import Conflict
 from mudroom.sandbox.client.client import Client
-from tiers import QUICK, SEED
+from tiers import QUICK, SEED, pairs
 from user_acts import ACTS, Act, Outside, Wish, root, unfulfilled
 from world import (
     APART,
@@ -104,8 +104,9 @@ def _conflicts_of_undo(world: World) -> list[Conflict]:
 
 
 @pytest.mark.skipif(bool(why_not_watched()), reason=why_not_watched())
-@pytest.mark.parametrize("way", (TOGETHER, APART, PLAIN), ids=lambda way: way.name)
-@pytest.mark.parametrize("what", ["apply", "undo"])
+@pytest.mark.parametrize(
+    ("way", "what"), pairs((TOGETHER, APART, PLAIN), ("apply", "undo")), ids=lambda part: getattr(part, "name", part)
+)
 def test_whatever_the_user_does_between_any_two_calls(root: Path, client: Client, way: Way, what: str) -> None:
     if why_impossible(way):
         pytest.skip(why_impossible(way))

@@ -20,7 +20,7 @@ from mudroom.vault.apply import slot_directory, transaction
 from mudroom.vault.retention import expiry
 from whole_text import whole
 
-pytestmark = pytest.mark.both_users
+pytestmark = [pytest.mark.both_users, pytest.mark.root]
 
 
 @pytest.fixture

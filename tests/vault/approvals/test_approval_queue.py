@@ -499,6 +499,7 @@ def test_there_is_no_such_question(queue: Queue, name: str) -> None:
 
 
 @pytest.mark.both_users
+@pytest.mark.root
 @pytest.mark.skipif(disk.user() != 0, reason="only root can give a file away")
 def test_another_users_questions_are_not_ours_to_answer(queue: Queue, tmp_path: Path) -> None:
     queue.put(QUESTION, 0).close()

@@ -16,7 +16,7 @@ from mudroom.vault.caches import publication
 from mudroom.vault.caches.pool import SharedCache, shared_caches
 from mudroom.vault.caches.publication import publish
 
-pytestmark = pytest.mark.both_users
+pytestmark = [pytest.mark.both_users, pytest.mark.root]
 
 SIZE = 1 << 20
 

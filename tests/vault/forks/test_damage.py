@@ -126,6 +126,7 @@ def test_out_of_descriptors_is_one_line(place: Place) -> None:
 
 
 @pytest.mark.both_users
+@pytest.mark.root
 @pytest.mark.skipif(disk.user() != 0, reason="mounting a small disk needs root")
 def test_a_full_disk_loses_nothing(place: Place, tmp_path: Path) -> None:
     place.state.mkdir()

@@ -14,6 +14,7 @@ from mudroom.session import Session
 from mudroom.vault.forks import stacking
 from mudroom.vault.retention.check import check
 from mudroom.vault.store.fork import Fork, fork_directory, is_plain
+from tiers import each
 
 
 def run(session: Session, fork: str, script: str) -> str:
@@ -41,7 +42,7 @@ def test_names_that_are_plain(name: str) -> None:
     assert fork_directory(name) == name.encode()
 
 
-@pytest.mark.parametrize(
+@each(
     "name",
     ["", ".", "..", "../x", "a/b", "/", "a b", " a", "a\n", "a\0", "-a", "_a", ".a", "é", "x" * 65, "a\\b", "a@b", "²"],
 )

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from mudroom.ext.agents.acp.message import AcpMessage, Malformed, key_of, line_of, parse, too_long
 from mudroom.ext.agents.acp.stream import Outbox, messages
+from tiers import each
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -37,7 +38,7 @@ def test_kinds(line: str, kind: str) -> None:
     assert message.kind == kind
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "code", "identifier"),
     [
         (b"", -32700, None),

@@ -15,6 +15,7 @@ from mudroom.core.agent.sandbox_level import LEVELS
 from mudroom.ext.agents.core import card_fields as module
 from mudroom.ext.agents.core.card_fields import parse_card, requested_credentials, store_of_agent
 from mudroom.ext.agents.core.field import FieldError
+from tiers import each
 
 SCHEMA = json.loads((Path(__file__).parents[4] / "docs/card.schema.json").read_text())
 
@@ -143,13 +144,13 @@ WRONG: list[tuple[Any, str, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("value", "card"), RIGHT, ids=[json.dumps(value) for value, _card in RIGHT])
+@each(("value", "card"), RIGHT)
 def test_a_card(value: dict[str, Any], card: AgentCard) -> None:
     assert parse_card(value) == card
     assert accepts(SCHEMA, value)
 
 
-@pytest.mark.parametrize(("value", "message", "hint"), WRONG, ids=[message for _value, message, _hint in WRONG])
+@each(("value", "message", "hint"), WRONG)
 def test_what_is_no_card(value: Any, message: str, hint: str) -> None:
     with pytest.raises(FieldError) as caught:
         parse_card(value)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,6 +11,7 @@ from mudroom.core.network.host import parse_host
 from mudroom.core.network.host_pattern import matches, parse_pattern
 from mudroom.core.network.host_rules import HostRule, Request, decide, parse_rule
 from mudroom.ext.agents.core.card_hosts import covers, sort_hosts
+from tiers import each
 
 ALLOW = parse_rule("api.example.com", "allow")
 
@@ -21,7 +21,7 @@ def rules(allow: Sequence[str] = (), ask: Sequence[str] = (), deny: Sequence[str
     return found + [parse_rule(one, "deny") for one in deny]
 
 
-@pytest.mark.parametrize(
+@each(
     ("host", "there", "where"),
     [
         ("api.example.com", rules(), "open"),

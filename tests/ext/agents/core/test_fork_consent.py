@@ -9,6 +9,7 @@ import pytest
 from mudroom.core.network.fork_host import AgentLink
 from mudroom.core.network.fork_rule import ForkIdentity, ForkRule, parse_forks
 from mudroom.ext.agents.core.fork_consent import ConsentSide, ForkGrants, ReachedPort, ShownPort, consent, look_at_names
+from tiers import each
 
 A, B = ForkIdentity("planner", "1.1", "claude"), ForkIdentity("coder", "2.2", "codex")
 REACH, SHOW = parse_forks(["coder:8000"], "reach"), parse_forks([8000], "show")
@@ -96,7 +97,7 @@ def test_no_fork_reaches_itself_by_its_name() -> None:
     assert not consent(rules, (AgentLink("*", "planner", 8000),), ConsentSide(A), ConsentSide(A), 8000).is_given
 
 
-@pytest.mark.parametrize(
+@each(
     ("side", "value"),
     [
         ("show", 8000),

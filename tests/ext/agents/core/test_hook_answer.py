@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from mudroom.ext.agents.core.hook_answer import HookPlace, PatchError, answer, command_line, message, quote, with_paths
 from mudroom.ext.agents.core.hook_contract import CONTRACTS
 from mudroom.ext.agents.core.hook_settings import exec_words
+from tiers import each
 
 EVENTS = Path(__file__).with_name("hook_events")
 PROJECT, MOUNT, HOME = "/home/u/proj", "/state/mounts/a", "/home/u"
@@ -245,9 +246,7 @@ def test_a_command_has_the_project_s_path_for_that_of_the_mount() -> None:
 # --- contracts ---
 
 
-@pytest.mark.parametrize(
-    ("event", "reason"),
-    [
+@each(("event", "reason"), [
         (None, "missing"),
         ([], "a list"),
         ({}, "hook_event_name is None"),
@@ -264,8 +263,7 @@ def test_a_command_has_the_project_s_path_for_that_of_the_mount() -> None:
         ({"hook_event_name": "PreToolUse", "tool_name": "EnterWorktree", "tool_input": {}}, "does not know"),
         ({"hook_event_name": "PreToolUse", "tool_name": "Bash ", "tool_input": {}}, "does not know"),
         ({"hook_event_name": "PreToolUse", "tool_name": "mcp__x__write", "tool_input": {}}, "MCP server"),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_what_is_not_the_contract_is_refused_by_name(event: Any, reason: str) -> None:
     given = answer("claude", event, place())
     assert given.decision == "deny"

@@ -13,7 +13,7 @@ from mudroom.core.agent.card import AgentStore, StagedStore, StorePlace
 from mudroom.core.confinement.spec import Bind
 from mudroom.ext.agents.home.agent_home import AgentHome
 
-pytestmark = pytest.mark.both_users
+pytestmark = [pytest.mark.both_users, pytest.mark.root]
 
 
 @pytest.fixture

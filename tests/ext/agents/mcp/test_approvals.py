@@ -98,6 +98,7 @@ def test_with_ask_never_nobody_is_asked(place: Place) -> None:
         assert client.heard == []
 
 
+@pytest.mark.deep
 @pytest.mark.limit(180)
 def test_a_thousand_approvals_at_once(place: Place) -> None:
     place.write("kept", "k")

@@ -13,6 +13,7 @@ from wire import environment, mudroom, web
 
 from conftest import Place, full_listing, tick
 from mudroom.ext.agents.tools.table import TOOLS
+from tiers import pairs
 
 HANDSHAKE, ENVELOPED = "legacy", "2026-07-28"
 
@@ -63,10 +64,8 @@ async def _connected(
 
 
 pytestmark = pytest.mark.slow
-every_way = pytest.mark.parametrize(
-    ("transport", "mode"),
-    [(transport, mode) for transport in ("stdio", "http") for mode in (HANDSHAKE, ENVELOPED)],
-)
+TRANSPORTS = ("stdio", "http")
+every_way = pytest.mark.parametrize(("transport", "mode"), pairs(TRANSPORTS, (HANDSHAKE, ENVELOPED)))
 
 
 def data(result: Any) -> dict[str, Any]:
@@ -75,8 +74,7 @@ def data(result: Any) -> dict[str, Any]:
     return result.structured_content
 
 
-@pytest.mark.parametrize("transport", ["stdio", "http"])
-@pytest.mark.parametrize("mode", [HANDSHAKE, ENVELOPED, "auto"])
+@pytest.mark.parametrize(("transport", "mode"), pairs(TRANSPORTS, (HANDSHAKE, ENVELOPED, "auto")))
 def test_every_tool(place: Place, transport: str, mode: str) -> None:
     place.write("src/app.py", "def double(x):\n    return x + x\n")
     tick()
@@ -187,8 +185,7 @@ def test_without_a_client_that_asks_the_queue_is_asked(place: Place, transport: 
     run(place, transport, mode, use, "--fork", "f")
 
 
-@pytest.mark.parametrize("transport", ["stdio", "http"])
-@pytest.mark.parametrize("mode", [HANDSHAKE, ENVELOPED])
+@every_way
 def test_a_cancelled_call_of_the_sdk_ends_its_command(place: Place, transport: str, mode: str) -> None:
     async def use(client: SdkClient) -> None:
         began = anyio.Event()

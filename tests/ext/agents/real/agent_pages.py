@@ -1,5 +1,5 @@
-"""The page of each agent in docs/agents, made of its profile: ``python tests/ext/agents/real/agent_pages.py`` writes
-them."""
+"""The page of each agent in docs/reference/agents, made of its profile: ``python tests/ext/agents/real/agent_pages.py``
+writes them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mudroom.ext.agents.catalog import Catalog
 from mudroom.ext.agents.core.profile import AgentProfile
 
 ROOT = Path(__file__).resolve().parents[4]
-PAGES = ROOT / "docs/agents"
+PAGES = ROOT / "docs/reference/agents"
 _WIDTH = 120
 
 

@@ -22,7 +22,7 @@ HEAD = """\
 
 Made by `dev/agents --table`, DAY, of a run of `tests/ext/agents/real/test_real_agents.py`. The agents are installed
 from npm and PyPI, and run as users run them: bare, and with `mudroom agent run --` in front and no option; levels 0 and
-2 with `--level`. [docs/agents](../agents) has a page of each.
+2 with `--level`. [docs/reference/agents](../reference/agents) has a page of each.
 
 A scripted model on loopback (`tests/ext/agents/real/model_server.py`) plays ten steps by the agent's own tools: look,
 read, edit, run the test, `rm -rf docs`, read a key in `~/.ssh` and a file of another project, send a file of the

@@ -129,6 +129,7 @@ def test_ten_steps_in_a_container(here: Try) -> None:
     play_inside(here, 2)
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 @pytest.mark.parametrize("agent", [BY_NAME["claude"], BY_NAME["codex"]], ids=lambda agent: agent.name)
 def test_ten_steps_of_two_agents(here: Try) -> None:

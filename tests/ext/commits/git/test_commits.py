@@ -320,6 +320,7 @@ def test_a_disk_that_fails(copy: Copy, monkeypatch: pytest.MonkeyPatch, name: st
         copy.bring()
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 def test_a_thousand_commits(copy: Copy) -> None:
     stream = [b"reset refs/heads/main\nfrom refs/heads/main^0\n\n"]

@@ -15,7 +15,7 @@ import pytest
 from git_machine import KINDS, Run, run, shorten
 
 from mudroom.sandbox.client.client import Client
-from tiers import SEED
+from tiers import SEED, daily
 
 STEPS = int(os.environ.get("MUDROOM_GIT_STEPS", "2000"))
 QUICK_STEPS = 60
@@ -36,7 +36,7 @@ def perform(client: Client, kind: str, seed: str, count: int) -> Run:
 
 @pytest.mark.slow
 @pytest.mark.limit(300)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", daily(KINDS))
 def test_some_steps(client: Client, kind: str) -> None:
     assert len(perform(client, kind, SEED, QUICK_STEPS).steps) == QUICK_STEPS
 

@@ -6,6 +6,7 @@ import pytest
 
 from mudroom.ext.containers.core.environment import select_image_variables
 from test_environment import LEAKS, OURS, PROXIES
+from tiers import each
 
 
 def inside(
@@ -46,6 +47,6 @@ def test_what_is_asked_for_counts_before_the_image() -> None:
     assert b"NONE" not in found
 
 
-@pytest.mark.parametrize("name", LEAKS)
+@each("name", LEAKS)
 def test_what_of_the_host_is_not_in_an_image(name: bytes) -> None:
     assert name not in inside({}, {name: b"secret"})

@@ -12,7 +12,7 @@ import pytest
 
 from mudroom.ext.containers.engine.packing import PackedTree, pack_host
 
-pytestmark = pytest.mark.both_users
+pytestmark = [pytest.mark.both_users, pytest.mark.root]
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from mudroom.ext.containers.core.container import Engine
 from mudroom.ext.containers.engine.engine import choose
 from mudroom.ext.containers.engine.trial import keep, recall
 
-pytestmark = pytest.mark.both_users
+pytestmark = [pytest.mark.both_users, pytest.mark.root]
 
 INFO = {"ServerVersion": "28.1", "OSType": "linux", "KernelVersion": os.uname().release, "MemoryLimit": True}
 LEVEL_2 = ("run", "--level", "2", "--explain")

@@ -19,7 +19,7 @@ from test_fleet_verbs import SOURCE, Fleet, fleet, tools_at
 
 __all__ = ["fleet"]
 
-pytestmark = pytest.mark.both_users
+pytestmark = [pytest.mark.both_users, pytest.mark.root]
 
 USERS = {"a": 65533, "b": 65532}
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from sbpl import READINGS, AmbiguousError, MalformedError, parse, read
 
+from tiers import each
+
 HEAD = b"(version 1)(deny default)"
 
 
@@ -12,7 +14,7 @@ def allows(rules: bytes, operation: str, **context: object) -> bool:
     return parse(HEAD + rules).allows(operation, **context)
 
 
-@pytest.mark.parametrize(
+@each(
     ("rules", "permitted"),
     [
         (b"", False),

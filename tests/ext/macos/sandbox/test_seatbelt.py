@@ -229,7 +229,7 @@ def test_any_name_is_read_back_as_it_was(name: bytes) -> None:
     assert read(quote(b"/" + name)) == [b"/" + name]
 
 
-@pytest.mark.parametrize("name", NASTY)
+@each("name", NASTY)
 def test_a_project_of_any_name(name: bytes) -> None:
     work, private = STATE + b"/" + name + b"/work", STATE + b"/" + name + b"-private"
     spec = GATE._replace(view=Copy(work), scratch=private, binds=(Bind(b"/opt/" + name, b"/opt/" + name),))
