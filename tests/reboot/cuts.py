@@ -9,6 +9,7 @@ system is replayed, the machine has another boot, and the state is compared with
 
 held    as before the verb, or as after it; as after it if the verb had ended
 told    something else is found, and the user is told what
+earlier of a command that has not reported, or was not on disk: an earlier state of its fork, as docs/FORMAT.md says
 lost    something else is found, and nothing is said
 """
 
@@ -29,7 +30,7 @@ from remounted import KINDS, Remounted, remounted
 
 State = dict[str, Any]
 Moment = Literal["remount", "middle", "end"]
-Verdict = Literal["held", "told", "lost"]
+Verdict = Literal["held", "told", "earlier", "lost"]
 MOMENTS: tuple[Moment, ...] = ("remount", "middle", "end")
 _HERE = Path(__file__).resolve().parent
 _MOST = 6
@@ -48,7 +49,7 @@ VERBS: dict[str, tuple[str, ...]] = {
     "fork new": ("fork", "new", "n"),
     "fork rename": ("fork", "rename", "a", "renamed"),
     "checkpoint": ("checkpoint", "second", "--fork", "b"),
-    "rollback": ("rollback", "--fork", "b", "point"),
+    "rollback": ("rollback", "--fork", "b", "point", "--yes"),
     "discard": ("discard", "a", "--yes"),
     "resolve": ("resolve", "c", "--theirs", "--all"),
     "apply": ("apply", "a", "--yes"),
@@ -59,6 +60,10 @@ VERBS: dict[str, tuple[str, ...]] = {
     "vault gc": ("vault", "gc", "--forks", "1s", "--yes"),
     "try": ("try", "-n", "2", "--", "sh", "-c", "echo try > tried"),
 }
+
+
+COMMANDS = ("exec", "exec, new fork", "fork new", "try")
+"""What they write is in the page cache until an apply."""
 
 
 class Cut(NamedTuple):
@@ -146,19 +151,25 @@ def judged(ground: Remounted, verb: str, moment: Moment, before: State, after: S
 def judge(verb: str, moment: Moment, before: State, after: State, found: State) -> Cut:
     has_ended = moment != "middle"
     told: list[str] = []
-    lost: list[str] = []
-    for part in ("project", "applies", "archives", "tries", "journal", "problems"):
-        if found[part] != after[part] and (has_ended or found[part] != before[part]):
-            lost.append(f"{part}: {_difference(found[part], after[part])}")
+    earlier: list[str] = []
+    lost = [
+        f"{part}: {_difference(found[part], after[part])}"
+        for part in ("project", "applies", "archives", "tries", "journal", "problems")
+        if found[part] != after[part] and (has_ended or found[part] != before[part])
+    ]
     for name in sorted({*before["forks"], *after["forks"], *found["forks"]}):
         now, new, old = (state["forks"].get(name) for state in (found, after, before))
         if now == new or (now == old and not has_ended):
             continue
-        if now is not None and ("error" in now or now["told"]):
+        if verb in COMMANDS and (
+            now == old or not has_ended or (old is None and now is not None and not now["changes"])
+        ):
+            earlier.append(name)
+        elif now is not None and ("error" in now or now["told"]):
             told.append(f"{name}: {now.get('error') or now['told'][0]}")
         else:
             lost.append(f"{name}: {_difference(now, new)}")
-    verdict: Verdict = "lost" if lost else "told" if told else "held"
+    verdict: Verdict = "lost" if lost else "told" if told else "earlier" if earlier else "held"
     return Cut(verb, moment, verdict, "; ".join([*lost, *told]))
 
 
@@ -178,7 +189,11 @@ def table(cuts: dict[str, list[Cut]]) -> str:
             for kind in kinds:
                 count = Counter(cut.verdict for cut in cuts[kind] if (cut.verb, cut.moment) == (verb, moment))
                 cells.append(
-                    ", ".join(f"{count[verdict]} {verdict}" for verdict in ("held", "told", "lost") if count[verdict])
+                    ", ".join(
+                        f"{count[verdict]} {verdict}"
+                        for verdict in ("held", "told", "earlier", "lost")
+                        if count[verdict]
+                    )
                 )
             lines.append(f"| {verb} | {moment} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
@@ -211,8 +226,8 @@ def main() -> None:
                 cuts[kind].append(cut)
                 kept.write_text(json.dumps(cuts[kind]))
                 if cut.verdict != "held":
-                    print(kind, *cut, file=sys.stderr, flush=True)
-    print(table(cuts))
+                    sys.stderr.write(f"{kind} {cut}\n")
+    sys.stdout.write(table(cuts) + "\n")
 
 
 if __name__ == "__main__":

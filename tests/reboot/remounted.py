@@ -1,5 +1,6 @@
-"""A project and its state on a file system that is unmounted and mounted again, as by a reboot, or that loses power: its
-image is cloned by reflink while it is in use, and the clone is mounted, whose journal is replayed. No test is here.
+"""A project and its state on a file system that is unmounted and mounted again, as by a reboot, or that loses power.
+
+For the latter its image is cloned by reflink while it is in use, and the clone is mounted. No test is here.
 
 All of it is in a mount namespace of its own: a sandbox of another test would keep the file system mounted.
 """
