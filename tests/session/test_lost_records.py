@@ -183,16 +183,16 @@ def age(place: Place) -> None:
 
 
 def test_a_file_whose_name_a_crash_has_taken_is_told(place: Place) -> None:
-    filled(place)
+    with_checkpoint(place)
     with place.session() as session:
-        os.unlink(session.vault.fork("f").upper + b"/one")
+        os.unlink(session.vault.fork("f").upper + b"/two")
     age(place)
-    assert remarks_of(place)[b"one"].startswith("was taken by a crash of the machine")
-    assert changed(place) == [b"edited"]
+    assert remarks_of(place)[b"two"].startswith("was taken by a crash of the machine")
+    assert remarks_of(place)[b"two"].endswith("; mudroom rollback goes back to a checkpoint")
+    assert changed(place) == [b"edited", b"one"]
     with place.session() as session:
-        session.forks.checkpoint("f", "seen")
-        session.run(TWO, fork="f")
-    assert remarks_of(place) == {}, "a checkpoint was made of what is there"
+        session.forks.rollback("f", "point")
+    assert remarks_of(place) == {}
 
 
 def test_a_removal_that_a_crash_has_taken_is_told(place: Place) -> None:
