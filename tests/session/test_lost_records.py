@@ -10,10 +10,12 @@ import pytest
 
 from conftest import Place
 from mudroom.core.clock import CommandStart
+from mudroom.core.retention import RetentionLimits
 from mudroom.errors import MudroomError
 from mudroom.session.upkeep import problems
 from mudroom.vault.forks.crash import LOST
 from mudroom.vault.forks.fork_summary import ForkSummaries
+from mudroom.vault.retention.prune import collect_garbage
 
 ONE, TWO = [b"sh", b"-c", b"echo 1 > one; echo more >> edited"], [b"sh", b"-c", b"echo 2 > two"]
 
@@ -169,3 +171,80 @@ def test_a_damaged_list_of_losses_is_no_empty_one(place: Place) -> None:
         Path(os.fsdecode(fork.path + LOST)).write_bytes(b"\x91")
         with pytest.raises(MudroomError, match="lost is damaged"):
             session.run(TWO, fork="f")
+
+
+def remarks_of(place: Place) -> dict[bytes, str]:
+    with place.session() as session:
+        return {remark.path: remark.text for remark in session.changes.of("f").remarks}
+
+
+def age(place: Place) -> None:
+    os.utime(record_of(place), ns=(booted() - 10**9,) * 2)
+
+
+def test_a_file_whose_name_a_crash_has_taken_is_told(place: Place) -> None:
+    with_checkpoint(place)
+    with place.session() as session:
+        os.unlink(session.vault.fork("f").upper + b"/two")
+    age(place)
+    assert remarks_of(place)[b"two"].startswith("was taken by a crash of the machine")
+    assert remarks_of(place)[b"two"].endswith("; mudroom rollback goes back to a checkpoint")
+    assert changed(place) == [b"edited", b"one"]
+    with place.session() as session:
+        session.forks.rollback("f", "point")
+    assert remarks_of(place) == {}
+
+
+def test_a_removal_that_a_crash_has_taken_is_told(place: Place) -> None:
+    place.write("gone", "gone")
+    place.write("d/a", "a")
+    with place.session() as session:
+        session.run([b"sh", b"-c", b"rm gone; rm -r d; mkdir d; echo new > d/b"], fork="f")
+    age(place)
+    assert remarks_of(place) == {}, "nothing is lost"
+    with place.session() as session:
+        fork = session.vault.fork("f")
+        os.unlink(fork.upper + b"/gone")
+        os.unlink(fork.path + b"/examined")
+    age(place)
+    assert list(remarks_of(place)) == [b"gone"]
+    assert remarks_of(place)[b"gone"].startswith("was removed by the command, and is there again after a crash")
+
+
+def test_a_command_that_a_crash_has_cut_off_is_told_even_if_all_is_lost(place: Place) -> None:
+    filled(place)
+    with place.session() as session:
+        fork = session.vault.fork("f")
+        os.unlink(fork.upper + b"/one")
+        os.unlink(fork.upper + b"/edited")
+        os.unlink(fork.record_path)
+        begun = booted() - 60 * 10**9
+        fork.begin(CommandStart(begun, begun - 3600 * 10**9))
+    assert remarks_of(place)[b""].startswith("a crash of the machine cut a command of this fork off")
+
+
+def test_a_fork_that_a_crash_has_left_without_its_state_frees_its_name(place: Place) -> None:
+    filled(place)
+    with place.session() as session:
+        fork = session.vault.fork("f")
+    empty(Path(os.fsdecode(fork.path + b"/state")))
+    with place.session() as session:
+        assert session.vault.forks() == []
+        assert problems(session) == []
+        with pytest.raises(MudroomError) as caught:
+            session.vault.fork("f")
+        assert (
+            caught.value.hint == "it was new when the machine crashed, and nothing of it was on disk: its name is free"
+        )
+        session.run(TWO, fork="f")
+    assert changed(place) == [b"two"]
+
+
+def test_gc_removes_a_fork_that_a_crash_has_left_without_its_state(place: Place) -> None:
+    filled(place)
+    with place.session() as session:
+        fork = session.vault.fork("f")
+        empty(Path(os.fsdecode(fork.path + b"/state")))
+        with session.alone("gc"):
+            collect_garbage(session.vault, RetentionLimits(0, 1, 0), session.forks.clock())
+        assert not os.path.lexists(fork.path)

@@ -307,6 +307,30 @@ def test_a_fork_of_a_fork_made_in_between_is_seen(vault: Vault, monkeypatch: pyt
     assert shared in layers(vault)
 
 
+@pytest.mark.parametrize("renames", [True, False])
+def test_a_fork_that_goes_while_others_are_visited_is_no_error(
+    vault: Vault, monkeypatch: pytest.MonkeyPatch, renames: bool
+) -> None:
+    for name in ("first", "second"):
+        vault.new_fork(name)
+    listed = Vault.forks
+
+    def forks(vault: Vault) -> list[Fork]:
+        found = listed(vault)
+        for fork in found if any(each.name == "second" for each in found) else ():
+            if fork.name == "second" and renames:
+                os.rename(fork.path, vault.path + b"/forks/third")
+            elif fork.name == "second":
+                vault.throw_away(fork.path)
+        return found
+
+    monkeypatch.setattr(Vault, "forks", forks)
+    swept = prune.collect_garbage(vault, RetentionLimits(0, 1, 0), later())
+    assert swept.remarks == ()
+    assert (vault.find("third") is not None) == renames
+    assert vault.find("first") is not None
+
+
 def test_one_unreadable_state_and_nothing_shared_goes(vault: Vault) -> None:
     vault.new_fork("good")
     bad = vault.new_fork("bad")

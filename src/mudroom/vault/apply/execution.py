@@ -23,6 +23,7 @@ from mudroom.core.tree.entry import HELD, Entry, is_untouched, same_stamp
 from mudroom.stage import disk
 from mudroom.stage.beneath import look, open_beneath, open_root
 from mudroom.stage.source import DirectorySource, same_bytes
+from mudroom.vault.apply.imprint import Moved
 from mudroom.vault.apply.imprint import take as take_imprint
 from mudroom.vault.apply.rename import At, aside_of, is_same_file, mend, take
 from mudroom.vault.apply.tree import (
@@ -199,10 +200,10 @@ class Executor:
     def _slot(self, op: Op) -> At:
         return (self._slots, b"%d" % op.slot)
 
-    def leave_imprint(self, place: bytes, state: str, began: int, digests: Mapping[bytes, bytes]) -> None:
+    def leave_imprint(self, place: bytes, state: str, began: int, digests: Mapping[bytes, bytes]) -> dict[bytes, Moved]:
         """Write the imprint of the performed operations (``imprint.py``) into the apply's directory. ``state``: the
-        apply's next state. ``digests``: known digests, by path."""
-        take_imprint(place, state, self._root, self.done, self._trees, began, digests)
+        apply's next state. ``digests``: known digests, by path. Return the files that were put there."""
+        return take_imprint(place, state, self._root, self.done, self._trees, began, digests)
 
     def holds_new(self, op: Op) -> bool:
         """Whether the slot holds the new file, so that it holds no file from the project."""

@@ -8,9 +8,11 @@ digest. It is written when the operations are done. The rules:
 2. Otherwise the digest decides: a file that was only touched is the same, and a file edited by a tool that keeps size
    and time is not.
 3. Without a digest, a file with only another ctime is in doubt, and stays. For a large apply not all files are read, so
-   that applying a whole ``node_modules`` costs no reading.
+   that applying a whole ``node_modules`` costs no reading. Where ctimes are too coarse to tell, all are.
 4. Without an imprint (an older mudroom, or a power loss: it is not synced) the stamp alone decides. An imprint for
    another state of the apply is ignored.
+5. An undo or a redo puts files back by a rename, which changes their ctime. It writes both ctimes into the imprints of
+   the other applies that know the path.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from collections.abc import Iterable, Mapping
 
 from mudroom.core.merge.operations import Op
 from mudroom.core.tree.entry import Entry, is_untouched, same_stamp
+from mudroom.core.tree.path import ancestors
 from mudroom.stage import disk, safe_open
 from mudroom.stage.beneath import LastDirectory
 from mudroom.stage.filesystem_kind import has_weak_ctime, is_weak
@@ -53,6 +56,18 @@ class Imprint(NamedTuple):
     from the fork, or have a ctime from here to ``ended``."""
     ended: int
     files: dict[bytes, FileImprint]
+    again: dict[int, tuple[int, int]] | None = None
+    """By inode: the ctime of a file that mudroom has moved away since, and its ctime after it was put back."""
+
+
+class Moved(NamedTuple):
+    """A file that an operation has put into the project."""
+
+    inode: int
+    before: int
+    """Its ctime when it was planned, nanoseconds."""
+    after: int
+    """Its ctime in the project."""
 
 
 Trees = Mapping[int, Mapping[bytes, Entry]]
@@ -66,15 +81,39 @@ def take(
     trees: Trees,
     began: int,
     digests: Mapping[bytes, bytes],
-) -> None:
+) -> dict[bytes, Moved]:
     """Write the imprint of the entries that ``ops`` have just put into the project. ``digests``: by path, for new
-    content that was already read."""
+    content that was already read. Return the files that it put there."""
+    moved: dict[bytes, Moved] = {}
     with LastDirectory(project) as reader:
-        imprint = _imprint(state, reader, ops, trees, began, digests)
+        _write(place, _imprint(state, reader, ops, trees, began, digests, moved))
+    return moved
+
+
+def refresh(place: bytes, moved: Mapping[bytes, Moved]) -> None:
+    """Let the imprints of the other applies know the files that this one has put back."""
+    applies, _slash, mine = place.rpartition(b"/")
+    for name in os.listdir(applies) if moved else ():
+        imprint = _read(applies + b"/" + name) if name not in (mine, b"pending") else None
+        if imprint is None:
+            continue
+        again = dict(imprint.again or {})
+        for path, (inode, before, after) in moved.items():
+            if path in imprint.files or any(above in imprint.files for above in ancestors(path)):
+                first, last = again.get(inode, (before, before))
+                again[inode] = (first if last == before else before), after
+        if again != (imprint.again or {}):
+            _write(applies + b"/" + name, imprint._replace(again=again), durable=True)
+
+
+def _write(place: bytes, imprint: Imprint, *, durable: bool = False) -> None:
     import msgspec
 
     with open(place + NAME + b".new", "wb") as stream:
         stream.write(msgspec.msgpack.encode(imprint))
+        if durable:  # this one may have been for long
+            stream.flush()
+            os.fsync(stream.fileno())
     disk.rename_path(place + NAME + b".new", place + NAME)
 
 
@@ -85,6 +124,7 @@ def _imprint(
     trees: Trees,
     began: int,
     digests: Mapping[bytes, bytes],
+    moved: dict[bytes, Moved],
 ) -> Imprint:
     files: dict[bytes, FileImprint] = {}
     ended, left, room = began, FILES, BYTES
@@ -94,6 +134,8 @@ def _imprint(
         if entry is None or not same_stamp(op.new, entry):
             continue  # edited within this moment: in doubt from the start
         ended = max(ended, entry.ctime)
+        if entry.kind == "file" and op.new is not None:
+            moved[op.path] = Moved(entry.inode, op.new.ctime, entry.ctime)
         below = trees.get(op.slot, {}) if op.whole and entry.kind == "directory" else {}
         inside = ((op.path + b"/" + path, child, 0) for path, child in below.items() if child.kind == "file")
         for path, child, known in ((op.path, entry, entry.ctime), *inside):
@@ -102,7 +144,7 @@ def _imprint(
             )  # without a look at a clock that may be set
             tells = is_exact and not (weak and is_weak(child))
             found, ctime = digests.get(path, b""), known if tells else _IN_DOUBT
-            if not found and child.kind == "file" and left > 0 and child.size <= room:
+            if not found and child.kind == "file" and (not tells or (left > 0 and child.size <= room)):
                 left, room = left - 1, room - child.size
                 found = digest_at(project, path, child.size)
             if ctime or found:
@@ -120,13 +162,17 @@ def _look(project: LastDirectory, path: bytes) -> Entry | None:
 
 def load(place: bytes, state: str) -> Imprint | None:
     """Return the imprint for this state, or None if it is missing or unreadable."""
+    imprint = _read(place)
+    return imprint if imprint is not None and imprint.state == state else None
+
+
+def _read(place: bytes) -> Imprint | None:
     import msgspec
 
     try:
-        imprint = msgspec.msgpack.decode(safe_open.read(place + NAME), type=Imprint)
-    except (FileNotFoundError, msgspec.DecodeError, msgspec.ValidationError):
+        return msgspec.msgpack.decode(safe_open.read(place + NAME), type=Imprint)
+    except (FileNotFoundError, NotADirectoryError, msgspec.DecodeError, msgspec.ValidationError):
         return None
-    return imprint if imprint.state == state else None
 
 
 def digest_of(content: bytes) -> bytes:
@@ -172,6 +218,9 @@ class Recognition:
             return False
         known = self._imprint.files.get(path, FileImprint(0))
         if same_stamp(expected, current):
+            was, now = (self._imprint.again or {}).get(current.inode, (0, 0))
+            if now == current.ctime:
+                current = current._replace(ctime=was)
             if known.ctime:
                 if current.ctime == known.ctime:
                     return True

@@ -33,6 +33,7 @@ from mudroom.stage.beneath import mount_of, open_layer
 from mudroom.stage.layers.closed_directory import look_through
 from mudroom.typing import Literal, NamedTuple
 from mudroom.vault.apply.execution import Executor, Progress
+from mudroom.vault.apply.imprint import refresh
 from mudroom.vault.apply.plan_state import State as State
 from mudroom.vault.apply.plan_state import plan_path, state_of
 from mudroom.vault.apply.reversal import reverse
@@ -349,7 +350,9 @@ def _finish(
         executor.run(record.ops, progress)
         unplaced = [op for op in executor.undone if executor.holds_new(op)]
         if executor.done:
-            executor.leave_imprint(place.path, new, place.began(), digests)
+            moved = executor.leave_imprint(place.path, new, place.began(), digests)
+            if old != "ready":
+                refresh(place.path, moved)
     finally:
         executor.close()
     if old == "ready" and executor.undone:  # a conflict keeps both versions: theirs stays in the fork

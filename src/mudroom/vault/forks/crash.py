@@ -2,9 +2,11 @@
 
 A file system with delayed allocation keeps the names of new files and loses their content: they are empty afterwards.
 No command has done that, so such a file does not land unless it is named (``with_losses``). It is found once in each
-boot: it is shorter than the fork's record says, or it is empty and the machine crashed while the command ran.
+boot: it is shorter than the fork's record says, or it is empty and the machine crashed while the command ran. A name
+may be lost, too: a file is gone, or one that the command removed is there again. That is told, as is the crash itself.
 
-    forks/<name>/lost       by path: the recorded size, and inode, size and mtime as they were found
+    forks/<name>/lost       by path: the recorded size, and inode, size and mtime as they were found; of a name that is
+                            lost _GONE or _AGAIN, and zeros; by the empty path: a command was cut off
     forks/<name>/examined   empty: its mtime is when the files were compared with the record
 """
 
@@ -12,7 +14,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 from mudroom.core.clock import CommandStart
 from mudroom.core.tree.change import Change, Changeset, Remark
@@ -21,16 +24,21 @@ from mudroom.core.tree.flag import PROTECTED
 from mudroom.core.tree.quote import show_words
 from mudroom.errors import MudroomError
 from mudroom.stage import disk
-from mudroom.stage.layers.union import staged_source
+from mudroom.stage.layers.union import Union, staged_source
+from mudroom.stage.source import DirectorySource
 from mudroom.vault.moment import is_of_earlier_boot, running
 from mudroom.vault.store.fork import Fork, mount_note
 
 LOST, _EXAMINED = b"/lost", b"/examined"
 SHORT = "was cut off by a crash of the machine ({left:,} of {size:,} bytes are left): it lands only if it is named"
 EMPTY = "is empty after a crash of the machine that cut its command off: it lands only if it is named"
+GONE = "was taken by a crash of the machine: it is not among the changes any more"
+AGAIN = "was removed by the command, and is there again after a crash of the machine"
+CUT = "a crash of the machine cut a command of this fork off: what it wrote last can be missing"
 BACK = "; mudroom rollback goes back to a checkpoint"
 _UNKNOWN = -1
 """In place of a recorded size."""
+_GONE, _AGAIN = -2, -3
 _Row = tuple[int, int, int, int]
 
 
@@ -41,18 +49,48 @@ def find_losses(fork: Fork) -> None:
         return
     record = fork.record
     if record is not None and fork.contents and fork.interrupted is None and mount_note(fork) is None:
-        lost: dict[bytes, _Row] = {}
-        with staged_source(fork.contents) as staged:
-            for change in record.changeset.changes:
-                if change.staged is not None and change.staged.kind == "file" and change.staged.size:
-                    entry = staged.look(change.path)
-                    if entry is not None and entry.kind == "file" and entry.size < change.staged.size:
-                        lost[change.path] = (change.staged.size, *_stamp(entry))
+        with _shown(fork) as shown:
+            rows = ((change.path, _lost(change, shown(change.path))) for change in record.changeset.changes)
+            lost = {path: row for path, row in rows if row is not None}
         if lost:
             _add(fork, lost)
             fork.begin(CommandStart(record.started))
     os.close(disk.open_path(fork.path + _EXAMINED, os.O_WRONLY | os.O_CREAT | disk.O_CLOEXEC, 0o600))
     os.utime(fork.path + _EXAMINED)
+
+
+class _Everything(DirectorySource):
+    """A tree in which each name is there: below layers, a name that these do not hide is found in it."""
+
+    ENTRY = Entry("device", 0, 0, b"", 0, 0, 1, 0, 0, 0, 0)
+
+    def __init__(self) -> None:
+        super().__init__(-1)
+
+    def look(self, _path: bytes) -> Entry | None:
+        return self.ENTRY
+
+
+@contextmanager
+def _shown(fork: Fork) -> Iterator[Callable[[bytes], Entry | None]]:
+    """Yield what a fork says of a path: its entry, None if it is removed, or ``_Everything.ENTRY`` if the fork does not
+    say anything."""
+    if fork.has_copy:
+        with staged_source(fork.contents) as staged:
+            yield staged.look
+    else:
+        with Union(fork.contents, _Everything()) as union:
+            yield union.look
+
+
+def _lost(change: Change, entry: Entry | None) -> _Row | None:
+    recorded = change.staged
+    if recorded is None:
+        return (_AGAIN, 0, 0, 0) if entry is not None else None
+    if entry is None or entry is _Everything.ENTRY:
+        return _GONE, 0, 0, 0
+    is_short = recorded.kind == entry.kind == "file" and entry.size < recorded.size
+    return (recorded.size, *_stamp(entry)) if is_short else None
 
 
 def is_cut_off_by_crash(started: CommandStart) -> bool:
@@ -61,30 +99,33 @@ def is_cut_off_by_crash(started: CommandStart) -> bool:
 
 
 def add_empty(fork: Fork, changes: Iterable[Change]) -> None:
-    """Note the empty files of a command that a crash of the machine has cut off."""
+    """Note that a crash of the machine has cut a command off, and its empty files."""
     found = ((change.path, change.staged, change.base) for change in changes)
     empty = {
         path: (_UNKNOWN, *_stamp(staged))
         for path, staged, base in found
         if staged is not None and staged.kind == "file" and not staged.size and (base is None or base.size)
     }
-    if empty:
-        _add(fork, empty)
+    _add(fork, {b"": (_UNKNOWN, 0, 0, 0), **empty})
 
 
 def with_losses(fork: Fork, changeset: Changeset) -> Changeset:
     """Return the changeset with the lost files protected and told. One that was written again is not lost."""
-    lost = _load(fork)
+    lost, found = _load(fork), {change.path for change in changeset.changes}
     still = {
         change.path
         for change in changeset.changes
         if change.path in lost and change.staged is not None and _stamp(change.staged) == lost[change.path][1:]
     }
+    if (
+        lost and os.stat(fork.path + b"/state").st_mtime_ns < os.stat(fork.path + LOST).st_mtime_ns
+    ):  # no checkpoint since
+        still |= {path for path, row in lost.items() if not path or (row[0] in (_GONE, _AGAIN) and path not in found)}
     if not still:
         return changeset
     changes = tuple(
         change._replace(flags=(*change.flags, PROTECTED))
-        if change.path in still and PROTECTED not in change.flags
+        if change.path in still and change.staged is not None and PROTECTED not in change.flags
         else change
         for change in changeset.changes
     )
@@ -93,7 +134,8 @@ def with_losses(fork: Fork, changeset: Changeset) -> Changeset:
 
 
 def _told(row: _Row, has_checkpoints: bool) -> str:
-    text = EMPTY if row[0] == _UNKNOWN else SHORT.format(left=row[2], size=row[0])
+    words = {_UNKNOWN: EMPTY if row[1] else CUT, _GONE: GONE, _AGAIN: AGAIN}
+    text = words.get(row[0]) or SHORT.format(left=row[2], size=row[0])
     return text + (BACK if has_checkpoints else "")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from mudroom.vault.store.fork import SHOWN
+from mudroom.vault.store.fork import SHOWN, Fork
 from mudroom.vault.store.store import Vault
 
 _WRITTEN = (b"clock.", b"format-", b"project-", b"source-", b"trial-")
@@ -44,6 +44,9 @@ def vault_leftovers(vault: Vault, before: int) -> Iterator[bytes]:
         if not any(name.startswith(b"plan.") for name in names) and not list(_below(apply + b"/slots")):
             yield from _old([apply], before)
     yield from _old([vault.path + b"/applies/removed.new"], before)
+    for fork in _below(vault.path + b"/forks"):
+        if Fork(os.fsdecode(os.path.basename(fork)), fork, vault.path).is_blank:
+            yield fork
     yield from _old((path for path in _below(vault.path) if os.path.basename(path).startswith(_WRITTEN)), before)
     yield from _old(_below(vault.merged), before)
     layers = {os.path.basename(path) for path in _below(vault.path + b"/layers")}

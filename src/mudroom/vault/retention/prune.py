@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 
 from mudroom.core.clock import NEVER, VaultClock, horizon
 from mudroom.core.retention import (
@@ -39,7 +40,7 @@ from mudroom.core.retention import (
 from mudroom.core.tree import stack
 from mudroom.core.tree.path import show
 from mudroom.core.tree.stack import ForkState
-from mudroom.errors import MudroomError
+from mudroom.errors import ForkGone, MudroomError
 from mudroom.stage.layers.layer import remove_tree
 from mudroom.typing import NamedTuple
 from mudroom.vault.arriving import begun
@@ -213,12 +214,12 @@ class _Sweep:
         while new := [fork for fork in self._vault.forks() if fork.name not in seen]:
             for fork in new:
                 seen.add(fork.name)
-                try:
-                    self._visit_fork(fork)
-                except FileNotFoundError:
-                    if os.path.isdir(fork.path):
-                        raise
-                    # discarded or renamed meanwhile; a renamed fork is visited under its new name
+                with suppress(ForkGone):  # a renamed fork is visited under its new name
+                    try:
+                        self._visit_fork(fork)
+                    except FileNotFoundError:
+                        if os.path.isdir(fork.path):
+                            raise
 
     def _visit_fork(self, fork: Fork) -> None:
         with fork.lock_if_free("mudroom vault gc") as free:

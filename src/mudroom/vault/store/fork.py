@@ -205,6 +205,11 @@ class Fork:
             self._state = state  # only after the rename: on a full disk the old state stays
 
     @property
+    def is_blank(self) -> bool:
+        """Whether the machine crashed before the fork's first state was on disk: nothing of the fork is known."""
+        return _size(self.path + b"/state") == 0
+
+    @property
     def state_or_none(self) -> ForkState | None:
         """The state, or None if it is damaged. It is then unknown which layers the fork needs, so no shared layer is
         removed."""

@@ -211,7 +211,9 @@ class Vault:
         """
         fork = self._open_fork(name)
         if os.path.lexists(fork.path):
-            raise ForkExists(name)
+            if not fork.is_blank:
+                raise ForkExists(name)
+            self.throw_away(fork.path)
         made = Fork(name, self.layer(state.upper) + b"/fork", self.path, self.reading)
         os.mkdir(made.path, 0o700)
         made.save(state)
@@ -251,7 +253,7 @@ class Vault:
     def find(self, name: str) -> Fork | None:
         """Return the fork, or None. Raise UsageError if the name is not allowed."""
         fork = self._open_fork(name)
-        if not os.path.isdir(fork.path):
+        if not os.path.isdir(fork.path) or fork.is_blank:
             return None
         if MAY_FOLD:
             from mudroom.vault.store.spelling import require_spelling
@@ -261,6 +263,8 @@ class Vault:
 
     def _missing_fork_hint(self, name: str) -> str:
         """Return a hint for a missing fork. A moved project's forks stay in the vault for its old path."""
+        if os.path.isdir(self._open_fork(name).path):
+            return "it was new when the machine crashed, and nothing of it was on disk: its name is free"
         vaults = os.path.dirname(self.path)
         for other in sorted(os.listdir(vaults)):
             place = vaults + b"/" + other
@@ -281,7 +285,8 @@ class Vault:
         for name in names:
             fork = Fork(os.fsdecode(name), self.path + b"/forks/" + name, self.path)
             try:
-                forks.append((fork.created, fork.name, fork))
+                if fork.state_or_none is not None or not fork.is_blank:
+                    forks.append((fork.created, fork.name, fork))
             except FileNotFoundError:
                 continue
         return [fork for _created, _name, fork in sorted(forks, key=lambda row: row[:2])]

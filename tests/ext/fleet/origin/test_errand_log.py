@@ -96,6 +96,15 @@ def test_old_runs_are_forgotten_unless_something_is_still_there(tmp_path: Path) 
     assert log.attempts("r1") == []
 
 
+def test_a_run_that_ends_leaves_no_empty_directory(tmp_path: Path) -> None:
+    log = _log(tmp_path)
+    errands = _begin(log, "r1", 2)
+    said, silent = (Path(os.fsdecode(log.result_directory(AttemptRow(errand, 1, "new")))) for errand in errands)
+    (said / "stdout").write_text("said")
+    log.end_run("r1")
+    assert said.exists() and not silent.exists()
+
+
 def test_a_damaged_or_newer_log_is_one_line(tmp_path: Path) -> None:
     log = _log(tmp_path)
     log._database.execute("UPDATE about SET format = 9")

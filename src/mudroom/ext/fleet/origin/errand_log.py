@@ -229,6 +229,10 @@ class ErrandLog:
     def end_run(self, run: str) -> None:
         with self._transaction():
             self._database.execute("UPDATE run SET ended = ? WHERE run = ?", (time.time_ns(), run))
+        held = self.directory + b"/held"
+        for name in os.listdir(held) if os.path.isdir(held) else ():
+            if not os.listdir(held + b"/" + name):  # its archive is a fork now, and it has printed nothing
+                os.rmdir(held + b"/" + name)
 
     def redact(self, run: str, redacted: Callable[[tuple[bytes, ...]], tuple[bytes, ...]]) -> None:
         """Remove possible secrets from a run's errands, if it has ended: none is sent again. ``redacted`` returns words
