@@ -22,6 +22,7 @@
         bases/.spare/   the last snapshot that no fork needs (vault/store/spare_base.py)
         applies/<uN>/   one apply: its plan and its slots (vault/apply/transaction.py)
         applies/pending name of the apply that is running, or ran when mudroom was killed
+        outside/<fork>/ files that its commands wrote outside the project, for a day (ext/outside/store.py)
         merged/         merged content on its way into the project (vault/conflict/reconciliation.py)
         trash/          removed directories, deleted when there is time
 
@@ -59,6 +60,8 @@ if TYPE_CHECKING:
     from mudroom.vault.journal.journal import Journal
 
 FORMAT = b"2"
+OUTSIDE = b"/outside"
+"""In a vault: files that commands wrote outside the project (``ext/outside/store.py``)."""
 CREDENTIALS = b"/credentials.json"
 """In a vault: credentials' names and places (``ext/inspection/credentials.py``)."""
 _DIRECTORIES = (b"scratch", b"cache", b"forks", b"layers", b"bases", b"applies", b"trash")
