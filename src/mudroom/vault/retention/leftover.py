@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from mudroom.vault.store.fork import SHOWN
 from mudroom.vault.store.store import OUTSIDE, Vault
 
-_WRITTEN = (b"clock.", b"format-", b"project-", b"source-", b"trial-")
+_WRITTEN = (b"clock.", b"directory-", b"format-", b"project-", b"source-", b"trial-")
 """Name prefixes of files in the vault itself (``vault/moment.py``, ``vault/store/store.py``)."""
 _OF_A_FORK = (b"state.new", b"record.new", b"landed.new", b"copy/manifest.new")
 
