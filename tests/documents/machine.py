@@ -16,8 +16,10 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 60.0
-_ESCAPES = re.compile(r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b\[[0-?]*[ -/]*[@-~]|\x1b[=>78]|\x07")
-_QUESTION = re.compile(r": \Z|then Enter\s*\Z")
+_ESCAPES = re.compile(
+    r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b\[[0-?]*[ -/]*[@-~]|\x1b[=>78]|\x1b[()][A-Z0-9]|\x1b\\|\x07"
+)
+_QUESTION = re.compile(r"[:?] \Z|then Enter\s*\Z")
 
 _AGENT = """#!/bin/sh
 # A stand-in for an agent: it edits a file of the project as a model would have it do.

@@ -21,6 +21,7 @@ NOT_RUN = Path(__file__).with_name("not_run.toml")
 LANGUAGES = frozenset({"console", "sh", "python", "yaml", "json", "toml", "text", "nginx"})
 ELSEWHERE = {
     "docs/LIBRARY.md": "tests/library/test_library_document.py",
+    "docs/evidence/DAY.md": "tests/test_transcript.py",
     "docs/evidence/TRANSCRIPT.md": "tests/test_transcript.py",
     "docs/REVIEW.md": "dev/screens",
 }

@@ -87,7 +87,7 @@ def print_turned(applied: ApplyResult, action: Literal["undo", "redo"], context:
     )
     terminal.say(terminal.style(f"{state}: {applied.name}", "green") + f", {summary}")
     for conflict in applied.conflicts[:20]:
-        terminal.say(f"  {terminal.style('stays', 'red')}  {show_path(conflict.path)}: {conflict.reason}")
+        terminal.say(terminal.conflict_line("stays", conflict))
     for remark in applied.remarks:
         terminal.say(f"  {show_path(remark.path)} {remark.text}")
     if action == "undo" and is_decidable(applied):
