@@ -52,7 +52,8 @@ def test_a_dropped_file_is_copied_out_to_where_it_was_written(cli: Cli) -> None:
     assert (home / "report").read_text() == "made\n"
     said(cli, "keep", fork, f"{home}/tool")
     assert stat.S_IMODE((home / "tool").stat().st_mode) & 0o7100 == 0o100
-    assert "exists" in said(cli, "keep", fork, f"{home}/report", code=125)
+    there = said(cli, "keep", fork, f"{home}/report", code=125)
+    assert f"{home}/report exists, and is not replaced (mudroom keep {fork} {home}/report --to DEST" in there
     said(cli, "keep", fork, f"{home}/report", "--to", f"{home}/other")
     assert (home / "other").read_text() == "made\n"
     said(cli, "keep", fork, f"{home}/report", "--to", str(cli.place.project))
@@ -67,7 +68,8 @@ def test_a_link_at_the_destination_is_not_written_through(cli: Cli) -> None:
 
 
 def test_the_list_and_what_is_not_there(cli: Cli) -> None:
-    assert "no files" in said(cli, "keep")
+    assert "no files are kept: commands wrote nothing outside the project in the last day" in said(cli, "keep")
+    assert "--to needs the file to copy" in said(cli, "keep", "--to", "x", code=125)
     said(cli, "exec", "--fork", "x", "--", "sh", "-c", "echo 1 > ~/one; echo 22 > /tmp/two")
     said(cli, "exec", "--fork", "x", "--", "sh", "-c", "echo 333 > ~/one")
     rows = json.loads(said(cli, "keep", "--json"))
@@ -80,9 +82,10 @@ def test_the_list_and_what_is_not_there(cli: Cli) -> None:
     assert copied == {"schema": "mudroom.kept/1", "path": f"{cli.place.home}/one", "to": f"{cli.place.home}/one"}
     assert (cli.place.home / "one").read_text() == "333\n"
     refused = said(cli, "keep", "x", "/tmp/three", code=125)
-    assert "/tmp/three" in refused and "mudroom keep x" in refused
-    assert "mudroom keep lists" in said(cli, "keep", "y", code=125)
-    assert "mkdir -p" in said(cli, "keep", "x", f"{cli.place.home}/one", "--to", f"{cli.place.home}/no/one", code=125)
+    assert "x has no file /tmp/three (mudroom keep x lists its files)" in refused
+    assert "no files of y are kept (mudroom keep lists those that are, for a day)" in said(cli, "keep", "y", code=125)
+    there = said(cli, "keep", "x", f"{cli.place.home}/one", "--to", f"{cli.place.home}/no/one", code=125)
+    assert f"{cli.place.home}/no does not exist (mkdir -p {cli.place.home}/no)" in there
 
 
 def test_discard_removes_them_and_an_apply_does_not(cli: Cli) -> None:

@@ -94,6 +94,21 @@ def test_json_of_archive(cli: Cli) -> None:
     assert os.path.isdir(report["archived"])
 
 
+def test_what_has_no_vault_or_is_in_use_is_not_put_aside(cli: Cli) -> None:
+    other = cli.place.root / "other"
+    other.mkdir()
+    assert f"{other} has no vault (mudroom vault ls --all" in said_at(cli, other, "vault", "adopt")
+    said(cli, "mount", "x", "--kind", "copy")
+    refused = said_at(cli, cli.place.project, "vault", "archive")
+    assert "x is mounted, or a command runs in it (mudroom discard --end x)" in refused
+
+
+def said_at(cli: Cli, at: Path, *words: str) -> str:
+    done = cli(*words, cwd=at)
+    assert done.returncode == 125, done.stdout
+    return done.stderr
+
+
 def restore(project: Path, copy: Path) -> None:
     subprocess.run(["cp", "-a", str(project), str(copy)], check=True)
     shutil.rmtree(project)

@@ -9,7 +9,6 @@ import sys
 import time
 
 from mudroom.cli.terminal.fold import fold, fold_beside
-from mudroom.core.tree.path import show_path
 from mudroom.errors import FULL, MudroomError
 from mudroom.typing import TYPE_CHECKING
 
@@ -102,6 +101,8 @@ class Terminal:
 
     def conflict_line(self, word: str, conflict: Conflict) -> str:
         """Return the line about a file that an apply or undo left as it is, folded for stderr."""
+        from mudroom.core.tree.path import show_path
+
         text = f"{show_path(conflict.path)}: {conflict.reason}"
         return fold_beside(f"  {self.style(word, 'red')}  ", text, self.columns(2))
 
