@@ -123,6 +123,7 @@ ROOMS: Mapping[str, Room] = {
         (*_ALL, "ext.attempts", "ext.agents", "ext.commits", "ext.review", "ext.windows"),
     ),
     "ext.completion": Room("completion for shells, and the manual page", _ALL),
+    "ext.outside": Room("files that a command wrote outside the project: kept for a day, copied out", _ALL),
     "ext.fsspec": Room("a fork as an fsspec file system", _ALL),
     "ext.pytest": Room("a fork for each test of pytest", ("api", "typing")),
 }

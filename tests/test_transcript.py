@@ -1,13 +1,16 @@
-"""A whole session of an agent, with the real command line: docs/evidence/TRANSCRIPT.md is what this plays."""
+"""A whole session of an agent, with the real command line: docs/evidence/TRANSCRIPT.md is what this plays, DAY.md a
+user's day at a terminal."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from pathlib import Path
 
 import pytest
 
+from transcript import day
 from transcript.play import Stage
 from transcript.project import make_project
 from transcript.steps import PYTHON, STEPS, Command, Verb
@@ -40,3 +43,16 @@ def test_an_agent_s_session_from_end_to_end(tmp_path: Path) -> None:
     assert "ledger.render" in (stage.project / "README.md").read_text()
     assert not (stage.project / "ledger/report.py").exists()
     assert (stage.project / "ledger/formats/csv.py").exists()
+
+
+@pytest.mark.limit(120)
+@pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not installed")
+@pytest.mark.parametrize("columns", day.WIDTHS)
+def test_a_day_at_a_terminal(tmp_path: Path, columns: int, nothing_left: None) -> None:
+    for step, ran in day.play(tmp_path / "d", columns):
+        told = f"{step.typed}\n{ran.printed}"
+        assert ran.exit_code == step.code, told
+        assert re.sub(r"\s+", " ", step.says) in re.sub(r"\s+", " ", ran.printed), told
+        assert "waiting for" not in ran.printed, told
+        own = [] if step.beside else ran.printed.splitlines()
+        assert not [line for line in own if len(line) > columns and not re.search("/home/you|→|mudroom ", line)], told

@@ -5,7 +5,9 @@ A comment of HTML stands directly before its block. A reader of the page does no
     <!-- block: not run: it needs an account -->   the block is not run; ``not_run.toml`` has the count of each reason
     <!-- block: file app.py -->                    the text is written to this file, before it is looked at
     <!-- block: network -->                        only in the tier that has a package registry
-    <!-- block: types a -->                        at a terminal, where these words are typed, each at a prompt
+    <!-- block: types a -->                        at a terminal, where these words are typed, each at a prompt; the
+                                                   tutorial and the how-tos are always at a terminal
+    <!-- block: piped -->                          but not this block
     <!-- project: todo -->                         a new throw-away project of this kind begins here
     <!-- hidden: mudroom fork new f -->            commands that are run here and not shown
 

@@ -122,6 +122,10 @@ mudroom fleet rm local --json
 mudroom vault ls --json
 mudroom vault ls ~/app --json
 mudroom vault check --json
+mudroom vault adopt --json
+mudroom exec --fork kept -- sh -c 'echo 1 > ~/report.txt'
+mudroom keep --json
+mudroom keep kept ~/report.txt --json
 mudroom vault export a ~/a.mudroom --json
 mudroom vault import ~/a.mudroom imported --json
 mudroom vault gc --yes --json
@@ -132,6 +136,7 @@ mudroom doctor --certify --json
 mudroom keeper status --json
 mudroom keeper stop --json
 TOKEN=not-a-real-token mudroom net credential TOKEN api.github.com --from env --json
+mudroom vault archive --json
 """.strip().splitlines()
 )
 

@@ -16,7 +16,10 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 60.0
-_ESCAPES = re.compile(r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b\[[0-?]*[ -/]*[@-~]|\x1b[=>78]|\x07")
+_ESCAPES = re.compile(
+    r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b\[[0-?]*[ -/]*[@-~]|\x1b[=>78]|\x1b[()][A-Z0-9]|\x1b\\|\x07"
+)
+_QUESTION = re.compile(r"[:?] \Z|then Enter\s*\Z")
 
 _AGENT = """#!/bin/sh
 # A stand-in for an agent: it edits a file of the project as a model would have it do.
@@ -101,19 +104,21 @@ class Machine:
             state.unlink()
         return Ran(self._shown(output.read_text(errors="replace")), done.returncode)
 
-    def run_at_terminal(self, script: str, answers: list[str]) -> Ran:
-        """Run a script on a terminal of 100 columns. An answer is typed when a line ends with a colon and a blank."""
+    def run_at_terminal(self, script: str, answers: list[str], columns: int = 110) -> Ran:
+        """Run a script on a terminal. An answer is typed, and leaves ``answers``, at a question; one without an answer
+        gets Ctrl-C."""
         wrapped = f"{self._exports}\ncd {shlex.quote(str(self.directory))} || exit 125\n{script}\n"
         master, slave = pty.openpty()
         process = subprocess.Popen(
-            ["setsid", "--ctty", "--wait", "bash", "-c", f"stty cols 110 rows 40; {wrapped}"], env=self._environment,
+            ["setsid", "--ctty", "--wait", "bash", "-c", f"stty cols {columns} rows 40; {wrapped}"],
+            env=self._environment | {"COLUMNS": str(columns)},
             stdin=slave, stdout=slave, stderr=slave,
         )  # fmt: skip
         os.close(slave)
-        text, end, left = b"", time.monotonic() + PATIENCE, list(answers)
+        text, end = b"", time.monotonic() + PATIENCE
         seen = 0
         while time.monotonic() < end:
-            ready = select.select([master], [], [], 1.0)[0]
+            ready = select.select([master], [], [], 0.5)[0]
             try:
                 piece = os.read(master, 65536) if ready else b""
             except OSError:
@@ -122,8 +127,8 @@ class Machine:
                 break
             text += piece
             shown = _ESCAPES.sub("", text[seen:].decode(errors="replace"))
-            if left and shown.endswith(": "):
-                os.write(master, left.pop(0).encode() + b"\n")
+            if _QUESTION.search(shown) and not ready:  # nothing more came
+                os.write(master, answers.pop(0).encode() + b"\n" if answers else b"\x03")
                 seen = len(text)
         else:
             process.kill()
@@ -131,7 +136,6 @@ class Machine:
         code = process.wait()
         printed = _ESCAPES.sub("", text.decode(errors="replace")).replace("\r\n", "\n")
         printed = "\n".join(line.rpartition("\r")[2] for line in printed.split("\n"))
-        assert not left, f"never asked for {left}:\n{printed}"
         return Ran(self._shown(printed), code)
 
     def _shown(self, text: str) -> str:

@@ -37,6 +37,8 @@ _VARIES: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"(?<=\bpid )\d+", ANY),
     (r"(?<=\bapproval )[0-9a-f]{6}\b|(?<=\bapprove )[0-9a-f]{6}\b|(?<=\blocal-)[0-9a-f]{4}\b", ANY),
     (r"(?<=\brun-)[0-9a-f]{8}\b", ANY),
+    (r"\b\d{8}-\d{6}\b", ANY),
+    (r"(?<=\bprocess )\d+", ANY),
 )
 
 

@@ -21,10 +21,16 @@ NOT_RUN = Path(__file__).with_name("not_run.toml")
 LANGUAGES = frozenset({"console", "sh", "python", "yaml", "json", "toml", "text", "nginx"})
 ELSEWHERE = {
     "docs/LIBRARY.md": "tests/library/test_library_document.py",
+    "docs/evidence/DAY.md": "tests/test_transcript.py",
     "docs/evidence/TRANSCRIPT.md": "tests/test_transcript.py",
     "docs/REVIEW.md": "dev/screens",
 }
 """Documents whose blocks another test plays; those of docs/reference/agents are made by ``agent_pages.py``."""
+
+
+def is_typed(document: Path) -> bool:
+    """Return whether a reader types the commands of a document at a terminal, where mudroom asks."""
+    return document == ROOT / "docs/tutorial.md" or document.parent == ROOT / "docs/howto"
 
 
 def documents() -> list[Path]:
@@ -128,15 +134,14 @@ def _run_console(block: Block, machine: Machine, instead: tuple[str, str]) -> tu
     """``instead``: words of a command, and those that run in their place."""
     problems, shown = [], []
     answers = (block.note("types") or "").split()
+    is_wide = is_typed(block.document)  # a line that is folded in a page would be hard to read
+    has_terminal = block.note("types") is not None or is_wide
     for typed in commands_of(block.text):
-        at_terminal = block.note("types") is not None and typed.command.startswith("mudroom")
+        command = typed.command.replace(*instead)
+        at_terminal = has_terminal and command.startswith("mudroom") and block.note("piped") is None
         done = (
-            machine.run_at_terminal(typed.command, answers)
-            if at_terminal
-            else machine.run(typed.command.replace(*instead))
+            machine.run_at_terminal(command, answers, 240 if is_wide else 110) if at_terminal else machine.run(command)
         )
-        if at_terminal:
-            answers = []
         wanted = typed.exit_code or 0
         if done.exit_code != wanted:
             problems.append(f"$ {typed.command}\nexit {done.exit_code}, not {wanted}\n{done.printed}")
@@ -144,6 +149,8 @@ def _run_console(block: Block, machine: Machine, instead: tuple[str, str]) -> tu
         if not same:
             problems.append(f"$ {typed.command}\nprints\n{done.printed}\nand not\n{typed.expected}")
         shown.append(_as_text(typed, typed.expected if same else as_shown(done.printed, typed.expected)))
+    if answers:
+        problems.append(f"no question for {' '.join(answers)}")
     blank = "\n\n" if "\n\n$ " in block.text else "\n"
     return problems, blank.join(shown) + "\n"
 

@@ -31,7 +31,8 @@ def test_it_is_told_after_each_command(place: Place, view: str, fork: str | None
             "/tmp/direct": 2,
             "/tmp/deep/x": 2,
         }
-        assert result.notes == ("written outside the project and not kept: ~/bin/tool, /tmp/direct (2 files, 5 B)",)
+        told = "written outside the project and not kept: ~/bin/tool, /tmp/direct (2 files, 5 B)"
+        assert result.notes == (f"{told}; for a day, mudroom keep {result.fork} ~/bin/tool copies it out",)
         result = session.run([b"true"], fork=fork)
         assert (result.left, result.notes) == ((), ())
     assert not (place.home / "bin").exists()

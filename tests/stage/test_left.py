@@ -78,5 +78,5 @@ def test_the_look_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     ],
 )
 def test_the_sentence(paths: list[str], sentence: str) -> None:
-    said = left_sentence([LeftFile(path.encode(), 10) for path in paths], b"/home/me")
+    said = left_sentence([LeftFile(path.encode(), 10) for path in paths], b"/home/me", "x")
     assert said == (sentence and f"written outside the project and not kept: {sentence}")

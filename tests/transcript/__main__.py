@@ -1,4 +1,4 @@
-"""``python -m tests.transcript``: writes docs/evidence/TRANSCRIPT.md."""
+"""``python -m tests.transcript``: writes docs/evidence/TRANSCRIPT.md and DAY.md."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+from transcript import day
 from transcript.play import Stage, as_markdown
 from transcript.project import make_project
 from transcript.steps import STEPS
@@ -26,7 +27,10 @@ def main() -> None:
         stage = Stage(Path(place))
         make_project(stage.project)
         text = HEAD + as_markdown([stage.play(step) for step in STEPS])
-    Path(__file__).parents[2].joinpath("docs/evidence/TRANSCRIPT.md").write_text(text)
+        days = [day.play(Path(place) / str(columns), columns) for columns in day.WIDTHS]
+    evidence = Path(__file__).parents[2] / "docs/evidence"
+    evidence.joinpath("TRANSCRIPT.md").write_text(text)
+    evidence.joinpath("DAY.md").write_text(day.as_markdown(*days))
 
 
 main()

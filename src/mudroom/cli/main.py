@@ -70,6 +70,7 @@ VERBS = {
     "undo": Verb("change", "take an apply back"),
     "redo": Verb("change", "apply again what was undone"),
     "recover": Verb("change", "finish or take back applies that were cut off"),
+    "keep": Verb("", "copy out what a command wrote outside the project: its home, /tmp; for a day"),
     "log": Verb("vault", "events of this project; log verify checks that the journal was not edited"),
     "vault": Verb("vault", "the stored data: ls, init, gc, check; export and import carry a fork elsewhere"),
     "agent": Verb(
@@ -111,7 +112,7 @@ _HEADINGS = {
     "forks": "fork checkpoint rollback mount unmount ls status discard",
     "changes": "diff review apply resolve undo redo recover",
     "rules": "approve policy net",
-    "records": "log vault serve",
+    "records": "log keep vault serve",
     "machines": "doctor image fleet worker keeper completion",
 }
 """All verbs, in the order of ``mudroom --help --all``."""

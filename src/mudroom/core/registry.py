@@ -59,6 +59,9 @@ ROWS: Mapping[str, Mapping[str, str]] = {
     "level": {
         "2": "containers.level",
     },
+    "outside": {
+        "store": "outside.store",
+    },
     "platform": {
         "darwin": "macos.platform",
         "win32": "windows.sandbox.platform",
@@ -71,6 +74,7 @@ ROWS: Mapping[str, Mapping[str, str]] = {
         "hook": "agents.cli.hook",
         "image": "containers.cli.image",
         "keeper": "keeper.cli.keeper",
+        "keep": "outside.cli",
         "mcp": "agents.cli.mcp",
         "review": "tui.cli.review",
         "serve": "web.cli.serve",

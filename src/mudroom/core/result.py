@@ -47,6 +47,8 @@ class LeftFile(NamedTuple):
     """From the host's root, as the command sees it."""
     size: int
     """Bytes."""
+    kept: bool = False
+    """Whether a copy can be had for a day (``ext/outside``)."""
 
 
 class Result(NamedTuple):
@@ -126,24 +128,41 @@ def to_json(result: Result) -> dict[str, Any]:
 
 
 def _left_to_json(left: Sequence[LeftFile]) -> dict[str, Any]:
-    files = [{**path_fields(file.path), "bytes": file.size} for file in left[:MOST_LEFT]]
+    files = [{**path_fields(file.path), "bytes": file.size, "kept": file.kept} for file in left[:MOST_LEFT]]
     return {"count": len(left), "bytes": sum(file.size for file in left), "files": files}
 
 
-def left_sentence(left: Sequence[LeftFile], home: bytes) -> str:
-    """Return the sentence about what a command has left outside the project; empty if a user would not look for it:
-    what lies below a directory of a temporary directory."""
-    from mudroom.core.text.plural import amount, counted
-
+def told_files(left: Sequence[LeftFile], home: bytes) -> list[LeftFile]:
+    """Return the files for which a user would look, those of the home first: not those below a directory of a temporary
+    directory."""
     at_home = [file for file in left if is_below(file.path, home)]
     deepest = {b"tmp": 2, b"var": 3}  # slashes in a path directly in /tmp and in /var/tmp
-    told = at_home + [file for file in left if file.path.count(b"/") <= deepest.get(file.path.split(b"/")[1], 0)]
+    return at_home + [file for file in left if file.path.count(b"/") <= deepest.get(file.path.split(b"/")[1], 0)]
+
+
+def left_sentence(left: Sequence[LeftFile], home: bytes, fork: str) -> str:
+    """Return the sentence about what a command in ``fork`` has left outside the project; empty if nothing is told."""
+    from mudroom.core.text.plural import amount, counted
+    from mudroom.core.tree.quote import show_words
+
+    told = told_files(left, home)
     if not told:
         return ""
-    names = [show(b"~" + file.path[len(home) :] if file in at_home else file.path) for file in told[:_NAMED]]
-    more = ", …" if len(told) > _NAMED else ""
+
+    def names(files: Sequence[LeftFile]) -> str:
+        paths = [b"~" + file.path[len(home) :] if is_below(file.path, home) else file.path for file in files]
+        return ", ".join(map(show, paths[:_NAMED])) + ", …" * (len(paths) > _NAMED)
+
     size = amount(sum(file.size for file in told))
-    return f"written outside the project and not kept: {', '.join(names)}{more} ({counted(len(told), 'file')}, {size})"
+    said = f"written outside the project and not kept: {names(told)} ({counted(len(told), 'file')}, {size})"
+    kept, gone = [file for file in told if file.kept], [file for file in told if not file.kept]
+    if not kept:
+        return said
+    but = f", but not {names(gone)}" if gone else ""
+    path = kept[0].path
+    is_home = is_below(path, home)  # the shell expands an unquoted ~ only
+    word = "~/" * is_home + show_words((path[len(home) + 1 :] if is_home else path,))
+    return f"{said}; for a day, mudroom keep {fork} {word} copies it out{but}"
 
 
 def verdict_to_json(verdict: Verdict) -> dict[str, Any]:

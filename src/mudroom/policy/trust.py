@@ -22,7 +22,7 @@ from mudroom.core.command.policy import RANKS, STRICTNESS, ClassRule, CommandRul
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
 from mudroom.policy.parse import ROLE, GivenSetting
-from mudroom.stage import disk
+from mudroom.stage import disk, safe_open
 from mudroom.stage.private_file import is_own
 from mudroom.typing import Any, NamedTuple
 
@@ -217,13 +217,7 @@ def _write(path: bytes, record: dict[str, Any]) -> None:
     """Write the record atomically. Durable when it returns."""
     import json
 
-    beside = path + b".new"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | disk.O_NOFOLLOW | disk.O_CLOEXEC
-    with open(disk.open_path(beside, flags, 0o600), "wb") as stream:
-        stream.write(json.dumps(record, indent=1).encode("utf-8", "surrogateescape"))
-        stream.flush()
-        os.fsync(stream.fileno())
-    disk.rename_path(beside, path)
+    safe_open.replace(path, json.dumps(record, indent=1).encode("utf-8", "surrogateescape"))
 
 
 def _load_record(project: bytes, state: bytes) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import _thread
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
-from mudroom.vault.lock import Lock, holder_of
+from mudroom.vault.lock import PATIENCE, Lock, holder_of
 from mudroom.vault.store.store import Vault
 from mudroom.vault.turn import Turn
 
@@ -64,7 +64,7 @@ class Exclusive:
         """Have the vault alone for the block. ``aside`` stops this session's shared sandboxes; their tenders must still
         be able to end them meanwhile."""
         lock = Lock(self._vault.path + b"/lock")
-        lock.acquire(what, waiting)
+        lock.acquire(what, waiting, PATIENCE)
         try:
             turn = Turn(self._vault.path)
             try:

@@ -45,8 +45,8 @@ from mudroom.vault.forks.damage import require_layers
 from mudroom.vault.forks.logins import has_logins, settle_logins
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.moment import is_of_earlier_boot
-from mudroom.vault.store.fork import Fork, last_holder, mount_note
-from mudroom.vault.store.store import Vault, at_once
+from mudroom.vault.store.fork import Fork, fork_directory, last_holder, mount_note
+from mudroom.vault.store.store import OUTSIDE, Vault, at_once
 from mudroom.vault.sync import sync_all
 
 if TYPE_CHECKING:
@@ -396,6 +396,7 @@ class Forks:
             if fork.has_home:
                 self.remarks.extend(settle_logins(fork.path, is_discarded=True))
             self.vault.discard(fork, durable=True)
+            self.vault.throw_away(self.vault.path + OUTSIDE + b"/" + fork_directory(name))
         self.vault.empty_trash(cleaning_up(self.progress))
         try:
             self.vault.approvals.withdraw((name,), "its fork is discarded")

@@ -23,6 +23,7 @@ from mudroom.core.confinement.limit import (
     requested,
 )
 from mudroom.core.confinement.plan import Plan
+from mudroom.core.registry import part_or_none
 from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.path import show
 from mudroom.core.tree.stack import LIVE
@@ -391,14 +392,36 @@ class OwnSandbox:
                 self._cleared = client.clear((view.work, *self._caches.works))
             if bound is not None and ended.started and standing.is_as_seen:
                 outcome.started = bound.start(ended.started)
-            left = _left(running, plan)
+            left = self._left(running, plan, env[b"HOME"])
             if left:
                 from mudroom.core.result import left_sentence
 
-                outcome.note(*filter(None, (left_sentence(left, env[b"HOME"]),)))
+                outcome.note(*filter(None, (left_sentence(left, env[b"HOME"], fork.name),)))
             group = attempt.leaf or client.traits.gauge
             done, use = self._reached(group, ended, timed_out=timed_out, output=attempt.output)
         return CommandEnd(ended, timed_out, attempt.output, done, use, left=left)
+
+    def _left(self, running: Running, plan: Plan, home: bytes) -> tuple[LeftFile, ...]:
+        """Return the files that the command has left in its own directories."""
+        descriptors, before = running.own_directories()
+        try:
+            if not descriptors:
+                return ()
+            from mudroom.stage.left import is_untouched, left_files
+
+            places = [(b"/" + path, fd) for path, fd in zip(_dropped(plan), descriptors, strict=True)]
+            placed = {b"/" + step[1]: step[2] for step in plan.steps if step[0] == "file"}
+            if is_untouched(places, placed, before):
+                return ()
+            placed |= {b"/" + step[2]: b"" for step in plan.steps if step[0] in ("bind", "inside")}
+            left = left_files(places, placed)
+            store = part_or_none("outside", "store") if left else None
+            if store is not None:
+                left = store.keep(self._vault, self._fork.name, left, places, home, self._forks.clock())
+            return left
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
 
     def _plan(self, attempt: CommandAttempt) -> tuple[Plan, dict[bytes, bytes]]:
         """Return the command's plan and environment."""
@@ -553,25 +576,6 @@ class OwnSandbox:
 def _dropped(plan: Plan) -> tuple[bytes, ...]:
     """Return the command's directories that end with it, relative to the root."""
     return next((step[1] for step in plan.steps if step[0] == "left"), ())
-
-
-def _left(running: Running, plan: Plan) -> tuple[LeftFile, ...]:
-    """Return the files that a command has left in its own directories."""
-    descriptors, before = running.own_directories()
-    try:
-        if not descriptors:
-            return ()
-        from mudroom.stage.left import is_untouched, left_files
-
-        places = [(b"/" + path, fd) for path, fd in zip(_dropped(plan), descriptors, strict=True)]
-        placed = {b"/" + step[1]: step[2] for step in plan.steps if step[0] == "file"}
-        if is_untouched(places, placed, before):
-            return ()
-        placed |= {b"/" + step[2]: b"" for step in plan.steps if step[0] in ("bind", "inside")}
-        return left_files(places, placed)
-    finally:
-        for descriptor in descriptors:
-            os.close(descriptor)
 
 
 def _is_open(directory: bytes) -> bool:

@@ -7,16 +7,18 @@ can be maintained after its project is gone.
 from __future__ import annotations
 
 import os
+import time
 from contextlib import closing
 
 from mudroom.core.clock import SECOND
 from mudroom.core.retention import RetentionLimits, retention_limits
 from mudroom.core.tree.path import show
-from mudroom.errors import MudroomError
+from mudroom.errors import MudroomError, UsageError
 from mudroom.session.session import Session
 from mudroom.stage import disk
 from mudroom.stage.file_cache import FileCache
 from mudroom.stage.layers.layer import remove_tree
+from mudroom.stage.private_directory import make_private
 from mudroom.vault.apply.transaction import Recovery
 from mudroom.vault.approvals.approver import HostApprover, QueueApprover, failed, host_answer, host_question
 from mudroom.vault.approvals.queue import Queue, Ticket
@@ -33,7 +35,8 @@ from mudroom.vault.retention.usage import (
     vaults,
     why_unusable,
 )
-from mudroom.vault.store.store import Vault
+from mudroom.vault.store.fork import mount_note
+from mudroom.vault.store.store import Vault, vault_path
 
 __all__ = [
     "FileCache",
@@ -83,6 +86,31 @@ def vaults_of(state: bytes) -> list[Vault]:
 def others(state: bytes, vault: Vault) -> list[Vault]:
     """Return every other usable vault in a state directory. The caller closes them."""
     return [other for other in vaults(state) if other.path != vault.path and not why_unusable(other)]
+
+
+def vault_at(project: bytes, state: bytes) -> Vault:
+    """Return the vault at a project's path, also if it belongs to another directory. Raise UsageError if there is none,
+    or it is unusable."""
+    vault = Vault(vault_path(state, project), project)
+    if problem := why_unusable(vault):
+        missing = not os.path.isdir(vault.path)
+        said = f"{show(project)} has no vault" if missing else f"the vault {show(vault.path)} {problem}"
+        raise UsageError(said, "mudroom vault ls --all shows those that there are")
+    return vault
+
+
+def archive(vault: Vault, now: time.struct_time) -> bytes:
+    """Move a vault out of the way and return its new path. Hold its lock. Raise UsageError if it is in use."""
+    used = [fork.name for fork in vault.forks() if fork.interrupted is not None or mount_note(fork) is not None]
+    if used:
+        raise UsageError(
+            f"{used[0]} is in use: a command runs in it, or it is mounted", f"mudroom discard --end {used[0]}"
+        )
+    state, _vaults, name = vault.path.rsplit(b"/", 2)
+    place = state + b"/archived/" + name + time.strftime(".%Y%m%d-%H%M%S", now).encode()
+    make_private(os.path.dirname(place))
+    disk.rename_path(vault.path, place)
+    return place
 
 
 def describe(session: Session) -> tuple[VaultTotal, VaultUsage]:

@@ -40,6 +40,7 @@ _PATH_LIMIT = 4000
 """Bytes per path in one call: PATH_MAX is 4096, and a name has at most 255."""
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NOREPLACE, _EXCHANGE = 1, 2
+_AT_FDCWD, _STATX_BTIME = -100, 0x800
 _FLAGS_OF_DARWIN = {_NOREPLACE: 4, _EXCHANGE: 2}
 """RENAME_EXCL and RENAME_SWAP from sys/stdio.h."""
 _F_FULLFSYNC = 51
@@ -82,6 +83,16 @@ def mount_of(path: bytes) -> tuple[int, int]:
         return device, 0  # no /proc: macOS, Windows
     finally:
         os.close(descriptor)
+
+
+def birth_time(path: bytes) -> int:
+    """Return when a file was made, in nanoseconds since 1970; 0 if the file system or the C library does not tell."""
+    if (statx := getattr(_libc, "statx", None)) is None:
+        return int(getattr(os.stat(path), "st_birthtime", 0) * 10**9)
+    found = ctypes.create_string_buffer(256)  # linux/stat.h: stx_mask at 0; stx_btime at 80, seconds and nanoseconds
+    if statx(_AT_FDCWD, path, 0, ctypes.c_uint(_STATX_BTIME), found) or not found.raw[1] & _STATX_BTIME >> 8:
+        return 0
+    return int.from_bytes(found.raw[80:88], "little", signed=True) * 10**9 + int.from_bytes(found.raw[88:92], "little")
 
 
 def open_beneath(root: int, path: bytes, flags: int, mode: int = 0) -> int:

@@ -18,6 +18,8 @@ from mudroom.stage.beneath import open_root
 
 _HINT = "a command has put it there; run `mudroom discard` to drop the fork (the project is unchanged)"
 
+_WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | disk.O_NOFOLLOW | disk.O_CLOEXEC
+
 
 def _planted(path: bytes, kind: str) -> MudroomError:
     return MudroomError(f"{show(path)} is not a {kind} that mudroom made", _HINT)
@@ -61,3 +63,14 @@ def make_directory(path: bytes) -> int:
     except FileExistsError:
         pass
     return open_directory(path)
+
+
+def replace(path: bytes, content: bytes, beside: bytes = b"") -> None:
+    """Replace a file in a trusted directory: after a power loss it is the old one or the new one, whole. ``beside``:
+    the file that is written first; unique where two processes may write at once."""
+    beside = beside or path + b".new"
+    with open(disk.open_path(beside, _WRITE, 0o600), "wb") as stream:
+        stream.write(content)
+        stream.flush()
+        os.fsync(stream.fileno())
+    disk.rename_path(beside, path)

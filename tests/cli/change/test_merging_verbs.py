@@ -72,7 +72,7 @@ def test_a_conflict_is_shown_decided_and_applied(cli: Cli) -> None:
 
     listed = cli("resolve", "x")
     assert listed.returncode == 3
-    assert listed.stdout == "conflict  f: also changed in the project, in the same lines, at 2 places  (2 places)\n"
+    assert listed.stdout == "conflict  f: also changed in the project, in the same lines, at 2 places\n"
     shown = cli("diff", "x", "--conflicts")
     assert shown.returncode == 3
     for line in ("+<<<<<<< project\n", "+||||||| original\n", "+=======\n", "+>>>>>>> x\n", " ours\n", "+theirs too\n"):

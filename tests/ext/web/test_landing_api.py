@@ -418,6 +418,11 @@ def test_what_was_edited_since_stays(place: Place, page: PageSide) -> None:
     assert [one["path"] for one in undone["conflicts"]] == ["a.txt"]
     assert (place.project / "a.txt").read_text() == "mine\n"
     assert not (place.project / "b").exists()
+    assert page.get(page.project)["applies"][0]["refused"]
+    none = page.post(f"{page.project}/undo/decide", {"apply": "u7"}, status=404)
+    assert none["error"] == "the undo of u7 left nothing to decide"
+    fork = page.post(f"{page.project}/undo/decide", {"apply": "u1"}, status=200)["fork"]
+    assert [one["path"] for one in page.get(f"{page.project}/forks/{fork}/conflicts")["conflicts"]] == ["a.txt"]
 
 
 def test_what_cannot_be_taken_back(place: Place, page: PageSide) -> None:

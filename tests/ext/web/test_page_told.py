@@ -103,10 +103,53 @@ def test_where_nothing_is_left(place: Place, site: Site, page: Page) -> None:
     page.get_by_text("This fork changes nothing any more: what it changed was applied.").wait_for()
     assert page.get_by_role("button", name="Apply").count() == 0
     page.locator(".file").get_by_role("button", name="Undo").click()
-    page.get_by_text("This fork changes nothing any more: what it changed was applied, and taken back.").wait_for()
+    page.get_by_text("This fork changes nothing any more: what it changed was applied as u1 and undone.").wait_for()
     holder(page, "Redo")
     page.locator(".file").get_by_role("link", name="To the project").click()
     page.get_by_role("heading", name="Forks").wait_for()
+
+
+def test_the_page_says_why_a_fork_is_empty_on_a_phone_too(place: Place, site: Site, page: Page) -> None:
+    place.write("f", "one\n")
+    staged(place, "echo two > f")
+    mudroom(place, "apply", "try-1", "--yes")
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto(site.address("f", "try-1", "review"))
+    page.get_by_text("This fork changes nothing any more: what it changed was applied.").wait_for()
+
+
+def test_what_an_undo_left_is_decided(place: Place, site: Site, page: Page) -> None:
+    place.write("f", "one\n")
+    staged(place, "echo two > f")
+    mudroom(place, "apply", "try-1", "--yes")
+    tick()
+    place.write("f", "mine\n")
+    page.goto(site.address())
+    page.get_by_role("button", name="Undo u1").click()
+    page.locator(".toast").get_by_role("button", name="Decide").click()
+    page.get_by_role("heading", name="Conflicts").wait_for()
+    page.go_back()
+    page.get_by_role("button", name="Decide what the undo of u1 left").click()
+    page.get_by_role("heading", name="Conflicts").wait_for()
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_last_button_of_a_row_is_at_its_end(place: Place, site: Site, page: Page, width: int) -> None:
+    """One place for buttons: the end of a card, of the bar, of a decision."""
+    place.write("f", TEXT)
+    staged(place, "sed -i 's/^line 5$/theirs/' f")
+    tick()
+    place.write("f", TEXT.replace("line 5\n", "ours\n"))
+    page.set_viewport_size({"width": width, "height": 800})
+    for view, selector in (((), ".card.fork .primary"), (("f", "try-1", "review"), ".bar .primary"),
+                           (("f", "try-1", "conflicts"), ".save .primary")):  # fmt: skip
+        page.goto(site.address(*view))
+        button = page.locator(selector)
+        button.wait_for()
+        gap = button.evaluate(
+            "(b) => b.closest('.card, .bar, .save').getBoundingClientRect().right - b.getBoundingClientRect().right"
+        )
+        assert 0 <= gap < 20, (view, gap)
 
 
 def test_the_keyboard_when_what_it_was_at_stays_out_of_use(place: Place, site: Site, page: Page) -> None:

@@ -11,6 +11,7 @@ from mudroom.cli.change.preview import credentials_line, left_out, name_some, pr
 from mudroom.cli.parser import Rare
 from mudroom.cli.project_session import UNDONE, exclusive, only_fork, open_session, print_remarks, project_paths
 from mudroom.cli.terminal.context import Context
+from mudroom.cli.terminal.fold import fold_row
 from mudroom.core.merge.apply_summary import apply_words
 from mudroom.core.registry import part
 from mudroom.core.result import conflicts_to_json, text
@@ -265,14 +266,12 @@ def print_landed(landed: LandingResult, fork: str, context: Context) -> None:
     if landed.verified is not None and not landed.verified.passed:
         _print_unverified(landed.verified, fork, context)
         return
-    undo_hint = f"   mudroom undo takes it back ({applied.name})" if applied.name else ""
-    terminal.say(
-        terminal.style("applied: ", "green")
-        + apply_words(applied.written, applied.removed, len(landed.kept), landed.refs_moved)
-        + undo_hint
-    )
+    words = apply_words(applied.written, applied.removed, len(landed.kept), landed.refs_moved)
+    cells = [terminal.style("applied: ", "green") + words]
+    cells += [f"mudroom undo takes it back ({applied.name})"] if applied.name else []
+    terminal.say(fold_row("   ".join(cells), cells, terminal.columns(2)))
     for conflict in applied.conflicts[:20]:
-        terminal.say(f"  {terminal.style('conflict', 'red')}  {show_path(conflict.path)}: {conflict.reason}")
+        terminal.say(terminal.conflict_line("conflict", conflict))
     if len(applied.conflicts) > 20:
         terminal.say(f"  … and {len(applied.conflicts) - 20:,} more conflicts")
     if landed.merged:

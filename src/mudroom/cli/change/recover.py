@@ -54,7 +54,7 @@ def execute(_args: argparse.Namespace, context: Context) -> int:
         for remark in recovery.applied.remarks:
             print_line(f"  {show_path(remark.path)}: {remark.text}")
     for conflict in conflicts:
-        print_line(f"  {context.terminal.style('conflict', 'red')}  {show_path(conflict.path)}: {conflict.reason}")
+        print_line(context.terminal.conflict_line("conflict", conflict))
     for summary in cut_off:
         count = _changed(summary)
         kept = "1 change of it is kept" if count == 1 else f"{count:,} changes of it are kept"

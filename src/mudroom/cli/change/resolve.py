@@ -9,6 +9,7 @@ from collections.abc import Callable
 from mudroom.cli.change import resolution
 from mudroom.cli.project_session import only_fork, open_session, project_paths
 from mudroom.cli.terminal.context import Context
+from mudroom.cli.terminal.fold import fold_beside
 from mudroom.core.merge.read_resolution import read_choices
 from mudroom.core.merge.resolution_words import choice_words, take_words
 from mudroom.core.result import path_fields
@@ -117,8 +118,8 @@ def _print_conflicts(conflicts: list[ForkConflict], undecided: int, name: str, c
     terminal = context.terminal
     for conflict in conflicts:
         state = terminal.style(*_state(conflict), 1)
-        places = f"  ({conflict.places} places)" if (conflict.places or 0) > 1 else ""
-        terminal.out(f"{state}  {show_path(conflict.path)}: {conflict.reason}{places}")
+        row = f"{show_path(conflict.path)}: {conflict.reason}"
+        terminal.out(fold_beside(f"{state}  ", row, terminal.columns(1)))
     if not conflicts:
         terminal.say(f"{name} has no conflicts with the project: mudroom apply {name}")
     elif not undecided:

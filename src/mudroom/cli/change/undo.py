@@ -87,9 +87,14 @@ def print_turned(applied: ApplyResult, action: Literal["undo", "redo"], context:
     )
     terminal.say(terminal.style(f"{state}: {applied.name}", "green") + f", {summary}")
     for conflict in applied.conflicts[:20]:
-        terminal.say(f"  {terminal.style('stays', 'red')}  {show_path(conflict.path)}: {conflict.reason}")
+        terminal.say(terminal.conflict_line("stays", conflict))
     for remark in applied.remarks:
         terminal.say(f"  {show_path(remark.path)} {remark.text}")
-    if action == "undo" and any(conflict.reason not in (HELD, STAYS) for conflict in applied.conflicts):
+    if action == "undo" and is_decidable(applied):
         terminal.say(f"  mudroom undo {applied.name} --decide decides them")
     return 3 if applied.conflicts else 0
+
+
+def is_decidable(undone: ApplyResult) -> bool:
+    """Return whether an undo left files that ``--decide`` decides."""
+    return any(conflict.reason not in (HELD, STAYS) for conflict in undone.conflicts)

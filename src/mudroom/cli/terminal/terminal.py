@@ -8,13 +8,15 @@ import os
 import sys
 import time
 
-from mudroom.cli.terminal.fold import fold
+from mudroom.cli.terminal.fold import fold, fold_beside
 from mudroom.errors import FULL, MudroomError
 from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from _thread import LockType
     from collections.abc import Mapping, Sequence
+
+    from mudroom.core.merge.merge import Conflict
 
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
 _WIDE = 1 << 16
@@ -96,6 +98,13 @@ class Terminal:
 
     def note(self, text: str) -> None:
         self.say(self.style("note: ", "yellow") + text)
+
+    def conflict_line(self, word: str, conflict: Conflict) -> str:
+        """Return the line about a file that an apply or undo left as it is, folded for stderr."""
+        from mudroom.core.tree.path import show_path
+
+        text = f"{show_path(conflict.path)}: {conflict.reason}"
+        return fold_beside(f"  {self.style(word, 'red')}  ", text, self.columns(2))
 
     def tell_waiting(self, holder: str) -> None:
         """Print that this process waits for another one."""

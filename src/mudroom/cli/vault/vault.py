@@ -6,8 +6,10 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 
+from mudroom.cli.project_place import project_of
 from mudroom.cli.project_session import open_session
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.fold import fold_beside, fold_row
@@ -22,6 +24,8 @@ from mudroom.policy.setting_type import size
 from mudroom.session import upkeep
 from mudroom.stage import disk
 from mudroom.typing import TYPE_CHECKING, Any
+from mudroom.vault.lock import Lock
+from mudroom.vault.store.directory_identity import note_directory
 
 if TYPE_CHECKING:
     import argparse
@@ -34,6 +38,8 @@ examples:
   mudroom vault gc --dry-run              expired data (keep: in .mudroom/policy.yaml), and its size
   mudroom vault gc --forks 30d            also unnamed forks that were not used for so long
   mudroom vault gc --all                  in every vault; asks about those whose project is gone
+  mudroom vault adopt                     the directory is another one, such as a new clone: keep the forks and undo
+  mudroom vault archive                   or put them aside, and begin anew
   mudroom vault check                     is everything there, and readable?
   mudroom vault export FORK fork.tar.gz   one fork as a file
   mudroom vault import fork.tar.gz NAME   and back, here or in another project
@@ -150,6 +156,39 @@ def _init(args: argparse.Namespace, context: Context) -> int:
     return 0
 
 
+def _adopt(args: argparse.Namespace, context: Context) -> int:
+    del args
+    with _whatever_directory(context) as vault:
+        note_directory(vault.path, vault.project)
+        kinds = {"forks": len(vault.forks()), "applies": len(vault.applies())}
+    if context.as_json:
+        report = {"schema": "mudroom.adopt/1", "project": text(vault.project)}
+        context.terminal.out(json.dumps(report | kinds))
+    else:
+        context.terminal.say(f"adopted for {show(vault.project)}: forks {kinds['forks']}, applies {kinds['applies']}")
+    return 0
+
+
+def _archive(args: argparse.Namespace, context: Context) -> int:
+    del args
+    with _whatever_directory(context) as vault:
+        archived = upkeep.archive(vault, time.localtime())
+    if context.as_json:
+        report = {"schema": "mudroom.archive/1", "project": text(vault.project), "archived": text(archived)}
+        context.terminal.out(json.dumps(report))
+    else:
+        context.terminal.say(f"put aside: {show(archived)}")
+    return 0
+
+
+@contextmanager
+def _whatever_directory(context: Context) -> Iterator[upkeep.Vault]:
+    """Yield the vault at the project's path, locked, also if it belongs to another directory."""
+    vault = upkeep.vault_at(project_of(context), os.path.realpath(places(context.environ).state))
+    with closing(vault), Lock(vault.path + b"/lock", "mudroom vault", context.terminal.tell_waiting):
+        yield vault
+
+
 def _check(args: argparse.Namespace, context: Context) -> int:
     del args
     with open_session(context) as session:
@@ -236,6 +275,8 @@ _ACTIONS: dict[str, tuple[Callable[[argparse.Namespace, Context], int], int, int
     "init": (_init, 0, 0),
     "gc": (sweep, 0, 0),
     "check": (_check, 0, 0),
+    "adopt": (_adopt, 0, 0),
+    "archive": (_archive, 0, 0),
     "export": (_export, 2, 2),
     "import": (_import, 1, 2),
 }

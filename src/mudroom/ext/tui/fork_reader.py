@@ -37,8 +37,11 @@ class DifferenceLoader:
         row = screen.files.current
         item = row.item if row is not None else None
         if item is None:
-            empty_text = "nothing is listed" if screen.selection.items else "the fork holds no changes"
-            heading = f"{title_of(row)}: {len(row.members):,} changed" if row is not None else empty_text
+            if row is not None:
+                heading = f"{title_of(row)}: {len(row.members):,} changed"
+            else:
+                is_filtered = bool(screen.selection.items)
+                heading = "nothing is listed" if is_filtered else await screen.model.ask(screen.model.why_empty)
             self._shown = None
             screen.diff.show_item(None, FileRows((heading,)))
             return

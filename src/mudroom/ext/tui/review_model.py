@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
 from mudroom.cli.change.agent_settings import changed_settings
+from mudroom.cli.project_session import UNDONE
 from mudroom.core.journal.event import Event
 from mudroom.core.merge.apply_summary import RECOVERY_WORDS
 from mudroom.core.registry import part
@@ -235,6 +236,11 @@ class ReviewModel:
 
     def undo(self, name: str) -> ApplyResult:
         return self.alone("undo", lambda: self.session.changes.undo(name))
+
+    def why_empty(self) -> str:
+        """Return the words for a fork without changes."""
+        undone = self.session.changes.undone_as(self.fork)
+        return UNDONE.format(apply=undone) if undone else "the fork holds no changes"
 
     def last_apply(self) -> str:
         """Return the apply that an undo would reverse, or an empty string."""

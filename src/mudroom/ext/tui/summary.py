@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from mudroom.cli.change.agent_settings import TITLE
+from mudroom.cli.change.undo import is_decidable
 from mudroom.core.merge.apply_summary import apply_words, undo_words
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.flag import MADE, is_left_out
@@ -138,6 +139,7 @@ def undone(applied: ApplyResult) -> list[Pieces]:
         [(_undo_words(applied), "good")],
         *_conflicts(applied, "not undone, because it was changed since:"),
         *([(f"{show_path(remark.path)} {remark.text}", "warn")] for remark in applied.remarks),
+        *([[(f"mudroom undo {applied.name} --decide decides them", "dim")]] if is_decidable(applied) else []),
         [(f"mudroom redo applies it again ({applied.name})", "dim")],
     ]
 

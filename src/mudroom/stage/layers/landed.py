@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from mudroom.core.tree.entry import Entry
 from mudroom.errors import MudroomError
-from mudroom.stage import disk
+from mudroom.stage import disk, safe_open
 from mudroom.stage.copy import copy_content
 from mudroom.typing import NamedTuple
 
@@ -62,11 +62,7 @@ def add_landed(path: bytes, rows: Mapping[bytes, LandedPaths]) -> None:
     landed = load_landed(path)
     replaced = [landed[row].original for row in rows if row in landed and landed[row].original]
     landed.update(rows)
-    with open(path + b".new", "wb") as stream:
-        stream.write(msgspec.msgpack.encode(landed))
-        stream.flush()
-        os.fsync(stream.fileno())
-    disk.rename_path(path + b".new", path)
+    safe_open.replace(path, msgspec.msgpack.encode(landed))
     for name in replaced:
         os.unlink(os.path.dirname(path) + KEPT + b"/" + os.fsencode(name))
 

@@ -16,7 +16,7 @@ from mudroom.core.merge.resolution_words import Take
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.entry import Entry
 from mudroom.errors import MudroomError
-from mudroom.stage import disk
+from mudroom.stage import disk, safe_open
 from mudroom.stage.source import Source
 from mudroom.typing import NamedTuple
 from mudroom.vault.conflict.reconciliation import Reconciler
@@ -78,11 +78,7 @@ def keep_resolutions(fork: Fork, decisions: Mapping[bytes, Resolution]) -> None:
     import msgspec
 
     path = fork.path + RESOLUTIONS
-    with open(path + b".new", "wb") as stream:
-        stream.write(msgspec.msgpack.encode(dict(decisions)))
-        stream.flush()
-        os.fsync(stream.fileno())
-    disk.rename_path(path + b".new", path)
+    safe_open.replace(path, msgspec.msgpack.encode(dict(decisions)))
     sync_directory(fork.path)
     if os.path.isdir(fork.path + RESOLVED):
         needed = {os.fsencode(decision.content) for decision in decisions.values()}

@@ -23,7 +23,7 @@ from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.flag import PROTECTED
 from mudroom.core.tree.quote import show_words
 from mudroom.errors import MudroomError
-from mudroom.stage import disk
+from mudroom.stage import disk, safe_open
 from mudroom.stage.layers.union import Union, staged_source
 from mudroom.stage.source import DirectorySource
 from mudroom.vault.moment import is_of_earlier_boot, running
@@ -161,8 +161,4 @@ def _load(fork: Fork) -> dict[bytes, _Row]:
 def _add(fork: Fork, rows: dict[bytes, _Row]) -> None:
     import msgspec
 
-    with open(fork.path + LOST + b".new", "wb") as stream:
-        stream.write(msgspec.msgpack.encode({**_load(fork), **rows}))
-        stream.flush()
-        os.fsync(stream.fileno())
-    disk.rename_path(fork.path + LOST + b".new", fork.path + LOST)
+    safe_open.replace(fork.path + LOST, msgspec.msgpack.encode({**_load(fork), **rows}))

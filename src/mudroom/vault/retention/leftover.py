@@ -9,9 +9,9 @@ import os
 from collections.abc import Iterator
 
 from mudroom.vault.store.fork import SHOWN, Fork
-from mudroom.vault.store.store import Vault
+from mudroom.vault.store.store import OUTSIDE, Vault
 
-_WRITTEN = (b"clock.", b"format-", b"project-", b"source-", b"trial-")
+_WRITTEN = (b"clock.", b"directory-", b"format-", b"project-", b"source-", b"trial-")
 """Name prefixes of files in the vault itself (``vault/moment.py``, ``vault/store/store.py``)."""
 _OF_A_FORK = (b"state.new", b"record.new", b"landed.new", b"copy/manifest.new")
 
@@ -55,6 +55,13 @@ def vault_leftovers(vault: Vault, before: int) -> Iterator[bytes]:
     yield from _old((path for path in shown if _layer_of(path) not in layers or path.endswith(b".new")), before)
     for base in _below(vault.path + b"/bases"):
         yield from _old([base + b"/manifest.new"], before)
+
+
+def dropped_files(vault: Vault, before: int) -> Iterator[bytes]:
+    """Yield the files that commands wrote outside the project before that time (``ext/outside``)."""
+    for fork in list(_below(vault.path + OUTSIDE)):
+        is_old = list(_old([fork], before))
+        yield from is_old or _old(_below(fork), before)
 
 
 def _layer_of(shown: bytes) -> bytes:

@@ -49,7 +49,13 @@ from mudroom.vault.disk_usage import measure
 from mudroom.vault.lock import Lock
 from mudroom.vault.moment import clock_of, note
 from mudroom.vault.retention.expiry import sweep_applies
-from mudroom.vault.retention.leftover import fork_leftovers, is_incomplete, unused_git_layers, vault_leftovers
+from mudroom.vault.retention.leftover import (
+    dropped_files,
+    fork_leftovers,
+    is_incomplete,
+    unused_git_layers,
+    vault_leftovers,
+)
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.spare_base import SPARE, throw_away_base
 from mudroom.vault.store.store import HELD, Vault
@@ -142,6 +148,7 @@ class _Sweep:
         self._expire_caches()
         self._size += sum(apply.size for apply in applies)
         self._remove(vault_leftovers(self._vault, self._young))
+        self._remove(dropped_files(self._vault, self._day))
         layers, bases = self._sweep_layers()
         if not self._held and not any(os.path.exists(fork.path + b"/mount") for fork in self._vault.forks()):
             self._remove(unused_git_layers(self._vault, self._day))

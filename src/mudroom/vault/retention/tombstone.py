@@ -13,7 +13,7 @@ import time as clock
 from mudroom.core.clock import SECOND
 from mudroom.core.retention import Expired
 from mudroom.errors import UsageError
-from mudroom.stage import disk
+from mudroom.stage import safe_open
 from mudroom.typing import NamedTuple
 from mudroom.vault.store.store import Vault
 from mudroom.vault.sync import sync_directory
@@ -40,12 +40,9 @@ def remember(vault: Vault, expired: list[Expired], now: int) -> None:
     stones = {stone.name: stone for stone in tombstones(vault)}
     stones.update({apply.name: Tombstone(apply.name, now, apply.reason) for apply in expired})
     path = vault.path + b"/applies/removed"
-    with open(path + b".new", "wb") as stream:
-        for stone in list(stones.values())[-LINES:]:
-            stream.write(f"{stone.name} {stone.time // SECOND} {stone.reason}\n".encode("ascii"))
-        stream.flush()
-        os.fsync(stream.fileno())
-    disk.rename_path(path + b".new", path)
+    kept = list(stones.values())[-LINES:]
+    lines = "".join(f"{stone.name} {stone.time // SECOND} {stone.reason}\n" for stone in kept)
+    safe_open.replace(path, lines.encode("ascii"))
     sync_directory(vault.path + b"/applies")
 
 

@@ -33,7 +33,7 @@ from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.path import show
 from mudroom.core.tree.stack import Checkpoint, ForkState, checkpoint_line, from_text, head_text
 from mudroom.errors import ForkGone, MudroomError, UsageError
-from mudroom.stage import disk
+from mudroom.stage import disk, safe_open
 from mudroom.stage.layers.shown import with_shown
 from mudroom.stage.reader import ANEW, FileReader
 from mudroom.typing import TYPE_CHECKING
@@ -196,11 +196,7 @@ class Fork:
         try:
             write_small(path, text, os.O_EXCL)
         except FileExistsError:
-            with open(path + b".new", "wb") as stream:
-                stream.write(text)
-                stream.flush()
-                os.fsync(stream.fileno())
-            disk.rename_path(path + b".new", path)
+            safe_open.replace(path, text)
         if self._lock is not None:
             self._state = state  # only after the rename: on a full disk the old state stays
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 
 from mudroom.core.clock import CommandStart
 from mudroom.errors import MudroomError
-from mudroom.stage import disk
+from mudroom.stage import safe_open
 from mudroom.typing import TYPE_CHECKING, NamedTuple, cast
 from mudroom.vault.sync import sync_directory
 
@@ -70,7 +70,7 @@ def write_note(fork: bytes, note: MountNote) -> None:
     layer."""
     mode = b"rw" if note.writable else b"ro"
     numbers = b"%d %d %d %d" % (*note.since, *note.identity)
-    _replace(fork + NOTE, b" ".join((note.kind.encode(), mode, numbers, note.place)))
+    safe_open.replace(fork + NOTE, b" ".join((note.kind.encode(), mode, numbers, note.place)))
     sync_directory(fork)
 
 
@@ -83,7 +83,7 @@ def remove_note(fork: bytes) -> None:
 
 
 def write_masked(fork: bytes, paths: Iterable[bytes]) -> None:
-    _replace(fork + MASKED, b"\0".join(sorted(paths)))
+    safe_open.replace(fork + MASKED, b"\0".join(sorted(paths)))
 
 
 def read_masked(fork: bytes) -> frozenset[bytes]:
@@ -92,11 +92,3 @@ def read_masked(fork: bytes) -> frozenset[bytes]:
             return frozenset(stream.read().split(b"\0")) - {b""}
     except FileNotFoundError:
         return frozenset()
-
-
-def _replace(path: bytes, content: bytes) -> None:
-    with open(path + b".new", "wb") as stream:
-        stream.write(content)
-        stream.flush()
-        os.fsync(stream.fileno())
-    disk.rename_path(path + b".new", path)

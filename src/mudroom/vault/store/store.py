@@ -2,6 +2,7 @@
 
     <state>/vaults/<name>-<hash of the path>/
         project         the project's path, as bytes
+        directory       which directory that is (vault/store/directory_identity.py)
         source          the directory with its files, if it differs (``Vault.source``)
         format          "2"
         lock            flock(2), with the holder's text (vault/lock.py)
@@ -22,6 +23,7 @@
         bases/.spare/   the last snapshot that no fork needs (vault/store/spare_base.py)
         applies/<uN>/   one apply: its plan and its slots (vault/apply/transaction.py)
         applies/pending name of the apply that is running, or ran when mudroom was killed
+        outside/<fork>/ files that its commands wrote outside the project, for a day (ext/outside/store.py)
         merged/         merged content on its way into the project (vault/conflict/reconciliation.py)
         trash/          removed directories, deleted when there is time
 
@@ -41,7 +43,7 @@ from mudroom.core.tree import stack
 from mudroom.core.tree.path import show
 from mudroom.core.tree.stack import LIVE, ForkState
 from mudroom.errors import ForkExists, ForkGone, MudroomError, UsageError
-from mudroom.stage import disk
+from mudroom.stage import disk, safe_open
 from mudroom.stage.layers.layer import remove_tree
 from mudroom.stage.private_directory import make_private, require_private
 from mudroom.stage.reader import ANEW, FileReader
@@ -49,6 +51,7 @@ from mudroom.stage.views.secret import NO_MASK
 from mudroom.typing import TYPE_CHECKING
 from mudroom.vault.lock import Lock
 from mudroom.vault.moment import note
+from mudroom.vault.store.directory_identity import described, require_same_directory
 from mudroom.vault.store.fork import SHOWN, Fork, forget_release, fork_directory
 from mudroom.vault.sync import sync_directory
 from mudroom.vault.turn import Turn
@@ -59,6 +62,8 @@ if TYPE_CHECKING:
     from mudroom.vault.journal.journal import Journal
 
 FORMAT = b"2"
+OUTSIDE = b"/outside"
+"""In a vault: files that commands wrote outside the project (``ext/outside/store.py``)."""
 CREDENTIALS = b"/credentials.json"
 """In a vault: credentials' names and places (``ext/inspection/credentials.py``)."""
 _DIRECTORIES = (b"scratch", b"cache", b"forks", b"layers", b"bases", b"applies", b"trash")
@@ -441,7 +446,8 @@ def open_vault(state: bytes, project: bytes, source: bytes = b"") -> Vault:
     """Return the vault for ``project`` (a real path), and make it if needed. ``source``: the directory with its files
     if that differs; then ``project`` is the path at which commands see it.
 
-    Raise MudroomError if it cannot be made, belongs to another user, or has another format.
+    Raise MudroomError if it cannot be made, belongs to another user, or has another format, UsageError if it belongs to
+    another directory at this path (``directory_identity.py``).
     """
     path = vault_path(state, project, source)
     try:
@@ -465,6 +471,8 @@ def open_vault(state: bytes, project: bytes, source: bytes = b"") -> Vault:
             f"the vault {os.fsdecode(path)} belongs to another user",
             "set MUDROOM_STATE to a directory of your own, or run mudroom as that user",
         )
+    if source in (b"", project):
+        require_same_directory(path, project)
     return Vault(path, project, source=source)
 
 
@@ -513,16 +521,12 @@ def _make_vault(path: bytes, project: bytes, source: bytes) -> Vault:
         _require_ability(path)
         note(path)
         # format last: it marks the vault as complete, even after a power loss
-        elsewhere = ((b"source", source),) if source not in (b"", project) else ()
+        is_here = source in (b"", project)
+        elsewhere = ((b"directory", described(project)) if is_here else (b"source", source),)
         for name, content in (*elsewhere, (b"project", project), (b"format", FORMAT + b"\n")):
             # two processes may make the vault at once
-            beside = path + b"/" + name + b"-" + os.urandom(4).hex().encode()
-            with open(beside, "wb") as stream:
-                stream.write(content)
-                stream.flush()
-                os.fsync(stream.fileno())
+            safe_open.replace(path + b"/" + name, content, path + b"/" + name + b"-" + os.urandom(4).hex().encode())
             sync_directory(path)
-            disk.rename_path(beside, path + b"/" + name)
         for above in (path, os.path.dirname(path), os.path.dirname(os.path.dirname(path))):
             sync_directory(above)
     except OSError as error:

@@ -137,6 +137,19 @@ def redo(call: ApiCall) -> shape.JobShape:
     return _start_turn(call, "redo")
 
 
+def refused(call: ApiCall) -> shape.RefusedForkShape:
+    """Make a fork whose conflicts with the project are what an undo could not take back."""
+    request: shape.RefusedRequestShape = call.body
+    with (
+        call.server.session(call.path["project"]) as session,
+        call.server.hold_vault(session, "undo --decide") as recovered,
+        _naming_recovered(recovered, "made"),
+    ):
+        if not session.changes.refused_undo(request.apply):
+            raise Refusal(404, "not-found", f"the undo of {request.apply} left nothing to decide")
+        return shape.RefusedForkShape(session.changes.refused(request.apply))
+
+
 _TURNS: dict[str, tuple[str, str]] = {"undo": ("applied", "undone"), "redo": ("undone", "redone")}
 """The state that an apply needs, and its state afterwards."""
 _DONE_BY_RECOVERY = {"undo": ("deferred", "undone"), "redo": ("finished",)}
@@ -299,6 +312,14 @@ ENDPOINTS = (
         shape.JobShape,
         shape.UndoRequestShape,
         status=202,
+    ),
+    Endpoint(
+        "POST",
+        "/projects/{project}/undo/decide",
+        "Make a fork of what an undo could not take back, to decide its conflicts",
+        refused,
+        shape.RefusedForkShape,
+        shape.RefusedRequestShape,
     ),
     Endpoint(
         "POST",

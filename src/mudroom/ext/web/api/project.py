@@ -150,9 +150,19 @@ def _recorded(vault: Vault, name: str) -> int:
         return 0
 
 
+def _refused_undo(session: Session) -> str:
+    """Return the last undone apply if its undo left files to decide about; an empty string also if its plan is
+    damaged: the rest of the project is shown."""
+    try:
+        return session.changes.refused_undo(None)
+    except MudroomError:
+        return ""
+
+
 def project(call: ApiCall) -> shape.ProjectShape:
     with call.server.session_with_notes(call.path["project"]) as (session, notes):
         badge, notes_around = _present_badge(session)
+        refused = _refused_undo(session)
         applies = [
             shape.ApplyShape(
                 applied.name,
@@ -163,6 +173,7 @@ def project(call: ApiCall) -> shape.ProjectShape:
                 applied.removed,
                 applied.conflicts,
                 applied.kept,
+                applied.name == refused,
             )
             for applied in reversed(session.changes.applied())
         ]

@@ -2,7 +2,7 @@
 import { at, finished, post } from "./api.js";
 import { html, useState } from "./html.js";
 import { counted } from "./plural.js";
-import { toProject } from "./route.js";
+import { toFork, toProject } from "./route.js";
 import { clock, iso } from "./say.js";
 import { complain, toast } from "./toast.js";
 
@@ -18,6 +18,19 @@ const OFFERED = {
 
 const NAMED = 3; // files in a message
 
+/** The conflicts between the project and what an undo could not take back. @param {string} project @param {string} apply */
+export async function decide(project, apply) {
+  try {
+    const { fork } = await post(`${at(project)}/undo/decide`, { apply });
+    location.hash = toFork(project, fork, "conflicts");
+  } catch (error) {
+    complain(error);
+  }
+}
+
+/** @param {{project: string, one: any, busy: boolean}} props */
+const Decide = ({ project, one, busy }) => one.refused && html`<button type="button" disabled=${busy} onClick=${() => decide(project, one.id)}>Decide<span class="hidden"> what the undo of ${one.id} left</span></button>`;
+
 /**
  * Undo or redo an apply, and show the outcome.
  * @param {string} project @param {"undo" | "redo"} act @param {string} apply @returns {Promise<any>} the outcome; null: it failed
@@ -28,7 +41,8 @@ export async function act(project, act, apply) {
     if (job.problem) throw Object.assign(new Error(job.problem.error), job.problem);
     const left = (job.landed?.conflicts ?? []).map((/** @type {any} */ one) => one.path);
     const names = left.slice(0, NAMED).join(", ") + (left.length > NAMED ? ` and ${left.length - NAMED} more` : "");
-    toast(`${apply || "The last apply"} was ${ENDED[act]}${job.landed?.summary ? `: ${job.landed.summary}` : ""}${left.length ? `, but for ${counted(left.length, "file")} that changed since: ${names}` : ""}`, { bad: left.length > 0 });
+    toast(`${apply || "The last apply"} was ${ENDED[act]}${job.landed?.summary ? `: ${job.landed.summary}` : ""}${left.length ? `, but for ${counted(left.length, "file")} that changed since: ${names}` : ""}`,
+      { bad: left.length > 0, ...(left.length && act === "undo" ? { action: { label: "Decide", run: () => void decide(project, job.landed.undo) } } : {}) });
     return job.landed;
   } catch (error) {
     complain(error);
@@ -45,9 +59,10 @@ export function Emptied({ project, fork, applies }) {
     await act(project, what, last.id);
     setBusy(false);
   };
-  return html`<div class="empty stack"><p>This fork changes nothing${last ? ` any more: what it changed was ${last.state === "undone" ? "applied, and taken back" : STATES[last.state] ?? last.state}` : ""}.</p>
+  return html`<div class="empty stack"><p>This fork changes nothing${last ? ` any more: what it changed was ${last.state === "undone" ? `applied as ${last.id} and undone` : STATES[last.state] ?? last.state}` : ""}.</p>
     <p class="row"><a class="button primary" href=${toProject(project)}>To the project</a>
-      ${last && (OFFERED[last.state] ?? []).map(([what, label], at) => html`<button type="button" key=${at} disabled=${busy} onClick=${() => run(what)}>${label}</button>`)}</p></div>`;
+      ${last && (OFFERED[last.state] ?? []).map(([what, label], at) => html`<button type="button" key=${at} disabled=${busy} onClick=${() => run(what)}>${label}</button>`)}
+      ${last && html`<${Decide} project=${project} one=${last} busy=${busy} />`}</p></div>`;
 }
 
 /** @param {{project: string, applies: any[], changed: () => void}} props */
@@ -66,7 +81,7 @@ export function Applies({ project, applies, changed }) {
       return html`<tr key=${one.id}><td>${one.time ? html`<time datetime=${iso(one.time)}>${clock(one.time)}</time>` : one.id}</td>
         <td><span class="name">${one.fork}</span></td><td><span class=${"tag" + (whole ? "" : " bad")}>${STATES[one.state] ?? one.state}</span>${one.kept > 0 && html` <span class="dim small">the project's was kept of ${counted(one.kept, "file")}</span>`}</td>
         <td class="number">${one.written}</td><td class="number">${one.removed}</td>
-        <td class="number">${busy === one.id ? "…" : (OFFERED[one.state] ?? []).map(([what, label]) => html`
+        <td class="number">${busy !== one.id && html`<${Decide} project=${project} one=${one} busy=${busy !== ""} /> `}${busy === one.id ? "…" : (OFFERED[one.state] ?? []).map(([what, label]) => html`
           <button type="button" key=${what} disabled=${busy !== ""} onClick=${() => run(what, one.id)}>${label}<span class="hidden"> ${one.id}</span></button> `)}</td></tr>`;
     })}</tbody></table></div>`;
 }

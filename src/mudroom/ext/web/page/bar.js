@@ -83,7 +83,7 @@ export function Bar({ project, fork, name, changes, picked, standing, isReposito
   };
   if (job) return html`<${Course} job=${job} project=${project} name=${name} close=${close} />`;
   return html`<div class="bar">
-    ${total > 0 && html`<button type="button" class="primary" disabled=${!count || Boolean(why)} onClick=${() => apply()}>${label}</button>`}
+    ${fork && html`<button type="button" class="danger" onClick=${async () => (await discard(project, { ...fork, summary: changes.summary, fingerprint: changes.fingerprint })) && (applied(), (location.hash = toProject(project)))}>Discard</button>`}
     ${total > 0 && !count && html`<span class="dim">Nothing is chosen.</span>`}
     ${total > 0 && count > 0 && why && html`<span class="dim" role="status">${why}</span>`}
     ${total > 0 && html`<details class="how"><summary>How</summary><div class="panel">
@@ -91,7 +91,7 @@ export function Bar({ project, fork, name, changes, picked, standing, isReposito
         <label class="check" key=${key}><input type="checkbox" checked=${how[key] && !commits} disabled=${commits} onChange=${() => setHow({ ...how, [key]: !how[key] })} /><span>${label}</span></label>`)}</div></details>`}
     ${total > 0 && isRepository && html`<${OneCommitChoice} commit=${commit} set=${setCommit} />`}
     <span class="grow"></span>
-    ${fork && html`<button type="button" class="danger" onClick=${async () => (await discard(project, { ...fork, summary: changes.summary, fingerprint: changes.fingerprint })) && (applied(), (location.hash = toProject(project)))}>Discard</button>`}
+    ${total > 0 && html`<button type="button" class="primary" disabled=${!count || Boolean(why)} onClick=${() => apply()}>${label}</button>`}
   </div>`;
 }
 

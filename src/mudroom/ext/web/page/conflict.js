@@ -208,10 +208,10 @@ function Text({ place, data, draft, change, busy, problem, decide }) {
     ${trouble && html`<p class="problem" role="alert">${trouble}</p>`}
     <${Unfitting} places=${draft.places} keys=${keys} drop=${() => change({ places: new Map([...decisions].filter(([key]) => keys.includes(key))) })} />
     <${Result} data=${data} pieces=${pieces} settled=${settled} edited=${draft.edited} edit=${(/** @type {Draft["edited"]} */ edited) => change({ edited })} />
-    <div class="row save">${problem}${off ? html`<${SaveEdited} draft=${draft} busy=${busy} decide=${decide} />`
-      : html`<button type="button" class="primary" disabled=${busy || ready === null} onClick=${() => ready && decide("regions", { regions: ready })}>Save decision</button>
-        <${Others} data=${data} busy=${busy} decide=${decide} />`}
-      ${open > 0 && html`<span class="dim small">${plural(open, "place")} not decided yet</span>`}</div>
+    <div class="row save">${problem}${!off && html`<${Others} data=${data} busy=${busy} decide=${decide} />`}<span class="grow"></span>
+      ${open > 0 && html`<span class="dim small">${plural(open, "place")} not decided yet</span>`}
+      ${off ? html`<${SaveEdited} draft=${draft} busy=${busy} decide=${decide} />`
+        : html`<button type="button" class="primary" disabled=${busy || ready === null} onClick=${() => ready && decide("regions", { regions: ready })}>Save decision</button>`}</div>
   </div>`;
 }
 

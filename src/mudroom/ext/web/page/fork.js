@@ -79,7 +79,7 @@ export function ForkCard({ project, fork, usual, changed }) {
       ${fork.checkpoints > 0 && html`<span class="tag">${counted(fork.checkpoints, "checkpoint")}</span>`}
       ${fork.credentials.length > 0 && html`<span class="tag bad name">credentials: ${fork.credentials.join(", ")}</span>`}
       <time class="dim small" datetime=${iso(fork.created)}>${clock(fork.created)}</time></p>
-    <div class="spread"><${Counts} summary=${fork.summary} running=${fork.state === "running"} /><span class="row">
+    <div class="spread"><${Counts} summary=${fork.summary} running=${fork.state === "running"} /><span class="actions">
       <a class="button" href=${toFork(project, fork.name, "watch")}>Watch<span class="hidden"> ${fork.name}</span></a>
       <button type="button" class="danger" disabled=${busy} onClick=${away}>Discard<span class="hidden"> ${fork.name}</span></button>
       <a class="button primary" href=${toFork(project, fork.name)}>Review<span class="hidden"> ${fork.name}</span></a></span></div></li>`;

@@ -50,7 +50,7 @@ export function Project({ project, place: { data, error, reload } }) {
   if (error && !data) return html`<${Failed} error=${error} again=${reload} />`;
   if (!data) return html`<${Waiting} />`;
   return html`<main class="page" tabindex="-1">
-    <div class="spread"><h1 class="name">${spelled(data.path)}</h1><span class="row"><a class="button" href=${toProject(project) + "/watch"}>Watch</a>
+    <div class="spread"><h1 class="name">${spelled(data.path)}</h1><span class="actions"><a class="button" href=${toProject(project) + "/watch"}>Watch</a>
       <a class="button primary" href="#/new">New session</a></span></div>
     <p class="row"><${Level} badge=${data.badge} /><span class="dim small">${data.badge.why}</span></p>
     ${data.notes.map((/** @type {string} */ note) => html`<p class="banner warn name">${note}</p>`)}

@@ -240,7 +240,7 @@ function Files({ project, fork, file, row, changes, moved, again, working, setWo
   const parts = inPart(rows, picked);
   const shown = rows.find((/** @type {any} */ one) => one.id === current);
   const choose = useCallback((/** @type {Set<number> | null} */ blocks) => setPicked((now) => (shown ? wantBlocks(now, shown, blocks) : now)), [shown]);
-  return html`<main class=${"review" + (file ? " with-file" : "")} tabindex="-1">
+  return html`<main class=${"review" + (file || changes.total === 0 ? " with-file" : "")} tabindex="-1">
     <h1 class="hidden">Review of ${fork}</h1>
     <div class="notices"><${Notices} project=${project} fork=${fork} changes=${changes} moved=${moved} standing=${standing} again=${() => again()} others=${others} lost=${lost} /><${Commits} project=${project} fork=${fork} changes=${changes} /></div>
     <section class="side" aria-label="Changed files">

@@ -201,6 +201,14 @@ class UndoRequestShape(Struct, forbid_unknown_fields=True):
     """Empty: the last apply."""
 
 
+class RefusedRequestShape(Struct, forbid_unknown_fields=True):
+    apply: str
+
+
+class RefusedForkShape(Struct):
+    fork: str
+
+
 class ConflictRowShape(Struct):
     id: str
     path: str

@@ -124,6 +124,8 @@ class ApplyShape(Struct):
     conflicts: int = 0
     kept: int = 0
     """Files that were not written, because the decision kept the project's version."""
+    refused: bool = False
+    """Whether its undo left files to decide about; only of the last that was undone."""
 
 
 class ProjectShape(Struct):

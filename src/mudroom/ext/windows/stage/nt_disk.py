@@ -237,6 +237,12 @@ def reach(root: int, path: bytes) -> Iterator[tuple[int, bytes]]:
     yield root, path
 
 
+def birth_time(path: bytes) -> int:
+    """Return when a file was made, in nanoseconds since 1970."""
+    info = os.stat(os.fsdecode(path))
+    return int(getattr(info, "st_birthtime_ns", info.st_ctime_ns))
+
+
 def mount_of(path: bytes) -> tuple[int, int]:
     """Return the volume's number, and 0."""
     descriptor = open_root(path)

@@ -1,0 +1,112 @@
+"""Which directory a vault belongs to: another one at the same path, such as a new clone, inherits no fork and no undo.
+
+The file ``directory`` has the directory's inode and birth time, and marks: the times of files that were in it, and the
+first entry of its repository's log. A restored or copied directory has other numbers and the old marks; a new clone has
+other marks. The device number is left out: it differs after a remount.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+
+from mudroom.core.tree.path import show
+from mudroom.errors import FULL, UsageError
+from mudroom.stage import safe_open
+from mudroom.stage.disk import birth_time
+
+NAME = b"/directory"
+_LOG = b".git/logs/HEAD"
+_OF_GIT = (b".git/description", _LOG, b".git")  # a file: in a linked work tree
+_MOST, _SEEN = 8, 200
+"""Files whose times are marks, the oldest; files that are looked at."""
+ADOPT = "mudroom vault archive puts them aside, mudroom vault adopt takes them for this directory"
+
+
+def require_same_directory(vault: bytes, project: bytes) -> None:
+    """Raise UsageError if the vault's forks and applies belong to another directory. Note the directory if the vault
+    has no note of it, or holds neither forks nor applies."""
+    inode = os.stat(project).st_ino
+    try:
+        with open(vault + NAME, "rb") as stream:
+            head, *marks = stream.read().split(b"\n")
+    except FileNotFoundError:
+        return _note_if_room(vault, project)
+    noted, _space, birth = head.partition(b" ")
+    has_mark = any(line and _mark(project, line.partition(b" ")[2]) == line for line in marks)
+    if noted == b"%d" % inode and has_mark:
+        return None
+    is_same = has_mark or (noted == b"%d" % inode and _is_as_old(project, birth, marks))
+    if not is_same and any(map(os.listdir, (vault + b"/forks", vault + b"/applies"))):
+        raise UsageError(
+            f"{show(project)} is another directory than the one its forks and applies belong to, last used "
+            f"{time.strftime('%Y-%m-%d %H:%M', time.localtime(_last_use(vault)))}",
+            ADOPT,
+        )
+    return _note_if_room(vault, project)
+
+
+def note_directory(vault: bytes, project: bytes) -> None:
+    """Note that the vault belongs to the directory."""
+    safe_open.replace(vault + NAME, described(project), vault + NAME + b"-" + os.urandom(4).hex().encode())
+
+
+def described(project: bytes) -> bytes:
+    """Return the content of the file ``directory``."""
+    marks = [_mark(project, name) for name in (*_OF_GIT, *_oldest(project))]
+    return b"\n".join([b"%d %d" % (os.stat(project).st_ino, birth_time(project)), *filter(None, marks), b""])
+
+
+def _note_if_room(vault: bytes, project: bytes) -> None:
+    try:
+        note_directory(vault, project)
+    except OSError as error:
+        if error.errno not in FULL:  # undo and discard work on a full disk; it is noted at the next use
+            raise
+
+
+def _is_as_old(project: bytes, noted: bytes, marks: list[bytes]) -> bool:
+    """Return whether a directory with the noted inode, and no noted mark, is the same: inodes are used again. Without
+    birth times only a repository that has become another one tells a new directory."""
+    birth = birth_time(project)
+    if birth and noted != b"0":
+        return noted == b"%d" % birth
+    return not any(mark.endswith(b" " + _LOG) for mark in marks)
+
+
+def _mark(project: bytes, name: bytes) -> bytes:
+    """Return a line: a file's time in seconds, and its name; of the log its first entry's commit and time. Empty if
+    there is no such file."""
+    try:
+        if name == _LOG:
+            with open(project + b"/" + name, "rb") as stream:
+                words = stream.readline(4096).partition(b"\t")[0].split()
+            return b"%s:%s %s" % (words[1], words[-2], name) if len(words) > 3 else b""
+        info = os.lstat(project + b"/" + name)
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return b""
+    return b"%d %s" % (info.st_mtime, name) if stat.S_ISREG(info.st_mode) and b"\n" not in name else b""
+
+
+def _oldest(project: bytes) -> list[bytes]:
+    """Return the names of the oldest files in the directory and in the directories in it."""
+    found: list[tuple[float, bytes]] = []
+    directories = [b""]
+    while directories and len(found) < _SEEN:
+        above = directories.pop(0)
+        try:
+            with os.scandir(project + b"/" + above) as scan:
+                entries = [entry for entry in scan if entry.name not in (b".git", b".mudroom")]
+        except (FileNotFoundError, PermissionError):
+            continue
+        for entry in entries:
+            if entry.is_file(follow_symlinks=False):
+                found.append((entry.stat(follow_symlinks=False).st_mtime, above + entry.name))
+            elif not above and entry.is_dir(follow_symlinks=False):
+                directories.append(entry.name + b"/")
+    return [name for _time, name in sorted(found)[:_MOST]]
+
+
+def _last_use(vault: bytes) -> float:
+    return max(os.stat(vault + name).st_mtime for name in (b"", b"/forks", b"/applies"))
