@@ -30,8 +30,6 @@
 #define CLOSE_RANGE 436
 #define OPENAT2 437
 #define DEEPEST 6 /* nested script interpreters: the kernel refuses more (exec_binprm in fs/exec.c) */
-#define NOTIF_RECV 0xC0502100UL /* include/uapi/linux/seccomp.h */
-#define NOTIF_SEND 0xC0182101UL
 
 static const int FORWARDED[] = {SIGTERM, SIGHUP, SIGUSR1, SIGUSR2}, TO_GROUP[] = {SIGINT, SIGQUIT};
 static const int RESET[] = {SIGINT, SIGQUIT, SIGTSTP, SIGTTIN, SIGTTOU, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGPIPE, SIGXFSZ};
@@ -160,7 +158,7 @@ struct start {
 static bool hand_listener_over(const struct start *start)
 {
     const struct value *program = &start->mediation->items[0];
-    int listener = install_filter(program->data, program->size, 8 /* SECCOMP_FILTER_FLAG_NEW_LISTENER */);
+    int listener = install_filter(program->data, program->size, NEW_LISTENER);
     return listener >= 0 && send_with(start->listener_to, "l", 1, &listener, 1);
 }
 
@@ -418,6 +416,8 @@ void answer_refusal(struct context *context, struct refusals *refusals)
     memset(&request, 0, sizeof request); /* the kernel refuses another content */
     if (syscall(SYS_ioctl, context->listener, NOTIF_RECV, &request) < 0)
         return;
+    if (answer_rename(context, &request))
+        return;
     count_refusal(refusals, decide(context->rows, request.number, request.arguments, &error), 1);
     reply.id = request.id;
     reply.error = -error;
@@ -502,6 +502,7 @@ static int reap(struct running *running, struct rusage *usage)
                 return status;
             if (ended <= 0)
                 break;
+            finish_rename(command->context, ended, status, &command->refusals);
         }
         FD_ZERO(&ready);
         int highest = watch(&ready, running->mediated, watch(&ready, listener, watch(&ready, command->signals, -1)));
@@ -580,6 +581,7 @@ bool run_command(struct command *command, struct exited *exited)
     exited->user = seconds(usage.ru_utime);
     exited->system = seconds(usage.ru_stime);
     exited->max_rss = usage.ru_maxrss;
+    await_renames(command->context, &command->refusals);
     if (command->ends_children)
         end_children(NULL);
     pid_t other;

@@ -296,6 +296,8 @@ static void end_orphans(const struct holder *holder)
     struct pids spared = {0};
     for (size_t index = 0; index < holder->count; index++)
         add_pid(&spared, holder->members[index].warden);
+    for (size_t index = 0; index < holder->context->moving; index++)
+        add_pid(&spared, holder->context->movers[index].pid);
     end_children(&spared);
     free(spared.items);
 }
@@ -322,6 +324,12 @@ static void finish(struct holder *holder, struct member *member, int status)
         if (by > 0)
             count_refusal(&result->refusals, rule, by);
     }
+    if (result->refusals.names == 0) { /* else they are of a mediator, and no mover exists */
+        memcpy(result->refusals.named, holder->refusals.named, holder->refusals.size);
+        result->refusals.size = holder->refusals.size;
+        result->refusals.names = holder->refusals.names;
+        holder->refusals.size = holder->refusals.names = 0;
+    }
     result->exited.started = 0;
     result->exited.is_empty = true;
     if (is_told)
@@ -342,6 +350,7 @@ static void reap_wardens(struct holder *holder)
                 finish(holder, &ended, status);
                 break;
             }
+        finish_rename(holder->context, pid, status, &holder->refusals);
         end_orphans(holder); /* those of a killed warden */
     }
 }
