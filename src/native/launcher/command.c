@@ -1,8 +1,8 @@
 /* A command: its start, its end, its terminal, and the calls that its filter refuses.
  *
  * A filter rule that would answer with an error notifies init instead (SECCOMP_RET_USER_NOTIF, seccomp_unotify(2)). This
- * is done only for calls that are refused in any case, and the answer is an error whatever happens here: if init dies, or
- * no process listens, the kernel answers ENOSYS. Calls that are reported as missing (ENOSYS: clone3, io_uring_setup) cause
+ * is done for calls that are refused in any case, and for renames (rename.c); if init dies, or no process listens, the
+ * kernel answers ENOSYS. Calls that are reported as missing (ENOSYS: clone3, io_uring_setup) cause
  * no notification: every program tries them and has a fallback. */
 #define _GNU_SOURCE
 #include "launcher.h"
@@ -416,7 +416,7 @@ void answer_refusal(struct context *context, struct refusals *refusals)
     memset(&request, 0, sizeof request); /* the kernel refuses another content */
     if (syscall(SYS_ioctl, context->listener, NOTIF_RECV, &request) < 0)
         return;
-    if (answer_rename(context, &request))
+    if (answer_rename(context, &request, refusals))
         return;
     count_refusal(refusals, decide(context->rows, request.number, request.arguments, &error), 1);
     reply.id = request.id;

@@ -209,7 +209,7 @@ void mediate(int listener, const struct value *mediation, struct refusals *refus
 
 /* ---- rename.c ---- */
 
-bool answer_rename(struct context *context, const struct notification *request);
+bool answer_rename(struct context *context, const struct notification *request, struct refusals *refusals);
 void finish_rename(struct context *context, pid_t pid, int status, struct refusals *refusals);
 void await_renames(struct context *context, struct refusals *refusals);
 

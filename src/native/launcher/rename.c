@@ -3,10 +3,11 @@
  * The kernel answers EXDEV if a directory has a lower layer, because a user's overlay has no "redirect_dir" (overlayfs.rst,
  * "Renaming directories" and "userxattr"). The filter of a sandbox with an overlay sends rename(2), renameat(2) and
  * renameat2(2) to init (SECCOMP_RET_USER_NOTIF). What is no directory continues at once: the kernel does it, with the
- * caller's own rights. For a directory init forks a mover and answers the call with its exit code:
+ * caller's own rights.
  *
- * 1. The mover tries the call itself. Every answer but EXDEV is the kernel's own.
- * 2. It fills a new directory beside the new name: directories are made, all other files are linked (link(2), by which the
+ * 1. Init tries the call itself for a directory. Every answer but EXDEV is the kernel's own. For that one it forks a mover,
+ *    whose exit code will be the answer; meanwhile it answers others.
+ * 2. The mover fills a new directory beside the new name: directories are made, all other files are linked (link(2), by which the
  *    overlay copies them up). The old directory is whole until the end of this step.
  * 3. It renames the new directory to the new name. An upper directory can be renamed.
  * 4. It removes the old directory, and no file that the new one does not have: another process may have added some.
@@ -18,7 +19,7 @@
  * Rights: a mover is a clone of init, which has the command's user, no capability, its filter and its namespaces. The two
  * things by which a process narrows itself further are honoured: after landlock_restrict_self(2), which the filter sends
  * here, too, no more directory is renamed in this sandbox; nor is one for a process with another label (attr/current in
- * proc(5)). Paths are read once and opened once; from then on only descriptors of this process count. */
+ * proc(5)). What is renamed is read once and opened once; from then on only descriptors of this process count. */
 #define _GNU_SOURCE
 #include "launcher.h"
 
@@ -42,7 +43,7 @@
 #define NOREPLACE 1           /* RENAME_NOREPLACE */
 #define UNROUTED (1ULL << 63) /* in the flags of renameat2(2), whose upper half the kernel ignores: the filter lets it pass */
 #define OVERLAY 0x794c7630    /* OVERLAYFS_SUPER_MAGIC */
-#define STATX_MNT_ID 0x1000
+#define MOUNT_ID 0x1000       /* STATX_MNT_ID */
 #define MOST_ENTRIES 100000
 #define DEEPEST 100 /* three descriptors each */
 #define REFUSED 254 /* exit code of a mover: EXDEV, which the user is told */
@@ -107,7 +108,7 @@ static bool is_of_directory(const struct call *call, const int *indices, char *n
     return is_directory && check_waiting(call) == 0;
 }
 
-/* ---- in a mover ---- */
+/* ---- a call ---- */
 
 /* Split a path at its last slash, and open the directory before it. */
 static int open_parent(const struct call *call, int directory, int path, char *text, char **name)
@@ -140,9 +141,9 @@ static int rename_at(int from, const char *old, int to, const char *new, uint64_
 static uint64_t mount_of(int descriptor)
 {
     uint64_t status[32] = {0}; /* struct statx: stx_mnt_id is at byte 144 */
-    if (syscall(SYS_statx, descriptor, "", AT_EMPTY_PATH, STATX_MNT_ID, status) < 0)
+    if (syscall(SYS_statx, descriptor, "", AT_EMPTY_PATH, MOUNT_ID, status) < 0)
         return 0;
-    return (uint32_t)status[0] & STATX_MNT_ID ? status[18] : 0;
+    return (uint32_t)status[0] & MOUNT_ID ? status[18] : 0;
 }
 
 static bool is_overlay(int descriptor)
@@ -370,25 +371,23 @@ static bool has_own_label(const struct call *call)
 
 static bool is_movable(const char *name) { return *name != '\0' && strcmp(name, ".") != 0 && strcmp(name, "..") != 0; }
 
-static int perform_rename(const struct call *call, const int *indices)
+/* Try a call as it is. Return its answer, or REFUSED if the kernel does not rename the directory. ``rename`` has no parents
+   (-1) before. */
+static int try_rename(struct rename *rename, const int *indices)
 {
     static char old[LONGEST_PATH + 64], new[LONGEST_PATH + 64];
-    struct rename rename = {.call = call, .flags = indices[4] >= 0 ? (uint32_t)call->from.arguments[indices[4]] : 0};
-    rename.from = open_parent(call, indices[0], indices[1], old, &rename.old);
-    if (rename.from < 0)
+    const struct call *call = rename->call;
+    rename->flags = indices[4] >= 0 ? (uint32_t)call->from.arguments[indices[4]] : 0;
+    if ((rename->from = open_parent(call, indices[0], indices[1], old, &rename->old)) < 0 ||
+        (rename->to = open_parent(call, indices[2], indices[3], new, &rename->new)) < 0)
         return errno;
-    rename.to = open_parent(call, indices[2], indices[3], new, &rename.new);
-    if (rename.to < 0)
-        return errno;
-    if (!is_movable(rename.old) || !is_movable(rename.new))
-        return rename.flags & NOREPLACE && !is_movable(rename.new) ? EEXIST : EBUSY; /* as filename_renameat2 of the kernel */
-    int error = has_own_label(call) ? check_waiting(call) : EXDEV;
+    if (!is_movable(rename->old) || !is_movable(rename->new))
+        return rename->flags & NOREPLACE && !is_movable(rename->new) ? EEXIST : EBUSY; /* filename_renameat2 of the kernel */
+    int error = check_waiting(call);
     if (error == 0)
-        error = rename_at(rename.from, rename.old, rename.to, rename.new, rename.flags);
-    uint64_t mount = mount_of(rename.from);
-    if (error != EXDEV || mount == 0 || mount != mount_of(rename.to) || !is_overlay(rename.from) || !has_own_label(call))
-        return error;
-    return move(&rename);
+        error = rename_at(rename->from, rename->old, rename->to, rename->new, rename->flags);
+    uint64_t mount = error == EXDEV ? mount_of(rename->from) : 0;
+    return mount != 0 && mount == mount_of(rename->to) && is_overlay(rename->from) ? REFUSED : error;
 }
 
 /* ---- in init ---- */
@@ -401,37 +400,52 @@ static void answer(const struct context *context, uint64_t id, int error, bool c
         ;
 }
 
-static bool start_mover(struct context *context, const struct call *call, const int *indices, const char *name)
+/* Fork a mover for a call. Return false without one. */
+static bool start_mover(struct context *context, struct rename *rename, const char *name)
 {
     if (context->moving == MOST_MOVERS)
         return false;
     pid_t pid = (pid_t)syscall(SYS_clone, (unsigned long)SIGCHLD, 0, 0, 0, 0);
     if (pid == 0) {
-        int kept[] = {context->listener};
-        keep_only(kept, 1);
-        _exit(perform_rename(call, indices));
+        int kept[] = {context->listener, rename->from, rename->to};
+        keep_only(kept, COUNT(kept));
+        _exit(move(rename));
     }
     if (pid < 0)
         return false;
     struct mover *mover = &context->movers[context->moving++];
     mover->pid = pid;
-    mover->id = call->from.id;
-    snprintf(mover->name, sizeof mover->name, "%s", name);
+    mover->id = rename->call->from.id;
+    snprintf(mover->name, sizeof mover->name, "%.255s", name);
     return true;
 }
 
 /* Return whether a call is one of those that the filter sends here although it is not refused; it is or will be answered. */
-bool answer_rename(struct context *context, const struct notification *request)
+bool answer_rename(struct context *context, const struct notification *request, struct refusals *refusals)
 {
     static char name[LONGEST_PATH + 64];
     const struct call call = {.listener = context->listener, .from = *request};
-    int indices[5];
+    struct rename rename = {.call = &call, .from = -1, .to = -1};
+    int indices[5], error;
     bool is_rename = find_arguments(request->number, indices);
     if (!is_rename && request->number != LANDLOCK_RESTRICT_SELF)
         return false;
     context->is_narrowed = context->is_narrowed || !is_rename;
-    if (context->is_narrowed || !is_of_directory(&call, indices, name) || !start_mover(context, &call, indices, name))
+    if (context->is_narrowed || !is_of_directory(&call, indices, name) || !has_own_label(&call)) {
         answer(context, request->id, 0, true);
+        return true;
+    }
+    error = try_rename(&rename, indices);
+    if (error == REFUSED && !start_mover(context, &rename, name)) {
+        add_named(refusals, "rename", name);
+        error = EXDEV;
+    }
+    if (error != REFUSED)
+        answer(context, request->id, error, false);
+    if (rename.from >= 0)
+        close(rename.from);
+    if (rename.to >= 0)
+        close(rename.to);
     return true;
 }
 

@@ -324,8 +324,7 @@ def confinement(spec: SandboxSpec, machine: str) -> list[Step]:
         scoped = SCOPE_ABSTRACT_UNIX_SOCKET | SCOPE_SIGNAL
         handled, rules = socket_rights(spec)
         steps.append(("landlock", handled, 0, scoped, rules, no_audit_flags(spec.landlock_abi)))
-    routed = RENAMES if isinstance(spec.view, Overlay) else ()
-    notifying = filter_for(machine, DENY, notify=True, routed=routed)
+    notifying = filter_for(machine, DENY, notify=True, renames=isinstance(spec.view, Overlay))
     return [*steps, ("seccomp", filter_for(machine, DENY), notifying, _rows(machine))]
 
 
@@ -350,18 +349,16 @@ def socket_rights(spec: SandboxSpec) -> tuple[int, tuple[tuple[bytes, int], ...]
     return FS_REFER | FS_RESOLVE_UNIX, ((b"/", FS_REFER), *((path, FS_RESOLVE_UNIX) for path in own))
 
 
-_FILTERS: dict[tuple[str, tuple[SyscallRule, ...], bool, tuple[str, ...]], bytes] = {}
+_FILTERS: dict[tuple[str, tuple[SyscallRule, ...], bool, bool], bytes] = {}
 
 _NO_UNIX = tuple(rule for rule in NO_NETWORK if rule.conditions)
 """Without a mount namespace the host's unix servers (docker, D-Bus) are visible: none may be reached."""
 
 
-def filter_for(
-    machine: str, rules: tuple[SyscallRule, ...], *, notify: bool = False, routed: tuple[str, ...] = ()
-) -> bytes:
-    key = (machine, rules, notify, routed)
+def filter_for(machine: str, rules: tuple[SyscallRule, ...], *, notify: bool = False, renames: bool = False) -> bytes:
+    key = (machine, rules, notify, renames)
     if key not in _FILTERS:
-        _FILTERS[key] = compile_filter(rules, machine, notify=notify, routed=routed)
+        _FILTERS[key] = compile_filter(rules, machine, notify=notify, routed=RENAMES if renames else ())
     return _FILTERS[key]
 
 

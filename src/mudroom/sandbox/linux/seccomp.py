@@ -65,7 +65,11 @@ _Code = list[_Instruction]
 
 
 def compile_filter(
-    rules: Sequence[SyscallRule], machine: str, *, notify: bool = False, routed: Sequence[str] = ()
+    rules: Sequence[SyscallRule],
+    machine: str,
+    *,
+    notify: bool = False,
+    routed: Sequence[tuple[int | None, int | None]] = (),
 ) -> bytes:
     """Compile a program that answers each call by the first rule that matches, and allows all other calls.
 
@@ -74,7 +78,8 @@ def compile_filter(
     go to the listener, which lets them pass or performs them. Raise ValueError for an unknown
     machine or call and for a mistaken rule.
     """
-    search = _search(_segments(rules, machine, notify, routed))
+    passed = [number for row in routed if (number := row[MACHINES[machine].column]) is not None]
+    search = _search(_segments(rules, machine, notify, passed))
     code = [
         *_load(_ARCH),
         *_skip(_JEQ_K, MACHINES[machine].audit_arch, if_true=True, over=1),
@@ -100,7 +105,7 @@ def rows(rules: Sequence[SyscallRule], machine: str) -> dict[int, tuple[tuple[in
 
 
 def _segments(
-    rules: Sequence[SyscallRule], machine: str, notify: bool, routed: Sequence[str]
+    rules: Sequence[SyscallRule], machine: str, notify: bool, routed: Sequence[int]
 ) -> list[tuple[int, _Code]]:
     """Return the number line as (first number, code from there on), with equal neighbours joined."""
     named: dict[int, list[SyscallRule]] = {}
@@ -110,8 +115,7 @@ def _segments(
         if number is not None:
             named.setdefault(number, []).append(rule)
     denied = [(number, number + 1, _decide(its_rules, notify)) for number, its_rules in named.items()]
-    numbers = [number for name in routed if (number := number_of(name, machine)) is not None]
-    denied += [(number, number + 1, _ROUTED) for number in numbers]
+    denied += [(number, number + 1, _ROUTED) for number in routed]
     foreign = [(first, end, _return(_ERRNO | ENOSYS)) for first, end in MACHINES[machine].foreign]
     segments: list[tuple[int, _Code]] = []
     reached = 0
@@ -128,7 +132,7 @@ def _segments(
 
 
 _UNROUTED = 0x80000000
-"""In the upper half of a fifth argument of 32 bits, which the kernel ignores: a call that the listener's own process makes
+"""In the upper half of a fifth argument of 32 bits, which the kernel ignores: a call of the listener's own process
 (UNROUTED of ``rename.c``). A command that does the same has the kernel's answer, as without a listener."""
 
 

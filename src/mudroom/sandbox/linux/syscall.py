@@ -100,7 +100,6 @@ NUMBERS: Mapping[str, tuple[int | None, int | None]] = {
     "kexec_file_load": (320, 294),
     "kexec_load": (246, 104),
     "keyctl": (250, 219),
-    "landlock_restrict_self": (446, 446),
     "listns": (470, 470),
     "lookup_dcookie": (212, 18),
     "migrate_pages": (256, 238),
@@ -132,9 +131,6 @@ NUMBERS: Mapping[str, tuple[int | None, int | None]] = {
     "quotactl": (179, 60),
     "quotactl_fd": (443, 443),
     "reboot": (169, 142),
-    "rename": (82, None),
-    "renameat": (264, 38),
-    "renameat2": (316, 276),
     "request_key": (249, 218),
     "sched_setaffinity": (203, 122),
     "sched_setattr": (314, 274),
@@ -399,8 +395,9 @@ NO_NAMESPACES: tuple[SyscallRule, ...] = (
     ),
 )  # fmt: skip
 
-RENAMES = ("rename", "renameat", "renameat2", "landlock_restrict_self")
-"""Calls that init sees, and lets pass or performs, where the view is an overlay (``src/native/launcher/rename.c``)."""
+RENAMES: tuple[tuple[int | None, int | None], ...] = ((82, None), (264, 38), (316, 276), (446, 446))
+"""By machine, as in ``NUMBERS``: rename, renameat, renameat2 and landlock_restrict_self. Calls that init sees, and lets
+pass or performs, where the view is an overlay (``src/native/launcher/rename.c``)."""
 
 LEFT_OPEN: Mapping[str, str] = {
     "openat2": "its flags only narrow what openat can do",
