@@ -94,7 +94,7 @@ def test_paths() -> None:
 
 def test_a_directory_that_was_not_renamed() -> None:
     assert refusal_lines([Denial("rename", b"src", NO_RENAME)]) == [
-        "refused: src: a directory that an overlay cannot rename: `mv` copies it, --view copy has no overlay"
+        "refused: src: an overlay cannot rename this directory: use mv, which copies it, or --view copy"
     ]
 
 

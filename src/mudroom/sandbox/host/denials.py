@@ -8,7 +8,7 @@ from mudroom.core.result import Denial
 from mudroom.sandbox.linux.syscall import DENY, ERROR_NAMES, SyscallRule
 
 ONLY_THE_GATE = "without a network namespace only the gate can be reached, as a proxy"
-NO_RENAME = "a directory that an overlay cannot rename: `mv` copies it, --view copy has no overlay"
+NO_RENAME = "an overlay cannot rename this directory: use mv, which copies it, or --view copy"
 NO_RULE = "no rule names this port of this machine"
 
 

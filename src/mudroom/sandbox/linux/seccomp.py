@@ -61,6 +61,7 @@ class _Instruction(NamedTuple):
 
 _FORMAT = struct.Struct("<HBBI")
 _Row = tuple[int, bool, int, int]
+_Numbers = tuple[int | None, int | None]
 _Code = list[_Instruction]
 
 
@@ -69,7 +70,7 @@ def compile_filter(
     machine: str,
     *,
     notify: bool = False,
-    routed: Sequence[tuple[int | None, int | None]] = (),
+    routed: Sequence[_Numbers] = (),
 ) -> bytes:
     """Compile a program that answers each call by the first rule that matches, and allows all other calls.
 
@@ -78,8 +79,7 @@ def compile_filter(
     go to the listener, which lets them pass or performs them. Raise ValueError for an unknown
     machine or call and for a mistaken rule.
     """
-    passed = [number for row in routed if (number := row[MACHINES[machine].column]) is not None]
-    search = _search(_segments(rules, machine, notify, passed))
+    search = _search(_segments(rules, machine, notify, routed))
     code = [
         *_load(_ARCH),
         *_skip(_JEQ_K, MACHINES[machine].audit_arch, if_true=True, over=1),
@@ -115,7 +115,8 @@ def _segments(
         if number is not None:
             named.setdefault(number, []).append(rule)
     denied = [(number, number + 1, _decide(its_rules, notify)) for number, its_rules in named.items()]
-    denied += [(number, number + 1, _ROUTED) for number in routed]
+    column = MACHINES[machine].column
+    denied += [(number, number + 1, _ROUTED) for row in routed if (number := row[column]) is not None]
     foreign = [(first, end, _return(_ERRNO | ENOSYS)) for first, end in MACHINES[machine].foreign]
     segments: list[tuple[int, _Code]] = []
     reached = 0
