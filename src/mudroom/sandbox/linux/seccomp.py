@@ -105,7 +105,7 @@ def rows(rules: Sequence[SyscallRule], machine: str) -> dict[int, tuple[tuple[in
 
 
 def _segments(
-    rules: Sequence[SyscallRule], machine: str, notify: bool, routed: Sequence[int]
+    rules: Sequence[SyscallRule], machine: str, notify: bool, routed: Sequence[_Numbers]
 ) -> list[tuple[int, _Code]]:
     """Return the number line as (first number, code from there on), with equal neighbours joined."""
     named: dict[int, list[SyscallRule]] = {}
