@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -81,6 +83,53 @@ def test_a_project_of_another_group_of_the_user_is_no_place_for_an_overlay(
         monkeypatch.setattr(disk, "group", lambda own=own: own)
         monkeypatch.setattr(os, "getgroups", lambda groups=groups: groups)
         assert no_overlay(place) == why
+
+
+@pytest.mark.parametrize(
+    ("place", "groups", "mode", "is_named"),
+    [
+        ("storage", [7, 33], 0o775, True),
+        ("bootstrap/cache", [7, 33], 0o775, True),
+        ("storage", [7], 0o775, False),
+        ("storage", [7, 33], 0o555, False),
+    ],
+)
+def test_a_directory_of_another_group_of_the_user_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, groups: list[int], mode: int, is_named: bool
+) -> None:
+    """A Laravel project: `storage` belongs to the group of the web server."""
+    (tmp_path / place).mkdir(parents=True)
+    (tmp_path / place).chmod(mode)
+    inode = (tmp_path / place).stat().st_ino
+
+    class Listed:
+        def __init__(self, entry: os.DirEntry[str]) -> None:
+            self._entry, self.name = entry, entry.name
+
+        def is_dir(self, *, follow_symlinks: bool) -> bool:
+            return self._entry.is_dir(follow_symlinks=follow_symlinks)
+
+        def stat(self, *, follow_symlinks: bool) -> os.stat_result:
+            info = self._entry.stat(follow_symlinks=follow_symlinks)
+            return os.stat_result((*info[:5], 33 if info.st_ino == inode else info.st_gid, *info[6:10]))
+
+    def access(path: str, wanted: int, *, dir_fd: int) -> bool:
+        return bool(os.stat(path, dir_fd=dir_fd).st_mode & 0o200)
+
+    monkeypatch.setattr(disk, "user", lambda: 1000)
+    monkeypatch.setattr(disk, "group", lambda: 7)
+    monkeypatch.setattr(os, "getgroups", lambda: groups)
+    monkeypatch.setattr(os, "access", access)
+    scandir = os.scandir
+
+    @contextmanager
+    def listed(opened: int) -> Iterator[list[Listed]]:
+        with scandir(opened) as found:
+            yield [Listed(entry) for entry in found]
+
+    monkeypatch.setattr(os, "scandir", listed)
+    why = f"{place} is shared by the group 33, for which an overlay has no id"
+    assert no_overlay(os.fsencode(tmp_path)) == (why if is_named else "")
 
 
 def test_a_mount_inside_the_project_is_named() -> None:

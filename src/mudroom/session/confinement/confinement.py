@@ -128,6 +128,7 @@ class Confinement:
         self._resolves: Resolver | None = None
         self._knows_itself: Resolver | None = None
         self._marks: bool | None = None
+        self._no_overlay: str | None = None
         self.mode: Mode = platform.first
         """The strongest mode that has not failed in this session."""
         self.mode_contained: Mode = "overlay"
@@ -153,7 +154,7 @@ class Confinement:
             return mode, []
         if is_copy or settings.view == "copy":
             return "copy", []
-        why = no_overlay(self._vault.source) if settings.view == "auto" else ""
+        why = self._unlaid() if settings.view == "auto" else ""
         inside = "" if is_frozen and level < 2 else self.spanned(settings)
         if why or (inside and level == 2):
             return "copy", [f"{inside}: {_IN_A_COPY}" if inside else f"{why}: working in a copy"]
@@ -171,6 +172,12 @@ class Confinement:
         """Return why an overlay needs a snapshot as its base, or an empty string. Only Linux has overlays."""
         is_asked = settings.view == "auto" and self.platform is LINUX
         return spanned(self._vault.source, self._mounts.mounts()) if is_asked else ""
+
+    def _unlaid(self) -> str:
+        """Return why this user cannot mount an overlay, looked up once in a session."""
+        if self._no_overlay is None:
+            self._no_overlay = no_overlay(self._vault.source)
+        return self._no_overlay
 
     def _keeps_marks(self) -> bool:
         if self._marks is None:

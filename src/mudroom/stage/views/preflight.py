@@ -228,12 +228,43 @@ def no_overlay(project: bytes) -> str:
     see ``spanned``)."""
     if sys.platform != "linux" or not disk.user():
         return ""
-    group = os.stat(project).st_gid
-    if group == disk.group() or group not in os.getgroups():
+    others = [group for group in os.getgroups() if group != disk.group()]
+    if not others:
         return ""
-    # A user namespace maps only one of the user's groups (user_namespaces(7)). A directory with another group is not
-    # copied up: EOVERFLOW, ovl_copy_up_one in fs/overlayfs/copy_up.c.
-    return f"the project is shared by the group {group}, for which an overlay has no id"
+    # A user namespace maps only one of the user's groups (user_namespaces(7)). What has another group is not copied up:
+    # EOVERFLOW, ovl_copy_up_one in fs/overlayfs/copy_up.c.
+    group = os.stat(project).st_gid
+    if group in others:
+        return f"the project is shared by the group {group}, for which an overlay has no id"
+    inside = _shared_directory(project, others)
+    return f"{show(inside[0])} is shared by the group {inside[1]}, for which an overlay has no id" if inside else ""
+
+
+def _shared_directory(project: bytes, groups: Sequence[int]) -> tuple[bytes, int] | None:
+    """Return the first directory near the top that this user may write to by one of ``groups`` or owns, and its group.
+    Only ``_LOOK_AT`` entries are visited, breadth first, and only directories are looked at."""
+    pending, looked = [b""], 0
+    while pending and looked < _LOOK_AT:
+        path = pending.pop(0)
+        try:
+            opened = open_root(project + b"/" + path if path else project)
+        except OSError:
+            continue
+        try:
+            with os.scandir(opened) as listed:
+                for entry in listed:
+                    looked += 1
+                    if not entry.is_dir(follow_symlinks=False):
+                        continue
+                    group, at = entry.stat(follow_symlinks=False).st_gid, os.path.join(path, os.fsencode(entry.name))
+                    if group in groups and os.access(entry.name, os.W_OK, dir_fd=opened):
+                        return at, group
+                    pending.append(at)
+        except OSError:
+            continue  # it is being changed or removed
+        finally:
+            os.close(opened)
+    return None
 
 
 def keeps_marks(directory: bytes) -> bool:
