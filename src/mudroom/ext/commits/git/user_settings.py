@@ -51,6 +51,8 @@ class UserFiles(NamedTuple):
 class _Found(NamedTuple):
     setting: GitSetting
     is_certain: bool
+    is_own: bool = True
+    """Whether it is from the user's own files, not from the repository's."""
 
 
 class UserSettings:
@@ -58,10 +60,14 @@ class UserSettings:
         """Raise UsageError if a file cannot be parsed."""
         self._home, self._git = user.home, place.git
         self._found: list[_Found] = []
-        for path in (*user.paths, place.common + b"/config"):
+        for path in user.paths:
             self._found += self._read(path, is_certain=True)
+        self._add(place.common + b"/config")
         if self.flag(b"extensions", b"worktreeconfig", default=False):
-            self._found += self._read(place.git + b"/config.worktree", is_certain=True)
+            self._add(place.git + b"/config.worktree")
+
+    def _add(self, path: bytes) -> None:
+        self._found += [found._replace(is_own=False) for found in self._read(path, is_certain=True)]
 
     def _read(self, path: bytes, *, is_certain: bool, depth: int = 0) -> Iterator[_Found]:
         try:
@@ -74,10 +80,11 @@ class UserSettings:
                 continue
             holds = True if setting.section == b"include" else self._holds(setting.subsection or b"", path)
             if holds is not False and depth < _DEPTH:
-                target = os.path.join(os.path.dirname(path), self._expanded(setting.value))
+                target = os.path.join(os.path.dirname(path), self.expanded(setting.value))
                 yield from self._read(target, is_certain=is_certain and holds is True, depth=depth + 1)
 
-    def _expanded(self, path: bytes) -> bytes:
+    def expanded(self, path: bytes) -> bytes:
+        """Return a path with the user's home for its tilde."""
         return self._home + path[1:] if path.startswith(b"~/") else path
 
     def _holds(self, condition: bytes, path: bytes) -> bool | None:
@@ -85,7 +92,7 @@ class UserSettings:
         kind, _colon, pattern = condition.partition(b":")
         if kind not in (b"gitdir", b"gitdir/i"):
             return None
-        pattern = self._expanded(pattern)
+        pattern = self.expanded(pattern)
         if pattern.startswith(b"./"):
             pattern = os.path.join(disk.real_path(os.path.dirname(path)), pattern[2:])
         elif not pattern.startswith(b"/"):
@@ -98,8 +105,15 @@ class UserSettings:
 
     def value(self, section: bytes, key: bytes) -> bytes | None:
         """Return a setting's value, or None if it is not set. Raise UsageError if it is uncertain."""
-        for setting, is_certain in reversed(self._found):
-            if (setting.section, setting.subsection, setting.key) == (section, None, key):
+        return self._value(self._found, section, key)
+
+    def own_value(self, section: bytes, key: bytes, subsection: bytes | None = None) -> bytes | None:
+        """Return a value as ``value`` does, from the user's own files alone."""
+        return self._value([found for found in self._found if found.is_own], section, key, subsection)
+
+    def _value(self, among: list[_Found], section: bytes, key: bytes, subsection: bytes | None = None) -> bytes | None:
+        for setting, is_certain, _is_own in reversed(among):
+            if (setting.section, setting.subsection, setting.key) == (section, subsection, key):
                 if not is_certain:
                     name = f"{section.decode()}.{key.decode()}"
                     raise UsageError(
