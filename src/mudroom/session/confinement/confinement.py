@@ -24,6 +24,7 @@ from mudroom.sandbox.linux.plan import PROXY_PORT
 from mudroom.sandbox.platform import LINUX, Platform
 from mudroom.session.confinement.appearance import own_home, with_room
 from mudroom.session.confinement.grant import PLAIN, Grant, free_links, graphics, in_the_way, is_socket
+from mudroom.session.confinement.host_git import unsigned
 from mudroom.stage import disk
 from mudroom.stage.layers.layer import private_directories
 from mudroom.stage.views.preflight import MountTable, filesystem, keeps_marks, no_overlay, spanned
@@ -129,6 +130,7 @@ class Confinement:
         self._knows_itself: Resolver | None = None
         self._marks: bool | None = None
         self._no_overlay: str | None = None
+        self._unsigned: dict[bytes, bytes] | None = None
         self.mode: Mode = platform.first
         """The strongest mode that has not failed in this session."""
         self.mode_contained: Mode = "overlay"
@@ -348,6 +350,10 @@ class Confinement:
             hosts = network == "open" or (grant.level == 0 and network == "gate" and not port)
             env = select_variables(self.variables, home=home, cwd=cwd, network=hosts, proxy=proxy, extra=extra)
         env[b"TMPDIR"] = tmp
+        if grant.level and not grant.image and b"GIT_CONFIG_COUNT" not in env:
+            if self._unsigned is None:
+                self._unsigned = unsigned(self._home, self._vault.source)
+            env |= self._unsigned
         return env
 
     def beside(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from collections.abc import Iterator
 
 from mudroom.core.git.settings_file import GitSetting, parse_settings
@@ -16,29 +15,13 @@ from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.stage import disk
-from mudroom.stage.source import is_absence
+from mudroom.stage.source import read_own
 from mudroom.typing import NamedTuple
 from mudroom.vault.git.place import SETTINGS_LIMIT, RepositoryPlace, is_true
 
 _DEPTH = 10  # config.c, MAX_INCLUDE_DEPTH
 _GLOB = regex(rb"\*\*/|\*\*|\*|\?|[^*?]+")
 _REGEX = {b"**/": b"(?:.*/)?", b"**": b".*", b"*": b"[^/]*", b"?": b"[^/]"}
-
-
-def read_own(path: bytes, limit: int) -> bytes:
-    """Return the content of one of the user's files, or b"" if it is missing or not a regular file. Links are followed,
-    because dotfiles are often links. Raise ValueError above ``limit`` bytes."""
-    try:
-        descriptor = disk.open_path(path, os.O_RDONLY | disk.O_CLOEXEC | disk.O_NONBLOCK)
-    except OSError as error:
-        if is_absence(error) or isinstance(error, PermissionError):
-            return b""
-        raise
-    with os.fdopen(descriptor, "rb") as stream:
-        data = stream.read(limit + 1) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
-    if len(data) > limit:
-        raise ValueError(f"it has more than {limit:,} bytes")
-    return data
 
 
 class UserFiles(NamedTuple):
