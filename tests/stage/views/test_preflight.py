@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from mudroom.core.tree.entry import Entry
 from mudroom.errors import UsageError
 from mudroom.stage import disk
+from mudroom.stage.beneath import entries
+from mudroom.stage.views import preflight
 from mudroom.stage.views.preflight import (
     MountPoint,
     MountTable,
@@ -100,34 +101,17 @@ def test_a_directory_of_another_group_of_the_user_is_named(
     """A Laravel project: `storage` belongs to the group of the web server."""
     (tmp_path / place).mkdir(parents=True)
     (tmp_path / place).chmod(mode)
-    inode = (tmp_path / place).stat().st_ino
+    own = entries
 
-    class Listed:
-        def __init__(self, entry: os.DirEntry[str]) -> None:
-            self._entry, self.name = entry, entry.name
+    def listed(opened: int) -> dict[bytes, Entry]:
+        """With the group of the web server, which a test cannot give to a directory."""
+        inode = (tmp_path / place).stat().st_ino
+        return {name: entry._replace(gid=33) if entry.inode == inode else entry for name, entry in own(opened).items()}
 
-        def is_dir(self, *, follow_symlinks: bool) -> bool:
-            return self._entry.is_dir(follow_symlinks=follow_symlinks)
-
-        def stat(self, *, follow_symlinks: bool) -> os.stat_result:
-            info = self._entry.stat(follow_symlinks=follow_symlinks)
-            return os.stat_result((*info[:5], 33 if info.st_ino == inode else info.st_gid, *info[6:10]))
-
-    def access(path: str, wanted: int, *, dir_fd: int) -> bool:
-        return bool(os.stat(path, dir_fd=dir_fd).st_mode & 0o200)
-
+    monkeypatch.setattr(preflight, "entries", listed)
     monkeypatch.setattr(disk, "user", lambda: 1000)
     monkeypatch.setattr(disk, "group", lambda: 7)
     monkeypatch.setattr(os, "getgroups", lambda: groups)
-    monkeypatch.setattr(os, "access", access)
-    scandir = os.scandir
-
-    @contextmanager
-    def listed(opened: int) -> Iterator[list[Listed]]:
-        with scandir(opened) as found:
-            yield [Listed(entry) for entry in found]
-
-    monkeypatch.setattr(os, "scandir", listed)
     why = f"{place} is shared by the group 33, for which an overlay has no id"
     assert no_overlay(os.fsencode(tmp_path)) == (why if is_named else "")
 

@@ -10,6 +10,7 @@ import stat
 import sys
 from collections.abc import Iterator, Sequence
 
+from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import UsageError
 from mudroom.stage import disk
@@ -241,29 +242,12 @@ def no_overlay(project: bytes) -> str:
 
 
 def _shared_directory(project: bytes, groups: Sequence[int]) -> tuple[bytes, int] | None:
-    """Return the first directory near the top that this user may write to by one of ``groups`` or owns, and its group.
-    Only ``_LOOK_AT`` entries are visited, breadth first, and only directories are looked at."""
-    pending, looked = [b""], 0
-    while pending and looked < _LOOK_AT:
-        path = pending.pop(0)
-        try:
-            opened = open_root(project + b"/" + path if path else project)
-        except OSError:
-            continue
-        try:
-            with os.scandir(opened) as listed:
-                for entry in listed:
-                    looked += 1
-                    if not entry.is_dir(follow_symlinks=False):
-                        continue
-                    group, at = entry.stat(follow_symlinks=False).st_gid, os.path.join(path, os.fsencode(entry.name))
-                    if group in groups and os.access(entry.name, os.W_OK, dir_fd=opened):
-                        return at, group
-                    pending.append(at)
-        except OSError:
-            continue  # it is being changed or removed
-        finally:
-            os.close(opened)
+    """Return the first directory near the top that has one of ``groups`` and that this user may write to, with the
+    group."""
+    for path, entry in _near_the_top(project):
+        is_writable = entry.mode & 0o020 or (entry.mode & 0o200 and entry.uid == disk.user())
+        if entry.kind == "directory" and entry.gid in groups and is_writable:
+            return path, entry.gid
     return None
 
 
@@ -279,10 +263,15 @@ def keeps_marks(directory: bytes) -> bool:
 
 
 def foreign(project: bytes, uid: int, gids: Sequence[int]) -> Iterator[bytes]:
-    """Yield entries near the top that belong to other users: an ordinary user's overlay cannot change them (EOVERFLOW).
+    """Yield entries near the top that belong to other users: an ordinary user's overlay cannot change them
+    (EOVERFLOW)."""
+    for path, entry in _near_the_top(project):
+        if entry.uid != uid or entry.gid not in gids:
+            yield path
 
-    Only the first few hundred entries are visited, breadth first.
-    """
+
+def _near_the_top(project: bytes) -> Iterator[tuple[bytes, Entry]]:
+    """Yield the first few hundred entries, breadth first."""
     pending, looked = [b""], 0
     while pending and looked < _LOOK_AT:
         path = pending.pop(0)
@@ -297,7 +286,6 @@ def foreign(project: bytes, uid: int, gids: Sequence[int]) -> Iterator[bytes]:
         for name, entry in by_name.items():
             looked += 1
             at = path + b"/" + name if path else name
-            if entry.uid != uid or entry.gid not in gids:
-                yield at
+            yield at, entry
             if entry.kind == "directory":
                 pending.append(at)
