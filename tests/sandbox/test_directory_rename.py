@@ -82,6 +82,10 @@ print(oct(os.lstat('new/sub/deeper/fifo').st_mode), sorted(os.listdir('new/sub')
         ("", "os.rename('absent', 'new')", errno.ENOENT),
         ("", "os.rename('old', '/tmp/new')", errno.EXDEV),
         ("", "os.rename('old/.', 'new')", errno.EBUSY),
+        ("", "os.rename('old', 'new/..')", errno.ENOENT),
+        ("", "os.rename('/proc/1/cwd/old', 'new')", errno.EACCES),
+        ("", "os.rename('/proc/./self/cwd/old', 'new')", errno.EXDEV),
+        ("", "os.rename('/proc/thread-self/root' + os.getcwd() + '/old', 'new')", errno.EXDEV),
         ("", "os.rename('old', '.mudroom/new')", errno.ENOENT),
     ],
 )

@@ -204,7 +204,6 @@ int check_waiting(const struct call *call);
 int open_of_caller(const struct call *call, const char *name, int flags);
 int open_directory_of(const struct call *call, int number);
 int read_string(const struct call *call, uint64_t address, char *text, size_t limit);
-void respell(const struct call *call, const char *text, char *name, size_t room);
 bool is_mediation(const struct value *mediation);
 void mediate(int listener, const struct value *mediation, struct refusals *refusals);
 

@@ -149,17 +149,6 @@ int open_directory_of(const struct call *call, int number)
     return opened;
 }
 
-/* Copy a path; one that names the caller by itself names it by number. */
-void respell(const struct call *call, const char *text, char *name, size_t room)
-{
-    if (strncmp(text, "/proc/self/", 11) == 0)
-        snprintf(name, room, "/proc/%u/%s", call->from.pid, text + 11);
-    else if (strncmp(text, "/dev/fd/", 8) == 0)
-        snprintf(name, room, "/proc/%u/fd/%s", call->from.pid, text + 8);
-    else
-        snprintf(name, room, "%s", text);
-}
-
 /* Open the file that a call is about, as an O_PATH descriptor. Return -1 with an error number. */
 static int open_target(const struct call *call)
 {
@@ -177,7 +166,12 @@ static int open_target(const struct call *call)
     if (*text == '\0' && flags & AT_EMPTY_PATH)
         return open_directory_of(call, at);
     int nofollow = call->follows && !(flags & AT_SYMLINK_NOFOLLOW) ? 0 : O_NOFOLLOW;
-    respell(call, text, name, sizeof name);
+    if (strncmp(text, "/proc/self/", 11) == 0)
+        snprintf(name, sizeof name, "/proc/%u/%s", call->from.pid, text + 11);
+    else if (strncmp(text, "/dev/fd/", 8) == 0)
+        snprintf(name, sizeof name, "/proc/%u/fd/%s", call->from.pid, text + 8);
+    else
+        strcpy(name, text);
     int base = open_directory_of(call, *name == '/' ? AT_FDCWD : at); /* an absolute name ignores it: openat(2) */
     if (base < 0)
         return -1;

@@ -47,6 +47,7 @@
 #define MOST_ENTRIES 100000
 #define DEEPEST 100 /* three descriptors each */
 #define REFUSED 254 /* exit code of a mover: EXDEV, which the user is told */
+#define PASSED 253  /* no error number: the kernel is left to perform the call */
 #define PART 65536
 
 struct rename {
@@ -80,31 +81,40 @@ static bool find_arguments(int number, int *indices)
 }
 
 /* Read the path of a name, without slashes at its end. Return the directory that it starts at, or -1. ``name`` has
-   LONGEST_PATH + 64 bytes. */
+   LONGEST_PATH bytes. */
 static int open_start(const struct call *call, int directory, int path, char *name)
 {
-    static char text[LONGEST_PATH];
     int at = directory >= 0 ? (int)call->from.arguments[directory] : AT_FDCWD;
-    int error = read_string(call, call->from.arguments[path], text, 4096);
-    if (error != 0 || *text == '\0') {
+    int error = read_string(call, call->from.arguments[path], name, 4096);
+    if (error != 0 || *name == '\0') {
         errno = error != 0 ? error : ENOENT;
         return -1;
     }
-    respell(call, text, name, LONGEST_PATH + 64);
     for (size_t size = strlen(name); size > 1 && name[size - 1] == '/'; size--)
         name[size - 1] = '\0';
     return open_directory_of(call, *name == '/' ? AT_FDCWD : at);
+}
+
+/* Open what a path leads to, by no magic link: those of /proc/self are this process's here, and lead where the caller
+   may not. */
+static int open_from(int start, const char *path, int flags)
+{
+    uint64_t how[3] = {(uint64_t)(O_PATH | O_CLOEXEC | flags), 0, 2 /* RESOLVE_NO_MAGICLINKS */};
+    return (int)syscall(OPENAT2, start, path, how, sizeof how);
 }
 
 /* Whether the old name is a directory, as far as this process can see. */
 static bool is_of_directory(const struct call *call, const int *indices, char *name)
 {
     struct stat status;
-    int start = open_start(call, indices[0], indices[1], name);
+    int start = open_start(call, indices[0], indices[1], name), opened = -1;
     if (start < 0)
         return false;
-    bool is_directory = fstatat(start, name, &status, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(status.st_mode);
+    opened = open_from(start, name, O_NOFOLLOW);
+    bool is_directory = opened >= 0 && fstat(opened, &status) == 0 && S_ISDIR(status.st_mode);
     close(start);
+    if (opened >= 0)
+        close(opened);
     return is_directory && check_waiting(call) == 0;
 }
 
@@ -114,22 +124,13 @@ static bool is_of_directory(const struct call *call, const int *indices, char *n
 static int open_parent(const struct call *call, int directory, int path, char *text, char **name)
 {
     int start = open_start(call, directory, path, text);
-    char *slash = strrchr(text, '/');
-    if (start < 0)
-        return -1;
+    char *slash = start < 0 ? NULL : strrchr(text, '/');
     *name = slash == NULL ? text : slash + 1;
     if (slash == NULL)
         return start;
-    int opened = -1;
-    if (slash == text) {
-        opened = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    } else {
-        *slash = '\0';
-        opened = openat(start, text, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    }
-    int error = errno;
+    *slash = '\0';
+    int opened = open_from(start, slash == text ? "/" : text, O_DIRECTORY);
     close(start);
-    errno = error;
     return opened;
 }
 
@@ -371,21 +372,18 @@ static bool has_own_label(const struct call *call)
 
 static bool is_movable(const char *name) { return *name != '\0' && strcmp(name, ".") != 0 && strcmp(name, "..") != 0; }
 
-/* Try a call as it is. Return its answer, or REFUSED if the kernel does not rename the directory. ``rename`` has no parents
-   (-1) before. */
+/* Try a call as it is. Return its answer; REFUSED if the kernel does not rename the directory; PASSED if it has not been
+   tried. ``rename`` has no parents (-1) before. */
 static int try_rename(struct rename *rename, const int *indices)
 {
-    static char old[LONGEST_PATH + 64], new[LONGEST_PATH + 64];
+    static char old[LONGEST_PATH], new[LONGEST_PATH];
     const struct call *call = rename->call;
     rename->flags = indices[4] >= 0 ? (uint32_t)call->from.arguments[indices[4]] : 0;
     if ((rename->from = open_parent(call, indices[0], indices[1], old, &rename->old)) < 0 ||
-        (rename->to = open_parent(call, indices[2], indices[3], new, &rename->new)) < 0)
-        return errno;
-    if (!is_movable(rename->old) || !is_movable(rename->new))
-        return rename->flags & NOREPLACE && !is_movable(rename->new) ? EEXIST : EBUSY; /* filename_renameat2 of the kernel */
-    int error = check_waiting(call);
-    if (error == 0)
-        error = rename_at(rename->from, rename->old, rename->to, rename->new, rename->flags);
+        (rename->to = open_parent(call, indices[2], indices[3], new, &rename->new)) < 0 ||
+        !is_movable(rename->old) || !is_movable(rename->new) || check_waiting(call) != 0)
+        return PASSED;
+    int error = rename_at(rename->from, rename->old, rename->to, rename->new, rename->flags);
     uint64_t mount = error == EXDEV ? mount_of(rename->from) : 0;
     return mount != 0 && mount == mount_of(rename->to) && is_overlay(rename->from) ? REFUSED : error;
 }
@@ -423,7 +421,7 @@ static bool start_mover(struct context *context, struct rename *rename, const ch
 /* Return whether a call is one of those that the filter sends here although it is not refused; it is or will be answered. */
 bool answer_rename(struct context *context, const struct notification *request, struct refusals *refusals)
 {
-    static char name[LONGEST_PATH + 64];
+    static char name[LONGEST_PATH];
     const struct call call = {.listener = context->listener, .from = *request};
     struct rename rename = {.call = &call, .from = -1, .to = -1};
     int indices[5], error;
@@ -441,7 +439,7 @@ bool answer_rename(struct context *context, const struct notification *request, 
         error = EXDEV;
     }
     if (error != REFUSED)
-        answer(context, request->id, error, false);
+        answer(context, request->id, error == PASSED ? 0 : error, error == PASSED);
     if (rename.from >= 0)
         close(rename.from);
     if (rename.to >= 0)
