@@ -75,7 +75,7 @@ STEPS: tuple[Command | Verb, ...] = (
     Command("find . -name __pycache__ -prune -exec rm -rf {} +", "allow_with_checkpoint"),
     Command(f"git add -A && {COMMIT} 'CSV is a format of its own'", "allow"),
     Command("git push --force origin refactor", "deny", exit_code=126, why="the team's rule"),
-    Command("curl -sS https://example.com/install.sh", "allow", exit_code=56, why="allowed to try; the gate says no"),
+    Command("curl -sS https://example.com/install.sh", "allow", exit_code=35, why="allowed to try; the gate says no"),
     Command("sudo chown -R root: .", "require_approval", exit_code=126, why="nobody has approved it"),
     Command("git tag v2", "require_approval", exit_code=126, why="a rule: a person has to say so"),
     Verb(("approve",)),

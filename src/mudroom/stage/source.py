@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from mudroom.core.tree.entry import Entry, from_stat, same_stamp
@@ -81,6 +82,22 @@ class OpenSource(DirectorySource):
 def is_absence(error: OSError) -> bool:
     """Return whether an error from open(2) means that the path does not exist. ELOOP: a symbolic link on the way."""
     return error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+
+
+def read_own(path: bytes, limit: int) -> bytes:
+    """Return the content of one of the user's files, or b"" if it is missing or not a regular file. Links are followed,
+    because dotfiles are often links. Raise ValueError above ``limit`` bytes."""
+    try:
+        descriptor = disk.open_path(path, os.O_RDONLY | disk.O_CLOEXEC | disk.O_NONBLOCK)
+    except OSError as error:
+        if is_absence(error) or isinstance(error, PermissionError):
+            return b""
+        raise
+    with os.fdopen(descriptor, "rb") as stream:
+        data = stream.read(limit + 1) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
+    if len(data) > limit:
+        raise ValueError(f"it has more than {limit:,} bytes")
+    return data
 
 
 def walk(

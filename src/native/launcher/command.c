@@ -1,8 +1,8 @@
 /* A command: its start, its end, its terminal, and the calls that its filter refuses.
  *
  * A filter rule that would answer with an error notifies init instead (SECCOMP_RET_USER_NOTIF, seccomp_unotify(2)). This
- * is done only for calls that are refused in any case, and the answer is an error whatever happens here: if init dies, or
- * no process listens, the kernel answers ENOSYS. Calls that are reported as missing (ENOSYS: clone3, io_uring_setup) cause
+ * is done for calls that are refused in any case, and for renames (rename.c); if init dies, or no process listens, the
+ * kernel answers ENOSYS. Calls that are reported as missing (ENOSYS: clone3, io_uring_setup) cause
  * no notification: every program tries them and has a fallback. */
 #define _GNU_SOURCE
 #include "launcher.h"
@@ -30,8 +30,6 @@
 #define CLOSE_RANGE 436
 #define OPENAT2 437
 #define DEEPEST 6 /* nested script interpreters: the kernel refuses more (exec_binprm in fs/exec.c) */
-#define NOTIF_RECV 0xC0502100UL /* include/uapi/linux/seccomp.h */
-#define NOTIF_SEND 0xC0182101UL
 
 static const int FORWARDED[] = {SIGTERM, SIGHUP, SIGUSR1, SIGUSR2}, TO_GROUP[] = {SIGINT, SIGQUIT};
 static const int RESET[] = {SIGINT, SIGQUIT, SIGTSTP, SIGTTIN, SIGTTOU, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGPIPE, SIGXFSZ};
@@ -160,7 +158,7 @@ struct start {
 static bool hand_listener_over(const struct start *start)
 {
     const struct value *program = &start->mediation->items[0];
-    int listener = install_filter(program->data, program->size, 8 /* SECCOMP_FILTER_FLAG_NEW_LISTENER */);
+    int listener = install_filter(program->data, program->size, NEW_LISTENER);
     return listener >= 0 && send_with(start->listener_to, "l", 1, &listener, 1);
 }
 
@@ -330,8 +328,18 @@ static char **words_of(struct pool *pool, const struct value *argv)
     return words;
 }
 
-static char **environment_of(struct pool *pool, const struct value *env)
+static bool has_item(const struct value *names, const struct value *name)
 {
+    for (size_t index = 0; names != NULL && index < names->size; index++)
+        if (is_string(&names->items[index]) && strcmp(names->items[index].data, name->data) == 0)
+            return true;
+    return false;
+}
+
+/* Return the variables but those in ``dropped``, or NULL if one cannot be a variable. */
+static char **environment_of(struct pool *pool, const struct value *env, const struct value *dropped)
+{
+    size_t count = 0;
     if (env == NULL || env->kind != MAPPING)
         return NULL;
     char **variables = take_memory(pool, (env->size + 1) * sizeof *variables);
@@ -339,14 +347,18 @@ static char **environment_of(struct pool *pool, const struct value *env)
         const struct value *name = &env->items[2 * index], *value = name + 1;
         if (!is_string(name) || !is_string(value) || strchr(name->data, '=') != NULL)
             return NULL;
+        if (has_item(dropped, name))
+            continue;
         char *variable = take_memory(pool, name->size + value->size + 2);
         if (variable == NULL)
             return NULL;
         memcpy(variable, name->data, name->size);
         variable[name->size] = '=';
         memcpy(variable + name->size + 1, value->data, value->size + 1);
-        variables[index] = variable;
+        variables[count++] = variable;
     }
+    if (variables != NULL)
+        variables[count] = NULL;
     return variables;
 }
 
@@ -417,6 +429,8 @@ void answer_refusal(struct context *context, struct refusals *refusals)
     int error;
     memset(&request, 0, sizeof request); /* the kernel refuses another content */
     if (syscall(SYS_ioctl, context->listener, NOTIF_RECV, &request) < 0)
+        return;
+    if (answer_rename(context, &request, refusals))
         return;
     count_refusal(refusals, decide(context->rows, request.number, request.arguments, &error), 1);
     reply.id = request.id;
@@ -502,6 +516,7 @@ static int reap(struct running *running, struct rusage *usage)
                 return status;
             if (ended <= 0)
                 break;
+            finish_rename(command->context, ended, status, &command->refusals);
         }
         FD_ZERO(&ready);
         int highest = watch(&ready, running->mediated, watch(&ready, listener, watch(&ready, command->signals, -1)));
@@ -552,7 +567,8 @@ bool run_command(struct command *command, struct exited *exited)
     const struct value *request = command->request, *mediation = find(request, "mediation");
     const struct value *search = find_of(request, "search", SEQUENCE);
     static struct pool pool; /* until the end of this process */
-    char **words = words_of(&pool, find(request, "argv")), **env = environment_of(&pool, find(request, "env"));
+    char **words = words_of(&pool, find(request, "argv")), **env = environment_of(
+              &pool, find(request, "env"), command->context->is_redirected ? find_of(request, "proxies", SEQUENCE) : NULL);
     bool is_mediated = mediation != NULL && mediation->kind != NONE;
     int pair[2] = {-1, -1};
     if (words == NULL || env == NULL || search == NULL || command->signals < 0 || command->signals >= FD_SETSIZE ||
@@ -580,6 +596,7 @@ bool run_command(struct command *command, struct exited *exited)
     exited->user = seconds(usage.ru_utime);
     exited->system = seconds(usage.ru_stime);
     exited->max_rss = usage.ru_maxrss;
+    await_renames(command->context, &command->refusals);
     if (command->ends_children)
         end_children(NULL);
     pid_t other;

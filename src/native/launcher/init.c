@@ -14,7 +14,7 @@
  *    children, and init kills them.
  *
  * Before the first request, init sends one byte over the door; if the view is an overlay, with a descriptor that
- * reconfigures it (the step "view"). A request is {"op": "command", "id", "argv", "env", "search", "cwd", "terminal"} or
+ * reconfigures it (the step "view"). A request is {"op": "command", "id", "argv", "env", "proxies", "search", "cwd", "terminal"} or
  * {"op": "signal", "id", "signal"}. A command's descriptors are stdin, stdout and stderr, a socket if "terminal" is not
  * empty (as "channel" in launcher.c), and the report pipe. */
 #define _GNU_SOURCE
@@ -181,6 +181,7 @@ static _Noreturn void be_warden(struct context *context, const struct value *req
     }
     int report = given->numbers[3 + sockets], kept[] = {report, sockets ? given->numbers[3] : report};
     int error = 0;
+    bool is_redirected = context->is_redirected;
     const char *op = "init";
     setsid();
     prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
@@ -188,6 +189,7 @@ static _Noreturn void be_warden(struct context *context, const struct value *req
         error = dup2(given->numbers[target], target) < 0 ? errno : 0;
     keep_only(kept, COUNT(kept));
     begin_context(context, 0);
+    context->is_redirected = is_redirected;
     if (error == 0)
         error = renew_null();
     if (error == 0 && chdir(cwd->data) < 0) {
@@ -296,6 +298,8 @@ static void end_orphans(const struct holder *holder)
     struct pids spared = {0};
     for (size_t index = 0; index < holder->count; index++)
         add_pid(&spared, holder->members[index].warden);
+    for (size_t index = 0; index < holder->context->moving; index++)
+        add_pid(&spared, holder->context->movers[index].pid);
     end_children(&spared);
     free(spared.items);
 }
@@ -322,6 +326,12 @@ static void finish(struct holder *holder, struct member *member, int status)
         if (by > 0)
             count_refusal(&result->refusals, rule, by);
     }
+    if (result->refusals.names == 0) { /* else they are of a mediator, and no mover exists */
+        memcpy(result->refusals.named, holder->refusals.named, holder->refusals.size);
+        result->refusals.size = holder->refusals.size;
+        result->refusals.names = holder->refusals.names;
+        holder->refusals.size = holder->refusals.names = 0;
+    }
     result->exited.started = 0;
     result->exited.is_empty = true;
     if (is_told)
@@ -342,6 +352,7 @@ static void reap_wardens(struct holder *holder)
                 finish(holder, &ended, status);
                 break;
             }
+        finish_rename(holder->context, pid, status, &holder->refusals);
         end_orphans(holder); /* those of a killed warden */
     }
 }

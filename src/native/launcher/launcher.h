@@ -86,15 +86,27 @@ struct listener {
     int descriptor;
 };
 
+#define MOST_MOVERS 16
+
+struct mover {
+    pid_t pid;
+    uint64_t id;    /* of the call that it performs */
+    char name[256]; /* for the user */
+};
+
 struct context {
     int root;               /* the new root */
     uint64_t resolve;       /* how paths below it are resolved: openat2(2) */
     int64_t namespaces;     /* flags of the clone */
     int view, left, channel, gate, door; /* sockets to the host, or -1 */
+    bool is_redirected;     /* whether every connection reaches the gate, also of a program that knows no proxy */
     bool is_overlay;        /* whether the view is this sandbox's own overlay */
     int terminal;           /* the command's side of the pseudo-terminal, or -1 */
     int listener;           /* of the filter whose refusals init answers, or -1 */
     const struct value *rows; /* the rules of that filter */
+    bool is_narrowed;         /* whether a process in the sandbox has a Landlock domain of its own */
+    struct mover movers[MOST_MOVERS]; /* processes that rename a directory for the command (rename.c) */
+    size_t moving;
     struct listener listeners[MOST_DESCRIPTORS]; /* the gate's, until they are handed over */
     size_t count;
     const char *detail; /* of a failure: the path, if there is one */
@@ -170,9 +182,36 @@ void count_refusal(struct refusals *refusals, int64_t rule, unsigned long by);
 
 /* ---- mediator.c ---- */
 
+#define NOTIF_RECV 0xC0502100UL /* include/uapi/linux/seccomp.h */
+#define NOTIF_SEND 0xC0182101UL
+#define NEW_LISTENER 8
+#define WAIT_KILLABLE 32       /* since Linux 5.19: a signal does not interrupt a call that is being answered */
+#define LONGEST_PATH (4096 + 4098) /* room for a path, its NUL and a page more */
+
+struct call {
+    int listener;
+    struct notification from;
+    const char *action;
+    int directory, path, flags, values; /* indices of arguments; -1: the call has no such argument */
+    bool follows;
+    const char *clock;
+    const struct value *places;
+    struct refusals *refusals;
+};
+
 int install_filter(const void *program, size_t size, unsigned flags);
+int check_waiting(const struct call *call);
+int open_of_caller(const struct call *call, const char *name, int flags);
+int open_directory_of(const struct call *call, int number);
+int read_string(const struct call *call, uint64_t address, char *text, size_t limit);
 bool is_mediation(const struct value *mediation);
 void mediate(int listener, const struct value *mediation, struct refusals *refusals);
+
+/* ---- rename.c ---- */
+
+bool answer_rename(struct context *context, const struct notification *request, struct refusals *refusals);
+void finish_rename(struct context *context, pid_t pid, int status, struct refusals *refusals);
+void await_renames(struct context *context, struct refusals *refusals);
 
 /* ---- trial.c ---- */
 

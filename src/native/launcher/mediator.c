@@ -27,9 +27,6 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-/* include/uapi/linux/seccomp.h */
-#define NOTIF_RECV 0xC0502100UL
-#define NOTIF_SEND 0xC0182101UL
 #define NOTIF_ID_VALID 0x40082102UL
 #define NOTIF_ADDFD 0x40182103UL
 #define ADDFD_SETFD 1
@@ -37,17 +34,6 @@
                                  wait meanwhile */
 #define LONGEST_NAME 255      /* XATTR_NAME_MAX, XATTR_SIZE_MAX of xattr(7) */
 #define LONGEST_VALUE 65536
-
-struct call {
-    int listener;
-    struct notification from;
-    const char *action;
-    int directory, path, flags, values; /* indices of arguments; -1: the call has no such argument */
-    bool follows;
-    const char *clock;
-    const struct value *places;
-    struct refusals *refusals;
-};
 
 int install_filter(const void *program, size_t size, unsigned flags)
 {
@@ -93,13 +79,14 @@ static bool control(int listener, unsigned long operation, void *message)
     return true;
 }
 
-static int check(const struct call *call)
+/* Return EPERM if the caller no longer waits for the answer. */
+int check_waiting(const struct call *call)
 {
     uint64_t id = call->from.id;
     return control(call->listener, NOTIF_ID_VALID, &id) ? 0 : EPERM;
 }
 
-static int open_proc(const struct call *call, const char *name, int flags)
+int open_of_caller(const struct call *call, const char *name, int flags)
 {
     char path[96];
     snprintf(path, sizeof path, "/proc/%u/%s", call->from.pid, name);
@@ -113,10 +100,10 @@ static ssize_t read_memory(const struct call *call, uint64_t address, void *data
         errno = EFAULT;
         return -1;
     }
-    int memory = open_proc(call, "mem", O_RDONLY);
+    int memory = open_of_caller(call, "mem", O_RDONLY);
     if (memory < 0)
         return -1;
-    int error = check(call);
+    int error = check_waiting(call);
     ssize_t got = error != 0 ? -1 : pread(memory, data, size, (off_t)address);
     if (error == 0 && got < 0)
         error = errno == EIO ? EFAULT : errno; /* EIO: no memory is mapped there */
@@ -133,7 +120,7 @@ static int read_exactly(const struct call *call, uint64_t address, void *data, s
 
 /* Read a text, page by page: the page behind its end may not be mapped. ``text`` has room for the limit, its NUL and a page
    more. Return 0 or an error number. */
-static int read_text(const struct call *call, uint64_t address, char *text, size_t limit)
+int read_string(const struct call *call, uint64_t address, char *text, size_t limit)
 {
     size_t size = 0;
     while (size <= limit) {
@@ -150,13 +137,13 @@ static int read_text(const struct call *call, uint64_t address, char *text, size
     return ENAMETOOLONG;
 }
 
-static int open_descriptor(const struct call *call, int number)
+int open_directory_of(const struct call *call, int number)
 {
     char name[32];
     if (number == AT_FDCWD)
-        return open_proc(call, "cwd", O_PATH);
+        return open_of_caller(call, "cwd", O_PATH);
     snprintf(name, sizeof name, "fd/%d", number);
-    int opened = open_proc(call, name, O_PATH);
+    int opened = open_of_caller(call, name, O_PATH);
     if (opened < 0 && errno == ENOENT)
         errno = EBADF;
     return opened;
@@ -166,18 +153,18 @@ static int open_descriptor(const struct call *call, int number)
 static int open_target(const struct call *call)
 {
     const uint64_t *arguments = call->from.arguments;
-    static char text[PATH_MAX + 4098], name[PATH_MAX + 4098 + 64];
+    static char text[LONGEST_PATH], name[LONGEST_PATH + 64];
     int at = call->directory >= 0 ? (int)arguments[call->directory] : AT_FDCWD;
     if (call->path < 0 || (arguments[call->path] == 0 && call->values == 2 && call->directory >= 0)) /* utimensat, no path */
-        return open_descriptor(call, at);
+        return open_directory_of(call, at);
     uint64_t flags = call->flags >= 0 ? arguments[call->flags] : 0;
-    int error = read_text(call, arguments[call->path], text, PATH_MAX);
+    int error = read_string(call, arguments[call->path], text, PATH_MAX);
     if (error != 0) {
         errno = error;
         return -1;
     }
     if (*text == '\0' && flags & AT_EMPTY_PATH)
-        return open_descriptor(call, at);
+        return open_directory_of(call, at);
     int nofollow = call->follows && !(flags & AT_SYMLINK_NOFOLLOW) ? 0 : O_NOFOLLOW;
     if (strncmp(text, "/proc/self/", 11) == 0)
         snprintf(name, sizeof name, "/proc/%u/%s", call->from.pid, text + 11);
@@ -185,7 +172,7 @@ static int open_target(const struct call *call)
         snprintf(name, sizeof name, "/proc/%u/fd/%s", call->from.pid, text + 8);
     else
         strcpy(name, text);
-    int base = open_descriptor(call, *name == '/' ? AT_FDCWD : at); /* an absolute name ignores it: openat(2) */
+    int base = open_directory_of(call, *name == '/' ? AT_FDCWD : at); /* an absolute name ignores it: openat(2) */
     if (base < 0)
         return -1;
     int opened = openat(base, name, O_PATH | O_CLOEXEC | nofollow);
@@ -255,7 +242,7 @@ static int set_attribute(const struct call *call, int target, const char *link)
     static char name[LONGEST_NAME + 4098], content[LONGEST_VALUE + 1];
     const uint64_t *values = &call->from.arguments[call->values];
     size_t size = values[2] < sizeof content ? (size_t)values[2] : sizeof content;
-    int error = read_text(call, values[0], name, LONGEST_NAME);
+    int error = read_string(call, values[0], name, LONGEST_NAME);
     if (error == 0 && size > 0)
         error = read_exactly(call, values[1], content, size);
     return error != 0 ? error : setxattr(link, name, content, size, (int)values[3]) < 0 ? errno : 0;
@@ -265,7 +252,7 @@ static int remove_attribute(const struct call *call, int target, const char *lin
 {
     (void)target;
     static char name[LONGEST_NAME + 4098];
-    int error = read_text(call, call->from.arguments[call->values], name, LONGEST_NAME);
+    int error = read_string(call, call->from.arguments[call->values], name, LONGEST_NAME);
     return error != 0 ? error : removexattr(link, name) < 0 ? errno : 0;
 }
 
@@ -314,7 +301,7 @@ static int change(const struct call *call, const struct value *roots)
         error = EPERM;
     }
     if (error == 0)
-        error = check(call);
+        error = check_waiting(call);
     if (error == 0)
         error = CHANGES[row].change(call, target, link);
     close(target);
@@ -333,7 +320,7 @@ static int find_flags(const struct call *call, int number, unsigned *flags)
     if (strncmp(link, "socket:", 7) != 0)
         return ENOTSOCK;
     snprintf(name, sizeof name, "fdinfo/%d", number);
-    int opened = open_proc(call, name, O_RDONLY);
+    int opened = open_of_caller(call, name, O_RDONLY);
     if (opened < 0)
         return errno;
     ssize_t size = read(opened, info, sizeof info - 1);

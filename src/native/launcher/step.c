@@ -64,6 +64,8 @@ void begin_context(struct context *context, int64_t namespaces)
     context->namespaces = namespaces;
     context->is_overlay = false;
     context->rows = NULL;
+    context->is_narrowed = context->is_redirected = false;
+    context->moving = 0;
     context->count = 0; /* the listeners stay as they are: each written page is copied for each command */
     context->detail = NULL;
 }
@@ -895,7 +897,9 @@ static int step_seccomp(struct context *context, const struct value *arguments, 
     if (count > 1 && count != 3)
         return EINVAL;
     if (count > 1 && arguments[1].size > 0) {
-        context->listener = install_filter(arguments[1].data, arguments[1].size, 8 /* SECCOMP_FILTER_FLAG_NEW_LISTENER */);
+        context->listener = install_filter(arguments[1].data, arguments[1].size, NEW_LISTENER | WAIT_KILLABLE);
+        if (context->listener < 0 && errno == EINVAL)
+            context->listener = install_filter(arguments[1].data, arguments[1].size, NEW_LISTENER);
         if (context->listener >= 0) {
             context->rows = &arguments[2];
             return 0;

@@ -10,6 +10,7 @@ import pytest
 from conftest import Place
 from mudroom.cli.command.refusals import MOST_REFUSED_HOSTS, MOST_REFUSED_PATHS, refusal_lines
 from mudroom.core.result import Denial
+from mudroom.sandbox.host.denials import NO_RENAME
 from test_vault_verb import Cli
 
 
@@ -89,6 +90,12 @@ def test_paths() -> None:
     lines = refusal_lines(paths)
     assert lines[0] == "refused: /etc/\\x1b0: chmod outside"
     assert lines[MOST_REFUSED_PATHS:] == ["refused: 2 more paths (mudroom policy why)"]
+
+
+def test_a_directory_that_was_not_renamed() -> None:
+    assert refusal_lines([Denial("rename", b"src", NO_RENAME)]) == [
+        "refused: src: an overlay cannot rename this directory: use mv, which copies it, or --view copy"
+    ]
 
 
 NESTED = f"{sys.executable} -c 'import os, ctypes; raise SystemExit(ctypes.CDLL(None).unshare(0x10000000) == 0)'"

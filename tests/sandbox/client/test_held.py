@@ -97,6 +97,20 @@ def test_commands_side_by_side_see_the_same_view(box: Box, kind: str) -> None:
     assert (box.staged(kind) / "told").read_text() == "hello\n"
 
 
+@pytest.mark.parametrize("kind", [kind for kind in HELD_KINDS if kind.startswith("overlay")])
+def test_a_directory_is_renamed_and_a_refusal_told(box: Box, kind: str) -> None:
+    for name in ("old", "other"):
+        (box.project / name).mkdir()
+        (box.project / name / "file").write_text("x")
+    exchange = "import ctypes; ctypes.CDLL(None).renameat2(-100, b'other', -100, b'new', 2)"
+    with held(box, kind) as sandbox:
+        script = "/usr/bin/python3 -c \"import os; os.rename('old', 'new')\"; cat new/file; ls"
+        ended, output = run(box, kind, sandbox, script)
+        assert (output, ended.refused) == ("xnew\nother\n", ())
+        assert run(box, kind, sandbox, f'/usr/bin/python3 -c "{exchange}"')[0].refused == (b"rename other",)
+        assert run(box, kind, sandbox, "true")[0].refused == ()
+
+
 @pytest.mark.parametrize("kind", [kind for kind in HELD_KINDS if kind != "bare"])
 def test_they_share_tmp_network_and_processes(box: Box, kind: str) -> None:
     spaces = "readlink /proc/self/ns/net /proc/self/ns/pid /proc/self/ns/mnt /proc/self/ns/ipc /proc/self/ns/user"

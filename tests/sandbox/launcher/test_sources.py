@@ -118,7 +118,8 @@ def compile_fuzz(directory: Path, compiler: str, *options: str) -> Path:
         objects.append(target)
     rest = [word for word in words if word not in ("-include", HERE / "calls.h")]
     done = subprocess.run(
-        [*rest, f"-I{HERE}", *options, PLACE / "message.c", HERE / "fuzz.c", *objects, "-o", program],
+        [*rest, f"-I{HERE}", *options, PLACE / "message.c", PLACE / "rename.c", HERE / "fuzz.c", *objects, "-o",
+         program],
         check=False, capture_output=True, text=True,
     )  # fmt: skip
     if done.returncode:

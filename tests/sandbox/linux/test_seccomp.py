@@ -30,6 +30,7 @@ from mudroom.sandbox.linux.syscall import (
     NO_NETWORK,
     NUMBERS,
     ONLY_TCP,
+    RENAMES,
     Cond,
     SyscallRule,
     number_of,
@@ -292,6 +293,19 @@ def test_calls_on_files_run_no_filter(machine: str, rules: tuple[SyscallRule, ..
         verdict = run(program, number, MACHINES[machine].audit_arch)
         assert verdict.action == ALLOW
         assert verdict.loaded == {0, 4}
+
+
+@machines
+def test_renames_reach_the_listener_and_its_own_do_not(machine: str) -> None:
+    program, arch = compile_filter(DENY, machine, notify=True, routed=RENAMES), MACHINES[machine].audit_arch
+    unrouted = compile_filter(DENY, machine, notify=True)
+    numbers = {number for row in RENAMES if (number := row[MACHINES[machine].column]) is not None}
+    own = [0, 0, 0, 0, 1 << 63, 0]
+    for number in range(470):
+        told, passed = (run(program, number, arch, args).action for args in ([0] * 6, own))
+        plain = run(unrouted, number, arch, own).action
+        assert (told == 0x7FC00000) if number in numbers else (told == run(unrouted, number, arch, [0] * 6).action)
+        assert passed == plain
 
 
 words = st.integers(0, 0xFFFFFFFF)

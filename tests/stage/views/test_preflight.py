@@ -9,8 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from mudroom.core.tree.entry import Entry
 from mudroom.errors import UsageError
 from mudroom.stage import disk
+from mudroom.stage.beneath import entries
+from mudroom.stage.views import preflight
 from mudroom.stage.views.preflight import (
     MountPoint,
     MountTable,
@@ -81,6 +84,36 @@ def test_a_project_of_another_group_of_the_user_is_no_place_for_an_overlay(
         monkeypatch.setattr(disk, "group", lambda own=own: own)
         monkeypatch.setattr(os, "getgroups", lambda groups=groups: groups)
         assert no_overlay(place) == why
+
+
+@pytest.mark.parametrize(
+    ("place", "groups", "mode", "is_named"),
+    [
+        ("storage", [7, 33], 0o775, True),
+        ("bootstrap/cache", [7, 33], 0o775, True),
+        ("storage", [7], 0o775, False),
+        ("storage", [7, 33], 0o555, False),
+    ],
+)
+def test_a_directory_of_another_group_of_the_user_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, groups: list[int], mode: int, is_named: bool
+) -> None:
+    """A Laravel project: `storage` belongs to the group of the web server."""
+    (tmp_path / place).mkdir(parents=True)
+    (tmp_path / place).chmod(mode)
+    own = entries
+
+    def listed(opened: int) -> dict[bytes, Entry]:
+        """With the group of the web server, which a test cannot give to a directory."""
+        inode = (tmp_path / place).stat().st_ino
+        return {name: entry._replace(gid=33) if entry.inode == inode else entry for name, entry in own(opened).items()}
+
+    monkeypatch.setattr(preflight, "entries", listed)
+    monkeypatch.setattr(disk, "user", lambda: 1000)
+    monkeypatch.setattr(disk, "group", lambda: 7)
+    monkeypatch.setattr(os, "getgroups", lambda: groups)
+    why = f"{place} is shared by the group 33, for which an overlay has no id"
+    assert no_overlay(os.fsencode(tmp_path)) == (why if is_named else "")
 
 
 def test_a_mount_inside_the_project_is_named() -> None:

@@ -5,7 +5,8 @@ a host                           a line, with the command that allows it; the fi
 a host that a profile denies     counted, one line for each profile
 new namespaces                   a line: a nested sandbox, with the switch for it from the agent's profile
 other system calls               their names, in one line
-metadata of files outside        a line; the first ``MOST_REFUSED_PATHS``
+metadata of files outside,
+a directory that is not renamed  a line; the first ``MOST_REFUSED_PATHS``
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def refusal_lines(denials: Sequence[Denial], inner: str = "") -> list[str]:
         *_profile_lines(hosts),
         *_namespace_lines([call for call in calls if call.target in _NAMESPACE_CALLS], inner),
         *_call_lines([call for call in calls if call.target not in _NAMESPACE_CALLS]),
-        *_path_lines([denial for denial in denials if denial.kind == "metadata"]),
+        *_path_lines([denial for denial in denials if denial.kind in ("metadata", "rename")]),
     ]
 
 

@@ -64,7 +64,18 @@ def bring_commits(session: Session, name: str, args: argparse.Namespace, context
     for subject, words in outcome_rows(b".git", (outcome for outcome in commits.result.refs if outcome.ref != HEAD)):
         print_line(f"  {subject} {words}")
     print_line(f"  look: git log {branch}   take: git merge {branch}")
+    if count and _signs(session, context):
+        print_line(f"  not signed, as commit.gpgSign wants: git rebase -f HEAD {branch} signs")
     return 0
+
+
+def _signs(session: Session, context: Context) -> bool:
+    """Return whether the user's git signs commits. No key is in a sandbox."""
+    from mudroom.ext.commits.git.user_settings import UserSettings
+    from mudroom.vault.git.place import find_repository
+
+    place = find_repository(session.vault.source, b".git")
+    return UserSettings(user_git_files(context.environ), place).flag(b"commit", b"gpgsign", default=False)
 
 
 def print_transfers(repositories: Iterable[TransferResult], conflicts: Collection[bytes], context: Context) -> None:

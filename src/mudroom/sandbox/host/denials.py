@@ -8,12 +8,13 @@ from mudroom.core.result import Denial
 from mudroom.sandbox.linux.syscall import DENY, ERROR_NAMES, SyscallRule
 
 ONLY_THE_GATE = "without a network namespace only the gate can be reached, as a proxy"
+NO_RENAME = "an overlay cannot rename this directory: use mv, which copies it, or --view copy"
 NO_RULE = "no rule names this port of this machine"
 
 
 def denials(records: Iterable[bytes]) -> tuple[Denial, ...]:
     """Parse init's records: ``call RULE COUNT`` (RULE: an index of ``DENY``), or a call that the mediator refused
-    (``chmod /path``, ``connect 10.0.0.1:80``)."""
+    (``chmod /path``, ``connect 10.0.0.1:80``), or a directory that was not renamed (``rename path``)."""
     return tuple(_denial(record) for record in records)
 
 
@@ -22,6 +23,8 @@ def _denial(record: bytes) -> Denial:
     if action == b"connect":
         reason = NO_RULE if rest.startswith((b"127.", b"[::1]:")) else ONLY_THE_GATE
         return Denial("network", rest, reason)
+    if action == b"rename":
+        return Denial("rename", rest, NO_RENAME)
     if action != b"call":
         return Denial("metadata", rest, f"{action.decode()} outside the command's own directories")
     number, count = (int(word) for word in rest.split())

@@ -21,7 +21,7 @@ from mudroom.errors import UsageError
 from mudroom.sandbox.linux.metadata import calls, route
 from mudroom.sandbox.linux.netlink import redirect_to, routes
 from mudroom.sandbox.linux.seccomp import compile_filter, rows
-from mudroom.sandbox.linux.syscall import DENY, NO_NAMESPACES, NO_NETWORK, ONLY_TCP, SyscallRule
+from mudroom.sandbox.linux.syscall import DENY, NO_NAMESPACES, NO_NETWORK, ONLY_TCP, RENAMES, SyscallRule
 from mudroom.typing import Any
 
 # MOUNT_ATTR_*, mount_setattr(2).
@@ -108,7 +108,9 @@ def compile_plan(spec: SandboxSpec, machine: str) -> Plan:
 
 
 def _with_namespaces(spec: SandboxSpec, machine: str) -> Plan:
-    view = Copy(b"", (0, 0)) if _is_mounted(spec.view) else _NO_VIEW
+    view: Overlay | Copy = Copy(b"", (0, 0)) if _is_mounted(spec.view) else _NO_VIEW
+    if isinstance(spec.view, Overlay):
+        view = Overlay((), b"", b"")
     common = spec._replace(view=view, cwd=b"", caches=CacheView(spec.caches.places))
     flags, shared, ahead, last = _frame(common, machine)
     own = [
@@ -322,7 +324,7 @@ def confinement(spec: SandboxSpec, machine: str) -> list[Step]:
         scoped = SCOPE_ABSTRACT_UNIX_SOCKET | SCOPE_SIGNAL
         handled, rules = socket_rights(spec)
         steps.append(("landlock", handled, 0, scoped, rules, no_audit_flags(spec.landlock_abi)))
-    notifying = filter_for(machine, DENY, notify=True)
+    notifying = filter_for(machine, DENY, notify=True, renames=isinstance(spec.view, Overlay))
     return [*steps, ("seccomp", filter_for(machine, DENY), notifying, _rows(machine))]
 
 
@@ -347,16 +349,16 @@ def socket_rights(spec: SandboxSpec) -> tuple[int, tuple[tuple[bytes, int], ...]
     return FS_REFER | FS_RESOLVE_UNIX, ((b"/", FS_REFER), *((path, FS_RESOLVE_UNIX) for path in own))
 
 
-_FILTERS: dict[tuple[str, tuple[SyscallRule, ...], bool], bytes] = {}
+_FILTERS: dict[tuple[str, tuple[SyscallRule, ...], bool, bool], bytes] = {}
 
 _NO_UNIX = tuple(rule for rule in NO_NETWORK if rule.conditions)
 """Without a mount namespace the host's unix servers (docker, D-Bus) are visible: none may be reached."""
 
 
-def filter_for(machine: str, rules: tuple[SyscallRule, ...], *, notify: bool = False) -> bytes:
-    key = (machine, rules, notify)
+def filter_for(machine: str, rules: tuple[SyscallRule, ...], *, notify: bool = False, renames: bool = False) -> bytes:
+    key = (machine, rules, notify, renames)
     if key not in _FILTERS:
-        _FILTERS[key] = compile_filter(rules, machine, notify=notify)
+        _FILTERS[key] = compile_filter(rules, machine, notify=notify, routed=RENAMES if renames else ())
     return _FILTERS[key]
 
 

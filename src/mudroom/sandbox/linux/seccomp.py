@@ -61,17 +61,25 @@ class _Instruction(NamedTuple):
 
 _FORMAT = struct.Struct("<HBBI")
 _Row = tuple[int, bool, int, int]
+_Numbers = tuple[int | None, int | None]
 _Code = list[_Instruction]
 
 
-def compile_filter(rules: Sequence[SyscallRule], machine: str, *, notify: bool = False) -> bytes:
+def compile_filter(
+    rules: Sequence[SyscallRule],
+    machine: str,
+    *,
+    notify: bool = False,
+    routed: Sequence[_Numbers] = (),
+) -> bytes:
     """Compile a program that answers each call by the first rule that matches, and allows all other calls.
 
     `machine`: as in uname(2). With `notify` the program asks a listener instead of refusing
-    (``src/native/launcher/command.c``), except for calls that are reported as missing. Raise ValueError for an unknown
+    (``src/native/launcher/command.c``), except for calls that are reported as missing. The calls `routed`
+    go to the listener, which lets them pass or performs them. Raise ValueError for an unknown
     machine or call and for a mistaken rule.
     """
-    search = _search(_segments(rules, machine, notify))
+    search = _search(_segments(rules, machine, notify, routed))
     code = [
         *_load(_ARCH),
         *_skip(_JEQ_K, MACHINES[machine].audit_arch, if_true=True, over=1),
@@ -96,7 +104,9 @@ def rows(rules: Sequence[SyscallRule], machine: str) -> dict[int, tuple[tuple[in
     return table
 
 
-def _segments(rules: Sequence[SyscallRule], machine: str, notify: bool) -> list[tuple[int, _Code]]:
+def _segments(
+    rules: Sequence[SyscallRule], machine: str, notify: bool, routed: Sequence[_Numbers]
+) -> list[tuple[int, _Code]]:
     """Return the number line as (first number, code from there on), with equal neighbours joined."""
     named: dict[int, list[SyscallRule]] = {}
     for rule in rules:
@@ -105,6 +115,8 @@ def _segments(rules: Sequence[SyscallRule], machine: str, notify: bool) -> list[
         if number is not None:
             named.setdefault(number, []).append(rule)
     denied = [(number, number + 1, _decide(its_rules, notify)) for number, its_rules in named.items()]
+    column = MACHINES[machine].column
+    denied += [(number, number + 1, _ROUTED) for row in routed if (number := row[column]) is not None]
     foreign = [(first, end, _return(_ERRNO | ENOSYS)) for first, end in MACHINES[machine].foreign]
     segments: list[tuple[int, _Code]] = []
     reached = 0
@@ -118,6 +130,11 @@ def _segments(rules: Sequence[SyscallRule], machine: str, notify: bool) -> list[
     if reached <= _ALL_BITS:
         segments.append((reached, _return(_ALLOW)))
     return [segment for i, segment in enumerate(segments) if i == 0 or segment[1] != segments[i - 1][1]]
+
+
+_UNROUTED = 0x80000000
+"""In the upper half of a fifth argument of 32 bits, which the kernel ignores: a call of the listener's own process
+(UNROUTED of ``rename.c``). A command that does the same has the kernel's answer, as without a listener."""
 
 
 def _check(rule: SyscallRule) -> None:
@@ -177,3 +194,11 @@ def _load(offset: int) -> _Code:
 
 def _return(action: int) -> _Code:
     return [_Instruction(_RET_K, 0, 0, action)]
+
+
+_ROUTED = [
+    *_load(_LOW_OF_ARG[4] + 4),
+    *_skip(_JEQ_K, _UNROUTED, if_true=True, over=1),
+    *_return(_USER_NOTIF),
+    *_return(_ALLOW),
+]

@@ -395,6 +395,10 @@ NO_NAMESPACES: tuple[SyscallRule, ...] = (
     ),
 )  # fmt: skip
 
+RENAMES: tuple[tuple[int | None, int | None], ...] = ((82, None), (264, 38), (316, 276), (446, 446))
+"""By machine, as in ``NUMBERS``: rename, renameat, renameat2 and landlock_restrict_self. Calls that init sees, and lets
+pass or performs, where the view is an overlay (``src/native/launcher/rename.c``)."""
+
 LEFT_OPEN: Mapping[str, str] = {
     "openat2": "its flags only narrow what openat can do",
     "name_to_handle_at": "a handle is only a number until open_by_handle_at takes it; tools compare mounts with it",

@@ -24,6 +24,7 @@ from mudroom.sandbox.linux.plan import PROXY_PORT
 from mudroom.sandbox.platform import LINUX, Platform
 from mudroom.session.confinement.appearance import own_home, with_room
 from mudroom.session.confinement.grant import PLAIN, Grant, free_links, graphics, in_the_way, is_socket
+from mudroom.session.confinement.host_git import unsigned
 from mudroom.stage import disk
 from mudroom.stage.layers.layer import private_directories
 from mudroom.stage.views.preflight import MountTable, filesystem, keeps_marks, no_overlay, spanned
@@ -128,6 +129,8 @@ class Confinement:
         self._resolves: Resolver | None = None
         self._knows_itself: Resolver | None = None
         self._marks: bool | None = None
+        self._no_overlay: str | None = None
+        self._unsigned: dict[bytes, bytes] | None = None
         self.mode: Mode = platform.first
         """The strongest mode that has not failed in this session."""
         self.mode_contained: Mode = "overlay"
@@ -153,7 +156,7 @@ class Confinement:
             return mode, []
         if is_copy or settings.view == "copy":
             return "copy", []
-        why = no_overlay(self._vault.source) if settings.view == "auto" else ""
+        why = self._unlaid() if settings.view == "auto" else ""
         inside = "" if is_frozen and level < 2 else self.spanned(settings)
         if why or (inside and level == 2):
             return "copy", [f"{inside}: {_IN_A_COPY}" if inside else f"{why}: working in a copy"]
@@ -171,6 +174,12 @@ class Confinement:
         """Return why an overlay needs a snapshot as its base, or an empty string. Only Linux has overlays."""
         is_asked = settings.view == "auto" and self.platform is LINUX
         return spanned(self._vault.source, self._mounts.mounts()) if is_asked else ""
+
+    def _unlaid(self) -> str:
+        """Return why this user cannot mount an overlay, looked up once in a session."""
+        if self._no_overlay is None:
+            self._no_overlay = no_overlay(self._vault.source)
+        return self._no_overlay
 
     def _keeps_marks(self) -> bool:
         if self._marks is None:
@@ -341,6 +350,10 @@ class Confinement:
             hosts = network == "open" or (grant.level == 0 and network == "gate" and not port)
             env = select_variables(self.variables, home=home, cwd=cwd, network=hosts, proxy=proxy, extra=extra)
         env[b"TMPDIR"] = tmp
+        if grant.level and not grant.image and b"GIT_CONFIG_COUNT" not in env:
+            if self._unsigned is None:
+                self._unsigned = unsigned(self._home, self._vault.source)
+            env |= self._unsigned
         return env
 
     def beside(

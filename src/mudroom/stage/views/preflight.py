@@ -10,6 +10,7 @@ import stat
 import sys
 from collections.abc import Iterator, Sequence
 
+from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import UsageError
 from mudroom.stage import disk
@@ -228,12 +229,26 @@ def no_overlay(project: bytes) -> str:
     see ``spanned``)."""
     if sys.platform != "linux" or not disk.user():
         return ""
-    group = os.stat(project).st_gid
-    if group == disk.group() or group not in os.getgroups():
+    others = [group for group in os.getgroups() if group != disk.group()]
+    if not others:
         return ""
-    # A user namespace maps only one of the user's groups (user_namespaces(7)). A directory with another group is not
-    # copied up: EOVERFLOW, ovl_copy_up_one in fs/overlayfs/copy_up.c.
-    return f"the project is shared by the group {group}, for which an overlay has no id"
+    # A user namespace maps only one of the user's groups (user_namespaces(7)). What has another group is not copied up:
+    # EOVERFLOW, ovl_copy_up_one in fs/overlayfs/copy_up.c.
+    group = os.stat(project).st_gid
+    if group in others:
+        return f"the project is shared by the group {group}, for which an overlay has no id"
+    inside = _shared_directory(project, others)
+    return f"{show(inside[0])} is shared by the group {inside[1]}, for which an overlay has no id" if inside else ""
+
+
+def _shared_directory(project: bytes, groups: Sequence[int]) -> tuple[bytes, int] | None:
+    """Return the first directory near the top that has one of ``groups`` and that this user may write to, with the
+    group."""
+    for path, entry in _near_the_top(project):
+        is_writable = entry.mode & 0o020 or (entry.mode & 0o200 and entry.uid == disk.user())
+        if entry.kind == "directory" and entry.gid in groups and is_writable:
+            return path, entry.gid
+    return None
 
 
 def keeps_marks(directory: bytes) -> bool:
@@ -248,10 +263,15 @@ def keeps_marks(directory: bytes) -> bool:
 
 
 def foreign(project: bytes, uid: int, gids: Sequence[int]) -> Iterator[bytes]:
-    """Yield entries near the top that belong to other users: an ordinary user's overlay cannot change them (EOVERFLOW).
+    """Yield entries near the top that belong to other users: an ordinary user's overlay cannot change them
+    (EOVERFLOW)."""
+    for path, entry in _near_the_top(project):
+        if entry.uid != uid or entry.gid not in gids:
+            yield path
 
-    Only the first few hundred entries are visited, breadth first.
-    """
+
+def _near_the_top(project: bytes) -> Iterator[tuple[bytes, Entry]]:
+    """Yield the first few hundred entries, breadth first."""
     pending, looked = [b""], 0
     while pending and looked < _LOOK_AT:
         path = pending.pop(0)
@@ -266,7 +286,6 @@ def foreign(project: bytes, uid: int, gids: Sequence[int]) -> Iterator[bytes]:
         for name, entry in by_name.items():
             looked += 1
             at = path + b"/" + name if path else name
-            if entry.uid != uid or entry.gid not in gids:
-                yield at
+            yield at, entry
             if entry.kind == "directory":
                 pending.append(at)

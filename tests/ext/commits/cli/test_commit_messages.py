@@ -25,13 +25,13 @@ def environ_of(place: Place) -> dict[bytes, bytes]:
 REPOSITORY = {
     ".git/HEAD.lock": "another git command is at work in the repository (if not, remove ",
     ".git/MERGE_HEAD": "a merge is not finished in the repository (git status shows it)",
-    ".git/config": "commit.gpgSign is set, and mudroom cannot sign",
+    ".git/config": "commit.gpgSign is set, and user.signingKey names no file (git config --global user.signingKey ",
     ".git/index": "no commit can be made: ",
     ".git/HEAD": "HEAD of the repository leads to no branch (git status shows it)",
 }
 """A file of the repository, and the reason why an apply makes no commit. The fork stays as it is."""
 _CONTENT = {
-    ".git/config": "[commit]\n\tgpgsign = true\n",
+    ".git/config": "[user]\n\tname = a\n\temail = a@b\n[commit]\n\tgpgsign = true\n[gpg]\n\tformat = ssh\n",
     ".git/HEAD": "ref: refs/x\n",
     ".git/MERGE_HEAD": "1" * 40 + "\n",
 }

@@ -218,7 +218,8 @@ def test_an_undo_beside_another_git_command(project: Place) -> None:
         ("git rev-parse HEAD > .git/MERGE_HEAD", "a merge is not finished"),
         ("mkdir .git/rebase-merge", "a rebase is not finished"),
         ("touch .git/BISECT_LOG", "a bisect is not finished"),
-        ("git config commit.gpgsign true", "cannot sign"),
+        ("git config commit.gpgsign true; git config gpg.format ssh", "user.signingKey names no file"),
+        ("git config commit.gpgsign true; git config gpg.format pgp2", "with which mudroom cannot sign"),
         ("mv .git ../away", "no git repository"),
         ("git config core.worktree ../..", f"the work tree of the repository is not the project {USE_GIT}"),
     ],
@@ -229,6 +230,51 @@ def test_a_repository_that_takes_no_commit(project: Place, state: str, match: st
     with pytest.raises(UsageError, match=match.replace("(", r"\(").replace(")", r"\)")):
         committed(project, "echo two >> file")
     assert (project.project / "file").read_text() == before
+
+
+# --- signatures ---
+
+SSH = """\tsigningkey = {0}/key.pub
+[commit]
+\tgpgsign = true
+[gpg]
+\tformat = ssh
+[gpg "ssh"]
+\tallowedSignersFile = {0}/signers
+"""
+
+
+@pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="ssh-keygen is not installed")
+def test_a_commit_is_signed_with_the_users_key(project: Place) -> None:
+    git(project.root, "ssh-keygen -q -t ed25519 -N '' -f key; echo \"me@example.org $(cat key.pub)\" > signers")
+    (project.root / "gitconfig").write_text(ME + SSH.format(project.root))
+    assert committed(project, "echo two >> file").commit is not None
+    verified = f"GIT_CONFIG_GLOBAL={project.root}/gitconfig git log -1 --format='%G? %GS %s'; git fsck --strict"
+    assert git(project.project, verified) == "G me@example.org a message\n"
+    clean(project.project)
+
+
+def test_a_program_that_the_repository_names_does_not_sign(project: Place) -> None:
+    """A command may have written its settings."""
+    program = project.root / "own"
+    program.write_text("#!/bin/sh\ncat > $0.text\necho -----BEGIN X-----\necho more\n")
+    program.chmod(0o755)
+    (project.root / "gitconfig").write_text(f"{ME}[commit]\n\tgpgsign = true\n[gpg]\n\tprogram = {program}\n")
+    git(project.project, f"git config gpg.program {project.root}/theirs")
+    assert committed(project, "echo two >> file").commit is not None
+    raw = git(project.project, "git cat-file commit HEAD")
+    assert "\ngpgsig -----BEGIN X-----\n more\n\na message\n" in raw
+    assert (project.root / "own.text").read_text() == raw.replace("gpgsig -----BEGIN X-----\n more\n", "")
+
+
+def test_a_signature_that_fails_leaves_the_files_applied(project: Place) -> None:
+    (project.root / "gitconfig").write_text(f"{ME}[commit]\n\tgpgsign = true\n[gpg]\n\tprogram = false\n")
+    landed = committed(project, "echo two >> file")
+    assert (landed.commit, (project.project / "file").read_text()) == (None, "one\ntwo\n")
+    assert landed.commit_problem.endswith("/false does not sign: no signature (git commit -S)")
+    (project.root / "gitconfig").write_text(f"{ME}[commit]\n\tgpgsign = true\n[gpg]\n\tprogram = absent\n")
+    with pytest.raises(UsageError, match=r"commit\.gpgSign is set, and absent is not installed"):
+        committed(project, "echo two >> file")
 
 
 def test_without_a_name_or_a_message(project: Place) -> None:

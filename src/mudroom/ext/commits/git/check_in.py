@@ -13,8 +13,8 @@ from dulwich.attrs import Pattern, parse_git_attributes
 from dulwich.wildmatch import MalformedPattern
 
 from mudroom.core.tree.path import ancestors
-from mudroom.ext.commits.git.user_settings import UserFiles, UserSettings, read_own
-from mudroom.stage.source import Source, read_all
+from mudroom.ext.commits.git.user_settings import UserFiles, UserSettings
+from mudroom.stage.source import Source, read_all, read_own
 from mudroom.typing import NamedTuple
 from mudroom.vault.git.place import RepositoryPlace
 

@@ -6,7 +6,7 @@
    (``ref_transaction.py``). The caller performs them, and keeps them for undo.
 
 The tree is HEAD's, with the applied paths as they are in the project now. The user's other changes, staged or not, are
-left out. Hooks are not run.
+left out. Hooks are not run. The commit is signed if commit.gpgSign is set (``signing.py``).
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from mudroom.ext.commits.git.check import parse_tree
 from mudroom.ext.commits.git.check_in import CheckIn
 from mudroom.ext.commits.git.index_file import index_obstacle
 from mudroom.ext.commits.git.repository import Repository
+from mudroom.ext.commits.git.signing import signer
 from mudroom.ext.commits.git.user_settings import UserFiles, UserSettings
 from mudroom.ext.commits.git.write import RepositoryWriter
 from mudroom.stage import disk
@@ -58,9 +59,10 @@ class OneCommit:
         self._live, self._source = live, source
         self._id_length = live.format.oid_length
         settings = UserSettings(user, live.place)
-        self._head = _require_ready(live, settings)
+        self._head = _require_ready(live)
         self._before = live.ref(self._head) if self._head.startswith(b"refs/") else self._head
         self._identity = settings.identity()
+        self._signer = signer(settings, self._identity, self._id_length)
         self._check_in = CheckIn(live.place, settings, user)
         self._has_modes = settings.flag(b"core", b"filemode", default=True)
         self._with_changes: set[bytes] = set()
@@ -113,6 +115,8 @@ class OneCommit:
             return None
         root, trees = edit_tree(self._entries, self._root, changes, self._id_length)
         text = self._commit_text(root, message, time)
+        if self._signer is not None:
+            text = self._signer.signed(text)
         commit = object_id(b"commit", text, self._id_length)
         self._add(changes, trees, commit, text)
         moves = self._moves(commit.hex().encode(), message)
@@ -264,7 +268,7 @@ def open_one_commit(project: bytes, user: UserFiles) -> Iterator[OneCommit]:
         yield OneCommit(live, user, source)
 
 
-def _require_ready(live: Repository, settings: UserSettings) -> bytes:
+def _require_ready(live: Repository) -> bytes:
     """Return HEAD's branch, or its commit. Raise UsageError if no commit can be made now."""
     operation = live.operation()
     if operation:
@@ -278,8 +282,6 @@ def _require_ready(live: Repository, settings: UserSettings) -> bytes:
     for lock in (live.place.git + b"/HEAD.lock", os.path.join(live.place.common, head) + b".lock"):
         if os.path.lexists(lock):
             raise UsageError("another git command is at work in the repository", f"if not, remove {show(lock)}")
-    if settings.flag(b"commit", b"gpgsign", default=False):
-        raise UsageError("commit.gpgSign is set, and mudroom cannot sign", _USE_GIT)
     return head
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from collections.abc import Iterator
 
 from mudroom.core.git.settings_file import GitSetting, parse_settings
@@ -16,29 +15,13 @@ from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.stage import disk
-from mudroom.stage.source import is_absence
+from mudroom.stage.source import read_own
 from mudroom.typing import NamedTuple
 from mudroom.vault.git.place import SETTINGS_LIMIT, RepositoryPlace, is_true
 
 _DEPTH = 10  # config.c, MAX_INCLUDE_DEPTH
 _GLOB = regex(rb"\*\*/|\*\*|\*|\?|[^*?]+")
 _REGEX = {b"**/": b"(?:.*/)?", b"**": b".*", b"*": b"[^/]*", b"?": b"[^/]"}
-
-
-def read_own(path: bytes, limit: int) -> bytes:
-    """Return the content of one of the user's files, or b"" if it is missing or not a regular file. Links are followed,
-    because dotfiles are often links. Raise ValueError above ``limit`` bytes."""
-    try:
-        descriptor = disk.open_path(path, os.O_RDONLY | disk.O_CLOEXEC | disk.O_NONBLOCK)
-    except OSError as error:
-        if is_absence(error) or isinstance(error, PermissionError):
-            return b""
-        raise
-    with os.fdopen(descriptor, "rb") as stream:
-        data = stream.read(limit + 1) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
-    if len(data) > limit:
-        raise ValueError(f"it has more than {limit:,} bytes")
-    return data
 
 
 class UserFiles(NamedTuple):
@@ -51,6 +34,8 @@ class UserFiles(NamedTuple):
 class _Found(NamedTuple):
     setting: GitSetting
     is_certain: bool
+    is_own: bool = True
+    """Whether it is from the user's own files, not from the repository's."""
 
 
 class UserSettings:
@@ -58,10 +43,14 @@ class UserSettings:
         """Raise UsageError if a file cannot be parsed."""
         self._home, self._git = user.home, place.git
         self._found: list[_Found] = []
-        for path in (*user.paths, place.common + b"/config"):
+        for path in user.paths:
             self._found += self._read(path, is_certain=True)
+        self._add(place.common + b"/config")
         if self.flag(b"extensions", b"worktreeconfig", default=False):
-            self._found += self._read(place.git + b"/config.worktree", is_certain=True)
+            self._add(place.git + b"/config.worktree")
+
+    def _add(self, path: bytes) -> None:
+        self._found += [found._replace(is_own=False) for found in self._read(path, is_certain=True)]
 
     def _read(self, path: bytes, *, is_certain: bool, depth: int = 0) -> Iterator[_Found]:
         try:
@@ -74,10 +63,11 @@ class UserSettings:
                 continue
             holds = True if setting.section == b"include" else self._holds(setting.subsection or b"", path)
             if holds is not False and depth < _DEPTH:
-                target = os.path.join(os.path.dirname(path), self._expanded(setting.value))
+                target = os.path.join(os.path.dirname(path), self.expanded(setting.value))
                 yield from self._read(target, is_certain=is_certain and holds is True, depth=depth + 1)
 
-    def _expanded(self, path: bytes) -> bytes:
+    def expanded(self, path: bytes) -> bytes:
+        """Return a path with the user's home for its tilde."""
         return self._home + path[1:] if path.startswith(b"~/") else path
 
     def _holds(self, condition: bytes, path: bytes) -> bool | None:
@@ -85,7 +75,7 @@ class UserSettings:
         kind, _colon, pattern = condition.partition(b":")
         if kind not in (b"gitdir", b"gitdir/i"):
             return None
-        pattern = self._expanded(pattern)
+        pattern = self.expanded(pattern)
         if pattern.startswith(b"./"):
             pattern = os.path.join(disk.real_path(os.path.dirname(path)), pattern[2:])
         elif not pattern.startswith(b"/"):
@@ -98,8 +88,15 @@ class UserSettings:
 
     def value(self, section: bytes, key: bytes) -> bytes | None:
         """Return a setting's value, or None if it is not set. Raise UsageError if it is uncertain."""
-        for setting, is_certain in reversed(self._found):
-            if (setting.section, setting.subsection, setting.key) == (section, None, key):
+        return self._value(self._found, section, key)
+
+    def own_value(self, section: bytes, key: bytes, subsection: bytes | None = None) -> bytes | None:
+        """Return a value as ``value`` does, from the user's own files alone."""
+        return self._value([found for found in self._found if found.is_own], section, key, subsection)
+
+    def _value(self, among: list[_Found], section: bytes, key: bytes, subsection: bytes | None = None) -> bytes | None:
+        for setting, is_certain, _is_own in reversed(among):
+            if (setting.section, setting.subsection, setting.key) == (section, subsection, key):
                 if not is_certain:
                     name = f"{section.decode()}.{key.decode()}"
                     raise UsageError(
