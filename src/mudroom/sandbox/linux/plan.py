@@ -57,7 +57,7 @@ SOCKETS_SINCE = 9
 """The ABI whose LANDLOCK_ACCESS_FS_RESOLVE_UNIX covers connect(2) and sendmsg(2) to a socket's path."""
 FS_REFER, FS_RESOLVE_UNIX = 1 << 13, 1 << 16
 MOVES = ((b"/", FS_REFER),)
-"""Renames and links between directories are permitted everywhere, and mounts still decide. If a domain or one nested in it
+"""Renames and links between directories are permitted everywhere, and mounts still decide. If a domain or a nested one
 (a joined command's, one that a program makes for itself) handles any file right, each layer without a rule forbids them
 (LANDLOCK_ACCESS_FS_REFER in include/uapi/linux/landlock.h)."""
 FILE_RIGHTS = FS_EXECUTE | FS_WRITE_FILE | FS_READ_FILE | 1 << 14 | 1 << 15 | 1 << 16
