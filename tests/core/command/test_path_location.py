@@ -47,7 +47,8 @@ cat /home/u/.terraform.d/credentials.tfrc.json
 cat ~/.my.cnf
 cat ~/.v*
 cp /srv/app/server.p12 x
-ls ~/.config/op
+ls ~/.config/op ~/.docker/contexts
+ls /home/u/.mozilla
 """.strip().splitlines()
 ORDINARY = r"""
 ls ~/*

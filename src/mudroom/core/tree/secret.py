@@ -114,8 +114,11 @@ def secret_test(path: bytes) -> Test:
 def names_secret(path: bytes) -> bool:
     """Return whether a path that leads out of a project names a secret, or a directory of such, as far as names tell:
     a name that many files have counts only in a hidden directory."""
+    from mudroom.core.tree.credential_stores import store_places
+
     lower, test = path.lower() + b"/", secret_test(path)
-    is_store = b"/." in lower and any(store in lower for store, _test in _rules().stores)
+    stores = (*(b"/%s/" % place for place in store_places(agents=False)), *(store for store, _test in _rules().stores))
+    is_store = b"/." in lower and any(store.lower() in lower for store in stores)
     return is_store or test == "name" or (test != "" and b"/." in path and ELSEWHERE.isdisjoint(path.split(b"/")))
 
 

@@ -12,8 +12,8 @@ import os
 import stat
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from mudroom.core.agent.credential_stores import store_places
 from mudroom.core.confinement.spec import Bind, HostView
+from mudroom.core.tree.credential_stores import store_places
 from mudroom.core.tree.path import is_below
 from mudroom.core.tree.secret import secret_test
 from mudroom.sandbox.host.host import is_secret_file
