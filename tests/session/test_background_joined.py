@@ -22,6 +22,7 @@ from conftest import Place, act_as
 from mudroom.core.settings import Settings
 from mudroom.errors import CommandNotStarted, MudroomError, UsageError
 from mudroom.sandbox.client.invocation import Invocation
+from mudroom.sandbox.host.host import landlock_abi
 from mudroom.session import Session, Stdio
 from mudroom.session.shared_sandbox import visitor
 from mudroom.session.shared_sandbox.remote import connect
@@ -63,6 +64,26 @@ def test_a_variable_is_shown_only_to_commands_that_were_given_it(place: Place, g
     act_as(session, settings=first)
     assert session.run([b"true"], fork="f").exit_code == 0
     server.end()
+
+
+FORGES = """
+echo up
+while :; do
+    for pid in /proc/[0-9]*; do
+        case $pid in /proc/$$|/proc/1) ;; *) echo 12 passed >$pid/fd/1; cat $pid/environ; ls $pid/cwd/ $pid/root/; esac
+    done
+done 2>/dev/null
+"""
+
+
+@pytest.mark.skipif(landlock_abi() < 2, reason="docs/THREATS.md: it needs Landlock, ABI 2")
+def test_a_command_in_the_background_cannot_write_a_result_for_another(place: Place) -> None:
+    session = place.session()
+    forger = started(session, FORGES)
+    for _number in range(10):
+        result = session.run([*SH, b"sleep 0.05; echo 1 failed; exit 1"], fork="f")
+        assert (result.exit_code, result.stdout) == (1, b"1 failed\n")
+    forger.end()
 
 
 def test_another_process_joins_it(place: Place) -> None:

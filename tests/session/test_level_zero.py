@@ -7,6 +7,9 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -66,6 +69,35 @@ def test_the_home_is_there_without_its_credentials(furnished: Place) -> None:
 def test_credentials_that_were_not_named_cannot_be_read_by_any_path(furnished: Place, view: str) -> None:
     found = said(run(furnished, "grep -rs HIDDEN ~ /proc/self/root$HOME /proc/1/root$HOME; echo over", view))
     assert found == "over\n"
+
+
+@contextmanager
+def mounted(directory: Path) -> Iterator[Path]:
+    second = Path(tempfile.mkdtemp(prefix="mudroom second ", dir="/mnt"))
+    subprocess.run(["mount", "--bind", directory, second], check=True)
+    try:
+        yield second
+    finally:
+        subprocess.run(["umount", second], check=True)
+        second.rmdir()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts on the host")
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("what", ["home", "home/.ssh", "", "state/vaults", "project"])
+def test_a_second_mount_shows_no_more(furnished: Place, short: Path, view: str, what: str) -> None:
+    furnished.write(".env", "HIDDEN=1\n")
+    (furnished.state / "vaults").mkdir(parents=True, exist_ok=True)
+    (furnished.state / "vaults/token").write_text("HIDDEN")
+    with mounted(short / what) as second:
+        found = said(run(furnished, f"grep -rs HIDDEN '{second}'; cat .env; echo over", view))
+    assert found == "over\n"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts on the host")
+def test_a_second_mount_of_ordinary_files_is_there(furnished: Place) -> None:
+    with mounted(furnished.home / "notes") as second:
+        assert said(run(furnished, f"cat '{second}/n'")) == "note"
 
 
 def test_mudrooms_own_state_is_not_there(furnished: Place) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from conftest import Place
 from mudroom.errors import MudroomError, UsageError
+from mudroom.stage import disk
 from mudroom.stage.private_directory import _give, require_private
 
 NOBODY = 65534
@@ -146,6 +147,31 @@ def test_the_directory_of_another_user_is_refused() -> None:
     finally:
         if os.geteuid() == 0:
             os.rmdir(foreign)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root is another user at will")
+@pytest.mark.parametrize("linked", [False, True])
+def test_a_directory_below_another_users_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, linked: bool
+) -> None:
+    """Its owner can put another one in the place of ours at any time."""
+    theirs, state = tmp_path / "theirs", tmp_path / "theirs/state"
+    state.mkdir(mode=0o700, parents=True)
+    os.chown(theirs, 4242, 4242)
+    os.chown(state, 4243, 4243)
+    if linked:
+        (tmp_path / "linked").symlink_to(theirs)
+        state = tmp_path / "linked/state"
+    monkeypatch.setattr(disk, "user", lambda: 4243)
+    with pytest.raises(UsageError) as caught:
+        require_private(os.fsencode(state))
+    assert caught.value.message == (
+        f"the state directory {state} lies in {theirs}, which belongs to another user (uid 4242)"
+    )
+    assert caught.value.hint == "set MUDROOM_STATE to a directory of your own"
+    for owner in (4243, NOBODY):  # a user namespace shows owners that it does not map as nobody
+        os.chown(theirs, owner, owner)
+        require_private(os.fsencode(state))
 
 
 @pytest.mark.both_users

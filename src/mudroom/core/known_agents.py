@@ -41,7 +41,7 @@ class _NoAgents:
 
     def has(self, name: str) -> bool:
         """Raise NotInstalled for an agent that the satellite would know."""
-        from mudroom.core.agent.credential_stores import AGENTS
+        from mudroom.core.tree.credential_stores import AGENTS
 
         if name in AGENTS:
             part("agents", "catalog", f"mudroom {name}")

@@ -127,6 +127,7 @@ class Secrets:
             if finder is not None and any(entry.links > 1 for entry in secrets.values()):
                 others = (path for path in finder.other_names(secrets) if not matches(path, settings.secrets_show))
                 secrets |= files_at(source, tuple(others))
+                complete = finder.is_complete
             always = frozenset(path for path in secrets if matches(path, settings.secrets_mask))
             git = self._git.look(source, secrets, always, now)
             masked = {path: entry for path, entry in secrets.items() if path not in git.known}

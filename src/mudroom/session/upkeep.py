@@ -22,6 +22,7 @@ from mudroom.stage.private_directory import make_private
 from mudroom.vault.apply.transaction import Recovery
 from mudroom.vault.approvals.approver import HostApprover, QueueApprover, failed, host_answer, host_question
 from mudroom.vault.approvals.queue import Queue, Ticket
+from mudroom.vault.caches.pool import shared_caches
 from mudroom.vault.forks.fork_summary import ForkSummaries, ForkSummary
 from mudroom.vault.retention.check import VaultProblem, check
 from mudroom.vault.retention.prune import PruneResult, collect_garbage, old_forks
@@ -132,14 +133,25 @@ def forks_unused(vault: Vault, seconds: float, now: int) -> list[str]:
 
 
 def sweep(
-    vault: Vault, kept: RetentionLimits, now: int, *, forks_older: float | None = None, dry_run: bool = False
+    vault: Vault,
+    kept: RetentionLimits,
+    now: int,
+    *,
+    forks_older: float | None = None,
+    dry_run: bool = False,
+    caches: bool = False,
 ) -> PruneResult:
     """Run ``collect_garbage`` for the user and journal it. Hold the vault's lock. ``forks_older``: seconds."""
     older = None if forks_older is None else int(forks_older * SECOND)
-    swept = collect_garbage(vault, kept, now, forks_older=older, dry_run=dry_run, is_asked=True)
+    swept = collect_garbage(vault, kept, now, forks_older=older, dry_run=dry_run, is_asked=True, caches=caches)
     if swept and not dry_run:
         vault.journal.append("gc", "", told(swept), time=now)
     return swept
+
+
+def kept_caches(vault: Vault) -> int:
+    """Return the bytes of the caches that commands have left for the next ones."""
+    return sum(pool.size for pool in shared_caches(vault.cache))
 
 
 def told(swept: PruneResult) -> dict[str, object]:

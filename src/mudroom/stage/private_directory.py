@@ -7,7 +7,8 @@ Rules of this file:
    names that mudroom uses. Any other directory was not made for mudroom (``MUDROOM_STATE=/tmp``): it is refused, and
    its mode stays. If root creates a directory above the state directory in another user's directory, it gives it to
    that user: under its caller's HOME (``sudo``), root would otherwise close ``~/.local`` to that user.
-3. Another user's directory is refused, and so is a symbolic link: its target may be replaced.
+3. Another user's directory is refused, and so is a directory below it, which that user can replace (not for root: rule
+   2), and so is a symbolic link: its target may be replaced.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ _NAMES = frozenset(
 )
 """Names in a state directory. mkfs makes ``lost+found`` in a volume's root."""
 _PREFIXES = (b"certify-", b"doctor-")
+_UNMAPPED = 65534
+"""Owner of a file whose owner has no uid in this user namespace (/proc/sys/kernel/overflowuid, user_namespaces(7))."""
 _O_PATH: int = getattr(os, "O_PATH", os.O_RDONLY)
 
 
@@ -53,6 +56,7 @@ def require_private(state: bytes) -> None:
             info = os.lstat(state)
         if not stat.S_ISDIR(info.st_mode) or info.st_mode & _OTHERS or info.st_uid != disk.user():
             _close(state, info)
+        _require_own_way(state, os.path.dirname(state))
     except OSError as error:
         hint = "set MUDROOM_STATE to a directory you may write to"
         raise MudroomError(f"the state directory {show(state)} cannot be used: {error.strerror}", hint) from error
@@ -91,6 +95,22 @@ def _give(path: bytes) -> None:
             os.fchown(opened, owner.st_uid, owner.st_gid)
     finally:
         os.close(opened)
+
+
+def _require_own_way(state: bytes, above: bytes) -> None:
+    """Raise UsageError if another user owns a directory above the state directory."""
+    user = disk.user()
+    while user and above != os.path.dirname(above):
+        info = os.lstat(above)
+        if stat.S_ISLNK(info.st_mode):
+            _require_own_way(state, os.path.realpath(above))
+        if info.st_uid not in (0, user, _UNMAPPED):
+            raise UsageError(
+                f"the state directory {show(state)} lies in {show(above)}, which belongs to another user "
+                f"(uid {info.st_uid})",
+                "set MUDROOM_STATE to a directory of your own",
+            )
+        above = os.path.dirname(above)
 
 
 def _close(state: bytes, info: os.stat_result) -> None:

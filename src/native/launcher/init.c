@@ -10,8 +10,8 @@
  *    it every process in the sandbox.
  * 3. Between init and each command is a ``warden``, the leader of the command's session. It inherits the command's orphans
  *    (PR_SET_CHILD_SUBREAPER), kills them when the command has ended, and tells init. No process may trace it
- *    (PR_SET_DUMPABLE is inherited over fork). Other processes in the sandbox can kill it: its orphans then become init's
- *    children, and init kills them.
+ *    (PR_SET_DUMPABLE is inherited over fork), and none of another command may open its command's (set_apart). Other
+ *    processes in the sandbox can kill it: its orphans then become init's children, and init kills them.
  *
  * Before the first request, init sends one byte over the door; if the view is an overlay, with a descriptor that
  * reconfigures it (the step "view"). A request is {"op": "command", "id", "argv", "env", "proxies", "search", "cwd", "terminal"} or
@@ -180,9 +180,9 @@ static _Noreturn void be_warden(struct context *context, const struct value *req
         _exit(FAILED);
     }
     int report = given->numbers[3 + sockets], kept[] = {report, sockets ? given->numbers[3] : report};
-    int error = 0;
+    int error = set_apart(context);
     bool is_redirected = context->is_redirected;
-    const char *op = "init";
+    const char *op = error == 0 ? "init" : "landlock";
     setsid();
     prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
     for (int target = 0; target < 3 && error == 0; target++)

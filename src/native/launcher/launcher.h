@@ -101,6 +101,7 @@ struct context {
     int view, left, channel, gate, door; /* sockets to the host, or -1 */
     bool is_redirected;     /* whether every connection reaches the gate, also of a program that knows no proxy */
     bool is_overlay;        /* whether the view is this sandbox's own overlay */
+    bool has_domain;        /* whether it is in a Landlock domain that handles files */
     int terminal;           /* the command's side of the pseudo-terminal, or -1 */
     int listener;           /* of the filter whose refusals init answers, or -1 */
     const struct value *rows; /* the rules of that filter */
@@ -119,6 +120,7 @@ typedef int step(struct context *context, const struct value *arguments, size_t 
 
 bool perform(struct context *context, const struct value *plan, size_t first, int report);
 step step_routes, step_listen, step_listen_on_loopback, step_hand_over, step_terminal;
+int set_apart(struct context *context);
 bool write_file(const char *path, const void *data, size_t size);
 
 /* ---- process.c ---- */

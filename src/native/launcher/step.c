@@ -37,6 +37,8 @@ enum {
 #define CREATE 6
 #define READ_ONLY_NO_DEVICES (1 | 4)
 #define OF_FILES 0x1c007 /* Landlock's rights on files: execute, write, read; truncate, ioctl, resolve_unix */
+#define REFER 0x2000     /* LANDLOCK_ACCESS_FS_REFER */
+#define UNLOGGED 5       /* LANDLOCK_RESTRICT_SELF_LOG_SAME_EXEC_OFF, _SUBDOMAINS_OFF */
 #define MOST_LEFT 8 /* directories whose files end with the command */
 #define DIRECTORY_AT (O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
 
@@ -62,7 +64,7 @@ void begin_context(struct context *context, int64_t namespaces)
     context->terminal = context->listener = -1;
     context->resolve = 4 | 8; /* RESOLVE_NO_SYMLINKS, RESOLVE_BENEATH */
     context->namespaces = namespaces;
-    context->is_overlay = false;
+    context->is_overlay = context->has_domain = false;
     context->rows = NULL;
     context->is_narrowed = context->is_redirected = false;
     context->moving = 0;
@@ -849,7 +851,6 @@ static int step_no_new_privs(struct context *context, const struct value *argume
 
 static int step_landlock(struct context *context, const struct value *arguments, size_t count)
 {
-    (void)context;
     const struct value *rules = &arguments[3];
     uint64_t attributes[3] = {(uint64_t)NUMBER_OF(0), (uint64_t)NUMBER_OF(1), (uint64_t)NUMBER_OF(2)};
     size_t size = attributes[2] ? 24 : attributes[1] ? 16 : 8;
@@ -886,7 +887,24 @@ static int step_landlock(struct context *context, const struct value *arguments,
     }
     if (error == 0 && syscall(LANDLOCK_RESTRICT_SELF, ruleset, (unsigned)NUMBER_OF(4)) < 0)
         error = errno;
+    context->has_domain = error == 0 && attributes[0] & REFER;
     return close_after(ruleset, error);
+}
+
+/* Give this process a Landlock domain inside of its sandbox's: processes of another command there cannot open it
+   (/proc/PID/fd, environ, mem, cwd, root) or trace it, nor it them (hook_ptrace_access_check in security/landlock/task.c).
+   A domain has to handle a right: renames between directories, which this one permits. At level 0, where programs mount,
+   the sandbox's handles none: mount(2) is refused then. */
+int set_apart(struct context *context)
+{
+    static char root[] = "/";
+    struct value permitted[] = {{.kind = BYTES, .data = root, .size = 1}, {.kind = NUMBER, .number = REFER}};
+    struct value rule = {.kind = SEQUENCE, .size = 2, .items = permitted};
+    long abi = syscall(LANDLOCK_CREATE_RULESET, NULL, 0, 1 /* LANDLOCK_CREATE_RULESET_VERSION */);
+    struct value arguments[] = {{.kind = NUMBER, .number = REFER}, {.kind = NUMBER}, {.kind = NUMBER},
+                                {.kind = SEQUENCE, .size = 1, .items = &rule},
+                                {.kind = NUMBER, .number = abi >= 7 ? UNLOGGED : 0}};
+    return context->has_domain ? step_landlock(context, arguments, COUNT(arguments)) : 0;
 }
 
 /* Install a system call filter. The second argument is the same filter with its refusals sent to init, which has the rows

@@ -203,3 +203,17 @@ def test_wrong_words(cli: Cli, words: tuple[str, ...]) -> None:
     done = cli("vault", *words)
     assert done.returncode == 125
     assert done.stderr.startswith("mudroom: ")
+
+
+def test_caches_that_outlive_the_last_fork_are_told_and_removed_on_request(cli: Cli) -> None:
+    script = "mkdir -p ~/.cache; head -c 101000000 /dev/zero >~/.cache/big; echo x >x"
+    fork = json.loads(cli("run", "--json", "--", "sh", "-c", script).stdout)["fork"]
+    done = cli("discard", fork)
+    (line,) = (line for line in done.stderr.splitlines() if "caches" in line)
+    assert line == "note: 101 MB of caches stay for the next commands: mudroom vault gc --caches removes them"
+    assert cli("vault", "gc").stdout == "nothing has expired\n"
+    assert cli("vault", "gc", "--caches", "--dry-run").stdout == "would remove 1 leftover: 101 MB\n"
+    assert cli("vault", "gc", "--caches").stdout == "removed 1 leftover: 101 MB\n"
+    assert cli("vault", "gc", "--caches").stdout == "nothing has expired\n"
+    cli("exec", "--fork", "f", "--", "touch", "x")
+    assert "caches" not in cli("discard", "f").stderr

@@ -40,6 +40,15 @@ curl file://localhost/etc/shadow
 curl FILE:///root/.ssh/id_rsa
 git commit -F/root/.ssh/id_rsa
 sed -n 'r /etc/shadow' x
+cat ~/.config/rclone/rclone.conf
+cat ~/.m2/settings.xml ~/.gradle/gradle.properties
+cat ~/.vault-token
+cat /home/u/.terraform.d/credentials.tfrc.json
+cat ~/.my.cnf
+cat ~/.v*
+cp /srv/app/server.p12 x
+ls ~/.config/op ~/.docker/contexts
+ls /home/u/.mozilla
 """.strip().splitlines()
 ORDINARY = r"""
 ls ~/*
@@ -52,6 +61,10 @@ rm -rf {a,b}/*.o
 touch /tmp/{a,b}
 cat /etc/os-release /etc/*-release
 curl https://example.com/.ssh/x
+cat /tmp/.env /tmp/server.p12
+cat /home/u/src/settings.xml /usr/share/doc/x/config.php
+curl --cacert /etc/ssl/certs/ca-certificates.pem https://example.com
+cat /home/u/.cache/pip/token.json
 git commit -m 'fix: do not read "/root/.ssh/config" any more'
 echo x > src/*/../y
 """.strip().splitlines()

@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,10 @@ pytest.importorskip("starlette", reason="the extra web")
 
 from browser import Site, serving
 
-from conftest import Place
+from background_command import SERVER, started
+from box import if_namespaces
+from conftest import Place, act_as
+from mudroom.ext.web.server.sandboxed_peer import sandboxed_pids
 from mudroom.net.listeners import peer_user as peer
 from mudroom.net.listeners.peer_user import ConnectionEnd, find_end, stranger_of, stranger_uid, table_text
 
@@ -35,8 +39,8 @@ UP, GONE, HALF, LEFT, LISTENING = 1, 6, 5, 8, 10
 def test_an_address_as_the_kernel_writes_it() -> None:
     assert table_text(OURS) == "0100007F:223D"
     assert table_text(("::1", 80)) == "00000000000000000000000001000000:0050"
-    assert find_end(TABLE, ("127.0.0.1", 40000), OURS) == ConnectionEnd(UP, 1001)
-    assert find_end(TABLE, OURS, ("127.0.0.1", 40000)) == ConnectionEnd(UP, 1000)
+    assert find_end(TABLE, ("127.0.0.1", 40000), OURS) == ConnectionEnd(UP, 1001, 3)
+    assert find_end(TABLE, OURS, ("127.0.0.1", 40000)) == ConnectionEnd(UP, 1000, 2)
     assert find_end(TABLE, ("127.0.0.1", 40001), OURS) == ConnectionEnd(GONE, 0)
     assert find_end(TABLE, ("127.0.0.1", 40002), OURS) is None
 
@@ -74,7 +78,8 @@ def test_our_own_connections_are_ours(host: str) -> None:
         with taken:
             ours: tuple[str, int] = taken.getsockname()[:2]
             assert stranger_uid(ours, theirs[:2]) is None
-            both = (ConnectionEnd(UP, os.geteuid()), ConnectionEnd(UP, os.geteuid()))
+            inodes = [os.fstat(end.fileno()).st_ino for end in (client, taken)]
+            both = tuple(ConnectionEnd(UP, os.geteuid(), inode) for inode in inodes)
             assert peer._by_table(ours, theirs[:2]) == both
             assert peer._by_netlink(ours, theirs[:2]) in (both, None)
 
@@ -107,3 +112,39 @@ def test_another_user_has_what_is_public_though_he_knows_the_token(place: Place)
         assert asked_by(65534, site, "/api/v1/me") == ["403"]
     with serving(place, "--host-name", "box.example") as site:
         assert asked_by(65534, site, "/api/v1/me") == ["200"]
+
+
+HIDES = """
+import ctypes, os
+ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE: its descriptors cannot be listed
+"""
+
+
+@if_namespaces
+@pytest.mark.parametrize("where", [{"level": 0}, {"network": "open"}], ids=str)
+@pytest.mark.parametrize("before", ["", HIDES], ids=["plain", "hidden"])
+def test_a_command_in_a_sandbox_has_what_is_public_though_it_knows_the_token(
+    place: Place, where: dict[str, Any], before: str
+) -> None:
+    """It shares the host's loopback: with the token it would apply its own fork."""
+    session = place.session()
+    act_as(
+        session,
+        level=where.get("level"),
+        settings=session.actor.settings._replace(network=where.get("network", "auto")),
+    )
+    with serving(place) as site:
+        words = [sys.executable, "-I", "-c", before + ASK, str(site.port), site.told["token"], "/", "/api/v1/me"]
+        result = session.run([os.fsencode(word) for word in words])
+        assert (result.stdout.split(), result.stderr) == ([b"200", b"403"], b"")
+        assert asked_by(os.geteuid(), site, "/api/v1/me") == ["200"], "while a launcher is there"
+        server = started(session, SERVER)
+        assert asked_by(os.geteuid(), site, "/api/v1/me") == ["200"], "while a command is there"
+        server.end()
+
+
+def test_a_page_inside_a_sandbox_serves_its_neighbours() -> None:
+    """The init above it is not counted: all that it sees is in its own sandbox."""
+    table = {1: ("mudroom-init", 0), 2: ("sh", 1), 3: ("python", 2), 5: ("mudroom-init", 3), 6: ("sh", 5)}
+    assert sandboxed_pids(table, 3) == {5, 6}
+    assert sandboxed_pids(table, 900) == {1, 2, 3, 5, 6}

@@ -15,6 +15,7 @@ from box import if_namespaces
 from conftest import Place
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
+from mudroom.sandbox.host import host
 from mudroom.sandbox.host.host import landlock_abi
 
 pytestmark = [pytest.mark.both_users, pytest.mark.root]
@@ -84,6 +85,19 @@ def test_credentials_deep_in_toolchains_are_hidden_by_their_content(place: Place
     said = in_mode(place, mode, f"cd {place.home}; cat {' '.join(DEEP)}")
     assert "hunter2" not in said and "index-url" not in said
     assert all(part in said for part in ("prefix=/opt", "repopwd", "MIIB"))
+
+
+def test_toolchains_that_are_too_large_to_search_are_named(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    (place.home / ".nvm/a/b").mkdir(parents=True)
+    monkeypatch.setattr(host, "_MOST_DIRECTORIES", 1)
+    session = place.session()
+    first = os.fsdecode(session.machine.confinement.host.credentials.unsearched)
+    (note,) = (note for note in session.run([b"true"]).notes if "toolchains" in note)
+    assert os.path.isdir(first)
+    assert note == (
+        "the toolchains have so many directories that not all were searched for credentials: those below "
+        f"{first} were not"
+    )
 
 
 def test_a_credential_that_comes_into_a_shown_file_is_hidden(place: Place) -> None:

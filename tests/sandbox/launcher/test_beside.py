@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import os
+import select
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ from mudroom.sandbox.client.held import HeldSandbox, hold
 from mudroom.sandbox.client.invocation import Exit, Invocation
 from mudroom.sandbox.client.launcher_client import LaunchedCommand, LauncherClient
 from mudroom.sandbox.client.report import StepFailed
+from mudroom.sandbox.host.host import landlock_abi
 from mudroom.sandbox.linux.syscall import number_of
 
 pytestmark = [pytest.mark.both_users, pytest.mark.root, if_namespaces]
@@ -54,9 +56,9 @@ class Beside:
 
     def __init__(self, box: Box, kind: str, attack: str) -> None:
         self.sandbox: HeldSandbox = hold(box.client, box.prepared(kind))
-        self.where = os.fsencode(box.project)
-        self._output = CapturedOutput(None, None, None, 1 << 20)
-        self.attacker = self.start([b"/usr/bin/python3", b"-IS", b"-c", (HEAD + attack).encode()], self._output)
+        self.where = os.fsencode(box.copy if kind == "bare" else box.project)
+        self.output = CapturedOutput(None, None, None, 1 << 20)
+        self.attacker = self.start([b"/usr/bin/python3", b"-IS", b"-c", (HEAD + attack).encode()], self.output)
         assert self.hear() == "up"
 
     def start(self, words: list[bytes], output: CapturedOutput) -> LaunchedCommand:
@@ -68,8 +70,8 @@ class Beside:
     def hear(self) -> str:
         line = b""
         while not line.endswith(b"\n"):
-            part = os.read(self._output.streams[0].read, 1)
-            assert part, (line, os.read(self._output.streams[1].read, 65536))
+            part = os.read(self.output.streams[0].read, 1)
+            assert part, (line, os.read(self.output.streams[1].read, 65536))
             line += part
         return line.decode().strip()
 
@@ -84,7 +86,7 @@ class Beside:
         self.attacker.signal(signal.SIGKILL)
         self.attacker.wait()
         self.attacker.wait_gone()
-        self._output.__exit__()
+        self.output.__exit__()
 
 
 @pytest.fixture
@@ -192,7 +194,7 @@ def test_limits_of_wardens(box: Box, kind: str) -> None:
                 assert ended & 0x7F in (0, signal.SIGKILL, signal.SIGSEGV), "a command inherits the limits"
 
 
-LOOKS = f"""
+LOOK = f"""
 def content(path):
     with open(path, "rb") as stream:
         if not stream.read(1):
@@ -203,8 +205,8 @@ def links(path):
         return
     raise PermissionError(errno.EACCES, "empty")
 FILES = ("mem", "environ", "maps", "auxv", "io", "stack", "syscall")
-seen = []
-for pid in (1, own):
+def looked(pid):
+    seen = []
     acts = [(content, name) for name in FILES] + [(links, name) for name in ("fd", "map_files")]
     for act, name in acts + [(os.readlink, name) for name in ("exe", "cwd", "root", "ns/mnt", "ns/user")]:
         if tried(act, f"/proc/{{pid}}/{{name}}") == "done":
@@ -213,8 +215,9 @@ for pid in (1, own):
                           ({number_of("pidfd_getfd", os.uname().machine)}, (os.pidfd_open(pid), 0, 0))):
         if libc.syscall(number, *words) >= 0:
             seen.append((pid, number))
-print(seen, flush=True)
+    return seen
 """
+SERVING = LOOK + "print(looked(1) + looked(own), flush=True)"
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -222,7 +225,7 @@ def test_what_is_seen_of_those_that_serve(box: Box, kind: str) -> None:
     """Nothing of init and of wardens, and no access to them."""
     sandbox = hold(box.client, box.prepared(kind))
     with CapturedOutput(None, None, None, 1 << 20) as output:
-        words = [b"/usr/bin/python3", b"-IS", b"-c", (HEAD + LOOKS).encode()]
+        words = [b"/usr/bin/python3", b"-IS", b"-c", (HEAD + SERVING).encode()]
         running = sandbox.run(Invocation(words, ENVIRONMENT, output.descriptors), os.fsencode(box.project))
         for stream in output.streams:
             stream.close_theirs()
@@ -231,6 +234,49 @@ def test_what_is_seen_of_those_that_serve(box: Box, kind: str) -> None:
         said = "".join(stream.data.decode() for stream in output.streams)
     sandbox.end()
     assert said == "[]\n"
+
+
+NEIGHBOURS = """
+def above(pid):
+    found = []
+    while pid > 0:
+        found.append(pid)
+        try:
+            with open(f"/proc/{pid}/stat") as stream:
+                pid = int(stream.read().rpartition(")")[2].split()[1])
+        except OSError:
+            break  # it has ended, or is hidden
+    return found
+init = above(own)[1]
+pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+others = [pid for pid in pids if init in above(pid)[1:] and own not in above(pid)]
+for pid in others:
+    for name in range(3):
+        try:
+            with open(f"/proc/{pid}/fd/{name}", "w") as stream:
+                stream.write("12 passed\\n")
+        except OSError:
+            pass
+print(len(others), sum(map(looked, others), []), flush=True)
+"""
+
+
+@pytest.mark.skipif(landlock_abi() < 2, reason="Landlock before ABI 2 cannot permit renames between directories")
+@pytest.mark.parametrize("kind", HELD_KINDS)
+def test_commands_cannot_open_each_other(box: Box, kind: str) -> None:
+    """Neither memory, variables and descriptors, nor directories: no other's result can be forged."""
+    held = Beside(box, kind, "print('up', flush=True); os.execvp('sleep', ['sleep', '1000'])")
+    try:
+        ended, said = held.run(f"exec /usr/bin/python3 -IS -c '{HEAD + LOOK + NEIGHBOURS}'")
+        assert said.split(" ", 1)[1] == "[]\n", said
+        assert int(said.split()[0]) >= 2, "the other and its warden are seen"
+        assert select.select([held.output.streams[0].read], [], [], 0)[0] == [], "nothing is written in its name"
+        moved = "mkdir one two && echo x >one/f && mv one/f two/f && ln two/f one/g && cat one/g"
+        assert held.run(moved)[1] == "x\n", "renames and links between directories go on"
+        assert ended.status == 0
+    finally:
+        held.end_attack()
+        held.sandbox.end()
 
 
 RACE = """\

@@ -115,6 +115,33 @@ def test_other_names_of_a_secret_are_found(searched: Searched) -> None:
     assert searched.others(searched.finder) == [], "all its names are secrets' names"
 
 
+def test_other_names_are_found_among_files_of_others(searched: Searched, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No secret is searched for there, but a secret's inode is; its number of links says when to search again."""
+    env = searched.write(".env", "KEY=1\n")
+    searched.write("node_modules/a/b/file", "x\n")
+    os.link(env, searched.project / "second")
+    monkeypatch.setattr(secret, "is_settled", lambda _ctime, _now: True)
+    assert searched.others(searched.finder) == ["second"]
+    os.link(env, searched.project / "node_modules/a/b/notes.txt")
+    for finder in (searched.finder, searched.another()):
+        assert searched.others(finder) == ["second", "node_modules/a/b/notes.txt"]
+
+
+def test_a_search_for_other_names_that_ends_at_its_bound_says_so(
+    searched: Searched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    env = searched.write(".env", "KEY=1\n")
+    os.link(env, searched.project.parent / "backup")
+    for number in range(5):
+        searched.write(f"node_modules/{number}/file", "x\n")
+    assert searched.others(searched.finder) == [] and searched.finder.is_complete
+    monkeypatch.setattr(secret, "DIRECTORIES", 4)
+    finder = searched.another()
+    os.link(env, searched.project.parent / "another")
+    for looked in (finder, searched.another()):
+        assert searched.others(looked) == [] and not looked.is_complete
+
+
 def test_a_search_keeps_no_former_answer_about_other_names(searched: Searched, monkeypatch: pytest.MonkeyPatch) -> None:
     env = searched.write(".env", "KEY=1\n")
     searched.write("sub/file", "x\n")

@@ -6,11 +6,15 @@ import json
 
 from mudroom.cli.project_session import end_mount, exclusive, open_session, print_remarks
 from mudroom.cli.terminal.context import Context
+from mudroom.core.text.plural import amount
+from mudroom.session import upkeep
 from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import argparse
 
+_TOLD = 100_000_000
+"""Bytes of caches from which the last fork's end says that they are there."""
 EXAMPLES = """\
 examples:
   mudroom discard run-7f3a
@@ -34,6 +38,11 @@ def execute(args: argparse.Namespace, context: Context) -> int:
             for name in names:
                 session.forks.discard(name)
         print_remarks(session, context)
+        caches = 0 if list(session.vault.forks()) else upkeep.kept_caches(session.vault)
+    if caches >= _TOLD:
+        context.terminal.note(
+            f"{amount(caches)} of caches stay for the next commands: mudroom vault gc --caches removes them"
+        )
     if context.as_json:
         context.terminal.out(json.dumps({"schema": "mudroom.discarded/1", "forks": names}))
     else:

@@ -30,7 +30,8 @@ def sweep(args: argparse.Namespace, context: Context) -> int:
         limits = upkeep.retention_limits(session.actor.settings)
         with exclusive(session, context, "mudroom vault gc"):
             _require_yes(upkeep.forks_unused(session.vault, older, now) if older else [], args, context)
-            swept = [(session.vault, upkeep.sweep(session.vault, limits, now, forks_older=older, dry_run=args.dry_run))]
+            options = {"dry_run": args.dry_run, "caches": args.caches}
+            swept = [(session.vault, upkeep.sweep(session.vault, limits, now, forks_older=older, **options))]
         if args.all:
             state = os.path.realpath(places(context.environ).state)
             for vault in upkeep.others(state, session.vault):
@@ -71,7 +72,7 @@ def _sweep_other(
             limits = upkeep.retention_limits(load_policy(vault.source, context.environ).settings)
         except UsageError as error:  # one project's broken policy file must not stop the others
             return [(vault, upkeep.PruneResult(remarks=(str(error),)))]
-        return [(vault, upkeep.sweep(vault, limits, now, dry_run=args.dry_run))]
+        return [(vault, upkeep.sweep(vault, limits, now, dry_run=args.dry_run, caches=args.caches))]
     finally:
         vault.lock.release()
 

@@ -57,6 +57,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--forks", metavar="AGE", help="gc: unnamed forks not used for so long, with their changes: 30d"
     )
+    parser.add_argument("--caches", action="store_true", help="gc: the caches of package managers, too")
     parser.add_argument("--all", action="store_true", help="ls: also those that hold nothing; gc: all projects")
     parser.add_argument("--yes", "-y", action="store_true", help="gc: do not ask")
     parser.add_argument("--limit", metavar="SIZE", help="import: so much may be unpacked (default 10GB)")

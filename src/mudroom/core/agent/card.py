@@ -43,7 +43,7 @@ class StagedStore(NamedTuple):
 
 class Requirements(NamedTuple):
     oauth: bool | tuple[str, ...] = False
-    """Credential stores by name (``core/agent/credential_stores.py``) or as ``~/PATH``; True: the store with the
+    """Credential stores by name (``core/tree/credential_stores.py``) or as ``~/PATH``; True: the store with the
     agent's name."""
     keychain: bool | tuple[str, ...] = False
     """As ``oauth``; True: the desktop's keyring."""

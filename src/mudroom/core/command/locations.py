@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from mudroom.core.command.verdict import Aim, CommandClass, CommandPart
 from mudroom.core.command.word import Word
 from mudroom.core.text.regex import regex
+from mudroom.core.tree.secret import hidden_names, names_secret
 from mudroom.typing import Literal, NamedTuple
 
 Where = Literal["inside", "unknown", "outside"]
@@ -20,23 +21,13 @@ SOMEWHERE = b"/\0project"
 _SHARED = (b"/tmp", b"/var/tmp", b"/dev/shm", b"/dev/fd")
 _PLAIN = b"null zero full stdin stdout stderr tty random urandom".split()
 _PLAIN_DEVICES = frozenset({b"/dev/" + name for name in _PLAIN})
-_CREDENTIAL = regex(
-    rb"(^|/)\.(ssh|aws|gnupg|azure|kube|docker|netrc|pgpass|git-credentials|npmrc|pypirc|password-store)(/|$)"
-    rb"|(^|/)\.config/(gcloud|gh|op)(/|$)|^/etc/(shadow|gshadow|sudoers|ssh/.*key)|(^|/)id_(rsa|ed25519|ecdsa|dsa)$"
-    rb"|^/proc/(?!(self|thread-self)/fd(/|$)).*/(environ|mem|root|cwd|fd)(/|$)|^/var/run/docker\.sock|^/run/"
+_OF_THE_SYSTEM = regex(
+    rb"^/etc/(sudoers|ssh/.*key)|^/var/run/docker\.sock|^/run/"
+    rb"|^/proc/(?!(self|thread-self)/fd(/|$)).*/(environ|mem|root|cwd|fd)(/|$)"
 )
 _BY_WILDCARD = regex(rb"[*?\[{]")
-_HINT = regex(
-    rb"\.(?:ssh|aws|gnupg|azure|kube|docker|netrc|pgpass|git-cred|npmrc|pypirc|password|config)"
-    rb"|shadow|sudoers|ssh/|id_|proc/|run/"
-)
-"""A quick first test: it matches every path that ``_CREDENTIAL`` matches."""
 _EMBEDDED = regex(rb"(?:\A-\w+|[=@<,\"']|\A(?i:file)://[\w.-]*)(/[^,;\"'}]*)")
 """Absolute paths inside a word: ``-fPATH``, ``f=@"PATH"``, ``file://localhost/PATH``."""
-_HIDDEN_NAMES = (
-    b".ssh", b".aws", b".gnupg", b".azure", b".kube", b".docker", b".netrc", b".pgpass", b".git-credentials", b".npmrc",
-    b".pypirc", b".password-store",
-)  # fmt: skip
 _SYSTEM_NAMES = (b"shadow", b"gshadow", b"sudoers")
 _BRACES = regex(rb"(?<!\$)\{([^{}]*,[^{}]*)\}")
 """Innermost braces with a comma."""
@@ -164,11 +155,12 @@ def names_credentials(word: Word, context: CommandContext) -> bool:
     """Return whether the word names a credential file in a home directory or in the system, also as an option's value
     (``--file=PATH``, ``-fPATH``, ``@PATH``, ``file://PATH``). Files in the project do not count."""
     if word.literal:
-        if not _HINT.search(word.text) and all(
+        if b"/" not in word.text and all(
             place is not None and _below(place, context.project) for place in context.places
         ):
             return False
-        return any(_CREDENTIAL.search(path) for path in _literal_paths(word.text, context))
+        paths = _literal_paths(word.text, context)
+        return any(_is_credential(path) for path in paths if not any(_below(path, place) for place in _SHARED))
     if b"/" not in word.text:
         return False
     return any(_may_be_credential(end) for text in alternatives(word.text) for end in _ends(text))
@@ -192,17 +184,21 @@ def _ends(text: bytes) -> Iterable[bytes]:
     yield from (tail for sign in (b"=", b"@") if (tail := text.partition(sign)[2]))
 
 
+def _is_credential(path: bytes) -> bool:
+    return _OF_THE_SYSTEM.search(path) is not None or names_secret(path)
+
+
 def _may_be_credential(path: bytes) -> bool:
     """Return whether a path with wildcards, or below a home directory, may be a credential file."""
     if not path.startswith((b"~", b"$HOME", b"${HOME", b"/")):
         return False
     tail = path.rpartition(b"/../")[2]
-    if _CREDENTIAL.search(path) or (tail != path and _CREDENTIAL.search(b"/" + tail)):
+    if _is_credential(path) or (tail != path and _is_credential(b"/" + tail)):
         return True
     pieces = path.split(b"/")
     for at, piece in enumerate(pieces):
         if _BY_WILDCARD.search(piece):
-            names = _HIDDEN_NAMES if piece.startswith(b".") else _SYSTEM_NAMES if pieces[:at] == [b"", b"etc"] else ()
+            names = hidden_names() if piece.startswith(b".") else _SYSTEM_NAMES if pieces[:at] == [b"", b"etc"] else ()
             if any(_matches(name, piece) for name in names):
                 return True
     return False

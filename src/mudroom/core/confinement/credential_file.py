@@ -1,14 +1,14 @@
-"""Git settings that are safe to show, and passwords in URLs. Which files are credentials: ``core/tree/secret.py``."""
+"""Git settings that are safe to show, and passwords in URLs. What a secret is: ``core/text/secret_content.py``."""
 
 from __future__ import annotations
 
 from mudroom.core.text.regex import regex
+from mudroom.core.text.secret_content import holds_credential
 
 _PROXIED = regex(rb"://[^/\s:@]+:[^/\s@]+@")
-_SECRET = regex(rb"(?i)://(?!git@)[^/\s\"]+@|extraheader|token|passw|smtppass|secret|api[-_]?key")
-_NEEDED = (b"://", b"extraheader", b"token", b"pass", b"secret", b"api")
-"""Everything that ``_SECRET`` matches contains one of these. If none occurs, ``re`` is not loaded, which saves a cold
-command a tenth of its time."""
+_PUBLIC = (b"signingkey", b"askpass", b"sslkey", b"helper")
+"""Settings that name a key or a program, with words that mean a secret elsewhere. A helper that is a line of a shell
+may have one in it."""
 _SECTION = regex(rb"\s*\[\s*([A-Za-z0-9.-]+)(?:\s+\"[^\"]*\")?\s*\]")
 _USER = regex(rb"(?i)\s*(name|email)\s*=\s*(.*?)\s*$")
 
@@ -20,8 +20,9 @@ def has_password(value: bytes) -> bool:
 
 def holds_secret(settings: bytes) -> bool:
     """Return whether git settings may contain secrets: tokens in URLs or headers, passwords."""
-    lower = settings.lower()
-    return any(needed in lower for needed in _NEEDED) and _SECRET.search(settings) is not None
+    lines = settings.splitlines()
+    named = (line for line in lines if line.count(b"=") > 1 or not line.strip().lower().startswith(_PUBLIC))
+    return holds_credential(b"[]\n" + b"\n".join(named))
 
 
 def git_identity(settings: bytes) -> bytes:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from mudroom.core.text.regex import regex
 from mudroom.core.text.secret_place import NAMES
 
-_HINTS = (b"pass", b"pw", b"psk", b"pswd", b"token", b"secret", b"key", b"auth", b"credential", b"connection", b"@")
-"""In lower case: a file without any matches no pattern here, so ``re`` is not loaded for it."""
+_HINTS = (b"pass", b"pw", b"psk", b"pswd", b"token", b"secret", b"key", b"auth", b"credential", b"connection")
+"""In lower case: a file without any, and without "://", matches no pattern here, so ``re`` is not loaded for it."""
 _PUBLIC = (
     b"CERTIFICATE", b"PUBLIC KEY", b"PARAMETERS", b"REQUEST", b"CRL", b"PKCS7", b"CMS", b"PUBLIC KEY BLOCK",
     b"SIGNATURE",
@@ -58,9 +58,8 @@ def holds_credential(data: bytes) -> bool:
     if len(value) >= _SHORTEST and not value.rstrip(b"=").translate(None, _VALUE):
         return True
     lower = data.lower()
-    if any(hint in lower for hint in _HINTS) and any(
-        pattern.search(data) for pattern in (_KEY_BLOCK, _LITERAL, _ELEMENT, _WORDS, _LOGIN, _HEADER)
-    ):
+    patterns = (_KEY_BLOCK, _LITERAL, _ELEMENT, _WORDS, _HEADER) if any(hint in lower for hint in _HINTS) else ()
+    if any(pattern.search(data) for pattern in patterns) or (b"://" in lower and _LOGIN.search(data)):
         return True
     from mudroom.core.text.redaction import redact
 

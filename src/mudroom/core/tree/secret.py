@@ -112,6 +112,26 @@ def secret_test(path: bytes) -> Test:
     return tests_in(above)(name)
 
 
+def names_secret(path: bytes) -> bool:
+    """Return whether a path that leads out of a project names a secret, or a directory of such, as far as names tell:
+    a name that many files have counts only in a hidden directory."""
+    from mudroom.core.tree.credential_stores import store_places
+
+    lower, test = path.lower() + b"/", secret_test(path)
+    stores = (*(b"/%s/" % place for place in store_places(agents=False)), *(store for store, _test in _rules().stores))
+    is_store = b"/." in lower and any(store.lower() in lower for store in stores)
+    return is_store or test == "name" or (test != "" and b"/." in path and ELSEWHERE.isdisjoint(path.split(b"/")))
+
+
+@cache
+def hidden_names() -> frozenset[bytes]:
+    """Return the names with a leading dot that secrets and directories of such have."""
+    rules = _rules()
+    stores = (store for store, _test in rules.stores)
+    places = b"/".join((*rules.above, *stores)).split(b"/")
+    return frozenset(name for name in (*rules.names, *places) if name.startswith(b"."))
+
+
 def sent_test(path: bytes) -> Test:
     """Return the test for a file that is sent elsewhere. Programs read certificates and examples among others' files;
     there only names count that mean nothing else."""

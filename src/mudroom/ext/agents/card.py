@@ -7,11 +7,11 @@ import sys
 from collections.abc import Iterable, Mapping
 
 from mudroom.core.agent.card import AgentCard, AgentStore, OpenedCredentials
-from mudroom.core.agent.credential_stores import AGENTS
 from mudroom.core.agent.level_decision import LevelDecision
 from mudroom.core.confinement.limit import show_size
 from mudroom.core.network.host_rules import HostRule
 from mudroom.core.settings import Settings
+from mudroom.core.tree.credential_stores import AGENTS
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.ext.agents.catalog import Catalog

@@ -7,8 +7,8 @@ import fcntl
 import os
 from collections.abc import Iterable, Iterator, Sequence
 
-from mudroom.core.agent.credential_stores import store_places
 from mudroom.core.confinement.spec import Bind, HostView
+from mudroom.core.tree.credential_stores import store_places
 from mudroom.sandbox.host.around import Home, NamedStore, hidden_places
 from mudroom.sandbox.host.host import Host, survey_paths
 

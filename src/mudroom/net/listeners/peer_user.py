@@ -33,12 +33,18 @@ Address = tuple[str, int]
 class ConnectionEnd(NamedTuple):
     state: int
     uid: int
+    inode: int = 0
 
 
 def stranger_uid(ours: Address, theirs: Address) -> int | None:
     """Return another user's uid at the other end; None if it is this user, or unknown."""
     both_ends = _by_netlink(ours, theirs) or _by_table(ours, theirs)
     return None if both_ends is None else stranger_of(*both_ends, os.geteuid())
+
+
+def other_end(ours: Address, theirs: Address) -> ConnectionEnd | None:
+    """Return the other end; None if it is outside of this network namespace, or the kernel does not tell."""
+    return (_by_netlink(ours, theirs) or _by_table(ours, theirs) or (None,))[0]
 
 
 def stranger_of(other: ConnectionEnd | None, own: ConnectionEnd | None, uid: int) -> int | None:
@@ -93,8 +99,8 @@ def _ask_kernel(kernel: socket.socket, local: Address, remote: Address) -> Conne
     kernel.send(struct.pack("=IHHII", 16 + len(request), _BY_FAMILY, _REQUEST, 1, 0) + request)
     answer = kernel.recv(4096)
     kind = struct.unpack_from("=H", answer, 4)[0]
-    if kind == _BY_FAMILY and len(answer) >= 84:
-        return ConnectionEnd(answer[17], struct.unpack_from("=I", answer, 80)[0])
+    if kind == _BY_FAMILY and len(answer) >= 88:
+        return ConnectionEnd(answer[17], *struct.unpack_from("=II", answer, 80))
     error: int = -struct.unpack_from("=i", answer, 16)[0] if kind == _ERROR and len(answer) >= 20 else errno.EPROTO
     if error == errno.ENOENT:
         return None
@@ -116,7 +122,7 @@ def find_end(table: str, local: Address, remote: Address) -> ConnectionEnd | Non
     for line in table.splitlines():
         columns = line.split()
         if columns[1:3] == columns_wanted:
-            return ConnectionEnd(int(columns[3], 16), int(columns[7]))
+            return ConnectionEnd(int(columns[3], 16), int(columns[7]), int(columns[9]))
     return None
 
 

@@ -12,14 +12,15 @@ import os
 import stat
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from mudroom.core.agent.credential_stores import store_places
 from mudroom.core.confinement.spec import Bind, HostView
+from mudroom.core.tree.credential_stores import store_places
 from mudroom.core.tree.path import is_below
 from mudroom.core.tree.secret import secret_test
 from mudroom.sandbox.host.host import is_secret_file
 from mudroom.typing import NamedTuple, Protocol
 
 _SOCKETS = b"/proc/net/unix"
+_MOUNTS = b"/proc/self/mountinfo"
 _GPU = (b"/dev/dri", b"/dev/kfd", b"/dev/nvidia-caps", b"/dev/dxg")
 _GPU_PREFIXES = (b"nvidia",)
 _SYSTEM_PLACES = (b"/usr", b"/etc", b"/dev", b"/proc", b"/sys", b"/run")
@@ -73,6 +74,50 @@ def hidden_places(home: bytes, state: bytes, shown: Collection[bytes]) -> tuple[
     hidden = [path for path in candidates if not any(is_below(path, shown_path) for shown_path in shown)]
     real = [path for path in map(os.path.realpath, hidden) if _can_be_hidden(path, home)]
     return tuple(dict.fromkeys(path for path in (state, *hidden, *real) if os.path.lexists(path)))
+
+
+def second_places(table: bytes, path: bytes, *, parts: bool) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the other paths at which a file or directory is mounted, by a /proc/self/mountinfo
+    (proc_pid_mountinfo(5)), each with the path that is the same at the place known; with ``parts`` also the mounts of
+    what lies below it. A later mount may cover one."""
+    mounts = [_mount_of(line) for line in table.splitlines()]
+    own = max((mount for mount in mounts if is_below(path, mount[2])), key=lambda mount: len(mount[2]), default=None)
+    if own is None:
+        return
+    inside = _join(own[1], path[len(own[2].rstrip(b"/")) :])
+    for device, root, point in mounts:
+        if device == own[0] and is_below(inside, root):
+            yield _join(point, inside[len(root.rstrip(b"/")) :]), path
+        elif device == own[0] and parts and is_below(root, inside):
+            yield point, _join(path, root[len(inside) :])
+
+
+def _mount_of(line: bytes) -> tuple[bytes, bytes, bytes]:
+    _number, _parent, device, root, point = line.split(b" ", 5)[:5]
+    for code, character in ((b"\\040", b" "), (b"\\011", b"\t"), (b"\\012", b"\n"), (b"\\134", b"\\")):
+        root, point = root.replace(code, character), point.replace(code, character)
+    return device, root, point
+
+
+def _join(above: bytes, tail: bytes) -> bytes:
+    return above.rstrip(b"/") + b"/" + tail.lstrip(b"/") if tail.strip(b"/") else above
+
+
+def _at_second_places(hidden: Iterable[bytes], whole: Iterable[bytes]) -> tuple[bytes, ...]:
+    """Return where else this host has mounted the hidden places, or directories (``whole``) with some in them."""
+    with open(_MOUNTS, "rb") as stream:
+        table = stream.read()
+    places = [place for path in whole for place in second_places(table, path, parts=False)]
+    places += [place for path in hidden for place in second_places(table, os.path.realpath(path), parts=True)]
+    others = sorted({place for place, known in places if place != known and _is_same(place, known)})
+    return tuple(place for place in others if not any(place != one and is_below(place, one) for one in others))
+
+
+def _is_same(one: bytes, other: bytes) -> bool:
+    try:
+        return os.path.samestat(os.lstat(one), os.lstat(other))
+    except OSError:
+        return False  # covered by another mount, or closed to this user and so to the command
 
 
 def _can_be_hidden(real: bytes, home: bytes) -> bool:
@@ -177,6 +222,7 @@ def look_around(
     """Return a command's surroundings, and the empty files on which single files are mounted. ``masks``: files that no
     command may read."""
     hidden = (*hidden_places(home.path, home.state, (*opened.named, *home.shown)), *home.replaced)
+    hidden += _at_second_places(hidden, (home.path, home.project))
     if not namespaces:
         return HostView(shown=readable((*hidden, *masks, b"/dev/pts")), live=opened.live, abstract=opened.abstract), ()
     private = private_places(environ)

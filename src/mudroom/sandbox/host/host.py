@@ -78,6 +78,8 @@ class Credentials(NamedTuple):
     masks: tuple[bytes, ...] = ()
     cleared: tuple[tuple[bytes, FileIdentity], ...] = ()
     """Files that are shown because of their content. If one has changed, the survey is made anew."""
+    unsearched: bytes = b""
+    """The first directory of a toolchain that was not searched, for there are too many; empty: all were."""
 
 
 class Host(NamedTuple):
@@ -214,7 +216,8 @@ def _credentials(roots: Sequence[bytes]) -> Credentials:
                     masks.append(path)
                 else:
                     cleared.append((path, identity))
-    return Credentials(tuple(dict.fromkeys(masks)), tuple(cleared))
+    unsearched = os.path.join(*pending[0][:2]).rstrip(b"/") if pending else b""
+    return Credentials(tuple(dict.fromkeys(masks)), tuple(cleared), unsearched)
 
 
 def is_secret_file(path: bytes, test: Test) -> bool:

@@ -56,6 +56,10 @@ the command would choose, and the log is not its own.
 SOCKETS_SINCE = 9
 """The ABI whose LANDLOCK_ACCESS_FS_RESOLVE_UNIX covers connect(2) and sendmsg(2) to a socket's path."""
 FS_REFER, FS_RESOLVE_UNIX = 1 << 13, 1 << 16
+MOVES = ((b"/", FS_REFER),)
+"""Renames and links between directories are permitted everywhere, and mounts still decide. If a domain or a nested one
+(a joined command's, one that a program makes for itself) handles any file right, each layer without a rule forbids them
+(LANDLOCK_ACCESS_FS_REFER in include/uapi/linux/landlock.h)."""
 FILE_RIGHTS = FS_EXECUTE | FS_WRITE_FILE | FS_READ_FILE | 1 << 14 | 1 << 15 | 1 << 16
 
 HIDDEN_PROC = (b"proc/keys", b"proc/key-users")
@@ -320,12 +324,17 @@ def view_step(spec: SandboxSpec) -> Step:
 def confinement(spec: SandboxSpec, machine: str) -> list[Step]:
     steps: list[Step] = [("umask", spec.umask), ("drop_capabilities",), ("no_new_privs",)]
     steps += [("rlimit", *limit) for limit in spec.rlimits]
-    if spec.landlock_abi >= 6:
-        scoped = SCOPE_ABSTRACT_UNIX_SOCKET | SCOPE_SIGNAL
-        handled, rules = socket_rights(spec)
-        steps.append(("landlock", handled, 0, scoped, rules, no_audit_flags(spec.landlock_abi)))
+    steps += domain(spec.landlock_abi, *socket_rights(spec))
     notifying = filter_for(machine, DENY, notify=True, renames=isinstance(spec.view, Overlay))
     return [*steps, ("seccomp", filter_for(machine, DENY), notifying, _rows(machine))]
+
+
+def domain(abi: int, handled: int = FS_REFER, rules: tuple[tuple[bytes, int], ...] = MOVES) -> list[Step]:
+    """Return the step that makes the domain in which the commands' own are nested (``set_apart`` in the launcher)."""
+    if abi < 2:
+        return []
+    scoped = SCOPE_ABSTRACT_UNIX_SOCKET | SCOPE_SIGNAL if abi >= 6 else 0
+    return [("landlock", handled, 0, scoped, rules, no_audit_flags(abi))]
 
 
 def socket_rights(spec: SandboxSpec) -> tuple[int, tuple[tuple[bytes, int], ...]]:
@@ -334,19 +343,18 @@ def socket_rights(spec: SandboxSpec) -> tuple[int, tuple[tuple[bytes, int], ...]
 
     A server in the command's own domain, which all processes in its sandbox share, can always be reached, so the
     private directories need no rule. Rules there would also open the host's stores and sockets below them (landlock(7)
-    has no exceptions). A ruleset that handles any file right forbids renaming between directories unless a rule permits
-    it (LANDLOCK_ACCESS_FS_REFER in include/uapi/linux/landlock.h): it is permitted everywhere, and mounts still decide.
+    has no exceptions).
 
     In a mounted fork the user's own programs may listen, so its directory gets no rule.
     """
     if spec.landlock_abi < SOCKETS_SINCE:
-        return 0, ()
+        return FS_REFER, MOVES
     own = (
         *(() if _is_mounted(spec.view) else (spec.project,)),
         *(path for _name, path in spec.caches.places),
         *spec.sockets,
     )
-    return FS_REFER | FS_RESOLVE_UNIX, ((b"/", FS_REFER), *((path, FS_RESOLVE_UNIX) for path in own))
+    return FS_REFER | FS_RESOLVE_UNIX, (*MOVES, *((path, FS_RESOLVE_UNIX) for path in own))
 
 
 _FILTERS: dict[tuple[str, tuple[SyscallRule, ...], bool, bool], bytes] = {}

@@ -476,6 +476,9 @@ class Confinement:
         hidden = [path for path in settings.credentials if not os.path.exists(self.own_home + path[1:])]
         absent = [path for path in settings.read if path not in self._read(settings)]
         notes = [f"credentials.show: {show(path)} is not there" for path in hidden]
+        if unsearched := self.host.credentials.unsearched:
+            many = "the toolchains have so many directories that not all were searched for credentials"
+            notes.append(f"{many}: those below {show(unsearched)} were not")
         return [*notes, *(f"read: {show(path)} is not on this machine" for path in absent)]
 
     def _read(self, settings: Settings) -> tuple[bytes, ...]:

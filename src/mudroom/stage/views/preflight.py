@@ -87,7 +87,7 @@ def _store_at(project: bytes) -> str:
     can be. Agents make work trees in their stores."""
     if not project.startswith((b".", b"Library")):
         return ""
-    from mudroom.core.agent.credential_stores import AGENTS, STORES
+    from mudroom.core.tree.credential_stores import AGENTS, STORES
 
     for name, store in STORES.items():
         above = () if name in AGENTS else store.directories

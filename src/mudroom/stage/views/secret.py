@@ -23,7 +23,7 @@ import sys
 import time
 from _blake2 import blake2b
 from _thread import get_ident
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 
 from mudroom.core.tree.entry import Entry
@@ -47,7 +47,7 @@ _WATCHED = 500
 _QUIET = 2
 """Consecutive searches without a change before a watch begins: a process for a single command does not need it."""
 _MOST_QUIET = 64
-_FORMAT = 3
+_FORMAT = 4
 """Version of the index, and of the table of names: another version may find other secrets."""
 _OURS = b".%d-%d"
 """Suffix that only this thread uses: agents start side by side."""
@@ -61,9 +61,9 @@ _Row = tuple[_Stamp, tuple[bytes, ...], tuple[bytes, ...], tuple[bytes, ...]]
 _Index = dict[bytes, _Row]
 """By path; a directory comes after its parent."""
 _Judged = dict[bytes, tuple[_Stamp, bool]]
-_Inode = tuple[int, int]
-"""Device and inode number."""
-_Others = tuple[frozenset[_Inode], tuple[bytes, ...]] | None
+_Inode = tuple[int, int, int]
+"""Device, inode number, number of links."""
+_Others = tuple[frozenset[_Inode], tuple[bytes, ...], bool] | None
 
 
 class Mask(NamedTuple):
@@ -117,7 +117,8 @@ class Finder:
         self._links: dict[bytes, bytes] = {}
         """Links with secrets' names, by the project file to which they lead."""
         self._others: _Others = None
-        """The last answer of ``other_names``, while no directory has changed."""
+        """The last answer of ``other_names``, while no directory has changed, and whether it is complete."""
+        self._reaches_all = True
         self._complete = True
         self._watch: DirectoryWatch | None = None
         self._quiet, self._patience = 0, _QUIET
@@ -153,31 +154,47 @@ class Finder:
 
     def other_names(self, secrets: Mapping[bytes, Entry]) -> tuple[bytes, ...]:
         """Return the other names in the project that the inodes of ``secrets`` have."""
-        known: dict[_Inode, list[int]] = {}
-        for entry in secrets.values():
-            if entry.links > 1:
-                known.setdefault((entry.device, entry.inode), [entry.links]).append(1)
-        wanted = frozenset(inode for inode, (links, *names) in known.items() if links > len(names))
+        names = Counter((entry.device, entry.inode, entry.links) for entry in secrets.values() if entry.links > 1)
+        wanted = frozenset(inode for inode, known in names.items() if inode[2] > known)
         if not wanted:
             return ()
         if self._others is None or self._others[0] != wanted:
-            self._others = wanted, tuple(self._names_of(wanted))
+            self._others = wanted, tuple(self._names_of(wanted)), self._reaches_all
             self._save(self._load())
         return tuple(path for path in self._others[1] if path not in secrets)
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether the last ``find`` and ``other_names`` have searched all directories."""
+        return self._complete and (self._others is None or self._others[2])
+
     def _names_of(self, wanted: frozenset[_Inode]) -> Iterator[bytes]:
-        inodes = {inode for _device, inode in wanted}
-        for path in self._load():
+        """Yield the names that these inodes have in the directories that were searched, then in those of others'
+        files. At the end ``_reaches_all`` says whether none was left out."""
+        inodes = {inode for _device, inode, _links in wanted}
+        pending = deque((path, False) for path in self._load())
+        self._reaches_all = True
+        for _directory in range(DIRECTORIES):
+            if not pending:
+                return
+            path, is_beyond = pending.popleft()
             prefix = path + b"/" if path else b""
             try:
                 with os.scandir(self._project + b"/" + path if path else self._project) as scan:
                     for item in scan:
-                        if item.inode() in inodes and item.is_file(follow_symlinks=False):
+                        name = os.fsencode(item.name)
+                        if item.is_dir(follow_symlinks=False):
+                            if is_beyond or name in ELSEWHERE:
+                                pending.append((prefix + name, True))
+                        elif item.inode() in inodes and item.is_file(follow_symlinks=False):
                             info = item.stat(follow_symlinks=False)
-                            if (info.st_dev, info.st_ino) in wanted:
-                                yield prefix + os.fsencode(item.name)
+                            if (info.st_dev, info.st_ino, info.st_nlink) in wanted:
+                                yield prefix + name
+            except (FileNotFoundError, NotADirectoryError, PermissionError):
+                continue  # gone, or closed to this user and so to every command
             except OSError:
-                continue  # gone, or closed to this user
+                self._reaches_all = False
+        self._reaches_all = self._reaches_all and not pending
 
     def _found(self) -> set[bytes]:
         """Return all secrets that the last search has found."""

@@ -57,15 +57,21 @@ class SharedCache:
         self._write(size, order)
         return notes
 
+    def expired_size(self, before: int) -> int:
+        """Return the bytes that ``expire`` would free."""
+        return sum(measure(self.path + b"/" + name) for name in self._expired(before))
+
     def expire(self, before: int) -> int:
         """Remove caches without a publication since ``before``, a time from ``core/clock.py:horizon``. Return the bytes
         freed."""
-        old = [name for name in self._filled() if self._last(name) < before]
-        freed = sum(self._remove(name) for name in old)
+        freed = sum(self._remove(name) for name in self._expired(before))
         if freed:
             size, order = self._noted()
             self._write(max(size - freed, 0), order)
         return freed
+
+    def _expired(self, before: int) -> list[bytes]:
+        return [name for name in self._filled() if self._last(name) < before]
 
     def _shrink(self, limit: int, order: Sequence[bytes]) -> tuple[int, list[str]]:
         sizes = {name: measure(self.path + b"/" + name) for name in self._filled()}

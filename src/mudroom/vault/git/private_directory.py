@@ -351,7 +351,7 @@ class _PrivateWriter:
 def _is_kept(setting: GitSetting) -> bool:
     if setting.subsection is None and (setting.section, setting.key) in _LEFT_OUT:
         return False
-    if holds_secret(b"%s.%s=%s" % (setting.section, setting.key, setting.value or b"")):
+    if holds_secret(b"%s = %s" % (setting.key, setting.value or b"")):
         return False  # tokens in URLs and headers: the layer is copied, and goes into archives
     is_hooks_path = setting[:3] == (b"core", None, b"hookspath")
     return not (is_hooks_path and (setting.value or b"/").startswith((b"/", b"~")))

@@ -61,6 +61,9 @@ from mudroom.vault.store.spare_base import SPARE, throw_away_base
 from mudroom.vault.store.store import HELD, Vault
 from mudroom.vault.sync import sync_directory
 
+_ALL = 1 << 63
+"""A time in nanoseconds after that of any file."""
+
 
 class PruneResult(NamedTuple):
     """The removed data, or with a dry run the data to remove."""
@@ -72,7 +75,7 @@ class PruneResult(NamedTuple):
     layers: tuple[str, ...] = ()
     snapshots: tuple[str, ...] = ()
     leftovers: int = 0
-    """Files and directories that a killed mudroom left, and those in the trash."""
+    """Files and directories that a killed mudroom left, those in the trash, and stores of caches."""
     size: int = 0
     """Bytes on disk. Less is freed if a remaining directory links to the same file."""
     remarks: tuple[str, ...] = ()
@@ -90,17 +93,18 @@ def collect_garbage(
     forks_older: int | None = None,
     dry_run: bool = False,
     is_asked: bool = False,
+    caches: bool = False,
 ) -> PruneResult:
     """Remove data that exceeds the limits or is not needed. Hold the vault's lock. Raise OSError on a disk error.
 
     ``now``: the wall clock time, in nanoseconds. ``forks_older``: remove unnamed forks that were not used for this many
     nanoseconds, with their changes. ``dry_run``: report without changing anything. ``is_asked``: the user has asked,
-    and wants to free the spare snapshot even if it is young.
+    and wants to free the spare snapshot even if it is young. ``caches``: remove the caches of package managers, too.
     """
     if vault.has_unfinished():
         return PruneResult(remarks=("an apply was cut off: mudroom run, apply or undo settles it first",))
     clock = clock_of(vault.path, now) if dry_run else note(vault.path, now)
-    return _Sweep(vault, kept, clock, now, forks_older, dry_run, is_asked).run()
+    return _Sweep(vault, kept, clock, now, forks_older, dry_run, is_asked, caches).run()
 
 
 def old_forks(vault: Vault, older: int, now: int) -> list[str]:
@@ -126,11 +130,12 @@ class _Sweep:
         forks_older: int | None,
         dry_run: bool,
         is_asked: bool,
+        caches: bool,
     ) -> None:
         self._vault, self._kept, self._clock, self._now = vault, kept, clock, now
         self._forks_older = None if forks_older is None else horizon(clock, forks_older)
         self._young, self._day = horizon(clock, YOUNG), horizon(clock, DAY)
-        self._dry_run, self._is_asked = dry_run, is_asked
+        self._dry_run, self._is_asked, self._caches = dry_run, is_asked, caches
         self._held: list[int] = []
         self._states: list[ForkState] = []
         self._released: set[str] = set()
@@ -145,13 +150,13 @@ class _Sweep:
     def run(self) -> PruneResult:
         self._empty_trash(counted=True)  # first: on a full disk this frees space for the rest
         applies = sweep_applies(self._vault, self._kept, self._clock, self._now, dry_run=self._dry_run)
-        self._expire_caches()
         self._size += sum(apply.size for apply in applies)
         self._remove(vault_leftovers(self._vault, self._young))
         self._remove(dropped_files(self._vault, self._day))
         layers, bases = self._sweep_layers()
         if not self._held and not any(os.path.exists(fork.path + b"/mount") for fork in self._vault.forks()):
             self._remove(unused_git_layers(self._vault, self._day))
+        self._expire_caches()
         self._empty_trash(counted=False)
         self._archive_events()
         return PruneResult(
@@ -278,12 +283,19 @@ class _Sweep:
                 os.unlink(path)
 
     def _expire_caches(self) -> None:
-        """Remove caches without a publication for as long as applies are kept."""
-        if self._dry_run:
-            return
+        """Remove caches without a publication for as long as applies are kept, or all if that is asked for."""
+        if self._caches and self._held:
+            self._remarks.append("the caches stay while commands run: mudroom ps")
+        removes_all = self._caches and not self._held
+        before = _ALL if removes_all else horizon(self._clock, self._kept.age)
         for pool in shared_caches(self._vault.cache):
-            with Lock(pool.path + b".lock", "removing old cache entries"):
-                self._size += pool.expire(horizon(self._clock, self._kept.age))
+            if self._dry_run:
+                size = pool.expired_size(before)
+            else:
+                with Lock(pool.path + b".lock", "removing old cache entries"):
+                    size = pool.expire(before)
+            self._size += size
+            self._leftovers += size > 0
 
     def _empty_trash(self, *, counted: bool) -> None:
         trash = self._vault.path + b"/trash"

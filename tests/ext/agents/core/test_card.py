@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from mudroom.core.agent.card import AgentCard, Requirements
-from mudroom.core.agent.credential_stores import STORES, store_places
 from mudroom.core.agent.sandbox_level import LEVELS
+from mudroom.core.tree.credential_stores import STORES, store_places
 from mudroom.ext.agents.core import card_fields as module
 from mudroom.ext.agents.core.card_fields import parse_card, requested_credentials, store_of_agent
 from mudroom.ext.agents.core.field import FieldError

@@ -9,7 +9,7 @@ import pytest
 from agent_pages import PAGES, ROOT, pages
 
 import mudroom.ext.agents.core.profile as module
-from mudroom.core.agent.credential_stores import AGENTS, STORES
+from mudroom.core.tree.credential_stores import AGENTS, STORES
 from mudroom.core.tree.path import is_below
 from mudroom.errors import UsageError
 from mudroom.ext.agents.catalog import OWN, Catalog, read_profile

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mudroom.core.confinement.cache_place import CacheView
-from mudroom.core.confinement.plan import explain
+from mudroom.core.confinement.plan import Step, explain
 from mudroom.core.confinement.spec import Bind, Copy, SandboxSpec
 from mudroom.ext.containers.engine.plain_plan import compile_inside
 from mudroom.sandbox.linux.plan import PROXY_PORT, filter_for
@@ -79,8 +79,13 @@ def test_without_a_network_no_socket_is_made() -> None:
     assert plan.steps[-1] == ("seccomp", filter_for("x86_64", (*NO_NETWORK[1:2], *DENY)))
 
 
+def steps_of(abi: int) -> tuple[Step, ...]:
+    return compile_inside(SPEC._replace(landlock_abi=abi), "x86_64").steps
+
+
 def test_an_old_kernel_has_no_scopes() -> None:
-    assert "landlock" not in {step[0] for step in compile_inside(SPEC._replace(landlock_abi=5), "x86_64").steps}
+    scopes = {abi: [step[3] for step in steps_of(abi) if step[0] == "landlock"] for abi in (1, 5, 6)}
+    assert scopes == {1: [], 5: [0], 6: [3]}
 
 
 def test_an_unknown_machine() -> None:

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mudroom.core.agent.card import AgentCard, AgentStore, Requirements
-from mudroom.core.agent.credential_stores import STORES
 from mudroom.core.agent.endpoint import EndpointAddress
 from mudroom.core.agent.sandbox_level import LEVELS
 from mudroom.core.confinement.container import name_error
 from mudroom.core.network.fork_rule import FORMS, SIDES, parse_forks
 from mudroom.core.network.loopback import OWN_PORTS
 from mudroom.core.text.regex import regex
+from mudroom.core.tree.credential_stores import STORES
 from mudroom.core.tree.path import show
 from mudroom.ext.agents.core.artifact import PATTERN_LIMIT, pattern_error
 from mudroom.ext.agents.core.field import (

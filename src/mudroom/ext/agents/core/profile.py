@@ -15,8 +15,8 @@ docs/reference/agents has a page for each built-in profile; docs/profile.schema.
 from __future__ import annotations
 
 from mudroom.core.agent.card import AgentCard, AgentStore, Requirements
-from mudroom.core.agent.credential_stores import STORES
 from mudroom.core.text.regex import regex
+from mudroom.core.tree.credential_stores import STORES
 from mudroom.core.tree.path import is_below
 from mudroom.ext.agents.core.artifact import pattern_error
 from mudroom.ext.agents.core.field import (
@@ -66,7 +66,7 @@ class AgentProfile(NamedTuple):
     tested: str = ""
     """The version with which the profile was tried, by its first numbers; empty: it was written from documents."""
     store: str = ""
-    """A name in ``core/agent/credential_stores.py``; empty if the agent has none."""
+    """A name in ``core/tree/credential_stores.py``; empty if the agent has none."""
     directories: tuple[bytes, ...] = ()
     """The store's paths, relative to the home: taken from ``store``, or given if that is empty."""
     files: tuple[bytes, ...] = ()

@@ -14,8 +14,8 @@ import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from mudroom.core.agent.card import AgentStore, OpenedCredentials, StagedStore, StorePlace
-from mudroom.core.agent.credential_stores import AGENTS, STORES, CredentialStore, store_places
 from mudroom.core.confinement.spec import Bind
+from mudroom.core.tree.credential_stores import AGENTS, STORES, CredentialStore, store_places
 from mudroom.core.tree.path import is_below, show
 from mudroom.ext.agents.core.card_fields import CredentialRequest
 from mudroom.sandbox.host.around import is_socket
@@ -201,7 +201,7 @@ def _sockets_of(store: CredentialStore, environ: Mapping[bytes, bytes]) -> Itera
 
 
 def socket_path(socket: bytes, environ: Mapping[bytes, bytes]) -> bytes:
-    """Return a socket's path, for an entry in ``core/agent/credential_stores.py``; empty if it cannot be determined."""
+    """Return a socket's path, for an entry in ``core/tree/credential_stores.py``; empty if it cannot be determined."""
     if socket.startswith(b"$"):
         socket = environ.get(socket[1:], b"")
     if not socket.startswith(b"/"):

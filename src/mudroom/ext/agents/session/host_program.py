@@ -18,8 +18,8 @@ import re
 import sys
 from collections.abc import Collection, Iterator, Sequence
 
-from mudroom.core.agent.credential_stores import store_places
 from mudroom.core.registry import twin
+from mudroom.core.tree.credential_stores import store_places
 from mudroom.core.tree.path import is_below
 from mudroom.typing import NamedTuple
 

@@ -12,11 +12,9 @@ from mudroom.core.confinement.plan import Plan, Step
 from mudroom.core.confinement.spec import Copy, SandboxSpec
 from mudroom.sandbox.linux.plan import (
     PROXY_PORT,
-    SCOPE_ABSTRACT_UNIX_SOCKET,
-    SCOPE_SIGNAL,
+    domain,
     filter_for,
     gate_steps,
-    no_audit_flags,
 )
 from mudroom.sandbox.linux.seccomp import rows
 from mudroom.sandbox.linux.syscall import DENY, NO_NETWORK
@@ -38,7 +36,7 @@ def compile_inside(spec: SandboxSpec, machine: str) -> Plan:
         ("drop_capabilities",),
         ("no_new_privs",),
         *(("rlimit", *limit) for limit in spec.rlimits),
-        *_scopes(spec),
+        *domain(spec.landlock_abi),  # no signal reaches the launcher, the container's first process, of the same user
         *_filter(spec, machine),
     ]
     return Plan(0, (b"", b"", False), tuple(steps), mounts=tuple(_mounts(spec, spec.view)), memory=(spec.home,))
@@ -57,13 +55,6 @@ def compile_remote(spec: SandboxSpec) -> Plan:
     gate = spec.proxy if spec.network == "gate" else 0
     mounts = tuple(_mounts(spec, spec.view))
     return Plan(0, (b"", b"", False), steps, mounts=mounts, memory=(spec.home,), cwd=spec.cwd, gate=gate)
-
-
-def _scopes(spec: SandboxSpec) -> tuple[Step, ...]:
-    """Keep signals from the launcher, which is the container's first process and has the command's user."""
-    if spec.landlock_abi < 6:
-        return ()
-    return (("landlock", 0, 0, SCOPE_ABSTRACT_UNIX_SOCKET | SCOPE_SIGNAL, (), no_audit_flags(spec.landlock_abi)),)
 
 
 def _filter(spec: SandboxSpec, machine: str) -> tuple[Step, ...]:

@@ -25,11 +25,10 @@ def run_there(session: Session, name: str, argv: Sequence[bytes], cwd: bytes, co
     """Run a command on a worker and bring its fork here. Raise MudroomError if it did not run there to an end."""
     worker = worker_registry.chosen(worker_registry.load(user_config(context.environ)), [name])[0]
     captured = {number: bytearray() for number in NAMES}
-    limit = session.actor.settings.output_limit
 
     def raw(output: ErrandOutput, data: bytes) -> None:
         if context.as_json:
-            captured[output.stream] += data[: max(0, limit - len(captured[output.stream]))]
+            captured[output.stream] += data
         else:
             write_raw(output.stream, data)
 

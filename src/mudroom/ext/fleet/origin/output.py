@@ -23,10 +23,18 @@ _Stream = tuple[str, int, int]
 class Outputs:
     """Owner: the verb's thread."""
 
-    def __init__(self, directory: Callable[[ErrandOutput], bytes], line: _ShowLine | None) -> None:
+    def __init__(
+        self,
+        directory: Callable[[ErrandOutput], bytes],
+        line: _ShowLine | None,
+        limit: int,
+        note: Callable[[str], None],
+    ) -> None:
         """``directory``: returns the directory for an attempt's output. ``line`` is called with each line, escaped;
-        None: lines are not shown."""
-        self._directory, self._line = directory, line
+        None: lines are not shown. ``limit``: bytes of each stream; ``note`` is told that the rest is dropped. Workers
+        hold it, too, but need not."""
+        self._directory, self._line, self._limit, self._note = directory, line, limit, note
+        self._left: dict[_Stream, int] = {}
         self._offsets: dict[_Stream, int] = {}
         self._rings: dict[_Stream, Ring] = {}
         self._partial_lines: dict[_Stream, bytes] = {}
@@ -37,6 +45,12 @@ class Outputs:
         end = self._offsets.get(stream, 0)
         new = output.data[max(0, end - output.offset) :] if output.offset < end else output.data
         self._offsets[stream] = max(end, output.offset + len(output.data))
+        left = self._left.setdefault(stream, self._limit)
+        self._left[stream] = max(-1, left - len(new))
+        if left >= 0 and self._left[stream] < 0:
+            name = f"{NAMES[output.stream]} of errand {output.row.errand} on {output.row.worker}"
+            self._note(f"{name} has more than {self._limit:,} bytes (run.output_limit): the rest is dropped")
+        new = new[: max(0, left)]
         if not new:
             return b""
         if stream not in self._rings:

@@ -115,7 +115,8 @@ class FleetRun:
     ) -> None:
         self.row, self.log = row, log
         self._session, self._front_end = session, front_end
-        self._outputs = Outputs(lambda output: log.result_directory(output.row), front_end.line)
+        limit = session.actor.settings.output_limit
+        self._outputs = Outputs(lambda output: log.result_directory(output.row), front_end.line, limit, front_end.note)
         timeout = session.actor.settings.approval_timeout if front_end.asks else 0.0
         self._questions = QueuedQuestions(session.vault.approvals, timeout, self._announce)
         self._proxy = ConnectionProxy(

@@ -30,6 +30,7 @@ import msgspec
 
 from mudroom.api import show
 from mudroom.ext.web.server.login import CSRF, KEY
+from mudroom.ext.web.server.sandboxed_peer import SANDBOXED
 from mudroom.ext.web.shape import ProblemShape
 
 if TYPE_CHECKING:
@@ -158,6 +159,8 @@ class RequestGuard:
         if _values(headers, b"transfer-encoding") and _values(headers, b"content-length"):
             return RefusedRequest(400, "the request has two lengths")  # RFC 9112, 6.1: request smuggling
         stranger = scope.get("state", {}).get(STRANGER)
+        if stranger == SANDBOXED and path not in self._public - _LOGIN:
+            return RefusedRequest(403, f"the request comes from {SANDBOXED}", "ask for it outside of the sandbox")
         if stranger is not None and not self._hosts.proxied and path not in self._public - _LOGIN:
             return RefusedRequest(
                 403,

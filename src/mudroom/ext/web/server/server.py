@@ -29,7 +29,11 @@ if sys.platform == "win32":
     _ALONE = socket.SO_EXCLUSIVEADDRUSE
     _LINGER = struct.pack("HH", 1, 0)
 else:
-    from mudroom.net.listeners.peer_user import stranger_uid as stranger_of
+    from mudroom.ext.web.server.sandboxed_peer import sandboxed
+    from mudroom.net.listeners.peer_user import Address, stranger_uid
+
+    def stranger_of(ours: Address, theirs: Address) -> int | str | None:
+        return sandboxed(ours, theirs) or stranger_uid(ours, theirs)
 
     _LAST = signal.SIGHUP
     _ALONE = socket.SO_REUSEADDR
@@ -114,7 +118,7 @@ class HttpConnection(H11Protocol):
     waits_since = 0.0
     """The loop's time when the connection or its last request began."""
     other: int | str | None = None
-    """Another user at the other end, by uid, or in Windows's words; None if there is none."""
+    """Another user at the other end by uid, or in Windows's words, or a command in a sandbox. None if there is none."""
     _head_timer: asyncio.TimerHandle | None = None
     _read_timer: asyncio.TimerHandle | None = None
 

@@ -110,6 +110,7 @@ AGENTS = (
 (``ext/agents/home/login.py``)."""
 
 
-def store_places() -> tuple[bytes, ...]:
-    """Return every path in the home directory that is hidden unless its store is named."""
-    return tuple(place for store in STORES.values() for place in (*store.directories, *store.files))
+def store_places(*, agents: bool = True) -> tuple[bytes, ...]:
+    """Return every path in the home directory that is hidden unless its store is named. ``agents``: theirs, too."""
+    stores = (store for name, store in STORES.items() if agents or name not in AGENTS)
+    return tuple(place for store in stores for place in (*store.directories, *store.files))
