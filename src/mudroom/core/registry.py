@@ -23,6 +23,7 @@ ROWS: Mapping[str, Mapping[str, str]] = {
         "links": "agents.links.fork_dial",
         "logins": "agents.home.login",
         "net": "agents.cli.net_fork",
+        "programs": "agents.cli.agent_run",
         "settings": "agents.settings_review",
     },
     "call": {
@@ -103,6 +104,13 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
 
 class NotInstalled(MudroomError):
     """The request needs a part that this installation lacks."""
+
+
+AGENT_PROGRAMS = frozenset((
+    "aider", "claude", "claude-agent-acp", "claude-code-acp", "cline", "codex", "codex-acp", "copilot", "cursor-agent",
+    "gemini", "goose", "mini", "mini-swe-agent", "opencode", "openhands", "qwen",
+))  # fmt: skip
+"""The programs of the profiles in the satellite ``agents``."""
 
 
 def part(kind: str, name: str, what: str) -> Any:

@@ -97,8 +97,8 @@ def _named(settings: Settings) -> set[bytes]:
 
 
 def _version_notes(profile: AgentProfile, program: HostProgram) -> list[str]:
-    if not profile.tested or not program.version:
-        return []
+    if not profile.tested or not program.version or os.path.basename(program.path) != os.fsencode(profile.programs[0]):
+        return []  # an adapter has numbers of its own
     depth = 2 if profile.tested.startswith("0.") else 1
     if program.version.split(".")[:depth] == profile.tested.split(".")[:depth]:
         return []

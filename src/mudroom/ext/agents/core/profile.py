@@ -4,8 +4,8 @@ A profile is a TOML file (``ext/agents/profiles``), written by mudroom or by the
 has a page for each built-in profile; docs/profile.schema.json describes the same keys as ``_FIELDS`` here. The rules:
 
 1. The agent's store holds everything that it keeps: settings, logins, transcripts. ``tokens`` are the store's files
-   that are kept equal on both sides: a login that is renewed inside is renewed outside. Everything else in the store is
-   staged.
+   that are kept equal on both sides: a login that is renewed inside is renewed outside. ``renewed`` are the tokens in
+   files that hold settings, too. Everything else in the store is staged.
 2. ``state`` are files in the store that no program runs or obeys: transcripts, histories, caches. A change to any other
    staged file is shown in the review, and lands only if it is chosen.
 3. ``allow`` are hosts without which the agent does not work. ``deny`` are hosts that it does not need: they are refused
@@ -76,6 +76,8 @@ class AgentProfile(NamedTuple):
     """Patterns (``ext/agents/core/artifact.py``) for paths relative to the home."""
     keys: tuple[tuple[bytes, tuple[str, ...]], ...] = ()
     """By file: the parts of its JSON that count as settings. The others are state."""
+    renewed: tuple[tuple[bytes, tuple[str, ...]], ...] = ()
+    """By file: the members of its JSON that are tokens."""
     transcripts: tuple[str, ...] = ()
     """Patterns for the agent's conversations, like those in ``state``."""
     network: ProfileNetwork = ProfileNetwork()
@@ -101,7 +103,8 @@ class AgentProfile(NamedTuple):
 
     @property
     def agent_store(self) -> AgentStore:
-        return AgentStore(self.store or self.name, self.directories, self.files, self.tokens, self.state, self.keys)
+        own = (self.directories, self.files, self.tokens, self.state, self.keys, self.renewed)
+        return AgentStore(self.store or self.name, *own)
 
 
 GENERIC = AgentProfile(
@@ -128,7 +131,8 @@ def parse_profile(value: object, where: str) -> AgentProfile:
     if store is not None:
         profile = profile._replace(directories=store.directories, files=store.files)
     places = profile.agent_store.places
-    outside = [token for token in profile.tokens if not any(is_below(token, place) for place in places)]
+    logins = (*profile.tokens, *(path for path, _keys in profile.renewed))
+    outside = [token for token in logins if not any(is_below(token, place) for place in places)]
     if outside:
         raise FieldError(f"{where}: tokens: ~/{outside[0].decode()} is not in the store", "name the store it lies in")
     return profile
@@ -226,6 +230,7 @@ _FIELDS: FieldTable = {
     "tokens": ("tokens", _paths),
     "state": ("state", _patterns),
     "keys": ("keys", _keys),
+    "renewed": ("renewed", _keys),
     "transcripts": ("transcripts", _patterns),
     "network": ("network", lambda value, where: ProfileNetwork(**read_fields(value, where, _NETWORK))),
     "environment": ("environment", lambda value, where: ProfileEnvironment(**read_fields(value, where, _ENVIRONMENT))),
