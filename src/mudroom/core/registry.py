@@ -107,8 +107,9 @@ class NotInstalled(MudroomError):
 
 
 AGENT_PROGRAMS = frozenset((
-    "aider", "claude", "claude-agent-acp", "claude-code-acp", "cline", "codex", "codex-acp", "copilot", "cursor-agent",
-    "gemini", "goose", "mini", "mini-swe-agent", "opencode", "openhands", "qwen",
+    "aider", "amp", "amp-acp", "claude", "claude-agent-acp", "claude-code-acp", "cline", "cn", "codex", "codex-acp",
+    "copilot", "crush", "cursor-agent", "gemini", "goose", "gptme", "gptme-acp", "kilo", "kilocode", "kimi", "kimi-cli",
+    "mini", "mini-swe-agent", "opencode", "openhands", "pi", "pi-acp", "qwen",
 ))  # fmt: skip
 """The programs of the profiles in the satellite ``agents``."""
 

@@ -95,3 +95,12 @@ def test_a_profile_of_the_users_belongs_to_its_program(agent: Agent) -> None:
     agent.cli.environment["MINE"] = "passed"
     agent.script('echo "mine=$MINE"')
     assert agent.cli.json("exec", "--json", "--", "my-agent")["stdout"] == "mine=passed\n"
+
+
+def test_variables_that_look_like_the_agent_s_and_are_not_passed_are_named(agent: Agent) -> None:
+    agent.cli.environment |= {"ANTHROPIC_VERTEX_PROJECT_ID": "p", "CLAUDE_CODE_USE_VERTEX": "1", "VERTEX_X": "1"}
+    said = agent.cli("exec", "--", "claude").stderr
+    named = "not passed: ANTHROPIC_VERTEX_PROJECT_ID, CLAUDE_CODE_USE_VERTEX (--env NAME passes one)"
+    assert named in said
+    said = agent.cli("exec", "--env", "CLAUDE_CODE_USE_VERTEX", "--", "claude").stderr
+    assert "not passed: ANTHROPIC_VERTEX_PROJECT_ID (--env NAME passes one)" in said

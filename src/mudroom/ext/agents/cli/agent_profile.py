@@ -114,7 +114,7 @@ def first_line(agent: ProfiledAgent, context: Context, settings: Settings) -> st
     variables = [os.fsdecode(name) for name in agent.environment if b"=" not in name]
     parts = [f"{profile.about or profile.name} {agent.program.version}".strip()]
     parts.append("variables passed: " + ", ".join(variables) if variables else "no variables of its own are passed")
-    withheld = withheld_keys(agent, context.environ, settings)
+    withheld = withheld_variables(agent, context.environ, settings)
     if withheld:
         parts.append("not passed: " + ", ".join(withheld) + " (--env NAME passes one)")
     if agent.switches:
@@ -122,10 +122,18 @@ def first_line(agent: ProfiledAgent, context: Context, settings: Settings) -> st
     return "; ".join(parts)
 
 
-def withheld_keys(agent: ProfiledAgent, environ: Mapping[bytes, bytes], settings: Settings) -> list[str]:
-    """Return the host's variables that look like keys and are not passed."""
+_VENDORS = regex(r"(.+?)_(?:API_KEY|AUTH_TOKEN|BASE_URL|API_BASE)")
+"""A variable with a key or an address: other variables of the same vendor begin as it does."""
+
+
+def withheld_variables(agent: ProfiledAgent, environ: Mapping[bytes, bytes], settings: Settings) -> list[str]:
+    """Return the host's variables that are not passed and look like keys, or like the agent's own."""
+    profile = agent.profile
+    vendors = {vendor[1] for name in profile.environment.passed if (vendor := _VENDORS.fullmatch(name)) is not None}
+    vendors |= {_NAME.sub("_", word.replace("-", "_")).upper() for word in (profile.name, *profile.programs)}
+    alike = [name for name in map(os.fsdecode, environ) if name.startswith(tuple(f"{vendor}_" for vendor in vendors))]
     passed = {name.partition(b"=")[0] for name in agent.environment} | _named(settings)
-    return sorted(name for name in secret_variables(environ) if os.fsencode(name) not in passed)
+    return sorted(name for name in {*secret_variables(environ), *alike} if os.fsencode(name) not in passed)
 
 
 _SCHEME_PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}

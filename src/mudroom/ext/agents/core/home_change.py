@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 
+from mudroom.core.text.regex import regex
 from mudroom.ext.agents.core.artifact import matcher
 from mudroom.typing import Any, Literal, NamedTuple
 
@@ -55,6 +56,36 @@ def home_changes(base: Files, staged: Files, host: Files, state: Iterable[str]) 
         mode, digest = (after.mode, after.digest) if after is not None else (0, "")
         changes.append(HomeChange(path, kind, now != before, (), mode, digest))
     return changes
+
+
+_RECORD = regex(
+    rb"(?i)(.*/)?(logs?/.+|[^/]+\.(log(\.\d+)?|jsonl|lock|pid|db|sqlite3?)(-wal|-shm|-journal)?|[^/]*history(\.(txt|json|pt))?)"
+)
+_EXECUTABLE = 0o111
+
+
+def is_record(change: HomeChange) -> bool:
+    """Return whether a changed file is a log, a database, a lock or a history: no program runs or obeys it."""
+    is_file = not change.mode & _EXECUTABLE and not change.digest.startswith("link:")
+    return is_file and _RECORD.fullmatch(change.path) is not None
+
+
+def changed_members(path: bytes, before: bytes, after: bytes) -> tuple[str, ...]:
+    """Return the names of the members at the top of a JSON or TOML file that differ; empty for another file."""
+    read = _table if path.endswith(b".toml") else _object if path.endswith(b".json") else None
+    if read is None:
+        return ()
+    old, new = read(before) or {}, read(after) or {}
+    return tuple(sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name)))
+
+
+def _table(text: bytes) -> dict[str, Any] | None:
+    import tomllib
+
+    try:
+        return tomllib.loads(text.decode())
+    except (ValueError, RecursionError):
+        return None
 
 
 def changed_keys(before: bytes, after: bytes, keys: Iterable[str]) -> tuple[str, ...]:
