@@ -10,6 +10,7 @@ import pytest
 from conftest import Place
 from mudroom.core.registry import AGENT_PROGRAMS
 from mudroom.ext.agents.catalog import Catalog
+from mudroom.ext.agents.core.profile import generic_profile
 from test_agent_profiles import Agent
 
 pytestmark = pytest.mark.both_users
@@ -104,3 +105,55 @@ def test_variables_that_look_like_the_agent_s_and_are_not_passed_are_named(agent
     assert named in said
     said = agent.cli("exec", "--env", "CLAUDE_CODE_USE_VERTEX", "--", "claude").stderr
     assert "not passed: ANTHROPIC_VERTEX_PROJECT_ID (--env NAME passes one)" in said
+
+
+def unknown(agent: Agent, name: str = "my-agent") -> None:
+    (agent.home / "prefix/bin" / name).symlink_to(agent.program)
+
+
+def test_a_program_without_a_profile_has_a_store_that_lasts(agent: Agent) -> None:
+    unknown(agent)
+    (agent.home / ".my-agent").mkdir()
+    (agent.home / ".my-agent/token").write_text("of the host")
+    agent.script(
+        "mkdir -p ~/.my-agent ~/.config/my-agent; ls ~/.my-agent; echo x >>~/.my-agent/s; wc -l <~/.my-agent/s"
+    )
+    assert agent.cli("agent", "run", "--", "my-agent").stdout == "1\n"
+    ended = agent.cli("agent", "run", "--", "my-agent")
+    assert ended.stdout == "s\n2\n"
+    assert "settings" not in ended.stderr
+    assert [path.name for path in (agent.home / ".my-agent").iterdir()] == ["token"]
+
+
+@pytest.mark.parametrize("name", ["ssh", "npm", "config", "gh", "aws", "mudroom", "cargo"])
+def test_a_program_with_the_name_of_another_one_s_store_has_none(name: str) -> None:
+    taken = {"ssh": b".ssh", "npm": b".npm", "config": b".config", "gh": b".config/gh", "aws": b".aws"}
+    taken |= {"mudroom": b".config/mudroom", "cargo": b".cargo"}
+    assert taken[name] not in generic_profile(name).directories
+
+
+def test_a_project_in_the_place_of_such_a_store_stays_in_view(agent: Agent) -> None:
+    unknown(agent)
+    project = agent.home / ".config/my-agent"
+    project.mkdir(parents=True)
+    (project / "f").write_text("of the project\n")
+    agent.script("cat f")
+    ended = agent.cli("agent", "run", "--", "my-agent", cwd=project)
+    assert ended.stdout == "of the project\n", ended.stderr
+
+
+def test_at_a_failure_the_lines_of_a_profile_are_offered_and_help(agent: Agent) -> None:
+    unknown(agent)
+    (agent.home / ".my-agent").mkdir()
+    (agent.home / ".my-agent/token").write_text("t\n")
+    agent.cli.environment["MY_AGENT_MODEL"] = "m"
+    agent.script("cat ~/.my-agent/token && echo $MY_AGENT_MODEL")
+    ended = agent.cli("agent", "run", "--", "my-agent")
+    assert ended.returncode == 1
+    first, *lines = ended.stderr.split("no profile knows my-agent.", 1)[1].splitlines()
+    path = Path(first.split("write these lines to ")[1].rstrip(":"))
+    assert len(lines) == 6
+    path.parent.mkdir(parents=True)
+    path.write_text("\n".join(lines) + "\n")
+    again = agent.cli("agent", "run", "--", "my-agent")
+    assert again.stdout == "t\nm\n", again.stderr

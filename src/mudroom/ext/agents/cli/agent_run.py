@@ -30,7 +30,7 @@ from mudroom.core.result import text, to_json
 from mudroom.core.tree.path import is_below, show_path
 from mudroom.errors import MudroomError, Refused, Unsupported, UsageError
 from mudroom.ext.agents.card import load_card, with_card_network
-from mudroom.ext.agents.cli.agent_profile import closed_places, first_line, offer, profiled
+from mudroom.ext.agents.cli.agent_profile import closed_places, first_line, offer, profile_lines, profiled
 from mudroom.ext.agents.cli.agent_settings import rows_of
 from mudroom.ext.agents.cli.card_hosts import CardHosts, decide_card_hosts
 from mudroom.ext.agents.cli.hook_install import installed_scopes
@@ -129,6 +129,9 @@ def _run(args: argparse.Namespace, context: Context, client: Client) -> int:
         print_refused(run.result, context)
     else:
         _print_result(card, run, branch, argv, notes, context)
+        if code and request.profiled is not None and not request.profiled.profile.programs:
+            for line in profile_lines(request.profiled, run.result.denials, context, session.actor.settings):
+                context.terminal.say(line)
         for line in lines:
             context.terminal.say(line)
     return code

@@ -14,8 +14,11 @@ has a page for each built-in profile; docs/profile.schema.json describes the sam
 
 from __future__ import annotations
 
+import os
+
 from mudroom.core.agent.card import AgentCard, AgentStore, Requirements
-from mudroom.core.agent.credential_stores import STORES
+from mudroom.core.agent.credential_stores import STORES, store_places
+from mudroom.core.confinement.cache_place import CACHES
 from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import is_below
 from mudroom.ext.agents.core.artifact import pattern_error
@@ -107,11 +110,25 @@ class AgentProfile(NamedTuple):
         return AgentStore(self.store or self.name, *own)
 
 
+def generic_profile(name: str) -> AgentProfile:
+    """Return the profile for a program that no profile names. What it keeps below these directories of the home stays
+    in its fork, and nothing of the host's is copied: ``name`` may be that of any program."""
+    taken = (*store_places(), *(place for place, _name in CACHES), b".config/mudroom", b".local/state/mudroom")
+    usual = [place % os.fsencode(name) for place in _USUAL_PLACES]
+    own = [place for place in usual if not any(is_below(place, at) or is_below(at, place) for at in taken)]
+    state = tuple(f"{os.fsdecode(place)}/**" for place in own)
+    return GENERIC._replace(name=name, directories=tuple(own), state=state)
+
+
+_USUAL_PLACES = (b".%s", b".config/%s", b".local/share/%s", b".local/state/%s")
+"""Directories in the home in which programs keep what is theirs."""
+
 GENERIC = AgentProfile(
     "agent",
     "an agent without a profile",
     notes=(
-        "no profile knows this program: it has no login, no settings and no network but what the policy allows "
+        "no profile knows this program: it has a store of its own in its fork, and neither a login nor a network "
+        "beyond the policy's "
         "(mudroom agent show generic)",
     ),
 )
