@@ -19,7 +19,7 @@ from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import CommandNotStarted, UsageError
 from mudroom.ext.agents.catalog import Catalog
-from mudroom.ext.agents.core.inner_sandbox import InnerSandbox
+from mudroom.ext.agents.core.inner_sandbox import InnerSandbox, switched_off
 from mudroom.ext.agents.core.profile import GENERIC, AgentProfile, generic_profile
 from mudroom.ext.agents.session.host_program import HostProgram, find_program
 from mudroom.policy.config import user_config
@@ -85,6 +85,7 @@ def profiled(argv: Sequence[str], context: Context, settings: Settings, level: i
         home = disk.real_path(context.environ.get(b"HOME", b"/"))
         places = [place for place in profile.directories if not _overlap(home + b"/" + place, project)]
         profile = profile._replace(directories=tuple(places) if level else ())
+    words, switches = switched_off(argv[1:], inner)
     values = (*profile.environment.values, *inner.values)
     passed = [name for name in profile.environment.passed if os.fsencode(name) in context.environ]
     environment = (
@@ -176,11 +177,9 @@ def closed_places(agent: ProfiledAgent, environ: Mapping[bytes, bytes], rules: S
     return notes
 
 
-def lines_of_a_profile(
-    agent: ProfiledAgent, denials: Sequence[Denial], context: Context, settings: Settings
-) -> list[str]:
-    """Return the lines that would make a profile for a program that has none: its store, the hosts that it was refused,
-    and the variables that it did not get."""
+def profile_lines(agent: ProfiledAgent, denials: Sequence[Denial], context: Context, settings: Settings) -> list[str]:
+    """Return the lines of a profile for a program that has none: its store, the hosts that it was refused, and the
+    variables that it did not get."""
     name = _NO_NAME.sub("-", agent.profile.name.lower()).strip("-") or "agent"
     home = context.environ.get(b"HOME", b"")
     there = [place for place in agent.profile.directories if os.path.isdir(home + b"/" + place)]
