@@ -86,6 +86,7 @@ def test_the_version_of_an_adapter_is_not_compared_with_the_agent_s(agent: Agent
     ended = agent.cli("exec", "--", "claude-agent-acp")
     assert ended.stdout.startswith("up\n"), ended.stderr
     assert "was tried with" not in ended.stderr
+    assert "Claude Code by claude-agent-acp 0.23.1; variables passed: ANTHROPIC_API_KEY" in ended.stderr
 
 
 def test_a_profile_of_the_users_belongs_to_its_program(agent: Agent) -> None:

@@ -111,9 +111,14 @@ def _named(settings: Settings) -> set[bytes]:
     return {variable.partition(b"=")[0] for variable in settings.environment}
 
 
+def _is_adapter(program: HostProgram) -> bool:
+    """Return whether a program starts the agent for an editor; it has a version of its own."""
+    return program.path.endswith(b"-acp")
+
+
 def _version_notes(profile: AgentProfile, program: HostProgram) -> list[str]:
-    if not profile.tested or not program.version or os.path.basename(program.path) != os.fsencode(profile.programs[0]):
-        return []  # an adapter has numbers of its own
+    if not profile.tested or not program.version or _is_adapter(program):
+        return []
     depth = 2 if profile.tested.startswith("0.") else 1
     if program.version.split(".")[:depth] == profile.tested.split(".")[:depth]:
         return []
@@ -127,7 +132,8 @@ def first_line(agent: ProfiledAgent, context: Context, settings: Settings) -> st
     """Return the line printed before the agent starts: the variables passed to it, by name."""
     profile = agent.profile
     variables = [os.fsdecode(name) for name in agent.environment if b"=" not in name]
-    parts = [f"{profile.about or profile.name} {agent.program.version}".strip()]
+    adapter = f"by {show(os.path.basename(agent.program.path))}" if _is_adapter(agent.program) else ""
+    parts = [" ".join(filter(None, (profile.about or profile.name, adapter, agent.program.version)))]
     parts.append("variables passed: " + ", ".join(variables) if variables else "no variables of its own are passed")
     withheld = withheld_variables(agent, context.environ, settings)
     if withheld:

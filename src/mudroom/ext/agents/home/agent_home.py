@@ -53,7 +53,7 @@ from mudroom.stage import disk, safe_open
 from mudroom.typing import Any
 from mudroom.vault.store.fork import Fork
 
-_BASE, _STORE = b"/base", b"/store"
+_BASE, STORE = b"/base", b"/store"
 _EMPTY_JSON = b"{}\n"
 """Content for a file NAME.json that the host does not have: an empty file is not valid JSON."""
 
@@ -79,7 +79,7 @@ class AgentHome:
         own = [login for bind in logins if (login := self._login_of(bind)) is not None]
         self._logins = frozenset(self._home + b"/" + login.path for login in own)
         os.makedirs(self._place, mode=0o700, exist_ok=True)  # no sandbox writes here, only in the places below
-        self._save(_STORE, _store_to_json(self._store, self._places, self._logins))
+        self._save(STORE, _store_to_json(self._store, self._places, self._logins))
         base, host = self._base(), self._host()
         staged = self._staged()
         fresh = {path: file for path, file in host.items() if staged.get(path) == base.get(path)}
@@ -300,7 +300,7 @@ def homes_of(fork: Fork, home: bytes) -> list[AgentHome]:
     homes = []
     for name in sorted(os.listdir(place)):
         try:
-            saved = json.loads(safe_open.read(place + b"/" + name + _STORE))
+            saved = json.loads(safe_open.read(place + b"/" + name + STORE))
         except FileNotFoundError:
             continue  # cut off before its first command
         staged, logins = _store_from_json(saved)

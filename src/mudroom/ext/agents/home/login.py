@@ -330,6 +330,11 @@ def has_logins(fork_path: bytes) -> bool:
     return any(name == b"logins" or name.startswith(_ASIDE) for name in names)
 
 
+def copied_logins(place: bytes) -> frozenset[bytes]:
+    """Return the paths, relative to the home, of a store's files that are copies of the host's logins now."""
+    return frozenset(login.path for login in _load(place).values() if not login.keys)
+
+
 def _places(fork_path: bytes) -> list[bytes]:
     above = fork_path + b"/home"
     return [above + b"/" + name for name in sorted(os.listdir(above))] if os.path.isdir(above) else []
