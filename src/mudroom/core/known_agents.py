@@ -18,7 +18,7 @@ class KnownAgents(Protocol):
         """Return all agents' names in alphabetical order."""
 
     def has(self, name: str) -> bool:
-        """Return whether an agent has this name."""
+        """Return whether an agent has this name, or a program of this name."""
 
     def installed(self, is_there: Callable[[str], bool], /) -> list[str]:
         """Return the names of the agents for which ``is_there`` finds a program."""

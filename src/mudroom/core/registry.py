@@ -23,6 +23,7 @@ ROWS: Mapping[str, Mapping[str, str]] = {
         "links": "agents.links.fork_dial",
         "logins": "agents.home.login",
         "net": "agents.cli.net_fork",
+        "programs": "agents.cli.agent_run",
         "settings": "agents.settings_review",
     },
     "call": {
@@ -106,6 +107,14 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
 
 class NotInstalled(MudroomError):
     """The request needs a part that this installation lacks."""
+
+
+AGENT_PROGRAMS = frozenset((
+    "aider", "amp", "amp-acp", "claude", "claude-agent-acp", "claude-code-acp", "cline", "cn", "codex", "codex-acp",
+    "copilot", "crush", "cursor-agent", "gemini", "goose", "gptme", "gptme-acp", "kilo", "kilocode", "kimi", "kimi-cli",
+    "mini", "mini-swe-agent", "opencode", "openhands", "pi", "pi-acp", "qwen",
+))  # fmt: skip
+"""The programs of the profiles in the satellite ``agents``."""
 
 
 def part(kind: str, name: str, what: str) -> Any:

@@ -254,7 +254,12 @@ class Forks:
         parent, or if the parent is mounted."""
 
         def made(above: Fork, point: str | None) -> tuple[Fork, str | None]:
-            return stacking.fork_of(self.vault, above, name, self.clock(), point, named=named), point
+            fork = stacking.fork_of(self.vault, above, name, self.clock(), point, named=named)
+            if above.has_home:
+                from mudroom.session.confinement.agent_home import carry_homes
+
+                self.remarks.extend(carry_homes(above.path, fork.path))
+            return fork, point
 
         fork = self.vault.fork(parent)
         with self.users.beside(fork) as standing:

@@ -22,18 +22,19 @@ from mudroom.core.result import Result
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, Unsupported
 from mudroom.sandbox.client.launcher_client import LauncherClient, SpawnedLauncher
-from mudroom.session import Background, Session
+from mudroom.session import Background
 from mudroom.typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 if TYPE_CHECKING:
+    from mudroom.cli.command.run import OpenedProgram
     from mudroom.session import Client
 
 
 class Keeper(NamedTuple):
     """The keeper's steps: open the session, start the command, report a refusal (and return the exit code)."""
 
-    opened: Callable[[Client], Session]
-    started: Callable[[Session], Background]
+    opened: Callable[[Client], OpenedProgram]
+    started: Callable[[OpenedProgram], Background]
     refused: Callable[[Result], int]
 
 
@@ -95,8 +96,9 @@ def _run_keeper(write: int, keeper: Keeper, parent: int) -> NoReturn:
         os.closerange(write + 1, os.sysconf("SC_OPEN_MAX"))
         client = LauncherClient(SpawnedLauncher(apart=True))
         client.start()
-        with wake_for_signals(), keeper.opened(client) as session:
-            background = keeper.started(session)
+        opened = keeper.opened(client)
+        with wake_for_signals(), opened.session as session:
+            background = keeper.started(opened)
             if background.refused is not None:
                 _report(write, {"refused": keeper.refused(background.refused)})
             elif _report(write, {"started": to_json(background.started, None)}):

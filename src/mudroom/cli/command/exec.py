@@ -5,14 +5,17 @@ from __future__ import annotations
 import argparse
 import functools
 import os
+from collections.abc import Sequence
 
 from mudroom.cli.command.run import (
+    OpenedProgram,
     add_confinement_options,
     add_on_option,
     adjusted,
     asked_level,
     command_directory,
     notes_of,
+    open_for_program,
     own_stdio,
     print_json,
     require_shown,
@@ -93,8 +96,8 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 
     argv = _command(args)
     keeper = Keeper(
-        lambda client: open_for_command(args, context, client, agent, args.ask),
-        lambda session: _background(session, argv, args, context),
+        lambda client: open_for_command(argv, args, context, client, agent, args.ask),
+        lambda opened: _background(opened.session, opened.argv, args, context),
         lambda result: _print_outcome(result, argv, context, result.exit_code),
     )
     return start(keeper, context)
@@ -104,8 +107,9 @@ def _run_elsewhere(args: argparse.Namespace, context: Context, agent: str) -> in
     if args.background or args.stream or args.fork is not None:
         raise UsageError("--on is not for --background, --stream and --fork", "mudroom exec --on NAME -- COMMAND")
     argv = _command(args)
-    with open_for_command(args, context, None, agent, args.ask) as session:
-        there = run_there(session, args.on, argv, command_directory(session), context)
+    opened = open_for_command(argv, args, context, None, agent, args.ask)
+    with opened.session as session:
+        there = run_there(session, args.on, opened.argv, command_directory(session), context)
     if args.quiet and there.result.ran and not context.as_json:
         return there.code
     code = _print_outcome(there.result, argv, context, there.code)
@@ -157,7 +161,8 @@ def run_command(
     client = context.client or new_client(context.environ)
     client.start()  # it starts while settings and project are read
     try:
-        with open_for_command(args, context, client, agent, ask) as session:
+        opened = open_for_command(argv, args, context, client, agent, ask)
+        with opened.session as session:
             require_shown(session, args.show)
             warn_if_bare(session, context)
             stdio = own_stdio(context)
@@ -168,7 +173,7 @@ def run_command(
                 full_disk_hint(session, args.fork),
                 no_leftover(session, args.fork),
             ):
-                result = _run(session, argv, args.fork, stdio)
+                result = _run(session, opened.argv, args.fork, stdio)
             notes = None if context.as_json or quiet else notes_of(session, result)
             log = "" if context.as_json or quiet else tool_log(session, result)
             if args.fork is None and result.fork and not result.changeset.changes:
@@ -184,13 +189,18 @@ def run_command(
 
 
 def open_for_command(
-    args: argparse.Namespace, context: Context, client: Client | None, agent: str | None, ask: Ask | None
-) -> Session:
-    """Open a session according to the options ``--card``, ``--agent`` and those for confinement."""
+    argv: Sequence[bytes],
+    args: argparse.Namespace,
+    context: Context,
+    client: Client | None,
+    agent: str | None,
+    ask: Ask | None,
+) -> OpenedProgram:
+    """Open a session for a command line, by ``--card``, ``--agent`` and the options for confinement."""
     if args.card:
-        return _by_card(args, context, client, agent, ask)
+        return OpenedProgram(_by_card(args, context, client, agent, ask), list(argv))
     adjust = functools.partial(adjusted, args)
-    return open_session(context, client=client, adjust=adjust, level=asked_level(args), agent=agent, ask=ask)
+    return open_for_program(argv, args, context, client=client, adjust=adjust, ask=ask, agent=agent)
 
 
 def _by_card(

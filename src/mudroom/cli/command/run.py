@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from mudroom.cli.parser import Rare
 from mudroom.cli.project_session import (
@@ -20,13 +21,14 @@ from mudroom.cli.terminal.command_signals import command_signals
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.terminal import TITLE, cut, is_terminal
 from mudroom.core.agent.sandbox_level import BARE
-from mudroom.core.registry import part
+from mudroom.core.registry import AGENT_PROGRAMS, part, part_or_none
 from mudroom.core.result import to_json
 from mudroom.core.text.json_text import to_json_text
 from mudroom.core.tree.path import is_below, show, show_path
 from mudroom.core.tree.quote import show_words
 from mudroom.core.tree.secret import is_masked
 from mudroom.errors import ApplyUnwritten, ForkMoved, MudroomError, UsageError
+from mudroom.policy.config import user_config
 from mudroom.sandbox.platform import new_client
 from mudroom.session import Session, Stdio
 from mudroom.session.project_session import with_shown
@@ -35,8 +37,10 @@ from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from mudroom.cli.change.preview import PreviewNotes
+    from mudroom.cli.terminal.approver import Ask
     from mudroom.core.result import Result
     from mudroom.core.settings import Settings
+    from mudroom.session import Client
 
 EXAMPLES = """\
 examples:
@@ -144,30 +148,63 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     if not args.explain and args.on is None:
         client.start()  # it starts while settings and project are read
     argv = [os.fsencode(word) for word in command]
-    with open_session(
-        context,
-        client=client,
-        adjust=lambda settings: _own_level(adjusted(args, settings)),
-        level=asked_level(args),
-        ask=args.ask,
-    ) as session:
+    adjust = functools.partial(_of_user, args)
+    opened = open_for_program(argv, args, context, client=client, ask=args.ask, adjust=adjust)
+    with opened.session as session:
         require_shown(session, args.show)
         cwd = command_directory(session)
         if args.explain:
             _explain(session.explained(cwd), context)
             return 0
         if args.on is not None:
-            return _run_elsewhere(session, argv, cwd, args, context)
+            return _run_elsewhere(session, opened.argv, cwd, args, context)
 
         try:
             settle_first(session, context, "mudroom run")
-            return _run_staged(session, argv, cwd, args, context)
+            return _run_staged(session, opened.argv, cwd, args, context)
         finally:
             client.close()
 
 
-def _own_level(settings: Settings) -> Settings:
-    """Return the settings with the isolation level for the user's own commands."""
+class OpenedProgram(NamedTuple):
+    session: Session
+    argv: list[bytes]
+    """With the words that the profile of its program adds."""
+
+
+def open_for_program(
+    argv: Sequence[bytes],
+    args: argparse.Namespace,
+    context: Context,
+    *,
+    client: Client | None,
+    adjust: Callable[[Settings], Settings],
+    ask: Ask | None,
+    agent: str | None = None,
+) -> OpenedProgram:
+    """Open a session for a command line. An agent's program has its profile."""
+    level = asked_level(args)
+    if is_agent_program(argv, context.environ) and (agents := part_or_none("agents", "programs")) is not None:
+        return OpenedProgram(
+            *agents.open_profiled(argv, context, client=client, adjust=adjust, level=level, ask=ask, agent=agent)
+        )
+    session = open_session(context, client=client, adjust=adjust, level=level, agent=agent, ask=ask)
+    return OpenedProgram(session, list(argv))
+
+
+def is_agent_program(argv: Sequence[bytes], environ: Mapping[bytes, bytes]) -> bool:
+    """Return whether a profile names the program of a command line."""
+    program = os.fsdecode(os.path.basename(argv[0])) if argv else ""
+    if program in AGENT_PROGRAMS or not program or not os.path.isdir(user_config(environ) + b"/agents"):
+        return program in AGENT_PROGRAMS
+    from mudroom.core.known_agents import known_agents
+
+    return known_agents(user_config(environ)).has(program)
+
+
+def _of_user(args: argparse.Namespace, settings: Settings) -> Settings:
+    """Return the settings with the options applied, and the isolation level for the user's own commands."""
+    settings = adjusted(args, settings)
     return settings if settings.user_level is None else settings._replace(level=settings.user_level)
 
 

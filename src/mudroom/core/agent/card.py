@@ -21,6 +21,8 @@ class AgentStore(NamedTuple):
     """Patterns."""
     keys: tuple[tuple[bytes, tuple[str, ...]], ...] = ()
     """By file: parts of its JSON, such as ``projects.*.mcpServers``."""
+    renewed: tuple[tuple[bytes, tuple[str, ...]], ...] = ()
+    """By file: the tokens in its JSON, such as ``*.access``, which an agent renews."""
 
     @property
     def places(self) -> tuple[bytes, ...]:

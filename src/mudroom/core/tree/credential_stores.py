@@ -36,18 +36,25 @@ _BUS = b"DBUS_SESSION_BUS_ADDRESS"
 STORES: Mapping[str, CredentialStore] = {
     # agents: ext/agents/profiles lists which of their files are logins
     "aider": CredentialStore("aider", (b".aider",), (b".aider.conf.yml", b".aider.model.settings.yml")),
+    "amp": CredentialStore("Amp", (b".config/amp", b".local/share/amp")),
     "claude": CredentialStore("Claude Code", (b".claude",), (b".claude.json",)),
     "cline": CredentialStore("Cline", (b".cline",)),
     "codex": CredentialStore("Codex", (b".codex",)),
+    "continue": CredentialStore("Continue CLI", (b".continue",)),
     "copilot": CredentialStore("GitHub Copilot", (b".copilot", b".config/github-copilot")),
+    "crush": CredentialStore("Crush", (b".config/crush", b".local/share/crush")),
     "cursor": CredentialStore("Cursor", (b".cursor", b".config/cursor")),
     "gemini": CredentialStore("Gemini CLI", (b".gemini",)),
     "goose": CredentialStore("Goose", (b".config/goose", b".local/share/goose", b".local/state/goose")),
+    "gptme": CredentialStore("gptme", (b".config/gptme", b".local/share/gptme", b".local/state/gptme")),
+    "kilo": CredentialStore("Kilo CLI", (b".local/share/kilo", b".config/kilo", b".local/state/kilo")),
+    "kimi": CredentialStore("Kimi Code CLI", (b".kimi-code", b".kimi")),
     "mini-swe-agent": CredentialStore("mini-swe-agent", (b".config/mini-swe-agent",)),
     "opencode": CredentialStore(
         "opencode", (b".local/share/opencode", b".config/opencode", b".local/state/opencode")
     ),
     "openhands": CredentialStore("OpenHands", (b".openhands",)),
+    "pi": CredentialStore("pi", (b".pi",)),
     "qwen": CredentialStore("Qwen Code", (b".qwen",)),
     # clouds and forges
     "aws": CredentialStore("AWS CLI", (b".aws",), variables=(b"AWS_PROFILE", b"AWS_REGION", b"AWS_DEFAULT_REGION")),
@@ -103,8 +110,8 @@ STORES: Mapping[str, CredentialStore] = {
 }  # fmt: skip
 
 AGENTS = (
-    "aider", "claude", "cline", "codex", "copilot", "cursor", "gemini", "goose", "mini-swe-agent", "opencode",
-    "openhands", "qwen",
+    "aider", "amp", "claude", "cline", "codex", "continue", "copilot", "crush", "cursor", "gemini", "goose", "gptme",
+    "kilo", "kimi", "mini-swe-agent", "opencode", "openhands", "pi", "qwen",
 )  # fmt: skip
 """Agents' stores. These also hold settings that run later, so only their logins are opened
 (``ext/agents/home/login.py``)."""

@@ -59,7 +59,7 @@ class Catalog:
         return next((profile for profile in map(self.profile, self.names()) if profile.store == store), None)
 
     def has(self, name: str) -> bool:
-        return self._path(name) is not None
+        return self.of_program(name) is not None
 
     def installed(self, is_there: Callable[[str], bool]) -> list[str]:
         """Return the agents for which ``is_there`` finds a program."""

@@ -8,7 +8,9 @@ from collections.abc import Iterator, Sequence
 
 from mudroom.cli.change.agent_settings import section
 from mudroom.core.text.escaping import escape_line
+from mudroom.core.text.plural import counted
 from mudroom.core.tree.path import show
+from mudroom.ext.agents.core.home_change import changed_members, is_record
 from mudroom.ext.agents.session.agent_settings import agent_settings
 from mudroom.typing import TYPE_CHECKING
 
@@ -21,6 +23,8 @@ _MOST_LISTED = 10
 """Most changes in a store that a review lists one by one."""
 _MOST_OF_ONE = 5
 """Above that, most changes below one directory that are listed one by one."""
+_MOST_NAMES = 8
+"""Most members of a file that its line names."""
 _CONFLICT = "  (changed on the host, too)"
 
 
@@ -31,19 +35,28 @@ def changed_settings(session: Session, fork: str) -> list[str]:
     if not any(os.path.isdir(place + name) for name in (b"/home", b"/dotfiles")):
         return []
 
-    return [line for _home, changes in agent_settings(session, fork) for line in _grouped(changes)]
+    return [line for home, changes in agent_settings(session, fork) for line in _lines(home, changes)]
 
 
 def settings_lines(fork: str, stores: Sequence[tuple[SettingsHome, list[HomeChange]]]) -> list[str]:
     """Return a review's section about the agent's settings; empty if none has changed."""
-    return section(fork, [line for _home, changes in stores for line in _grouped(changes)])
+    return section(fork, [line for home, changes in stores for line in _lines(home, changes)])
 
 
-def _grouped(changes: Sequence[HomeChange]) -> Iterator[str]:
+def _lines(home: SettingsHome, changes: Sequence[HomeChange]) -> Iterator[str]:
+    """Yield a line for each change that could run later or be obeyed, and the number of the others."""
+    settings = [change for change in changes if not is_record(change)]
+    yield from _grouped(home, settings)
+    records = len(changes) - len(settings)
+    if records:
+        yield f"  and {counted(records, 'file')} of {home.name}'s logs, databases, locks and histories"
+
+
+def _grouped(home: SettingsHome, changes: Sequence[HomeChange]) -> Iterator[str]:
     """Yield a line for each change in a store. Many changes below one directory share a line, so that they do not hide
     the others."""
     if len(changes) <= _MOST_LISTED:
-        yield from map(line_of, changes)
+        yield from (line_of(home, change) for change in changes)
         return
     top = posixpath.commonpath([posixpath.dirname(change.path) for change in changes])
     groups: dict[bytes, list[HomeChange]] = {}
@@ -51,15 +64,20 @@ def _grouped(changes: Sequence[HomeChange]) -> Iterator[str]:
         groups.setdefault(change.path[len(top) :].lstrip(b"/").partition(b"/")[0], []).append(change)
     for name, group in groups.items():
         if len(group) <= _MOST_OF_ONE:
-            yield from map(line_of, group)
+            yield from (line_of(home, change) for change in group)
             continue
         kinds = ", ".join(dict.fromkeys(change.change for change in group))
         conflict = _CONFLICT if any(change.conflict for change in group) else ""
         yield f"  ~/{show(posixpath.join(top, name))}/  {len(group):,} files: {kinds}{conflict}"
 
 
-def line_of(change: HomeChange) -> str:
-    keys = f": {', '.join(change.keys)}" if change.keys else ""
+def line_of(home: SettingsHome, change: HomeChange) -> str:
+    """Return a change's line, with the members that differ in a file of JSON or TOML."""
+    names = change.keys
+    if not names and change.change != "removed" and change.path.endswith((b".json", b".toml")):
+        names = changed_members(change.path, home.host_content(change.path) or b"", home.content(change.path) or b"")
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    keys = f": {', '.join(names[:_MOST_NAMES])}{more}" if names else ""
     conflict = _CONFLICT if change.conflict else ""
     return f"  ~/{show(change.path)}  {change.change}{shown(keys)}{conflict}"
 

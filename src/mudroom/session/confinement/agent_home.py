@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mudroom.core.registry import part
+from mudroom.core.registry import part, part_or_none
 from mudroom.typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -34,6 +34,10 @@ class AgentHomes(Protocol):
         that it shares with the host (None: it shares none). ``note`` is called with notes about parts that are left out
         and logins that could not be kept. Hold the fork's lock; none of the fork's processes may be alive."""
 
+    def carry_homes(self, above: bytes, below: bytes) -> list[str]:
+        """Copy the agents' stores of the fork at ``above`` to the new fork at ``below``. Return notes about stores that
+        were left out."""
+
     def settings_places(self) -> tuple[bytes, ...]:
         """Return the paths of git's and the shells' settings, relative to the home."""
 
@@ -41,3 +45,9 @@ class AgentHomes(Protocol):
 def agent_homes() -> AgentHomes:
     homes: AgentHomes = part("agents", "home", "the home of an agent")
     return homes
+
+
+def carry_homes(above: bytes, below: bytes) -> list[str]:
+    """Carry the agents' stores to a fork of a fork, so that their conversations go on in both."""
+    homes: AgentHomes | None = part_or_none("agents", "home")
+    return homes.carry_homes(above, below) if homes is not None else []

@@ -32,7 +32,10 @@ def _facts(profile: AgentProfile) -> Iterator[str]:
     yield f"**Store**: {_code(store.places)}. Commands see a copy of it, which is their fork's."
     if profile.tokens:
         yield f"**Logins**, which are kept the same on both sides: {_code(profile.tokens)}."
-    else:
+    for path, keys in profile.renewed:
+        names = ", ".join(f"`{key}`" for key in keys)
+        yield f"**Tokens in {_code([path])}**, renewed on both sides: {names}. A new login inside is a setting."
+    if not profile.tokens and not profile.renewed:
         yield "**Logins**: none is the host's own. A login inside is a changed setting, and lands only if it is chosen."
     if profile.state:
         yield f"**State**, which is neither copied from the host nor shown: {_code(profile.state)}."

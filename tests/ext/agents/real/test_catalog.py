@@ -32,8 +32,8 @@ def write(user: Path, text: str, name: str = "mine") -> Catalog:
 
 def test_the_agents_of_the_house() -> None:
     assert BUILT_IN.names() == [
-        "aider", "claude", "cline", "codex", "copilot", "cursor-agent", "gemini", "goose", "mini-swe-agent", "opencode",
-        "openhands", "qwen",
+        "aider", "amp", "claude", "cline", "cn", "codex", "copilot", "crush", "cursor-agent", "gemini", "goose",
+        "gptme", "kilo", "kimi", "mini-swe-agent", "opencode", "openhands", "pi", "qwen",
     ]  # fmt: skip
     assert sorted(BUILT_IN.profile(name).store for name in BUILT_IN.names()) == sorted(AGENTS)
     assert not any(BUILT_IN.is_users(name) for name in BUILT_IN.names())

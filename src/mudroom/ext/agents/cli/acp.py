@@ -5,6 +5,7 @@ stdin and stdout are the editor's; mudroom's own messages go to stderr, which ed
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,10 +21,9 @@ from mudroom.errors import CommandNotStarted, UsageError
 from mudroom.ext.agents.acp.serve import AgentStart, Asking, ServeEnd, serve
 from mudroom.ext.agents.cli.agent_profile import NOT_FOUND, chosen_profile, search_of
 from mudroom.ext.agents.cli.agent_run import (
-    actor_with_program,
     closed_place_notes,
+    open_requested,
     request_by_profile,
-    request_settings,
 )
 from mudroom.ext.agents.session.host_program import find_program
 from mudroom.sandbox.platform import new_client
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     import argparse
 
     from mudroom.cli.terminal.approver import Ask
-    from mudroom.ext.agents.cli.agent_run import AgentRequest
     from mudroom.session import Client
 
 EXAMPLES = """\
@@ -74,7 +73,6 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         raise UsageError("no agent was named", "mudroom acp -- gemini --acp")
     if context.as_json:
         raise UsageError("--json is not for acp: its standard output belongs to the editor", "leave it out")
-    args.card = args.checked = None
     client = new_client(context.environ)
     client.start()  # it starts while the profile and the settings are read
     try:
@@ -84,22 +82,14 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 
 
 def _serve_inside(args: argparse.Namespace, context: Context, client: Client) -> int:
-    request: AgentRequest = request_by_profile(args, context)
-    with open_session(
-        context,
-        client=client,
-        adjust=lambda policy: request_settings(args, request, policy),
-        level=asked_level(args),
-        card=request.card,
-        agent=request.card.agent,
-        ask=_ask_of_queue(args),
-        also=request.hosts.rules,
-    ) as session:
+    adjust, level, ask = functools.partial(adjusted, args), asked_level(args), _ask_of_queue(args)
+    request = request_by_profile(args.command, context, adjust, level)
+    with open_requested(request, context, client=client, adjust=adjust, level=level, ask=ask) as session:
         warn_if_bare(session, context)
         for line in (*request.hosts.notes, *closed_place_notes(session, request, context)):
             context.terminal.note(line)
-        actor = actor_with_program(session, request, context)
-        agent = AgentStart(request.card.agent, request.argv, _directory(session), actor, context.environ, args.fork)
+        start = (request.argv, _directory(session), session.actor, context.environ, args.fork)
+        agent = AgentStart(request.card.agent, *start)
         code = _serve(session, agent, args)
     print_remarks(session, context)  # from its sandbox, which has ended with the session
     return code

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from urllib.parse import urlsplit
 
-from mudroom.cli.project_session import working_directory
+from mudroom.cli.project_session import project_of, working_directory
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.fold import fold_beside, fold_row
 from mudroom.core.network.host_rules import HostRule, parse_rule
@@ -16,17 +16,23 @@ from mudroom.core.network.loopback import is_loopback, look_at_loopback
 from mudroom.core.settings import Settings
 from mudroom.core.text.redaction import secret_variables
 from mudroom.core.text.regex import regex
-from mudroom.core.tree.path import show
+from mudroom.core.tree.path import is_below, show
 from mudroom.errors import CommandNotStarted, UsageError
 from mudroom.ext.agents.catalog import Catalog
 from mudroom.ext.agents.core.inner_sandbox import InnerSandbox, switched_off
-from mudroom.ext.agents.core.profile import GENERIC, AgentProfile
+from mudroom.ext.agents.core.profile import GENERIC, AgentProfile, generic_profile
 from mudroom.ext.agents.session.host_program import HostProgram, find_program
 from mudroom.policy.config import user_config
-from mudroom.typing import Any, NamedTuple
+from mudroom.stage import disk
+from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from mudroom.core.result import Denial
 
 _GENERIC = "generic"
 _NAME = regex(r"[^A-Za-z0-9_.-]+")
+_NO_NAME = regex(r"[^a-z0-9]+")
+_USUAL_PORT = regex(r":(443|80)\Z")
 _ENDING = regex(r"\.(com|exe|bat|cmd)\Z")
 NOT_FOUND = 127
 
@@ -47,7 +53,7 @@ def chosen_profile(word: str, context: Context) -> AgentProfile:
     if sys.platform == "win32":  # Windows also finds the program as Claude and as claude.cmd
         program = _ENDING.sub("", program.lower())
     profile = catalog(context).of_program(program)
-    return profile or GENERIC._replace(name=_NAME.sub("-", program)[:40] or "agent")
+    return profile or generic_profile(_NAME.sub("-", program)[:40].strip(".") or "agent")
 
 
 class ProfiledAgent(NamedTuple):
@@ -74,6 +80,11 @@ def profiled(argv: Sequence[str], context: Context, settings: Settings, level: i
         raise CommandNotStarted(f"{argv[0]}: no such program on PATH", NOT_FOUND, hint)
     # at level 0 only its own sandbox would confine it: it stays on, and where it cannot run the summary names the level
     inner = profile.sandbox if level else InnerSandbox()
+    if not profile.programs:  # at level 0 it has the host's own home, read-only
+        project = project_of(context)
+        home = disk.real_path(context.environ.get(b"HOME", b"/"))
+        places = [place for place in profile.directories if not _overlap(home + b"/" + place, project)]
+        profile = profile._replace(directories=tuple(places) if level else ())
     words, switches = switched_off(argv[1:], inner)
     values = (*profile.environment.values, *inner.values)
     passed = [name for name in profile.environment.passed if os.fsencode(name) in context.environ]
@@ -91,13 +102,22 @@ def profiled(argv: Sequence[str], context: Context, settings: Settings, level: i
     return ProfiledAgent(profile, program, line, rules, environment, tuple(switches), tuple(notes))
 
 
+def _overlap(place: bytes, other: bytes) -> bool:
+    return is_below(place, other) or is_below(other, place)
+
+
 def _named(settings: Settings) -> set[bytes]:
     """Return the variables that the user sets or passes."""
     return {variable.partition(b"=")[0] for variable in settings.environment}
 
 
+def _is_adapter(program: HostProgram) -> bool:
+    """Return whether a program starts the agent for an editor; it has a version of its own."""
+    return program.path.endswith(b"-acp")
+
+
 def _version_notes(profile: AgentProfile, program: HostProgram) -> list[str]:
-    if not profile.tested or not program.version:
+    if not profile.tested or not program.version or _is_adapter(program):
         return []
     depth = 2 if profile.tested.startswith("0.") else 1
     if program.version.split(".")[:depth] == profile.tested.split(".")[:depth]:
@@ -112,9 +132,10 @@ def first_line(agent: ProfiledAgent, context: Context, settings: Settings) -> st
     """Return the line printed before the agent starts: the variables passed to it, by name."""
     profile = agent.profile
     variables = [os.fsdecode(name) for name in agent.environment if b"=" not in name]
-    parts = [f"{profile.about or profile.name} {agent.program.version}".strip()]
+    adapter = f"by {show(os.path.basename(agent.program.path))}" if _is_adapter(agent.program) else ""
+    parts = [" ".join(filter(None, (profile.about or profile.name, adapter, agent.program.version)))]
     parts.append("variables passed: " + ", ".join(variables) if variables else "no variables of its own are passed")
-    withheld = withheld_keys(agent, context.environ, settings)
+    withheld = withheld_variables(agent, context.environ, settings)
     if withheld:
         parts.append("not passed: " + ", ".join(withheld) + " (--env NAME passes one)")
     if agent.switches:
@@ -122,10 +143,18 @@ def first_line(agent: ProfiledAgent, context: Context, settings: Settings) -> st
     return "; ".join(parts)
 
 
-def withheld_keys(agent: ProfiledAgent, environ: Mapping[bytes, bytes], settings: Settings) -> list[str]:
-    """Return the host's variables that look like keys and are not passed."""
+_VENDORS = regex(r"(.+?)_(?:API_KEY|AUTH_TOKEN|BASE_URL|API_BASE)")
+"""A variable with a key or an address: other variables of the same vendor begin as it does."""
+
+
+def withheld_variables(agent: ProfiledAgent, environ: Mapping[bytes, bytes], settings: Settings) -> list[str]:
+    """Return the host's variables that are not passed and look like keys, or like the agent's own."""
+    profile = agent.profile
+    vendors = {vendor[1] for name in profile.environment.passed if (vendor := _VENDORS.fullmatch(name)) is not None}
+    vendors |= {_NAME.sub("_", word.replace("-", "_")).upper() for word in (profile.name, *profile.programs)}
+    alike = [name for name in map(os.fsdecode, environ) if name.startswith(tuple(f"{vendor}_" for vendor in vendors))]
     passed = {name.partition(b"=")[0] for name in agent.environment} | _named(settings)
-    return sorted(name for name in secret_variables(environ) if os.fsencode(name) not in passed)
+    return sorted(name for name in {*secret_variables(environ), *alike} if os.fsencode(name) not in passed)
 
 
 _SCHEME_PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
@@ -152,6 +181,28 @@ def closed_places(agent: ProfiledAgent, environ: Mapping[bytes, bytes], rules: S
             server = "{}:{}".format("localhost" if place[0] == "::1" else place[0], place[1])
             notes.append(f"{os.fsdecode(name)} names a server on this machine; to open it: mudroom net allow {server}")
     return notes
+
+
+def profile_lines(agent: ProfiledAgent, denials: Sequence[Denial], context: Context, settings: Settings) -> list[str]:
+    """Return the lines of a profile for a program that has none: its store, the hosts that it was refused, and the
+    variables that it did not get."""
+    name = _NO_NAME.sub("-", agent.profile.name.lower()).strip("-") or "agent"
+    home = context.environ.get(b"HOME", b"")
+    there = [place for place in agent.profile.directories if os.path.isdir(home + b"/" + place)]
+    store = [f"~/{show(place)}" for place in there or agent.profile.directories[:1]]
+    refused = (show(denial.target) for denial in denials if denial.kind == "network")
+    hosts = sorted({_USUAL_PORT.sub("", host) for host in refused})
+    names = withheld_variables(agent, context.environ, settings)
+    return [
+        f"no profile knows {name}. If it needs a login, a host or a variable, write these lines to "
+        f"{show(user_config(context.environ))}/agents/{name}.toml:",
+        "format = 1",
+        f"name = {json.dumps(name)}",
+        f"programs = {json.dumps([os.fsdecode(os.path.basename(agent.program.path))])}",
+        f"directories = {json.dumps(store)}",
+        f"network = {{ allow = {json.dumps(hosts)} }}",
+        f"environment = {{ pass = {json.dumps(names)} }}",
+    ]
 
 
 # --- ls and show ---

@@ -6,10 +6,12 @@ the agent's changes, which stay in its fork, have been collected and journalled.
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
+from collections.abc import Callable, Sequence
 
-from mudroom.cli.command.exec import print_refused
+from mudroom.cli.command.exec import DEFAULT_AGENT, print_refused
 from mudroom.cli.command.run import (
     adjusted,
     asked_level,
@@ -28,7 +30,7 @@ from mudroom.core.result import text, to_json
 from mudroom.core.tree.path import is_below, show_path
 from mudroom.errors import MudroomError, Refused, Unsupported, UsageError
 from mudroom.ext.agents.card import load_card, with_card_network
-from mudroom.ext.agents.cli.agent_profile import closed_places, first_line, offer, profiled
+from mudroom.ext.agents.cli.agent_profile import closed_places, first_line, offer, profile_lines, profiled
 from mudroom.ext.agents.cli.agent_settings import rows_of
 from mudroom.ext.agents.cli.card_hosts import CardHosts, decide_card_hosts
 from mudroom.ext.agents.cli.hook_install import installed_scopes
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     import argparse
 
     from mudroom.cli.change.preview import PreviewNotes
+    from mudroom.cli.terminal.approver import Ask
     from mudroom.core.agent.card import AgentCard
     from mudroom.core.settings import Settings
     from mudroom.ext.agents.cli.agent_profile import ProfiledAgent
@@ -84,17 +87,14 @@ class AgentRequest(NamedTuple):
 
 
 def _run(args: argparse.Namespace, context: Context, client: Client) -> int:
-    request = _by_card(args, context) if args.card is not None else request_by_profile(args, context)
+    adjust, level = functools.partial(adjusted, args), asked_level(args)
+    if args.card is None and args.checked is not None:
+        raise UsageError("--checked is for a card", "mudroom agent run CARD --checked ID -- COMMAND")
+    is_by_card = args.card is not None
+    request = _by_card(args, context) if is_by_card else request_by_profile(args.command, context, adjust, level)
     card, argv, hosts = request.card, list(request.argv), request.hosts
-    with open_session(
-        context,
-        client=client,
-        adjust=lambda policy: request_settings(args, request, policy),
-        level=asked_level(args),
-        card=card,
-        agent=card.agent,
-        ask=args.ask,
-        also=hosts.rules,
+    with open_requested(
+        request, context, client=client, adjust=adjust, level=level, ask=args.ask, net=args.net
     ) as session:
         directory = disk.real_path(working_directory())
         cwd = directory if is_below(directory, session.project) else session.project
@@ -106,11 +106,8 @@ def _run(args: argparse.Namespace, context: Context, client: Client) -> int:
         if args.on is not None:
             return _run_elsewhere(session, argv, cwd, args, context)
         place = disk.given_path(os.fsencode(args.artifacts)) if args.artifacts else None
-        actor = actor_with_program(session, request, context)
         with command_signals(session) as signals:
-            run = run_agent(
-                session, card, argv, fork=args.fork, cwd=cwd, stdio=own_stdio(context), artifacts=place, actor=actor
-            )
+            run = run_agent(session, card, argv, fork=args.fork, cwd=cwd, stdio=own_stdio(context), artifacts=place)
         unset = _unset(card, session, context) if request.profiled is None else []
         told = closed if context.as_json else ()
         run = run._replace(notes=(*hosts.notes, *told, *unset, *run.notes))
@@ -132,6 +129,9 @@ def _run(args: argparse.Namespace, context: Context, client: Client) -> int:
         print_refused(run.result, context)
     else:
         _print_result(card, run, branch, argv, notes, context)
+        if code and request.profiled is not None and not request.profiled.profile.programs:
+            for line in profile_lines(request.profiled, run.result.denials, context, session.actor.settings):
+                context.terminal.say(line)
         for line in lines:
             context.terminal.say(line)
     return code
@@ -158,7 +158,8 @@ def _by_card(args: argparse.Namespace, context: Context) -> AgentRequest:
     card = load_card(os.fsencode(args.card))
     _require_checked(card, args.checked)
     request = AgentRequest(card, tuple(os.fsencode(word) for word in args.command))
-    settings = request_settings(args, request, load_policy(project_of(context), context.environ).settings)
+    policy = load_policy(project_of(context), context.environ).settings
+    settings = request_settings(request, adjusted(args, policy), args.net)
     decision = decide(settings, card, asked_level(args), context.environ)
     if decision.level is None:  # the session reports the refusal
         return request
@@ -181,25 +182,71 @@ def _require_no_hook(agent: str, context: Context) -> None:
         )
 
 
-def request_by_profile(args: argparse.Namespace, context: Context) -> AgentRequest:
+def request_by_profile(
+    argv: Sequence[str], context: Context, adjust: Callable[[Settings], Settings], asked: int | None
+) -> AgentRequest:
     """Return the agent by its profile, and print which variables it gets. Its hosts need no question: the profile is
     mudroom's own, or the user's."""
-    if args.checked is not None:
-        raise UsageError("--checked is for a card", "mudroom agent run CARD --checked ID -- COMMAND")
-    policy = load_policy(project_of(context), context.environ).settings
-    asked = asked_level(args)
-    level = asked if asked is not None else policy.level if policy.levels.default is None else policy.levels.default
-    agent = profiled(args.command, context, policy, level)
+    settings = adjust(load_policy(project_of(context), context.environ).settings)
+    default = settings.level if settings.levels.default is None else settings.levels.default
+    level = asked if asked is not None else default
+    agent = profiled(argv, context, settings, level)
     _require_no_hook(agent.profile.name, context)
     if not context.as_json:
-        context.terminal.note(first_line(agent, context, adjusted(args, policy)))
+        context.terminal.note(first_line(agent, context, settings))
     return AgentRequest(
         agent.profile.card(level), agent.argv, agent.environment, CardHosts(agent.rules, agent.notes), agent
     )
 
 
-def request_settings(args: argparse.Namespace, request: AgentRequest, policy: Settings) -> Settings:
-    settings = with_card_network(request.card, adjusted(args, policy), args.net)
+def open_requested(
+    request: AgentRequest,
+    context: Context,
+    *,
+    client: Client | None,
+    adjust: Callable[[Settings], Settings],
+    level: int | None,
+    ask: Ask | None,
+    agent: str | None = None,
+    net: str | None = None,
+) -> Session:
+    """Open a session for an agent, with the directories that its program needs shown."""
+    session = open_session(
+        context,
+        client=client,
+        adjust=lambda policy: request_settings(request, adjust(policy), net),
+        level=level,
+        card=request.card,
+        agent=agent or request.card.agent,
+        ask=ask,
+        also=request.hosts.rules,
+    )
+    session.approval.actor = actor_with_program(session, request, context)
+    return session
+
+
+def open_profiled(
+    argv: Sequence[bytes],
+    context: Context,
+    *,
+    client: Client | None,
+    adjust: Callable[[Settings], Settings],
+    level: int | None,
+    ask: Ask | None,
+    agent: str | None,
+) -> tuple[Session, list[bytes]]:
+    """Open a session for a program that a profile names. Return it with the program's words."""
+    request = request_by_profile([os.fsdecode(word) for word in argv], context, adjust, level)
+    named = None if agent == DEFAULT_AGENT else agent
+    session = open_requested(request, context, client=client, adjust=adjust, level=level, ask=ask, agent=named)
+    if not context.as_json:
+        for line in (*request.hosts.notes, *closed_place_notes(session, request, context)):
+            context.terminal.note(line)
+    return session, list(request.argv)
+
+
+def request_settings(request: AgentRequest, settings: Settings, net: str | None) -> Settings:
+    settings = with_card_network(request.card, settings, net)
     return settings._replace(environment=(*request.environment, *settings.environment))
 
 

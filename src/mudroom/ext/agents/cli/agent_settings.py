@@ -86,7 +86,7 @@ def _listed(session: Session, fork: str, args: argparse.Namespace, context: Cont
         return 0
     for home, changes in stores:
         for change in changes:
-            context.terminal.out(line_of(change))
+            context.terminal.out(line_of(home, change))
             if args.diff:
                 for line in _diff(home, change):
                     context.terminal.out(line)

@@ -1,8 +1,8 @@
 """An agent's staged store: the files that are copied into a fork, and the changes that are shown. Pure.
 
 Rules of this file:
-1. A fork's commands see the fork's own copy of the store. Only ``tokens``, the logins, go back to the host by
-   themselves (``login.py``).
+1. A fork's commands see the fork's own copy of the store. Only ``tokens``, the logins, and the members in ``renewed``
+   go back to the host by themselves (``login.py``).
 2. ``state`` is not copied from the host, since it tells of other projects. It stays in the fork, and is not shown.
 3. In a file in ``keys`` only the listed parts of its JSON count: programs that keep counters and settings in one file
    change it at every start.
@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 
+from mudroom.core.text.regex import regex
 from mudroom.ext.agents.core.artifact import matcher
 from mudroom.typing import Any, Literal, NamedTuple
 
@@ -57,6 +58,36 @@ def home_changes(base: Files, staged: Files, host: Files, state: Iterable[str]) 
     return changes
 
 
+_RECORD = regex(
+    rb"(?i)(.*/)?(logs?/.+|[^/]+\.(log(\.\d+)?|jsonl|lock|pid|db|sqlite3?)(-wal|-shm|-journal)?|[^/]*history(\.(txt|json|pt))?)"
+)
+_EXECUTABLE = 0o111
+
+
+def is_record(change: HomeChange) -> bool:
+    """Return whether a changed file is a log, a database, a lock or a history: no program runs or obeys it."""
+    is_file = not change.mode & _EXECUTABLE and not change.digest.startswith("link:")
+    return is_file and _RECORD.fullmatch(change.path) is not None
+
+
+def changed_members(path: bytes, before: bytes, after: bytes) -> tuple[str, ...]:
+    """Return the names of the members at the top of a JSON or TOML file that differ; empty for another file."""
+    read = _table if path.endswith(b".toml") else _object if path.endswith(b".json") else None
+    if read is None:
+        return ()
+    old, new = read(before) or {}, read(after) or {}
+    return tuple(sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name)))
+
+
+def _table(text: bytes) -> dict[str, Any] | None:
+    import tomllib
+
+    try:
+        return tomllib.loads(text.decode())
+    except (ValueError, RecursionError):
+        return None
+
+
 def changed_keys(before: bytes, after: bytes, keys: Iterable[str]) -> tuple[str, ...]:
     """Return the differing parts of two JSON texts, among those that ``keys`` name. A text that is no JSON object has
     no parts."""
@@ -75,6 +106,46 @@ def with_keys(text: bytes, source: bytes, paths: Iterable[str], keys: Iterable[s
     for name in paths:
         _set(value, names[name], _get(other, names[name]))
     return json.dumps(value, indent=2, ensure_ascii=False).encode("utf-8", "surrogateescape") + b"\n"
+
+
+def tokens_in(text: bytes, beside: bytes, keys: Iterable[str]) -> bytes | None:
+    """Return the members of a JSON text that ``keys`` name, as far as they are tokens here and in ``beside``, as JSON.
+    Return None if either is no JSON object."""
+    value, other = _object(text), _object(beside)
+    if value is None or other is None:
+        return None
+    found = [{"at": path, path[-1]: _get(value, path)} for path in _tokens(value, other, keys)]
+    return json.dumps({"tokens": found}).encode()
+
+
+def with_renewed(text: bytes, source: bytes, keys: Iterable[str]) -> bytes:
+    """Return the JSON ``text`` with its tokens taken from ``source``, as far as both have them."""
+    value, other = _object(text), _object(source)
+    if value is None or other is None:
+        return text
+    for path in _tokens(value, other, keys):
+        _set(value, path, _get(other, path))
+    return json.dumps(value, indent=2, ensure_ascii=False).encode("utf-8", "surrogateescape") + b"\n"
+
+
+def without_renewed(text: bytes, keys: Iterable[str]) -> bytes:
+    """Return a JSON text without its tokens, in one form; another text as it is."""
+    value = _object(text)
+    if value is None:
+        return text
+    for path in _tokens(value, value, keys):
+        _set(value, path, "")
+    return json.dumps(value, sort_keys=True).encode()
+
+
+def _tokens(value: Any, other: Any, keys: Iterable[str]) -> list[_Path]:
+    paths = (path for pattern in keys for path in _matching(value, pattern.split(".")))
+    return [path for path in paths if _is_token(_get(value, path)) and _is_token(_get(other, path))]
+
+
+def _is_token(value: Any) -> bool:
+    """Return whether a value is a text or a number, and not empty: no other is a token or its end."""
+    return isinstance(value, (str, int, float)) and not isinstance(value, bool) and bool(value)
 
 
 _Path = tuple[str, ...]

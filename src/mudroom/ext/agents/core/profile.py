@@ -1,11 +1,12 @@
 """A known agent's profile: its needs, so that it runs under mudroom unchanged and without a card. Pure.
 
 A profile is a TOML file (``ext/agents/profiles``), written by mudroom or by the user, never by the agent.
-docs/reference/agents has a page for each built-in profile; docs/profile.schema.json describes the same keys as ``_FIELDS`` here. The rules:
+docs/reference/agents has a page for each built-in profile; docs/profile.schema.json describes the same keys as
+``_FIELDS`` here. The rules:
 
 1. The agent's store holds everything that it keeps: settings, logins, transcripts. ``tokens`` are the store's files
-   that are kept equal on both sides: a login that is renewed inside is renewed outside. Everything else in the store is
-   staged.
+   that are kept equal on both sides: a login that is renewed inside is renewed outside. ``renewed`` are the tokens in
+   files that hold settings, too. Everything else in the store is staged.
 2. ``state`` are files in the store that no program runs or obeys: transcripts, histories, caches. A change to any other
    staged file is shown in the review, and lands only if it is chosen.
 3. ``allow`` are hosts without which the agent does not work. ``deny`` are hosts that it does not need: they are refused
@@ -14,9 +15,12 @@ docs/reference/agents has a page for each built-in profile; docs/profile.schema.
 
 from __future__ import annotations
 
+import os
+
 from mudroom.core.agent.card import AgentCard, AgentStore, Requirements
+from mudroom.core.confinement.cache_place import CACHES
 from mudroom.core.text.regex import regex
-from mudroom.core.tree.credential_stores import STORES
+from mudroom.core.tree.credential_stores import STORES, store_places
 from mudroom.core.tree.path import is_below
 from mudroom.ext.agents.core.artifact import pattern_error
 from mudroom.ext.agents.core.field import (
@@ -76,6 +80,8 @@ class AgentProfile(NamedTuple):
     """Patterns (``ext/agents/core/artifact.py``) for paths relative to the home."""
     keys: tuple[tuple[bytes, tuple[str, ...]], ...] = ()
     """By file: the parts of its JSON that count as settings. The others are state."""
+    renewed: tuple[tuple[bytes, tuple[str, ...]], ...] = ()
+    """By file: the members of its JSON that are tokens."""
     transcripts: tuple[str, ...] = ()
     """Patterns for the agent's conversations, like those in ``state``."""
     network: ProfileNetwork = ProfileNetwork()
@@ -101,14 +107,29 @@ class AgentProfile(NamedTuple):
 
     @property
     def agent_store(self) -> AgentStore:
-        return AgentStore(self.store or self.name, self.directories, self.files, self.tokens, self.state, self.keys)
+        own = (self.directories, self.files, self.tokens, self.state, self.keys, self.renewed)
+        return AgentStore(self.store or self.name, *own)
 
+
+def generic_profile(name: str) -> AgentProfile:
+    """Return the profile for a program that no profile names. What it keeps below these directories of the home stays
+    in its fork, and nothing of the host's is copied: ``name`` may be that of any program."""
+    taken = (*store_places(), *(place for place, _name in CACHES), b".config/mudroom", b".local/state/mudroom")
+    usual = [place % os.fsencode(name) for place in _USUAL_PLACES]
+    own = [place for place in usual if not any(is_below(place, at) or is_below(at, place) for at in taken)]
+    state = tuple(f"{os.fsdecode(place)}/**" for place in own)
+    return GENERIC._replace(name=name, directories=tuple(own), state=state)
+
+
+_USUAL_PLACES = (b".%s", b".config/%s", b".local/share/%s", b".local/state/%s")
+"""Directories in the home in which programs keep what is theirs."""
 
 GENERIC = AgentProfile(
     "agent",
     "an agent without a profile",
     notes=(
-        "no profile knows this program: it has no login, no settings and no network but what the policy allows "
+        "no profile knows this program: it has a store of its own in its fork, and neither a login nor a network "
+        "beyond the policy's "
         "(mudroom agent show generic)",
     ),
 )
@@ -128,7 +149,8 @@ def parse_profile(value: object, where: str) -> AgentProfile:
     if store is not None:
         profile = profile._replace(directories=store.directories, files=store.files)
     places = profile.agent_store.places
-    outside = [token for token in profile.tokens if not any(is_below(token, place) for place in places)]
+    logins = (*profile.tokens, *(path for path, _keys in profile.renewed))
+    outside = [token for token in logins if not any(is_below(token, place) for place in places)]
     if outside:
         raise FieldError(f"{where}: tokens: ~/{outside[0].decode()} is not in the store", "name the store it lies in")
     return profile
@@ -226,6 +248,7 @@ _FIELDS: FieldTable = {
     "tokens": ("tokens", _paths),
     "state": ("state", _patterns),
     "keys": ("keys", _keys),
+    "renewed": ("renewed", _keys),
     "transcripts": ("transcripts", _patterns),
     "network": ("network", lambda value, where: ProfileNetwork(**read_fields(value, where, _NETWORK))),
     "environment": ("environment", lambda value, where: ProfileEnvironment(**read_fields(value, where, _ENVIRONMENT))),

@@ -20,13 +20,21 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from mudroom.core.agent.card import AgentStore, StagedStore, StorePlace
 from mudroom.core.confinement.spec import Bind
 from mudroom.core.tree.path import is_below, show
 from mudroom.ext.agents.core.artifact import matcher
-from mudroom.ext.agents.core.home_change import HomeChange, HomeFile, changed_keys, home_changes, with_keys
+from mudroom.ext.agents.core.home_change import (
+    HomeChange,
+    HomeFile,
+    changed_keys,
+    home_changes,
+    with_keys,
+    with_renewed,
+    without_renewed,
+)
 from mudroom.ext.agents.home.login import LoginKeeper, StagedLogin, is_temporary
 from mudroom.ext.agents.home.staged_file import (
     MOST_BYTES,
@@ -45,7 +53,7 @@ from mudroom.stage import disk, safe_open
 from mudroom.typing import Any
 from mudroom.vault.store.fork import Fork
 
-_BASE, _STORE = b"/base", b"/store"
+_BASE, STORE = b"/base", b"/store"
 _EMPTY_JSON = b"{}\n"
 """Content for a file NAME.json that the host does not have: an empty file is not valid JSON."""
 
@@ -57,6 +65,7 @@ class AgentHome:
         self._home, self._store, self._places = home, staged.store, staged.places
         self._place = fork.path + b"/home/" + staged.store.name.encode()
         self._is_state = matcher(staged.store.state)
+        self._renewed = dict(staged.store.renewed)
         self._logins = frozenset(logins)
         """By absolute path in the home."""
         self.keeper: LoginKeeper | None = None
@@ -70,7 +79,7 @@ class AgentHome:
         own = [login for bind in logins if (login := self._login_of(bind)) is not None]
         self._logins = frozenset(self._home + b"/" + login.path for login in own)
         os.makedirs(self._place, mode=0o700, exist_ok=True)  # no sandbox writes here, only in the places below
-        self._save(_STORE, _store_to_json(self._store, self._places, self._logins))
+        self._save(STORE, _store_to_json(self._store, self._places, self._logins))
         base, host = self._base(), self._host()
         staged = self._staged()
         fresh = {path: file for path, file in host.items() if staged.get(path) == base.get(path)}
@@ -79,7 +88,7 @@ class AgentHome:
             self._make(number, place, is_on_host=place.path in host)
             self._refresh(number, place, fresh, staged, gone)
         self.keeper = LoginKeeper(self._place, owner)
-        self.keeper.begin(own)
+        self.keeper.begin([*own, *self._renewed_logins()])
         there = [(number, place) for number, place in enumerate(self._places) if os.path.lexists(self._at(number))]
         for number, _place in there:
             if not disk.user():
@@ -103,6 +112,8 @@ class AgentHome:
         changes = []
         for change in home_changes(base, staged, host, self._store.state):
             if change.path not in parts:
+                if change.path in self._renewed and change.digest:
+                    change = change._replace(digest=digest_of(self.content(change.path) or b""))
                 changes.append(change)
                 continue
             before = self.host_content(change.path) or b""
@@ -132,7 +143,7 @@ class AgentHome:
     def landed(self, change: HomeChange, content: bytes) -> bytes:
         """Return the new content for the host's file. Raise ValueError with the reason if it cannot land there."""
         if not change.keys:
-            return content
+            return with_renewed(content, self.host_content(change.path) or b"", self._renewed.get(change.path, ()))
         return with_keys(self.host_content(change.path) or b"{}", content, change.keys, self.keys[change.path])
 
     # --- parts ---
@@ -195,6 +206,14 @@ class AgentHome:
         number, place = self._place_of(path)
         return StagedLogin(path, bind.source, number, path[len(place.path) + 1 :], "") if place.is_directory else None
 
+    def _renewed_logins(self) -> Iterator[StagedLogin]:
+        """Yield the files with tokens and settings that the host has. One behind a link is the user's to renew."""
+        for path, keys in self._renewed.items():
+            number, place = self._place_of(path)
+            host, inside = self.host_path(path), path[len(place.path) + 1 :]
+            if place.is_directory and os.path.isfile(host) and os.path.realpath(host) == host:
+                yield StagedLogin(path, host, number, inside, "", keys)
+
     def _files(self, place: StorePlace, at: bytes, left_out: Callable[[bytes], bool]) -> dict[bytes, HomeFile]:
         """Return a place's files that are neither state nor left out, by path."""
         if not place.is_directory:
@@ -211,6 +230,9 @@ class AgentHome:
                 if len(files) >= MOST_FILES or left < 0:
                     self.notes.append(f"~/{show(place.path)} has more files than are staged: the rest is left out")
                     break
+                if path in self._renewed:
+                    text = without_renewed(content_at(at, inside) or b"", self._renewed[path])
+                    file = HomeFile(digest_of(text), 0o600)  # a login's mode is no setting
                 files[path] = file
         finally:
             os.close(root)
@@ -278,7 +300,7 @@ def homes_of(fork: Fork, home: bytes) -> list[AgentHome]:
     homes = []
     for name in sorted(os.listdir(place)):
         try:
-            saved = json.loads(safe_open.read(place + b"/" + name + _STORE))
+            saved = json.loads(safe_open.read(place + b"/" + name + STORE))
         except FileNotFoundError:
             continue  # cut off before its first command
         staged, logins = _store_from_json(saved)
@@ -292,6 +314,7 @@ def _store_to_json(store: AgentStore, places: tuple[StorePlace, ...], logins: It
         "tokens": [os.fsdecode(path) for path in store.tokens],
         "state": list(store.state),
         "keys": {os.fsdecode(path): list(keys) for path, keys in store.keys},
+        "renewed": {os.fsdecode(path): list(keys) for path, keys in store.renewed},
         "places": [[os.fsdecode(place.path), os.fsdecode(place.source), place.is_directory] for place in places],
         "logins": [os.fsdecode(path) for path in sorted(logins)],
     }
@@ -308,6 +331,9 @@ def _store_from_json(saved: dict[str, Any]) -> tuple[StagedStore, tuple[bytes, .
         tuple(place.path for place in places if not place.is_directory),
         tuple(os.fsencode(path) for path in saved["tokens"]),
         tuple(saved["state"]),
-        tuple((os.fsencode(path), tuple(keys)) for path, keys in saved["keys"].items()),
+        *(
+            tuple((os.fsencode(path), tuple(keys)) for path, keys in saved.get(part, {}).items())
+            for part in ("keys", "renewed")
+        ),
     )
     return StagedStore(store, places), tuple(os.fsencode(path) for path in saved["logins"])

@@ -3,7 +3,7 @@
 On disk, beside the store's places (``agent_home.py``):
 
     forks/<fork>/home/<store>/logins       while there is a copy: path, host path, the place's number, path in it, and
-                                           the digest when both sides were last equal; JSON
+                                           the digest when both sides were last equal, and its tokens' members; JSON
     forks/<fork>/home/<store>/aside-<digest> a login's older version, if both sides had changed
 
 Programs renew a token in many ways: in place, by a rename, by a new file. So a command sees an ordinary file in the
@@ -35,6 +35,7 @@ from contextlib import contextmanager, suppress
 from mudroom.core.tree.path import show
 from mudroom.core.tree.quote import show_words
 from mudroom.errors import MudroomError
+from mudroom.ext.agents.core.home_change import tokens_in, with_renewed
 from mudroom.ext.agents.core.login import LARGEST, LoginVersion, compared, is_cut_off
 from mudroom.ext.agents.home.staged_file import digest_of, make_parents, open_own, remove
 from mudroom.stage import disk, safe_open
@@ -69,6 +70,8 @@ class StagedLogin(NamedTuple):
     """The copy's path below the place."""
     base: str
     """The digest when both sides were last equal; empty if that is not known."""
+    keys: tuple[str, ...] = ()
+    """The tokens in its JSON, if the file holds settings, too: only these are kept equal, and the copy stays."""
 
 
 class _Unusable(Exception):
@@ -106,14 +109,22 @@ class LoginKeeper:
             try:
                 with _beside(login.host) as (at, name):
                     outside = _read_host(at, name)[0]
+                inside = self._inside(login) if login.keys else None
             except (OSError, _Unusable) as error:
                 self._note(f"{self._named(login)} is not staged: {_reason(error)}")
                 continue
             left = self._logins.get(login.path)
-            if left is None:
-                self._put(login, outside.content)
+            digest, is_new = outside.digest, left is None
+            if login.keys:
+                tokens = tokens_in(outside.content, inside.content, login.keys) if inside is not None else None
+                if inside is None or tokens is None:
+                    continue
+                digest = digest_of(tokens)
+                is_new = is_new and tokens != tokens_in(inside.content, outside.content, login.keys)
+            if is_new:
+                self._put(login, _renewed(login, inside, outside))
             # A copy that was left is the fork's own version, which could not be kept: its base stays.
-            base = outside.digest if left is None else left.base
+            base = digest if left is None else left.base
             self._logins[login.path] = login._replace(base=base)
         self._save()
         for login in self._logins.values():
@@ -149,6 +160,9 @@ class LoginKeeper:
                 if not isinstance(error, _NoLogin):
                     continue
                 is_there = True
+            if login.keys:
+                del self._logins[login.path]
+                continue
             if not is_there and is_told:
                 self._note(f"{self._named(login)} was removed inside; this machine's own is left as it is")
             with suppress(OSError, MudroomError):
@@ -189,17 +203,18 @@ class LoginKeeper:
             return inside is not None  # the host's version is at least as new
         with self._turn, _beside(login.host) as (at, name):
             outside, info = _read_host(at, name)
-            act = compared(login.base, inside, outside)
+            ours, theirs = _tokens(login, inside, outside), _tokens(login, outside, inside)
+            act = compared(login.base, ours, theirs)
             is_ours = act in ("to the host", "newer inside")
             if is_ours and is_cut_off(inside.content, outside.content):
                 raise _NoLogin("only a part of it was written, or something else")
             if act in ("newer inside", "newer on the host"):
                 self._set_aside(login, outside if is_ours else inside, "inside" if is_ours else "on this machine")
             if is_ours:
-                _replace(at, name, self._temporary(name), inside.content, info)
+                _replace(at, name, self._temporary(name), _renewed(login, outside, inside), info)
         if act in ("to the fork", "newer on the host") and not is_last:
-            self._put(login, outside.content)
-        base = outside.digest if act in ("to the fork", "newer on the host") else inside.digest
+            self._put(login, _renewed(login, inside, outside))
+        base = theirs.digest if act in ("to the fork", "newer on the host") else ours.digest
         if base != login.base and not is_last:
             self._logins[login.path] = login._replace(base=base)
             self._save()
@@ -285,8 +300,8 @@ class LoginKeeper:
                 os.unlink(saved)
             return
         rows = [
-            [os.fsdecode(login.path), os.fsdecode(login.host), login.place, os.fsdecode(login.inside), login.base]
-            for login in self._logins.values()
+            [os.fsdecode(path), os.fsdecode(host), place, os.fsdecode(inside), base, keys]
+            for path, host, place, inside, base, keys in self._logins.values()
         ]
         with open(safe_open.open_regular(saved + b".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as stream:
             stream.write(json.dumps(rows).encode())
@@ -315,6 +330,11 @@ def has_logins(fork_path: bytes) -> bool:
     return any(name == b"logins" or name.startswith(_ASIDE) for name in names)
 
 
+def copied_logins(place: bytes) -> frozenset[bytes]:
+    """Return the paths, relative to the home, of a store's files that are copies of the host's logins now."""
+    return frozenset(login.path for login in _load(place).values() if not login.keys)
+
+
 def _places(fork_path: bytes) -> list[bytes]:
     above = fork_path + b"/home"
     return [above + b"/" + name for name in sorted(os.listdir(above))] if os.path.isdir(above) else []
@@ -326,8 +346,15 @@ def _load(place: bytes) -> dict[bytes, StagedLogin]:
     try:
         rows = json.loads(safe_open.read(saved))
         logins = [
-            StagedLogin(os.fsencode(path), os.fsencode(host), int(number), os.fsencode(inside), str(base))
-            for path, host, number, inside, base in rows
+            StagedLogin(
+                os.fsencode(path),
+                os.fsencode(host),
+                int(number),
+                os.fsencode(inside),
+                str(base),
+                tuple(keys[0]) if keys else (),
+            )
+            for path, host, number, inside, base, *keys in rows  # without keys: of an earlier version
         ]
     except FileNotFoundError:
         return {}
@@ -336,6 +363,21 @@ def _load(place: bytes) -> dict[bytes, StagedLogin]:
             f"{show(saved)} cannot be read: {error}", "remove it: the fork's login is lost then"
         ) from error
     return {login.path: login for login in logins}
+
+
+def _tokens(login: StagedLogin, side: LoginVersion, other: LoginVersion) -> LoginVersion:
+    """Return what is compared of a side: its tokens as far as the other side has them; without ``keys`` the file."""
+    if not login.keys:
+        return side
+    tokens = tokens_in(side.content, other.content, login.keys)
+    if tokens is None:
+        raise _NoLogin("only a part of it was written, or something else")
+    return side._replace(content=tokens, digest=digest_of(tokens))
+
+
+def _renewed(login: StagedLogin, side: LoginVersion | None, newer: LoginVersion) -> bytes:
+    """Return a side's new content: the newer version's, or of it the tokens alone."""
+    return with_renewed(side.content, newer.content, login.keys) if login.keys and side is not None else newer.content
 
 
 def _reason(error: Exception) -> str:

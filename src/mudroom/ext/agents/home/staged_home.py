@@ -120,6 +120,13 @@ def _with_home(
     return grant._replace(live=tuple(own), links=(*grant.links, *links)), tuple(keepers)
 
 
+def carry_homes(above: bytes, below: bytes) -> list[str]:
+    """Copy the stores of the fork at ``above`` to the new fork at ``below``. Return notes about those left out."""
+    from mudroom.ext.agents.home.carried_home import carry_homes as carry
+
+    return carry(above, below)
+
+
 def settings_places() -> tuple[bytes, ...]:
     """Return the places of the git and shell settings, relative to the home."""
     return (PLACE, *SETTINGS)

@@ -62,7 +62,9 @@ def open_stores(wanted: CredentialRequest, home: bytes, environ: Mapping[bytes, 
     named = [path for one in opened for path in (*one.places, *one.places.values(), *one.sockets)]
     named += [home + b"/" + place for store in wanted.agents for place in store.places]
     variables = [variable for one in opened for variable in one.store.variables if variable in environ]
-    notes = [note for one in opened for note in (*one.notes, *_missing(one, is_agents=one.name in agents))]
+    found = {store.name for store in wanted.agents if any(os.path.exists(home + b"/" + at) for at, _ in store.renewed)}
+    notes = [note for one in opened for note in one.notes]
+    notes += [note for one in opened if one.name not in found for note in _missing(one, is_agents=one.name in agents)]
     return OpenedCredentials(
         tuple(one.name for one in opened if one.places or one.sockets),
         (*(Bind(path, path, writable) for path, writable in live.items()), *logins),

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from mudroom.cli.command.exec import add_ask_option, open_for_command
-from mudroom.cli.command.run import add_confinement_options, warn_if_bare
+from mudroom.cli.command.run import add_confinement_options, is_agent_program, warn_if_bare
 from mudroom.cli.project_session import open_session, working_directory
 from mudroom.cli.terminal.command_signals import Terminated
 from mudroom.cli.terminal.context import Context
@@ -103,7 +103,10 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 
 def _run(args: argparse.Namespace, context: Context) -> int:
     request = _request(args)
-    with open_for_command(args, context, context.client, args.agent, _asked(args)) as session:
+    words = request.shown
+    opened = open_for_command(words, args, context, context.client, args.agent, _asked(args, words, context))
+    request = request._replace(commands=(tuple(opened.argv),) * len(request.commands))
+    with opened.session as session:
         warn_if_bare(session, context)
         here = disk.real_path(working_directory())
         request = request._replace(cwd=here if is_below(here, session.project) else session.project)
@@ -126,11 +129,11 @@ def _run(args: argparse.Namespace, context: Context) -> int:
     return 0 if record.best else 124 if record.end == "budget" else 1
 
 
-def _asked(args: argparse.Namespace) -> Ask | None:
+def _asked(args: argparse.Namespace, command: Sequence[bytes], context: Context) -> Ask | None:
     """Return where an agent's commands ask for approval: not the terminal, which attempts cannot share."""
     if args.ask == "terminal":
         raise UsageError("--ask terminal: attempts run side by side and cannot share the terminal", "--ask queue")
-    is_agent = args.agent is not None or args.card is not None
+    is_agent = args.agent is not None or args.card is not None or is_agent_program(command, context.environ)
     return args.ask or ("later" if is_agent else None)
 
 

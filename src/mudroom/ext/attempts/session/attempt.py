@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from mudroom.core.result import Result
 
 
+_LONGEST_LINE = 120
+"""Characters of a command's last line in a note."""
+
+
 class Origin(NamedTuple):
     """The starting point that all attempts share."""
 
@@ -121,13 +125,24 @@ def _run(
         session.forks.discard_unchanged(record.fork)  # its question stays: an answer may cover all such commands
         note = f"{result.verdict.reason} ({result.verdict.rule})"
         return EndedAttempt(record._replace(fork="", state="refused", exit_code=result.exit_code, note=note))
-    reached = "; ".join(str(limit) for limit in result.reached)
-    record = record._replace(exit_code=result.exit_code, report=end.report(session.vault.secrets()), note=reached)
+    report = end.report(session.vault.secrets())
+    notes = [str(limit) for limit in result.reached]
+    if result.exit_code and not (cancellation.is_set or result.timed_out):
+        notes.append(_failure(result.exit_code, report))
+    record = record._replace(exit_code=result.exit_code, report=report, note="; ".join(notes))
     record = described(session, origin, record, result.changeset)
     if cancellation.is_set or result.timed_out:
         state: AttemptState = "ended early" if cancellation.is_set else "timed out"
         return EndedAttempt(record._replace(state=state), notes=result.notes)
     return _judge(session, request, record, result, cancellation)._replace(notes=result.notes)
+
+
+def _failure(exit_code: int, report: bytes) -> str:
+    """Return a command's exit code, and the last line that it printed."""
+    lines = report.decode("utf-8", "surrogateescape").split("\n")
+    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    last = last if len(last) <= _LONGEST_LINE else last[: _LONGEST_LINE - 1] + "…"
+    return f"exit code {exit_code}: {last}" if last else f"exit code {exit_code}"
 
 
 def _judge(
