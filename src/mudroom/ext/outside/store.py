@@ -13,7 +13,7 @@ import os
 import stat
 from collections.abc import Iterator, Sequence
 
-from mudroom.core.agent.credential_stores import store_places
+from mudroom.core.tree.credential_stores import store_places
 from mudroom.core.clock import horizon
 from mudroom.core.result import LeftFile, text, told_files
 from mudroom.core.retention import DAY
