@@ -84,9 +84,9 @@ def is_absence(error: OSError) -> bool:
     return error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
-def read_own(path: bytes, limit: int) -> bytes:
+def read_own(path: bytes, limit: int, *, cut: bool = False) -> bytes:
     """Return the content of one of the user's files, or b"" if it is missing or not a regular file. Links are followed,
-    because dotfiles are often links. Raise ValueError above ``limit`` bytes."""
+    because dotfiles are often links. Raise ValueError above ``limit`` bytes; with ``cut`` return the first of them."""
     try:
         descriptor = disk.open_path(path, os.O_RDONLY | disk.O_CLOEXEC | disk.O_NONBLOCK)
     except OSError as error:
@@ -95,7 +95,7 @@ def read_own(path: bytes, limit: int) -> bytes:
         raise
     with os.fdopen(descriptor, "rb") as stream:
         data = stream.read(limit + 1) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
-    if len(data) > limit:
+    if len(data) > limit and not cut:
         raise ValueError(f"it has more than {limit:,} bytes")
     return data
 

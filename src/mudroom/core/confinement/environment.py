@@ -7,7 +7,7 @@ paths.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from mudroom.core.confinement.credential_file import has_password
 
@@ -39,6 +39,8 @@ INSIDE = b"http://127.0.0.1:3128"
 """The gate in a network namespace. A test compares the port with ``sandbox/linux/plan.py``."""
 _OWN = b"localhost,127.0.0.1,::1"
 """Only local servers inside the sandbox are reached without the gate."""
+
+_SIGNATURES = (b"commit.gpgsign", b"tag.gpgsign", b"push.gpgsign")
 
 
 def select_variables(
@@ -86,6 +88,17 @@ def gate_variables(variables: Mapping[bytes, bytes]) -> tuple[bytes, ...]:
     better without them: many behave differently, and fail their own tests, with a proxy."""
     proxies = [name for name in _PROXIES if variables.get(name) == INSIDE]
     return (*proxies, *(name for name in (b"no_proxy", b"NO_PROXY") if proxies and variables.get(name) == _OWN))
+
+
+def unsigned(settings: Iterable[bytes]) -> dict[bytes, bytes]:
+    """Return the variables by which git signs nothing, if one of its settings files names that: the key is outside, and
+    each commit would fail. git-config(1), GIT_CONFIG_COUNT."""
+    if not any(b"gpgsign" in text.lower() for text in settings):
+        return {}
+    variables = {b"GIT_CONFIG_COUNT": b"%d" % len(_SIGNATURES)}
+    for number, name in enumerate(_SIGNATURES):
+        variables |= {b"GIT_CONFIG_KEY_%d" % number: name, b"GIT_CONFIG_VALUE_%d" % number: b"false"}
+    return variables
 
 
 def is_inside(environ: Mapping[bytes, bytes]) -> bool:

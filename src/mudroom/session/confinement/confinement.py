@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from mudroom.core.confinement.cache_place import CACHES, NO_CACHES, CacheShare, CacheView, places_apart
 from mudroom.core.confinement.container import NOBODY
 from mudroom.core.confinement.default_limit import NO_NAMESPACES, counters, session_rlimits, tmpfs_size
-from mudroom.core.confinement.environment import select_variables
+from mudroom.core.confinement.environment import select_variables, unsigned
 from mudroom.core.confinement.fallback import AFTER, AFTER_IN_A_CONTAINER, BARE_LOST, CONTAINERS, ELSEWHERE, Mode
 from mudroom.core.confinement.limit import Limits, requested, rlimits
 from mudroom.core.confinement.plan import Plan
@@ -24,9 +24,9 @@ from mudroom.sandbox.linux.plan import PROXY_PORT
 from mudroom.sandbox.platform import LINUX, Platform
 from mudroom.session.confinement.appearance import own_home, with_room
 from mudroom.session.confinement.grant import PLAIN, Grant, free_links, graphics, in_the_way, is_socket
-from mudroom.session.confinement.host_git import unsigned
 from mudroom.stage import disk
 from mudroom.stage.layers.layer import private_directories
+from mudroom.stage.source import read_own
 from mudroom.stage.views.preflight import MountTable, filesystem, keeps_marks, no_overlay, spanned
 from mudroom.typing import TYPE_CHECKING, NamedTuple
 from mudroom.vault.caches.fork_cache import CacheUse
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from mudroom.session.confinement.level_two import SessionContainers
 
 Rlimits = tuple[tuple[int, int, int], ...]
+_GIT_SETTINGS = 1 << 20
+"""Bytes that are read of a settings file of git."""
 _SHARED = (b"/tmp", b"/var/tmp", b"/dev/shm", b"/dev/mqueue", b"/run", b"/var/run", b"/proc")
 """Paths where commands find files that other commands have written, and links to such paths."""
 
@@ -352,7 +354,9 @@ class Confinement:
         env[b"TMPDIR"] = tmp
         if grant.level and not grant.image and b"GIT_CONFIG_COUNT" not in env:
             if self._unsigned is None:
-                self._unsigned = unsigned(self._home, self._vault.source)
+                home, project = self._home, self._vault.source
+                places = (home + b"/.gitconfig", home + b"/.config/git/config", project + b"/.git/config")
+                self._unsigned = unsigned(read_own(path, _GIT_SETTINGS, cut=True) for path in places)
             env |= self._unsigned
         return env
 

@@ -32,6 +32,7 @@ def test_commits_come_as_a_branch(cli: Cli) -> None:
     done = cli("apply", "x", "--commits")
     assert done.returncode == 0, done.stderr
     assert done.stderr.startswith("mudroom/x: 2 commits, ")
+    assert "signed" not in done.stderr
     assert "three  Agent <a@example.org>" in done.stderr
     assert git(cli, "log", "--format=%s", "mudroom/x").split() == ["three", "two", "one"]
     assert git(cli, "log", "--format=%s").split() == ["one"]
@@ -39,6 +40,22 @@ def test_commits_come_as_a_branch(cli: Cli) -> None:
     assert git(cli, "fsck", "--strict") == ""
     assert (cli.place.project / "f").read_text() == "1\n"
     assert '"kind": "commits"' in cli("log", "--json").stdout
+
+
+@pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="ssh-keygen is not installed")
+def test_what_signs_the_commits_is_told(cli: Cli) -> None:
+    key = cli.place.root / "key"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+    (cli.place.root / "signers").write_text(f"me@example.org {key.with_suffix('.pub').read_text()}")
+    for name, value in (
+        ("user.name", "me"), ("user.email", "me@example.org"), ("gpg.format", "ssh"), ("commit.gpgSign", "true"),
+        ("user.signingKey", f"{key}.pub"), ("gpg.ssh.allowedSignersFile", f"{cli.place.root}/signers"),
+    ):  # fmt: skip
+        git(cli, "config", name, value)
+    (line,) = [line for line in cli("apply", "x", "--commits", "--branch", "y").stderr.splitlines() if "signed" in line]
+    assert line == "  not signed, as commit.gpgSign wants: git rebase -f HEAD y signs"
+    git(cli, *line.split(": git ")[1].removesuffix(" signs").split())
+    assert git(cli, "log", "--format=%G? %s", "y").splitlines() == ["G three", "G two", "N one"]
 
 
 def test_by_another_name_and_as_json(cli: Cli) -> None:
