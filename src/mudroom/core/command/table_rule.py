@@ -70,6 +70,10 @@ class ProgramRule(NamedTuple):
     style: Style = "gnu"
     """For a program without a grammar. ``single``: options have a single dash, and are never combined. ``any``: the
     program takes every option, and none matters."""
+    evaluates: bool = False
+    """Whether the program loads code of the project before it answers, even to ``--help``."""
+    operand: Classes = ()
+    """The classes that any operand adds."""
     judge: Callable[[Sequence[Word], CommandContext], CommandFinding] | None = None
     """Function that judges all words instead of the rule's other fields."""
 
@@ -198,6 +202,9 @@ def judge_words(words: Sequence[Word], rule: ProgramRule, context: CommandContex
     """Judge a program that is called with these words; the first is its name."""
     if rule.judge is not None:
         return rule.judge(words, context)
+    if rule.evaluates:
+        finding = judge_words(words, rule._replace(evaluates=False), context)
+        return finding._replace(classes=tidy({*finding.classes, "unknown"}), reason="loads files of the project")
     if rule.subcommands is not None:
         return _by_subcommand(words, rule, context)
     return judge_paths(words, rule, context)
@@ -219,7 +226,7 @@ def judge_parsed(
     if rule.softened and parsed.proves(*rule.softened):
         classes, reason = set(READ), "only reads with this option"
     effect = effect_of_options(parsed, rule, context)
-    classes |= effect.classes
+    classes |= effect.classes | set(rule.operand if parsed.operands else ())
     reason = effect.reason or reason
     if classes & _CHANGES and (rule.targets != "none" or effect.classes & _CHANGES):
         outside, detail = write_classes(_targets(parsed, rule, effect), context)
