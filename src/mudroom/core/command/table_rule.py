@@ -10,7 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from mudroom.core.command.locations import CommandContext, CommandFinding, names_credentials, write_classes
+from mudroom.core.command.locations import (
+    CommandContext,
+    CommandFinding,
+    all_scratch,
+    names_credentials,
+    write_classes,
+)
 from mudroom.core.command.option_catalogue import grammar_of
 from mudroom.core.command.option_grammar import STYLES, Grammar, Option
 from mudroom.core.command.option_parser import ParsedCommand, parse
@@ -111,6 +117,7 @@ def grammar_of_rule(rule: ProgramRule, context: CommandContext) -> Grammar:
         for name in option.names:
             if name.startswith(b"-") and name not in grammar.options:
                 own[name] = Option((name,), "required" if name in rule.takes else "optional")
+    own |= {name: Option((name,)) for name in rule.flags & own.keys()}
     own |= {name: Option((name,), "required") for name in rule.takes if name not in grammar.options}
     plain = (rule.flags | rule.softened | _HELP) - own.keys() - grammar.options.keys()
     own |= {name: Option((name,)) for name in plain}
@@ -228,6 +235,9 @@ def judge_parsed(
     effect = effect_of_options(parsed, rule, context)
     classes |= effect.classes | set(rule.operand if parsed.operands else ())
     reason = effect.reason or reason
+    loses = "destructive" in classes and effect.classes <= {"destructive"} and not effect.in_place
+    if loses and all_scratch(_targets(parsed, rule, effect), context):
+        classes = (classes - {"destructive"}) | {"mutating"}
     if classes & _CHANGES and (rule.targets != "none" or effect.classes & _CHANGES):
         outside, detail = write_classes(_targets(parsed, rule, effect), context)
         classes.update(outside)

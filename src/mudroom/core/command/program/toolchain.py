@@ -117,13 +117,14 @@ _PNPM = _verbs(
     publishes="publish login logout",
     cleans="store",
 )
-_BUN_PM = _verbs(
-    _INSTALLS,
-    reads="ls list bin hash hash-string hash-print untrusted default-trusted",
-    asks="view whoami",
-    code="trust pack version",
-    writes="migrate",
-) | {
+_BUN_PM = {
+    **_verbs(
+        _INSTALLS,
+        reads="ls list bin hash hash-string hash-print untrusted default-trusted",
+        asks="view whoami",
+        code="trust pack version",
+        writes="migrate",
+    ),
     b"cache": _manager(_READS, {b"rm": _CLEANS}),
     b"pkg": _manager(_READS, {b"get": _READS, **entries("set delete fix", _WRITES)}),
 }
@@ -164,14 +165,15 @@ _UV_ADDS = ProgramRule(
         --editable -r --requirements -c --constraints --link-mode --system --seed"""
     ),
 )
-_UV = _verbs(
-    _UV_ADDS,
-    reads="help",
-    adds="add sync lock update self",
-    removes="remove",
-    code="run build",
-    publishes="publish auth",
-) | {
+_UV = {
+    **_verbs(
+        _UV_ADDS,
+        reads="help",
+        adds="add sync lock update self",
+        removes="remove",
+        code="run build",
+        publishes="publish auth",
+    ),
     **entries("init venv", _MAKES),
     b"tree": _LOCKED,
     b"export": _LOCKED,
@@ -201,15 +203,16 @@ _SHOWS_LATEST = ProgramRule(
     "only reads",
     (option("-l --latest -o --outdated -r --remote -b --both -A --available", REACH, "asks the registry"),),
 )
-_POETRY = _verbs(
-    _INSTALLS,
-    reads="check about help list search",
-    adds="install add update lock sync self",
-    removes="remove",
-    writes="init new export",
-    code="run build shell",
-    publishes="publish",
-) | {
+_POETRY = {
+    **_verbs(
+        _INSTALLS,
+        reads="check about help list search",
+        adds="install add update lock sync self",
+        removes="remove",
+        writes="init new export",
+        code="run build shell",
+        publishes="publish",
+    ),
     b"show": _SHOWS_LATEST,
     b"version": _VERSION,
     b"env": _manager(
@@ -218,15 +221,12 @@ _POETRY = _verbs(
     ),
     b"cache": _manager(_READS, _verbs(_INSTALLS, reads="list info", cleans="clear remove")),
 }
-_CONDA_ENV = _manager(
-    _READS,
-    _verbs(_INSTALLS, reads="list", adds="create update", cleans="remove", code="config")
-    | {
-        b"export": ProgramRule(
-            READ, "only prints", (option("-f --file", CHANGE, "writes a file"),), takes=names("-n --name -p --prefix")
-        )
-    },
-)
+_CONDA_ENV = {
+    **_verbs(_INSTALLS, reads="list", adds="create update", cleans="remove", code="config"),
+    b"export": ProgramRule(
+        READ, "only prints", (option("-f --file", CHANGE, "writes a file"),), takes=names("-n --name -p --prefix")
+    ),
+}
 _CARGO = _verbs(
     _INSTALLS,
     reads="tree metadata version locate-project pkgid read-manifest verify-project help config",
@@ -344,7 +344,7 @@ TOOLS: dict[bytes, ProgramRule] = {
                 code="run activate init",
                 cleans="clean",
             )
-            | {b"env": _CONDA_ENV},
+            | {b"env": _manager(_READS, _CONDA_ENV)},
         ),
     ),
     b"cargo": _manager(_READS, _CARGO, "--color -C", "-q --quiet -v --verbose --locked --offline --frozen --list"),
