@@ -23,8 +23,8 @@ from tiers import SEED
 
 PROJECT = b"/home/dev/shop"
 Draw = random.Random
-IN_CI = 120
-"""Texts for each reader: with 5 ms for each, less than ten seconds in all."""
+IN_CI = 60
+"""Texts for each reader: ten seconds of processor time in all."""
 IN_DEEP = 6000
 
 
@@ -323,24 +323,13 @@ def of_bash(draw: Draw) -> list[str]:
     return ["bash", "-c", draw.choice(shapes).format(value)]
 
 
-def of_vim(draw: Draw) -> list[str]:
-    commands = ["q", "!./evil", "w new", "x", "e a", "set nu", "%s/a/b/", "call system('./evil')"]
-    words = [word for _part in range(draw.randint(0, 2)) for word in ("-c", draw.choice(commands))]
-    return ["vim", "-u", "NONE", "-es", *words, "-c", "q!", "a"]
-
-
-def of_make(draw: Draw) -> list[str]:
-    return [
-        "make",
-        *draw.choice([[], ["-n"], ["-p"], ["-q"], ["--help"], ["-v"]]),
-        *draw.choice([[], ["-f", "Makefile"]]),
-    ]
-
-
 READERS: dict[str, Callable[[Draw], list[str]]] = {
-    "sed": of_sed, "awk": of_awk, "find": of_find, "tar": of_tar, "xargs": of_xargs, "env": of_env, "jq": of_jq,
-    "git": of_git, "bash": of_bash, "vim": of_vim, "make": of_make,
+    "sed": of_sed, "awk": of_awk, "find": of_find, "tar": of_tar, "xargs": of_xargs, "env": of_env, "git": of_git,
+    "bash": of_bash,
 }  # fmt: skip
+"""Programs whose words may be judged mildly. An editor, make or perl is unknown whatever its words."""
+if shutil.which("jq", path=os.defpath):
+    READERS["jq"] = of_jq
 
 
 class Jail:
@@ -418,16 +407,12 @@ def too_mild(reader: str, count: int, seed: str, place: Path) -> tuple[list[str]
 
 @pytest.mark.parametrize("reader", READERS)
 def test_a_program_does_no_more_than_judged(reader: str, tmp_path: Path) -> None:
-    if shutil.which(reader, path=os.defpath) is None:
-        pytest.skip(f"{reader} is not installed")
     assert too_mild(reader, IN_CI, SEED, tmp_path)[0] == []
 
 
 @pytest.mark.deep
 @pytest.mark.parametrize("reader", READERS)
 def test_a_program_does_no_more_than_judged_long(reader: str, tmp_path: Path) -> None:
-    if shutil.which(reader, path=os.defpath) is None:
-        pytest.skip(f"{reader} is not installed")
     assert too_mild(reader, IN_DEEP, SEED, tmp_path)[0] == []
 
 

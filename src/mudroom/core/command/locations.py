@@ -92,6 +92,15 @@ def is_shared(word: Word) -> bool:
     return word.text.startswith((*(place + b"/" for place in _SHARED), b"/dev/")) or word.text in _SHARED
 
 
+def all_scratch(words: Sequence[Word], context: CommandContext) -> bool:
+    """Return whether all words name entries of a shared directory, such as /tmp/x: no checkpoint holds them. A path
+    farther below may lead through a link."""
+    known = [after_equals(word) for word in words if word.literal]
+    folders = [normal(word.text).rpartition(b"/")[0] for word in known if word.text.startswith(b"/")]
+    apart = not any(_below(context.project, normal(word.text)) or word.text.endswith(b"/") for word in known)
+    return bool(words) and len(folders) == len(words) and apart and all(map(_SHARED.__contains__, folders))
+
+
 def is_of_git(word: Word) -> bool:
     """Return whether the word names a path in a ``.git`` directory, which holds hooks and configuration."""
     return any(piece.lower() == b".git" for piece in word.text.split(b"/"))

@@ -10,7 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from mudroom.core.command.locations import CommandContext, CommandFinding, names_credentials, write_classes
+from mudroom.core.command.locations import (
+    CommandContext,
+    CommandFinding,
+    all_scratch,
+    names_credentials,
+    write_classes,
+)
 from mudroom.core.command.option_catalogue import grammar_of
 from mudroom.core.command.option_grammar import STYLES, Grammar, Option
 from mudroom.core.command.option_parser import ParsedCommand, parse
@@ -70,6 +76,10 @@ class ProgramRule(NamedTuple):
     style: Style = "gnu"
     """For a program without a grammar. ``single``: options have a single dash, and are never combined. ``any``: the
     program takes every option, and none matters."""
+    evaluates: bool = False
+    """Whether the program loads code of the project before it answers, even to ``--help``."""
+    operand: Classes = ()
+    """The classes that any operand adds."""
     judge: Callable[[Sequence[Word], CommandContext], CommandFinding] | None = None
     """Function that judges all words instead of the rule's other fields."""
 
@@ -107,6 +117,7 @@ def grammar_of_rule(rule: ProgramRule, context: CommandContext) -> Grammar:
         for name in option.names:
             if name.startswith(b"-") and name not in grammar.options:
                 own[name] = Option((name,), "required" if name in rule.takes else "optional")
+    own |= {name: Option((name,)) for name in rule.flags & own.keys()}
     own |= {name: Option((name,), "required") for name in rule.takes if name not in grammar.options}
     plain = (rule.flags | rule.softened | _HELP) - own.keys() - grammar.options.keys()
     own |= {name: Option((name,)) for name in plain}
@@ -198,6 +209,9 @@ def judge_words(words: Sequence[Word], rule: ProgramRule, context: CommandContex
     """Judge a program that is called with these words; the first is its name."""
     if rule.judge is not None:
         return rule.judge(words, context)
+    if rule.evaluates:
+        finding = judge_words(words, rule._replace(evaluates=False), context)
+        return finding._replace(classes=tidy({*finding.classes, "unknown"}), reason="loads files of the project")
     if rule.subcommands is not None:
         return _by_subcommand(words, rule, context)
     return judge_paths(words, rule, context)
@@ -219,8 +233,11 @@ def judge_parsed(
     if rule.softened and parsed.proves(*rule.softened):
         classes, reason = set(READ), "only reads with this option"
     effect = effect_of_options(parsed, rule, context)
-    classes |= effect.classes
+    classes |= effect.classes | set(rule.operand if parsed.operands else ())
     reason = effect.reason or reason
+    loses = "destructive" in classes and effect.classes <= {"destructive"} and not effect.in_place
+    if loses and all_scratch(_targets(parsed, rule, effect), context):
+        classes = (classes - {"destructive"}) | {"mutating"}
     if classes & _CHANGES and (rule.targets != "none" or effect.classes & _CHANGES):
         outside, detail = write_classes(_targets(parsed, rule, effect), context)
         classes.update(outside)

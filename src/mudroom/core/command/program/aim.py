@@ -96,16 +96,16 @@ _SETTINGS = _SERVICES._replace(reads=names("status show show-timezones"), alone=
 _JOBS = _SERVICES._replace(reads=names("-l"), alone=True)
 _BUSES = _SERVICES._replace(leads=(*_SERVICES.leads, b"-a"))
 _KEYS = _Row((Aim("path", b"~/.gnupg"), Aim("path", b"~/.ssh"), *_aims("server")), UNSURE, has_verbs=False, alone=True)
-_KEY_RING = _KEYS._replace(reads=names("--list-keys --list-secret-keys -k -K"))
+_KEY_RING = _KEYS._replace(reads=names("--list-keys --list-secret-keys -k -K --verify"))
 _KEY_FILES = _KEYS._replace(reads=names("-l -L"), takes=names("-f -E -v"))
 _KUBERNETES_READS = names(
     "get describe logs top version explain api-resources api-versions cluster-info events config-view"
-    " config-get-contexts config-current-context rollout-status rollout-history auth-can-i"
+    " config-get-contexts config-current-context rollout-status rollout-history auth-can-i diff"
 )
 _KUBERNETES = _Row(
     _aims("account"),
     _REACHING,
-    _KUBERNETES_READS | names("diff"),
+    _KUBERNETES_READS,
     reads=_KUBERNETES_READS,
     reading=REACH,
     leads=(
@@ -147,7 +147,7 @@ _AWS = _Row(
 _AWS_READS = regex(rb"(?:ls|(?:list|describe|get|head|lookup|filter|search|help)(?:-[a-z0-9-]+)?)\Z")
 
 _ROWS: dict[bytes, _Row] = {
-    **dict.fromkeys(names("kill pkill killall skill killall5"), _SIGNALS),
+    **dict.fromkeys(names("kill pkill killall skill killall5 fuser renice"), _SIGNALS),
     **dict.fromkeys(names("docker nerdctl podman buildah"), _CONTAINERS),
     **dict.fromkeys(names("ctr crictl"), _CONTAINERD),
     **dict.fromkeys(names("docker-compose podman-compose"), _COMPOSE),

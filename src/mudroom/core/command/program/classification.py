@@ -81,7 +81,8 @@ def _finding(words: Sequence[Word], context: CommandContext) -> CommandFinding:
     for table in TABLES:
         rule = table.get(name)
         if rule is not None:
-            if len(words) == 2 and words[1].text in INFORMS and words[1].text.startswith(b"--"):
+            informs = len(words) == 2 and words[1].text in INFORMS and not rule.evaluates
+            if informs and words[1].text.startswith(b"--"):
                 return CommandFinding(READ, "prints its version or help")
             return judge_words(words, rule, context._replace(program=name))
     return CommandFinding(UNSURE, "mudroom does not know this program")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from mudroom.core.command.locations import (
     CommandContext,
     CommandFinding,
+    change_directory,
     is_shared,
     locate,
     names_credentials,
@@ -114,6 +115,11 @@ def link(words: Sequence[Word], context: CommandContext) -> CommandFinding:
     symbolic = parsed.has(b"-s", b"--symbolic")
     into = parsed.has(b"-t", b"--target-directory") or len(parsed.operands) == 1
     targets = parsed.operands if into else parsed.operands[:-1]
+    name = (parsed.values(b"-t", b"--target-directory") or parsed.operands[-1:] or [Word(b".")])[0]
+    if symbolic and not into and name.literal:
+        # a relative link leads from its own directory, which is the last operand if that is a directory
+        froms = [change_directory(Word(place), context) for place in (name.text, name.text.rpartition(b"/")[0] or b".")]
+        context = context._replace(places=tuple({place for places in froms for place in places}))
     if any(locate(word, context) != "inside" for word in targets if symbolic or word.text.startswith(b"/")):
         return CommandFinding(tidy({*finding.classes, "unknown"}), "makes a link that leads outside the project")
     return finding

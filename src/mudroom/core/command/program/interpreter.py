@@ -40,6 +40,13 @@ _LOSES = regex(
 )
 
 
+_PLAIN_SELECT = regex(
+    rb"(?i)\s*select\b(?!.*\binto\b)(?:[\w\s.,*=<>'+-]|\b(?:count|sum|avg|min|max|lower|upper)\([\w.* ]+\))+;?\s*\Z"
+)
+_PLAIN_OPTIONS = names("-c -h -U -d -p -t -A -header -column -csv -json --csv")
+_PLAIN_PERL = regex(rb"s([/|,])[\w .-]+\1[\w .-]*\1[gi]*;?\Z")
+_PLAIN_NAME = regex(rb"(?!.*\.\.)\w[\w./-]*\Z")
+_CHECKS = {b"php": names("-l"), b"node": names("--check -c"), b"java": names("-version")}
 _OF_SERVERS = (Aim("server"), Aim("host"))
 """Without a host's name, a client connects to this machine's server through its socket (psql(1), mysql(1))."""
 
@@ -129,14 +136,34 @@ def database(base: Classes, losing: str = "") -> ProgramRule:
                 reason = "drops or deletes data of a server, which no checkpoint brings back"
                 return CommandFinding(tidy({*classes, "host_escape_risk"}), reason, aims=_OF_SERVERS)
             return CommandFinding(tidy(classes), "drops or deletes data")
+        if context.program in (b"sqlite3", b"psql") and _only_selects(words[1:]):
+            files = words[1:] if context.program == b"sqlite3" else ()
+            classes = {*base, *write_classes([word for word in files if _PLAIN_NAME.match(word.text)], context)[0]}
+            return CommandFinding(tidy(classes), "reads rows of a database")
         return CommandFinding(tidy(classes), "runs statements of a database")
 
     return ProgramRule(UNSURE, "", judge=judge)
 
 
-def code(words: Sequence[Word], _context: CommandContext) -> CommandFinding:
-    """Judge an interpreter: only printing its version or help is harmless."""
+def _only_selects(words: Sequence[Word]) -> bool:
+    """Return whether the words are names, plain options, and a single statement that only reads."""
+    statements = [word for word in words if _PLAIN_SELECT.match(word.text)]
+    others = [word for word in words if word not in statements]
+    names_only = all(word.text in _PLAIN_OPTIONS or _PLAIN_NAME.match(word.text) for word in others)
+    return len(statements) == 1 and names_only and all(word.literal for word in words)
+
+
+def code(words: Sequence[Word], context: CommandContext) -> CommandFinding:
+    """Judge an interpreter: only printing its version or help, a check of the syntax, and a plain substitution are
+    harmless."""
     informs = len(words) == 2 and words[1].text in INFORMS
+    texts = [word.text if word.literal else b"" for word in words[1:]]
+    if len(words) in (2, 3) and texts[0] in _CHECKS.get(context.program, ()) and all(map(_PLAIN_NAME.match, texts[1:])):
+        return CommandFinding(READ, "checks the syntax")
+    in_place = context.program == b"perl" and texts[:1] in ([b"-pi"], [b"-i"]) and texts[1:2] == [b"-e"]
+    if in_place and len(texts) > 3 and _PLAIN_PERL.match(texts[2]) and all(map(_PLAIN_NAME.match, texts[3:])):
+        classes, where = write_classes(words[4:], context)
+        return CommandFinding(tidy({*CHANGE, *classes}), f"edits files in place {where}".strip())
     return CommandFinding(READ, "prints its version or help") if informs else CommandFinding(UNSURE, "runs code")
 
 

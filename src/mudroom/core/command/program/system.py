@@ -61,7 +61,7 @@ READERS = """
     sha224sum sha256sum sha384sum sha512sum b2sum sum base32 basenc zcat bzcat xzcat factor
     numfmt tsort look cal ncal lsblk lscpu lsof lsusb lspci lsmod pstree vmstat iostat c++filt tokei tty
     logname hostid pathchk apropos whatis eza exa lsd locate plocate mlocate dircolors tput clear reset mountpoint
-    findmnt lslocks lsns getfacl lsattr getcap namei
+    findmnt lslocks lsns getfacl lsattr getcap namei pbcopy exiftool cloc scc uuidgen
 """
 
 _OPENSSL_READS = ProgramRule(
@@ -126,7 +126,7 @@ PROGRAMS: dict[bytes, ProgramRule] = {
         READ, "only reads", (option("hosts ahosts ahostsv4 ahostsv6", REACH, "asks a name server"),)
     ),
     **entries("echo expr", ProgramRule(READ, "only prints", style="any")),
-    **entries("mkdir touch mktemp mkfifo rmdir tee patch csplit", _WRITES_ALL),
+    **entries("mkdir touch mktemp mkfifo rmdir tee patch csplit dos2unix unix2dos pdftotext", _WRITES_ALL),
     b"split": _WRITES_ALL._replace(options=(option("--filter", UNSURE, _RUNS),)),
     b"cp": ProgramRule(CHANGE, "writes files", targets="last"),
     b"install": ProgramRule(CHANGE, "writes files", (option("--strip-program", UNSURE, _RUNS),), "last"),
@@ -274,12 +274,53 @@ PROGRAMS: dict[bytes, ProgramRule] = {
         ),
     ),
     **entries(
-        "ping ping6 dig nslookup host traceroute tracepath mtr whois",
+        "ping ping6 pg_isready dig nslookup host traceroute tracepath mtr whois",
         ProgramRule(REACH, "uses the network", (option("-f", UNSURE, "reads a file"),)),
     ),
     **entries(
-        "nc netcat ncat socat telnet ftp tftp nmap tcpdump",
+        "nc netcat ncat",
+        ProgramRule(
+            ("networked", "unknown"),
+            "talks over the network",
+            (
+                option("-z", REACH, "looks whether a port answers"),
+                option("-e -c -o -x -l --exec --sh-exec --lua-exec --output --listen --ssl-key --proxy", UNSURE, _RUNS),
+            ),
+            softened=names("-z"),
+            flags=names("-z -v -n -u -4 -6"),
+            takes=names("-w"),
+        ),
+    ),
+    **entries(
+        "socat telnet ftp tftp nmap tcpdump",
         ProgramRule(("networked", "unknown"), "talks over the network"),
+    ),
+    b"pandoc": ProgramRule(
+        READ,
+        "converts a document",
+        (
+            option("-o --output", CHANGE, _OUT),
+            option("-o --output", UNSURE, "runs another program", when=".pdf"),
+            option("-f -r --from --read -t -w --to --write", UNSURE, "runs a program", when=".lua"),
+            option("http://* https://*", REACH, "reads over the network"),
+        ),
+        takes=names("-o --output -f -r --from --read -t -w --to --write"),
+        flags=names("-s --standalone --toc"),
+    ),
+    b"ffprobe": ProgramRule(
+        READ,
+        "prints facts about a file",
+        (
+            option(
+                "-i http* tcp* udp* rt* ftp* sftp* tls* unix* sub* concat* hls* mms* gopher* ip* srt* amq*",
+                UNSURE,
+                "opens an address",
+                when=":",
+            ),
+        ),
+        takes=names("-v -i -of -print_format -show_entries -select_streams"),
+        flags=names("-show_format -show_streams -hide_banner"),
+        style="single",
     ),
     b"openssl": ProgramRule(READ, "", subcommands=_OPENSSL),
     b"ss": ProgramRule(
@@ -357,6 +398,6 @@ PROGRAMS: dict[bytes, ProgramRule] = {
     **entries("script expect screen tmux entr inotifywait nodemon", ProgramRule(UNSURE, "runs a given command")),
     **entries("yes", _READS),
     **entries(
-        "pandoc convert magick ffmpeg gs pdflatex latex xelatex", ProgramRule(("mutating", "unknown"), "converts files")
+        "convert magick ffmpeg gs pdflatex latex xelatex", ProgramRule(("mutating", "unknown"), "converts files")
     ),
 }

@@ -28,6 +28,7 @@ _READS = ProgramRule(READ, "only reads")
 _ASKS = ProgramRule(REACH, "asks the registry")
 _ASKS_HOST = ProgramRule(REACH, "asks the code host")
 _CODE = ProgramRule(UNSURE, "runs code of the project")
+_LOADS = ProgramRule(UNSURE, "loads files of the project before it answers", evaluates=True)
 _FETCHED_CODE = ProgramRule(("networked", "unknown"), "runs code that it fetches")
 _WRITES = ProgramRule(CHANGE, "changes files of the project")
 _MAKES = ProgramRule(CHANGE, "makes a directory with files", targets="all")
@@ -36,6 +37,7 @@ _MACHINE = ProgramRule(ESCAPE, "changes the machine")
 _PRINTS = ProgramRule(READ, "prints its configuration", safe=names("--user"))
 _SETS = ProgramRule(UNSURE, "changes its configuration")
 _CLEANS = ProgramRule(LOSE, "removes build outputs")
+_VERSION = ProgramRule(READ, "prints a version", operand=CHANGE)
 _WIDE = option("-g --global", ESCAPE, "for the whole machine")
 _PLACED = option("--location", ESCAPE, "for the whole machine", when="global")
 _ADDS = ProgramRule(
@@ -96,6 +98,9 @@ _NPM = _verbs(
     fetched="exec x create init dlx",
     publishes="publish unpublish deprecate owner access token login adduser logout team org profile dist-tag hook star",
 ) | {
+    b"cache": _manager(
+        _READS, {**entries("ls", _READS), b"verify": _WRITES, b"add": _INSTALLS, **entries("clean rm", _CLEANS)}
+    ),
     **entries(
         "config c", _manager(_SETS, {**entries("get list ls", _PRINTS), **entries("set delete edit fix", _SETS)})
     ),
@@ -112,16 +117,27 @@ _PNPM = _verbs(
     publishes="publish login logout",
     cleans="store",
 )
+_BUN_PM = {
+    **_verbs(
+        _INSTALLS,
+        reads="ls list bin hash hash-string hash-print untrusted default-trusted",
+        asks="view whoami",
+        code="trust pack version",
+        writes="migrate",
+    ),
+    b"cache": _manager(_READS, {b"rm": _CLEANS}),
+    b"pkg": _manager(_READS, {b"get": _READS, **entries("set delete fix", _WRITES)}),
+}
 _YARN = _verbs(
     _ADDS,
     reads="list why help versions bin licenses",
-    asks="info outdated audit npm",
+    asks="info outdated audit",
     adds="install add upgrade up import dedupe link autoclean set",
     removes="remove unlink",
     code="run test start pack exec workspaces workspace node rebuild build dev lint version",
     fetched="dlx create init global",
     publishes="publish login logout owner tag team",
-)
+) | {b"npm": _manager(_READS, _verbs(_ADDS, asks="info audit whoami", publishes="publish login logout tag"))}
 _PIP_PLACES = names("--user -e --editable -f --files -r --requirement -i --index-url --extra-index-url")
 _PIP = _verbs(
     _PIPS,
@@ -149,19 +165,20 @@ _UV_ADDS = ProgramRule(
         --editable -r --requirements -c --constraints --link-mode --system --seed"""
     ),
 )
-_UV = _verbs(
-    _UV_ADDS,
-    reads="help",
-    adds="add sync lock update self",
-    removes="remove",
-    code="run build",
-    publishes="publish auth",
-    cleans="cache",
-) | {
+_UV = {
+    **_verbs(
+        _UV_ADDS,
+        reads="help",
+        adds="add sync lock update self",
+        removes="remove",
+        code="run build",
+        publishes="publish auth",
+    ),
     **entries("init venv", _MAKES),
     b"tree": _LOCKED,
     b"export": _LOCKED,
     b"version": ProgramRule(CHANGE, "prints or changes the version of the project"),
+    b"cache": _manager(_READS, _verbs(_INSTALLS, reads="dir", cleans="clean prune")),
     b"pip": _manager(
         _READS,
         {
@@ -186,16 +203,30 @@ _SHOWS_LATEST = ProgramRule(
     "only reads",
     (option("-l --latest -o --outdated -r --remote -b --both -A --available", REACH, "asks the registry"),),
 )
-_POETRY = _verbs(
-    _INSTALLS,
-    reads="check version about env help list search",
-    adds="install add update lock sync self",
-    removes="remove",
-    writes="init new export",
-    code="run build shell",
-    publishes="publish",
-    cleans="cache",
-)
+_POETRY = {
+    **_verbs(
+        _INSTALLS,
+        reads="check about help list search",
+        adds="install add update lock sync self",
+        removes="remove",
+        writes="init new export",
+        code="run build shell",
+        publishes="publish",
+    ),
+    b"show": _SHOWS_LATEST,
+    b"version": _VERSION,
+    b"env": _manager(
+        _READS,
+        _verbs(_INSTALLS, reads="list info show find activate", adds="use create", cleans="remove prune", code="run"),
+    ),
+    b"cache": _manager(_READS, _verbs(_INSTALLS, reads="list info", cleans="clear remove")),
+}
+_CONDA_ENV = {
+    **_verbs(_INSTALLS, reads="list", adds="create update", cleans="remove", code="config"),
+    b"export": ProgramRule(
+        READ, "only prints", (option("-f --file", CHANGE, "writes a file"),), takes=names("-n --name -p --prefix")
+    ),
+}
 _CARGO = _verbs(
     _INSTALLS,
     reads="tree metadata version locate-project pkgid read-manifest verify-project help config",
@@ -291,45 +322,48 @@ TOOLS: dict[bytes, ProgramRule] = {
     ),
     b"pnpm": _manager(_READS, _PNPM, "-C --dir --filter -F", "--silent -s -r --recursive -w --workspace-root"),
     **entries("yarn yarnpkg", _manager(_ADDS, _YARN, "--cwd", "--silent -s --offline --frozen-lockfile --immutable")),
-    b"bun": _manager(_READS, {**_PNPM, b"x": _FETCHED_CODE, b"pm": _READS}),
+    b"bun": _manager(_READS, {**_PNPM, b"x": _FETCHED_CODE, b"pm": _manager(_READS, _BUN_PM)}),
     **entries("npx pnpx bunx uvx pipx corepack", _FETCHED_CODE),
     **entries("pip pip3 pip3.11 pip3.12", _manager(_READS, _PIP, "--proxy --cache-dir", "-q --quiet -v --no-input")),
     b"uv": _manager(_READS, _UV, "--directory --project", "-q --quiet -v --verbose --offline"),
     **entries(
-        "poetry pdm rye hatch pipenv",
-        _manager(_READS, {**_POETRY, b"show": _SHOWS_LATEST}, "-C --directory -P --project", "-q -n -v"),
+        "poetry pdm rye hatch",
+        _manager(_READS, _POETRY, "-C --directory -P --project", "-q -n -v"),
     ),
+    b"pipenv": _manager(_READS, {**_POETRY, **entries("check scan", _ASKS), b"graph": _READS}),
     **entries(
         "conda mamba micromamba",
         _manager(
             _READS,
             _verbs(
                 _INSTALLS,
-                reads="list info env help compare",
+                reads="list info help compare",
                 asks="search",
                 adds="install create update upgrade",
                 removes="remove",
                 code="run activate init",
                 cleans="clean",
-            ),
+            )
+            | {b"env": _manager(_READS, _CONDA_ENV)},
         ),
     ),
     b"cargo": _manager(_READS, _CARGO, "--color -C", "-q --quiet -v --verbose --locked --offline --frozen --list"),
     b"go": _manager(_READS, _GO, "-C"),
     b"gem": _manager(_READS, {**_GEM, **entries("list specification dependency", _SHOWS_LATEST)}),
-    **entries("bundle bundler", _manager(_INSTALLS, _BUNDLE)),
+    **entries("bundle bundler", _manager(_INSTALLS, _BUNDLE)._replace(evaluates=True)),
     b"composer": _manager(
         _READS, {**_COMPOSER, b"show": _SHOWS_LATEST}, "-d --working-dir", "-n -q --no-interaction --quiet --ansi"
     ),
-    **entries("mvn mvnw ./mvnw gradle gradlew ./gradlew ant sbt lein mill", _CODE),
     **entries(
-        "make gmake cmake ninja meson bazel buck just task rake tox nox invoke scons autoreconf ./configure", _CODE
+        "./mvnw ./gradlew ./configure sbt lein mill bazel buck rake tox nox invoke scons pytest py.test mocha ava karma"
+        " gulp grunt nx rails mix",
+        _LOADS,
     ),
-    **entries(
-        "pytest py.test unittest jest vitest mocha ava karma cypress playwright phpunit rspec cucumber ctest", _CODE
-    ),
-    **entries("eslint webpack vite rollup esbuild parcel next nuxt gulp grunt turbo nx lerna astro svelte-kit", _CODE),
-    **entries("pre-commit husky lint-staged rails dotnet swift mix stack cabal flutter dart pod nix", _CODE),
+    **entries("mvn mvnw gradle gradlew ant", _CODE),
+    **entries("make gmake cmake ninja meson just task autoreconf", _CODE),
+    **entries("unittest jest vitest cypress playwright phpunit rspec cucumber ctest", _CODE),
+    **entries("eslint webpack vite rollup esbuild parcel next nuxt turbo lerna astro svelte-kit", _CODE),
+    **entries("pre-commit husky lint-staged dotnet swift stack cabal flutter dart pod nix", _CODE),
     **entries(
         "black isort autopep8 yapf rustfmt stylua",
         ProgramRule(

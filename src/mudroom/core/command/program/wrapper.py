@@ -145,14 +145,18 @@ def looked_up(words: Sequence[Word], context: CommandContext) -> CommandFinding:
 
 
 def joined_line(words: Sequence[Word], context: CommandContext) -> CommandFinding:
-    """Judge ``watch``, which joins its words with spaces and passes them to a shell."""
+    """Judge ``watch``, which joins its words with spaces and passes them to a shell, and ``hyperfine``, which passes
+    each word to one."""
     at, sure = inner_start(
-        words, context, names("-n --interval"), names("-d -t -b -e -g -c -p --no-title --differences")
+        words,
+        context,
+        names("-n --interval -w --warmup -r --runs"),
+        names("-d -t -b -e -g -c -p --no-title --differences"),
     )
     inside = words[at:]
     if not inside or not all(word.literal for word in inside):
         return CommandFinding(UNSURE, "runs a line that is not known before it runs")
-    line = b" ".join(word.text for word in inside)
+    line = (b"\n" if words[0].text == b"hyperfine" else b" ").join(word.text for word in inside)
     return CommandFinding(READ if sure else UNSURE, "runs a line again and again", tuple(context.line(line, context)))
 
 
@@ -224,7 +228,7 @@ WRAPPERS: dict[bytes, ProgramRule] = {
     b"builtin": prefix(),
     b"exec": prefix("-a", "-c -l"),
     b"command": ProgramRule(READ, "runs another command", judge=looked_up),
-    b"watch": ProgramRule(UNSURE, "runs a line", judge=joined_line),
+    **entries("watch hyperfine", ProgramRule(UNSURE, "runs a line", judge=joined_line)),
     b"xargs": ProgramRule(READ, "runs a command", judge=xargs),
     b"parallel": prefix("-j --jobs", "-k", classes=UNSURE, reason="runs commands that it puts together"),
     **entries("busybox toybox", ProgramRule(READ, "runs a program of its own", judge=applet)),

@@ -135,7 +135,7 @@ BUILTINS: dict[bytes, ProgramRule] = {
     b"trap": ProgramRule(READ, "", judge=trapped),
     b"eval": ProgramRule(UNSURE, "", judge=evaluated),
     b"kill": ProgramRule(ESCAPE, "", judge=killing),
-    **entries("pkill killall skill killall5 xkill", ProgramRule(ESCAPE, "sends signals to processes")),
+    **entries("pkill killall skill killall5 xkill fuser renice", ProgramRule(ESCAPE, "sends signals to processes")),
     **entries(
         "source . alias unalias enable bind complete compopt compgen fc",
         ProgramRule(UNSURE, "runs or renames code"),
