@@ -192,3 +192,23 @@ def test_an_owner_that_cannot_be_given_is_named_after_the_apply(place: Place, mo
     monkeypatch.setattr(disk, "set_owner", refuse)
     remarks = session.changes.apply("f").applied.remarks
     assert [remark.text for remark in remarks] == ["lost its owner: Operation not permitted"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root sets these flags")
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("flag", ["i", "a"])
+def test_a_directory_above_that_may_not_change(place: Place, view: str, flag: str) -> None:
+    """What cannot land there is in conflict; the rest lands, and an undo says what stays."""
+    place.write("d/x", "one\n")
+    place.write("y", "one\n")
+    session, _words = run(place, view, "echo more >> d/x; rm -f d/z; echo new > d/new; echo more >> y")
+    subprocess.run(["chattr", f"+{flag}", place.project / "d"], check=True)
+    try:
+        conflicts = {os.fsdecode(conflict.path) for conflict in session.changes.apply("f").conflicts}
+        assert conflicts == ({"d/x", "d/new"} if flag == "i" else {"d/x"})
+        assert sh(place.project, "cat d/x y") == "one\none\nmore"
+        session.changes.undo()
+        assert sh(place.project, "cat d/x y") == "one\none"
+        assert (place.project / "d/new").exists() == (flag == "a"), "no entry leaves such a directory"
+    finally:
+        subprocess.run(["chattr", f"-{flag}", place.project / "d"], check=True)

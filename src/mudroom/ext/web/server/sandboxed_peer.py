@@ -14,9 +14,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Mapping
+from typing import Literal
 
 from mudroom.net.listeners.peer_user import Address, ConnectionEnd, other_end
-from mudroom.typing import Literal
 
 SANDBOXED: Literal["a command in a sandbox"] = "a command in a sandbox"
 _INIT = "mudroom-init"
