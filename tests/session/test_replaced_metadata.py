@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,10 +16,14 @@ from metadata_table import FUNCTIONS, REPLACED, STAYS, Replaced
 from mudroom.core.settings import Settings
 from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.entry import from_stat
+from mudroom.sandbox.client.client import Client
 from mudroom.session import Session
 from mudroom.stage import disk
 from mudroom.stage.originals.project_form import ProjectForm
 from mudroom.vault.apply import form
+from test_filesystems import make_filesystem, mounted
+
+__all__ = ["mounted"]  # a fixture
 
 SHELL = f"PYTHON={sys.executable}\n{FUNCTIONS}"
 WAYS = {"written": "echo more >> f", "replaced": "cp f t; echo more >> t; rm -f f; mv t f"}
@@ -53,8 +58,7 @@ def said(changeset: Changeset) -> dict[str, str]:
     return words
 
 
-@pytest.fixture
-def files(place: Place) -> Iterator[Place]:
+def furnish(place: Place) -> Iterator[Place]:
     for at, row in rows().items():
         place.write(f"{at}/f", f"{at}\n")
         sh(place.project / at, row.before)
@@ -63,9 +67,31 @@ def files(place: Place) -> Iterator[Place]:
         subprocess.run(["chattr", "-R", "-i", "-a", place.project], check=False, capture_output=True)
 
 
+@pytest.fixture
+def files(place: Place) -> Iterator[Place]:
+    yield from furnish(place)
+
+
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("view", VIEWS)
 def test_each_row(files: Place, view: str, way: str) -> None:
+    check_each_row(files, view, way)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
+@pytest.mark.slow
+@pytest.mark.parametrize("view", ["overlay", "copy"])
+@pytest.mark.parametrize(("kind", "size"), [("xfs", "400M"), ("btrfs", "200M")])
+def test_each_row_on_another_file_system(
+    tmp_path: Path, mounted: Path, client: Client, kind: str, size: str, view: str
+) -> None:
+    make_filesystem(kind, size, tmp_path / "image", mounted)
+    with contextmanager(furnish)(Place(mounted, client)) as files:
+        check_each_row(files, view, "replaced")
+        files.close()
+
+
+def check_each_row(files: Place, view: str, way: str) -> None:
     before = seen(files.project)
     session = files.session(VIEWS[view])
     script = "\n".join(f"(cd {at}; {WAYS[way]})" for at in rows())
@@ -192,3 +218,23 @@ def test_an_owner_that_cannot_be_given_is_named_after_the_apply(place: Place, mo
     monkeypatch.setattr(disk, "set_owner", refuse)
     remarks = session.changes.apply("f").applied.remarks
     assert [remark.text for remark in remarks] == ["lost its owner: Operation not permitted"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root sets these flags")
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("flag", ["i", "a"])
+def test_a_directory_above_that_may_not_change(place: Place, view: str, flag: str) -> None:
+    """What cannot land there is in conflict; the rest lands, and an undo says what stays."""
+    place.write("d/x", "one\n")
+    place.write("y", "one\n")
+    session, _words = run(place, view, "echo more >> d/x; rm -f d/z; echo new > d/new; echo more >> y")
+    subprocess.run(["chattr", f"+{flag}", place.project / "d"], check=True)
+    try:
+        conflicts = {os.fsdecode(conflict.path) for conflict in session.changes.apply("f").conflicts}
+        assert conflicts == ({"d/x", "d/new"} if flag == "i" else {"d/x"})
+        assert sh(place.project, "cat d/x y") == "one\none\nmore"
+        session.changes.undo()
+        assert sh(place.project, "cat d/x y") == "one\none"
+        assert (place.project / "d/new").exists() == (flag == "a"), "no entry leaves such a directory"
+    finally:
+        subprocess.run(["chattr", f"-{flag}", place.project / "d"], check=True)

@@ -56,7 +56,7 @@ EXAMPLES: list[tuple[Step, str]] = [
     (("drop_bounding_set",), "let no program gain a capability"),
     (("drop_capabilities",), "drop every capability, and check"),
     (("no_new_privs",), "no_new_privs: no set-uid program gains anything"),
-    (("landlock", 1, 2, 3, ((b"/p", 1),), 0), "Landlock, 1 rules"),
+    (("landlock", 1, 2, 3, ((b"/p", 1),), 0), "Landlock, 1 rule"),
     (("landlock", 1, 2, 3, (), 0, ((3128, 2),)), "Landlock, 0 rules, TCP to port 3128 only"),
     (("landlock", 1, 2, 3, (), 0, ((3128, 2), (4000, 2))), "Landlock, 0 rules, TCP to port 3128, 4000 only"),
     (("terminal", b"dev/pts/ptmx"), "a pseudo-terminal of the command's own, if it is run on one"),

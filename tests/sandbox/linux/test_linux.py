@@ -116,7 +116,7 @@ work in /home/u/work/src
 umask 022
 drop every capability, and check
 no_new_privs: no set-uid program gains anything
-Landlock, 1 rules
+Landlock, 1 rule
 system call""".splitlines()  # noqa: E501
 
 
@@ -183,7 +183,7 @@ def test_an_open_network_is_the_hosts() -> None:
 @pytest.mark.parametrize("abi", range(6))
 def test_landlock_adds_to_namespaces_only_what_they_do_not_do(abi: int) -> None:
     """A domain in which those of joined commands are nested; from ABI 6 its scopes."""
-    assert difference(USER._replace(landlock_abi=abi)) == (["Landlock, 1 rules"] if abi < 2 else [], [])
+    assert difference(USER._replace(landlock_abi=abi)) == (["Landlock, 1 rule"] if abi < 2 else [], [])
     step = compiled(USER._replace(landlock_abi=max(2, abi))).steps[-2]
     assert step == ("landlock", FS_REFER, 0, 0, ((b"/", FS_REFER),), 0)
     assert compiled(USER).steps[-2] == ("landlock", FS_REFER, 0, 3, ((b"/", FS_REFER),), 0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from mudroom.core.text.regex import regex
-from mudroom.core.text.secret_content import holds_credential
 
 _PROXIED = regex(rb"://[^/\s:@]+:[^/\s@]+@")
 _PUBLIC = (b"signingkey", b"askpass", b"sslkey", b"helper")
@@ -20,6 +19,8 @@ def has_password(value: bytes) -> bool:
 
 def holds_secret(settings: bytes) -> bool:
     """Return whether git settings may contain secrets: tokens in URLs or headers, passwords."""
+    from mudroom.core.text.secret_content import holds_credential
+
     lines = settings.splitlines()
     named = (line for line in lines if line.count(b"=") > 1 or not line.strip().lower().startswith(_PUBLIC))
     return holds_credential(b"[]\n" + b"\n".join(named))

@@ -199,7 +199,7 @@ _DESCRIPTIONS: dict[str, Callable[..., str]] = {
     "drop_capabilities": lambda: "drop every capability, and check",
     "no_new_privs": lambda: "no_new_privs: no set-uid program gains anything",
     "landlock": lambda _fs, _net, _scoped, rules, _flags, ports=(): (
-        f"Landlock, {len(rules)} rules"
+        f"Landlock, {len(rules)} rule{'s' * (len(rules) != 1)}"
         + (f", TCP to port {', '.join(str(port) for port, _access in ports)} only" if ports else "")
     ),
     "seccomp": lambda program, telling=b"", _rows=None: (

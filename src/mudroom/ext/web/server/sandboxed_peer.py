@@ -14,9 +14,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Mapping
+from typing import Literal
 
 from mudroom.net.listeners.peer_user import Address, ConnectionEnd, other_end
-from mudroom.typing import Literal
 
 SANDBOXED: Literal["a command in a sandbox"] = "a command in a sandbox"
 _INIT = "mudroom-init"
@@ -29,17 +29,16 @@ Table = Mapping[int, tuple[str, int]]
 
 def sandboxed(ours: Address, theirs: Address) -> str | None:
     """Return ``SANDBOXED`` if a command in a sandbox may be at the other end, or None."""
-    inside = sandboxed_pids(_processes(), os.getpid()) if sys.platform == "linux" else ()
+    if sys.platform != "linux":
+        return None
+    processes = _processes()
+    inside = sandboxed_pids(processes, os.getpid())
     end = other_end(ours, theirs) if inside else None
     if end is None or _is_roots(end):
         return None
-    held, is_outside = f"socket:[{end.inode}]", False
-    for pid in _pids():
-        if held in _descriptors(pid):
-            if pid in inside:
-                return SANDBOXED
-            is_outside = True
-    return None if is_outside else SANDBOXED
+    held = f"socket:[{end.inode}]"
+    outside = sorted(processes.keys() - inside, reverse=True)  # a new process asks more often than an old one
+    return None if any(held in _descriptors(pid) for pid in outside) else SANDBOXED
 
 
 def sandboxed_pids(processes: Table, own: int) -> set[int]:
@@ -63,13 +62,9 @@ def _is_roots(end: ConnectionEnd) -> bool:
     return end.uid == 0 != os.geteuid()
 
 
-def _pids() -> list[int]:
-    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
-
-
 def _processes() -> Table:
     found = {}
-    for pid in _pids():
+    for pid in (int(name) for name in os.listdir("/proc") if name.isdigit()):
         try:
             with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as stream:
                 before, _sign, after = stream.read().rpartition(")")
