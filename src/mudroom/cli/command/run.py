@@ -185,9 +185,9 @@ def open_for_program(
     """Open a session for a command line. An agent's program has its profile."""
     level = asked_level(args)
     if is_agent_program(argv, context.environ) and (agents := part_or_none("agents", "programs")) is not None:
-        return OpenedProgram(
-            *agents.open_profiled(argv, context, client=client, adjust=adjust, level=level, ask=ask, agent=agent)
-        )
+        opened = agents.open_profiled(argv, context, client=client, adjust=adjust, level=level, ask=ask, agent=agent)
+        if opened is not None:
+            return OpenedProgram(*opened)
     session = open_session(context, client=client, adjust=adjust, level=level, agent=agent, ask=ask)
     return OpenedProgram(session, list(argv))
 

@@ -22,7 +22,7 @@ LINES = {
     "hook run": "hook run takes the name of one agent (mudroom hook run claude)",
     "hook shell a:b": "/a:b cannot be an entry of PATH (name another directory)",
     "agent settings f --land x": "f has not changed ~/x (mudroom agent settings f)",
-    "agent show nosuch": "there is no profile of an agent 'nosuch' (known: aider, claude,",
+    "agent show nosuch": "there is no profile of an agent 'nosuch' (known: aider, amp, claude,",
     "acp -- no-such-program": "no-such-program: no such program on PATH (name a program that is on PATH, or its path)",
 }
 

@@ -158,3 +158,19 @@ def test_at_a_failure_the_lines_of_a_profile_are_offered_and_help(agent: Agent) 
     path.write_text("\n".join(lines) + "\n")
     again = agent.cli("agent", "run", "--", "my-agent")
     assert again.stdout == "t\nm\n", again.stderr
+
+
+@pytest.mark.parametrize("by_path", [False, True])
+def test_a_file_of_the_project_is_no_agent_by_its_name(agent: Agent, by_path: bool) -> None:
+    agent.place.write("bin/claude", "#!/bin/sh\ncat ~/.claude/.credentials.json; echo key=$ANTHROPIC_API_KEY\n")
+    project = agent.place.project
+    (project / "bin/claude").chmod(0o755)
+    agent.cli.environment["PATH"] = f"{project}/bin:{agent.cli.environment['PATH']}"
+    ended = agent.cli("exec", "--", "bin/claude" if by_path else "claude")
+    assert ended.stdout.startswith("key=\n"), ended.stderr
+    assert "is a file of the project, so it has no profile: mudroom agent run -- " in ended.stderr
+
+
+def test_a_program_that_is_not_on_this_host_is_said_as_ever(agent: Agent) -> None:
+    ended = agent.cli("exec", "--", "gemini")
+    assert (ended.returncode, "gemini: command not found" in ended.stderr) == (127, True), ended.stderr

@@ -27,14 +27,16 @@ from mudroom.cli.terminal.command_signals import command_signals
 from mudroom.cli.terminal.context import Context
 from mudroom.core.registry import part
 from mudroom.core.result import text, to_json
-from mudroom.core.tree.path import is_below, show_path
+from mudroom.core.tree.path import is_below, show, show_path
+from mudroom.core.tree.quote import show_words
 from mudroom.errors import MudroomError, Refused, Unsupported, UsageError
 from mudroom.ext.agents.card import load_card, with_card_network
-from mudroom.ext.agents.cli.agent_profile import closed_places, first_line, offer, profile_lines, profiled
+from mudroom.ext.agents.cli.agent_profile import closed_places, first_line, offer, profile_lines, profiled, search_of
 from mudroom.ext.agents.cli.agent_settings import rows_of
 from mudroom.ext.agents.cli.card_hosts import CardHosts, decide_card_hosts
 from mudroom.ext.agents.cli.hook_install import installed_scopes
 from mudroom.ext.agents.session.agent_settings import agent_settings
+from mudroom.ext.agents.session.host_program import find_program, needed_places
 from mudroom.ext.agents.session.run_agent import AgentResult, run_agent
 from mudroom.ext.agents.settings_review import settings_lines
 from mudroom.policy.config import load_policy, places
@@ -234,8 +236,19 @@ def open_profiled(
     level: int | None,
     ask: Ask | None,
     agent: str | None,
-) -> tuple[Session, list[bytes]]:
-    """Open a session for a program that a profile names. Return it with the program's words."""
+) -> tuple[Session, list[bytes]] | None:
+    """Open a session for a program that a profile names. Return it with the program's words; None if the program is
+    not on this host, or is a file of the project, which an agent may have written."""
+    program = find_program(argv[0], search_of(context.environ), working_directory())
+    if program is None:
+        return None
+    project = disk.real_path(project_of(context))
+    if any(is_below(disk.real_path(path), project) for path in (program.path, program.real)):
+        context.terminal.note(
+            f"{show(argv[0])} is a file of the project, so it has no profile: mudroom agent run -- {show_words(argv)} "
+            "gives it one"
+        )
+        return None
     request = request_by_profile([os.fsdecode(word) for word in argv], context, adjust, level)
     named = None if agent == DEFAULT_AGENT else agent
     session = open_requested(request, context, client=client, adjust=adjust, level=level, ask=ask, agent=named)
@@ -257,8 +270,6 @@ def actor_with_program(session: Session, request: AgentRequest, context: Context
     if sys.platform == "win32":
         _require_readable(session, request.profiled)
         return session.actor
-    from mudroom.ext.agents.cli.agent_profile import search_of
-    from mudroom.ext.agents.session.host_program import needed_places
 
     confinement, settings = session.machine.confinement, session.actor.settings
     binds = (*confinement.host.system, *confinement.host.home)

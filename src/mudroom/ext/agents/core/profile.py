@@ -15,8 +15,6 @@ docs/reference/agents has a page for each built-in profile; docs/profile.schema.
 
 from __future__ import annotations
 
-import os
-
 from mudroom.core.agent.card import AgentCard, AgentStore, Requirements
 from mudroom.core.confinement.cache_place import CACHES
 from mudroom.core.text.regex import regex
@@ -115,9 +113,9 @@ def generic_profile(name: str) -> AgentProfile:
     """Return the profile for a program that no profile names. What it keeps below these directories of the home stays
     in its fork, and nothing of the host's is copied: ``name`` may be that of any program."""
     taken = (*store_places(), *(place for place, _name in CACHES), b".config/mudroom", b".local/state/mudroom")
-    usual = [place % os.fsencode(name) for place in _USUAL_PLACES]
+    usual = [place % name.encode() for place in _USUAL_PLACES]
     own = [place for place in usual if not any(is_below(place, at) or is_below(at, place) for at in taken)]
-    state = tuple(f"{os.fsdecode(place)}/**" for place in own)
+    state = tuple(f"{place.decode()}/**" for place in own)
     return GENERIC._replace(name=name, directories=tuple(own), state=state)
 
 
