@@ -92,10 +92,8 @@ def vault_at(project: bytes, state: bytes) -> Vault:
     """Return the vault at a project's path, also if it belongs to another directory. Raise UsageError if there is none,
     or it is unusable."""
     vault = Vault(vault_path(state, project), project)
-    if problem := why_unusable(vault):
-        missing = not os.path.isdir(vault.path)
-        said = f"{show(project)} has no vault" if missing else f"the vault {show(vault.path)} {problem}"
-        raise UsageError(said, "mudroom vault ls --all shows those that there are")
+    if why_unusable(vault):
+        raise UsageError(f"{show(project)} has no vault", "mudroom vault ls --all shows those that there are")
     return vault
 
 

@@ -27,6 +27,8 @@ ADOPT = "mudroom vault archive puts them aside, mudroom vault adopt takes them f
 def require_same_directory(vault: bytes, project: bytes) -> None:
     """Raise UsageError if the vault's forks and applies belong to another directory. Note the directory if the vault
     has no note of it, or holds neither forks nor applies."""
+    if not os.path.isdir(project):
+        return None  # it inherits nothing
     inode = os.stat(project).st_ino
     try:
         with open(vault + NAME, "rb") as stream:
@@ -54,6 +56,8 @@ def note_directory(vault: bytes, project: bytes) -> None:
 
 def described(project: bytes) -> bytes:
     """Return the content of the file ``directory``."""
+    if not os.path.isdir(project):
+        return b""
     marks = [_mark(project, name) for name in (*_OF_GIT, *_oldest(project))]
     return b"\n".join([b"%d %d" % (os.stat(project).st_ino, birth_time(project)), *filter(None, marks), b""])
 
