@@ -101,9 +101,7 @@ def archive(vault: Vault, now: time.struct_time) -> bytes:
     """Move a vault out of the way and return its new path. Hold its lock. Raise UsageError if it is in use."""
     used = [fork.name for fork in vault.forks() if fork.interrupted is not None or mount_note(fork) is not None]
     if used:
-        raise UsageError(
-            f"{used[0]} is in use: a command runs in it, or it is mounted", f"mudroom discard --end {used[0]}"
-        )
+        raise UsageError(f"{used[0]} is in use", f"mudroom discard --end {used[0]}")
     state, _vaults, name = vault.path.rsplit(b"/", 2)
     place = state + b"/archived/" + name + time.strftime(".%Y%m%d-%H%M%S", now).encode()
     make_private(os.path.dirname(place))

@@ -43,7 +43,7 @@ def require_same_directory(vault: bytes, project: bytes) -> None:
     if not is_same and any(map(os.listdir, (vault + b"/forks", vault + b"/applies"))):
         raise UsageError(
             f"{show(project)} is another directory than the one its forks and applies belong to, last used "
-            f"{time.strftime('%Y-%m-%d %H:%M', time.localtime(_last_use(vault)))}",
+            f"{time.strftime('%Y-%m-%d %H:%M', time.localtime(os.stat(vault + b'/forks').st_mtime))}",
             ADOPT,
         )
     return _note_if_room(vault, project)
@@ -110,7 +110,3 @@ def _oldest(project: bytes) -> list[bytes]:
             elif not above and entry.is_dir(follow_symlinks=False):
                 directories.append(entry.name + b"/")
     return [name for _time, name in sorted(found)[:_MOST]]
-
-
-def _last_use(vault: bytes) -> float:
-    return max(os.stat(vault + name).st_mtime for name in (b"", b"/forks", b"/applies"))
