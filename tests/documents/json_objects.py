@@ -123,7 +123,7 @@ mudroom vault ls --json
 mudroom vault ls ~/app --json
 mudroom vault check --json
 mudroom vault adopt --json
-mudroom exec --fork kept -- sh -c 'echo 1 > ~/report.txt'
+mudroom exec --json --fork kept -- sh -c 'echo 1 > ~/report.txt'
 mudroom keep --json
 mudroom keep kept ~/report.txt --json
 mudroom vault export a ~/a.mudroom --json

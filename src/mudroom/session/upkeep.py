@@ -93,10 +93,8 @@ def vault_at(project: bytes, state: bytes) -> Vault:
     """Return the vault at a project's path, also if it belongs to another directory. Raise UsageError if there is none,
     or it is unusable."""
     vault = Vault(vault_path(state, project), project)
-    if problem := why_unusable(vault):
-        missing = not os.path.isdir(vault.path)
-        said = f"{show(project)} has no vault" if missing else f"the vault {show(vault.path)} {problem}"
-        raise UsageError(said, "mudroom vault ls --all shows those that there are")
+    if why_unusable(vault):
+        raise UsageError(f"{show(project)} has no vault", "mudroom vault ls --all shows those that there are")
     return vault
 
 
@@ -104,9 +102,7 @@ def archive(vault: Vault, now: time.struct_time) -> bytes:
     """Move a vault out of the way and return its new path. Hold its lock. Raise UsageError if it is in use."""
     used = [fork.name for fork in vault.forks() if fork.interrupted is not None or mount_note(fork) is not None]
     if used:
-        raise UsageError(
-            f"{used[0]} is in use: a command runs in it, or it is mounted", f"mudroom discard --end {used[0]}"
-        )
+        raise UsageError(f"{used[0]} is in use", f"mudroom discard --end {used[0]}")
     state, _vaults, name = vault.path.rsplit(b"/", 2)
     place = state + b"/archived/" + name + time.strftime(".%Y%m%d-%H%M%S", now).encode()
     make_private(os.path.dirname(place))

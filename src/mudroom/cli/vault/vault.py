@@ -163,8 +163,7 @@ def _adopt(args: argparse.Namespace, context: Context) -> int:
         note_directory(vault.path, vault.project)
         kinds = {"forks": len(vault.forks()), "applies": len(vault.applies())}
     if context.as_json:
-        report = {"schema": "mudroom.adopt/1", "project": text(vault.project)}
-        context.terminal.out(json.dumps(report | kinds))
+        context.terminal.out(json.dumps({"schema": "mudroom.adopt/1", "project": text(vault.project), **kinds}))
     else:
         context.terminal.say(f"adopted for {show(vault.project)}: forks {kinds['forks']}, applies {kinds['applies']}")
     return 0

@@ -60,8 +60,7 @@ def vault_leftovers(vault: Vault, before: int) -> Iterator[bytes]:
 def dropped_files(vault: Vault, before: int) -> Iterator[bytes]:
     """Yield the files that commands wrote outside the project before that time (``ext/outside``)."""
     for fork in list(_below(vault.path + OUTSIDE)):
-        is_old = list(_old([fork], before))
-        yield from is_old or _old(_below(fork), before)
+        yield from list(_old([fork], before)) or _old(_below(fork), before)
 
 
 def _layer_of(shown: bytes) -> bytes:

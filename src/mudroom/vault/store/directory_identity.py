@@ -27,6 +27,8 @@ ADOPT = "mudroom vault archive puts them aside, mudroom vault adopt takes them f
 def require_same_directory(vault: bytes, project: bytes) -> None:
     """Raise UsageError if the vault's forks and applies belong to another directory. Note the directory if the vault
     has no note of it, or holds neither forks nor applies."""
+    if not os.path.isdir(project):
+        return None  # it inherits nothing
     inode = os.stat(project).st_ino
     try:
         with open(vault + NAME, "rb") as stream:
@@ -41,7 +43,7 @@ def require_same_directory(vault: bytes, project: bytes) -> None:
     if not is_same and any(map(os.listdir, (vault + b"/forks", vault + b"/applies"))):
         raise UsageError(
             f"{show(project)} is another directory than the one its forks and applies belong to, last used "
-            f"{time.strftime('%Y-%m-%d %H:%M', time.localtime(_last_use(vault)))}",
+            f"{time.strftime('%Y-%m-%d %H:%M', time.localtime(os.stat(vault + b'/forks').st_mtime))}",
             ADOPT,
         )
     return _note_if_room(vault, project)
@@ -54,6 +56,8 @@ def note_directory(vault: bytes, project: bytes) -> None:
 
 def described(project: bytes) -> bytes:
     """Return the content of the file ``directory``."""
+    if not os.path.isdir(project):
+        return b""
     marks = [_mark(project, name) for name in (*_OF_GIT, *_oldest(project))]
     return b"\n".join([b"%d %d" % (os.stat(project).st_ino, birth_time(project)), *filter(None, marks), b""])
 
@@ -106,7 +110,3 @@ def _oldest(project: bytes) -> list[bytes]:
             elif not above and entry.is_dir(follow_symlinks=False):
                 directories.append(entry.name + b"/")
     return [name for _time, name in sorted(found)[:_MOST]]
-
-
-def _last_use(vault: bytes) -> float:
-    return max(os.stat(vault + name).st_mtime for name in (b"", b"/forks", b"/applies"))

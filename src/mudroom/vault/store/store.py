@@ -521,9 +521,10 @@ def _make_vault(path: bytes, project: bytes, source: bytes) -> Vault:
         _require_ability(path)
         note(path)
         # format last: it marks the vault as complete, even after a power loss
-        is_here = source in (b"", project)
-        elsewhere = ((b"directory", described(project)) if is_here else (b"source", source),)
-        for name, content in (*elsewhere, (b"project", project), (b"format", FORMAT + b"\n")):
+        first = (b"directory", described(project)) if source in (b"", project) else (b"source", source)
+        for name, content in (first, (b"project", project), (b"format", FORMAT + b"\n")):
+            if not content:
+                continue  # the project is gone
             # two processes may make the vault at once
             safe_open.replace(path + b"/" + name, content, path + b"/" + name + b"-" + os.urandom(4).hex().encode())
             sync_directory(path)
