@@ -1,7 +1,8 @@
 """A known agent's profile: its needs, so that it runs under mudroom unchanged and without a card. Pure.
 
 A profile is a TOML file (``ext/agents/profiles``), written by mudroom or by the user, never by the agent.
-docs/reference/agents has a page for each built-in profile; docs/profile.schema.json describes the same keys as ``_FIELDS`` here. The rules:
+docs/reference/agents has a page for each built-in profile; docs/profile.schema.json describes the same keys as
+``_FIELDS`` here. The rules:
 
 1. The agent's store holds everything that it keeps: settings, logins, transcripts. ``tokens`` are the store's files
    that are kept equal on both sides: a login that is renewed inside is renewed outside. Everything else in the store is
