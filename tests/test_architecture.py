@@ -63,9 +63,10 @@ PURE_LIBRARY = {
 LIBRARY_OF = {
     "core.registry": {"sys"},
     "core.text.sha256": {"_sha2", "_sha256", "sys"},  # the module of the interpreter, whose name depends on the version
+    "core.tree.pattern": {"pathspec.patterns.gitignore.spec", "warnings"},
     "core.command.shell.grammar": {"importlib.machinery", "importlib.util", "tree_sitter", "tree_sitter_bash"},
 }
-EDGES = ("cli", "ext.completion", "ext.keeper.client", "ext.keeper.command", "policy.config")
+EDGES = ("cli", "ext.completion", "ext.keeper.command", "policy.config")
 """Modules that may look at the environment, the home directory and the current directory."""
 
 

@@ -1,4 +1,4 @@
-/* Whether a keeper may run the words of this process: ``_is_for_keeper`` of client.py. */
+/* Whether a keeper may run the words of this process, judging by verb, options, variables and descriptors. */
 #define _GNU_SOURCE
 #include "native.h"
 
@@ -9,8 +9,10 @@
 
 extern char **environ;
 
-/* A verb that a keeper runs; the beginning of an option that leads in-process, or NULL; whether it may write to a
- * terminal. */
+/* A verb that a keeper runs. The beginning of an option that leads to the script, or NULL: the process stays
+ * (--background), or follows others (--follow). Whether it runs for a terminal whose foreground group contains this
+ * process: it neither asks, pages nor relays. The others need the terminal as their controlling terminal, which a process
+ * in another session cannot have. */
 static const struct {
     const char *name, *in_process;
     bool on_terminal;
@@ -21,15 +23,16 @@ static const struct {
     {"redo", NULL, false},    {"resolve", NULL, false},    {"rollback", NULL, false}, {"run", NULL, false},
     {"status", NULL, true},   {"undo", NULL, false},
 };
-static const char *const HELP[] = {"-h", "--h"};
+static const char *const HELP[] = {"-h", "--h"}; /* it ends an interpreter in its own way */
+
+/* Parts of paths that mean the process that reads them: /dev/fd/63, from ``--card <(…)`` in bash. */
 static const char *const OF_THE_PROCESS[] = {"/fd/", "/proc/"};
 
-/* Variables of the interpreter that change no flag at which client.py looks. With any other the script is executed. */
+/* Variables of an interpreter with which it runs as a keeper does. With any other the script is executed. */
 static const char *const PYTHON_VARIABLES[] = {
     "PYTHONPATH",       "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED", "PYTHONIOENCODING", "PYTHONHASHSEED",
     "PYTHONNOUSERSITE", "PYTHONUTF8",              "PYTHONSTARTUP",    "PYTHONUSERBASE",
 };
-
 
 static bool are_terminals_right(bool on_terminal)
 {

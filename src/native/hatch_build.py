@@ -1,18 +1,17 @@
 """The build of the native programs (hatchling's custom hook): the keeper's client, and the launcher of sandboxes.
 
 Rules of this file:
-1. On Linux there is always a launcher (``src/native/launcher``): no sandbox works without it. A machine without a C
-   compiler gets one from the index for the build alone (``ziglang``: clang with musl, in the build's temporary
-   environment). If that does not compile either, the build fails and says why. In a wheel the launcher lies beside
-   ``sandbox/client/wire.py``; an editable installation gets it there in the tree.
-2. With the client, ``mudroom`` is the program, one of the wheel's scripts, and ``mudroom-python`` the console script.
-   An installer puts both into one directory (binary distribution format, packaging.python.org).
+1. On Linux there are always both: no sandbox works without a launcher. A machine without a C compiler gets one from
+   the index for the build alone (``ziglang``: clang with musl, in the build's temporary environment). If that does not
+   compile either, the build fails and says why. In a wheel the launcher lies beside ``sandbox/client/wire.py``; an
+   editable installation gets it there in the tree.
+2. The client is the program ``mudroom``, one of the wheel's scripts, and ``mudroom-python`` is the console script. An
+   installer puts both into one directory (binary distribution format, packaging.python.org).
 3. The tag says what the program is: of the machine in its ELF header (elf(5)). A static one needs no libc, so it is for
    each Linux, and its wheel says so (PEP 600, PEP 656).
 
-``MUDROOM_WHEEL=elsewhere`` makes the wheel for systems without a launcher, which Linux does not take.
-``MUDROOM_NATIVE=0`` builds without the client, ``=1`` fails where it cannot be built. Without it, an editable
-installation has none: a tree that is worked on has the client that is worked on. ``CC`` is the compiler, with options.
+``MUDROOM_WHEEL=elsewhere`` makes the wheel for systems without a launcher, which Linux does not take. ``CC`` is the
+compiler, with options.
 """
 
 from __future__ import annotations
@@ -57,38 +56,25 @@ class NativeBuildHook(BuildHookInterface):  # type: ignore[misc]  # its package 
         return [ZIG] if is_linux and not has_compiler else []
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Compile the launcher and, if it is wanted and can be, the client, and put them into the wheel. ``version``:
-        "editable" or "standard"."""
+        """Compile the programs, and put them into the wheel. ``version``: "editable" or "standard"."""
         if os.environ.get("MUDROOM_WHEEL") == "elsewhere":
             build_data["tag"] = ELSEWHERE
             return
         if sys.platform != "linux":
             return
         self._scratch = tempfile.TemporaryDirectory(prefix="mudroom-native-")
-        launcher = os.path.join(self._scratch.name, "mudroom-launcher")
-        why = compile_program(os.path.join(self.root, LAUNCHER), launcher)
-        if why:
-            self._scratch.cleanup()
-            raise SystemExit(f"mudroom on Linux needs its launcher, a program in C, which cannot be built: {why}")
+        launcher, program = (os.path.join(self._scratch.name, name) for name in ("mudroom-launcher", "mudroom"))
+        for source, made in ((LAUNCHER, launcher), (SOURCE, program)):
+            why = compile_program(os.path.join(self.root, source), made)
+            if why:
+                self._scratch.cleanup()
+                raise SystemExit(f"mudroom on Linux needs programs in C, which cannot be built: {why}")
         if version == "editable":
             place = os.path.join(self.root, "src", LAUNCHER_PLACE)
             shutil.copy2(launcher, place + ".new")
             os.replace(place + ".new", place)
         else:
             build_data["force_include"][launcher] = LAUNCHER_PLACE
-            build_data["tag"] = _tag_of_file(launcher)
-            build_data["pure_python"] = False
-        wanted = os.environ.get("MUDROOM_NATIVE", "")
-        if wanted == "0" or not (wanted or version == "standard"):
-            return
-        program = os.path.join(self._scratch.name, "mudroom")
-        why = compile_program(os.path.join(self.root, SOURCE), program)
-        if why and wanted:
-            self._scratch.cleanup()
-            raise RuntimeError(f"the native client cannot be built: {why}")
-        if why:
-            self.app.display_info(f"without the native client: {why}")
-            return
         build_data["tag"] = min(map(_tag_of_file, (launcher, program)), key=lambda tag: "manylinux" in tag)
         build_data["pure_python"] = False
         build_data["shared_scripts"] = {program: "mudroom"}
@@ -96,7 +82,7 @@ class NativeBuildHook(BuildHookInterface):  # type: ignore[misc]  # its package 
         scripts["mudroom-python"] = scripts.pop("mudroom")
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:  # noqa: ARG002
-        """Leave the metadata as they were: the same process may build another version next, without the client."""
+        """Leave the metadata as they were: the same process may build the wheel for other systems next."""
         if self._scratch is not None:
             self._scratch.cleanup()
         if build_data["shared_scripts"]:

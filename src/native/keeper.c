@@ -20,13 +20,15 @@
 #define START_PATIENCE 5000000 /* the same, to hear that the command starts */
 #define STARTED 's'
 #define ENDED 'e'
+#define ELSEWHERE 'a' /* for APART */
 
 extern char **environ;
 
 static const int RELAYED[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
-/* Open the directory of the keepers' sockets. Return -1 if there is none that is this user's alone. */
-static int open_directory(void)
+/* Open the directory of the keepers' sockets, which the state directory contains (policy/config.py), and return SERVED.
+ * Return NONE if there is none yet, EXCLUDED if no absolute path is known or it is not this user's alone. */
+static enum answer open_directory(int *directory)
 {
     struct bytes path = {0};
     struct stat found;
@@ -40,15 +42,14 @@ static int open_directory(void)
     }
     append(&path, DIRECTORY, sizeof DIRECTORY);
     if (path.has_failed || path.data[0] != '/' || strcmp((char *)path.data, DIRECTORY) == 0)
-        return -1;
-    int directory = open((char *)path.data, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (directory < 0)
-        return -1;
-    if (fstat(directory, &found) < 0 || found.st_uid != geteuid() || (found.st_mode & 077) != 0) {
-        close(directory);
-        return -1;
-    }
-    return directory;
+        return EXCLUDED;
+    *directory = open((char *)path.data, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (*directory < 0)
+        return NONE;
+    if (fstat(*directory, &found) == 0 && found.st_uid == geteuid() && (found.st_mode & 077) == 0)
+        return SERVED;
+    close(*directory);
+    return EXCLUDED;
 }
 
 static bool set_patience(int connection, int option, long microseconds)
@@ -66,27 +67,33 @@ static bool connect_at(int connection, int directory, const char *name)
     return connect(connection, (struct sockaddr *)&address, sizeof address) == 0;
 }
 
-/* Connect to the keeper of this user for this control group (APART), or, as usual, to that for all of them. Return -1 if
- * there is none. */
-int connect_to_keeper(const char *apart, const char *name)
+/* Return whether the process that called listen(2) is this user's. */
+static bool is_own(int connection)
 {
-    struct ucred owner; /* of the process that called listen(2) */
+    struct ucred owner;
     socklen_t size = sizeof owner;
-    int directory = open_directory();
-    if (directory < 0)
-        return -1;
-    int connection = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (connection >= 0 && set_patience(connection, SO_SNDTIMEO, PATIENCE) &&
-        (connect_at(connection, directory, apart) || connect_at(connection, directory, name)) &&
-        getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &owner, &size) == 0 && size == sizeof owner &&
-        owner.uid == geteuid()) {
-        close(directory);
-        return connection;
-    }
-    if (connection >= 0)
-        close(connection);
+    return getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &owner, &size) == 0 && size == sizeof owner &&
+           owner.uid == geteuid();
+}
+
+/* Connect to the keeper of this user for this control group (APART), or, as usual, to that for all of them, and return
+ * SERVED. */
+enum answer connect_to_keeper(const char *apart, const char *name, int *connection)
+{
+    int directory;
+    enum answer answer = open_directory(&directory);
+    if (answer != SERVED)
+        return answer;
+    *connection = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (*connection < 0 || !set_patience(*connection, SO_SNDTIMEO, PATIENCE) ||
+        (!connect_at(*connection, directory, apart) && !connect_at(*connection, directory, name)))
+        answer = NONE;
+    else if (!is_own(*connection))
+        answer = EXCLUDED;
     close(directory);
-    return -1;
+    if (answer != SERVED && *connection >= 0)
+        close(*connection);
+    return answer;
 }
 
 /* Return the next byte, or -1 at the end, after an error, or when the patience has ended. */
@@ -218,10 +225,10 @@ static void handle_signals(void (*handler)(int))
             sigaction(RELAYED[at], &action, NULL);
 }
 
-/* Return whether the command starts. If the keeper's process does not say so in time, it cannot any more: what it sends
+/* Return SERVED if the command starts. If the keeper's process does not say so in time, it cannot any more: what it sends
  * after the shutdown fails (unix_stream_sendmsg in net/unix/af_unix.c), and it starts nothing then. What it has sent
  * before is read. */
-static bool has_started(int connection)
+static enum answer await_start(int connection)
 {
     int answer = receive_byte(connection);
     if (answer < 0) {
@@ -229,19 +236,23 @@ static bool has_started(int connection)
         answer = receive_byte(connection);
     }
     is_waiting = 0;
-    return answer == STARTED && set_patience(connection, SO_RCVTIMEO, 0);
+    if (answer == STARTED) {
+        set_patience(connection, SO_RCVTIMEO, 0);
+        return SERVED;
+    }
+    return answer == ELSEWHERE ? APART : REFUSED;
 }
 
-/* Hand the command over. Return whether it has started; otherwise it will not. */
-bool start(int connection, const struct bytes *request)
+/* Hand the command over. Return SERVED if it has started; otherwise it will not. */
+enum answer start(int connection, const struct bytes *request)
 {
     int ends[2];
     if (!set_patience(connection, SO_RCVTIMEO, PATIENCE))
-        return false;
+        return REFUSED;
     if (receive_byte(connection) < 0) /* a process of the keeper is there, and looks at this one */
-        return false;
+        return REFUSED;
     if (!set_patience(connection, SO_RCVTIMEO, START_PATIENCE) || pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0)
-        return false;
+        return REFUSED;
     wakeup = ends[1];
     is_waiting = 1;
     /* ``relay`` may write when the other process has gone; an interpreter ignores it, too */
@@ -250,7 +261,7 @@ bool start(int connection, const struct bytes *request)
     handle_signals(relay);
     bool is_sent = send_request(connection, request, ends[0]);
     close(ends[0]);
-    return is_sent && has_started(connection);
+    return is_sent ? await_start(connection) : REFUSED;
 }
 
 /* Handle signals as before ``start``. One that has come meanwhile ends this process. */

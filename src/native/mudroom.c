@@ -1,10 +1,10 @@
-/* The native client of the keeper: the same as src/mudroom/ext/keeper/client.py, without an interpreter.
+/* The program mudroom: the client of the keeper, a process that has everything loaded and runs the command.
  *
  * Rules of this file:
  * 1. Each doubt leads to the console script of Python beside this program (SCRIPT), which is always right: no keeper,
  *    another verb, an unusual variable, any error. The script gets the same words, environment and descriptors.
- * 2. It decides nothing about a command. The tables of eligible.c, name.c and keeper.c are those of client.py; a test
- *    compares them.
+ * 2. It decides nothing about a command. The keeper's process (ext/keeper/command.py) takes the words, the environment,
+ *    the descriptors 0 to 2 and the directory, and checks that it is confined and limited as this process is.
  * 3. Nothing is sent before the other end is known to be this user's (keeper.c).
  * 4. A command runs once. Until the keeper's process has acknowledged the start, it has not started, and the script is
  *    executed; afterwards it never is.
@@ -12,9 +12,11 @@
  *    environment are those of any caller. Memory is not given back: the process ends or becomes another one.
  * 6. Not for a caller with more rights than its user: a setuid copy is refused.
  *
- * The name of the keeper (name.c) is a number of facts that client.py knows, too, where the script runs it. They name
- * the interpreter and the script by their files. The keeper itself checks that its code is what such an interpreter
- * would load (code.py).
+ * The keeper's name (name.c) is a number of facts: the interpreter and the script, by their files, and what an
+ * interpreter reads at its start. The keeper itself checks that its code is what such an interpreter would load
+ * (code.py). Where a keeper is lacking, the script is told in NO_KEEPER under which name it is to start one.
+ *
+ * MUDROOM_KEEPER=only writes the answer and both names, and executes no script: ``mudroom keeper status`` asks so.
  *
  * Sources: unix(7), socket(7), cmsg(3), signal(7), signal-safety(7), execve(2), environ(7), proc(5),
  * getauxval(3), Python/marshal.c and Python/initconfig.c of CPython.
@@ -24,12 +26,17 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include <unistd.h>
+
+static const char *const ANSWERS[] = {
+    [EXCLUDED] = "excluded", [NONE] = "none", [APART] = "apart", [REFUSED] = "refused",
+};
 
 /* Write the path of the script into PATH (PATH_MAX bytes). Return false if this program's own path is not known. */
 static bool find_script(char *path)
@@ -80,25 +87,42 @@ static bool is_privileged(void)
            getxattr("/proc/self/exe", "security.capability", NULL, 0) >= 0;
 }
 
-/* Have the keeper run the command, and end as it ended. Return if the keeper cannot: the command has not run then. */
-static void hand_over(const char *script, int argc, char **argv)
+/* The names of the keepers that may run this command: of one for its control group and limits alone, and, as usual, of
+ * one for all of them. */
+static char apart[NAME_SIZE], name[NAME_SIZE];
+
+/* Have the keeper run the command, and end as it ended. Return why the keeper does not: the command has not run then. */
+static enum answer hand_over(const char *script, int argc, char **argv)
 {
-    char apart[NAME_SIZE], name[NAME_SIZE];
     size_t count;
     if (getauxval(AT_SECURE) != 0 || !are_descriptors_right() || !are_words_right(argc, argv))
-        return;
+        return EXCLUDED;
     char **variables = sorted_environment(&count);
     if (variables == NULL || !name_of(script, variables, count, true, apart) ||
         !name_of(script, variables, count, false, name))
-        return;
-    int connection = connect_to_keeper(apart, name);
-    if (connection < 0)
-        return;
+        return EXCLUDED;
+    int connection;
+    enum answer answer = connect_to_keeper(apart, name, &connection);
+    if (answer != SERVED)
+        return answer;
     struct bytes request = make_request(script, argc, argv);
-    if (!request.has_failed && start(connection, &request))
+    answer = request.has_failed ? REFUSED : start(connection, &request);
+    if (answer == SERVED)
         wait_for_end(connection);
     close(connection);
     take_signals_back();
+    return answer;
+}
+
+/* Tell the script which keeper it is to start. Without memory it starts none. */
+static void tell(enum answer answer)
+{
+    static char told[sizeof PROTOCOL + NAME_SIZE];
+    unsetenv(NO_KEEPER);
+    if (answer != NONE && answer != APART)
+        return;
+    snprintf(told, sizeof told, "%s %s", PROTOCOL, answer == APART ? apart : name);
+    setenv(NO_KEEPER, told, 1);
 }
 
 int main(int argc, char **argv)
@@ -112,6 +136,12 @@ int main(int argc, char **argv)
         write_error("the path of this program is not known", ": mount /proc, or run ", SCRIPT);
         return FAILED;
     }
-    hand_over(script, argc, argv);
+    enum answer answer = hand_over(script, argc, argv);
+    const char *wanted = getenv("MUDROOM_KEEPER");
+    if (wanted != NULL && strcmp(wanted, "only") == 0) {
+        dprintf(STDOUT_FILENO, "%s %s %s\n", ANSWERS[answer], apart, name);
+        return FAILED;
+    }
+    tell(answer);
     execute_script(script, argc, argv);
 }

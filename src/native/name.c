@@ -1,4 +1,5 @@
-/* The name of the keeper for this process: ``name_of`` of client.py. */
+/* The keeper's name: machine, pid namespace, personality(2), interpreter, and variables at start. The keeper finds
+ * other differences itself (ext/keeper/caller.py), and takes over what it can. */
 #define _GNU_SOURCE
 #include "native.h"
 
@@ -15,6 +16,8 @@
 #define FACT_SIZE 65536   /* bytes of a file in /proc that are read */
 #define SHEBANG_SIZE 4096 /* bytes of the script that are looked at */
 
+/* Prefixes of variables that an interpreter and its libraries read once: ``AT_START`` of ext/keeper/start.py. A keeper
+ * has those of the command that started it. The locale is the caller's (ext/keeper/command.py). */
 static const char *const AT_START[] = {"PYTHON", "LOCPATH", "LD_", "GLIBC_", "MALLOC_", "OPENSSL_"};
 
 /* Options of an interpreter in the first line of SCRIPT, as pipx writes one. */
@@ -38,7 +41,7 @@ static bool append_file(struct bytes *facts, const char *path)
 
 static long long nanoseconds(struct timespec time) { return time.tv_sec * 1000000000LL + time.tv_nsec; }
 
-/* Append what names the content of a file, as ``_stamp`` of client.py. Return false if it is no regular file. */
+/* Append what names the content of a file. Return false if it is no regular file. */
 static bool append_stamp(struct bytes *facts, const char *path)
 {
     struct stat found;
@@ -98,9 +101,8 @@ static void write_name(const struct bytes *facts, char *name)
     snprintf(name, NAME_SIZE, "%016llx%016llx", (unsigned long long)high, (unsigned long long)low);
 }
 
-/* Write the name of the keeper for this process; APART: of one for its control group and limits
- * alone. Return false if a fact is
- * not known. */
+/* Write the name of the keeper for this process; APART: of one for its control group and limits alone. Return false if a
+ * fact is not known. */
 bool name_of(const char *script, char **variables, size_t count, bool apart, char *name)
 {
     static char space[PATH_MAX];

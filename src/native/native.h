@@ -5,11 +5,24 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define PROTOCOL "mudroom-native-3" /* PROTOCOL of client.py: another one has another name, and is not found */
-#define SCRIPT "mudroom-python"     /* SCRIPT of client.py */
+/* Names, request, answers and NO_KEEPER, as ext/keeper has them: raise the number when one of them changes. A keeper of
+ * another number has another name, and is not found; a script of another number (an editable installation whose code is
+ * newer than this program) starts none. */
+#define PROTOCOL "mudroom-native-4"
+#define SCRIPT "mudroom-python"     /* the console script, beside this program */
+#define NO_KEEPER "MUDROOM_NO_KEEPER" /* the variable that tells it which keeper it is to start */
 #define FAILED 125                  /* exit code: mudroom failed */
 #define NAME_SIZE 33                /* bytes of a keeper's name, with its NUL */
 #define COUNT(table) (sizeof(table) / sizeof *(table))
+
+/* What has become of a command that a keeper was to run. */
+enum answer {
+    SERVED,   /* it has started */
+    EXCLUDED, /* its words, variables or descriptors exclude a keeper */
+    NONE,     /* there is no keeper */
+    APART,    /* the keeper may not have this process's control group or limits */
+    REFUSED,
+};
 
 /* ---- bytes.c ---- */
 
@@ -38,9 +51,9 @@ bool name_of(const char *script, char **variables, size_t count, bool apart, cha
 
 /* ---- keeper.c ---- */
 
-int connect_to_keeper(const char *apart, const char *name);
+enum answer connect_to_keeper(const char *apart, const char *name, int *connection);
 struct bytes make_request(const char *script, int argc, char **argv);
-bool start(int connection, const struct bytes *request);
+enum answer start(int connection, const struct bytes *request);
 _Noreturn void wait_for_end(int connection);
 void take_signals_back(void);
 

@@ -17,10 +17,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mudroom.cli import KEEPER
-from mudroom.core.registry import ROWS
-from satellites import needs
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -120,26 +116,6 @@ def test_the_package_itself_loads_nothing() -> None:
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert done.stdout.split() == ["mudroom"]
-
-
-def test_the_first_module_is_that_of_the_registry() -> None:
-    assert f"mudroom.ext.{ROWS['keeper']['client']}" == KEEPER
-
-
-@needs("keeper")
-@pytest.mark.parametrize(("fault", "code"), [("raise ModuleNotFoundError(name='fcntl')", 1), ("", 0)])
-def test_a_fault_in_the_client_of_the_keeper_is_not_taken_for_its_absence(fault: str, code: int, place: Place) -> None:
-    program = (
-        f"import sys; sys.path.insert(0, {str(SOURCE)!r}); sys.argv = ['mudroom', '--version']\n"
-        "class Finder:\n"
-        "    @staticmethod\n"
-        "    def find_spec(name, path=None, target=None):\n"
-        f"        if name == 'mudroom.ext.keeper': {fault or 'raise ModuleNotFoundError(name=name)'}\n"
-        "sys.meta_path.insert(0, Finder)\n"
-        "from mudroom.cli import main; main()\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program], cwd=place.project, capture_output=True, check=False)
-    assert done.returncode == code, done.stderr
 
 
 LAUNCHES = """

@@ -32,6 +32,7 @@ KNOWN = (
     "agents, caches, commands, container, copy, credentials, include, keep, levels, limits, mcp, network, roles, run, "
     "secrets, user_commands, verify)"
 )
+_PATTERN = "(a name, *.log, or a path from the project on: /build/)"
 IMAGE_HINT = "write host, or a name as debian:bookworm"
 NEITHER = "is neither a name nor an address in its usual form: names do not end in a number"
 PORTS = "(1 to 65535); write HOST:22 or HOST:80,443"
@@ -92,12 +93,21 @@ WRONG = [
     ("run:\n  read:\n  - /usr\n  - ~/.cargo\n", 2, "run.read: ~/.cargo is not an absolute path"),
     ("run: {read: [/]}", 1, "run.read: / is the whole file system (name what is needed of it)"),
     ("run: {read: [/usr/..]}", 1, "run.read: /usr/.. is the whole file system (name what is needed of it)"),
-    ("copy: {exclude: [../x]}", 1, "copy.exclude: ../x holds '.' or '..' (write it from the project on)"),
-    ("copy: {exclude: [a/./x]}", 1, "copy.exclude: a/./x holds '.' or '..' (write it from the project on)"),
-    ("copy: {exclude: ['']}", 1, "copy.exclude: '' names nothing"),
-    ("copy: {exclude: ['! ']}", 1, "copy.exclude: '! ' names nothing"),
-    ("copy: {exclude: ['/']}", 1, "copy.exclude: '/' names nothing"),
-    ("copy: {exclude: ['#x']}", 1, "copy.exclude: '#x' names nothing"),
+    ("copy: {exclude: [../x]}", 1, f"copy.exclude: '../x' holds an empty part, '.' or '..' {_PATTERN}"),
+    ("copy: {exclude: [a/./x]}", 1, f"copy.exclude: 'a/./x' holds an empty part, '.' or '..' {_PATTERN}"),
+    ("secrets: {mask: ['[z-a]']}", 1, f"secrets.mask: '[z-a]' is not a pattern of gitignore(5) {_PATTERN}"),
+    ("secrets: {mask: ['!a']}", 1, "secrets.mask: !a: no pattern here takes files away (name those that are meant)"),
+    (
+        "levels: {agents: {'[z-a]': 1}}",
+        1,
+        "levels.agents.[z-a]: [z-a] is not a pattern of gitignore(5) (an agent's name, or a pattern: some-*)",
+    ),
+    ("agents: {'some-*': free}", 1, "agents.some-* is no name of an agent (give each agent its role by name)"),
+    ("network: {cards: ['some-*']}", 1, "network.cards: 'some-*' is no name of an agent (name each agent)"),
+    ("copy: {exclude: ['']}", 1, f"copy.exclude: '' names nothing {_PATTERN}"),
+    ("copy: {exclude: ['! ']}", 1, f"copy.exclude: '! ' names nothing {_PATTERN}"),
+    ("copy: {exclude: ['/']}", 1, f"copy.exclude: '/' names nothing {_PATTERN}"),
+    ("copy: {exclude: ['#x']}", 1, f"copy.exclude: '#x' names nothing {_PATTERN}"),
     ("network: open", 1, "network must hold keys with values"),
     ("network: {mode: closed}", 1, "network.mode is 'closed' (allowed: none, gate, open)"),
     ("network: {alow: [a.com]}", 1, "there is no setting network.alow (did you mean network.allow?)"),

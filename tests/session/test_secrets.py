@@ -177,6 +177,27 @@ def test_a_path_of_the_policy_is_masked(tmp_path: Path) -> None:
     assert finder.find(()) == ([b"sub/a", b"sub/private/k"], True)
 
 
+PATTERNS = (
+    "prod-*.yaml", "*secret*", "config/*.key", "config/**/*.key", "/top.txt", "private/", "data?.bin", "[xy].cfg",
+    "**/deep", "a/b/c", "*.sqlite", "id_*", "plain", "config/**", "dir/*/end", "\\*star",
+)  # fmt: skip
+"""Each of them hides the file of the same place in ``HIDDEN``."""
+HIDDEN = (
+    "k8s/prod-eu.yaml", "my-secret-1.txt", "config/a.key", "config/sub/b.key", "top.txt", "x/private/k", "data1.bin",
+    "x.cfg", "sub/deep", "a/b/c", "db.sqlite", "keys/id_mine", "sub/plain", "config/other", "dir/any/end", "*star",
+)  # fmt: skip
+
+
+def test_every_pattern_of_gitignore_hides_its_file(place: Place) -> None:
+    for path in HIDDEN:
+        place.write(path, "hunter2\n")
+    place.write("sub/top.txt", "open\n")
+    for pattern, path in zip(PATTERNS, HIDDEN, strict=True):
+        session = place.session(Settings(secrets_mask=(pattern.encode(),)))
+        done = session.run([b"cat", path.encode(), b"sub/top.txt"])
+        assert done.stdout == b"open\n", pattern
+
+
 TOKEN = "//registry.example/:_authToken=hunter2-9471\n"
 HARMLESS = "registry=https://registry.example/\n"
 

@@ -4,15 +4,16 @@ COLLECTED = 50_000
 """Allocations between two runs of the cyclic garbage collector. Loading modules makes 180,000 objects that stay. With
 20,000 here, the collector's visits cost half an interpreter's start."""
 
-KEEPER = "mudroom.ext.keeper.client"
-"""Same as the row ``keeper client`` in ``core/registry.py``, which need not be loaded if a keeper runs the command."""
+NO_KEEPER = b"MUDROOM_NO_KEEPER"
+"""The variable in which the program ``mudroom`` (``src/native``) tells its script that a keeper would have run the
+command, and under which name this process is to start one."""
 
 
 def main() -> None:
     """Run the console script, and end the process with the exit code that docs/FORMAT.md promises."""
     try:
         _run_words()
-    except KeyboardInterrupt:  # while modules load, or passed on by a keeper that has not run the command
+    except KeyboardInterrupt:  # while modules load
         import os
 
         os.write(2, b"mudroom: interrupted\n")
@@ -20,19 +21,8 @@ def main() -> None:
 
 
 def _run_words() -> None:
-    """Hand the command to a keeper if one can run it, else run it here. Import nothing else before that is known."""
     import sys
 
-    reason = ""
-    if sys.platform == "linux":
-        try:
-            __import__(KEEPER)
-        except ModuleNotFoundError as error:
-            if not KEEPER.startswith(error.name or " "):
-                raise
-        else:
-            client = sys.modules[KEEPER]
-            reason = client.hand_over().removeprefix(client.IN_PROCESS)  # "": no keeper is wanted
     if sys.platform == "win32":
         from mudroom.core.registry import NotInstalled, twin
 
@@ -46,6 +36,7 @@ def _run_words() -> None:
     import gc
     import os
 
+    keeper = os.environb.pop(NO_KEEPER, b"")
     gc.set_threshold(COLLECTED, 10, 10)
     if None in (sys.stdin, sys.stdout, sys.stderr):
         from mudroom.cli.terminal.closed_stream import replace_closed
@@ -57,10 +48,10 @@ def _run_words() -> None:
     try:
         sys.stdout.flush()
         sys.stderr.flush()
-        if reason:  # a keeper would have run the command
+        if keeper:
             from mudroom.core.registry import part
 
-            part("keeper", "process", "a keeper").start_if_wanted(os.environb, reason)
+            part("keeper", "process", "a keeper").start_if_wanted(os.environb, keeper)
     except (OSError, KeyboardInterrupt):
         pass  # the reader is gone, e.g. a closed pager, or Ctrl-C ends the wait: the command has its exit code already
     os._exit(code)  # skip interpreter teardown

@@ -54,7 +54,6 @@ ROWS: Mapping[str, Mapping[str, str]] = {
         "session": "inspection.setup",
     },
     "keeper": {
-        "client": "keeper.client",
         "process": "keeper.cli.keeper_process",
     },
     "level": {

@@ -14,6 +14,7 @@ from mudroom.core.network.host_pattern import PRESET
 from mudroom.core.settings import Settings
 from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import show
+from mudroom.core.tree.pattern import pattern_error
 from mudroom.errors import UsageError
 from mudroom.policy.command_rules import MOST, class_actions, command_rules, text_pattern, weight
 from mudroom.policy.setting_row import SettingRow, with_setting
@@ -152,6 +153,8 @@ def _given(key: str, setting: SettingRow, node: Node, at: str, name: str) -> Ite
     if key == "levels.agents":
         for agent, value, line in items(node, name, key + "."):
             position = f"{line}: {key}.{_shown(agent)}"
+            if wrong := pattern_error(agent.encode()):
+                raise UsageError(f"{position}: {_shown(agent)} {wrong}", "an agent's name, or a pattern: some-*")
             yield GivenSetting(f"{key}.{agent}", setting, setting.convert(plain(value, position), position), line)
     elif key == "commands.classes":
         yield from _classes(key, node, name)
@@ -176,6 +179,7 @@ def _given(key: str, setting: SettingRow, node: Node, at: str, name: str) -> Ite
         yield GivenSetting(key, setting, setting.convert(plain(node, where), where), at)
 
 
+_PATTERN = frozenset("*?[]")
 _CLASSES = SECTIONS["commands"]["classes"]
 _RULES = SECTIONS["commands"]["rules"]
 ROLE = SettingRow("roles", "commands", ValueType(lambda value, _where: value, {}), "role of an agent", "")
@@ -209,6 +213,9 @@ def _roles(node: Node, name: str) -> Iterator[GivenSetting]:
 
 def _agents(node: Node, name: str) -> Iterator[GivenSetting]:
     for agent, value, at in items(node, name, "agents."):
+        if not _PATTERN.isdisjoint(agent):
+            # a pattern could displace the role that the user's own file gives to one of these agents
+            raise UsageError(f"{at}: agents.{_shown(agent)} is no name of an agent", "give each agent its role by name")
         role = plain(value, f"{at}: agents.{agent}")
         if not isinstance(role, str) or not role:
             raise UsageError(f"{at}: agents.{agent} is {role!r}", "write the name of a role")

@@ -11,6 +11,7 @@ from mudroom.core.command.policy import BY_CLASS
 from mudroom.core.confinement.container import HOST, name_error
 from mudroom.core.confinement.limit import OFF, parse_size, show_size
 from mudroom.core.tree.path import show
+from mudroom.core.tree.pattern import pattern_error
 from mudroom.errors import UsageError
 from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -177,7 +178,11 @@ def _names(value: Any, where: str) -> tuple[bytes, ...]:
 
 
 def _agents(value: Any, where: str) -> tuple[str, ...]:
-    return tuple(name.decode() for name in _strings(value, where))
+    names = tuple(name.decode() for name in _strings(value, where))
+    for name in names:
+        if any(sign in name for sign in "*?[]"):
+            raise UsageError(f"{where}: {name!r} is no name of an agent", "name each agent")
+    return names
 
 
 def _links(value: Any, where: str) -> tuple[AgentLink, ...]:
@@ -229,15 +234,22 @@ def _in_home(value: Any, where: str) -> tuple[bytes, ...]:
 
 
 def _patterns(value: Any, where: str) -> tuple[bytes, ...]:
-    """Return gitignore(5) patterns. Raise UsageError for a pattern that cannot match any path."""
+    """Return gitignore(5) patterns. Raise UsageError for a pattern that can match no path."""
     patterns = _strings(value, where)
     for pattern in patterns:
-        parts = pattern.removeprefix(b"!").split(b"/")
-        if not any(part.strip() for part in parts) or pattern.startswith(b"#"):
-            raise UsageError(f"{where}: {show(pattern)!r} names nothing")
-        if b"." in parts or b".." in parts:
-            raise UsageError(f"{where}: {show(pattern)} holds '.' or '..'", "write it from the project on")
+        if wrong := pattern_error(pattern):
+            hint = "a name, *.log, or a path from the project on: /build/"
+            raise UsageError(f"{where}: {show(pattern)!r} {wrong}", hint)
     return tuple(patterns)
+
+
+def _files(value: Any, where: str) -> tuple[bytes, ...]:
+    """Return patterns of which each adds files: one that takes some away would undo another file's."""
+    patterns = _patterns(value, where)
+    for pattern in patterns:
+        if pattern.startswith(b"!"):
+            raise UsageError(f"{where}: {show(pattern)}: no pattern here takes files away", "name those that are meant")
+    return patterns
 
 
 def _level(value: Any, where: str) -> int:
@@ -362,7 +374,7 @@ INSPECTED = ValueType(_names, {"type": "array", "items": {"$ref": "#/$defs/inspe
 ENVIRONMENT = _texts(_environment, pattern="^[^=]")._replace(form="NAME or NAME=VALUE")
 PATHS = _texts(_absolute, pattern="^/.")
 HOME_FILES = _texts(_in_home, pattern="^~/.")
-NAMES = _texts(_names)
+FILES = _texts(_files, pattern="^[^!#]")
 AGENTS = _texts(_agents)
 LINKS = _texts(_links, pattern="->")._replace(form="FORK -> FORK[:PORT]")
 FORKS = ValueType(

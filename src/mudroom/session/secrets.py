@@ -10,7 +10,8 @@ from collections.abc import Callable
 from mudroom.core.settings import Settings
 from mudroom.core.tree.path import name as last
 from mudroom.core.tree.path import show
-from mudroom.core.tree.secret import UNKNOWN, is_masked, matches
+from mudroom.core.tree.pattern import matches
+from mudroom.core.tree.secret import UNKNOWN, is_masked
 from mudroom.errors import SecretsUnknown
 from mudroom.stage.source import OpenSource
 from mudroom.stage.views.secret import NO_MASK, Finder, Mask, files_at, make_mask

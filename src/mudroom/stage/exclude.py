@@ -5,18 +5,18 @@ left out in steps until the rest fits; each step adds a note. A path that is lef
 never counts as deleted, and a file that a command creates in its place is new, so it conflicts with the project's file
 there.
 
-Patterns are those of gitignore(5), on bytes, applied from the top down as git does: a path inside an excluded directory
-cannot be included again. Symbolic links are treated as plain names; their targets are not examined.
+Patterns are those of gitignore(5) (``core/tree/pattern.py``), applied from the top down as git does: a path inside an
+excluded directory cannot be included again. Symbolic links are treated as plain names; their targets are not examined.
 """
 
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.path import climb, name, parent, show
+from mudroom.core.tree.pattern import PathPattern, compiled, parsed, pattern_error
 from mudroom.errors import UsageError
 from mudroom.typing import NamedTuple
 
@@ -40,43 +40,22 @@ _NAMED_GROUP = b"(?P<ps_d>/)"
 """The group's text in pathspec's expressions. It is never inside a character class, because none holds a slash."""
 
 
-class ExcludeRule(NamedTuple):
-    regex: re.Pattern[bytes]
-    out: bool
-    """False if the line began with ``!``."""
-    directories: bool
-    """True if the pattern ended with ``/``: it matches directories only."""
-
-    def matches(self, path: bytes, entry: Entry) -> bool:
-        """Return whether the rule matches exactly this path. pathspec's expressions match the paths below as well;
-        those were decided with their directory."""
-        if self.directories:
-            slashed = path + b"/"
-            return entry.kind == "directory" and any(m.end() == len(slashed) for m in self.regex.finditer(slashed))
-        match = self.regex.search(path)
-        return match is not None and match.lastindex is None  # the only group is the slash after a directory
-
-
 class _Level(NamedTuple):
     """The rules in one ``.gitignore``."""
 
     start: int
     """Offset in a full path at which the part relative to the file's directory begins."""
-    rules: list[ExcludeRule]
+    rules: list[PathPattern]
     screen: re.Pattern[bytes]
 
 
 def never_copied(exclude: Sequence[bytes]) -> Excludes:
     """Return the predicate for ``copy.listed``: caches, and the paths that the patterns of ``copy.exclude`` match.
     Raise UsageError for a line that is not a pattern."""
-    rules = []
     for line in exclude:
-        parsed = list(_rules([line]))
-        if not parsed:
-            raise UsageError(
-                f"copy.exclude: {show(line)} is not a gitignore(5) pattern", "a pattern: *.log, /build/, !keep.log"
-            )
-        rules += parsed
+        if wrong := pattern_error(line):
+            raise UsageError(f"copy.exclude: {show(line)!r} {wrong}", "a pattern: *.log, /build/, !keep.log")
+    rules = list(_rules(exclude))
 
     def out(path: bytes, entry: Entry) -> bool:
         excluded = _verdict(rules, path, entry)
@@ -196,45 +175,33 @@ def ignored(look: Callable[[bytes], Entry | None], read: ReadPatterns) -> Exclud
     return out
 
 
-def _screen(rules: Sequence[ExcludeRule]) -> re.Pattern[bytes]:
+def _screen(rules: Sequence[PathPattern]) -> re.Pattern[bytes]:
     """Return one expression that matches every path that a rule matches, with or without a trailing slash, and few
     others. Most files match no rule, so this saves trying all rules."""
     # A group name may occur only once in an expression.
     bare = (rule.regex.pattern.replace(_NAMED_GROUP, b"(?:/)") for rule in rules)
     try:
-        return _compiled(b"|".join(b"(?:%s)" % pattern for pattern in bare))
+        return compiled(b"|".join(b"(?:%s)" % pattern for pattern in bare))
     except re.error:
         return re.compile(b"")  # matches everything: another version of pathspec, with other groups
 
 
-def _compiled(regex: bytes) -> re.Pattern[bytes]:
-    """Compile a pattern without FutureWarning ("Possible nested set"). ``[[]`` and ``[a--b]`` are valid patterns, and a
-    warning that a later Python may read them differently does not help the project's owner."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)
-        return re.compile(regex, re.DOTALL)
-
-
-def _verdict(rules: Sequence[ExcludeRule], path: bytes, entry: Entry) -> bool | None:
+def _verdict(rules: Sequence[PathPattern], path: bytes, entry: Entry) -> bool | None:
     """Return the last matching rule's verdict, or None if no rule matches the path."""
-    return next((rule.out for rule in reversed(rules) if rule.matches(path, entry)), None)
+    return next((rule.out for rule in reversed(rules) if _is_exactly(rule, path, entry)), None)
 
 
-def _rules(lines: Iterable[bytes]) -> Iterator[ExcludeRule]:
-    """Parse lines. Comments, empty lines and invalid patterns yield no rule, as with git."""
-    for line in lines:
-        text = line.removesuffix(b"\r")
-        if not text.strip() or text.startswith(b"#"):
-            continue
-        from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
+def _is_exactly(rule: PathPattern, path: bytes, entry: Entry) -> bool:
+    """Return whether a rule matches this path itself: the paths below were decided with their directory."""
+    if rule.directories:
+        slashed = path + b"/"
+        return entry.kind == "directory" and any(m.end() == len(slashed) for m in rule.regex.finditer(slashed))
+    match = rule.regex.search(path)
+    return match is not None and match.lastindex is None  # the only group is the slash after a directory
 
-        try:
-            regex, included = GitIgnoreSpecPattern.pattern_to_regex(text)
-            compiled = _compiled(regex) if regex is not None else None
-        except (ValueError, re.error):
-            continue  # pathspec reports an invalid pattern with either; re.error for [z-a]
-        if compiled is not None and included is not None:
-            yield ExcludeRule(compiled, included, text.rstrip().endswith(b"/"))
+
+def _rules(lines: Iterable[bytes]) -> Iterator[PathPattern]:
+    return (rule for line in lines if (rule := parsed(line)) is not None)
 
 
 def _listing(tops: Mapping[bytes, int]) -> str:

@@ -165,6 +165,11 @@ def test_of_a_policy_that_is_gone_nothing_stays_trusted(cli: Cli) -> None:
             "every command of every agent is denied: no command can run",
         ),
         ("roles: {r: {}}", "warning", "no agent has the role r"),
+        (
+            "secrets: {mask: ['*.yaml', none/here]}",
+            "warning",
+            "secrets.mask: 'none/here' matches no file of this project now (patterns are those of gitignore(5))",
+        ),
         ("network: {mode: open}", "warning", "not taken from .mudroom/policy.yaml"),
         (
             "commands:\n  rules:\n  - pattern: git push\n    action: deny\n    match: [git pull]",

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from mudroom.core.text.table import read_table
-from mudroom.core.tree.secret import LIMIT, holds, is_masked, matches, secret_test, sent_test
+from mudroom.core.tree.pattern import matches
+from mudroom.core.tree.secret import LIMIT, holds, is_masked, secret_test, sent_test
 from tiers import each
 
 CONTENT = {

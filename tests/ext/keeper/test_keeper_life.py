@@ -10,12 +10,11 @@ import select
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from kept import IN_PROCESS, KEPT, PATIENCE, Kept, children, kept
+from kept import LEFT, PATIENCE, Kept, children, kept
 
 from clocks import give_way
 from conftest import tick
@@ -38,17 +37,14 @@ def gone(pid: int) -> None:
 
 
 def mudroom(kept: Kept, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
-    environment = {**kept.environment, **more}
-    return subprocess.run(
-        [*IN_PROCESS, *words], cwd=kept.place.project, env=environment, capture_output=True, text=True, check=False
-    )
+    return kept.run([kept.program, *words], **more)
 
 
 def test_a_command_starts_it_and_the_next_one_uses_it(kept: Kept) -> None:
     """It holds no descriptor of the command's caller: the outputs end with the command."""
     assert mudroom(kept, "run", "--yes", "--", "true").returncode == 0
     pid = kept.adopt()
-    assert subprocess.run([*KEPT, "status"], cwd=kept.place.project, env=kept.environment, check=False).returncode == 0
+    assert kept("status").returncode == 0
     assert os.readlink(f"/proc/{pid}/cwd") == "/"
     assert os.getsid(pid) == os.getpgid(pid) == pid
     standard = {os.readlink(f"/proc/{pid}/fd/{number}") for number in range(3)}
@@ -77,10 +73,11 @@ def test_no_keeper_is_started(kept: Kept, variable: str) -> None:
 def test_one_of_a_kind(kept: Kept) -> None:
     """A second one ends at once; another is not even tried within half a minute."""
     pid = kept.start()
-    assert kept.ask("start(PROGRAM, os.environb)") == "0"
+    again = f"start(PROGRAM, os.environb, b'{start.PROTOCOL} {kept.name}')"
+    assert kept.ask(again) == "0"
     name = next(Path(os.fsdecode(kept.directory)).glob("*.lock"))
     os.utime(name, (0, 0))
-    assert kept.ask("os.waitpid(start(PROGRAM, os.environb), 0)[1]") == "0"
+    assert kept.ask(f"os.waitpid({again}, 0)[1]") == "0"
     assert [row.pid for row in kept.list()] == [pid]
 
 
@@ -144,7 +141,7 @@ def test_whether_this_shell_has_one_is_told(
 ) -> None:
     pid = kept.start()
     done = subprocess.run(
-        [*IN_PROCESS, "keeper"], cwd=kept.place.project, env=kept.environment | more, capture_output=True, text=True,
+        [kept.program, "keeper"], cwd=kept.place.project, env=kept.environment | more, capture_output=True, text=True,
         check=True, preexec_fn=change,
     )  # fmt: skip
     assert done.stdout.splitlines()[-1] == f"this shell has {says.format(pid=pid)}"
@@ -231,11 +228,7 @@ def test_changed_code_is_not_used(kept: Kept, tmp_path: Path, change: Callable[[
     if is_stopped:
         os.kill(pid, signal.SIGSTOP)
     change(source / "mudroom/cli/fork/status.py")
-    words = [*KEPT, "status"]
-    done = subprocess.run(
-        words, cwd=kept.place.project, env=kept.environment, stderr=subprocess.PIPE, check=False, timeout=PATIENCE
-    )
-    assert done.stderr in ((b"in-process\n",) if is_stopped else (b"in-process\n", b"no keeper\n"))
+    assert kept.run([kept.program, "status"], KEPT="keeper").stderr == LEFT.decode()
     os.kill(pid, signal.SIGCONT)
     gone(pid)
 
@@ -256,26 +249,28 @@ def test_a_state_directory_with_a_long_path(kept: Kept) -> None:
     assert kept("status").returncode == 0
 
 
-def test_the_client_imports_what_is_built_in() -> None:
-    program = (
-        "import sys; before = set(sys.modules); import mudroom.cli, mudroom.ext.keeper.client as client;"
-        "client.hand_over(); print(*sorted(set(sys.modules) - before))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program, "status"], env={"MUDROOM_STATE": "/nowhere"}, capture_output=True, text=True,
-        check=True,
-    )  # fmt: skip
-    assert set(done.stdout.split()) <= {
-        "_socket", "mudroom", "mudroom.cli", "mudroom.ext", "mudroom.ext.keeper", "mudroom.ext.keeper.client",
-        "_signal", "marshal", "posix",
-    }  # fmt: skip
+@pytest.mark.parametrize("wanted", ["", "{name}", "mudroom-native-3 {name}", "{protocol} ../{name}", "{protocol} "])
+def test_a_keeper_of_another_name_is_not_started(kept: Kept, wanted: str) -> None:
+    """The code is newer than the program, or somebody has set the variable."""
+    kept.place.state.mkdir(mode=0o700)
+    given = wanted.format(protocol=start.PROTOCOL, name=kept.names()[2])
+    assert kept.ask(f"start(PROGRAM, os.environb, {given.encode()!r})") == "0"
+    assert not os.path.lexists(kept.directory)
+
+
+def test_commands_do_not_see_what_the_script_is_told(kept: Kept) -> None:
+    done = mudroom(kept, "run", "--yes", "--level", "0", "--env", "MUDROOM_NO_KEEPER", "--", "true", CI="true")
+    assert "your environment has no such variable" in done.stderr
+    done = kept.run([kept.program, "run", "--yes", "--", "env"], MUDROOM_NO_KEEPER="x")
+    assert "MUDROOM_NO_KEEPER" not in done.stdout
 
 
 def test_one_that_starts_is_stopped(kept: Kept) -> None:
     """It has no pid in its lock file yet, which loses its name."""
     kept.place.state.mkdir(mode=0o700)
     stopped = "__import__('mudroom.ext.keeper.status').ext.keeper.status.stop"
-    program = f"(lambda pid: ({stopped}({kept.directory!r}), os.waitpid(pid, 0)[1])[1])(start(PROGRAM, os.environb))"
+    started = f"start(PROGRAM, os.environb, {kept.wanted()!r})"
+    program = f"(lambda pid: ({stopped}({kept.directory!r}), os.waitpid(pid, 0)[1])[1])({started})"
     assert kept.ask(program) == "0"
     assert kept.list() == []
     assert os.listdir(kept.directory) == []
@@ -285,8 +280,10 @@ def test_one_that_starts_is_stopped(kept: Kept) -> None:
 def test_one_that_finds_another_mudroom_ends(kept: Kept) -> None:
     """Its interpreter has no HOME, below which the package of the command may be, or another one be hidden."""
     kept.place.state.mkdir(mode=0o700)
-    elsewhere = "setattr(__import__('mudroom.ext.keeper.start').ext.keeper.start, 'own_root', lambda: '/elsewhere')"
-    program = f"({elsewhere}, os.waitpid(start(PROGRAM, os.environb, idle=0.2), 0)[1])[1]"
+    other = kept.place.root / "elsewhere"
+    (other / "mudroom").mkdir(parents=True)
+    elsewhere = f"setattr(__import__('mudroom.ext.keeper.start').ext.keeper.start, 'own_root', lambda: {str(other)!r})"
+    program = f"({elsewhere}, os.waitpid(start(PROGRAM, os.environb, {kept.wanted()!r}, idle=0.2), 0)[1])[1]"
     assert kept.ask(program) == "0"
     (lock,) = Path(os.fsdecode(kept.directory)).glob("*.lock")
     assert lock.read_bytes() == b""  # it has never served

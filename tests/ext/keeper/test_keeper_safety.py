@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import stat
 import subprocess
 import sys
@@ -11,32 +10,17 @@ import threading
 from pathlib import Path
 
 import pytest
-from kept import KEPT, Kept, kept
+from kept import LEFT, Kept, kept
+
+from test_kept_equal import planted
 
 __all__ = ["kept"]  # a fixture
 
 pytestmark = [pytest.mark.both_users, pytest.mark.root]
 
 
-def name(kept: Kept) -> str:
-    """The name of the socket for the commands of this test."""
-    return kept.ask("name_of(os.environb)")
-
-
-def client(kept: Kept) -> subprocess.CompletedProcess[bytes]:
-    environment = {**kept.environment, "SECRET": "hunter2"}
-    return subprocess.run(
-        [*KEPT, "status"], cwd=kept.place.project, env=environment, capture_output=True, timeout=60, check=False
-    )
-
-
-def planted(directory: Path, name: str) -> socket.socket:
-    listener = socket.socket(socket.AF_UNIX)
-    here = os.open(directory, os.O_PATH)
-    listener.bind(f"/proc/self/fd/{here}/{name}")
-    os.close(here)
-    listener.listen()
-    return listener
+def client(kept: Kept) -> subprocess.CompletedProcess[str]:
+    return kept.run([kept.program, "status"], KEPT="keeper", SECRET="hunter2")
 
 
 def test_the_modes(kept: Kept) -> None:
@@ -50,7 +34,7 @@ def test_the_modes(kept: Kept) -> None:
 def test_a_directory_that_is_open_to_others_is_not_used(kept: Kept, mode: int) -> None:
     kept.start()
     os.chmod(kept.directory, mode)
-    assert client(kept).stderr == b"in-process\n"
+    assert client(kept).stderr == LEFT.decode()
 
 
 def test_a_link_in_place_of_the_directory_is_not_followed(kept: Kept) -> None:
@@ -58,7 +42,7 @@ def test_a_link_in_place_of_the_directory_is_not_followed(kept: Kept) -> None:
     directory = Path(os.fsdecode(kept.directory))
     directory.rename(directory.with_name("elsewhere"))
     directory.symlink_to("elsewhere")
-    assert client(kept).returncode == 1
+    assert client(kept).stderr == LEFT.decode()
 
 
 def test_a_socket_of_somebody_else_gets_nothing(kept: Kept) -> None:
@@ -71,24 +55,25 @@ def test_a_socket_of_somebody_else_gets_nothing(kept: Kept) -> None:
         "import os, socket, sys; s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); os.setuid(65534); s.listen();"
         "print('listening', flush=True); c, _ = s.accept(); print(c.recv(65536))"
     )
+    words = [sys.executable, "-c", program, kept.names()[2]]
     os.chdir(directory)
-    with subprocess.Popen([sys.executable, "-c", program, name(kept)], stdout=subprocess.PIPE) as other:
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as other:
         assert other.stdout is not None and other.stdout.readline() == b"listening\n"
-        assert client(kept).stderr == b"in-process\n"
+        assert client(kept).stderr == LEFT.decode()
         assert other.stdout.read() == b"b''\n"
 
 
 def test_a_process_that_says_nothing_is_not_waited_for(kept: Kept) -> None:
     directory = Path(os.fsdecode(kept.directory))
     directory.mkdir(parents=True, mode=0o700)
-    with planted(directory, name(kept)):
-        assert client(kept).stderr == b"in-process\n"
+    with planted(directory, kept.names()[2]):
+        assert client(kept).stderr == LEFT.decode()
 
 
 def test_one_that_greets_and_ends_has_not_run_the_command(kept: Kept) -> None:
     directory = Path(os.fsdecode(kept.directory))
     directory.mkdir(parents=True, mode=0o700)
-    with planted(directory, name(kept)) as listener:
+    with planted(directory, kept.names()[2]) as listener:
 
         def serve() -> None:
             connection, _address = listener.accept()
@@ -98,7 +83,7 @@ def test_one_that_greets_and_ends_has_not_run_the_command(kept: Kept) -> None:
 
         thread = threading.Thread(target=serve)
         thread.start()
-        assert client(kept).stderr == b"in-process\n"
+        assert client(kept).stderr == LEFT.decode()
         thread.join()
 
 
@@ -112,9 +97,9 @@ def test_another_user_is_refused(kept: Kept) -> None:
         "s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[2]); print(s.recv(1))"
     )
     os.chmod(kept.directory, 0o711)
-    os.chmod(kept.directory + b"/" + name(kept).encode(), 0o666)
+    os.chmod(kept.directory + b"/" + kept.name.encode(), 0o666)
     done = subprocess.run(
-        [sys.executable, "-c", program, os.fsdecode(kept.directory), name(kept)], capture_output=True, check=False
+        [sys.executable, "-c", program, os.fsdecode(kept.directory), kept.name], capture_output=True, check=False
     )
     assert done.stdout == b"b'r'\n", done.stderr
 
@@ -124,14 +109,13 @@ def test_a_descriptor_of_a_connection_is_no_pass(kept: Kept) -> None:
     kept.start()
     program = """
 import marshal, os, socket, sys
-sys.argv[0] = "mudroom"
-from mudroom.ext.keeper import client
-connection = client._connect(os.environb)
+connection = socket.socket(socket.AF_UNIX)
+connection.connect(sys.argv[1])
 assert connection.recv(1)
 read, write = os.pipe()
 child = os.fork()
 if child == 0:
-    request = marshal.dumps((["mudroom", "status"], dict(os.environb)))
+    request = marshal.dumps(([b"mudroom", b"status"], dict(os.environb)))
     socket.send_fds(connection, [len(request).to_bytes(4, "little")], [0, 1, 2, read])
     connection.sendall(request)
     os._exit(0)
@@ -139,8 +123,8 @@ os.waitpid(child, 0)
 print(connection.recv(1))
 """
     done = subprocess.run(
-        [sys.executable, "-P", "-c", program],
-        cwd=kept.place.project,
+        [sys.executable, "-P", "-c", program, kept.name],
+        cwd=kept.directory,
         env=kept.environment,
         capture_output=True,
         check=False,
@@ -158,8 +142,9 @@ def test_nothing_is_written_or_removed_behind_a_link(kept: Kept) -> None:
     before = sorted(elsewhere.iterdir())
     kept.place.state.mkdir()
     Path(os.fsdecode(kept.directory)).symlink_to(elsewhere)
-    assert kept.ask("start(PROGRAM, os.environb)") == "0"
+    started = f"start(PROGRAM, os.environb, {kept.wanted()!r})"
+    assert kept.ask(started) == "0"
     assert sorted(elsewhere.iterdir()) == before
     before[0].unlink()
-    assert kept.ask("start(PROGRAM, os.environb)") == "0"
+    assert kept.ask(started) == "0"
     assert sorted(elsewhere.iterdir()) == before[1:]

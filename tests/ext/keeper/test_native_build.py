@@ -33,7 +33,6 @@ def build(monkeypatch: pytest.MonkeyPatch) -> Any:
     interface = types.ModuleType(name)
     interface.BuildHookInterface = Interface  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, name, interface)
-    monkeypatch.delenv("MUDROOM_NATIVE", raising=False)
     monkeypatch.delenv("CC", raising=False)
     spec = importlib.util.spec_from_file_location("hatch_build", ROOT / "src/native/hatch_build.py")
     assert spec is not None and spec.loader is not None
@@ -74,21 +73,8 @@ def test_without_one_nothing_is_installed(
 ) -> None:
     """No sandbox works without the launcher: it is not found out later."""
     monkeypatch.setenv("CC", compiler)
-    with pytest.raises(SystemExit, match=r"mudroom on Linux needs its launcher, .* cannot be built: "):
+    with pytest.raises(SystemExit, match=r"mudroom on Linux needs programs in C, which cannot be built: "):
         initialized(build, version)
-
-
-def test_a_client_that_cannot_be_built(build: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    compiled = build.compile_program
-    monkeypatch.setattr(build, "compile_program", lambda d, p: compiled(d, p) if "launcher" in d else "no C compiler")
-    hook, data = initialized(build)
-    assert data["shared_scripts"] == {} and len(data["force_include"]) == 1 and not data["pure_python"]
-    assert hook.metadata.core.scripts == {"mudroom": "mudroom.cli:main"}
-    assert hook.said == ["without the native client: no C compiler"]
-    hook.finalize("standard", data, "")
-    monkeypatch.setenv("MUDROOM_NATIVE", "1")
-    with pytest.raises(RuntimeError, match="the native client cannot be built"):
-        initialized(build)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +84,6 @@ def test_a_client_that_cannot_be_built(build: Any, monkeypatch: pytest.MonkeyPat
         ("", "aarch64", {}, ["ziglang"]),
         ("cc", "x86_64", {}, []),
         ("", "riscv64", {}, []),  # the index has none for each of these
-        ("", "x86_64", {"MUDROOM_NATIVE": "0"}, ["ziglang"]),  # the launcher is built in any case
         ("", "x86_64", {"CC": "tcc"}, []),
     ],
 )
@@ -112,8 +97,8 @@ def test_a_machine_without_a_compiler_gets_one_for_the_build(
     assert build.NativeBuildHook().dependencies() == needs
 
 
-def test_who_does_not_want_it(build: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """An editable installation has the launcher in its tree."""
+def test_an_editable_installation(build: Any, tmp_path: Path) -> None:
+    """It has the launcher in its tree."""
     tree = tmp_path / "tree"
     (tree / "src/mudroom/sandbox/client").mkdir(parents=True)
     shutil.copytree(ROOT / "src/native", tree / "src/native")
@@ -121,13 +106,9 @@ def test_who_does_not_want_it(build: Any, monkeypatch: pytest.MonkeyPatch, tmp_p
     editable.root = str(tree)
     data: dict[str, Any] = {"shared_scripts": {}, "force_include": {}, "pure_python": True}
     editable.initialize("editable", data)
-    assert data == {"shared_scripts": {}, "force_include": {}, "pure_python": True}
+    assert list(data["shared_scripts"].values()) == ["mudroom"] and data["force_include"] == {}
     assert os.access(tree / "src" / build.LAUNCHER_PLACE, os.X_OK)
     editable.finalize("editable", data, "")
-    monkeypatch.setenv("MUDROOM_NATIVE", "0")
-    hook, data = initialized(build)
-    assert data["shared_scripts"] == {} and hook.said == []
-    hook.finalize("standard", data, "")
 
 
 def test_a_wheel_for_other_systems_is_none_for_linux(build: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -351,19 +351,12 @@ def variables(kept: Kept) -> None:
     kept.environment["TZ"] = "UTC"
 
 
-def home(kept: Kept) -> None:
-    other = kept.place.root / "other-home"
-    other.mkdir()
-    kept.environment["HOME"] = str(other)
-    (other / ".gitconfig").write_text("[user]\nname = Third\n")
-
-
 def project(kept: Kept) -> None:
     kept.place.project = kept.place.root / "second"
     kept.place.project.mkdir()
 
 
-@pytest.mark.parametrize("change", [policy, settings_of_git, toolchain, variables, home, project])
+@pytest.mark.parametrize("change", [policy, settings_of_git, toolchain, variables, project])
 def test_a_change_before_the_next_command(kept: Kept, change: Callable[[Kept], None]) -> None:
     kept.start()
     before = seen(kept, both=True)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from kept import IN_PROCESS, KEPT, PATIENCE, Kept, children, kept
+from kept import PATIENCE, Kept, children, kept
 
 from clocks import give_way
 from mudroom.errors import MudroomError
@@ -156,10 +156,10 @@ def test_groups_that_may_not_be_entered_have_keepers_of_their_own(kept: Kept, gr
                 def enter(door: int = door) -> None:
                     os.write(door, b"0")
 
-                def run(words: list[str], enter: Callable[[], None] = enter) -> subprocess.CompletedProcess[bytes]:
+                def run(more: dict[str, str], enter: Callable[[], None] = enter) -> subprocess.CompletedProcess[bytes]:
                     return subprocess.run(
-                        [*words, "status"], cwd=kept.place.project, env=kept.environment, capture_output=True,
-                        check=False, preexec_fn=enter, timeout=PATIENCE,
+                        [kept.program, "status"], cwd=kept.place.project, env=kept.environment | more,
+                        capture_output=True, check=False, preexec_fn=enter, timeout=PATIENCE,
                     )  # fmt: skip
 
                 locks = sorted(Path(os.fsdecode(kept.directory)).glob("*.lock"), key=lambda lock: lock.stat().st_mtime)
@@ -168,12 +168,12 @@ def test_groups_that_may_not_be_entered_have_keepers_of_their_own(kept: Kept, gr
                 before = {row.pid for row in kept.list()}
                 if kept.pid in before:
                     kept.wait()
-                assert run(IN_PROCESS).returncode == 0
+                assert run({}).returncode == 0
                 while not (new := {row.pid for row in kept.list()} - before):
                     give_way()
                 kept.pid = new.pop()
                 kept.wait()
-                assert (run(KEPT).returncode, run(KEPT).stderr) == (0, b"")
+                assert (run({"KEPT": "keeper"}).returncode, run({"KEPT": "keeper"}).stderr) == (0, b"")
                 pids.append(kept.pid)
                 while len(kept.list()) > MOST:  # the least recently used one is ending
                     give_way()
@@ -224,7 +224,7 @@ def test_a_caller_with_another_limit_takes_the_keeper_of_nobody(kept: Kept) -> N
 
 def mudroom_with(kept: Kept, change: Callable[[], None]) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
-        [*IN_PROCESS, "status"], cwd=kept.place.project, env=kept.environment, capture_output=True, check=False,
+        [kept.program, "status"], cwd=kept.place.project, env=kept.environment, capture_output=True, check=False,
         preexec_fn=change,
     )  # fmt: skip
 
@@ -258,7 +258,7 @@ def test_asking_whether_there_is_one_changes_nothing(kept: Kept) -> None:
     kept.start()
     place = kept.place.state / "vaults"
     before = sorted(place.iterdir()) if place.exists() else []
-    program = ["sh", "-c", 'trap "" CHLD; exec "$@"', "sh", *IN_PROCESS, "keeper"]
+    program = ["sh", "-c", 'trap "" CHLD; exec "$@"', "sh", kept.program, "keeper"]
     done = subprocess.run(
         program, cwd=kept.place.root, env=kept.environment, capture_output=True, text=True, check=False
     )

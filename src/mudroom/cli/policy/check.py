@@ -12,6 +12,7 @@ from mudroom.core.command.contradiction import RuleProblem, contradictions, lock
 from mudroom.core.command.policy import CommandPolicy
 from mudroom.core.network.preset import like_preset
 from mudroom.core.tree.path import show
+from mudroom.core.tree.pattern import matches
 from mudroom.errors import UsageError
 from mudroom.policy.combine import read, read_single, watched_files
 from mudroom.policy.config import left_out, load_policy, not_above, places, user_config
@@ -23,6 +24,12 @@ from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import argparse
+
+
+PATTERNS = frozenset(("secrets_mask", "secrets_show", "copy_exclude"))
+"""Fields of the settings that are patterns of gitignore(5)."""
+MOST_PATHS = 200_000
+"""Paths of a project with which patterns are compared."""
 
 
 def execute(args: argparse.Namespace, context: Context) -> int:
@@ -73,12 +80,37 @@ def _check_project(context: Context) -> tuple[list[str], list[RuleProblem]]:
     except UsageError as error:
         return files, [RuleProblem("error", "", error.message, error.hint), *answer_problems]
     problems = [*answer_problems, *_check_files(list(layers.values())), *_check_commands(loaded.settings.commands)]
+    problems += _check_patterns(project, [setting for layer in layers.values() for setting in layer])
     if loaded.left_out:
         problems.append(RuleProblem("warning", "", left_out(loaded)))
     above = policy_above(project, places(context.environ).home)
     if above is not None:
         problems.append(RuleProblem("warning", "", not_above(project, above)))
     return files, problems
+
+
+def _check_patterns(project: bytes, given: Sequence[GivenSetting]) -> Iterator[RuleProblem]:
+    """Yield the patterns that match no path of the project now: a word may be mistaken."""
+    patterns = [(item, item.value[0].removeprefix(b"!")) for item in given if item.setting.field in PATTERNS]
+    if not patterns:
+        return
+    missing = dict(enumerate(patterns))
+    for looked, path in enumerate(_paths(project)):
+        for number in [number for number, (_item, pattern) in missing.items() if matches(path, (pattern,))]:
+            del missing[number]
+        if looked == MOST_PATHS or not missing:
+            return  # a pattern may match one of the others
+    for item, pattern in missing.values():
+        text = f"{item.key}: {show(pattern)!r} matches no file of this project now"
+        yield RuleProblem("warning", item.at, text, "patterns are those of gitignore(5)")
+
+
+def _paths(project: bytes) -> Iterator[bytes]:
+    """Yield the project's files, and its directories with a slash."""
+    for directory, below, files in os.walk(project):
+        prefix = os.path.relpath(directory, project) + b"/" if directory != project else b""
+        yield from (prefix + name for name in files)
+        yield from (prefix + name + b"/" for name in below)
 
 
 def _check_answers(project: bytes) -> Iterator[RuleProblem]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from mudroom.core.agent.sandbox_level import REFUSE, LevelPolicy
+from mudroom.core.tree.pattern import is_meant
 from mudroom.typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def _requested(card: AgentCard | None, policy: LevelPolicy, asked: int | None, d
 
 def _minima(card: AgentCard | None, policy: LevelPolicy) -> Iterable[tuple[int, str, str]]:
     for agent, minimum in policy.agents:
-        if card is not None and agent == card.agent:
+        if card is not None and is_meant(card.agent, agent):
             reason = f"the policy does not let {agent} run here" if minimum == REFUSE else f"the least for {agent}"
             yield minimum, f"levels.agents.{agent}", reason
     yield policy.minimum, "levels.minimum", "the least that the policy permits"

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import cache
 
+from mudroom.core.tree.pattern import matches
 from mudroom.typing import Literal
 
 Test = Literal["", "name", "key", "content"]
@@ -169,17 +170,3 @@ def is_masked(path: bytes, mask: Iterable[bytes], show: Iterable[bytes]) -> bool
     test = secret_test(path)
     is_searched = test != "content" or ELSEWHERE.isdisjoint(path.split(b"/"))
     return (test != "" and is_searched) or matches(path, mask)
-
-
-def matches(path: bytes, patterns: Iterable[bytes]) -> bool:
-    """Return whether ``path`` matches one of ``patterns``: a project path, a name, or a name with ``*`` at either
-    end."""
-    name = path.rpartition(b"/")[2]
-    for pattern in patterns:
-        if pattern in (path, name) or path.startswith(pattern.rstrip(b"/") + b"/"):
-            return True
-        if pattern.startswith(b"*") and name.endswith(pattern[1:]):
-            return True
-        if pattern.endswith(b"*") and name.startswith(pattern[:-1]):
-            return True
-    return False

@@ -13,7 +13,7 @@ Rules of this file:
 4. The keeper and its command processes share the watch. An event stays there until the keeper takes it; the keeper sets
    ``_doubt`` before, and clears it once it has checked all files. A command checks the watch first and ``_doubt``
    second, so it sees the event or the doubt.
-5. A native client does not know which mudroom its interpreter would load. It would load another one if there were one
+5. The client does not know which mudroom its interpreter would load. It would load another one if there were one
    in an earlier ``sys.path`` directory, such as the user's own packages, or in a directory that a path file (*.pth)
    there adds, as an editable installation does. These are checked each time.
 """

@@ -37,7 +37,6 @@ from mudroom.ext.keeper.caller import (
     surroundings,
     take_over,
 )
-from mudroom.ext.keeper.client import APART, ENDED, REFUSED, RELAYED, STARTED
 from mudroom.sandbox.client.report import read_value
 from mudroom.typing import TYPE_CHECKING, NamedTuple
 
@@ -53,7 +52,10 @@ Run = Callable[[Sequence[str], Mapping[bytes, bytes], "Client", Callable[[bytes,
 Surround = Callable[[CallerSurroundings], None]
 """Give a command's launcher the surroundings of its caller. Raises as ``take_over``."""
 
-GREETING = b"g"
+GREETING, REFUSED, APART, STARTED, ENDED = b"g", b"r", b"a", b"s", b"e"
+"""Answers to the client (``src/native/keeper.c``). APART: this process may not have its control group or limits."""
+RELAYED = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
+"""Signals that the client passes on."""
 PATIENCE = 5
 """Seconds that a client may take to send its request."""
 _DESCRIPTORS = 4
@@ -75,8 +77,7 @@ class AdmittedCaller(NamedTuple):
     directory: int
     """Descriptor of its directory in /proc."""
     descriptors: tuple[int, ...]
-    argv: list[bytes] | list[str]
-    """As a native client has sent them, or as an interpreter has them."""
+    argv: list[bytes]
     environ: dict[bytes, bytes]
     surroundings: CallerSurroundings
 
@@ -153,7 +154,7 @@ def become(caller: AdmittedCaller) -> None:
     is_strict = _become_localized()
     is_given = not sys.flags.ignore_environment and os.environb.get(b"PYTHONIOENCODING")
     errors = sys.stdin.errors if is_given else "strict" if is_strict else "surrogateescape"
-    sys.argv = [word if isinstance(word, str) else os.fsdecode(word) for word in caller.argv]
+    sys.argv = [os.fsdecode(word) for word in caller.argv]
     sys.stdin = _stream(0, sys.stdin.encoding, errors)
     sys.stdout = _stream(1, sys.stdout.encoding, errors)
     sys.stderr = _stream(2, sys.stderr.encoding, sys.stderr.errors)

@@ -9,8 +9,17 @@ import sys
 import time
 from collections.abc import Mapping
 
-from mudroom.ext.keeper.client import directory_of, is_behind_native, name_of, variables_at_start
+from mudroom.errors import UsageError
+from mudroom.policy.config import places
 from mudroom.typing import Any
+
+PROTOCOL = "mudroom-native-4"
+"""Names, request and answers of the program (``src/native/native.h``)."""
+DIRECTORY = b"/keeper"
+"""Below the state directory."""
+AT_START = (b"PYTHON", b"LOCPATH", b"LD_", b"GLIBC_", b"MALLOC_", b"OPENSSL_")
+"""Prefixes of variables that an interpreter and its libraries read once: they are in the keeper's name
+(``src/native/name.c``)."""
 
 IDLE = 600.0
 """Seconds without a command after which a keeper ends."""
@@ -21,6 +30,7 @@ PAUSE = 30.0
 MOST = 2
 """Keepers of one state directory that live at once: for different interpreters, sets of variables, or for
 control groups and limits that another keeper may not have. Beyond that the least recently used one ends."""
+_DIGITS = frozenset("0123456789abcdef")
 _LOCALE = {b"LC_ALL": b"C.UTF-8"}
 """Of a keeper's interpreter. Its commands have that of their callers."""
 
@@ -32,22 +42,24 @@ def is_wanted(environ: Mapping[bytes, bytes]) -> bool:
 
 
 def start(
-    program: str, environ: Mapping[bytes, bytes], *, apart: bool = False, idle: float = IDLE, look: float = LOOK
+    program: str, environ: Mapping[bytes, bytes], wanted: bytes, *, idle: float = IDLE, look: float = LOOK
 ) -> int:
     """Start a keeper and return its pid at once; 0 if none is to be started now. ``program`` runs it (``python -c``).
-    ``apart``: for the control group and limits of this process alone.
+    ``wanted``: the protocol and the name, as the program ``mudroom`` tells them to its script.
 
     The keeper has none of this process's descriptors, and neither its directory, terminal, session nor process group.
     From its environment it gets only the variables that are read at an interpreter's start. It is a child of this
     process, which does not wait for it.
     """
-    place = directory_of(environ)
+    protocol, _space, name = os.fsdecode(wanted).partition(" ")
+    if protocol != PROTOCOL or len(name) != 32 or not _DIGITS.issuperset(name):
+        return 0  # this code is newer than the program; or the variable was set by hand
     try:
-        if not place or os.stat(os.path.dirname(place)).st_uid != os.geteuid():
-            return 0  # no state, or that of another user whose HOME root has
+        place = places(environ).state + DIRECTORY
+        if os.stat(os.path.dirname(place)).st_uid != os.geteuid():
+            return 0  # the state of another user whose HOME root has
         if sys.getfilesystemencoding() != "utf-8" or not os.path.exists("/proc/self/cgroup"):
             return 0  # a keeper would refuse this process (``command.py``)
-        name = name_of(environ, apart=apart)
         directory = open_directory(place)
         try:
             if not _may_try(directory, name):
@@ -70,14 +82,14 @@ def start(
                 own_root(),
                 *_before(),
             ],
-            variables_at_start(environ) | _LOCALE,
+            {name: value for name, value in environ.items() if name.startswith(AT_START)} | _LOCALE,
             file_actions=_nothing_of_ours(),
             setsid=True,
             setsigmask=(),
             setsigdef=[number for number in _signal.valid_signals() if number not in _FIXED],
         )
-    except OSError:
-        return 0  # a limit is reached: commands run without a keeper
+    except (OSError, UsageError):
+        return 0  # a limit is reached, or HOME means nothing: commands run without a keeper
 
 
 _FIXED = frozenset((_signal.SIGKILL, _signal.SIGSTOP))
@@ -96,10 +108,8 @@ def own_root() -> str:
 
 
 def _before() -> list[str]:
-    """Return the directories that an interpreter searches before it finds this package. Empty unless a native client
-    asks for the keeper: then only the keeper can see whether another mudroom was installed there."""
-    if not is_behind_native():
-        return []
+    """Return the directories that an interpreter searches before it finds this package. Only the keeper can see whether
+    another mudroom was installed there."""
     site = sys.modules.get("site")
     users = getattr(site, "ENABLE_USER_SITE", False) and getattr(site, "USER_SITE", None)
     own = os.stat(own_root() + "/mudroom")

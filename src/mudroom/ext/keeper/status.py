@@ -24,7 +24,7 @@ _LOCK = b".lock"
 
 class KeeperStatus(NamedTuple):
     name: str
-    """Its socket (``client.name_of``)."""
+    """Its socket (``src/native/name.c``)."""
     pid: int
     version: str
     age: float

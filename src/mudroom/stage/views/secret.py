@@ -28,7 +28,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.path import is_below
-from mudroom.core.tree.secret import ELSEWHERE, Test, is_masked, matches, secret_test, tests_in
+from mudroom.core.tree.pattern import matches
+from mudroom.core.tree.secret import ELSEWHERE, Test, is_masked, secret_test, tests_in
 from mudroom.stage import disk
 from mudroom.stage.beneath import open_layer
 from mudroom.stage.layers.layer import LayerWriter, remove_tree

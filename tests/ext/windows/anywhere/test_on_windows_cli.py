@@ -25,7 +25,7 @@ sys.argv[0] = "mudroom"
 runpy.run_module("mudroom", run_name="__main__", alter_sys=True)
 """
 NOT_THERE = {
-    "containers.cli.engine", "containers.level", "keeper.cli.keeper", "keeper.cli.keeper_process", "keeper.client",
+    "containers.cli.engine", "containers.level", "keeper.cli.keeper", "keeper.cli.keeper_process",
     "macos.platform",
 }  # fmt: skip
 """Looked up on other systems alone."""

@@ -26,7 +26,7 @@ from mudroom.vault.store.store import vault_path
 LIMIT = 64 << 20
 """Bytes in an event. A file that is written as a whole is in it."""
 _SCRIPT = "mudroom-python"
-"""As in ``ext/keeper/client.py``: the console script, where ``mudroom`` is the native client."""
+"""As in ``src/native/native.h``: the console script, where ``mudroom`` is the program."""
 
 
 def answer_event(

@@ -28,7 +28,8 @@ from collections.abc import Iterator, Mapping
 from mudroom.core.settings import Settings
 from mudroom.core.tree.entry import Entry, from_stat, is_untouched
 from mudroom.core.tree.path import parent, show
-from mudroom.core.tree.secret import LIMIT, Test, holds, matches, sent_test
+from mudroom.core.tree.pattern import matches
+from mudroom.core.tree.secret import LIMIT, Test, holds, sent_test
 from mudroom.errors import MudroomError
 from mudroom.ext.fleet.base.digest_cache import DigestCache
 from mudroom.ext.fleet.base.manifest import (

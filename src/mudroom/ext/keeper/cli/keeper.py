@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Sequence
 
@@ -12,8 +13,7 @@ from mudroom.cli.terminal.context import Context
 from mudroom.core.confinement.limit import show_size
 from mudroom.errors import UsageError
 from mudroom.ext.keeper.caller import differences
-from mudroom.ext.keeper.client import DIRECTORY, IN_PROCESS, hand_over, name_of
-from mudroom.ext.keeper.start import is_wanted
+from mudroom.ext.keeper.start import DIRECTORY, is_wanted
 from mudroom.ext.keeper.status import KeeperStatus, keepers, stop
 from mudroom.policy.config import places
 
@@ -25,6 +25,9 @@ examples:
 The first command starts a keeper in the background, and it ends after ten minutes without a command. Each command is
 run by a fork of it, which has everything loaded. It keeps nothing of a command. MUDROOM_KEEPER=0 is for without it.
 At a terminal it runs ls and status: other verbs need the terminal themselves."""
+
+SCRIPT_ENDING = "-python"
+"""Of the program's script (``src/native/native.h``), which lies beside it."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -66,14 +69,22 @@ def _status(directory: bytes, context: Context) -> int:
 
 def _why_not_here(rows: Sequence[KeeperStatus], context: Context) -> str:
     """Return why no keeper runs the commands of this process's shell; "" if one does, as a harmless command finds."""
-    answer = _try()
-    if not answer:
-        return ""
     if context.environ.get(b"MUDROOM_KEEPER") == b"0":
         return "MUDROOM_KEEPER=0 is set"
-    own = [name_of(context.environ, apart=apart) for apart in (True, False)]
+    program = sys.argv[0].removesuffix(SCRIPT_ENDING)
+    if program == sys.argv[0]:
+        return "only the program mudroom uses one, not python -m mudroom"
+    # An option that ls has not: the command ends in the parser. It makes no vault, and collects no fork.
+    environ = {**context.environ, b"MUDROOM_KEEPER": b"only"}
+    done = subprocess.run(
+        [program, "ls", "--none"], env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL, check=False, text=True,
+    )  # fmt: skip
+    if not done.stdout:
+        return ""
+    answer, *own = done.stdout.split()
     row = next((row for row in rows if row.name in own), None)
-    if answer != IN_PROCESS:
+    if answer in ("none", "apart"):
         others = "; those above have another interpreter or other variables (PYTHON…, LD_…)" if rows and not row else ""
         return ("the next command starts one" if is_wanted(context.environ) else "CI is set") + others
     if row is None:
@@ -99,32 +110,6 @@ def _difference(keeper: int) -> str:
 
 def _open_process(pid: int) -> int:
     return os.open(f"/proc/{pid}", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-
-
-def _try() -> str:
-    """Have a keeper run a command without output. Return "" if one did, or the answer of ``hand_over``."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        answer = IN_PROCESS
-        try:
-            os.close(reader)
-            for number in range(3):
-                os.dup2(os.open(os.devnull, os.O_RDWR), number)
-            # An option that ls has not: the command ends in the parser. It makes no vault, and collects no fork.
-            sys.argv[1:] = ["ls", "--none"]
-            answer = hand_over()  # it ends this process if a keeper ran the command
-        finally:
-            os.write(writer, answer.encode())
-            os._exit(1)
-    os.close(writer)
-    with open(reader, encoding="ascii") as stream:
-        answer = stream.read()
-    try:
-        os.waitpid(child, 0)
-    except ChildProcessError:
-        pass  # SIGCHLD is ignored
-    return answer
 
 
 def _stop(directory: bytes, context: Context) -> int:

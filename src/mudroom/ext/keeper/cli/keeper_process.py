@@ -17,7 +17,6 @@ from collections.abc import Callable, Mapping, Sequence
 
 from mudroom.cli.main import run, verb_module
 from mudroom.core.text.table import table_files
-from mudroom.ext.keeper.client import NO_KEEPER_APART, VERBS
 from mudroom.ext.keeper.code import Code
 from mudroom.ext.keeper.server import Place, keep
 from mudroom.ext.keeper.start import is_wanted, own_root, start
@@ -26,6 +25,11 @@ from mudroom.stage.layers.layer import remove_tree
 
 PROGRAM = "from mudroom.ext.keeper.cli.keeper_process import main; main()"
 
+VERBS = (
+    "apply", "checkpoint", "diff", "discard", "exec", "fork", "hook", "log", "ls", "policy", "ps", "recover", "redo",
+    "resolve", "rollback", "run", "status", "undo",
+)  # fmt: skip
+"""Verbs that a client hands over (``src/native/eligible.c``)."""
 REHEARSED = (
     ("run", "--yes", "--", "sh", "-c", "echo made > made"),
     ("exec", "--json", "--", "true"),
@@ -33,10 +37,10 @@ REHEARSED = (
 )
 
 
-def start_if_wanted(environ: Mapping[bytes, bytes], reason: str) -> None:
-    """Start a keeper after a command that found none. ``reason``: the answer of ``hand_over``."""
+def start_if_wanted(environ: Mapping[bytes, bytes], wanted: bytes) -> None:
+    """Start a keeper after a command that found none. ``wanted``: as ``start`` has it."""
     if is_wanted(environ):
-        start(PROGRAM, environ, apart=reason == NO_KEEPER_APART)
+        start(PROGRAM, environ, wanted)
 
 
 def main() -> None:

@@ -32,7 +32,8 @@ from mudroom.core.text.redaction import redact_argv
 from mudroom.core.tree.entry import Entry, is_untouched
 from mudroom.core.tree.landing_form import STAYS
 from mudroom.core.tree.path import show
-from mudroom.core.tree.secret import ELSEWHERE, matches, secret_test
+from mudroom.core.tree.pattern import matches
+from mudroom.core.tree.secret import ELSEWHERE, secret_test
 from mudroom.core.tree.stack import LIVE, ForkState, to_text
 from mudroom.errors import MudroomError, UsageError
 from mudroom.ext.transfer.vault.pack import Packer

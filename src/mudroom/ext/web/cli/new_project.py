@@ -18,7 +18,8 @@ from contextlib import contextmanager
 from mudroom.core.settings import Settings
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.path import is_below, relpath, show
-from mudroom.core.tree.secret import ELSEWHERE, matches, secret_test
+from mudroom.core.tree.pattern import matches
+from mudroom.core.tree.secret import ELSEWHERE, secret_test
 from mudroom.errors import Refused, Unsupported, UsageError
 from mudroom.session import Session
 from mudroom.stage import disk
