@@ -377,6 +377,7 @@ def test_a_job_control_shell_works_and_gives_the_terminal_back(cli: Cli, termina
     terminal.exit_code()
 
 
+@pytest.mark.deep
 def test_help_has_examples(cli: Cli) -> None:
     from mudroom.cli.main import offered_verbs
 

@@ -22,6 +22,7 @@ def build(builder: str, work: Path) -> Path:
     return work / "site"
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 def test_the_pages_are_read_strictly(tmp_path: Path) -> None:
     """Their links are also those of ``test_docs.py``."""

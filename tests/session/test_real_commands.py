@@ -103,6 +103,7 @@ def test_a_virtual_environment_inside(place: Place) -> None:
     assert out.stdout.strip() == str(place.project / ".venv")
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 @pytest.mark.network
 def test_pip_install_into_a_virtual_environment(place: Place) -> None:

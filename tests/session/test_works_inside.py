@@ -16,7 +16,7 @@ from conftest import Place
 from mudroom.core.confinement.spec import Network
 from mudroom.core.settings import Settings
 
-pytestmark = [pytest.mark.both_users, pytest.mark.root]
+pytestmark = pytest.mark.both_users
 
 
 class Work(NamedTuple):

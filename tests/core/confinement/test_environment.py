@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import product
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mudroom.core.confinement.environment import PROXY_NAMES, gate_variables, select_variables
 from mudroom.sandbox.linux.plan import PROXY_PORT
-from tiers import each
 
 OURS = {b"HOME": b"/home/u", b"PWD": b"/p", b"TMPDIR": b"/tmp", b"MUDROOM": b"1"}
 PATH = {b"PATH": b"/usr/local/bin:/usr/bin:/bin"}
@@ -48,7 +45,8 @@ def test_what_is_taken_over(name: bytes) -> None:
     assert selected({name: b"\xffvalue=\n"}) == {name: b"\xffvalue=\n"}
 
 
-@each(("name", "network"), product(LEAKS, [False, True]))
+@pytest.mark.parametrize("name", LEAKS)
+@pytest.mark.parametrize("network", [False, True])
 def test_what_is_not(name: bytes, network: bool) -> None:
     assert selected({name: b"secret"}, network=network) == {}
 

@@ -24,11 +24,13 @@ from hypothesis.strategies import one_of
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi import checks
 
+from tiers import QUICK
+
 pytestmark = [pytest.mark.slow]
 
 SECONDS = 20.0
 """For all of it: what has not been asked by then is not asked."""
-MOST = 24
+MOST = 8 if QUICK else 24
 """Requests for each operation."""
 CHECKS = [
     not_a_server_error,

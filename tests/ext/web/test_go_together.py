@@ -89,6 +89,7 @@ def test_the_full_screen_has_the_same_rules(place: Place) -> None:
     assert found is not None and set(found.paths) == {b"g", b"g/a", b"g/s/b"}
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 def test_the_page_shows_that_they_go_together(place: Place, turned: Site, page: Page) -> None:
     page.goto(turned.address("f", "try-1", "review"))

@@ -14,6 +14,7 @@ from monkey.model import Entry, Wish, wrong_after
 pytestmark = [pytest.mark.slow]
 
 
+@pytest.mark.deep
 def test_a_walk_at_the_api(place: Place) -> None:
     monkey = Api(place, Walk(6, steps=25))
     monkey.go()

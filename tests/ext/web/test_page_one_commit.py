@@ -32,6 +32,7 @@ def log(place: Place) -> str:
     return git(place.project, "git log --format=%s; git status --porcelain")
 
 
+@pytest.mark.deep
 def test_apply_commit_and_undo(project: Place, site: Site, page: Page) -> None:
     staged(project, "echo two >> a.py; echo b > b.py")
     review(page, site)
@@ -55,6 +56,7 @@ def test_apply_commit_and_undo(project: Place, site: Site, page: Page) -> None:
     assert log(project) == "first\n" and page.get_by_text("Committed: ").count() == 0
 
 
+@pytest.mark.deep
 def test_refused_in_a_merge_with_nothing_applied(project: Place, site: Site, page: Page) -> None:
     staged(project, "echo two >> a.py")
     git(project.project, "git rev-parse HEAD > .git/MERGE_HEAD")

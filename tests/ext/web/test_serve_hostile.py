@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browser import Site, serving, staged
+from browser import Shared, Site, another_login, serving, shared_server, staged
 
 from conftest import Place
 
@@ -55,6 +55,17 @@ class Caller:
         return status, found["code"]
 
 
+@pytest.fixture(scope="module")
+def shared(shared_root: Path) -> Iterator[Shared]:
+    with shared_server(shared_root, browser=None) as shared:
+        yield shared
+
+
+@pytest.fixture
+def site(shared: Shared) -> Site:
+    return shared.site
+
+
 @pytest.fixture
 def stranger(site: Site) -> Caller:
     return Caller(site)
@@ -66,9 +77,9 @@ def program(site: Site) -> Caller:
 
 
 @pytest.fixture
-def browser(site: Site) -> Caller:
+def browser(site: Site, shared: Shared) -> Caller:
     """One that is logged in."""
-    _status, sent, _body = Caller(site).ask("GET", site.told["login"].partition(f":{site.port}")[2])
+    _status, sent, _body = Caller(site).ask("GET", another_login(shared.around).partition(f":{site.port}")[2])
     key = sent["location"].removeprefix("./#k=")
     return Caller(site, **{"Cookie": sent["set-cookie"].partition(";")[0], "X-Mudroom-Csrf": key})
 

@@ -31,6 +31,7 @@ from mudroom.core.command.verdict import Verdict
 from mudroom.errors import MudroomError
 from mudroom.vault.approvals.approver import QueueApprover
 from mudroom.vault.approvals.queue import Queue
+from tiers import daily
 
 pytestmark = [
     pytest.mark.slow,
@@ -78,7 +79,7 @@ def calls(tmp_path: Path) -> int:
     return len(outcome.calls)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", daily(MODES))
 def test_at_every_call(tmp_path: Path, mode: str) -> None:
     total = calls(tmp_path)
     assert total > 30

@@ -85,6 +85,7 @@ def test_a_hundred_and_twenty_checkpoints(place: Place) -> None:
     assert session.forks.files("deep").read("count") == b"119"
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 def test_twenty_thousand_deletions(place: Place) -> None:
     for number in range(20_000):

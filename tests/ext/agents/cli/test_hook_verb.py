@@ -16,6 +16,7 @@ import pytest
 from conftest import Place
 from mudroom.ext.agents.core.hook_contract import CONTRACTS
 from test_vault_verb import Cli
+from tiers import pairs
 
 pytestmark = pytest.mark.both_users
 SHARED = {
@@ -103,10 +104,10 @@ def test_a_mount_that_has_ended_is_made_again(cli: Cli) -> None:
     cli("unmount", "claude")
 
 
-@pytest.mark.parametrize(
-    "text", ["", "{", "[]", "null", "[" * 100_000, '"' + "x" * 1_000_000 + '"', "\ufeff{}", '{"hook_event_name": "X"}']
-)
-@pytest.mark.parametrize("agent", CONTRACTS)
+NO_EVENTS = ["", "{", "[]", "null", "[" * 100_000, '"' + "x" * 1_000_000 + '"', "\ufeff{}", '{"hook_event_name": "X"}']
+
+
+@pytest.mark.parametrize(("agent", "text"), pairs(list(CONTRACTS), NO_EVENTS))
 def test_what_is_not_an_event_is_refused(cli: Cli, agent: str, text: str) -> None:
     assert "mudroom: " in json.dumps(run(cli, agent, text))
     assert "den" in json.dumps(run(cli, agent, text))
@@ -161,8 +162,7 @@ def project_files(cli: Cli) -> dict[str, bytes]:
     return {str(path.relative_to(project)): path.read_bytes() for path in project.rglob("*") if path.is_file()}
 
 
-@pytest.mark.parametrize("scope", ["project", "user"])
-@pytest.mark.parametrize("agent", CONTRACTS)
+@pytest.mark.parametrize(("agent", "scope"), pairs(list(CONTRACTS), ["project", "user"]))
 def test_installing_twice_checking_and_removing(cli: Cli, agent: str, scope: str) -> None:
     def hook(*options: str) -> Any:
         return cli("hook", "install", agent, "--scope", scope, *options)

@@ -16,6 +16,7 @@ from conftest import Place
 from cut_off import crash_in_child, fresh, points
 from mudroom.sandbox.client.client import Client
 from mudroom.stage.layers.layer import remove_tree
+from tiers import daily
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 SCRIPT = (
@@ -38,7 +39,7 @@ def state(project: Path) -> tuple[str, str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("verb", ["apply", "undo", "redo"])
+@pytest.mark.parametrize("verb", daily(["apply", "undo", "redo"]))
 def test_commits_killed_anywhere(tmp_path: Path, client: Client, verb: str) -> None:
     for number in points():
         place = fresh(tmp_path, client, number)
