@@ -33,7 +33,7 @@ Moment = Literal["remount", "middle", "end"]
 Verdict = Literal["held", "told", "earlier", "lost"]
 MOMENTS: tuple[Moment, ...] = ("remount", "middle", "end")
 _HERE = Path(__file__).resolve().parent
-_MOST = 4
+_MOST = 3
 """Cuts in the middle of one verb."""
 _APART = 0.03
 """Seconds between two of them."""
@@ -163,7 +163,7 @@ def judge(verb: str, moment: Moment, before: State, after: State, found: State) 
         if now == new or (now == old and not has_ended):
             continue
         if verb in COMMANDS and (
-            now == old or not has_ended or (old is None and now is not None and not now["changes"])
+            now == old or not has_ended or (old is None and now is not None and not now.get("changes"))
         ):
             earlier.append(name)
         elif now is not None and ("error" in now or now["told"]):

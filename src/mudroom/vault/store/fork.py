@@ -206,8 +206,8 @@ class Fork:
 
     @property
     def is_blank(self) -> bool:
-        """Whether the machine crashed before the fork's first state was on disk: nothing of the fork is known."""
-        return _size(self.path + b"/state") == 0
+        """Whether the machine crashed before the fork's first state and record were on disk: nothing is known of it."""
+        return _size(self.path + b"/state") == 0 and not _size(self.record_path)
 
     @property
     def state_or_none(self) -> ForkState | None:
