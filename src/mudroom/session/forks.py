@@ -597,7 +597,9 @@ def _find_losses(vault: Vault, fork: Fork) -> None:
 
     The state of a fork may be on disk, and the writable layer that it names not: then nothing was in it.
     """
-    upper = fork.state.upper
+    is_earlier, upper = is_of_earlier_boot(fork.record_path), fork.state.upper
+    if is_earlier is False:
+        return
     if fork.state.layers and not os.path.isdir(fork.layer(upper)):
         from mudroom.vault.forks.crash import add_empty
 
@@ -606,7 +608,7 @@ def _find_losses(vault: Vault, fork: Fork) -> None:
         stacking.make_tree(vault, upper, fork.state.layers)
         add_empty(fork, ())
         fork.begin(CommandStart(fork.created))
-    if is_of_earlier_boot(fork.record_path):
+    if is_earlier:
         from mudroom.vault.forks.crash import find_losses
 
         find_losses(fork)

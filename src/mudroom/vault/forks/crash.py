@@ -49,9 +49,11 @@ def find_losses(fork: Fork) -> None:
         return
     record = fork.record
     if record is not None and fork.contents and fork.interrupted is None and mount_note(fork) is None:
+        layers = (fork.state.upper, *fork.state.layers)
+        apart = fork.has_copy and fork.shown_at(layers)  # shown secrets are not in the copy
         with _shown(fork) as shown:
             rows = ((change.path, _lost(change, shown(change.path))) for change in record.changeset.changes)
-            lost = {path: row for path, row in rows if row is not None}
+            lost = {path: row for path, row in rows if row is not None and (row[0] >= 0 or not apart)}
         if lost:
             _add(fork, lost)
             fork.begin(CommandStart(record.started))
