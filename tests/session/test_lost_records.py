@@ -260,6 +260,7 @@ def test_a_writable_layer_that_was_not_on_disk_yet_is_made_again_and_told(place:
         fork = session.vault.fork("f")
         empty(sealed(place) / "record")
         os.rmdir(fork.layer(fork.state.upper))
+    age(place)
     assert changed(place) == [b"edited", b"one"]
     assert remarks_of(place)[b""].startswith("a crash of the machine cut a command of this fork off")
     with place.session() as session:
