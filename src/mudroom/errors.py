@@ -33,6 +33,10 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 """OSError errno values for a full disk or quota. They say nothing about the accessed path."""
 
 
+UPGRADE = "upgrade mudroom"
+"""The hint for what a newer mudroom has written."""
+
+
 class MudroomError(Exception):
     exit_code = 125
 

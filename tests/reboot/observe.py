@@ -52,7 +52,7 @@ def observe(project: Path, state: Path, home: Path) -> dict[str, Any]:
                 changes = session.changes.of(fork.name)
                 row = {
                     "changes": {os.fsdecode(each.path): each.verb for each in changes.changes},
-                    "diff": digest(b"".join(session.changes.diff(fork.name))),
+                    "diff": b"".join(session.changes.diff(fork.name)).decode(),
                     "points": [point.name for point in fork.state.checkpoints if not point.automatic],
                     "decisions": len(load_resolutions(fork)),
                 }

@@ -228,6 +228,7 @@ def test_a_fork_that_a_crash_has_left_without_its_state_frees_its_name(place: Pl
     with place.session() as session:
         fork = session.vault.fork("f")
     empty(Path(os.fsdecode(fork.path + b"/state")))
+    empty(Path(os.fsdecode(fork.record_path)))
     with place.session() as session:
         assert session.vault.forks() == []
         assert problems(session) == []
@@ -245,6 +246,24 @@ def test_gc_removes_a_fork_that_a_crash_has_left_without_its_state(place: Place)
     with place.session() as session:
         fork = session.vault.fork("f")
         empty(Path(os.fsdecode(fork.path + b"/state")))
+        empty(Path(os.fsdecode(fork.record_path)))
         with session.alone("gc"):
             collect_garbage(session.vault, RetentionLimits(0, 1, 0), session.forks.clock())
         assert not os.path.lexists(fork.path)
+
+
+def test_a_writable_layer_that_was_not_on_disk_yet_is_made_again_and_told(place: Place) -> None:
+    """btrfs: the state is synced, and neither the new layer nor the record of the sealed one."""
+    filled(place)
+    with place.session() as session:
+        session.forks.checkpoint("f", "point")
+        fork = session.vault.fork("f")
+        empty(sealed(place) / "record")
+        os.rmdir(fork.layer(fork.state.upper))
+    age(place)
+    assert changed(place) == [b"edited", b"one"]
+    assert remarks_of(place)[b""].startswith("a crash of the machine cut a command of this fork off")
+    with place.session() as session:
+        assert problems(session) == []
+        session.run(TWO, fork="f")
+    assert changed(place) == [b"edited", b"one", b"two"]

@@ -41,7 +41,7 @@ from mudroom.vault.forks.collection import (
     take_snapshot,
     view_of,
 )
-from mudroom.vault.forks.damage import require_layers
+from mudroom.vault.forks.damage import require_layers, require_tree
 from mudroom.vault.forks.logins import has_logins, settle_logins
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.moment import is_of_earlier_boot
@@ -440,7 +440,7 @@ class Forks:
 
     def settle(self, fork: Fork) -> None:
         """Collect the changes of a command that was interrupted when mudroom was killed. Hold the fork's lock."""
-        _find_losses(fork)
+        _find_losses(self.vault, fork)
         started, noted = fork.interrupted, mount_note(fork)
         note = settled_mount(self, fork) if noted is not None else None
         if started is not None:
@@ -506,7 +506,7 @@ class Forks:
             if free and fork.interrupted is None and fork.record is None and not stacking.tree_is_empty(fork):
                 fork.begin(CommandStart(fork.created))  # the record is lost: its name was not on disk
             if free:
-                _find_losses(fork)
+                _find_losses(self.vault, fork)
             if free and (fork.interrupted is not None or mount_note(fork) is not None):
                 self.settle(fork)
                 mounting(self).collect(fork)
@@ -598,9 +598,23 @@ def settled_mount(forks: Forks, fork: Fork) -> MountNote | None:
     return mounting(forks).settled(fork) if mount_note(fork) is not None else None
 
 
-def _find_losses(fork: Fork) -> None:
-    """Find the files that a crash of the machine has cut off. Costs a stat(2) but once after each boot."""
-    if is_of_earlier_boot(fork.record_path):
+def _find_losses(vault: Vault, fork: Fork) -> None:
+    """Find the files that a crash of the machine has cut off. Costs a stat(2) but once after each boot.
+
+    The state of a fork may be on disk, and the writable layer that it names not: then nothing was in it.
+    """
+    is_earlier, upper = is_of_earlier_boot(fork.record_path), fork.state.upper
+    if is_earlier is False:
+        return
+    if fork.state.layers and not os.path.isdir(fork.layer(upper)):
+        from mudroom.vault.forks.crash import add_empty
+
+        require_layers(fork)
+        require_tree(fork)
+        stacking.make_tree(vault, upper, fork.state.layers)
+        add_empty(fork, ())
+        fork.begin(CommandStart(fork.created))
+    if is_earlier:
         from mudroom.vault.forks.crash import find_losses
 
         find_losses(fork)

@@ -53,7 +53,10 @@ def open_regular(path: bytes, flags: int = os.O_RDONLY, *, at: int | None = None
 def read(path: bytes) -> bytes:
     """Return the whole content. Raise as ``open_regular`` does."""
     with os.fdopen(open_regular(path), "rb", buffering=0) as stream:
-        return stream.read()
+        try:
+            return stream.read()
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, path) from error
 
 
 def make_directory(path: bytes) -> int:

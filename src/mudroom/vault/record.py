@@ -18,7 +18,7 @@ from mudroom.core.result import exit_code_of
 from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.stack import Checkpoint
-from mudroom.errors import MudroomError
+from mudroom.errors import UPGRADE, MudroomError
 from mudroom.stage import disk, safe_open
 from mudroom.vault.sync import sync_directory
 
@@ -138,6 +138,4 @@ def format_of(data: bytes) -> int:
 def _require_format(path: bytes, file_format: int, kind: type[ForkRecord | ApplyRecord]) -> None:
     known = FORK_FORMAT if kind is ForkRecord else FORMAT
     if file_format > known:
-        raise MudroomError(
-            f"{os.fsdecode(path)} has format {file_format}, this mudroom knows {known}", "upgrade mudroom"
-        )
+        raise MudroomError(f"{os.fsdecode(path)} has format {file_format}, this mudroom knows {known}", UPGRADE)

@@ -174,3 +174,8 @@ def test_an_apply_that_fails_names_the_fork_that_keeps_the_changes(
     assert run(["run", "--yes", "--", "touch", "src/c"], environ) == 125
     said = capfd.readouterr().err
     assert "any more (mudroom ls shows the forks of this project)" in said and "kept as" not in said
+
+
+def test_a_fork_of_a_newer_mudroom_is_not_to_be_discarded() -> None:
+    newer = row("") | {"state": "damaged", "problem": "the state of the fork x has format 9, this mudroom knows 2"}
+    assert describe(newer, 200) == "x  the state of the fork x has format 9, this mudroom knows 2  (upgrade mudroom)"

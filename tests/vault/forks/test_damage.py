@@ -150,3 +150,12 @@ def test_a_full_disk_loses_nothing(place: Place, tmp_path: Path) -> None:
     finally:
         place.close()
         subprocess.run(["umount", "-l", str(place.state)], check=True)
+
+
+def test_what_a_newer_mudroom_has_written_is_not_to_be_removed(place: Place) -> None:
+    session = place.session()
+    session.run([b"sh", b"-c", b"echo two >> file"], fork="bad")
+    damage(place, "FORK/state", b"mudroom-fork 9\nend\n")
+    with pytest.raises(MudroomError) as caught:
+        place.session().changes.of("bad")
+    assert caught.value.hint == "upgrade mudroom"

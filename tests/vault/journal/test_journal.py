@@ -20,7 +20,7 @@ from inner_path import inner
 from mudroom.core.journal.event import ChainHead, data_of, wall
 from mudroom.core.journal.event_filter import EventFilter
 from mudroom.errors import MudroomError
-from mudroom.vault.journal.journal import _LOG, Journal
+from mudroom.vault.journal.journal import _LOG, Journal, _NamedErrors
 
 S = 10**9
 
@@ -571,3 +571,20 @@ def test_events_that_are_in_the_log_of_writes_alone_are_read_there_too(
         list(journal.newest())
     monkeypatch.undo()
     writer.close()
+
+
+@pytest.mark.parametrize("code", [sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_IOERR_READ])
+def test_a_read_of_the_disk_that_fails_once_is_no_damage(path: Path, code: int) -> None:
+    """SQLite says "database disk image is malformed" when a read(2) of its file fails."""
+    with sqlite3.connect(path) as database:
+        database.execute("CREATE TABLE t (a)")
+    database.close()
+    error = sqlite3.DatabaseError("database disk image is malformed")
+    error.sqlite_errorcode = code
+    with pytest.raises(MudroomError) as caught, _NamedErrors(os.fsencode(path)):
+        raise error
+    assert caught.value.hint == "the journal is whole: try again; dmesg may say what is wrong with the disk"
+    path.write_bytes(b"x" * 8192)
+    error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+    with pytest.raises(MudroomError, match="move it aside"), _NamedErrors(os.fsencode(path)):
+        raise error

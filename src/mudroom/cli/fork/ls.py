@@ -11,7 +11,7 @@ from mudroom.core.text.json_text import to_json_text
 from mudroom.core.text.plural import counted
 from mudroom.core.tree.change import summarise
 from mudroom.core.tree.quote import show_text
-from mudroom.errors import ProjectClosed
+from mudroom.errors import UPGRADE, ProjectClosed
 from mudroom.typing import TYPE_CHECKING, Any
 from mudroom.vault.forks.damage import UNREADABLE, damage_of
 from mudroom.vault.store.fork import Fork, last_holder
@@ -122,6 +122,8 @@ def _describe_problem(row: dict[str, Any], width: int) -> str:
     name, is_closed = row["fork"], row["state"] == "cut off"
     reason = f"{'not collected' if is_closed else 'damaged'}: {row['problem']}"
     hint = f"(then mudroom diff {name} shows the changes)" if is_closed else f"(mudroom discard {name} removes it)"
+    if "this mudroom knows" in row["problem"]:
+        reason, hint = row["problem"], f"({UPGRADE})"
     line = f"{name}  {reason}  {hint}"
     if len(line) <= width:
         return line

@@ -122,6 +122,10 @@ def to_text(state: ForkState) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
+class NewerState(ValueError):
+    """A newer mudroom has written the state."""
+
+
 def head_text(state: ForkState) -> str:
     """Return the text before the checkpoint lines."""
     return "".join(f"{line}\n" for line in _head(state))
@@ -153,7 +157,7 @@ def from_text(text: str) -> ForkState:
     if len(head) != 2 or head[0] != "mudroom-fork" or not head[1].isdigit():
         raise ValueError("does not begin as the state of a fork does")
     if int(head[1]) > FORMAT:
-        raise ValueError(f"has format {head[1]}, this mudroom knows {FORMAT}")
+        raise NewerState(f"has format {head[1]}, this mudroom knows {FORMAT}")
     if lines[-1] != "end":
         raise ValueError("is cut off")
     facts: dict[str, tuple[str, ...]] = {}

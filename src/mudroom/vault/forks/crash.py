@@ -21,6 +21,7 @@ from mudroom.core.clock import CommandStart
 from mudroom.core.tree.change import Change, Changeset, Remark
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.flag import PROTECTED
+from mudroom.core.tree.path import ancestors
 from mudroom.core.tree.quote import show_words
 from mudroom.errors import MudroomError
 from mudroom.stage import disk, safe_open
@@ -49,9 +50,17 @@ def find_losses(fork: Fork) -> None:
         return
     record = fork.record
     if record is not None and fork.contents and fork.interrupted is None and mount_note(fork) is None:
+        apart = fork.shown_at((fork.state.upper, *fork.state.layers))
+
+        def is_apart(path: bytes, row: _Row) -> bool:
+            """Shown secrets are not in the fork's own layers, nor is their removal."""
+            if not apart or row[0] == _AGAIN:
+                return bool(apart)
+            return any(os.path.lexists(apart + b"/tree/" + each) for each in (path, *ancestors(path)))
+
         with _shown(fork) as shown:
             rows = ((change.path, _lost(change, shown(change.path))) for change in record.changeset.changes)
-            lost = {path: row for path, row in rows if row is not None}
+            lost = {path: row for path, row in rows if row is not None and not is_apart(path, row)}
         if lost:
             _add(fork, lost)
             fork.begin(CommandStart(record.started))

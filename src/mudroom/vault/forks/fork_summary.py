@@ -98,6 +98,8 @@ class ForkSummaries:
         try:
             return self._summarise(fork)
         except UNREADABLE as error:
+            if fork.is_blank:
+                return None
             try:
                 created = os.lstat(fork.path).st_ctime_ns
             except FileNotFoundError:

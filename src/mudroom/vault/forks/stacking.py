@@ -157,6 +157,7 @@ def rollback(vault: Vault, fork: Fork, name: str, time: int) -> Checkpoint | Non
     restore_record(vault, fork)
     sync_directory(fork.path)  # before the dropped layer goes
     fork.end()
+    sync_directory(fork.path)  # otherwise the next boot finds a command that was cut off
     vault.throw_away(vault.layer(state.upper))
     if fork.is_copy:
         vault.throw_away(fork.copy_place + b"/manifest")  # the next command makes the copy again
@@ -174,6 +175,7 @@ def _keep_masked(parent: Fork, child: Fork, *, is_same: bool) -> None:
 def make_tree(vault: Vault, layer: str, sealed: Sequence[str]) -> None:
     """Make the tree for a new layer above sealed layers: changes are only collected from a layer with a tree."""
     tree = vault.layer(layer) + b"/tree"
+    os.makedirs(vault.layer(layer), 0o700, exist_ok=True)
     below = vault.layer(sealed[-1]) + b"/tree" if sealed else vault.source
     os.mkdir(tree, 0o700)
     os.chmod(tree, stat.S_IMODE(os.stat(below).st_mode))

@@ -22,6 +22,7 @@ from __future__ import annotations
 import os
 from _thread import allocate_lock
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 
 from mudroom.core.clock import SECOND, VaultClock, horizon
 from mudroom.core.journal.event import BEGIN, GENESIS, BrokenChain, ChainCheck, ChainHead, Event, chained, examine
@@ -522,7 +523,22 @@ class _NamedErrors:
             if code == sqlite3.SQLITE_CANTOPEN and (why := _cannot_write_beside(self._path)) is not None:
                 hint = _ADVICE[sqlite3.SQLITE_FULL if why.errno in FULL else code]
                 raise MudroomError(f"{cannot}: {why.strerror}", hint) from error
+            if code == sqlite3.SQLITE_CORRUPT and _is_readable(self._path):
+                raise MudroomError(f"{cannot}: a read of the disk has failed", _PASSED) from error
+            if getattr(error, "sqlite_errorcode", 0) in _READS:
+                raise MudroomError(f"{cannot}: {error}", _PASSED) from error
             raise MudroomError(f"{cannot}: {error}", _ADVICE.get(code, _DAMAGED)) from error
+
+
+def _is_readable(path: bytes) -> bool:
+    """Return whether the database is whole when it is read again. SQLite takes a failed read(2) for damage."""
+    from urllib.parse import quote
+
+    try:
+        with closing(sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True)) as database:
+            return bool(database.execute("PRAGMA quick_check(1)").fetchone() == ("ok",))
+    except sqlite3.Error:
+        return False
 
 
 def _cannot_write_beside(path: bytes) -> OSError | None:
@@ -545,4 +561,6 @@ _ADVICE = {
     sqlite3.SQLITE_READONLY: "make it writable",
     sqlite3.SQLITE_CANTOPEN: "make it writable",
 }
+_READS = (sqlite3.SQLITE_IOERR_READ, sqlite3.SQLITE_IOERR_SHORT_READ)
+_PASSED = "the journal is whole: try again; dmesg may say what is wrong with the disk"
 _DAMAGED = "if it is damaged, move it aside; forks and applies do not depend on it"

@@ -31,8 +31,8 @@ from contextlib import contextmanager, suppress
 from mudroom.core.clock import CommandStart
 from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.path import show
-from mudroom.core.tree.stack import Checkpoint, ForkState, checkpoint_line, from_text, head_text
-from mudroom.errors import ForkGone, MudroomError, UsageError
+from mudroom.core.tree.stack import Checkpoint, ForkState, NewerState, checkpoint_line, from_text, head_text
+from mudroom.errors import UPGRADE, ForkGone, MudroomError, UsageError
 from mudroom.stage import disk, safe_open
 from mudroom.stage.layers.shown import with_shown
 from mudroom.stage.reader import ANEW, FileReader
@@ -180,6 +180,8 @@ class Fork:
         except OSError as error:
             message = f"the state of the fork {self.name} cannot be read: {error.strerror}"
             raise MudroomError(message, "other forks are not affected; try again") from error
+        except NewerState as error:
+            raise MudroomError(f"the state of the fork {self.name} {error}", UPGRADE) from error
         except ValueError as error:
             problem = str(error)
         raise MudroomError(
@@ -202,8 +204,8 @@ class Fork:
 
     @property
     def is_blank(self) -> bool:
-        """Whether the machine crashed before the fork's first state was on disk: nothing of the fork is known."""
-        return _size(self.path + b"/state") == 0
+        """Whether the machine crashed before the fork's first state and record were on disk: nothing is known of it."""
+        return _size(self.path + b"/state") == 0 and not _size(self.record_path)
 
     @property
     def state_or_none(self) -> ForkState | None:
