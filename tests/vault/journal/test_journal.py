@@ -573,8 +573,11 @@ def test_events_that_are_in_the_log_of_writes_alone_are_read_there_too(
     writer.close()
 
 
-@pytest.mark.parametrize("code", [sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_IOERR_READ])
-def test_a_read_of_the_disk_that_fails_once_is_no_damage(path: Path, code: int) -> None:
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [(sqlite3.SQLITE_CORRUPT, "a read of the disk has failed"), (sqlite3.SQLITE_IOERR_READ, "disk image is malformed")],
+)
+def test_a_read_of_the_disk_that_fails_once_is_no_damage(path: Path, code: int, told: str) -> None:
     """SQLite says "database disk image is malformed" when a read(2) of its file fails."""
     with sqlite3.connect(path) as database:
         database.execute("CREATE TABLE t (a)")
@@ -583,6 +586,7 @@ def test_a_read_of_the_disk_that_fails_once_is_no_damage(path: Path, code: int) 
     error.sqlite_errorcode = code
     with pytest.raises(MudroomError) as caught, _NamedErrors(os.fsencode(path)):
         raise error
+    assert told in str(caught.value)
     assert caught.value.hint == "the journal is whole: try again; dmesg may say what is wrong with the disk"
     path.write_bytes(b"x" * 8192)
     error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
