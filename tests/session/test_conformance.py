@@ -177,12 +177,12 @@ def by_mount(place: Place, kind: str, edits: Edits) -> None:
     session = place.session()
     session.forks.new("f")
     session.forks.mount("f", os.fsencode(place.root / "mounted"), kind=kind)  # type: ignore[arg-type]
-    perform([_raw(edit) for edit in edits], place.root / "mounted")
+    for edit in edits:
+        if edit[0] == "rename":  # outside of sandboxes nobody renames an overlay's directory but mv(1)
+            subprocess.run(["mv", "-T", *edit[1:]], cwd=place.root / "mounted", check=True)
+        else:
+            perform([edit], place.root / "mounted")
     session.forks.unmount("f")
-
-
-def _raw(edit: tuple[Any, ...]) -> tuple[Any, ...]:
-    return edit
 
 
 WAYS: dict[str, tuple[Editing, str]] = {
