@@ -81,9 +81,12 @@ def test_the_list_and_what_is_not_there(cli: Cli) -> None:
     copied = json.loads(said(cli, "keep", "x", f"{cli.place.home}/one", "--json"))
     assert copied == {"schema": "mudroom.kept/1", "path": f"{cli.place.home}/one", "to": f"{cli.place.home}/one"}
     assert (cli.place.home / "one").read_text() == "333\n"
+    said(cli, "exec", "--fork", "y", "--", "sh", "-c", "echo last > ~/one")
+    last = json.loads(said(cli, "keep", f"{cli.place.home}/one", "--to", f"{cli.place.home}/two", "--json"))
+    assert last["to"] == f"{cli.place.home}/two" and (cli.place.home / "two").read_text() == "last\n"
     refused = said(cli, "keep", "x", "/tmp/three", code=125)
     assert "x has no file /tmp/three (mudroom keep x lists its files)" in refused
-    assert "no files of y are kept (mudroom keep lists those that are, for a day)" in said(cli, "keep", "y", code=125)
+    assert "no files of z are kept (mudroom keep lists those that are, for a day)" in said(cli, "keep", "z", code=125)
     there = said(cli, "keep", "x", f"{cli.place.home}/one", "--to", f"{cli.place.home}/no/one", code=125)
     assert f"{cli.place.home}/no does not exist (mkdir -p {cli.place.home}/no)" in there
 

@@ -24,6 +24,7 @@ examples:
   mudroom keep                               all files that commands wrote outside the project in the last day
   mudroom keep run-7f3a                      those of one fork's commands
   mudroom keep run-7f3a ~/report.txt         copies one to the same place on this machine
+  mudroom keep ~/report.txt                  the same, as the last command has written it
   mudroom keep run-7f3a ~/report.txt --to .  copies it elsewhere
 
 No file is replaced, and none with secrets is stored. mudroom run --keep is another thing: it keeps the changes in a
@@ -39,6 +40,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace, context: Context) -> int:
     with open_listing(context, reads_policy=False) as listing:
         files = stored(listing.vault)
+        if args.path is None and args.fork is not None and "/" in args.fork:  # a path: the last command's that wrote it
+            args.path, wanted = args.fork, disk.absolute_path(os.fsencode(args.fork))
+            newest = max((file for file in files if file.path == wanted), key=lambda file: file.time, default=None)
+            args.fork = newest.fork if newest is not None else args.fork
         of_fork = [file for file in files if args.fork in (None, file.fork)]
         if args.fork is not None and not of_fork:
             raise UsageError(f"no files of {args.fork} are kept", "mudroom keep lists those that are, for a day")
