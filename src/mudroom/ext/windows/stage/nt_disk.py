@@ -237,7 +237,7 @@ def reach(root: int, path: bytes) -> Iterator[tuple[int, bytes]]:
     yield root, path
 
 
-def birth_time(path: bytes) -> int:  # noqa: ARG001 # as the twin has it
+def birth_time(path: bytes) -> int:
     """Return 0, "unknown": a file's number tells it from every later one (File Reference Number, MS-FSCC 2.1.9.3)."""
     return 0
 
