@@ -126,7 +126,7 @@ def _with_namespaces(spec: SandboxSpec, machine: str) -> Plan:
         view_step(spec),
         *own_directory(spec),
         ("view", spec.project[1:]),
-        ("left", tuple(step[1] for step in ahead if step[0] == "tmpfs" and step[1] in _dropped(spec))),
+        left_step(spec, ahead),
         ("terminal", b"dev/pts/ptmx"),
         *gate_steps(spec),
         ("seal", b"", READ_ONLY),
@@ -137,9 +137,10 @@ def _with_namespaces(spec: SandboxSpec, machine: str) -> Plan:
     return Plan(flags, maps, (*shared, *ahead, *own, *last), len(shared), len(ahead), len(last))
 
 
-def _dropped(spec: SandboxSpec) -> tuple[bytes, ...]:
-    """Return the directories whose files nobody keeps, and a user may expect to find."""
-    return (spec.home[1:], b"tmp", b"var/tmp")
+def left_step(spec: SandboxSpec, ahead: Sequence[Step]) -> Step:
+    """Return the step that names the directories whose files nobody keeps, and a user may expect to find."""
+    dropped = (spec.home[1:], b"tmp", b"var/tmp")
+    return ("left", tuple(step[1] for step in ahead if step[0] == "tmpfs" and step[1] in dropped))
 
 
 def gate_steps(spec: SandboxSpec) -> tuple[Step, ...]:

@@ -138,6 +138,11 @@ def test_what_lies_in_a_private_directory_is_not_there_anyway(vault: bytes) -> N
     assert any(vault.startswith(own + b"/") for own in private(spec.home))
 
 
+def test_what_is_left_outside_the_project_is_looked_at() -> None:
+    (left,) = [step for step in compile_imaged(SPEC, "x86_64").steps if step[0] == "left"]
+    assert set(left[1]) == {b"home/u", b"tmp", b"var/tmp"}
+
+
 def test_without_a_network_nothing_is_handed_over() -> None:
     ops = [step[0] for step in compile_imaged(SPEC._replace(network="none"), "x86_64").steps]
     assert "hand_over" not in ops

@@ -41,6 +41,14 @@ def test_a_project_at_such_a_path(moved: Place, engine: EngineHere) -> None:
     assert (moved.project / "f").read_text() == "one\ntwo\n"
 
 
+def test_what_is_written_outside_the_project_is_told(place: Place, engine: EngineHere) -> None:
+    session = engine.session(place)
+    result = session.run([b"sh", b"-c", b"echo made > ~/report; echo x > /tmp/x; echo y > y"])
+    home = os.fsencode(place.home)
+    assert sorted(file.path for file in result.left) == sorted([home + b"/report", b"/tmp/x"])
+    assert any("written outside the project and not kept: ~/report, /tmp/x" in note for note in result.notes)
+
+
 @pytest.mark.parametrize("moved", [b"\xff", b"a\r\nb"], indirect=True, ids=repr)
 def test_one_that_no_engine_can_be_told(moved: Place, engine: EngineHere) -> None:
     session = engine.session(moved)
