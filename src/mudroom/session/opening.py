@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from contextlib import ExitStack
 
 from mudroom.core.confinement.fallback import Mode
@@ -13,7 +14,7 @@ from mudroom.sandbox.client.report import StepFailed
 from mudroom.session.forks import Forks
 from mudroom.session.machine import Machine, freezes
 from mudroom.session.order import Order, Outcome
-from mudroom.session.own_sandbox import cache_mode, flows_of, home_of, settled_vault, shown
+from mudroom.session.own_sandbox import cache_mode, enter_home, flows_of, home_of, settled_vault, shown
 from mudroom.session.shared_sandbox.tender import Basis, SharedSandbox
 from mudroom.stage.view import View
 from mudroom.vault.forks.collection import stand_on_base, view_of, with_objects
@@ -95,7 +96,7 @@ class Opening:
         rlimits, leaf = attempt.enter_context(machine.limited(mode, order, Outcome()))
         grant, files = attempt.enter_context(home_of(machine, fork, order, mode, self._outcome))
         caches, within = machine.caches(vault, fork, order), cache_mode(machine, self._outcome, mode)
-        plan, _environment = machine.confinement.plan(
+        plan, environment = machine.confinement.plan(
             view.mount(), mode, vault.project, fork.path + b"/private", with_objects(vault, fork, settings), rlimits,
             grant, port, shown(equipment),
             machine.cache_view(caches, within, order), gate.loopback if gate is not None else (),
@@ -107,7 +108,14 @@ class Opening:
         try:
             want_gate = gate is not None and gate.is_inside
             client = attempt.enter_context(machine.at_its_place(plan, fork, order))
-            held = hold(client, plan, RunOptions(view=True, gate=want_gate, leaf=leaf))
+            held = hold(client, plan, RunOptions(view=True, left=bool(grant.files), gate=want_gate, leaf=leaf))
+            if grant.files:
+                own = held.running.own_directories()[0]
+                try:
+                    enter_home(plan, own, environment[b"HOME"], files)
+                finally:
+                    for descriptor in own:
+                        os.close(descriptor)
         except BaseException:
             fork.end()
             raise
@@ -118,10 +126,10 @@ class Opening:
         forks.tools.resume(fork.name)
         attempt.callback(forks.tools.end_live, fork.name)
         self._resources.push(attempt.pop_all())
-        environment = dict(equipment.environment) if equipment is not None else {}
+        added = dict(equipment.environment) if equipment is not None else {}
         give_back = functools.partial(caches.give_back, settings.cache_limit)
         basis = Basis(
-            vault, fork, mode, started, machine.terms(order), environment, port, forks.clock, give_back,
+            vault, fork, mode, started, machine.terms(order), added, port, forks.clock, give_back,
             forks.remarks.extend,
         )  # fmt: skip
         return SharedSandbox(basis, held, gate, leaf, self._resources, forks.users.over, files)

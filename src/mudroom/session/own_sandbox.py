@@ -10,7 +10,7 @@ import functools
 import os
 import stat
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 
 from mudroom.core.confinement.fallback import Mode
@@ -99,7 +99,15 @@ def home_of(
         return nullcontext((order.grant, None))
     from mudroom.session.confinement.agent_home import agent_homes
 
-    return agent_homes().command_home(machine.confinement, fork, order.grant, mode, outcome.note)
+    settings = order.actor.settings
+    return agent_homes().command_home(machine.confinement, fork, order.grant, mode, settings, outcome.note)
+
+
+def enter_home(plan: Plan, directories: Sequence[int], home: bytes, files: SharedFiles | None) -> None:
+    """Let files that a command shares with the host be copied in its home. ``directories``: as in
+    ``Running.own_directories``."""
+    if files is not None and directories:
+        files.enter(os.dup(directories[_dropped(plan).index(home[1:])]))
 
 
 def shown(equipment: Equipment | None) -> tuple[Bind, ...]:
@@ -376,6 +384,9 @@ class OwnSandbox:
             quiet = self._quiet()
             try:
                 running = self._begin(client, plan, env, attempt, bound)
+                own = running.own_directories() if attempt.grant.files else None
+                if own is not None:
+                    enter_home(plan, own[0], env[b"HOME"], attempt.files)
                 meanwhile = functools.partial(self._meanwhile, view)
                 watch = self._watch(running, attempt.gate, attempt.files, quiet)
                 self._slot.give()
@@ -392,7 +403,9 @@ class OwnSandbox:
                 self._cleared = client.clear((view.work, *self._caches.works))
             if bound is not None and ended.started and standing.is_as_seen:
                 outcome.started = bound.start(ended.started)
-            left = self._left(running, plan, env[b"HOME"])
+            if own is not None and attempt.files is not None:
+                outcome.note(*attempt.files.close())  # before what is left is listed, and kept
+            left = self._left(own or running.own_directories(), plan, env[b"HOME"])
             if left:
                 from mudroom.core.result import left_sentence
 
@@ -401,9 +414,9 @@ class OwnSandbox:
             done, use = self._reached(group, ended, timed_out=timed_out, output=attempt.output)
         return CommandEnd(ended, timed_out, attempt.output, done, use, left=left)
 
-    def _left(self, running: Running, plan: Plan, home: bytes) -> tuple[LeftFile, ...]:
-        """Return the files that the command has left in its own directories."""
-        descriptors, before = running.own_directories()
+    def _left(self, own: tuple[list[int], list[int]], plan: Plan, home: bytes) -> tuple[LeftFile, ...]:
+        """Return the files that the command has left in its own directories, and close these."""
+        descriptors, before = own
         try:
             if not descriptors:
                 return ()

@@ -275,7 +275,7 @@ class Confinement:
             caches=caches,
             masks=self._masks(host, settings),
             has_slots=os.path.isdir(slots := self._vault.source + b"/.mudroom/apply") and not os.path.islink(slots),
-            files=(*files, *resolver.files),
+            files=(*files, *resolver.files, *grant.files),
             home_links=() if confined else free_links(grant.links, binds),
             devices=(*host.devices, *(graphics() if grant.gpu else ())),
             landlock_abi=host.landlock_abi,
