@@ -14,7 +14,15 @@ from mudroom.sandbox.client.report import StepFailed
 from mudroom.session.forks import Forks
 from mudroom.session.machine import Machine, freezes
 from mudroom.session.order import Order, Outcome
-from mudroom.session.own_sandbox import cache_mode, enter_home, flows_of, home_of, settled_vault, shown
+from mudroom.session.own_sandbox import (
+    cache_mode,
+    enter_home,
+    enter_private_home,
+    flows_of,
+    home_of,
+    settled_vault,
+    shown,
+)
 from mudroom.session.shared_sandbox.tender import Basis, SharedSandbox
 from mudroom.stage.view import View
 from mudroom.vault.forks.collection import stand_on_base, view_of, with_objects
@@ -101,6 +109,8 @@ class Opening:
             grant, port, shown(equipment),
             machine.cache_view(caches, within, order), gate.loopback if gate is not None else (),
         )  # fmt: skip
+        if grant.files:
+            enter_private_home(plan, environment[b"HOME"], files)
         machine.ended.wait_before(fork)
         note = self._outcome.mounted
         started = note.since if note is not None else command_start(vault.path, order.called)
@@ -109,13 +119,8 @@ class Opening:
             want_gate = gate is not None and gate.is_inside
             client = attempt.enter_context(machine.at_its_place(plan, fork, order))
             held = hold(client, plan, RunOptions(view=True, left=bool(grant.files), gate=want_gate, leaf=leaf))
-            if grant.files:
-                own = held.running.own_directories()[0]
-                try:
-                    enter_home(plan, own, environment[b"HOME"], files)
-                finally:
-                    for descriptor in own:
-                        os.close(descriptor)
+            for descriptor in enter_home(held.running, plan, environment[b"HOME"], files)[0] if grant.files else ():
+                os.close(descriptor)
         except BaseException:
             fork.end()
             raise

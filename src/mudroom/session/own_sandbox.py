@@ -10,7 +10,7 @@ import functools
 import os
 import stat
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 
 from mudroom.core.confinement.fallback import Mode
@@ -38,7 +38,7 @@ from mudroom.session.machine import Machine, freezes
 from mudroom.session.order import CommandEnd, Order, Outcome, Stdio
 from mudroom.session.retention import keep_journal
 from mudroom.session.users import RunningCommands
-from mudroom.stage import disk
+from mudroom.stage import disk, safe_open
 from mudroom.stage.view import View
 from mudroom.stage.views.overlay import OverlayView
 from mudroom.stage.views.preflight import foreign
@@ -103,11 +103,19 @@ def home_of(
     return agent_homes().command_home(machine.confinement, fork, order.grant, mode, settings, outcome.note)
 
 
-def enter_home(plan: Plan, directories: Sequence[int], home: bytes, files: SharedFiles | None) -> None:
-    """Let files that a command shares with the host be copied in its home. ``directories``: as in
-    ``Running.own_directories``."""
-    if files is not None and directories:
-        files.enter(os.dup(directories[_dropped(plan).index(home[1:])]))
+def enter_private_home(plan: Plan, home: bytes, files: SharedFiles | None) -> None:
+    """Do as ``enter_home`` for a command without a mount namespace, before it starts: it could put a link there."""
+    if files is not None and not _dropped(plan):
+        files.enter(safe_open.open_directory(home))
+
+
+def enter_home(running: Running, plan: Plan, home: bytes, files: SharedFiles | None) -> tuple[list[int], list[int]]:
+    """Let files that a command shares with the host be copied in its home. Return its own directories, as
+    ``Running.own_directories`` does; the caller closes them."""
+    own = running.own_directories() if _dropped(plan) else ([], [])
+    if files is not None and own[0]:
+        files.enter(os.dup(own[0][_dropped(plan).index(home[1:])]))
+    return own
 
 
 def shown(equipment: Equipment | None) -> tuple[Bind, ...]:
@@ -378,15 +386,15 @@ class OwnSandbox:
         """Start the command and attend to it until it ends."""
         fork, outcome, standing, view = self._fork, self._outcome, self._standing, attempt.view
         plan, env = self._plan(attempt)
+        if attempt.grant.files:
+            enter_private_home(plan, env[b"HOME"], attempt.files)
         with self._machine.at_its_place(plan, fork, self._order) as client:
             bound = self._note_start(client)
             self._stand(client, plan, view)
             quiet = self._quiet()
             try:
                 running = self._begin(client, plan, env, attempt, bound)
-                own = running.own_directories() if attempt.grant.files else None
-                if own is not None:
-                    enter_home(plan, own[0], env[b"HOME"], attempt.files)
+                own = enter_home(running, plan, env[b"HOME"], attempt.files) if attempt.grant.files else None
                 meanwhile = functools.partial(self._meanwhile, view)
                 watch = self._watch(running, attempt.gate, attempt.files, quiet)
                 self._slot.give()

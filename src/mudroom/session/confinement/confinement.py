@@ -246,6 +246,11 @@ class Confinement:
                 link = private_home + path[len(self._home) :]
                 os.makedirs(os.path.dirname(link), mode=0o700, exist_ok=True)
                 os.symlink(target, link)
+            for path, content in grant.files:
+                copy = private_home + path[len(self._home) :]
+                os.makedirs(os.path.dirname(copy), mode=0o700, exist_ok=True)
+                with open(os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as stream:
+                    stream.write(content)
             home = home if bare else private_home
             cwd = view.work + cwd[len(self._vault.project) :]
         network = settings.network_at(grant.level)

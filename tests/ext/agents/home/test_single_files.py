@@ -16,6 +16,7 @@ from mudroom.core.agent.card import AgentCard, Requirements
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
 from mudroom.ext.agents.home.login import LoginKeeper
+from mudroom.sandbox.host.host import landlock_abi
 from mudroom.session import Session
 from test_logins import WAYS, meanwhile, python
 
@@ -40,7 +41,11 @@ FILES = {
 
 
 def opened(place: Place, file: str, level: int = 1, view: str = "overlay") -> Session:
-    session = place.session(Settings(network="none", view=view))  # type: ignore[arg-type]
+    session = place.session(Settings(network="none", view="auto" if view == "landlock" else view))  # type: ignore[arg-type]
+    if view == "landlock":
+        if not landlock_abi():
+            pytest.skip("this kernel has no Landlock")
+        session.machine.confinement.mode = "landlock"
     act_as(session, card=AgentCard("agent", level, Requirements(keychain=(FILES[file] or f"~/{file}",))))
     return session
 
@@ -57,7 +62,7 @@ def told(result: Result, file: str) -> list[str]:
     return [note for note in result.notes if note.startswith(f"~/{file} ")]
 
 
-@pytest.mark.parametrize("view", ["overlay", "copy"])
+@pytest.mark.parametrize("view", ["overlay", "copy", "landlock"])
 @pytest.mark.parametrize("file", FILES)
 def test_every_way_of_writing_for_every_file(place: Place, file: str, view: str) -> None:
     session, host = opened(place, file, view=view), written(place, file)
@@ -124,8 +129,13 @@ def test_a_file_that_the_host_has_removed_is_set_aside(place: Place) -> None:
     session, host = opened(place, ".npmrc"), written(place, ".npmrc")
     with pytest.MonkeyPatch.context() as patch:
         ended = LoginKeeper.close
+
+        def close(keeper: LoginKeeper) -> None:
+            host.unlink()
+            ended(keeper)
+
         patch.setattr(LoginKeeper, "look", lambda *_words, **_more: None)
-        patch.setattr(LoginKeeper, "close", lambda keeper: (os.unlink(host), ended(keeper))[1])
+        patch.setattr(LoginKeeper, "close", close)
         [note] = told(python(session, ".npmrc", WAYS["renamed"], new="token=new"), ".npmrc")
     reason, _so, way_out = note.partition("; ")
     assert reason == "~/.npmrc was not kept: this machine has none any more"
@@ -136,8 +146,13 @@ def test_of_two_writes_the_newer_is_kept_and_the_other_is_named(place: Place) ->
     session, host = opened(place, ".npmrc"), written(place, ".npmrc")
     with pytest.MonkeyPatch.context() as patch:
         ended = LoginKeeper.close
+
+        def close(keeper: LoginKeeper) -> None:
+            host.write_text("token=bare")
+            ended(keeper)
+
         patch.setattr(LoginKeeper, "look", lambda *_words, **_more: None)
-        patch.setattr(LoginKeeper, "close", lambda keeper: (host.write_text("token=bare"), ended(keeper))[1])
+        patch.setattr(LoginKeeper, "close", close)
         [note] = told(python(session, ".npmrc", WAYS["renamed"], new="token=inside"), ".npmrc")
     expected = "~/.npmrc was renewed inside and on this machine: the one on this machine is newer; the other: "
     assert note.startswith(expected) and host.read_text() == "token=bare"

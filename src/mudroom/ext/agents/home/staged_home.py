@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import _thread
 import os
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -77,7 +76,7 @@ def command_home(
     own, logins = _with_home(confinement, fork, grant, mode, note)
     copied = _login_paths(confinement, grant) if logins else frozenset()
     keeper: LoginKeeper | None = None
-    if mode in ("overlay", "copy") and grant.level == 1 and sys.platform == "linux":
+    if mode in ("overlay", "copy", "landlock") and grant.level == 1:
         own, keeper = _with_files(confinement, fork, own, mode, settings)
     placed = {path for path, _content in own.files}
     mirror = _mirror(confinement, [bind for bind in grant.live if bind.path not in copied | placed])
