@@ -104,13 +104,13 @@ class Opening:
         rlimits, leaf = attempt.enter_context(machine.limited(mode, order, Outcome()))
         grant, files = attempt.enter_context(home_of(machine, fork, order, mode, self._outcome))
         caches, within = machine.caches(vault, fork, order), cache_mode(machine, self._outcome, mode)
-        plan, environment = machine.confinement.plan(
+        plan, _environment = machine.confinement.plan(
             view.mount(), mode, vault.project, fork.path + b"/private", with_objects(vault, fork, settings), rlimits,
             grant, port, shown(equipment),
             machine.cache_view(caches, within, order), gate.loopback if gate is not None else (),
         )  # fmt: skip
         if grant.files:
-            enter_private_home(plan, environment[b"HOME"], files)
+            enter_private_home(plan, fork, files)
         machine.ended.wait_before(fork)
         note = self._outcome.mounted
         started = note.since if note is not None else command_start(vault.path, order.called)
@@ -119,7 +119,7 @@ class Opening:
             want_gate = gate is not None and gate.is_inside
             client = attempt.enter_context(machine.at_its_place(plan, fork, order))
             held = hold(client, plan, RunOptions(view=True, left=bool(grant.files), gate=want_gate, leaf=leaf))
-            for descriptor in enter_home(held.running, plan, environment[b"HOME"], files)[0] if grant.files else ():
+            for descriptor in enter_home(held.running, plan, machine.confinement.home, files)[0] if grant.files else ():
                 os.close(descriptor)
         except BaseException:
             fork.end()
@@ -131,10 +131,10 @@ class Opening:
         forks.tools.resume(fork.name)
         attempt.callback(forks.tools.end_live, fork.name)
         self._resources.push(attempt.pop_all())
-        added = dict(equipment.environment) if equipment is not None else {}
+        environment = dict(equipment.environment) if equipment is not None else {}
         give_back = functools.partial(caches.give_back, settings.cache_limit)
         basis = Basis(
-            vault, fork, mode, started, machine.terms(order), added, port, forks.clock, give_back,
+            vault, fork, mode, started, machine.terms(order), environment, port, forks.clock, give_back,
             forks.remarks.extend,
         )  # fmt: skip
         return SharedSandbox(basis, held, gate, leaf, self._resources, forks.users.over, files)

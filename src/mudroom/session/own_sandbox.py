@@ -103,10 +103,10 @@ def home_of(
     return agent_homes().command_home(machine.confinement, fork, order.grant, mode, settings, outcome.note)
 
 
-def enter_private_home(plan: Plan, home: bytes, files: SharedFiles | None) -> None:
+def enter_private_home(plan: Plan, fork: Fork, files: SharedFiles | None) -> None:
     """Do as ``enter_home`` for a command without a mount namespace, before it starts: it could put a link there."""
     if files is not None and not _dropped(plan):
-        files.enter(safe_open.open_directory(home))
+        files.enter(safe_open.open_directory(fork.path + b"/private/home"))
 
 
 def enter_home(running: Running, plan: Plan, home: bytes, files: SharedFiles | None) -> tuple[list[int], list[int]]:
@@ -387,14 +387,15 @@ class OwnSandbox:
         fork, outcome, standing, view = self._fork, self._outcome, self._standing, attempt.view
         plan, env = self._plan(attempt)
         if attempt.grant.files:
-            enter_private_home(plan, env[b"HOME"], attempt.files)
+            enter_private_home(plan, fork, attempt.files)
         with self._machine.at_its_place(plan, fork, self._order) as client:
             bound = self._note_start(client)
             self._stand(client, plan, view)
             quiet = self._quiet()
             try:
                 running = self._begin(client, plan, env, attempt, bound)
-                own = enter_home(running, plan, env[b"HOME"], attempt.files) if attempt.grant.files else None
+                home = self._machine.confinement.home
+                own = enter_home(running, plan, home, attempt.files) if attempt.grant.files else None
                 meanwhile = functools.partial(self._meanwhile, view)
                 watch = self._watch(running, attempt.gate, attempt.files, quiet)
                 self._slot.give()

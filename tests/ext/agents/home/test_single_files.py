@@ -163,3 +163,29 @@ def test_permissions_that_a_command_removes_lose_nothing(place: Place) -> None:
     session, host = opened(place, ".npmrc"), written(place, ".npmrc")
     python(session, ".npmrc", WAYS["renamed"] + '; os.chmod(os.path.expanduser("~"), 0)', new="token=new")
     assert host.read_text() == "token=new"
+
+
+AT_LEVEL_ZERO = {
+    "in place": "",
+    "truncated": "",
+    "renamed": "EROFS",
+    "unlinked and created": "EROFS",
+    "linked and renamed": "EROFS",
+    "another entry": "EROFS",
+    "another directory": "EROFS",
+}
+"""By way: the error that the program gets; none: the host has it. The home is the host's there, and read-only."""
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_at_level_zero_a_write_arrives_or_the_program_has_an_error(place: Place, file: str) -> None:
+    session, host = opened(place, file, level=0), written(place, file)
+    results = {}
+    for way, code in WAYS.items():
+        lines = "".join(f"    {line}\n" for line in code.strip().splitlines())
+        told = f"import errno\ntry:\n{lines}except OSError as error:\n    print(errno.errorcode[error.errno])"
+        host.write_text("old")
+        error = python(session, file, told, new=f"token={way}").stdout.decode().strip()
+        results[way] = error
+        assert host.read_text() == ("old" if error else f"token={way}"), way
+    assert results == AT_LEVEL_ZERO
