@@ -189,3 +189,15 @@ def test_at_level_zero_a_write_arrives_or_the_program_has_an_error(place: Place,
         results[way] = error
         assert host.read_text() == ("old" if error else f"token={way}"), way
     assert results == AT_LEVEL_ZERO
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("shown", ["credentials", "read"])
+def test_a_file_that_is_only_shown_gives_each_write_an_error(place: Place, shown: str, way: str) -> None:
+    host = written(place, ".npmrc")
+    value = "~/.npmrc" if shown == "credentials" else os.fspath(host)
+    settings = Settings(network="none")._replace(**{shown: (value.encode(),)})  # type: ignore[arg-type]
+    script = f"import os\npath = os.path.expanduser('~/.npmrc')\nnew = 'token=new'\nprint(open(path).read())\n{WAYS[way]}"
+    result = place.session(settings).run([b"/usr/bin/python3", b"-c", script.encode()], fork="f")
+    assert (result.exit_code, result.stdout) == (1, b"token=old\n\n") and b"OSError: " in result.stderr, result.stderr
+    assert host.read_text() == "token=old\n"
