@@ -197,7 +197,9 @@ def test_a_file_that_is_only_shown_gives_each_write_an_error(place: Place, shown
     host = written(place, ".npmrc")
     value = "~/.npmrc" if shown == "credentials" else os.fspath(host)
     settings = Settings(network="none")._replace(**{shown: (value.encode(),)})  # type: ignore[arg-type]
-    script = f"import os\npath = os.path.expanduser('~/.npmrc')\nnew = 'token=new'\nprint(open(path).read())\n{WAYS[way]}"
+    script = (
+        f"import os\npath = os.path.expanduser('~/.npmrc')\nnew = 'token=new'\nprint(open(path).read())\n{WAYS[way]}"
+    )
     result = place.session(settings).run([b"/usr/bin/python3", b"-c", script.encode()], fork="f")
     assert (result.exit_code, result.stdout) == (1, b"token=old\n\n") and b"OSError: " in result.stderr, result.stderr
     assert host.read_text() == "token=old\n"
