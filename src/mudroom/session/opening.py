@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from contextlib import ExitStack
 
 from mudroom.core.confinement.fallback import Mode
@@ -13,7 +14,15 @@ from mudroom.sandbox.client.report import StepFailed
 from mudroom.session.forks import Forks
 from mudroom.session.machine import Machine, freezes
 from mudroom.session.order import Order, Outcome
-from mudroom.session.own_sandbox import cache_mode, flows_of, home_of, settled_vault, shown
+from mudroom.session.own_sandbox import (
+    cache_mode,
+    enter_home,
+    enter_private_home,
+    flows_of,
+    home_of,
+    settled_vault,
+    shown,
+)
 from mudroom.session.shared_sandbox.tender import Basis, SharedSandbox
 from mudroom.stage.view import View
 from mudroom.vault.forks.collection import stand_on_base, view_of, with_objects
@@ -100,6 +109,8 @@ class Opening:
             grant, port, shown(equipment),
             machine.cache_view(caches, within, order), gate.loopback if gate is not None else (),
         )  # fmt: skip
+        if grant.files:
+            enter_private_home(plan, fork, files)
         machine.ended.wait_before(fork)
         note = self._outcome.mounted
         started = note.since if note is not None else command_start(vault.path, order.called)
@@ -107,7 +118,9 @@ class Opening:
         try:
             want_gate = gate is not None and gate.is_inside
             client = attempt.enter_context(machine.at_its_place(plan, fork, order))
-            held = hold(client, plan, RunOptions(view=True, gate=want_gate, leaf=leaf))
+            held = hold(client, plan, RunOptions(view=True, left=bool(grant.files), gate=want_gate, leaf=leaf))
+            for descriptor in enter_home(held.running, plan, machine.confinement.home, files)[0] if grant.files else ():
+                os.close(descriptor)
         except BaseException:
             fork.end()
             raise

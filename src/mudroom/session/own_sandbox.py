@@ -38,7 +38,7 @@ from mudroom.session.machine import Machine, freezes
 from mudroom.session.order import CommandEnd, Order, Outcome, Stdio
 from mudroom.session.retention import keep_journal
 from mudroom.session.users import RunningCommands
-from mudroom.stage import disk
+from mudroom.stage import disk, safe_open
 from mudroom.stage.view import View
 from mudroom.stage.views.overlay import OverlayView
 from mudroom.stage.views.preflight import foreign
@@ -99,7 +99,23 @@ def home_of(
         return nullcontext((order.grant, None))
     from mudroom.session.confinement.agent_home import agent_homes
 
-    return agent_homes().command_home(machine.confinement, fork, order.grant, mode, outcome.note)
+    settings = order.actor.settings
+    return agent_homes().command_home(machine.confinement, fork, order.grant, mode, settings, outcome.note)
+
+
+def enter_private_home(plan: Plan, fork: Fork, files: SharedFiles | None) -> None:
+    """Do as ``enter_home`` for a command without a mount namespace, before it starts: it could put a link there."""
+    if files is not None and not _dropped(plan):
+        files.enter(safe_open.open_directory(fork.path + b"/private/home"))
+
+
+def enter_home(running: Running, plan: Plan, home: bytes, files: SharedFiles | None) -> tuple[list[int], list[int]]:
+    """Let files that a command shares with the host be copied in its home. Return its own directories, as
+    ``Running.own_directories`` does; the caller closes them."""
+    own = running.own_directories() if _dropped(plan) else ([], [])
+    if files is not None and own[0]:
+        files.enter(os.dup(own[0][_dropped(plan).index(home[1:])]))
+    return own
 
 
 def shown(equipment: Equipment | None) -> tuple[Bind, ...]:
@@ -370,12 +386,16 @@ class OwnSandbox:
         """Start the command and attend to it until it ends."""
         fork, outcome, standing, view = self._fork, self._outcome, self._standing, attempt.view
         plan, env = self._plan(attempt)
+        if attempt.grant.files:
+            enter_private_home(plan, fork, attempt.files)
         with self._machine.at_its_place(plan, fork, self._order) as client:
             bound = self._note_start(client)
             self._stand(client, plan, view)
             quiet = self._quiet()
             try:
                 running = self._begin(client, plan, env, attempt, bound)
+                home = self._machine.confinement.home
+                own = enter_home(running, plan, home, attempt.files) if attempt.grant.files else None
                 meanwhile = functools.partial(self._meanwhile, view)
                 watch = self._watch(running, attempt.gate, attempt.files, quiet)
                 self._slot.give()
@@ -392,7 +412,9 @@ class OwnSandbox:
                 self._cleared = client.clear((view.work, *self._caches.works))
             if bound is not None and ended.started and standing.is_as_seen:
                 outcome.started = bound.start(ended.started)
-            left = self._left(running, plan, env[b"HOME"])
+            if own is not None and attempt.files is not None:
+                outcome.note(*attempt.files.close())  # before what is left is listed, and kept
+            left = self._left(own or running.own_directories(), plan, env[b"HOME"])
             if left:
                 from mudroom.core.result import left_sentence
 
@@ -401,9 +423,9 @@ class OwnSandbox:
             done, use = self._reached(group, ended, timed_out=timed_out, output=attempt.output)
         return CommandEnd(ended, timed_out, attempt.output, done, use, left=left)
 
-    def _left(self, running: Running, plan: Plan, home: bytes) -> tuple[LeftFile, ...]:
-        """Return the files that the command has left in its own directories."""
-        descriptors, before = running.own_directories()
+    def _left(self, own: tuple[list[int], list[int]], plan: Plan, home: bytes) -> tuple[LeftFile, ...]:
+        """Return the files that the command has left in its own directories, and close these."""
+        descriptors, before = own
         try:
             if not descriptors:
                 return ()

@@ -6,7 +6,8 @@ file can be named by its path in the home directory (``~/.config/tool``). Rules:
 
 1. If a tool has a directory of its own, the store is that directory. A program that replaces a file by a rename (as
    most do for tokens) then works inside the directory, and both sides see the same file. A store in ``files`` lies
-   among other files and can only be written in place. Agents' logins are copies (``ext/agents/home/login.py``).
+   among other files: a command has a copy of it, as of agents' logins (``ext/agents/home/login.py``). At level 0 and in
+   containers it can only be written in place.
 2. A socket lets a command act through a program on the host: a command that reaches the session bus or the ssh-agent
    can do everything that these do for the user. Sockets are named one by one, like files.
 """

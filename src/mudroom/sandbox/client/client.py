@@ -71,7 +71,8 @@ class Running(Protocol):
         their state before the command (``step_left``). The descriptors outlive the command, and the caller closes
         them. Both are empty if there are none.
 
-        Request it by ``RunOptions.left``; take it once, after ``wait`` and before ``wait_gone``.
+        Request it by ``RunOptions.left``; take it once, before ``wait_gone``. Before ``wait`` it blocks until they are
+        there, which is before the command starts.
         """
 
     def terminal(self) -> tuple[int, _socket.socket] | None:

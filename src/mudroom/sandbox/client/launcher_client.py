@@ -141,7 +141,7 @@ class LaunchedCommand:
 
     def own_directories(self) -> tuple[list[int], list[int]]:
         found, self._left = self._left, ([], [])
-        return found
+        return found if found[0] else self._take_left()
 
     def _close_left(self) -> None:
         for descriptor in self.own_directories()[0]:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from mudroom.core.confinement.fallback import Mode
+    from mudroom.core.settings import Settings
     from mudroom.session.confinement.confinement import Confinement
     from mudroom.session.confinement.grant import Grant
     from mudroom.vault.store.fork import Fork
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
 class SharedFiles(Protocol):
     """Files that a command shares with the host, kept equal on both sides. Thread-safe."""
+
+    def enter(self, home: int) -> None:
+        """The command has its home (``Grant.files``). ``home``: a descriptor, which this closes."""
 
     def look(self, *, has_ended: bool = False) -> None:
         """Copy changes to the other side. Call this periodically while the command runs. ``has_ended``: a command that
@@ -28,7 +32,13 @@ class SharedFiles(Protocol):
 
 class AgentHomes(Protocol):
     def command_home(
-        self, confinement: Confinement, fork: Fork, grant: Grant, mode: Mode, note: Callable[..., None]
+        self,
+        confinement: Confinement,
+        fork: Fork,
+        grant: Grant,
+        mode: Mode,
+        settings: Settings,
+        note: Callable[..., None],
     ) -> AbstractContextManager[tuple[Grant, SharedFiles | None]]:
         """Return, until the command has ended, its grant with these parts at their places in the home, and the files
         that it shares with the host (None: it shares none). ``note`` is called with notes about parts that are left out

@@ -246,6 +246,11 @@ class Confinement:
                 link = private_home + path[len(self._home) :]
                 os.makedirs(os.path.dirname(link), mode=0o700, exist_ok=True)
                 os.symlink(target, link)
+            for path, content in grant.files:
+                copy = private_home + path[len(self._home) :]
+                os.makedirs(os.path.dirname(copy), mode=0o700, exist_ok=True)
+                with open(os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as stream:
+                    stream.write(content)
             home = home if bare else private_home
             cwd = view.work + cwd[len(self._vault.project) :]
         network = settings.network_at(grant.level)
@@ -275,7 +280,7 @@ class Confinement:
             caches=caches,
             masks=self._masks(host, settings),
             has_slots=os.path.isdir(slots := self._vault.source + b"/.mudroom/apply") and not os.path.islink(slots),
-            files=(*files, *resolver.files),
+            files=(*files, *resolver.files, *grant.files),
             home_links=() if confined else free_links(grant.links, binds),
             devices=(*host.devices, *(graphics() if grant.gpu else ())),
             landlock_abi=host.landlock_abi,

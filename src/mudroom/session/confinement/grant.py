@@ -40,6 +40,8 @@ class Grant(NamedTuple):
     links: tuple[tuple[bytes, bytes], ...] = ()
     """Links as (target, path in the home) to the fork's own git and shell settings, and, without mounts, to the copies
     of the stores."""
+    files: tuple[tuple[bytes, bytes], ...] = ()
+    """Single-file stores, as (path in the home, content): the command has copies in its own home."""
     image: str = ""
     """The command's image at level 2; empty: the host's own toolchain."""
 

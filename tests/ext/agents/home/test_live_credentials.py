@@ -133,7 +133,7 @@ def test_a_store_that_is_a_directory(
 def test_a_store_that_is_one_file(
     place: Place, opened: Callable[[str, str], Callable[[str], Result]], file: str, outside: str
 ) -> None:
-    """Inside it is written in place, and cannot be replaced."""
+    """Other ways of writing inside: ``test_single_files.py``."""
     store = {".npmrc": "npm", ".cargo/credentials.toml": "cargo"}[file]
     seen, result = rotate(place, opened(store, file), file, "in place", outside)
     assert (seen, result.timed_out) == (["inside-one", "inside-two"], False)

@@ -182,6 +182,13 @@ def test_a_worker_that_cannot_be_reached_says_why(fleet: Fleet) -> None:
     assert len(rows) == 8 and not any(row["usable"] for row in rows)
 
 
+def test_an_agent_s_login_stays_here(fleet: Fleet) -> None:
+    assert fleet("fleet", "add", "silent", "--", "false")[0] == 0
+    said = "codex has no login on a worker: logins stay on this machine (mudroom codex)"
+    assert said in fleet("fleet", "run", "--", "/opt/bin/codex", "exec", "say hello")[2]
+    assert "login" not in fleet("fleet", "run", "--", "true")[2]
+
+
 def test_errands_run_there_and_are_reviewed_here(fleet: Fleet) -> None:
     fleet.add("a", "b")
     before = full_listing(fleet.place.project)

@@ -20,6 +20,9 @@ fork's own directory. The rules:
    the digest is not needed.
 5. A copy is removed when its command has ended. If it could not be written on the host, it stays, with a note: the next
    command has it, and tries again.
+
+Other single-file stores (``.npmrc``) have their copies in the command's own home, a tmpfs that ends with it
+(``FILES``). A copy that could not be written on the host is set aside.
 """
 
 from __future__ import annotations
@@ -50,6 +53,8 @@ _TRIES = 3
 _NOT_RENAMED = (errno.EBUSY, errno.EACCES, errno.EPERM, errno.EROFS, errno.EXDEV)
 """For a file that can only be written in place: it is a mount, or its directory is closed to the user."""
 
+FILES = b".files"
+"""The store of the other single files; no profile has this name."""
 _ASIDE = b"aside-"
 _TEMPORARY = b".mudroom-"
 """Part of the name of a new file beside a login on the host."""
@@ -57,6 +62,10 @@ _LINKS = (errno.ELOOP, errno.ENOTDIR)
 """For a link at the end of a path, or in the place of a directory on the way."""
 
 Stamp = tuple[int, int, int, int]
+
+
+IN_HOME = -1
+"""The number of the home itself, in the place of a store's place."""
 
 
 class StagedLogin(NamedTuple):
@@ -97,7 +106,8 @@ class LoginKeeper:
         self._state = place.rsplit(b"/", 6)[0]
         self._turn = Lock(self._state + b"/logins.lock", "the login of an agent")
         self._roots: dict[int, int] = {}
-        self._logins = _load(place)
+        self._in_home = place.endswith(b"/" + FILES)
+        self._logins = {} if self._in_home else _load(place)
         self._seen = dict[bytes, object]()
         self._settling = dict[bytes, tuple[object, float]]()
         self.notes: list[str] = []
@@ -130,9 +140,26 @@ class LoginKeeper:
         for login in self._logins.values():
             self._seen[login.path] = self._stamps(login)
 
+    def contents(self, files: Iterable[StagedLogin]) -> Iterator[tuple[StagedLogin, bytes]]:
+        """Yield the files whose copies the command's home is to have, with their contents. Keep them equal from
+        ``enter`` on."""
+        os.makedirs(self._place, mode=0o700, exist_ok=True)
+        for file in files:
+            try:
+                with _beside(file.host) as (at, name):
+                    outside = _read_host(at, name)[0]
+            except (OSError, _Unusable):
+                continue  # as for its programs: too large, or not readable
+            self._logins[file.path] = file._replace(base=outside.digest)
+            yield file, outside.content
+
+    def enter(self, home: int) -> None:
+        """The command has its home. ``home``: a descriptor, which is closed with the keeper."""
+        self._roots[IN_HOME] = home
+
     def look(self, *, has_ended: bool = False) -> None:
         """Copy changes to the other side. ``has_ended``: a command has ended, so its writes are complete."""
-        for login in [*self._logins.values()]:
+        for login in [*self._logins.values()] if self._roots or not self._in_home else ():
             stamps = self._stamps(login)
             if stamps == self._seen.get(login.path) or not (has_ended or self._is_settled(login.path, stamps)):
                 continue
@@ -151,13 +178,15 @@ class LoginKeeper:
     # --- parts ---
 
     def _end(self, *, is_told: bool) -> None:
+        if self._in_home and not self._roots:
+            self._logins.clear()  # the command has not started
         for login in [*self._logins.values()]:
             try:
-                disk.set_mode_of(self._root(login), 0o700)  # a command may have removed its own permissions
+                self._permit(login)
                 is_there = self._bring(login, is_last=True)
             except (OSError, MudroomError, _Unusable) as error:
                 self._note(f"{self._named(login)} was not kept: {_reason(error)}; {self._way_out(login, error)}")
-                if not isinstance(error, _NoLogin):
+                if not isinstance(error, _NoLogin) and not self._in_home:
                     continue
                 is_there = True
             if login.keys:
@@ -174,12 +203,26 @@ class LoginKeeper:
             os.close(root)
         self._roots.clear()
 
+    def _permit(self, login: StagedLogin) -> None:
+        """Let this process write in the copy's root. A command may have removed its own permissions."""
+        root = self._root(login)
+        if self._in_home:
+            os.chmod(b"/proc/self/fd/%d" % root, 0o700)  # O_PATH: fchmod(2) refuses it
+        else:
+            disk.set_mode_of(root, 0o700)
+
     def _named(self, login: StagedLogin) -> str:
+        if self._in_home:
+            return f"~/{show(login.path)}"
         return f"{show(os.path.basename(self._place))}'s login ~/{show(login.path)}"
 
     def _way_out(self, login: StagedLogin, error: Exception) -> str:
         if isinstance(error, _NoLogin):
             return "this machine's own is left as it is; log in again if it is used up"
+        if self._in_home:
+            inside = self._inside(login)
+            aside = self._aside(login, inside) if inside is not None else b""
+            return f"cp {show_words([aside, login.host])} keeps it"
         if self._is_discarded:
             return "it goes with its fork: log in again"
 
@@ -245,18 +288,23 @@ class LoginKeeper:
             entry = look(opened, name)
             if entry is not None and entry.kind == "directory":
                 remove(opened, name)
-            _write_new(place, b"login.new", content, 0o600, self._owner, is_durable=False)
-            disk.rename(place, b"login.new", opened, name)
+            at, new = (opened, self._temporary(name)) if self._in_home else (place, b"login.new")
+            _write_new(at, new, content, 0o600, self._owner, is_durable=False)
+            disk.rename(at, new, opened, name)
 
     def _set_aside(self, login: StagedLogin, older: LoginVersion, newer: str) -> None:
         """Keep the losing version. ``newer``: where the other version is from."""
-        name = _ASIDE + digest_of(login.path + b"\0" + older.content)[:8].encode()  # an earlier version stays
-        with _opened(safe_open.open_directory(self._place)) as place:
-            _write_new(place, name, older.content, 0o600, None)
-        where = show(self._place + b"/" + name)
+        where = show(self._aside(login, older))
         self._note(
             f"{self._named(login)} was renewed inside and on this machine: the one {newer} is newer; the other: {where}"
         )
+
+    def _aside(self, login: StagedLogin, version: LoginVersion) -> bytes:
+        """Keep a version with the fork. Return its path."""
+        name = _ASIDE + digest_of(login.path + b"\0" + version.content)[:8].encode()  # an earlier version stays
+        with _opened(safe_open.open_directory(self._place)) as place:
+            _write_new(place, name, version.content, 0o600, None)
+        return self._place + b"/" + name
 
     def _stamps(self, login: StagedLogin) -> tuple[Stamp | None, Stamp | None]:
         try:
@@ -294,6 +342,8 @@ class LoginKeeper:
 
     def _save(self) -> None:
         """Record the logins; if there are none, remove the file."""
+        if self._in_home:
+            return  # their copies end with the command
         saved = self._place + b"/logins"
         if not self._logins:
             with suppress(FileNotFoundError):

@@ -1,4 +1,5 @@
-"""Keeps a single-file credential store equal on both sides after the host has replaced it.
+"""Keeps a mounted single-file credential store equal on both sides after the host has replaced it. Elsewhere the
+command has a copy (``login.py``).
 
 A mount on a file shows the inode that was there at the time (mount_namespaces(7)). So a host program that writes a
 token by a new file and a rename leaves a running command with the old inode. The mirror holds the old inode open and

@@ -4,10 +4,12 @@ Also host files that a command shares: logins, and single-file credential stores
 from __future__ import annotations
 
 import _thread
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from mudroom.core.confinement.fallback import CONTAINERS, ELSEWHERE, Mode
+from mudroom.core.tree.path import is_below
 from mudroom.ext.agents.home.agent_home import AgentHome
 from mudroom.ext.agents.home.dotfiles import PLACE, SETTINGS, Dotfiles
 from mudroom.session.confinement.confinement import Confinement, owner_inside
@@ -17,6 +19,7 @@ from mudroom.vault.store.fork import Fork
 
 if TYPE_CHECKING:
     from mudroom.core.confinement.spec import Bind
+    from mudroom.core.settings import Settings
     from mudroom.ext.agents.home.login import LoginKeeper
     from mudroom.ext.agents.home.mirror import Mirror
 
@@ -24,10 +27,20 @@ if TYPE_CHECKING:
 class SharedHomeFiles:
     """Files that a command shares with the host, kept equal on both sides. Thread-safe: ``_lock``."""
 
-    def __init__(self, logins: tuple[LoginKeeper, ...], mirror: Mirror | None) -> None:
-        self._logins, self._mirror = logins, mirror
+    def __init__(self, logins: tuple[LoginKeeper, ...], files: LoginKeeper | None, mirror: Mirror | None) -> None:
+        """``files``: keeps the copies in the command's home."""
+        self._logins, self._mirror = (*logins, *([files] if files is not None else [])), mirror
+        self._files = files
         self._lock = _thread.allocate_lock()
         self._is_closed = False
+
+    def enter(self, home: int) -> None:
+        """Keep the copies in the command's home from now on. ``home``: a descriptor, which this closes."""
+        with self._lock:
+            if self._files is None or self._is_closed:
+                os.close(home)
+            else:
+                self._files.enter(home)
 
     def look(self, *, has_ended: bool = False) -> None:
         """Copy changes to the other side; to be called now and then while the command runs. ``has_ended``: one of the
@@ -55,18 +68,22 @@ class SharedHomeFiles:
 
 @contextmanager
 def command_home(
-    confinement: Confinement, fork: Fork, grant: Grant, mode: Mode, note: Callable[..., None]
+    confinement: Confinement, fork: Fork, grant: Grant, mode: Mode, settings: Settings, note: Callable[..., None]
 ) -> Iterator[tuple[Grant, SharedHomeFiles | None]]:
     """Yield a command's grant with these parts at their places in the home, and the files that it shares with the host
     (None: it shares none), until it has ended. ``note`` is called with omitted files, and with logins that could not be
     kept. Hold the fork's lock; no process of the fork may live."""
     own, logins = _with_home(confinement, fork, grant, mode, note)
     copied = _login_paths(confinement, grant) if logins else frozenset()
-    mirror = _mirror(confinement, [bind for bind in grant.live if bind.path not in copied])
-    if not logins and mirror is None:
+    keeper: LoginKeeper | None = None
+    if mode in ("overlay", "copy", "landlock") and grant.level == 1:
+        own, keeper = _with_files(confinement, fork, own, mode, settings)
+    placed = {path for path, _content in own.files}
+    mirror = _mirror(confinement, [bind for bind in grant.live if bind.path not in copied | placed])
+    if not logins and keeper is None and mirror is None:
         yield own, None
         return
-    files = SharedHomeFiles(logins, mirror)
+    files = SharedHomeFiles(logins, keeper, mirror)
     try:
         yield own, files
     finally:
@@ -75,6 +92,44 @@ def command_home(
 
 def _login_paths(confinement: Confinement, grant: Grant) -> frozenset[bytes]:
     return frozenset(confinement.home + b"/" + token for staged in grant.staged for token in staged.store.tokens)
+
+
+def _with_files(
+    confinement: Confinement, fork: Fork, grant: Grant, mode: Mode, settings: Settings
+) -> tuple[Grant, LoginKeeper | None]:
+    """Return the grant with the single-file stores as plain files in the command's home, so that programs can replace
+    them, and their keeper; None if there are none. A file in a cache or in another mount stays a mount."""
+    home = confinement.home + b"/"
+    single = [bind for bind in grant.live if bind.writable and _is_single(bind, home)]
+    if not single:
+        return grant, None
+    others = grant._replace(live=tuple(bind for bind in grant.live if bind not in single))
+    caches = [os.path.realpath(place) for _name, place in confinement.cache_places(mode, settings, grant)]
+    mounted = (*caches, *(bind.path for bind in others.live))
+    plain = [
+        bind
+        for bind in single
+        if not any(is_below(bind.path, place) for place in mounted)
+        and confinement.is_writable(bind.path, settings, others)
+    ]
+    if not plain:
+        return grant, None
+    from mudroom.ext.agents.home.login import FILES, IN_HOME, LoginKeeper, StagedLogin
+
+    keeper = LoginKeeper(fork.path + b"/home/" + FILES)
+    paths = {bind.path[len(home) :]: bind for bind in plain}
+    files = {
+        paths[file.path].path: content
+        for file, content in keeper.contents(
+            StagedLogin(path, bind.source, IN_HOME, path, "") for path, bind in paths.items()
+        )
+    }
+    live = tuple(bind for bind in grant.live if bind.path not in files)
+    return grant._replace(live=live, files=tuple(files.items())), keeper
+
+
+def _is_single(bind: Bind, home: bytes) -> bool:
+    return bind.path.startswith(home) and os.path.isfile(bind.source)
 
 
 def _mirror(confinement: Confinement, opened: list[Bind]) -> Mirror | None:

@@ -13,6 +13,7 @@ import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+from mudroom.cli.command.run import is_agent_program
 from mudroom.cli.project_session import open_session, working_directory
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.terminal import is_terminal
@@ -86,6 +87,9 @@ def run(args: argparse.Namespace, context: Context) -> int:
             through_origin=args.through_origin,
             git=args.git,
         )
+        if is_agent_program(request.command, context.environ):
+            name = show(os.path.basename(request.command[0]))
+            context.terminal.say(f"{name} has no login on a worker: logins stay on this machine (mudroom {name})")
         with origin.begin(session, request, workers, front_end(context, quiet=args.quiet)) as fleet:
             if not context.as_json:
                 names = ", ".join(worker.name for worker in workers)

@@ -1,0 +1,205 @@
+"""A single-file store that is written inside is the host's at the end, however the program writes it, or it is said."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+
+from clocks import give_way
+from conftest import Place, act_as
+from mudroom.core.agent.card import AgentCard, Requirements
+from mudroom.core.result import Result
+from mudroom.core.settings import Settings
+from mudroom.ext.agents.home.login import LoginKeeper
+from mudroom.sandbox.host.host import landlock_abi
+from mudroom.session import Session
+from test_logins import WAYS, meanwhile, python
+
+pytestmark = pytest.mark.both_users
+
+FILES = {
+    ".npmrc": "npm",
+    ".netrc": "netrc",
+    ".git-credentials": "git-credentials",
+    ".config/git/credentials": "git-credentials",
+    ".cargo/credentials.toml": "cargo",
+    ".gem/credentials": "gem",
+    ".m2/settings.xml": "maven",
+    ".gradle/gradle.properties": "gradle",
+    ".yarnrc.yml": "yarn",
+    ".pypirc": "pypi",
+    ".terraformrc": "terraform",
+    ".ssh/known_hosts": "",
+    ".config/tool/token": "",
+}
+"""By path: the store, or none: the card names the file."""
+
+
+def opened(place: Place, file: str, level: int = 1, view: str = "overlay") -> Session:
+    session = place.session(Settings(network="none", view="auto" if view == "landlock" else view))  # type: ignore[arg-type]
+    if view == "landlock":
+        if not landlock_abi():
+            pytest.skip("this kernel has no Landlock")
+        session.machine.confinement.mode = "landlock"
+    act_as(session, card=AgentCard("agent", level, Requirements(keychain=(FILES[file] or f"~/{file}",))))
+    return session
+
+
+def written(place: Place, file: str, content: str = "token=old\n") -> Path:
+    path = place.home / file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content)
+    path.chmod(0o600)
+    return path
+
+
+def told(result: Result, file: str) -> list[str]:
+    return [note for note in result.notes if note.startswith(f"~/{file} ")]
+
+
+@pytest.mark.parametrize("view", ["overlay", "copy", "landlock"])
+@pytest.mark.parametrize("file", FILES)
+def test_every_way_of_writing_for_every_file(place: Place, file: str, view: str) -> None:
+    session, host = opened(place, file, view=view), written(place, file)
+    for number, (way, code) in enumerate(WAYS.items()):
+        new = f"token=new {number}\n"
+        assert told(python(session, file, code, new=new), file) == [], way
+        assert (host.read_text(), stat.S_IMODE(host.stat().st_mode)) == (new, 0o600), way
+        assert [entry for entry in os.listdir(host.parent) if "mudroom" in entry] == []
+
+
+def test_a_running_command_and_the_host_see_each_other_s_writes(place: Place) -> None:
+    session, host = opened(place, ".npmrc"), written(place, ".npmrc")
+    code = """
+import time
+for turn in range(3):
+    open(path + ".tmp", "w").write(f"inside {turn}"); os.rename(path + ".tmp", path)
+    while open(path).read() != f"outside {turn}": time.sleep(0.01)
+print("over")"""
+
+    def rotate(over: threading.Event) -> None:
+        for turn in range(3):
+            while host.read_text() != f"inside {turn}":
+                if over.wait(0.002):
+                    return
+            host.with_name("new").write_text(f"outside {turn}")
+            os.rename(host.with_name("new"), host)
+
+    assert meanwhile(lambda: python(session, ".npmrc", code), rotate).stdout == b"over\n"
+    assert host.read_text() == "outside 2"
+
+
+def test_a_command_in_the_background_and_one_beside_it(place: Place) -> None:
+    session, host = opened(place, ".npmrc"), written(place, ".npmrc")
+    started = session.start([b"sh", b"-c", b"echo up; sleep 600"], fork="f")
+    while b"up" not in started.output()[0]:
+        assert started.poll() is None, started.output()
+        give_way()
+    for way, code in WAYS.items():
+        python(session, ".npmrc", code, new=f"token={way}")
+        assert host.read_text() == f"token={way}"
+    started.end()
+
+
+LOST = {
+    "cut off": ('open(path, "w")', "was not kept: only a part of it was written"),
+    "a directory": ("os.unlink(path); os.mkdir(path)", "was not kept: a directory is in its place"),
+    "a link": ('os.unlink(path); os.symlink("/etc/passwd", path)', "was not kept: a symlink is in its place"),
+    "a large file": ('open(path, "w").write("x" * (5 << 20))', "was not kept: it is larger than 4 MiB"),
+    "removed": ("os.unlink(path)", "was removed inside; this machine's own is left as it is"),
+}
+
+
+@pytest.mark.parametrize("what", LOST)
+def test_a_write_that_is_not_kept_is_said(place: Place, what: str) -> None:
+    session, host = opened(place, ".npmrc"), written(place, ".npmrc")
+    code, expected = LOST[what]
+    result = python(session, ".npmrc", code)
+    assert [note for note in told(result, ".npmrc") if expected in note], result.notes
+    assert host.read_text() == "token=old\n"
+    assert not [note for note in result.notes if "written outside" in note]
+
+
+def test_a_file_that_the_host_has_removed_is_set_aside(place: Place) -> None:
+    session, host = opened(place, ".npmrc"), written(place, ".npmrc")
+    with pytest.MonkeyPatch.context() as patch:
+        ended = LoginKeeper.close
+
+        def close(keeper: LoginKeeper) -> None:
+            host.unlink()
+            ended(keeper)
+
+        patch.setattr(LoginKeeper, "look", lambda *_words, **_more: None)
+        patch.setattr(LoginKeeper, "close", close)
+        [note] = told(python(session, ".npmrc", WAYS["renamed"], new="token=new"), ".npmrc")
+    reason, _so, way_out = note.partition("; ")
+    assert reason == "~/.npmrc was not kept: this machine has none any more"
+    assert subprocess.run(way_out.removesuffix(" keeps it"), shell=True, check=True) and host.read_text() == "token=new"
+
+
+def test_of_two_writes_the_newer_is_kept_and_the_other_is_named(place: Place) -> None:
+    session, host = opened(place, ".npmrc"), written(place, ".npmrc")
+    with pytest.MonkeyPatch.context() as patch:
+        ended = LoginKeeper.close
+
+        def close(keeper: LoginKeeper) -> None:
+            host.write_text("token=bare")
+            ended(keeper)
+
+        patch.setattr(LoginKeeper, "look", lambda *_words, **_more: None)
+        patch.setattr(LoginKeeper, "close", close)
+        [note] = told(python(session, ".npmrc", WAYS["renamed"], new="token=inside"), ".npmrc")
+    expected = "~/.npmrc was renewed inside and on this machine: the one on this machine is newer; the other: "
+    assert note.startswith(expected) and host.read_text() == "token=bare"
+    assert Path(note.removeprefix(expected)).read_text() == "token=inside"
+
+
+def test_permissions_that_a_command_removes_lose_nothing(place: Place) -> None:
+    session, host = opened(place, ".npmrc"), written(place, ".npmrc")
+    python(session, ".npmrc", WAYS["renamed"] + '; os.chmod(os.path.expanduser("~"), 0)', new="token=new")
+    assert host.read_text() == "token=new"
+
+
+AT_LEVEL_ZERO = {
+    "in place": "",
+    "truncated": "",
+    "renamed": "EROFS",
+    "unlinked and created": "EROFS",
+    "linked and renamed": "EROFS",
+    "another entry": "EROFS",
+    "another directory": "EROFS",
+}
+"""By way: the error that the program gets; none: the host has it. The home is the host's there, and read-only."""
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_at_level_zero_a_write_arrives_or_the_program_has_an_error(place: Place, file: str) -> None:
+    session, host = opened(place, file, level=0), written(place, file)
+    results = {}
+    for way, code in WAYS.items():
+        lines = "".join(f"    {line}\n" for line in code.strip().splitlines())
+        told = f"import errno\ntry:\n{lines}except OSError as error:\n    print(errno.errorcode[error.errno])"
+        host.write_text("old")
+        error = python(session, file, told, new=f"token={way}").stdout.decode().strip()
+        results[way] = error
+        assert host.read_text() == ("old" if error else f"token={way}"), way
+    assert results == AT_LEVEL_ZERO
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("shown", ["credentials", "read"])
+def test_a_file_that_is_only_shown_gives_each_write_an_error(place: Place, shown: str, way: str) -> None:
+    host = written(place, ".npmrc")
+    value = "~/.npmrc" if shown == "credentials" else os.fspath(host)
+    settings = Settings(network="none")._replace(**{shown: (value.encode(),)})  # type: ignore[arg-type]
+    script = (
+        f"import os\npath = os.path.expanduser('~/.npmrc')\nnew = 'token=new'\nprint(open(path).read())\n{WAYS[way]}"
+    )
+    result = place.session(settings).run([b"/usr/bin/python3", b"-c", script.encode()], fork="f")
+    assert (result.exit_code, result.stdout) == (1, b"token=old\n\n") and b"OSError: " in result.stderr, result.stderr
+    assert host.read_text() == "token=old\n"
