@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Mapping
 from mudroom.core.tree.entry import Entry, FileHeld
 from mudroom.stage import disk, xattr
 from mudroom.stage.beneath import directory, open_beneath, open_file, reach
+from mudroom.stage.form import a_list_may_fail, give_lists
 from mudroom.stage.source import Source
 from mudroom.stage.view import is_too_deep
 
@@ -57,8 +58,23 @@ def clone(
     new = [path for path in items if path in copied and items[path].kind == "directory"]
     for path in sorted(new, reverse=True):  # directories last: their own modes may forbid writing into them
         with reach(target, path) as (at, rest):
+            _copy_lists(source, path, at, rest)
             disk.set_mode(at, rest, items[path].mode)
     return copied
+
+
+def _copy_lists(source: Source, path: bytes, at: int, name: bytes) -> None:
+    """Copy a directory's access control lists, if the user may read the directory. Set the mode afterwards."""
+    if sys.platform != "linux":
+        return
+    try:
+        opened = source.open(path)
+    except (PermissionError, FileNotFoundError):
+        return
+    try:
+        give_lists(at, name, xattr.copied(opened))
+    finally:
+        os.close(opened)
 
 
 def _clone_entry(source: Source, target: int, path: bytes, entry: Entry, links: dict[tuple[int, int], bytes]) -> bool:
@@ -298,5 +314,7 @@ def _in_kernel(read: int, write: int, start: int, end: int) -> int:
 
 
 def copy_xattrs(read: int, write: int) -> None:
-    for name, value in xattr.user(read).items():
-        xattr.put(write, name, value)
+    """Copy a file's ``user.`` attributes and its access control list. Set the mode afterwards."""
+    for name, value in xattr.copied(read).items():
+        with a_list_may_fail(name):
+            xattr.put(write, name, value)

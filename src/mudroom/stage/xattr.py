@@ -8,6 +8,7 @@ import ctypes
 import os
 import sys
 
+from mudroom.core.tree.landing_form import LISTS
 from mudroom.stage import disk
 from mudroom.typing import TYPE_CHECKING, Any
 
@@ -83,11 +84,17 @@ def names(descriptor: int) -> list[str]:
 def user(descriptor: int) -> dict[str, bytes]:
     """Return the ``user.`` attributes that a copy keeps, without the overlay's bookkeeping. Empty if the file system
     does not support xattrs."""
+    return {name: value for name, value in copied(descriptor).items() if name not in LISTS}
+
+
+def copied(descriptor: int) -> dict[str, bytes]:
+    """Return ``user``, and the access control lists."""
     try:
-        own = [name for name in names(descriptor) if name.startswith("user.") and not name.startswith("user.overlay.")]
+        found = names(descriptor)
     except OSError:
         return {}
-    return {name: get(descriptor, name) for name in own}
+    own = [name for name in found if name.startswith("user.") and not name.startswith("user.overlay.")]
+    return {name: get(descriptor, name) for name in (*own, *LISTS.intersection(found))}
 
 
 def of_file(source: SourceContent, path: bytes) -> dict[str, bytes] | None:

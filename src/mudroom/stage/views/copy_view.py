@@ -17,9 +17,9 @@ from mudroom.core.confinement.spec import Copy
 from mudroom.core.tree.entry import Entry, is_untouched, same_shape, same_stamp
 from mudroom.core.tree.path import parent, sort_key
 from mudroom.stage import disk
-from mudroom.stage.beneath import directory, look, open_beneath, open_layer, open_root
+from mudroom.stage.beneath import directory, look, open_beneath, open_layer, open_root, reach
 from mudroom.stage.copy import clone, listed
-from mudroom.stage.form import left_at
+from mudroom.stage.form import give_lists, left_at
 from mudroom.stage.layers.closed_directory import is_same_root, look_through, through
 from mudroom.stage.layers.layer import LayerWriter, open_staged, remove_tree
 from mudroom.stage.source import OpenSource, Source
@@ -198,7 +198,8 @@ class CopyView:
                 if not path and below is not None and below.mode != entry.mode and is_same_root(below, entry):
                     continue
                 is_same = below is not None and is_as_copied(copied, entry) and same_shape(copied, entry)
-                left = NO_ATTRIBUTES if is_same and entry.kind != "directory" else work.left(path)
+                is_old = is_same and (entry.kind != "directory" or (copied is not None and copied.ctime == entry.ctime))
+                left = NO_ATTRIBUTES if is_old else work.left(path)
                 if left or not is_same:
                     yield RawDifference(path, below, entry, left=left)
         for path, (below, _copied) in self.manifest.items():
@@ -214,6 +215,9 @@ class CopyView:
             writer: PlainWriter | LayerWriter = PlainWriter(root) if plain else LayerWriter(root, lower)
             for difference in sorted(self.differences(self._lower), key=lambda row: sort_key(row.path)):
                 _write(writer, source, difference, links)
+                if difference.left and difference.staged is not None and difference.staged.kind == "directory":
+                    with reach(root, difference.path) as (at, name):
+                        give_lists(at, name, difference.left)
             writer.finish()
             top = source.look(b"")
             assert top is not None
