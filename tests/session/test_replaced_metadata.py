@@ -248,7 +248,7 @@ SCRIPTS = {
     "a default list of its own": "mkdir q; acl q default 1:7:-1 4:7:-1 32:7:-1; mkdir q/in; echo x > q/in/x",
     "another default list": "mkdir team/q; acl team/q default 1:7:-1 4:7:-1 32:7:-1; echo x > team/q/x; mkdir team/q/d",
     "a list of a directory": f"mkdir d; acl d access 1:7:-1 2:7:{os.getuid()} 4:5:-1 16:7:-1 32:5:-1",
-    "lists of directories that were there": "acl plain default 1:7:-1 4:7:-1 32:7:-1; echo y > plain/y; acl team access",
+    "lists of old directories": "acl plain default 1:7:-1 4:7:-1 32:7:-1; echo y > plain/y; acl team access",
     "a mask of its own": "umask 077; echo y > team/y; mkdir team/d; echo y > plain/y; install -m 664 team/f team/h",
     "moved there": "echo x > x; mv x team/x; mkdir d; echo z > d/z; mv d team/d",
     "in the place of another": "rm -r plain; mkdir plain; chmod 0 plain; rm -r team; mkdir team; echo x > team/x",
