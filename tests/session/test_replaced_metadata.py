@@ -240,9 +240,10 @@ def test_a_directory_above_that_may_not_change(place: Place, view: str, flag: st
         subprocess.run(["chattr", f"-{flag}", place.project / "d"], check=True)
 
 
+# Without root a sandbox has not the id in the list: cp -a says so.
 SCRIPTS = {
     "a copy with its list": "cp -p team/f team/g; cp -p team/f g",
-    "a directory with its lists": "cp -a team other 2> /dev/null || true",  # without root a sandbox has not the id in the list
+    "a directory with its lists": "cp -a team other 2> /dev/null || true",
     "new in a directory with a default list": "mkdir team/n; echo x > team/n/x; echo y > team/y",
     "closed": "mkdir -p team/z/y; echo x > team/z/y/x; chmod 0 team/z/y team/z",
     "a default list of its own": "mkdir q; acl q default 1:7:-1 4:7:-1 32:7:-1; mkdir q/in; echo x > q/in/x",
