@@ -49,6 +49,10 @@ PAYLOADS = {
     "npm": '{{"name": "x", "version": "1.0.0", "scripts": {{"test": "touch {ran}", "prepare": "touch {ran}"}}}}\n',
     "php": "<?php touch('{ran}');\n",
     "zsh": "touch {ran}\n",
+    "pylint": "[MASTER]\ninit-hook=open('{ran}', 'w')\n",
+    "tox": "[testenv]\nskip_install = true\nallowlist_externals = *\ncommands = touch {ran}\n",
+    "behave": "from behave import *\nopen('{ran}', 'w')\n",
+    "json": '{{"require": "./payload.js", "presets": ["./payload.js"], "plugins": ["./payload.js"]}}\n',
 }
 
 
@@ -70,6 +74,7 @@ DEBIAN = (
 CARGO = (
     "mkdir src; echo 'fn main() {}' > src/main.rs; printf '[package]\\nname=\"x\"\\nversion=\"0.1.0\"\\n' > Cargo.toml"
 )
+MJS = "echo '{}' > package.json; echo 1 > a.js; mkdir test; echo 1 > test/a.js"
 PY = "printf 'import json, sqlite3, unittest\\n' > main.py; printf 'def test_a():\\n    pass\\n' > test_a.py"
 SETUP_PY = 'printf \'from setuptools import setup\\nsetup(name="x", py_modules=["main"])\\n\' > setup.py; '
 TOOLS = (
@@ -150,6 +155,27 @@ TOOLS = (
         "make sh+x",
         DEBIAN,
     ),
+    Tool("nox", "nox", "python"),
+    Tool("tox", "tox -q", "tox python sh", PY),
+    Tool("inv", "HOME=$PWD inv a", "python"),
+    Tool("pylint", "HOME=$PWD pylint main.py", "pylint python", PY),
+    Tool("flake8", "flake8 main.py", "python", PY),
+    Tool("coverage", "coverage run main.py", "python", PY),
+    Tool("doit", "doit", "python"),
+    Tool(
+        "behave",
+        "behave",
+        "behave",
+        "mkdir features; printf 'Feature: a\n  Scenario: b\n    Given c\n' > features/a.feature",
+    ),
+    Tool("mkdocs", "mkdocs build -q", "python", "mkdir docs; echo a > docs/index.md; echo 'site_name: a' > mkdocs.yml"),
+    Tool("mocha", "mocha", "js json", MJS),
+    Tool("gulp", "gulp", "js json", MJS),
+    Tool("grunt", "grunt", "js json", MJS),
+    Tool("eslint", "HOME=$PWD eslint a.js", "js json", MJS),
+    Tool("prettier", "prettier a.js", "js json", MJS),
+    Tool("jest", "jest", "js json", MJS),
+    Tool("webpack", "webpack --mode none", "js json", MJS + "; mkdir src; echo 1 > src/index.js"),
     Tool("less", "HOME=$PWD less a < /dev/null", "sh", "echo a > a"),
     Tool("bc", "HOME=$PWD bc < /dev/null", "sh"),
 )
