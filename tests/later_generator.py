@@ -50,7 +50,6 @@ PAYLOADS = {
     "php": "<?php touch('{ran}');\n",
     "zsh": "touch {ran}\n",
     "pylint": "[MASTER]\ninit-hook=open('{ran}', 'w')\n",
-    "tox": "[testenv]\nskip_install = true\nallowlist_externals = *\ncommands = touch {ran}\n",
     "behave": "from behave import *\nopen('{ran}', 'w')\n",
     "json": '{{"require": "./payload.js", "presets": ["./payload.js"], "plugins": ["./payload.js"]}}\n',
 }
@@ -156,7 +155,6 @@ TOOLS = (
         DEBIAN,
     ),
     Tool("nox", "nox", "python"),
-    Tool("tox", "tox -q", "tox python sh", PY),
     Tool("inv", "HOME=$PWD inv a", "python"),
     Tool("pylint", "HOME=$PWD pylint main.py", "pylint python", PY),
     Tool("flake8", "flake8 main.py", "python", PY),

@@ -15,7 +15,6 @@ from collections.abc import Callable, Collection, Mapping
 from mudroom.core.tree.entry import Entry, FileHeld
 from mudroom.stage import disk, xattr
 from mudroom.stage.beneath import directory, open_beneath, open_file, reach
-from mudroom.stage.form import a_list_may_fail, give_lists
 from mudroom.stage.source import Source
 from mudroom.stage.view import is_too_deep
 
@@ -57,13 +56,13 @@ def clone(
             held.append(path)
     new = [path for path in items if path in copied and items[path].kind == "directory"]
     for path in sorted(new, reverse=True):  # directories last: their own modes may forbid writing into them
+        _copy_lists(source, path, target)
         with reach(target, path) as (at, rest):
-            _copy_lists(source, path, at, rest)
             disk.set_mode(at, rest, items[path].mode)
     return copied
 
 
-def _copy_lists(source: Source, path: bytes, at: int, name: bytes) -> None:
+def _copy_lists(source: Source, path: bytes, target: int) -> None:
     """Copy a directory's access control lists, if the user may read the directory. Set the mode afterwards."""
     if sys.platform != "linux":
         return
@@ -72,7 +71,9 @@ def _copy_lists(source: Source, path: bytes, at: int, name: bytes) -> None:
     except (PermissionError, FileNotFoundError):
         return
     try:
-        give_lists(at, name, xattr.copied(opened))
+        if lists := xattr.lists(opened):
+            with directory(target, path) as at:
+                xattr.give_lists(at, lists)
     finally:
         os.close(opened)
 
@@ -315,6 +316,6 @@ def _in_kernel(read: int, write: int, start: int, end: int) -> int:
 
 def copy_xattrs(read: int, write: int) -> None:
     """Copy a file's ``user.`` attributes and its access control list. Set the mode afterwards."""
-    for name, value in xattr.copied(read).items():
-        with a_list_may_fail(name):
-            xattr.put(write, name, value)
+    for name, value in xattr.user(read).items():
+        xattr.put(write, name, value)
+    xattr.give_lists(write, xattr.lists(read))

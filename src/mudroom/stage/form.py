@@ -9,11 +9,10 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable
 
 from mudroom.core.tree.entry import Entry
-from mudroom.core.tree.landing_form import LISTS, is_kept, is_left
+from mudroom.core.tree.landing_form import is_kept, is_left
 from mudroom.stage import disk
 from mudroom.stage.view import NO_ATTRIBUTES, Attributes
 from mudroom.typing import NamedTuple, TypeVar
@@ -65,23 +64,6 @@ def set_attribute(at: int, name: bytes, attribute: str, value: bytes | None) -> 
         os.removexattr(path, attribute, follow_symlinks=False)
     else:
         os.setxattr(path, attribute, value, follow_symlinks=False)
-
-
-def give_lists(at: int, name: bytes, attributes: Mapping[str, bytes]) -> None:
-    """Give an entry in one of mudroom's copies the access control lists among these. Set its mode afterwards."""
-    for attribute in attributes.keys() & LISTS:
-        with a_list_may_fail(attribute):
-            set_attribute(at, name, attribute, attributes[attribute])
-
-
-@contextmanager
-def a_list_may_fail(attribute: str) -> Iterator[None]:
-    """A file system without access control lists, or without the ids in one, has a copy without."""
-    try:
-        yield
-    except OSError as error:
-        if attribute not in LISTS or error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
-            raise
 
 
 def flags_at(at: int, name: bytes) -> int:

@@ -70,9 +70,7 @@ class AttributeRule(NamedTuple):
 
 
 ACCESS, DEFAULT = "system.posix_acl_access", "system.posix_acl_default"
-LISTS = frozenset((ACCESS, DEFAULT))
-"""Access control lists: acl(5). Mudroom's own copies have them, too: a default list decides the modes of what is made
-in a directory, and the group's bits of a mode are the mask of its list."""
+"""Access control lists: acl(5)."""
 ATTRIBUTES = (
     AttributeRule("user.overlay.", ""),
     AttributeRule("user.", "", lands=True),

@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterator
 from mudroom.core.confinement.spec import Copy
 from mudroom.core.tree.entry import Entry, is_untouched, same_shape, same_stamp
 from mudroom.core.tree.path import parent, sort_key
-from mudroom.stage import disk
-from mudroom.stage.beneath import directory, look, open_beneath, open_layer, open_root, reach
+from mudroom.stage import disk, xattr
+from mudroom.stage.beneath import directory, look, open_beneath, open_layer, open_root
 from mudroom.stage.copy import clone, listed
-from mudroom.stage.form import give_lists, left_at
+from mudroom.stage.form import left_at
 from mudroom.stage.layers.closed_directory import is_same_root, look_through, through
 from mudroom.stage.layers.layer import LayerWriter, open_staged, remove_tree
 from mudroom.stage.source import OpenSource, Source
@@ -215,8 +215,8 @@ class CopyView:
             for difference in sorted(self.differences(self._lower), key=lambda row: sort_key(row.path)):
                 _write(writer, source, difference, links)
                 if difference.left and difference.staged is not None and difference.staged.kind == "directory":
-                    with reach(root, difference.path) as (at, name):
-                        give_lists(at, name, difference.left)
+                    with directory(root, difference.path) as opened:
+                        xattr.give_lists(opened, difference.left)
             writer.finish()
             top = source.look(b"")
             assert top is not None
