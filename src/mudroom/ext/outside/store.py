@@ -13,10 +13,10 @@ import os
 import stat
 from collections.abc import Iterator, Sequence
 
+from mudroom.core.tree.credential_stores import store_places
 from mudroom.core.clock import horizon
 from mudroom.core.result import LeftFile, text, told_files
 from mudroom.core.retention import DAY
-from mudroom.core.tree.credential_stores import store_places
 from mudroom.core.tree.path import is_below
 from mudroom.errors import FULL
 from mudroom.stage import disk, safe_open
