@@ -338,7 +338,7 @@ def test_other_links(link: bytes) -> None:
     assert link_runs_later(link) == ""
 
 
-BY_CODE = frozenset(["a", "a.js", "a.lua", "a.rb", "a/init.lua", "test_a.py"])
+BY_CODE = frozenset(["a", "a.js", "a.lua", "a.rb", "a/init.lua", "test_a.py", "test/a.js"])
 """Names that code, or a test, of the generator's projects computes: they are not flagged."""
 
 
