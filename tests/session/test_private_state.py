@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import pytest
 
 from conftest import Place
 from mudroom.errors import MudroomError, UsageError
-from mudroom.stage import disk
+from mudroom.stage import disk, private_directory
 from mudroom.stage.private_directory import _give, require_private
 
 NOBODY = 65534
@@ -169,9 +170,19 @@ def test_a_directory_below_another_users_is_refused(
         f"the state directory {state} lies in {theirs}, which belongs to another user (uid 4242)"
     )
     assert caught.value.hint == "set MUDROOM_STATE to a directory of your own"
-    for owner in (4243, NOBODY):  # a user namespace shows owners that it does not map as nobody
-        os.chown(theirs, owner, owner)
+    shutil.rmtree(state)
+    with pytest.raises(UsageError, match="lies in"):
+        require_private(os.fsencode(state) + b"/deep")
+    assert not os.path.lexists(state), "nothing is made there"
+    state.mkdir(mode=0o700)
+    os.chown(state, 4243, 4243)
+    os.chown(theirs, 4243, 4243)
+    require_private(os.fsencode(state))
+    os.chown(theirs, NOBODY, NOBODY)
+    with pytest.raises(UsageError, match="lies in"):
         require_private(os.fsencode(state))
+    monkeypatch.setattr(private_directory, "_leaves_ids_out", lambda: True)
+    require_private(os.fsencode(state))  # a user namespace shows owners that it does not map as nobody
 
 
 @pytest.mark.both_users

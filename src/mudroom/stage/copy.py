@@ -56,9 +56,26 @@ def clone(
             held.append(path)
     new = [path for path in items if path in copied and items[path].kind == "directory"]
     for path in sorted(new, reverse=True):  # directories last: their own modes may forbid writing into them
+        _copy_lists(source, path, target)
         with reach(target, path) as (at, rest):
             disk.set_mode(at, rest, items[path].mode)
     return copied
+
+
+def _copy_lists(source: Source, path: bytes, target: int) -> None:
+    """Copy a directory's access control lists, if the user may read the directory. Set the mode afterwards."""
+    if sys.platform != "linux":
+        return
+    try:
+        opened = source.open(path)
+    except (PermissionError, FileNotFoundError):
+        return
+    try:
+        if lists := xattr.lists(opened):
+            with directory(target, path) as at:
+                xattr.give_lists(at, lists)
+    finally:
+        os.close(opened)
 
 
 def _clone_entry(source: Source, target: int, path: bytes, entry: Entry, links: dict[tuple[int, int], bytes]) -> bool:
@@ -298,5 +315,7 @@ def _in_kernel(read: int, write: int, start: int, end: int) -> int:
 
 
 def copy_xattrs(read: int, write: int) -> None:
+    """Copy a file's ``user.`` attributes and its access control list. Set the mode afterwards."""
     for name, value in xattr.user(read).items():
         xattr.put(write, name, value)
+    xattr.give_lists(write, xattr.lists(read))

@@ -52,6 +52,7 @@ def require_private(state: bytes) -> None:
         try:
             info = os.lstat(state)
         except FileNotFoundError:
+            _require_own_way(state, os.path.dirname(state))
             make_private(state)
             info = os.lstat(state)
         if not stat.S_ISDIR(info.st_mode) or info.st_mode & _OTHERS or info.st_uid != disk.user():
@@ -101,16 +102,29 @@ def _require_own_way(state: bytes, above: bytes) -> None:
     """Raise UsageError if another user owns a directory above the state directory."""
     user = disk.user()
     while user and above != os.path.dirname(above):
-        info = os.lstat(above)
+        try:
+            info = os.lstat(above)
+        except FileNotFoundError:
+            above = os.path.dirname(above)
+            continue
         if stat.S_ISLNK(info.st_mode):
             _require_own_way(state, os.path.realpath(above))
-        if info.st_uid not in (0, user, _UNMAPPED):
+        if info.st_uid not in (0, user) and not (info.st_uid == _UNMAPPED and _leaves_ids_out()):
             raise UsageError(
                 f"the state directory {show(state)} lies in {show(above)}, which belongs to another user "
                 f"(uid {info.st_uid})",
                 "set MUDROOM_STATE to a directory of your own",
             )
         above = os.path.dirname(above)
+
+
+def _leaves_ids_out() -> bool:
+    """Return whether this user namespace maps some ids only: it shows the owners of other files as ``_UNMAPPED``."""
+    try:
+        with open("/proc/self/uid_map", encoding="ascii") as stream:
+            return stream.read().split() != ["0", "0", "4294967295"]
+    except FileNotFoundError:
+        return False  # a system without user namespaces
 
 
 def _close(state: bytes, info: os.stat_result) -> None:

@@ -5,6 +5,7 @@ run."""
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import sys
 
@@ -12,11 +13,14 @@ from mudroom.stage import disk
 from mudroom.typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from mudroom.stage.source import SourceContent
 
-if sys.platform == "win32":
-    import errno
+LIST = "system.posix_acl_"
+"""How the name of an access control list begins."""
 
+if sys.platform == "win32":
     from mudroom.core.registry import twin
 
     nt_disk = twin("disk")
@@ -83,11 +87,33 @@ def names(descriptor: int) -> list[str]:
 def user(descriptor: int) -> dict[str, bytes]:
     """Return the ``user.`` attributes that a copy keeps, without the overlay's bookkeeping. Empty if the file system
     does not support xattrs."""
+    return _of(descriptor, "user.")
+
+
+def lists(descriptor: int) -> dict[str, bytes]:
+    """Return the access control lists (acl(5)). Mudroom's own copies have them, too: a default list decides the modes
+    of what is made in a directory, and the group's bits of a mode are the mask of its list."""
+    return _of(descriptor, LIST)
+
+
+def _of(descriptor: int, begins: str) -> dict[str, bytes]:
     try:
-        own = [name for name in names(descriptor) if name.startswith("user.") and not name.startswith("user.overlay.")]
+        found = [name for name in names(descriptor) if name.startswith(begins) and not name.startswith("user.overlay.")]
     except OSError:
         return {}
-    return {name: get(descriptor, name) for name in own}
+    return {name: get(descriptor, name) for name in found}
+
+
+def give_lists(descriptor: int, attributes: Mapping[str, bytes]) -> None:
+    """Give a copy the access control lists among these; set its mode afterwards. A file system without lists, or
+    without the ids in one, has a copy without."""
+    for name, value in attributes.items():
+        try:
+            if name.startswith(LIST):
+                put(descriptor, name, value)
+        except OSError as error:
+            if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
+                raise
 
 
 def of_file(source: SourceContent, path: bytes) -> dict[str, bytes] | None:

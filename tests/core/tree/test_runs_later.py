@@ -10,6 +10,7 @@ import pytest
 
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.entry import Entry
+from mudroom.core.tree.flag import runs_when
 from mudroom.core.tree.manifest import Wanted
 from mudroom.core.tree.runs_later import (
     group_later,
@@ -22,6 +23,7 @@ from mudroom.core.tree.runs_later import (
 from tiers import each
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
+from later_generator import FOUND
 from runs_later_document import DOCUMENT, document
 
 NAMES = b"""
@@ -334,3 +336,16 @@ def test_a_link_in_the_place_of_a_directory_whose_files_run(link: bytes, when_of
 @pytest.mark.parametrize("link", [b"", b"repo", b"src", b"cargo", b".cargo/x", b"README", b"latest.log"])
 def test_other_links(link: bytes) -> None:
     assert link_runs_later(link) == ""
+
+
+BY_CODE = frozenset(["a", "a.js", "a.lua", "a.rb", "a/init.lua", "test_a.py", "test/a.js"])
+"""Names that code, or a test, of the generator's projects computes: they are not flagged."""
+
+
+@each("row", FOUND.read_text().splitlines())
+def test_what_a_tool_has_run_is_flagged(row: str) -> None:
+    """Rows of tests/later_generator.py: what ran in a sandbox, and whether its change was flagged."""
+    _command, name, kind, word = row.rsplit(" | ", 3)
+    is_named_by_a_manifest = name == "extra"
+    assert word == "flagged" or name in BY_CODE or runs_when(name.encode())
+    assert name in BY_CODE or is_named_by_a_manifest or kind.endswith("+x") or runs_when(name.encode())

@@ -87,6 +87,22 @@ def test_credentials_deep_in_toolchains_are_hidden_by_their_content(place: Place
     assert all(part in said for part in ("prefix=/opt", "repopwd", "MIIB"))
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_another_name_of_a_credential_is_hidden(place: Place, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The host has made it, where no credential is searched for by name."""
+    version = place.home / ".nvm/versions/node/v22.1.0"
+    for name in ("etc", "lib/node_modules/npm"):
+        (version / name).mkdir(parents=True)
+    (version / "etc/npmrc").write_text("//registry.example/:_authToken=hunter2")
+    os.link(version / "etc/npmrc", version / "lib/node_modules/npm/copy.txt")
+    os.link(version / "etc/npmrc", place.home / "elsewhere")
+    said = in_mode(place, mode, f"cd {version}; cat etc/npmrc lib/node_modules/npm/copy.txt; echo end")
+    assert "hunter2" not in said and "end\n" in said
+    monkeypatch.setattr(host, "_MOST_FOR_LINKS", 1)
+    (note,) = (note for note in place.session().run([b"true"]).notes if "toolchains" in note)
+    assert "not all were searched for credentials" in note
+
+
 def test_toolchains_that_are_too_large_to_search_are_named(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     (place.home / ".nvm/a/b").mkdir(parents=True)
     monkeypatch.setattr(host, "_MOST_DIRECTORIES", 1)

@@ -9,7 +9,7 @@ import ctypes
 import os
 import stat
 import sys
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Collection, Iterable, Sequence
 
 from mudroom.core.confinement.credential_file import git_identity, holds_secret
@@ -45,6 +45,8 @@ _GIT = (b".gitconfig", b".config/git/config")
 _LEVELS, _DEEPEST, _MOST_DIRECTORIES = 2, 8, 2_000
 """Directory levels in a toolchain that are searched for credentials whatever they are called, levels that are searched
 beside packages (``versions/node/v22.1.0/etc/npmrc``), and directories that are searched in all toolchains."""
+_MOST_FOR_LINKS = 100_000
+"""Directories that are searched for other names of a credential that has some."""
 _PACKAGES = frozenset({
     b"lib", b"lib64", b"libexec", b"include", b"share", b"man", b"doc", b"docs", b"legal", b"src", b"test", b"tests",
     b"node_modules", b"site-packages", b"pkgs", b"cache", b"sdk", b"shared", b"packs", b"templates", b"repo", b"target",
@@ -217,7 +219,39 @@ def _credentials(roots: Sequence[bytes]) -> Credentials:
                 else:
                     cleared.append((path, identity))
     unsearched = os.path.join(*pending[0][:2]).rstrip(b"/") if pending else b""
-    return Credentials(tuple(dict.fromkeys(masks)), tuple(cleared), unsearched)
+    others, beyond = _other_names(masks, roots)
+    return Credentials(tuple(dict.fromkeys((*masks, *others))), tuple(cleared), unsearched or beyond)
+
+
+def _other_names(masks: Sequence[bytes], roots: Sequence[bytes]) -> tuple[list[bytes], bytes]:
+    """Return the other names that the inodes of credentials have in toolchains, and the first directory that was not
+    searched for them; empty: all were."""
+    known = Counter(identity for path in {*masks} if (identity := _linked(path)))
+    inodes = {inode[1] for inode, names in known.items() if inode[2] > names}
+    found: list[bytes] = []
+    pending = deque(roots if inodes else ())
+    for _directory in range(_MOST_FOR_LINKS):
+        if not pending:
+            break
+        try:
+            with os.scandir(pending.popleft()) as scan:
+                for entry in scan:
+                    if entry.is_dir(follow_symlinks=False):
+                        pending.append(entry.path)
+                    elif entry.inode() in inodes and _linked(entry.path) in known:
+                        found.append(entry.path)
+        except OSError:
+            continue  # a file, gone, or not readable
+    return found, pending[0] if pending else b""
+
+
+def _linked(path: bytes) -> tuple[int, int, int] | None:
+    """Return device, inode and link count of a file with several names; None for another, or if it is gone."""
+    try:
+        info = os.lstat(path)
+    except FileNotFoundError:
+        return None
+    return (info.st_dev, info.st_ino, info.st_nlink) if info.st_nlink > 1 else None
 
 
 def is_secret_file(path: bytes, test: Test) -> bool:

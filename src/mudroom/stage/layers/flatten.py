@@ -13,6 +13,7 @@ from mudroom.core.tree.entry import Entry
 from mudroom.stage import disk, xattr
 from mudroom.stage.beneath import directory, open_layer, reach
 from mudroom.stage.copy import copy_entry, copy_file, copy_open_file, link
+from mudroom.stage.layers.closed_directory import entered
 from mudroom.stage.layers.layer import OPAQUE, LayerListing, make_whiteout, open_staged, read_directory
 
 _Place = tuple[bytes, tuple[int, ...], bool]
@@ -75,6 +76,8 @@ def _directory(
             if entry.kind == "directory":
                 with reach(into, prefix + name) as (at, rest):
                     disk.mkdir(at, rest, 0o700)
+                with entered(root, prefix + name) as read, directory(into, prefix + name) as write:
+                    xattr.give_lists(write, xattr.lists(read))
                 modes.append((prefix + name, entry.mode))
                 below.append((prefix + name, *_beneath(name, levels[index:])))
             elif links is None:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from mudroom.core.confinement.spec import Copy
 from mudroom.core.tree.entry import Entry, is_untouched, same_shape, same_stamp
 from mudroom.core.tree.path import parent, sort_key
-from mudroom.stage import disk
+from mudroom.stage import disk, xattr
 from mudroom.stage.beneath import directory, look, open_beneath, open_layer, open_root
 from mudroom.stage.copy import clone, listed
 from mudroom.stage.form import left_at
@@ -198,7 +198,7 @@ class CopyView:
                 if not path and below is not None and below.mode != entry.mode and is_same_root(below, entry):
                     continue
                 is_same = below is not None and is_as_copied(copied, entry) and same_shape(copied, entry)
-                left = NO_ATTRIBUTES if is_same and entry.kind != "directory" else work.left(path)
+                left = NO_ATTRIBUTES if is_same and not _may_have_lists(copied, entry) else work.left(path)
                 if left or not is_same:
                     yield RawDifference(path, below, entry, left=left)
         for path, (below, _copied) in self.manifest.items():
@@ -214,6 +214,9 @@ class CopyView:
             writer: PlainWriter | LayerWriter = PlainWriter(root) if plain else LayerWriter(root, lower)
             for difference in sorted(self.differences(self._lower), key=lambda row: sort_key(row.path)):
                 _write(writer, source, difference, links)
+                if difference.left and difference.staged is not None and difference.staged.kind == "directory":
+                    with directory(root, difference.path) as opened:
+                        xattr.give_lists(opened, difference.left)
             writer.finish()
             top = source.look(b"")
             assert top is not None
@@ -265,6 +268,13 @@ def is_as_copied(copied: Entry | None, entry: Entry | None) -> bool:
     if copied is not None and copied.kind == "file" and not copied.mode & 0o400:
         return same_stamp(copied, entry)
     return is_untouched(copied, entry)
+
+
+def _may_have_lists(copied: Entry | None, entry: Entry) -> bool:
+    """Return whether a directory may have other attributes than its copy had. The ctime of one that is closed to its
+    owner does not count, as in ``is_as_copied``: then its mode would have changed, too."""
+    is_open = entry.kind == "directory" and entry.mode & 0o700 == 0o700
+    return is_open and (copied is None or copied.ctime != entry.ctime)
 
 
 def _as_copied(entry: Entry, now: int) -> Entry:
