@@ -41,8 +41,11 @@ class Screen:
         }
         self.pid, self.master = pty.fork()
         if self.pid == 0:
-            os.chdir(place.project)
-            os.execvpe(argv[0], list(argv), environment)
+            try:
+                os.chdir(place.project)
+                os.execvpe(argv[0], list(argv), environment)
+            finally:
+                os._exit(127)  # otherwise a second pytest goes on
         self.seen = b""
         self.resize(rows, columns)
 
