@@ -99,7 +99,6 @@ struct context {
     uint64_t resolve;       /* how paths below it are resolved: openat2(2) */
     int64_t namespaces;     /* flags of the clone */
     int view, left, channel, gate, door; /* sockets to the host, or -1 */
-    bool is_redirected;     /* whether every connection reaches the gate, also of a program that knows no proxy */
     bool is_overlay;        /* whether the view is this sandbox's own overlay */
     bool has_domain;        /* whether it is in a Landlock domain that handles files */
     int terminal;           /* the command's side of the pseudo-terminal, or -1 */
@@ -210,6 +209,10 @@ bool is_mediation(const struct value *mediation);
 void mediate(int listener, const struct value *mediation, struct refusals *refusals);
 
 /* ---- rename.c ---- */
+
+/* In the fifth argument of 32 bits, whose upper half the kernel ignores: the filter lets the call pass. */
+#define UNROUTED (1ULL << 63)
+
 
 bool answer_rename(struct context *context, const struct notification *request, struct refusals *refusals);
 void finish_rename(struct context *context, pid_t pid, int status, struct refusals *refusals);

@@ -41,7 +41,6 @@
 #define LANDLOCK_RESTRICT_SELF 446
 #define CONTINUE 1            /* SECCOMP_USER_NOTIF_FLAG_CONTINUE */
 #define NOREPLACE 1           /* RENAME_NOREPLACE */
-#define UNROUTED (1ULL << 63) /* in the flags of renameat2(2), whose upper half the kernel ignores: the filter lets it pass */
 #define OVERLAY 0x794c7630    /* OVERLAYFS_SUPER_MAGIC */
 #define MOUNT_ID 0x1000       /* STATX_MNT_ID */
 #define MOST_ENTRIES 100000

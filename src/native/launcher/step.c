@@ -66,7 +66,7 @@ void begin_context(struct context *context, int64_t namespaces)
     context->namespaces = namespaces;
     context->is_overlay = context->has_domain = false;
     context->rows = NULL;
-    context->is_narrowed = context->is_redirected = false;
+    context->is_narrowed = false;
     context->moving = 0;
     context->count = 0; /* the listeners stay as they are: each written page is copied for each command */
     context->detail = NULL;
@@ -885,7 +885,9 @@ static int step_landlock(struct context *context, const struct value *arguments,
         if (syscall(LANDLOCK_ADD_RULE, ruleset, 2, rule, 0) < 0)
             error = errno;
     }
-    if (error == 0 && syscall(LANDLOCK_RESTRICT_SELF, ruleset, (unsigned)NUMBER_OF(4)) < 0)
+    /* The fifth argument, which this call does not have, is for the filter of a sandbox that holds: a warden's domain
+       narrows nothing, so directories are renamed for its command (rename.c). */
+    if (error == 0 && syscall(LANDLOCK_RESTRICT_SELF, ruleset, (unsigned)NUMBER_OF(4), 0, 0, UNROUTED) < 0)
         error = errno;
     context->has_domain = error == 0 && attributes[0] & REFER;
     return close_after(ruleset, error);

@@ -291,16 +291,16 @@ def test_a_place_named_by_a_variable(value: str, place: tuple[str, int] | None) 
 
 
 def test_a_host_that_its_profile_denies_is_refused_without_a_question(agent: Agent) -> None:
-    agent.script("curl -s -m 20 http://statsig.anthropic.com/ -o /dev/null; echo $?")
+    agent.script("curl -sS -m 20 http://statsig.anthropic.com/ -o /dev/null -w '%{http_code}'")
     result = agent.run()
-    assert result["stdout"] == "6\n"  # its name leads nowhere
+    assert result["stdout"] == "403"
     assert any("profile claude" in denial["reason"] for denial in result["denials"])
 
 
 def test_a_rule_of_the_users_wins_over_a_denied_host_of_the_profile(agent: Agent) -> None:
     (agent.home / "prefix/bin/codex").symlink_to(agent.program)
     agent.script(
-        "curl -sS -m 20 http://registry.npmjs.org/ -o /dev/null; curl -sS -m 20 http://api.github.com/ -o /dev/null; true"
+        "curl -sS -m 20 http://registry.npmjs.org/ -o /dev/null; curl -sS -m 20 http://api.github.com/ -o /dev/null"
     )
     assert agent.cli("net", "allow", "registry.npmjs.org").returncode == 0
     result = agent.cli.json("agent", "run", "--json", "--", "codex")
