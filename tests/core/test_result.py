@@ -198,4 +198,5 @@ def test_what_was_left_outside_is_listed_and_counted() -> None:
         "path": "/tmp/000\ufffd",
         "path_base64": base64.b64encode(b"/tmp/000\xff").decode(),
         "bytes": 2,
+        "kept": False,
     }

@@ -36,6 +36,7 @@ TABLE = {
     "fork": Row("the new name, with the files of the fork; a new fork is as after exec", ("test_rename",)),
     "checkpoint": Row("the checkpoint, with the files that it names", ("test_checkpoint",)),
     "rollback": Row("the state of the checkpoint", ("test_rollback",)),
+    "keep": Row("", ("ext/outside/test_keep.py",)),  # what is stored is dropped anyway; a copy is the caller's to sync
     "discard": Row("the fork is gone", ("test_discard",)),
     "apply": _LANDING,
     "review": _LANDING,

@@ -87,7 +87,7 @@ def mount_of(path: bytes) -> tuple[int, int]:
 
 def birth_time(path: bytes) -> int:
     """Return when a file was made, in nanoseconds since 1970; 0 if the file system or the C library does not tell."""
-    if (statx := getattr(_libc, "statx", None)) is None:
+    if sys.platform != "linux" or (statx := getattr(_libc, "statx", None)) is None:
         return int(getattr(os.stat(path), "st_birthtime", 0) * 10**9)
     found = ctypes.create_string_buffer(256)  # linux/stat.h: stx_mask at 0; stx_btime at 80, seconds and nanoseconds
     if statx(_AT_FDCWD, path, 0, ctypes.c_uint(_STATX_BTIME), found) or not found.raw[1] & _STATX_BTIME >> 8:

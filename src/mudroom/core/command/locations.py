@@ -168,8 +168,7 @@ def names_credentials(word: Word, context: CommandContext) -> bool:
             place is not None and _below(place, context.project) for place in context.places
         ):
             return False
-        paths = _literal_paths(word.text, context)
-        return any(_is_credential(path) for path in paths if not any(_below(path, place) for place in _SHARED))
+        return any(map(_is_credential, _literal_paths(word.text, context)))
     if b"/" not in word.text:
         return False
     return any(_may_be_credential(end) for text in alternatives(word.text) for end in _ends(text))
@@ -194,6 +193,12 @@ def _ends(text: bytes) -> Iterable[bytes]:
 
 
 def _is_credential(path: bytes) -> bool:
+    """Return whether a path is one of a credential. In a place that commands share only a store's name counts, as of a
+    home there: ``/tmp/server.key`` is a command's own."""
+    if any(_below(path, place) for place in _SHARED):
+        hidden = hidden_names().intersection(path.split(b"/"))
+        if all(name.startswith(b".env") for name in hidden):
+            return False
     return _OF_THE_SYSTEM.search(path) is not None or names_secret(path)
 
 
