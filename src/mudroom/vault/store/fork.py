@@ -205,7 +205,10 @@ class Fork:
     @property
     def is_blank(self) -> bool:
         """Whether the machine crashed before the fork's first state and record were on disk: nothing is known of it."""
-        return _size(self.path + b"/state") == 0 and not _size(self.record_path)
+        try:
+            return _size(self.path + b"/state") == 0 and not _size(self.record_path)
+        except PermissionError:
+            return False  # it may hold anything
 
     @property
     def state_or_none(self) -> ForkState | None:
