@@ -81,10 +81,14 @@ def test_a_project_that_is_now_a_link_to_elsewhere(cli: Cli) -> None:
 
 
 def test_a_project_in_whose_place_there_is_another(cli: Cli) -> None:
-    """What is new lands, what was to be changed is not there: nothing of the other project's is touched."""
+    """It is refused. To one that adopts the forks, what is new lands; what was to be changed is not there: nothing of
+    the other project's is touched."""
     project, moved = cli.place.project, cli.place.root / "moved"
     project.rename(moved)
     cli.place.write("a", "another a\n")
+    os.utime(project / "a", (1, 1))  # not made in the second in which the other one was
+    assert "is another directory than the one its forks and applies belong to" in one_line(cli("apply", "x", "--yes"))
+    assert cli("vault", "adopt").returncode == 0
     done = cli("apply", "x", "--yes")
     assert done.returncode == 3, done.stderr
     assert (project / "a").read_text() == "another a\n"
@@ -92,6 +96,7 @@ def test_a_project_in_whose_place_there_is_another(cli: Cli) -> None:
     assert sorted(listing(project)) == ["a"]
     shutil.rmtree(project)
     moved.rename(project)
+    assert cli("vault", "adopt").returncode == 0
     done = cli("apply", "x", "--yes")
     assert done.returncode == 0, done.stderr
     assert (project / "a").read_text() == "a\nmore\n"
