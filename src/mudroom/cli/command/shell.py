@@ -17,7 +17,7 @@ EXAMPLES = """\
 examples:
   mudroom shell --fork try-1      work in a fork as you would in the project; exit leaves all in the fork
   mudroom shell                   in a new fork
-  mudroom run --fork try-1 -- codex   an agent with its login; one in the shell has none"""
+  mudroom exec --fork try-1 -- codex  an agent with its login; one in the shell has none"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
