@@ -67,6 +67,17 @@ def test_a_link_at_the_destination_is_not_written_through(cli: Cli) -> None:
     assert not (cli.place.root / "aim").exists()
 
 
+def test_a_copy_that_does_not_fit_leaves_no_part(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would stand in the way of the next try."""
+    (place.root / "stored").write_text("x" * 100)
+    file = store.StoredFile("f", b"/tmp/x", 100, False, os.fsencode(place.root / "stored"), 1)
+    parts = iter([b"part"])
+    with monkeypatch.context() as patch, pytest.raises(StopIteration):
+        patch.setattr(os, "read", lambda *_words: next(parts))
+        store.copy_out(file, os.fsencode(place.root / "copy"))
+    assert not (place.root / "copy").exists()
+
+
 def test_the_list_and_what_is_not_there(cli: Cli) -> None:
     assert "no files are kept: commands wrote nothing outside the project in the last day" in said(cli, "keep")
     assert "--to needs the file to copy" in said(cli, "keep", "--to", "x", code=125)

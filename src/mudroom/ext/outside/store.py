@@ -111,13 +111,17 @@ def stored(vault: Vault) -> list[StoredFile]:
 
 
 def copy_out(file: StoredFile, to: bytes) -> None:
-    """Copy a stored file to a new path. Raise FileExistsError or another OSError."""
+    """Copy a stored file to a new path. Raise FileExistsError or another OSError; no part of a copy stays."""
     source = safe_open.open_regular(file.place)
     try:
         target = os.open(to, _NEW, 0o777 if file.executable else 0o666)
-        with os.fdopen(target, "wb") as stream:
-            while block := os.read(source, 1 << 20):
-                stream.write(block)
+        try:
+            with os.fdopen(target, "wb") as stream:
+                while block := os.read(source, 1 << 20):
+                    stream.write(block)
+        except BaseException:
+            os.unlink(to)
+            raise
     finally:
         os.close(source)
 
