@@ -30,6 +30,7 @@ def run(place: Path, tests: str, *words: str) -> tuple[int, list[str]]:
     (place / "test_it.py").write_text(FAILS + tests)
     plugins = ("-p", "no:cacheprovider", "-p", "once_more", "-p", "skip_budget")
     environ = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(ROOT / "tests"), "MUDROOM_FAILED": "failed"}
+    environ["MUDROOM_FIGURES"] = str(place / "figures")  # not among those of the run that this test is in
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *plugins, *words, "test_it.py"],
         cwd=place, env={**os.environ, **environ}, capture_output=True, text=True, check=False,

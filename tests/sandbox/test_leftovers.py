@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import resource
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,6 +23,8 @@ pytestmark = [pytest.mark.both_users, pytest.mark.alone]
 RUNS = int(os.environ.get("MUDROOM_RUNS", "100"))
 """More by hand: MUDROOM_RUNS=10000 MUDROOM_TEST_SECONDS=3600."""
 AT_ONCE = 100
+PER_COMMAND = 20
+"""Descriptors that a session holds for one running command, at most: streams, places, namespaces, connections."""
 
 WAYS: tuple[tuple[str, float | None], ...] = (
     ("true", None),
@@ -100,6 +104,31 @@ def test_nothing_is_left_after_many_commands(place: Place) -> None:
     assert {path.rpartition("/")[2] for path in after.files - before.files} <= {"1", "journal.db-wal", "journal.db-shm"}
 
 
+@pytest.fixture
+def open_files() -> Iterator[None]:
+    """Permit what ``AT_ONCE`` commands may hold, if none of them ends: an ordinary user's limit is often 1,024."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = 2 * AT_ONCE * PER_COMMAND
+    resource.setrlimit(
+        resource.RLIMIT_NOFILE, (max(soft, most if hard == resource.RLIM_INFINITY else min(most, hard)), hard)
+    )
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_running_command_holds_few_descriptors(place: Place) -> None:
+    """Its user, a program of many threads, has often 1,024 in all."""
+    session = place.session()
+    one(session, 0)
+    before = len(os.listdir("/proc/self/fd"))
+    running = [session.start([b"sleep", b"1000"], fork=f"agent-{number}") for number in range(8)]
+    held = len(os.listdir("/proc/self/fd")) - before
+    for command in running:
+        command.end(0.0)
+    assert held / len(running) <= PER_COMMAND
+
+
+@pytest.mark.usefixtures("open_files")
 def test_nothing_is_left_after_many_at_once(place: Place) -> None:
     """Each in a fork of its own, all of one session, which is used by as many threads."""
     session = place.session()
