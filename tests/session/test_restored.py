@@ -5,6 +5,7 @@ Each story is played twice, with a copy in its middle and without one, and both 
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import stat
@@ -29,6 +30,7 @@ from mudroom.session.upkeep import problems
 from mudroom.vault.apply import imprint
 from mudroom.vault.retention import restored
 from mudroom.vault.retention.restored import renew_stamps as renew
+from mudroom.vault.store.store import Vault
 
 pytestmark = [pytest.mark.both_users, if_namespaces]
 
@@ -325,7 +327,7 @@ def test_a_command_that_had_not_ended_is_collected_in_the_copy(place: Place) -> 
 def test_a_state_that_was_moved_to_another_path_and_file_system(place: Place, tmp_path: Path) -> None:
     shm = Path("/dev/shm")
     if not shm.is_dir() or shm.stat().st_dev == tmp_path.stat().st_dev:
-        pytest.skip("there is no other file system")
+        pytest.skip("/dev/shm is not a writable file system of its own")
     fill(place)
     start = tree(place.project)
     with opened(place, "overlay") as session:
@@ -368,8 +370,44 @@ def test_a_copy_is_read_once(place: Place, monkeypatch: pytest.MonkeyPatch) -> N
         sh(session, "f", "echo 1 >> first")
     COPIES[0].make(place)
     reads = []
-    monkeypatch.setattr(restored, "renew_stamps", lambda vault: (reads.append(vault), renew(vault)))
+
+    def counting(vault: Vault) -> None:
+        reads.append(vault)
+        renew(vault)
+
+    monkeypatch.setattr(restored, "renew_stamps", counting)
     for _ in range(2):
         with opened(place, "overlay") as session:
             b"".join(session.changes.diff("f"))
     assert len(reads) == 1
+
+
+def test_damage_in_a_copy_concerns_its_fork_alone(place: Place) -> None:
+    fill(place)
+    with opened(place, "overlay") as session:
+        for name in ("bad", "good"):
+            sh(session, name, f"echo {name} > {name}")
+    COPIES[0].make(place)
+    (record,) = place.state.glob("vaults/*/forks/bad/record")
+    record.write_bytes(b"damaged")
+    with opened(place, "overlay") as session:
+        assert session.changes.apply("good").applied.written == 1
+        assert [problem.subject for problem in problems(session)] == ["fork bad"]
+
+
+def test_a_copy_on_a_full_disk_is_renewed_at_the_next_verb(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(place)
+    with opened(place, "overlay") as session:
+        sh(session, "f", "echo 1 >> first")
+        session.changes.review("f")
+    COPIES[0].make(place)
+
+    def full(*_words: object, **_options: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(restored, "save", full)
+        with opened(place, "overlay") as session:
+            assert session.changes.applies() == []
+    with opened(place, "overlay") as session:
+        assert session.changes.apply("f").applied.written == 1

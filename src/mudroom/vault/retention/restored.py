@@ -17,8 +17,9 @@ renews them all, once:
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
+from functools import partial
 
 import msgspec
 
@@ -27,6 +28,7 @@ from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.entry import Entry, in_copy
 from mudroom.core.tree.path import ancestors
 from mudroom.core.tree.stack import ForkState
+from mudroom.errors import MudroomError
 from mudroom.stage import disk, safe_open
 from mudroom.stage.beneath import open_layer
 from mudroom.stage.copy import clone, listed
@@ -53,18 +55,35 @@ from mudroom.vault.store.store import Vault
 
 def renew_stamps(vault: Vault) -> None:
     """Renew all stamps; those of a fork in use at a later verb. Hold the vault's lock."""
+    layers = set[str]()
     with OpenSource(vault.source) as project:
-        for name in os.listdir(vault.path + b"/bases"):
-            place = vault.path + b"/bases/" + name
-            if os.path.exists(place + b"/manifest"):
-                base = _Base(project, None)
-                save_manifest(place, {path: base.entry(path, entry) for path, entry in read_manifest(place).items()})
-        layers = set[str]()
-        busy = [fork for fork in vault.forks() if not _renew_fork(vault, fork, layers)]
-        for path in vault.applies():
-            _renew_apply(ApplyDirectory(path), project)
-        if not busy:
-            note_directory(vault.path, vault.project)
+        done = [_is_done(partial(_renew_snapshot, vault.base(name.decode()), project)) for name in _snapshots(vault)]
+        done += [_is_done(partial(_renew_fork, vault, fork, layers)) for fork in vault.forks()]
+        done += [_is_done(partial(_renew_apply, ApplyDirectory(path), project)) for path in vault.applies()]
+    if all(done):
+        note_directory(vault.path, vault.project)
+
+
+def _is_done(renew: Callable[[], bool]) -> bool:
+    """Return whether this part is renewed. On a full disk undo and discard work, and the next verb renews it; a damaged
+    file keeps its stamps, and the verb that reads it says so."""
+    try:
+        return renew()
+    except OSError:
+        return False
+    except (MudroomError, ValueError):
+        return True
+
+
+def _snapshots(vault: Vault) -> list[bytes]:
+    bases = vault.path + b"/bases/"
+    return [name for name in os.listdir(bases) if os.path.exists(bases + name + b"/manifest")]
+
+
+def _renew_snapshot(place: bytes, project: Source) -> bool:
+    base = _Base(project, None)
+    save_manifest(place, {path: base.entry(path, entry) for path, entry in read_manifest(place).items()})
+    return True
 
 
 def _found(source: Source, path: bytes) -> Entry | None:
@@ -228,13 +247,14 @@ def _renew_originals(layer: bytes, base: _Base) -> None:
 # --- applies ---
 
 
-def _renew_apply(place: ApplyDirectory, project: Source) -> None:
+def _renew_apply(place: ApplyDirectory, project: Source) -> bool:
     state = place.state()
     if state is None:
-        return None
+        return True
     record = place.load()
     if not os.path.isdir(record.slots):
-        return _renew_plan(place, state, record, project, None)
+        _renew_plan(place, state, record, project, None)
+        return True
     if state in ("done", "undone"):
         record = _with_slots_near(place, record)
     slots = open_slots(record)
@@ -242,6 +262,7 @@ def _renew_apply(place: ApplyDirectory, project: Source) -> None:
         _renew_plan(place, state, record, project, DirectorySource(slots))
     finally:
         os.close(slots)
+    return True
 
 
 def _renew_plan(

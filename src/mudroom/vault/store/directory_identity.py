@@ -14,7 +14,7 @@ import time
 
 from mudroom.core.tree.path import show
 from mudroom.errors import FULL, UsageError
-from mudroom.stage import disk
+from mudroom.stage import disk, safe_open
 from mudroom.stage.disk import birth_time
 
 NAME = b"/directory"
@@ -33,9 +33,8 @@ def require_same_directory(vault: bytes, project: bytes) -> bool:
         return False  # it inherits nothing
     inode = os.stat(project).st_ino
     try:
-        with open(vault + NAME, "rb") as stream:
-            head, *marks = stream.read().split(b"\n")
-            own = os.fstat(stream.fileno()).st_ino
+        head, *marks = safe_open.read(vault + NAME).split(b"\n")
+        own = os.stat(vault + NAME).st_ino
     except FileNotFoundError:
         return _note_if_room(vault, project)
     noted, birth, known = [*head.split(b" "), b"", b""][:3]
