@@ -33,6 +33,8 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 """OSError errno values for a full disk or quota. They say nothing about the accessed path."""
 
 
+READ_AGAIN = "try again; dmesg may say what is wrong with the disk"
+"""The hint for a read that has failed once (EIO): the file may be whole."""
 UPGRADE = "upgrade mudroom"
 """The hint for what a newer mudroom has written."""
 

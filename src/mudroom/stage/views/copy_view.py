@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable, Iterator
 
 from mudroom.core.confinement.spec import Copy
-from mudroom.core.tree.entry import Entry, is_untouched, same_shape, same_stamp
+from mudroom.core.tree.entry import Entry, in_copy, is_untouched, same_shape, same_stamp
 from mudroom.core.tree.path import parent, sort_key
 from mudroom.stage import disk, xattr
 from mudroom.stage.beneath import directory, look, open_beneath, open_layer, open_root
@@ -172,6 +172,15 @@ class CopyView:
             stream.write(msgspec.msgpack.encode(manifest))
         disk.rename_path(self._place + b"/manifest.new", self._place + b"/manifest")
         self._manifest = manifest
+
+    def renew(self, base: Callable[[bytes, Entry], Entry]) -> None:
+        """Renew the stamps after the fork or the project was copied. ``base``: returns the present entry below."""
+        with _Work(self._work) as work:
+            copies = {b"": work.look(b""), **listed(work)}
+        rows = self.manifest.items()
+        self._save(
+            {path: (base(path, below), in_copy(copied, copies.get(path)) or copied) for path, (below, copied) in rows}
+        )
 
     @property
     def manifest(self) -> Manifest:

@@ -148,6 +148,17 @@ def _told(row: _Row, has_checkpoints: bool) -> str:
     return text + (BACK if has_checkpoints else "")
 
 
+def renew(fork: Fork, look: Callable[[bytes], Entry | None]) -> None:
+    """Let the cut off files be known by the inodes that they have in a copy of the fork. ``look``: its files."""
+    rows = {}
+    for path, row in _load(fork).items():
+        entry = look(path) if row[1] else None
+        is_same = entry is not None and (entry.size, entry.mtime) == row[2:]
+        rows[path] = (row[0], *_stamp(entry)) if is_same and entry is not None else row
+    if rows:
+        _add(fork, rows)
+
+
 def _stamp(entry: Entry) -> tuple[int, int, int]:
     return entry.inode, entry.size, entry.mtime
 

@@ -51,7 +51,7 @@ from mudroom.stage.views.secret import NO_MASK
 from mudroom.typing import TYPE_CHECKING
 from mudroom.vault.lock import Lock
 from mudroom.vault.moment import note
-from mudroom.vault.store.directory_identity import described, require_same_directory
+from mudroom.vault.store.directory_identity import note_directory, require_same_directory
 from mudroom.vault.store.fork import SHOWN, Fork, forget_release, fork_directory
 from mudroom.vault.sync import sync_directory
 from mudroom.vault.turn import Turn
@@ -98,6 +98,8 @@ class Vault:
         """Directory with the project's files. It differs if the project appears to commands elsewhere
         (docs/decisions/0062); then it is never written to."""
         self.is_elsewhere = self.source != project
+        self.is_copied = False
+        """Whether it or the project was copied, so that stamps must be renewed (``retention/restored.py``)."""
         self.lock = Lock(path + b"/lock")
         self.turn = Turn(path)
         self.mask = NO_MASK
@@ -471,9 +473,9 @@ def open_vault(state: bytes, project: bytes, source: bytes = b"") -> Vault:
             f"the vault {os.fsdecode(path)} belongs to another user",
             "set MUDROOM_STATE to a directory of your own, or run mudroom as that user",
         )
-    if source in (b"", project):
-        require_same_directory(path, project)
-    return Vault(path, project, source=source)
+    vault = Vault(path, project, source=source)
+    vault.is_copied = not vault.is_elsewhere and require_same_directory(path, project)
+    return vault
 
 
 def _require_ability(vault: bytes) -> None:
@@ -521,10 +523,12 @@ def _make_vault(path: bytes, project: bytes, source: bytes) -> Vault:
         _require_ability(path)
         note(path)
         # format last: it marks the vault as complete, even after a power loss
-        first = (b"directory", described(project)) if source in (b"", project) else (b"source", source)
-        for name, content in (first, (b"project", project), (b"format", FORMAT + b"\n")):
-            if not content:
-                continue  # the project is gone
+        if source not in (b"", project):
+            first = [(b"source", source)]
+        else:
+            note_directory(path, project)
+            first = []
+        for name, content in (*first, (b"project", project), (b"format", FORMAT + b"\n")):
             # two processes may make the vault at once
             safe_open.replace(path + b"/" + name, content, path + b"/" + name + b"-" + os.urandom(4).hex().encode())
             sync_directory(path)
