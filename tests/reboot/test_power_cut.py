@@ -20,8 +20,8 @@ pytestmark = [
 
 def found(base: Path, kind: str, user: str, verbs: tuple[str, ...], most: int) -> list[Cut]:
     with remounted(base, kind, user) as ground:
-        prepare(ground)
-        return [cut for verb in verbs for cut in play(ground, verb, most)]
+        before = prepare(ground)
+        return [cut for verb in verbs for cut in play(ground, before, verb, most)]
 
 
 @pytest.mark.limit(600)

@@ -62,6 +62,7 @@ with Session.open(os.fsencode(sys.argv[1]), state=os.fsencode(sys.argv[2]), home
 
 def by_tools(world: World) -> None:
     world.step = "file tools"
+    world.pace("before", "tools")
     done = subprocess.run(
         [sys.executable, "-c", TOOLS, str(world.project), str(world.state), str(world.home)],
         cwd=world.project, env={**world.environ, "PYTHONPATH": sys.path[1]}, check=False,
@@ -69,6 +70,7 @@ def by_tools(world: World) -> None:
     )  # fmt: skip
     if done.returncode:
         raise Defect(f"file tools: {done.stderr.strip()[-1500:]}")
+    world.pace("after", "tools")
 
 
 def first(world: World) -> None:

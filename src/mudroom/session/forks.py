@@ -456,7 +456,7 @@ class Forks:
                 view = view_of(shown, fork, opened, "copy" if fork.is_copy else "overlay")
                 from mudroom.vault.forks.crash import is_cut_off_by_crash
 
-                is_crash = is_cut_off_by_crash(started)
+                is_crash = is_cut_off_by_crash(fork, started)
                 started = noted.since if noted is not None else started
                 if os.path.isdir(view.staged[0]) and (fork.has_copy or not fork.is_copy):
                     changeset = gather(

@@ -102,9 +102,12 @@ def _lost(change: Change, entry: Entry | None) -> _Row | None:
     return (recorded.size, *_stamp(entry)) if is_short else None
 
 
-def is_cut_off_by_crash(started: CommandStart) -> bool:
-    """Return whether the machine was started after this command, by the wall clock."""
-    return 0 < started.boot < started.time < time.time_ns() - running()
+def is_cut_off_by_crash(fork: Fork, started: CommandStart) -> bool:
+    """Return whether the machine was started after this command, by the wall clock, or has lost the fork's record or
+    the note of the command's start, which were not on disk."""
+    if started.boot:
+        return started.boot < started.time < time.time_ns() - running()
+    return fork.has_lost_record or (not started.time and is_of_earlier_boot(fork.path + b"/running") is True)
 
 
 def add_empty(fork: Fork, changes: Iterable[Change]) -> None:

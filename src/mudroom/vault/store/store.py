@@ -53,7 +53,7 @@ from mudroom.vault.lock import Lock
 from mudroom.vault.moment import note
 from mudroom.vault.store.directory_identity import note_directory, require_same_directory
 from mudroom.vault.store.fork import SHOWN, Fork, forget_release, fork_directory
-from mudroom.vault.sync import sync_directory
+from mudroom.vault.sync import sync_all, sync_directory
 from mudroom.vault.turn import Turn
 
 if TYPE_CHECKING:
@@ -234,8 +234,10 @@ class Vault:
             raise
         return fork
 
-    def seal(self, fork: Fork) -> None:
-        """Seal the fork's upper layer, and give the fork a new one.
+    def seal(self, fork: Fork, *, durable: bool = False) -> None:
+        """Seal the fork's upper layer, and give the fork a new one. ``durable``: for a checkpoint that is reported. Its
+        files are synced before the state names them: btrfs keeps a state that was synced, and drops a layer that was
+        not.
 
         The record of the stack up to the sealed layer is kept with that layer. The fork's own record stays until its
         next command.
@@ -246,6 +248,8 @@ class Vault:
             remove_tree(beside)  # left by a crash, or made by a container's user
         if fork.record is not None:
             os.link(fork.record_path, beside)  # safe: a record is replaced, never written in place
+        if durable:
+            sync_all(self.path)
         fork.save(stack.seal(state, self.new_layer()))
 
     def _open_fork(self, name: str) -> Fork:
