@@ -53,6 +53,31 @@ def test_the_last_answer_counts(project: bytes) -> None:
     assert load(project) == []
 
 
+def test_a_rule_may_be_bound_to_its_question(project: bytes) -> None:
+    bound = f"(as of {'0a' * 16})"
+    for action in ("allow", "allow_with_checkpoint"):
+        assert remember(project, f"a b ; c {bound}", action=action).texts == (f"a b {bound}", f"c {bound}")
+    assert {(rule.bound, rule.exact) for rule in load(project)} == {("0a" * 16, True)}
+    assert remember(project, "a b", action="deny").replaced == (
+        ("allow", f"a b {bound}"),
+        ("allow_with_checkpoint", f"a b {bound}"),
+    )
+    assert [rule.bound for rule in load(project) if rule.action == "deny"] == [""]
+
+
+@pytest.mark.parametrize("line", ["deny: [x BOUND]", "require_approval: [x BOUND]", "allow: [x * BOUND]"])
+def test_only_a_whole_command_that_is_allowed_is_bound(line: str) -> None:
+    """A denial that held for one content only would let the next one through."""
+    with pytest.raises(UsageError):
+        parse(line.replace("BOUND", f"(as of {'0a' * 16})").encode(), "rules.yaml")
+
+
+@pytest.mark.parametrize("digest", ["", "0", "0A" * 16, "0a" * 17, "g" * 32])
+def test_what_is_no_digest_is_no_command(digest: str) -> None:
+    with pytest.raises(UsageError, match="a shell would do something about"):
+        parse(f"allow: ['x (as of {digest})']".encode(), "rules.yaml")
+
+
 def test_comments_stay(project: bytes) -> None:
     before = "# mine\nallow:   # these\n  - make   # always\n  # and\n  - 'ls *'\ndeny: [sudo]\n"
     path = file_of(project)
