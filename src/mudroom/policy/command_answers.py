@@ -86,17 +86,6 @@ def remember(
     return CommandAnswerFile(tuple(texts), replaced)
 
 
-def drop(project: bytes, pattern: str, *, state: bytes | None = None) -> tuple[tuple[Action, str], ...]:
-    """Remove the rows for these commands, and return them."""
-    texts = _texts(pattern)
-    gone = tuple((rule.action, text) for rule in load(project) if (text := _shown(rule)) in texts)
-    if gone:
-        _FILE.change(project, lambda _key, text: text in texts)
-        if state is not None:
-            vouch(project, state, going=[_mark(action, text) for action, text in gone])
-    return gone
-
-
 def _mark(action: Action, text: str) -> str:
     return mark(GivenSetting(KEY, SECTIONS["commands"]["rules"], (_read(action, text, ""),), "", local=True))
 
