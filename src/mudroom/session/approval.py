@@ -247,17 +247,10 @@ class Approval:
             files = digests(classified.parts, question.command, question.cwd, read, strays, self._programs())
         terms, variables = self._conditions(order)
         any_place = question._replace(fork="", agent="", verdict=Verdict("require_approval", (), "", "", ""))
+        level = order.grant.level
         mark, bound = (
             fingerprint(
-                asked.command,
-                asked.cwd,
-                asked.fork,
-                asked.agent,
-                asked.verdict,
-                order.grant.level,
-                files,
-                terms,
-                variables,
+                asked.command, asked.cwd, asked.fork, asked.agent, asked.verdict, level, files, terms, variables
             )
             for asked in (question, any_place)
         )

@@ -22,7 +22,10 @@ from mudroom.core.network.host_pattern import (
 )
 from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import show
-from mudroom.typing import Literal, NamedTuple
+from mudroom.typing import TYPE_CHECKING, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    import re
 
 Action = Literal["allow", "ask", "deny"]
 
@@ -269,21 +272,24 @@ def decoded(path: str) -> str | None:
     path = path.partition("?")[0]
     if not _SEGMENTS.fullmatch(path):
         return None
-    if "%" in path:
-        from unicodedata import category, normalize
-        from urllib.parse import unquote
-
-        try:
-            escaped = [character for run in _ESCAPES.findall(path) for character in unquote(run, errors="strict")]
-        except UnicodeDecodeError:
-            return None
-        for character in escaped:
-            is_letter = category(character)[0] in "LNM" and normalize("NFKC", character) == character
-            if character not in _ESCAPED and (character.isascii() or not is_letter):
-                return None
-        path = unquote(path)
+    try:
+        path = _ESCAPES.sub(_unescaped, path)
+    except ValueError:
+        return None
     parts = path.split("/")[1:]
     return None if "" in parts[:-1] or any(part and not part.strip(" .") for part in parts) else path
+
+
+def _unescaped(run: re.Match[str]) -> str:
+    """Return a run of escapes decoded. Raise ValueError if servers may interpret it differently."""
+    from unicodedata import category, normalize
+
+    text = bytes.fromhex(run[0].replace("%", "")).decode()
+    for character in text:
+        is_letter = category(character)[0] in "LNM" and normalize("NFKC", character) == character
+        if character not in _ESCAPED and (character.isascii() or not is_letter):
+            raise ValueError(character)
+    return text
 
 
 _SEGMENTS = regex(r"/(?:[A-Za-z0-9._~!$&'()*+,=:@/-]|%[0-9A-Fa-f]{2})*")

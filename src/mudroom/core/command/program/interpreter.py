@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mudroom.core.command.locations import CommandContext, CommandFinding, names_credentials, write_classes
-from mudroom.core.command.path_aim import aim_of
 from mudroom.core.command.table_rule import (
     CHANGE,
     INFORMS,
@@ -127,6 +126,8 @@ def awk(words: Sequence[Word], context: CommandContext) -> CommandFinding:
 
 def _aims_of_client(words: Sequence[Word], program: bytes) -> tuple[Aim, ...]:
     """Return the aims of a database client. A server at a socket or on loopback is on no other machine."""
+    from mudroom.core.command.path_aim import aim_of
+
     texts = [word.text for word in words]
     spread = [piece for text in texts for piece in (text.split(b"=", 1) if text.startswith(b"--host=") else (text,))]
     socket = b"-s" if program == b"redis-cli" else b""
