@@ -27,6 +27,7 @@ LEVEL_1 = Protections(
     shown=(PROJECT, HOME + b"/.cache", HOME + b"/.npm", HOME + b"/.local/bin", HOME + b"/.gitconfig"),
     own_processes=True,
     no_sockets=True,
+    own_loopback=True,
     no_accounts=True,
     no_hosts=True,
 )

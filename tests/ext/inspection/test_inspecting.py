@@ -105,7 +105,7 @@ def test_curl_gets_a_page_through_the_gate_and_trusts_the_vault_only(place: Plac
     flow = guard.flow()
     assert (flow.way, flow.method, flow.path, flow.status) == ("https", "GET", "/some/path", 200)
     assert (flow.rule, flow.address, flow.error) == ("policy.yaml:1", "127.0.0.1", "")
-    assert ("x-kind", "echo") in flow.response
+    assert ("x-kind", HIDDEN) in flow.response and ("user-agent", HIDDEN) not in flow.request
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 60, "the authority is not known outside"
     guard.wait(flows=2)
@@ -126,7 +126,10 @@ def test_requests_are_judged_by_method_and_path_one_by_one(place: Place) -> None
 
 
 def test_of_secrets_only_the_name_is_kept() -> None:
-    secret = b"Authorization Proxy-Authorization Cookie Set-Cookie X-Api-Key PRIVATE-TOKEN X-Amz-Signature".split()
+    secret = (
+        b"Authorization Proxy-Authorization Cookie Set-Cookie X-Api-Key PRIVATE-TOKEN X-Amz-Signature X-Any".split()
+    )
+    secret += b"X-Auth-User Etag If-None-Match Sec-WebSocket-Key Sec-WebSocket-Protocol Content-MD5 Signature".split()
     found = keep_headers([*((name, b"s3cret") for name in secret), (b"Accept", b"\xe4" + b"x" * 5000)])
     assert [value for _name, value in found[:-1]] == [HIDDEN] * len(secret)
     assert found[-1] == ("accept", ("\xe4" + "x" * 5000)[:1024])
@@ -422,11 +425,16 @@ def test_a_credential_is_put_in_for_its_own_host_and_header(place: Place, creden
 
 def test_a_credential_is_put_into_a_password(place: Place, credential: Credential) -> None:
     heard: list[bytes] = []
+    credential = credential._replace(user="ada")
     port = place.serve(listening(heard))
     guard, credential = with_credential(place, credential, port)
-    sent = base64.b64encode(f"ada:{credential.placeholder}".encode()).decode()
-    request(place, guard, port, f"GET / HTTP/1.1\r\nAuthorization: Basic {sent}")
-    assert base64.b64encode(f"ada:{REAL}".encode()) in heard[0]
+    for user in ("ada", "git"):
+        sent = base64.b64encode(f"{user}:{credential.placeholder}".encode()).decode()
+        request(place, guard, port, f"GET / HTTP/1.1\r\nAuthorization: Basic {sent}")
+        assert base64.b64encode(f"{user}:{REAL}".encode()) in heard[-1]
+    sent = base64.b64encode(f"stranger:{credential.placeholder}".encode()).decode()
+    answer = request(place, guard, port, f"GET / HTTP/1.1\r\nAuthorization: Basic {sent}")
+    assert b" 403 " in answer and len(heard) == 2
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,9 @@ class CommandRule(NamedTuple):
     """Index in ``RANKS``."""
     floor: bool = False
     """Whether the rule can only make a decision stricter."""
+    bound: str = ""
+    """The digest of the only question that the rule answers (``core/approval/fingerprint.py``); empty: it is about the
+    words alone. Only a rule that allows is bound."""
 
 
 class ClassRule(NamedTuple):
@@ -99,16 +102,21 @@ class _Outcome(NamedTuple):
     """Generated text for a rule without ``instead``."""
 
 
-def decide(classified: Classification, policy: CommandPolicy, agent: str | None = None) -> Verdict:
-    """Return the verdict on a command. ``agent``: agentId of the agent that runs it. Never raises."""
-    verdict = _decide(classified, policy, agent)
-    least = _decide(classified, policy.machine, agent) if policy.machine is not None else verdict
+def decide(classified: Classification, policy: CommandPolicy, agent: str | None = None, bound: str = "") -> Verdict:
+    """Return the verdict on a command. ``agent``: agentId of the agent that runs it. ``bound``: the question's digest;
+    rules that are bound to another do not count. Never raises."""
+    verdict = _decide(classified, policy, agent, bound)
+    least = _decide(classified, policy.machine, agent, bound) if policy.machine is not None else verdict
     return least if STRICTNESS[least.action] > STRICTNESS[verdict.action] else verdict
 
 
-def _decide(classified: Classification, policy: CommandPolicy, agent: str | None) -> Verdict:
+def _decide(classified: Classification, policy: CommandPolicy, agent: str | None, bound: str) -> Verdict:
     names, by_class = _rules_of_agent(policy, agent)
-    rules = [rule for rule in policy.rules if not rule.agents or names.intersection(rule.agents)]
+    rules = [
+        rule
+        for rule in policy.rules
+        if rule.bound in ("", bound) and (not rule.agents or names.intersection(rule.agents))
+    ]
     parts = classified.parts or (
         CommandPart((), False, classified.classes or ("unknown",), "the command is not known"),
     )
@@ -177,7 +185,7 @@ def exact_pattern(
         else:
             alone = Classification(part.classes, (part,))
             asks = decide(alone, policy, agent).action == "require_approval"
-            if policy.machine is not None and _decide(alone, policy.machine, agent).action == "require_approval":
+            if policy.machine is not None and _decide(alone, policy.machine, agent, "").action == "require_approval":
                 return None
         if not asks:
             continue
@@ -192,17 +200,16 @@ def exact_pattern(
 
 def rules_of_pattern(pattern: str, action: Action) -> tuple[CommandRule, ...]:
     """Return the rules for the answer "always" (or "never") to a pattern from ``exact_pattern``."""
-    from mudroom.core.command.pattern_text import split_all
+    from mudroom.core.command.pattern_text import split_all, split_bound
 
-    return tuple(
-        CommandRule(tuple((word,) for word in words), action, "asked", exact=True, rank=RANKS.index("local"))
-        for words in split_all(pattern)
-    )
+    pattern, bound = split_bound(pattern)
+    local = CommandRule((), action, "asked", exact=True, rank=RANKS.index("local"), bound=bound)
+    return tuple(local._replace(pattern=tuple((word,) for word in words)) for words in split_all(pattern))
 
 
 def show_pattern(rule: CommandRule) -> str:
     """Return the pattern as text for people: ``npm (install|ci) …``."""
-    return show_words(rule) if rule.exact else show_words(rule) + " …"
+    return show_words(rule) + ("" if rule.exact else " …") + (" as it was approved" if rule.bound else "")
 
 
 def show_words(rule: CommandRule) -> str:
@@ -252,8 +259,8 @@ def _by_best(
     return _by_rule(best, part)
 
 
-def _precedence(rule: CommandRule) -> tuple[int, bool, int, int]:
-    return len(rule.pattern), rule.exact, rule.rank, STRICTNESS[rule.action]
+def _precedence(rule: CommandRule) -> tuple[int, bool, bool, int, int]:
+    return len(rule.pattern), rule.exact, bool(rule.bound), rule.rank, STRICTNESS[rule.action]
 
 
 def _by_rule(rule: CommandRule, part: CommandPart) -> _Outcome:
