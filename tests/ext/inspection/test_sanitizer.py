@@ -121,7 +121,7 @@ ESCAPES: dict[str, Callable[[bytes], bytes]] = {
 BASES: dict[str, Callable[[bytes], bytes]] = {
     "base64": base64.b64encode, "base64 for URLs": base64.urlsafe_b64encode, "base64 in lines": base64.encodebytes,
 }  # fmt: skip
-ENCODINGS = {
+ENCODINGS: dict[str, Callable[[bytes], bytes]] = {
     **ESCAPES, **BASES, "hex": lambda text: text.hex().encode(), "HEX": lambda text: text.hex().upper().encode(),
     "UTF-16LE": lambda text: text.decode("latin-1").encode("utf-16-le"),
     "UTF-16BE": lambda text: text.decode("latin-1").encode("utf-16-be"),
