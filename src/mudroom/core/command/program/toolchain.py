@@ -77,7 +77,7 @@ def _verbs(adding: ProgramRule, **groups: str) -> dict[bytes, ProgramRule]:
     """Return a table of subcommands grouped by effect: ``reads="list info"``."""
     kinds = {
         "reads": _READS, "asks": _ASKS, "code": _CODE, "fetched": _FETCHED_CODE, "writes": _WRITES, "adds": adding,
-        "removes": _REMOVES, "publishes": _PUBLISHES, "machine": _MACHINE, "cleans": _CLEANS, "checked": _CHECKED,
+        "removes": _REMOVES, "publishes": _PUBLISHES, "machine": _MACHINE, "cleans": _CLEANS,
     }  # fmt: skip
     table: dict[bytes, ProgramRule] = {}
     for kind, verbs in groups.items():
