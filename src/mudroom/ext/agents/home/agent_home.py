@@ -102,6 +102,10 @@ class AgentHome:
         return self._store.name
 
     @property
+    def places(self) -> tuple[bytes, ...]:
+        return tuple(place.path for place in self._places)
+
+    @property
     def keys(self) -> Mapping[bytes, tuple[str, ...]]:
         return dict(self._store.keys)
 
