@@ -19,6 +19,7 @@ ROWS: Mapping[str, Mapping[str, str]] = {
     "agents": {
         "card": "agents.card",
         "catalog": "agents.catalog",
+        "conversation": "agents.home.conversation",
         "home": "agents.home.staged_home",
         "links": "agents.links.fork_dial",
         "logins": "agents.home.login",

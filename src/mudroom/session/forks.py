@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 
 from mudroom.core.clock import CommandStart
+from mudroom.core.registry import part
 from mudroom.core.settings import Settings
 from mudroom.core.tree import stack
 from mudroom.core.tree.change import Changeset
@@ -398,10 +399,12 @@ class Forks:
             if not free or self.users.count(name):
                 raise UsageError(f"a command is running in the fork {name}", "try again when it has ended")
             self.forget(name)
+            self.vault.throw_away(self.vault.path + OUTSIDE + b"/" + fork_directory(name))
             if fork.has_home:
                 self.remarks.extend(settle_logins(fork.path, is_discarded=True))
+                spoken = part("agents", "conversation", "the conversations of an agent in this fork")
+                self.remarks.extend(spoken.keep_conversations(self.vault, fork, self.clock()))
             self.vault.discard(fork, durable=True)
-            self.vault.throw_away(self.vault.path + OUTSIDE + b"/" + fork_directory(name))
         self.vault.empty_trash(cleaning_up(self.progress))
         try:
             self.vault.approvals.withdraw((name,), "its fork is discarded")

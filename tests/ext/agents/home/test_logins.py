@@ -219,7 +219,7 @@ REFUSED = {
     "os.unlink(path); os.mkfifo(path)": "a fifo is in its place",
     'open(path, "w").write("{\\"token\\": ")': "only a part of it was written, or something else",
     'open(path, "w")': "only a part of it was written, or something else",
-    "os.truncate(path, (4 << 20) + 1)": "it is larger than 4 MiB",
+    "os.truncate(path, (16 << 20) + 1)": "it is larger than 16 MiB",
 }
 
 
