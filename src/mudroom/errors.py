@@ -205,6 +205,10 @@ class ApplyUnwritten(MudroomError):
         self.name, self.why = name, why
 
 
+class LauncherDied(MudroomError):
+    """The launcher has ended, as by the kernel where memory is short, and each of its commands with it."""
+
+
 class ContainerEnded(MudroomError):
     """The container was ended neither by mudroom nor by the command. ``why`` is the engine's reason."""
 
