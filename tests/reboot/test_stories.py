@@ -34,7 +34,7 @@ def test_a_story_with_a_remount_before_each_command(
 
 @pytest.mark.limit(300)
 def test_a_story_with_a_few_remounts(tmp_path: Path) -> None:
-    remount(tmp_path, "btrfs", ORDINARY, (), 7)
+    remount(tmp_path, "ext4", "", (), 9)
 
 
 def remount(base: Path, kind: str, user: str, options: tuple[str, ...], each: int) -> None:
@@ -54,6 +54,7 @@ def test_a_story_with_power_cuts(tmp_path: Path, kind: str, user: str, options: 
     cut(tmp_path, kind, user, options, range(1, 1000), 2)
 
 
+@pytest.mark.deep
 @pytest.mark.limit(300)
 def test_a_story_with_a_few_power_cuts(tmp_path: Path) -> None:
     cut(tmp_path, "ext4", "", (), range(3, 1000, 8), 1)

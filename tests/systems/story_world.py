@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 MODES = 0o777
+PYTHON = os.path.realpath(sys.executable)
+"""As a command finds it: a virtual environment may be hidden from it."""
 
 
 class Defect(Exception):
@@ -131,7 +133,7 @@ truncate -s 300000 sparse; echo end >> sparse
 LINKS = "ln -s ../elsewhere new/link; rm -r pkg; ln -s ../elsewhere pkg; ln -s /nowhere dangling\n"
 HARD = "ln new/deep/n new/hard\n"
 MODE = "chmod 755 tool; echo '#!/bin/sh' > new/exec; chmod 750 new/exec\n"
-XATTR = f'{sys.executable} -I -S -c \'import os; os.setxattr("single", "user.k", b"v")\'\n'
+XATTR = f'{PYTHON} -I -S -c \'import os; os.setxattr("single", "user.k", b"v")\'\n'
 NAMES = "mv names/lower names/middle; mv names/middle names/Lower\n"
 
 
