@@ -24,6 +24,9 @@ from test_policy_monotonic import AGENTS, PARTS, POLICIES, given_by
 from tiers import examples
 
 
+pytestmark = pytest.mark.both_users
+
+
 class Managed(Files):
     def __init__(self, root: Path) -> None:
         super().__init__(root)
