@@ -81,6 +81,8 @@ class CommandPolicy(NamedTuple):
     roles: tuple[Role, ...] = ()
     agents: tuple[tuple[str, str], ...] = ()
     """Pairs (agentId, role)."""
+    machine: CommandPolicy | None = None
+    """The machine's own policy, which decides each command by itself, too: the stricter verdict counts."""
 
     def role_of(self, agent: str | None) -> Role | None:
         name = dict(self.agents).get(agent or "")
@@ -99,6 +101,12 @@ class _Outcome(NamedTuple):
 
 def decide(classified: Classification, policy: CommandPolicy, agent: str | None = None) -> Verdict:
     """Return the verdict on a command. ``agent``: agentId of the agent that runs it. Never raises."""
+    verdict = _decide(classified, policy, agent)
+    least = _decide(classified, policy.machine, agent) if policy.machine is not None else verdict
+    return least if STRICTNESS[least.action] > STRICTNESS[verdict.action] else verdict
+
+
+def _decide(classified: Classification, policy: CommandPolicy, agent: str | None) -> Verdict:
     names, by_class = _rules_of_agent(policy, agent)
     rules = [rule for rule in policy.rules if not rule.agents or names.intersection(rule.agents)]
     parts = classified.parts or (
@@ -118,7 +126,9 @@ def decide(classified: Classification, policy: CommandPolicy, agent: str | None 
 
 def class_actions(policy: CommandPolicy, agent: str | None = None) -> dict[CommandClass, ClassRule]:
     """Return the rule for each class. They hold for parts that no command rule matches."""
-    return _rules_of_agent(policy, agent)[1]
+    rules = _rules_of_agent(policy, agent)[1]
+    least = _rules_of_agent(policy.machine, agent)[1] if policy.machine is not None else rules
+    return {name: max(rules[name], least[name], key=lambda rule: STRICTNESS[rule.action]) for name in rules}
 
 
 def has_rule(policy: CommandPolicy, name: CommandClass, agent: str | None = None) -> bool:
@@ -155,7 +165,8 @@ def exact_pattern(
     part's exact words, with `` ; `` between parts. Return None if a part that needs a rule is not fully known before it
     runs.
 
-    With a policy, a part needs a rule if the policy asks about it; without a policy, if it does more than read.
+    With a policy, a part needs a rule if the policy asks about it; without a policy, if it does more than read. There
+    is no pattern for a part about which the machine's own policy asks: a rule would not change that.
     """
     from mudroom.core.command.pattern_text import quote_words
 
@@ -164,7 +175,10 @@ def exact_pattern(
         if policy is None:
             asks = part.classes != ("read_only",)
         else:
-            asks = decide(Classification(part.classes, (part,)), policy, agent).action == "require_approval"
+            alone = Classification(part.classes, (part,))
+            asks = decide(alone, policy, agent).action == "require_approval"
+            if policy.machine is not None and _decide(alone, policy.machine, agent).action == "require_approval":
+                return None
         if not asks:
             continue
         if not part.complete or not part.words:
@@ -283,7 +297,12 @@ def _same_program(rule: CommandRule, word: bytes) -> bool:
 def _allowed_patterns(classified: Classification, rules: Iterable[CommandRule]) -> str:
     """Return a text that lists patterns allowed by rules for the same programs; empty if there are none."""
     programs = {part.words[0].rpartition(b"/")[2] for part in classified.parts if part.words}
-    milder = [rule for rule in rules if STRICTNESS[rule.action] < STRICTNESS["require_approval"] and not rule.floor]
+    denied = {rule.pattern for rule in rules if rule.action == "deny"}
+    milder = [
+        rule
+        for rule in rules
+        if STRICTNESS[rule.action] < STRICTNESS["require_approval"] and not rule.floor and rule.pattern not in denied
+    ]
     near = [show_pattern(rule) for rule in milder if programs.intersection(rule.pattern[0])]
     return "allowed: " + ", ".join(near[:3]) if near else ""
 

@@ -311,6 +311,16 @@ def test_a_memory_bomb_is_killed_and_told_and_its_container_is_not_used_again(
     assert script(session, "echo fine").reached == ()
 
 
+@pytest.mark.parametrize(("size", "fits"), [(44, True), (72, False)])
+def test_a_memory_limit_is_of_the_command_alone(place: Place, engine: EngineHere, size: int, *, fits: bool) -> None:
+    """The launcher's processes are in the same control group: they take nothing, and lend next to nothing."""
+    session = limited(engine, place, Limits(memory=64 * MB))
+    for _number in range(3):  # a template and its spare stand, too
+        script(session, "true")
+    result = script(session, f"{PYTHON} -c 'x = bytearray(b\"x\") * ({size} << 20)'; echo $?")
+    assert result.stdout == (b"0\n" if fits else b"137\n")
+
+
 @pytest.mark.parametrize("before", [0, 3])
 def test_a_fork_bomb_is_stopped_and_told(place: Place, engine: EngineHere, before: int) -> None:
     session = limited(engine, place, Limits(processes=30))

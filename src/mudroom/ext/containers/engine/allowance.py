@@ -16,8 +16,9 @@ from mudroom.typing import Any, NamedTuple
 BY_ENGINE = ("memory", "processes", "cpus")
 OWN_PROCESSES = 4
 """The launcher, a template, its spare and an init are in the container's group, but are not counted for the user."""
-OWN_MEMORY = 24 << 20
-"""Bytes that they use: four small interpreters, which share most of their pages."""
+OWN_MEMORY = 4 << 20
+"""Bytes that they use: four static programs of 100 kB and what the kernel counts for them: stacks, page tables,
+namespaces."""
 
 
 class AllowedLimits(NamedTuple):
