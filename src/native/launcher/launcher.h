@@ -99,6 +99,7 @@ struct context {
     uint64_t resolve;       /* how paths below it are resolved: openat2(2) */
     int64_t namespaces;     /* flags of the clone */
     int view, left, channel, gate, door; /* sockets to the host, or -1 */
+    bool is_redirected;     /* whether every connection reaches the gate, also of a program that knows no proxy */
     bool is_overlay;        /* whether the view is this sandbox's own overlay */
     bool has_domain;        /* whether it is in a Landlock domain that handles files */
     int terminal;           /* the command's side of the pseudo-terminal, or -1 */

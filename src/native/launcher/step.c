@@ -66,7 +66,7 @@ void begin_context(struct context *context, int64_t namespaces)
     context->namespaces = namespaces;
     context->is_overlay = context->has_domain = false;
     context->rows = NULL;
-    context->is_narrowed = false;
+    context->is_narrowed = context->is_redirected = false;
     context->moving = 0;
     context->count = 0; /* the listeners stay as they are: each written page is copied for each command */
     context->detail = NULL;

@@ -318,6 +318,30 @@ def test_what_is_neither_tls_nor_http_is_refused_where_it_should_be_inspected(pl
     assert b"".join(reached) == b""
 
 
+def test_a_refused_client_that_trusts_the_authority_reads_the_reason(place: Place) -> None:
+    guard = place.town.guard(kind="transparent", inspection=place.inspection())
+    name = f"127.0.0.1:{guard.where[1]}"
+    for protocols in ((), ("h2", "http/1.1")):
+        context = client(place.authority)
+        context.set_alpn_protocols(list(protocols))
+        with context.wrap_socket(guard.connect(), server_hostname="127.0.0.1") as inside:
+            inside.sendall(f"POST / HTTP/1.1\r\nHost: {name}\r\nContent-Length: 6\r\n\r\nsecret".encode())
+            answer = read_all(inside).decode()
+        assert answer.startswith("HTTP/1.1 403 Forbidden (mudroom: "), answer
+        assert f"mudroom: {name} is not allowed: " in answer
+    guard.wait(flows=2)
+    assert {(flow.host, flow.verdict) for flow in guard.flows} == {("127.0.0.1", "deny")}
+
+
+def test_a_refused_client_without_http_in_its_tls_gets_an_alert(place: Place) -> None:
+    context = client(place.authority)
+    context.set_alpn_protocols(["h2"])
+    for inspection in (place.inspection(), None):
+        guard = place.town.guard(kind="transparent", inspection=inspection)
+        with pytest.raises(ssl.SSLError, match="ACCESS_DENIED"):
+            context.wrap_socket(guard.connect(), server_hostname="127.0.0.1")
+
+
 def test_another_protocol_in_tls_is_refused(place: Place) -> None:
     port = place.serve(hello)
     guard = place.guard(port)
