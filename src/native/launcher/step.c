@@ -204,9 +204,9 @@ static const struct {
 } STEPS[] = {
     {"beneath", "p", step_beneath},
     {"bind", "ppii", step_bind},
+    {"copy_root", "p", step_copy_root},
     {"counters", "s", step_counters},
     {"cover", "p", step_cover},
-    {"copy_root", "p", step_copy_root},
     {"cwd", "p", step_cwd},
     {"devpts", "p", step_devpts},
     {"directory", "pi", step_directory},
