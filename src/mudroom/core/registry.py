@@ -44,7 +44,12 @@ ROWS: Mapping[str, Mapping[str, str]] = {
     "doctor": {
         "certify": "certify.cli.certify",
         "containers": "containers.cli.engine",
+        "engine": "engine.doctor",
         "keeper": "keeper.cli.keeper",
+    },
+    "engine": {
+        "plan": "engine.plan",
+        "storage": "engine.storage",
     },
     "fleet": {
         "run": "fleet.cli.run_on_worker",

@@ -287,6 +287,7 @@ class Approval:
             graphics=grant.gpu,
             background=order.stays,
             image=grant.image,
+            engine=settings.engine_beside,
         )
         return terms, deciding
 

@@ -301,6 +301,8 @@ static void end_orphans(const struct holder *holder)
         add_pid(&spared, holder->members[index].warden);
     for (size_t index = 0; index < holder->context->moving; index++)
         add_pid(&spared, holder->context->movers[index].pid);
+    if (holder->context->engine_pid > 0)
+        add_pid(&spared, holder->context->engine_pid);
     end_children(&spared);
     free(spared.items);
 }

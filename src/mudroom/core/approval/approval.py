@@ -59,12 +59,14 @@ def terms_of(
     graphics: bool = False,
     background: bool = False,
     image: str = "",
+    engine: bool = False,
 ) -> tuple[str, ...]:
     """Return the terms as texts: ``level 1``, ``network: gate``, ``variables: BASH_ENV`` …. Terms that are not
     requested are left out."""
     values_by_name = {"credentials": credentials, "variables": variables, "shown": shown, "read": read}
     lists = [f"{name}: {' '.join(sorted(set(values)))}" for name, values in values_by_name.items() if values]
     flags = {"abstract sockets": sockets, "graphics cards": graphics, "in the background": background}
+    flags["an engine of containers"] = engine
     place = (f"level {level}", f"network: {network}", *((f"image: {image}",) if image else ()))
     return (*place, *lists, *(name for name, is_set in flags.items() if is_set))
 

@@ -198,6 +198,8 @@ class Confinement:
             raise Unsupported("a sandbox", needs, failure.message, "start mudroom outside of any sandbox")
         if following is None:
             raise failure
+        if settings.engine_beside:
+            raise Unsupported("--engine", "user namespaces and the overlay view", failure.message, "mudroom doctor")
         if settings.view == "overlay" and mode == "overlay":
             needs, hint = "a kernel overlay in a user namespace", "--view auto works in a copy then"
             raise Unsupported("the overlay view", needs, failure.message, hint)
@@ -302,7 +304,12 @@ class Confinement:
         spec = (
             self._with_surroundings(spec, settings, grant) if bare else spec._replace(binds=(*spec.binds, *grant.live))
         )
-        return self._compiled(spec, mode, host, requested(settings.limits), grant), env
+        plan = self._compiled(spec, mode, host, requested(settings.limits), grant)
+        if settings.engine_beside:
+            from mudroom.core.registry import part
+
+            plan = part("engine", "plan", "--engine").with_engine(plan, spec, host.machine, os.path.dirname(private))
+        return plan, env
 
     def _compiled(self, spec: SandboxSpec, mode: Mode, host: Host, limits: Limits, grant: Grant) -> Plan:
         """Return the plan for a spec. Raise Unsupported for a machine whose system calls are not known."""
@@ -358,6 +365,10 @@ class Confinement:
             hosts = network == "open" or (grant.level == 0 and network == "gate" and not port)
             env = select_variables(self.variables, home=home, cwd=cwd, network=hosts, proxy=proxy, extra=extra)
         env[b"TMPDIR"] = tmp
+        if settings.engine_beside:
+            from mudroom.core.registry import part
+
+            env |= part("engine", "plan", "--engine").VARIABLES
         if grant.level and not grant.image and b"GIT_CONFIG_COUNT" not in env:
             if self._unsigned is None:
                 home, project = self._home, self._vault.source
