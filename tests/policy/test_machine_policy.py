@@ -23,7 +23,6 @@ from policy_files import Files
 from test_policy_monotonic import AGENTS, PARTS, POLICIES, given_by
 from tiers import examples
 
-
 pytestmark = pytest.mark.both_users
 
 
