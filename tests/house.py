@@ -104,6 +104,7 @@ ROOMS: Mapping[str, Room] = {
     "ext.macos": Room("macOS: Seatbelt", _ALL),
     "ext.inspection": Room("inside HTTPS: certificates, credentials that no sandbox has", _ALL),
     "ext.containers": Room("level 2: images, engines, containers", _ALL),
+    "ext.engine": Room("an engine of containers beside a command, in a sandbox of its own", _ALL),
     "ext.certify": Room(
         "what of a platform is open: rows that were tried on this machine", (*_ALL, "ext.macos", "ext.windows")
     ),

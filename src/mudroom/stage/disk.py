@@ -24,7 +24,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from mudroom.core.tree.entry import FileHeld
-from mudroom.stage.filesystem_kind import FUSE, filesystem_magic
 from mudroom.typing import TypeVar
 
 T = TypeVar("T")
@@ -398,5 +397,7 @@ def sync_filesystem(descriptor: int) -> None:
     if _libc.syncfs(descriptor) < 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
+    from mudroom.stage.filesystem_kind import FUSE, filesystem_magic
+
     if filesystem_magic(b"/proc/self/fd/%d" % descriptor) == FUSE:
         os.sync()  # syncfs(2) sends its server nothing (fs/fuse/inode.c, fuse_sync_fs): what it wrote has to be flushed
