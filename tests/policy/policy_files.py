@@ -96,6 +96,7 @@ def files(tmp_path: Path) -> Strange:
 LOOSE = {
     "run.network": "open",
     "run.level": "0",
+    "run.engine": "true",
     "run.environment": "[TOKEN]",
     "run.read": "[/srv]",
     "run.output_limit": "1GB",

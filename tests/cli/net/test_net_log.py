@@ -66,9 +66,7 @@ def test_the_journal_tells_flows_in_the_same_words(cli: Cli) -> None:
 
 GET = """
 import urllib.request, urllib.error
-for url in (
-    "http://user:hunter2@a.example/", "http://10.0.0.1/x?k=hunter2", "http://a.example/", "http://0x7f.1/?k=hunter2"
-):
+for url in "http://a.example/?k=hunter2", "http://10.0.0.1/x?k=hunter2", "http://a.example/":
     try:
         urllib.request.urlopen(url)
     except urllib.error.HTTPError as error:
@@ -79,7 +77,7 @@ for url in (
 def test_what_a_command_could_not_reach(cli: Cli) -> None:
     cli.place.write(".mudroom/policy.yaml", GATE + "  deny: [a.example]\n")
     done = cli("exec", "--fork", "f", "--", sys.executable, "-c", GET)
-    assert done.stdout.split() == ["400", "403", "403", "400"], done
+    assert done.stdout.split() == ["403", "403", "403"], done
     flows = [row for row in rows(cli("net", "log", "--json", "--denied")) if row["way"] == "http"]
     assert {(row["fork"], row["verdict"]) for row in flows} == {("f", "deny")}
     said = {row["host"]: row["reason"] for row in flows}

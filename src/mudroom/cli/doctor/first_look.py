@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mudroom.cli.doctor.probe import ENGINE, Finding
+from mudroom.cli.doctor.probe import BESIDE, ENGINE, Finding
 from mudroom.cli.doctor.report import Fix, fixes
 from mudroom.typing import NamedTuple
 
@@ -32,7 +32,7 @@ class FirstLook(NamedTuple):
 def first_look(findings: Sequence[Finding]) -> FirstLook:
     limits = [row for row in findings if row.protection.startswith(_LIMIT)]
     boxes = [row for row in findings if row.protection.startswith(_CONTAINER) or row.protection == ENGINE]
-    walls = [row for row in findings if row not in limits and row not in boxes]
+    walls = [row for row in findings if row not in limits and row not in boxes and row.protection != BESIDE]
     levels = (
         Level(0, "a staged view: nothing lands until you apply it", "yes", ()),
         _level(1, "and a sandbox: its own files, network gate, system calls", walls),

@@ -29,6 +29,8 @@ State = Literal["strict", "degraded", "missing", "not probed"]
 
 ENGINE = "a container engine"
 """Name of the protection without which there is no level 2."""
+BESIDE = "containers beside a command"
+"""Name of the row of ``run --engine``, which protects nothing by itself."""
 
 
 class Finding(NamedTuple):

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from mudroom.core.command.pattern_text import split_bound
 from mudroom.core.command.verdict import Verdict
 from mudroom.core.tree.path import show
 from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
@@ -44,6 +43,8 @@ class CommandQuestion(NamedTuple):
     def rule(self, allow: bool) -> str:
         """Return the rule that the answer "always" or "never" writes, as in the file. "Never" is about the words
         alone."""
+        from mudroom.core.command.pattern_text import split_bound
+
         return self.pattern if allow else split_bound(self.pattern)[0]
 
 
@@ -131,6 +132,8 @@ def offer_of(question: CommandQuestion | HostQuestion) -> Offer | None:
 def rule_of(question: CommandQuestion | HostQuestion, allow: bool) -> str:
     """Return what the answer "always" or "never" does, in one line: the rule and where it holds. Only the action for a
     question without a pattern. All places that ask show this text."""
+    from mudroom.core.command.pattern_text import split_bound
+
     action = "allow" if allow else "deny"
     if isinstance(question, HostQuestion):
         return f"{action} {question.fingerprint}"

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 
-from mudroom.cli.doctor.probe import Finding
+from mudroom.cli.doctor.probe import BESIDE, Finding
 from mudroom.ext.engine.numbers import lacking
-
-_NAME = "containers beside a command"
 
 
 def examine_engine() -> Finding:
     if os.geteuid() == 0:
-        return Finding(_NAME, "not probed", "--engine is not for root", "run mudroom doctor as an ordinary user")
+        return Finding(BESIDE, "not probed", "--engine is not for root", "run mudroom doctor as an ordinary user")
     if missing := lacking():
         found = "not here: " + ", ".join(name for name, _fix in missing)
-        return Finding(_NAME, "missing", found, "; ".join(dict.fromkeys(fix for _name, fix in missing)))
-    return Finding(_NAME, "strict", "by Podman, without root: mudroom run --engine")
+        return Finding(BESIDE, "missing", found, "; ".join(dict.fromkeys(fix for _name, fix in missing)))
+    return Finding(BESIDE, "strict", "by Podman, without root: mudroom run --engine")
