@@ -18,7 +18,8 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="rootless Podman
 
 def orphan(program: Path, kept: Path) -> int:
     """Start the program as an orphan, as Podman does, and return its pid."""
-    script = f'"{program}" 1000 >/dev/null 2>&1 & echo $! > "{kept}"'
+    running = f'while [ "$(cat /proc/$!/comm)" != "{program.name}" ]; do :; done'  # until execve(2) has named it
+    script = f'"{program}" 1000 >/dev/null 2>&1 & echo $! > "{kept}"; {running}'
     subprocess.run(["sh", "-c", script], check=True)
     return int(kept.read_text())
 
