@@ -100,7 +100,8 @@ def _roll_back(vault: Vault, fork: Fork, point: Checkpoint, time: int) -> Checkp
     state = fork.state
     if not is_reset(fork):
         return stacking.rollback(vault, fork, point.name, time)
-    fork.save(rolled_back(state, point, vault.new_layer()))
+    fork.save(rolled_back(state, point, vault.new_layer(durable=True)))
+    sync_directory(fork.path)  # before the dropped layer goes
     vault.throw_away(vault.layer(state.upper))
     vault.empty_trash()
     return None

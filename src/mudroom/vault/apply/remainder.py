@@ -82,7 +82,7 @@ def _has_logins(fork: Fork) -> bool:
 def restart(vault: Vault, fork: Fork) -> None:
     """Reset the fork to the project itself, without changes. Checkpoints stay."""
     state = fork.state
-    fork.save(state._replace(upper=vault.new_layer(), layers=()))
+    fork.save(state._replace(upper=vault.new_layer(durable=True), layers=()))
     sync_directory(fork.path)  # before the old layer goes
     if not any(state.upper in point.layers for point in state.checkpoints):
         vault.throw_away(vault.layer(state.upper))

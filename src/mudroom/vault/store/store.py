@@ -194,10 +194,13 @@ class Vault:
 
     # --- forks ---
 
-    def new_layer(self) -> str:
-        """Make a new, empty layer and return its id. Its tree is made at the first write."""
+    def new_layer(self, *, durable: bool = False) -> str:
+        """Make a new, empty layer and return its id. Its tree is made at the first write. ``durable``: for a state that
+        is synced: btrfs keeps that, and drops a layer that was not."""
         name = self.new_id()
         os.mkdir(self.path + b"/layers/" + name.encode(), 0o700)
+        if durable:
+            sync_directory(self.path + b"/layers")
         return name
 
     def layer(self, name: str) -> bytes:
