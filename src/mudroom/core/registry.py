@@ -45,6 +45,12 @@ ROWS: Mapping[str, Mapping[str, str]] = {
         "containers": "containers.cli.engine",
         "keeper": "keeper.cli.keeper",
     },
+    "effects": {
+        "cli": "effects.cli",
+        "desk": "effects.desk",
+        "gate": "effects.gate",
+        "session": "effects.session",
+    },
     "fleet": {
         "run": "fleet.cli.run_on_worker",
         "workers": "fleet.origin.worker_registry",
@@ -98,6 +104,7 @@ ROWS: Mapping[str, Mapping[str, str]] = {
 """By kind, then by name: a module below ``mudroom.ext``. Its first component is the satellite's folder."""
 
 NEEDS: Mapping[str, tuple[str, ...]] = {
+    "effects": ("inspection",),
     "fleet": ("inspection", "transfer"),
     "tui": ("attempts", "review"),
     "web": ("attempts", "review"),

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from mudroom.sandbox.client.terminal import Relay
     from mudroom.sandbox.limits.cgroup import Leaf
     from mudroom.sandbox.limits.limiter import Limiter
-    from mudroom.session.confinement.command_gate import CommandGate, Equipment, SessionGate
+    from mudroom.session.confinement.command_gate import CommandGate, Equipment, HoldDesk, SessionGate
     from mudroom.session.confinement.dialler import Dialler
     from mudroom.session.confinement.host_approver import Approver
     from mudroom.session.confinement.level_two import SessionContainers
@@ -327,7 +327,11 @@ class Machine:
         settings, level = order.actor.settings, order.grant.level
         if settings.network_at(level) != "gate":
             return None
-        inspecting = next((rule for rule in settings.hosts if rule.inspect), None)
+        try:
+            rules = (*settings.hosts, *self._loopback_rules())
+        except MudroomError:
+            rules = settings.hosts  # the gate says so when the command uses the network
+        inspecting = next((rule for rule in rules if rule.inspect), None)
         if inspecting is None and not self._vault.has_credentials:
             return None
         if self.confinement.platform.is_bridged:  # authority.py judges its files by mode and owner
@@ -384,8 +388,16 @@ class Machine:
             outcome.is_networked,
             fork.name,
             given is not None and given.all_hosts,
+            lambda: self._holds(fork),
         )
         return gate, gate.listen(bridged=self.confinement.platform.is_bridged) if outside else 0
+
+    def _holds(self, fork: Fork) -> HoldDesk:
+        from mudroom.core.registry import part
+
+        desks = part("effects", "desk", "a held push")
+        desk: HoldDesk = desks.HoldDesk(self._vault, fork, self.gate.rules, self._clock)
+        return desk
 
     def loopback_places(self, mode: Mode, level: int, outcome: Outcome) -> Sequence[LoopbackPlace]:
         """Return this machine's loopback ports that the command reaches from inside; none at level 0, where the
