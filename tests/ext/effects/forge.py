@@ -16,7 +16,11 @@ ENVIRONMENT = {
     "GIT_CONFIG_NOSYSTEM": "1",
     "GIT_CONFIG_GLOBAL": "/dev/null",
     "HOME": "/nowhere",
-    **{f"GIT_{who}_{what}": value for who in ("AUTHOR", "COMMITTER") for what, value in (("NAME", "A"), ("EMAIL", "a@b"))},
+    **{
+        f"GIT_{who}_{what}": value
+        for who in ("AUTHOR", "COMMITTER")
+        for what, value in (("NAME", "A"), ("EMAIL", "a@b"))
+    },
 }
 
 
@@ -66,7 +70,11 @@ class Forge:
         method, target, _version = line
         fields = parse_headers(stream)
         headers = {name.lower(): value for name, value in fields.items()}
-        body = b"".join(_chunks(stream)) if "transfer-encoding" in headers else stream.read(int(headers.get("content-length", 0)))
+        body = (
+            b"".join(_chunks(stream))
+            if "transfer-encoding" in headers
+            else stream.read(int(headers.get("content-length", 0)))
+        )
         path, _mark, query = target.partition("?")
         self.requests.append((method, path, headers))
         if self.token and headers.get("authorization") != self.token:

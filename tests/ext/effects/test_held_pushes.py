@@ -3,86 +3,22 @@
 from __future__ import annotations
 
 import os
-import shutil
-import ssl
-from collections.abc import Iterator
+import sys
+from base64 import b64encode
 from pathlib import Path
+from typing import Any
 
 import pytest
-from forge import BACKEND, ENVIRONMENT, Forge, git
-from seal import Seal
+from forge import git
+from yard import COMMIT, Yard
+from yard import yard as yard
 
-from mudroom.core.network.host_rules import HostRule, held
-from mudroom.core.result import Result
-from mudroom.core.settings import Settings
+from mudroom.ext.effects import session as release
 from mudroom.ext.effects.store import pushes
-from mudroom.session import Session
-from mudroom.session.confinement import command_gate
-from mudroom.session.confinement.host_approver import HostAnswers
-from town import Town
+from mudroom.ext.inspection.credentials import save_credentials
+from mudroom.ext.inspection.placeholder import parse_credential
 
 pytestmark = [pytest.mark.both_users]
-_GIT = tuple(name.encode() for name in ENVIRONMENT if name.startswith("GIT_"))
-
-
-class Yard:
-    """A forge, over plain HTTP and over TLS, a project, and sessions whose rules hold what is sent to the forge."""
-
-    def __init__(self, root: Path, town: Town) -> None:
-        self.root, self.forge = root, Forge(root / "forge")
-        self.upstream = self.forge.repository()
-        seal = Seal(root)
-        (root / "roots.pem").write_text(seal.roots)
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(seal.pem("forge.example"))
-
-        def talk_tls(client: object) -> None:
-            with context.wrap_socket(client, server_side=True) as inside:  # type: ignore[arg-type]
-                self.forge.talk(inside)
-
-        self.port, self.tls_port = town.serve(self.forge.talk), town.serve(talk_tls)
-        town.names({"forge.example": [["127.0.0.1"]]})
-        self.project = root / "project"
-        git("clone", "-q", str(self.upstream), str(self.project), at=root)
-        (self.project / "a").write_text("one\n")
-        git("add", ".", at=self.project)
-        git("commit", "-qm", "first", at=self.project)
-        git("push", "-q", "origin", "HEAD:main", at=self.project)
-
-    def url(self, *, tls: bool = False) -> str:
-        return f"https://forge.example:{self.tls_port}/team/app.git" if tls else f"http://forge.example:{self.port}/team/app.git"
-
-    def session(self, *more: HostRule, hold: bool = True) -> Session:
-        (self.root / "home").mkdir(exist_ok=True)
-        rule = HostRule("allow", "forge.example", (self.port, self.tls_port), private=True, source="the test")
-        rules = (held(rule) if hold else rule, *more)
-        return Session.open(
-            os.fsencode(self.project),
-            state=os.fsencode(self.root / "state"),
-            home=os.fsencode(self.root / "home"),
-            environ={
-                **{name.encode(): value.encode() for name, value in ENVIRONMENT.items()},
-                b"SSL_CERT_FILE": os.fsencode(self.root / "roots.pem"),
-            },
-            settings=Settings(network="gate", hosts=rules, environment=_GIT),
-            hosts=HostAnswers(lambda: rules),
-        )
-
-    def run(self, session: Session, script: str, fork: str = "f") -> Result:
-        if session.vault.find(fork) is None:
-            session.forks.new(fork)
-        return session.run([b"sh", b"-ec", script.encode()], fork=fork)
-
-
-@pytest.fixture
-def yard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Yard]:
-    (tmp_path / "town").mkdir()
-    with Town(tmp_path / "town") as town:
-        monkeypatch.setattr(command_gate, "SHARED", command_gate.SharedGates(lambda _upstream: town.gate))
-        yield Yard(tmp_path, town)
-
-
-COMMIT = "echo two >> a; git commit -qam second; "
 
 
 @pytest.mark.parametrize("tls", [False, True])
@@ -101,7 +37,10 @@ def test_a_push_waits_and_the_command_reads_it_back(yard: Yard, tls: bool, versi
         assert told == f"{head}\trefs/heads/main"
         assert "ahead" not in state and "behind" not in state
         assert b"remote: held: refs/heads/main will be pushed when the fork is applied" in first.stderr
-        second = yard.run(session, "echo three >> a; git commit -qam third; git push -q origin HEAD:main HEAD:topic; git pull -q origin main")
+        second = yard.run(
+            session,
+            "echo three >> a; git commit -qam third; git push -q origin HEAD:main HEAD:topic; git pull -q origin main",
+        )
         assert second.exit_code == 0, second.stderr
         held_pushes = pushes(session.vault.fork("f").path)
         assert [(push.name, push.state) for push in held_pushes] == [("push:1", "held"), ("push:2", "held")]
@@ -112,3 +51,228 @@ def test_a_push_waits_and_the_command_reads_it_back(yard: Yard, tls: bool, versi
         assert held_pushes[1].commands[0].old == held_pushes[0].commands[0].new == head
     assert yard.forge.refs() == before
     assert yard.forge.pushes() == 0
+
+
+PUSH = COMMIT + "git push -q origin HEAD:main; "
+
+
+def remote(yard: Yard, *, tls: bool = False) -> str:
+    return f"git remote set-url origin {yard.url(tls=tls)}; "
+
+
+def test_an_apply_sends_the_pushes_in_order_and_an_undo_takes_them_back(yard: Yard) -> None:
+    before = yard.forge.refs()
+    with yard.session() as session:
+        done = yard.run(
+            session,
+            remote(yard)
+            + PUSH
+            + "echo new > b; git push -q origin HEAD:refs/heads/topic; git tag v1; git push -q origin v1",
+        )
+        assert done.exit_code == 0, done.stderr
+        rows = session.changes.pushes("f")
+        assert [(row.name, row.state, row.refs[0].ref, row.refs[0].verb) for row in rows] == [
+            ("push:1", "held", "refs/heads/main", "moved"),
+            ("push:2", "held", "refs/heads/topic", "new"),
+            ("push:3", "held", "refs/tags/v1", "new"),
+        ]
+        assert [subject for _id, subject in rows[0].refs[0].commits] == ["second"]
+        landed = session.changes.apply("f", pushes=["push:1", "push:2", "push:3"])
+        assert [(row.name, row.state, row.why) for row in landed.applied.pushes] == [
+            (f"push:{number}", "sent", "") for number in (1, 2, 3)
+        ]
+        assert (yard.project / "b").read_text() == "new\n"
+        after = yard.forge.refs()
+        assert after["refs/heads/main"] == after["refs/heads/topic"] == after["refs/tags/v1"] == rows[0].refs[0].new
+        assert session.changes.pushes("f") == []
+        undone = session.changes.undo()
+        assert [(row.name, row.state, row.why) for row in undone.pushes] == [
+            (f"push:{number}", "undone", "") for number in (3, 2, 1)
+        ]
+    assert yard.forge.refs() == before
+    assert not (yard.project / "b").exists()
+
+
+def test_a_push_alone_is_an_apply_that_undo_takes_back(yard: Yard) -> None:
+    before = yard.forge.refs()
+    with yard.session() as session:
+        yard.run(session, remote(yard) + PUSH)
+        landed = session.changes.apply("f", pushes=["push:1"], exact=True)
+        assert (landed.applied.written, [row.state for row in landed.applied.pushes]) == (0, ["sent"])
+        assert yard.forge.refs() != before
+        assert session.changes.undo(landed.applied.name).pushes[0].state == "undone"
+    assert yard.forge.refs() == before
+
+
+def test_an_upstream_that_has_moved_refuses_with_a_way_on(yard: Yard) -> None:
+    with yard.session() as session:
+        yard.run(session, remote(yard) + PUSH)
+        (yard.project / "a").write_text("zero\none\n")
+        git("commit", "-qam", "elsewhere", at=yard.project)
+        git("push", "-q", "origin", "HEAD:main", at=yard.project)
+        there = yard.forge.refs()
+        landed = session.changes.apply("f", pushes=["push:1"], exact=True)
+        row = landed.applied.pushes[0]
+        assert row.state == "refused" and "git pull --rebase and git push in the fork" in row.why
+        assert yard.forge.refs() == there and not yard.forge.pushes()
+        again = yard.run(session, "git pull -q --rebase origin main; git push -q origin HEAD:main")
+        assert again.exit_code == 0, again.stderr
+        assert [row.name for row in session.changes.pushes("f")] == ["push:2"], "the refused one is replaced"
+        landed = session.changes.apply("f", pushes=["push:2"], exact=True)
+        assert [row.state for row in landed.applied.pushes] == ["sent"]
+
+
+def cut() -> None:
+    raise ConnectionError
+
+
+@pytest.mark.parametrize(
+    ("fault", "state", "times"),
+    [
+        ("cut before", "unknown", 0),
+        ("cut after", "sent", 1),
+        ("500 after", "sent", 1),
+        ("500 before", "unknown", 0),
+        ("403 before", "refused", 0),
+    ],
+)
+def test_a_lost_answer_is_asked_about_and_never_doubled(yard: Yard, fault: str, state: str, times: int) -> None:
+    word, when = fault.split()
+    setattr(yard.forge, when, cut if word == "cut" else lambda: int(word))
+    with yard.session() as session:
+        yard.run(session, remote(yard) + PUSH)
+        new = session.changes.pushes("f")[0].refs[0].new
+        landed = session.changes.apply("f", pushes=["push:1"], exact=True)
+        assert [row.state for row in landed.applied.pushes] == [state], landed.applied.pushes
+        assert (yard.forge.refs()["refs/heads/main"] == new) == bool(times)
+        assert [row.state for row in session.changes.pushes("f")] == ([] if state == "sent" else [state])
+        yard.forge.before = yard.forge.after = lambda: None
+        pushed = yard.forge.pushes()
+        if state != "sent":
+            landed = session.changes.apply("f", pushes=["push:1"], exact=True)
+            assert [row.state for row in landed.applied.pushes] == ["sent"]
+            assert yard.forge.pushes() == pushed + 1
+    assert yard.forge.refs()["refs/heads/main"] == new
+
+
+@pytest.mark.parametrize(
+    "request_line", ["-X PUT", "-X DELETE", "-X PATCH -d x", "-d x", "-X POST -H X-HTTP-Method-Override:GET"]
+)
+def test_what_is_no_push_is_refused_in_a_sentence(yard: Yard, request_line: str) -> None:
+    with yard.session() as session:
+        done = yard.run(
+            session, f"curl -s {request_line} http://forge.example:{yard.port}/team/app.git/info/lfs/objects/batch"
+        )
+    assert b"this cannot be held: " in done.stdout
+    assert not yard.forge.requests[-1:] or yard.forge.requests[-1][0] == "POST"
+
+
+def test_discard_and_rollback_drop_and_say_so(yard: Yard) -> None:
+    with yard.session() as session:
+        yard.run(session, remote(yard) + PUSH)
+        session.forks.checkpoint("f", "here")
+        yard.run(session, "git push -q origin HEAD:later")
+        session.forks.unsaid()
+        session.forks.rollback("f", "here")
+        assert ["push:2 is dropped: refs/heads/later" in line for line in session.forks.unsaid()] == [True]
+        assert [row.name for row in session.changes.pushes("f")] == ["push:1"]
+        session.forks.discard("f")
+        assert ["push:1 is dropped: refs/heads/main" in line for line in session.forks.unsaid()] == [True]
+        kinds = [event.kind for event in session.vault.journal.events() if event.kind == "effect"]
+    assert len(kinds) == 4
+
+
+def test_force_delete_and_secrets_are_flagged(yard: Yard) -> None:
+    git("branch", "old", at=yard.project)
+    git("push", "-q", "origin", "old", at=yard.project)
+    with yard.session() as session:
+        done = yard.run(
+            session,
+            remote(yard) + "echo 'token = \"ghp_0123456789abcdefghijABCDEFGHIJ012345\"' > s; git add s; "
+            "git commit -q --amend -m amended; git push -q -f origin HEAD:main; git push -q origin :old",
+        )
+        assert done.exit_code == 0, done.stderr
+        main, old = (row.refs[0] for row in session.changes.pushes("f"))
+        assert main.flags == ("force, as far as its pack shows", "protected name", "may have a secret")
+        assert (old.verb, old.flags) == ("deleted", ())
+        landed = session.changes.apply("f", pushes=["push:1", "push:2"], exact=True)
+        assert [row.state for row in landed.applied.pushes] == ["sent", "sent"]
+        assert "refs/heads/old" not in yard.forge.refs()
+        session.changes.undo()
+    assert yard.forge.refs()["refs/heads/old"] == main.old == yard.forge.refs()["refs/heads/main"]
+
+
+def test_a_clone_that_needs_held_commits_gets_a_sentence(yard: Yard) -> None:
+    with yard.session() as session:
+        yard.run(session, remote(yard) + PUSH)
+        done = yard.run(session, f"cd /tmp; git clone -q {yard.url()} twin")
+    assert b"refs/heads/main has a held push" in done.stderr, done
+
+
+SECRET = "ghp_the-real-one-that-nobody-may-see-0123456789"
+
+
+def test_the_credential_is_put_in_at_the_release_and_is_never_stored(yard: Yard) -> None:
+    yard.forge.token = "Basic " + b64encode(f"me:{SECRET}".encode()).decode()
+    with yard.session(TOKEN=SECRET) as session:
+        save_credentials(session.vault.path, (parse_credential("TOKEN", f"forge.example:{yard.tls_port}"),))
+        url = yard.url(tls=True).replace("https://", "https://me:$TOKEN@")
+        done = yard.run(session, f"git remote set-url origin {url}; " + PUSH)
+        assert done.exit_code == 0, done.stderr
+        place = Path(os.fsdecode(session.vault.path))
+        assert not any(SECRET.encode() in path.read_bytes() for path in place.rglob("*") if path.is_file())
+        landed = session.changes.apply("f", pushes=["push:1"], exact=True)
+        assert [(row.state, row.why) for row in landed.applied.pushes] == [("sent", "")]
+        save_credentials(session.vault.path, ())
+        assert "the credential TOKEN is not for forge.example any more" in session.changes.undo().pushes[0].why
+
+
+@pytest.mark.parametrize("step", range(1, 9))
+def test_a_killed_release_goes_on_and_doubles_nothing(yard: Yard, monkeypatch: pytest.MonkeyPatch, step: int) -> None:
+    """At each durable step of two pushes: before it, and the process is gone."""
+    count = 0
+
+    class Killed(BaseException):
+        pass
+
+    def dying(function: Any) -> Any:
+        def call(*given: Any, **more: Any) -> Any:
+            nonlocal count
+            count += 1
+            if count == step:
+                raise Killed
+            return function(*given, **more)
+
+        return call
+
+    with yard.session() as session:
+        yard.run(session, remote(yard) + PUSH + "git push -q origin HEAD:topic")
+        new = session.changes.pushes("f")[0].refs[0].new
+        with monkeypatch.context() as patch:
+            for name in ("save", "save_sent", "remove"):
+                patch.setattr(release, name, dying(getattr(release, name)))
+            patch.setattr(release.Server, "send", dying(release.Server.send))
+            with pytest.raises(Killed):
+                session.changes.apply("f", pushes=["push:1", "push:2"], exact=True)
+    with yard.session() as session:
+        session.changes.recover()
+        left = [row.name for row in session.changes.pushes("f")]
+        landed = session.changes.apply("f", pushes=left, exact=True)
+        assert {row.state for row in landed.applied.pushes} == {"sent"}
+        assert session.changes.pushes("f") == []
+    assert yard.forge.refs() == {"refs/heads/main": new, "refs/heads/topic": new}
+    assert yard.forge.pushes() == 2
+
+
+def test_another_client_is_told_the_same(yard: Yard) -> None:
+    script = (
+        "import sys; from dulwich import porcelain; porcelain.push('.', sys.argv[1], 'HEAD:refs/heads/topic'); "
+        "print(porcelain.ls_remote(sys.argv[1]).refs[b'refs/heads/topic'].decode())"
+    )
+    with yard.session() as session:
+        done = yard.run(session, COMMIT + f'git rev-parse HEAD; {sys.executable} -c "{script}" {yard.url()}')
+        assert done.exit_code == 0, done.stderr
+        lines = done.stdout.decode().split()
+        assert lines[0] == lines[-1]
+        assert [row.refs[0].ref for row in session.changes.pushes("f")] == ["refs/heads/topic"]
+    assert "refs/heads/topic" not in yard.forge.refs()

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from mudroom.core.network.push import PushState
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
 from mudroom.ext.effects.message import MOST_BODY
@@ -23,14 +24,12 @@ from mudroom.ext.effects.wire import LONGEST_HEAD, Command, PushHead, parse_push
 from mudroom.stage import disk, safe_open
 from mudroom.stage.layers.layer import remove_tree
 from mudroom.typing import Literal, NamedTuple
+from mudroom.vault.store.fork import PUSHES
 from mudroom.vault.sync import sync_directory
 
-EFFECTS = b"/effects"
 MOST_PUSHES = 100
 """Held pushes of one fork."""
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | disk.O_NOFOLLOW | disk.O_CLOEXEC
-
-State = Literal["held", "sending", "sent", "refused", "unknown", "undone"]
 
 
 class Push(NamedTuple):
@@ -53,7 +52,7 @@ class Push(NamedTuple):
     credential: str = ""
     login: str = ""
     """As in ``message.Asked``."""
-    state: State = "held"
+    state: PushState = "held"
     apply: str = ""
     """The apply that sends it, or has sent it."""
     why: str = ""
@@ -89,12 +88,12 @@ class Rejected(Exception):
 def pushes(place: bytes) -> list[Push]:
     """Return the pushes in a fork, oldest first. ``place``: the fork's directory. Raise MudroomError if one is
     damaged."""
-    return [_load(place + EFFECTS + b"/%d/push.json" % number) for number in _numbers(place + EFFECTS)]
+    return [_load(place + PUSHES + b"/%d/push.json" % number) for number in _numbers(place + PUSHES)]
 
 
 def sent(place: bytes) -> list[Push]:
     """Return the pushes that an apply has sent, in this order. ``place``: the apply's directory."""
-    return [_load(place + EFFECTS + b"/%d.json" % number) for number in _numbers(place + EFFECTS)]
+    return [_load(place + PUSHES + b"/%d.json" % number) for number in _numbers(place + PUSHES)]
 
 
 def _numbers(place: bytes) -> list[int]:
@@ -116,17 +115,17 @@ def _load(path: bytes) -> Push:
 
 def save(place: bytes, push: Push) -> None:
     """Replace a fork's push durably."""
-    _write(place + EFFECTS + b"/%d/push.json" % push.number, push)
+    _write(place + PUSHES + b"/%d/push.json" % push.number, push)
 
 
 def save_sent(place: bytes, push: Push) -> None:
     """Note a push in the directory of the apply that has sent it, durably."""
     try:
-        os.mkdir(place + EFFECTS, 0o700)
+        os.mkdir(place + PUSHES, 0o700)
         sync_directory(place)
     except FileExistsError:
         pass
-    _write(place + EFFECTS + b"/%d.json" % push.number, push)
+    _write(place + PUSHES + b"/%d.json" % push.number, push)
 
 
 def _write(path: bytes, push: Push) -> None:
@@ -135,13 +134,13 @@ def _write(path: bytes, push: Push) -> None:
 
 
 def remove(place: bytes, push: Push) -> None:
-    remove_tree(place + EFFECTS + b"/%d" % push.number)
-    sync_directory(place + EFFECTS)
+    remove_tree(place + PUSHES + b"/%d" % push.number)
+    sync_directory(place + PUSHES)
 
 
 def open_request(place: bytes, push: Push) -> int:
     """Return a descriptor for a push's body. Raise MudroomError if it is not the body that was held."""
-    path = place + EFFECTS + b"/%d/request" % push.number
+    path = place + PUSHES + b"/%d/request" % push.number
     descriptor = safe_open.open_regular(path)
     digest, at = hashlib.sha256(), 0
     while block := disk.pread(descriptor, 1 << 20, at):
@@ -164,7 +163,7 @@ class IncomingPush:
 
     def __init__(self, place: bytes) -> None:
         """``place``: the fork's directory."""
-        self._place, self._above = place, place + EFFECTS
+        self._place, self._above = place, place + PUSHES
         try:
             os.mkdir(self._above, 0o700)
             sync_directory(place)
@@ -208,9 +207,9 @@ class IncomingPush:
         disk.rename_path(self._new, self._above + b"/%d" % number)
         sync_directory(self._above)
         refs = {command.ref for command in push.commands}
-        for other in others:  # a push that was refused is tried again by this one
+        for other in others:  # this push is made from what the server has since
             same = other.repository == push.repository and refs.issuperset(command.ref for command in other.commands)
-            if other.state == "refused" and same:
+            if other.state in ("refused", "unknown") and same:
                 remove(self._place, other)
         return push
 

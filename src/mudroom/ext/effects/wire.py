@@ -96,9 +96,8 @@ def parse_push(data: bytes) -> PushHead:
     commands: list[Command] = []
     capabilities: tuple[str, ...] = ()
     reader = packets(data)
-    for content, end in reader:
-        if content is None:
-            break
+    lines, end = _section(reader)
+    for content in lines:
         line, _nul, words = content.partition(b"\0")
         if not commands:
             capabilities = tuple(_text(words.strip()).split())
@@ -113,19 +112,22 @@ def parse_push(data: bytes) -> PushHead:
         commands.append(Command(old, new, ref))
         if len(commands) > MOST_COMMANDS:
             raise ValueError(f"a push of more than {MOST_COMMANDS:,} refs")
-    else:
-        raise ValueError("a push that is cut off, or too long")
-    options: list[str] = []
+    options: list[bytes] = []
     if commands and "push-options" in capabilities:
-        for content, end in reader:
-            if content is None:
-                break
-            options.append(_text(content.rstrip(b"\n")))
-        else:
-            raise ValueError("a push that is cut off, or too long")
+        options, end = _section(reader)
     if any(word.startswith("object-format=") and word != "object-format=sha1" for word in capabilities):
         raise ValueError("a push to a repository with SHA-256")
-    return PushHead(tuple(commands), capabilities, tuple(options), end)
+    return PushHead(tuple(commands), capabilities, tuple(_text(option.rstrip(b"\n")) for option in options), end)
+
+
+def _section(reader: Iterator[tuple[bytes | None, int]]) -> tuple[list[bytes], int]:
+    """Return the packets before a flush, and the offset behind it."""
+    section: list[bytes] = []
+    for content, end in reader:
+        if content is None:
+            return section, end
+        section.append(content)
+    raise ValueError("a push that is cut off, or too long")
 
 
 def show_push(commands: Sequence[Command]) -> bytes:
@@ -215,8 +217,8 @@ def show_advertisement(told: Advertisement) -> bytes:
 
 
 def overlaid(told: Advertisement, held: Mapping[str, str]) -> Advertisement:
-    """Return the refs as they will be once the held pushes are sent. ``held``: ids by ref. A signed push is not offered:
-    its certificate is valid for minutes."""
+    """Return the refs as they will be once the held pushes are sent. ``held``: ids by ref. Signed pushes are not
+    offered: a certificate is valid for minutes."""
     refs = dict(told.refs)
     for ref, new in held.items():
         refs.pop(ref + "^{}", None)
