@@ -74,7 +74,7 @@ def cleaning_up(progress: Progress | None) -> Callable[[int, int], None] | None:
     return None if progress is None else lambda done, total: progress("cleaning up, files", done, total)
 
 
-class Outbox(Protocol):
+class HeldPushes(Protocol):
     """Shows, sends, takes back and drops held pushes (``ext/effects/session.py``)."""
 
     def rows(self, place: bytes, /) -> list[PushRow]: ...
@@ -99,7 +99,7 @@ class Forks:
         waiting: Callable[[str], None] = lambda _holder: None,
         forget: Callable[[str], None] = lambda _name: None,
         let_go: Callable[[str], None] = lambda _name: None,
-        outbox: Callable[[Forks], Outbox] | None = None,
+        outbox: Callable[[Forks], HeldPushes] | None = None,
     ) -> None:
         """``settings``: the session's own actor's. ``waiting``: called with a lock holder's description if it is waited
         for longer than a second. ``forget``: called with a fork's name when it is gone, ``let_go`` before it is
@@ -137,7 +137,7 @@ class Forks:
     def journal(self, kind: str, fork: str, data: dict[str, Any]) -> None:
         self.vault.journal.append(kind, fork, data, time=self.clock())
 
-    def outbox_of(self, place: bytes) -> Outbox | None:
+    def outbox_of(self, place: bytes) -> HeldPushes | None:
         """Return the object for held pushes; None if a fork, or an apply, has none. ``place``: its directory."""
         if self._outbox is None or not os.path.isdir(place + PUSHES):
             return None

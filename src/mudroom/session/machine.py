@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from mudroom.sandbox.client.terminal import Relay
     from mudroom.sandbox.limits.cgroup import Leaf
     from mudroom.sandbox.limits.limiter import Limiter
-    from mudroom.session.confinement.command_gate import CommandGate, Equipment, HoldDesk, SessionGate
+    from mudroom.session.confinement.command_gate import CommandGate, Equipment, PushDesk, SessionGate
     from mudroom.session.confinement.dialler import Dialler
     from mudroom.session.confinement.host_approver import Approver
     from mudroom.session.confinement.level_two import SessionContainers
@@ -392,11 +392,11 @@ class Machine:
         )
         return gate, gate.listen(bridged=self.confinement.platform.is_bridged) if outside else 0
 
-    def _holds(self, fork: Fork) -> HoldDesk:
+    def _holds(self, fork: Fork) -> PushDesk:
         from mudroom.core.registry import part
 
         desks = part("effects", "desk", "a held push")
-        desk: HoldDesk = desks.HoldDesk(self._vault, fork, self.gate.rules, self._clock)
+        desk: PushDesk = desks.HoldDesk(self._vault, fork, self.gate.rules, self._clock)
         return desk
 
     def loopback_places(self, mode: Mode, level: int, outcome: Outcome) -> Sequence[LoopbackPlace]:

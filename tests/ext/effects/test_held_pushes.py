@@ -13,8 +13,12 @@ from forge import git
 from yard import COMMIT, Yard
 from yard import yard as yard
 
+from mudroom.core.network.host_rules import Request, held, holding, parse_rule
+from mudroom.core.network.inspection import Inspection, uninspected
+from mudroom.errors import MudroomError, UsageError
 from mudroom.ext.effects import session as release
 from mudroom.ext.effects.store import pushes
+from mudroom.ext.effects.upstream import PushServer
 from mudroom.ext.inspection.credentials import save_credentials
 from mudroom.ext.inspection.placeholder import parse_credential
 
@@ -107,16 +111,22 @@ def test_a_push_alone_is_an_apply_that_undo_takes_back(yard: Yard) -> None:
 def test_an_upstream_that_has_moved_refuses_with_a_way_on(yard: Yard) -> None:
     with yard.session() as session:
         yard.run(session, remote(yard) + PUSH)
-        (yard.project / "a").write_text("zero\none\n")
-        git("commit", "-qam", "elsewhere", at=yard.project)
-        git("push", "-q", "origin", "HEAD:main", at=yard.project)
+        twin = yard.root / "twin"
+        git("clone", "-q", str(yard.upstream), str(twin), at=yard.root)
+        (twin / "elsewhere").write_text("zero\n")
+        git("add", ".", at=twin)
+        git("commit", "-qm", "elsewhere", at=twin)
+        git("push", "-q", "origin", "HEAD:main", at=twin)
         there = yard.forge.refs()
         landed = session.changes.apply("f", pushes=["push:1"], exact=True)
         row = landed.applied.pushes[0]
-        assert row.state == "refused" and "git pull --rebase and git push in the fork" in row.why
+        assert row.state == "refused" and "git rebase --no-fork-point" in row.why
         assert yard.forge.refs() == there and not yard.forge.pushes()
-        again = yard.run(session, "git pull -q --rebase origin main; git push -q origin HEAD:main")
+        again = yard.run(
+            session, "git fetch -q; git rebase -q --no-fork-point origin/main; git push -q origin HEAD:main"
+        )
         assert again.exit_code == 0, again.stderr
+        assert b"held: refs/heads/main" in again.stderr, again
         assert [row.name for row in session.changes.pushes("f")] == ["push:2"], "the refused one is replaced"
         landed = session.changes.apply("f", pushes=["push:2"], exact=True)
         assert [row.state for row in landed.applied.pushes] == ["sent"]
@@ -251,7 +261,7 @@ def test_a_killed_release_goes_on_and_doubles_nothing(yard: Yard, monkeypatch: p
         with monkeypatch.context() as patch:
             for name in ("save", "save_sent", "remove"):
                 patch.setattr(release, name, dying(getattr(release, name)))
-            patch.setattr(release.Server, "send", dying(release.Server.send))
+            patch.setattr(PushServer, "send", dying(PushServer.send))
             with pytest.raises(Killed):
                 session.changes.apply("f", pushes=["push:1", "push:2"], exact=True)
     with yard.session() as session:
@@ -276,3 +286,25 @@ def test_another_client_is_told_the_same(yard: Yard) -> None:
         assert lines[0] == lines[-1]
         assert [row.refs[0].ref for row in session.changes.pushes("f")] == ["refs/heads/topic"]
     assert "refs/heads/topic" not in yard.forge.refs()
+
+
+def test_a_stored_push_that_was_changed_is_not_sent(yard: Yard) -> None:
+    with yard.session() as session:
+        yard.run(session, remote(yard) + PUSH)
+        place = session.vault.fork("f").path + b"/effects/1/request"
+        with open(place, "ab") as stream:
+            stream.write(b"x")
+        with pytest.raises(MudroomError, match="is not what was held"):
+            session.changes.apply("f", pushes=["push:1"], exact=True)
+        with pytest.raises(UsageError, match="f has no push:7"):
+            session.changes.apply("f", pushes=["push:7"], exact=True)
+    assert not yard.forge.pushes()
+
+
+def test_a_host_that_is_never_inspected_is_refused(yard: Yard) -> None:
+    rules = [held(parse_rule("forge.example:443", "allow"))]
+    never = Inspection("", (parse_rule("forge.example", "deny"),))
+    why = uninspected(Request("forge.example", 443), rules, never)
+    assert "forge.example holds what is sent there, which needs inspection, and never_inspect excludes it" in why
+    assert holding(rules, "forge.example", 22) is None
+    assert holding([held(parse_rule("*.example", "allow"))], "forge.example", 22) is not None

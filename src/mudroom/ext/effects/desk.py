@@ -14,8 +14,8 @@ import msgspec
 from mudroom.core.network.fork_host import ForkDial
 from mudroom.core.network.host_rules import HostRule, holding
 from mudroom.errors import FULL, MudroomError
-from mudroom.ext.effects.message import LONGEST, Answer, Asked, is_repository
-from mudroom.ext.effects.store import IncomingPush, Push, Rejected, held_refs, pushes
+from mudroom.ext.effects.message import LONGEST, HeldAnswer, HeldQuestion, is_repository
+from mudroom.ext.effects.store import HeldPush, IncomingPush, Rejected, held_refs, pushes
 from mudroom.net.gate_handle import GuardHandle
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
@@ -40,7 +40,7 @@ class HoldDesk:
         return [request.channel.fileno() for request in self._open]
 
     def begin(self, guard: GuardHandle, dial: ForkDial) -> None:
-        """Answer the gate's wish for a connection."""
+        """HeldAnswer the gate's wish for a connection."""
         refusal = ""
         if holding(self._rules(), dial.host, dial.port) is None:
             refusal = "no rule holds what is sent there"
@@ -65,27 +65,27 @@ class HoldDesk:
         while self._open:
             self._open.pop().close()
 
-    def held(self, asked: Asked, dial: ForkDial) -> Answer:
+    def held(self, asked: HeldQuestion, dial: ForkDial) -> HeldAnswer:
         draft = self._draft(asked, dial)
-        return Answer(held=held_refs(pushes(self._fork.path), draft.repository))
+        return HeldAnswer(held=held_refs(pushes(self._fork.path), draft.repository))
 
     def incoming(self) -> IncomingPush:
         return IncomingPush(self._fork.path)
 
-    def keep(self, incoming: IncomingPush, asked: Asked, dial: ForkDial) -> Answer:
+    def keep(self, incoming: IncomingPush, asked: HeldQuestion, dial: ForkDial) -> HeldAnswer:
         """Store a whole push. Raise Rejected."""
         push = incoming.keep(self._draft(asked, dial))
         if push is None:
-            return Answer()
+            return HeldAnswer()
         refs = [command.ref for command in push.commands]
         data = {"push": push.name, "remote": push.remote_url, "refs": refs, "sha256": push.digest, "state": "held"}
         self._vault.journal.append("effect", self._fork.name, data, time=push.time)
-        return Answer(refs, list(push.capabilities))
+        return HeldAnswer(refs, list(push.capabilities))
 
-    def _draft(self, asked: Asked, dial: ForkDial) -> Push:
+    def _draft(self, asked: HeldQuestion, dial: ForkDial) -> HeldPush:
         if not is_repository(asked.path):
             raise Rejected("a push that is not understood")
-        push = Push(0, self._clock(), asked.scheme, dial.host, dial.port, asked.path)
+        push = HeldPush(0, self._clock(), asked.scheme, dial.host, dial.port, asked.path)
         return push._replace(credential=asked.credential, login=asked.login)
 
 
@@ -95,7 +95,7 @@ class _Request:
     def __init__(self, channel: socket.socket, dial: ForkDial, desk: HoldDesk) -> None:
         self.channel, self._dial, self._desk = channel, dial, desk
         self._line = b""
-        self._asked: Asked | None = None
+        self._asked: HeldQuestion | None = None
         self._incoming: IncomingPush | None = None
 
     def receive(self) -> bool:
@@ -114,14 +114,14 @@ class _Request:
         except Rejected as rejected:
             head = rejected.head
             refs = [command.ref for command in head.commands] if head is not None else ["refs/heads/*"]
-            self._answer(Answer(refs, list(head.capabilities) if head is not None else _SAYING, str(rejected)))
+            self._answer(HeldAnswer(refs, list(head.capabilities) if head is not None else _SAYING, str(rejected)))
         except OSError as error:
             if error.errno not in FULL:
                 raise
-            self._answer(Answer(["refs/heads/*"], _SAYING, "the disk of mudroom's state is full"))
+            self._answer(HeldAnswer(["refs/heads/*"], _SAYING, "the disk of mudroom's state is full"))
         except (msgspec.DecodeError, MudroomError) as error:
             self._answer(
-                Answer(["refs/heads/*"], _SAYING, str(error) if isinstance(error, MudroomError) else "damaged")
+                HeldAnswer(["refs/heads/*"], _SAYING, str(error) if isinstance(error, MudroomError) else "damaged")
             )
         return True
 
@@ -133,7 +133,7 @@ class _Request:
                 if len(line) > LONGEST:
                     raise Rejected("a request that is not understood")
                 return
-            self._asked = msgspec.json.decode(line, type=Asked)
+            self._asked = msgspec.json.decode(line, type=HeldQuestion)
         if self._asked.kind == "push":
             if self._incoming is None:
                 self._incoming = self._desk.incoming()
@@ -146,7 +146,7 @@ class _Request:
             self._answer(self._desk.keep(self._incoming, self._asked, self._dial))
         return True
 
-    def _answer(self, answer: Answer) -> None:
+    def _answer(self, answer: HeldAnswer) -> None:
         self.channel.settimeout(_PATIENCE)
         try:
             self.channel.sendall(msgspec.json.encode(answer))

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
+from typing import Literal
 
 import h11
 import msgspec
 
 from mudroom.core.tree.path import show
-from mudroom.ext.effects.message import LONGEST, MOST_BODY, Answer, Asked, is_repository
+from mudroom.ext.effects.message import LONGEST, MOST_BODY, HeldAnswer, HeldQuestion, is_repository
 from mudroom.ext.effects.wire import overlaid, packet, parse_advertisement, show_advertisement, show_report
 from mudroom.net.gate.dial import adopt
 from mudroom.net.gate.exchange import Exchange, RefusedExchange
@@ -24,7 +25,6 @@ from mudroom.net.gate.peer import Peer, PeerGone
 from mudroom.net.gate.response_writer import ResponseWriter
 from mudroom.net.gate.sanitizer import CredentialSanitizer, Field
 from mudroom.net.protocol.head import RequestHead
-from mudroom.typing import Literal
 
 MOST_REFS = 32 << 20
 """Bytes of a server's list of refs."""
@@ -38,7 +38,7 @@ _UNWANTED = (b"git-protocol", b"accept-encoding")
 Kind = Literal["read", "refs", "fetch", "push"]
 
 
-class Screen:
+class HeldRequest:
     """One request to a host whose effects are held."""
 
     def __init__(self, exchange: Exchange, head: RequestHead, path: bytes, rewrite: Rewrite) -> None:
@@ -215,7 +215,7 @@ class Screen:
 
     # --- the host process ---
 
-    async def _ask(self, kind: str) -> Answer:
+    async def _ask(self, kind: str) -> HeldAnswer:
         desk = await self._desk()
         try:
             await self._send(desk, kind)
@@ -237,17 +237,17 @@ class Screen:
 
     async def _send(self, desk: Peer, kind: str, credential: str = "", login: str = "") -> None:
         scheme: Literal["http", "https"] = "https" if self._exchange.way == "https" else "http"
-        line = msgspec.json.encode(Asked(kind, scheme, self._repository, credential, login)) + b"\n"
+        line = msgspec.json.encode(HeldQuestion(kind, scheme, self._repository, credential, login)) + b"\n"
         if len(line) > LONGEST:
             raise self._refused("a login that is so long")
         await desk.write(line)
 
-    async def _answered(self, desk: Peer) -> Answer:
+    async def _answered(self, desk: Peer) -> HeldAnswer:
         while await desk.more():
             if len(desk.buffer) > MOST_REFS:
                 break
         try:
-            return msgspec.json.decode(bytes(desk.buffer), type=Answer)
+            return msgspec.json.decode(bytes(desk.buffer), type=HeldAnswer)
         except msgspec.DecodeError:
             raise self._refused("the push could not be stored") from None
 

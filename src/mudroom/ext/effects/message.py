@@ -6,10 +6,11 @@ with JSON and the end of file. Both ends parse strictly.
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 from mudroom.core.text.regex import regex
-from mudroom.typing import Literal
 
 LONGEST = 16 << 10
 """Bytes in the first line."""
@@ -18,7 +19,7 @@ MOST_BODY = 256 << 20
 _PATH = regex(r"/[A-Za-z0-9._~@+/-]{1,500}")
 
 
-class Asked(msgspec.Struct, array_like=True):
+class HeldQuestion(msgspec.Struct, array_like=True):
     kind: str
     """``push``, or ``refs``: only what is held."""
     scheme: Literal["http", "https"]
@@ -30,7 +31,7 @@ class Asked(msgspec.Struct, array_like=True):
     """The header with that credential, ``{}`` for its value: ``basic user:{}``, ``Bearer {}``."""
 
 
-class Answer(msgspec.Struct, array_like=True):
+class HeldAnswer(msgspec.Struct, array_like=True):
     refs: list[str] = []
     """The refs of the push."""
     capabilities: list[str] = []

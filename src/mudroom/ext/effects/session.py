@@ -23,9 +23,9 @@ from mudroom.core.text.redaction import redact
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
 from mudroom.ext.effects.pack import PackView, view_pack
-from mudroom.ext.effects.store import Push, open_request, pushes, remove, save, save_sent, sent
-from mudroom.ext.effects.upstream import Access, Lost, NotSent, Server
-from mudroom.ext.effects.wire import NONE, Command, Report, show_push
+from mudroom.ext.effects.store import HeldPush, open_request, pushes, remove, save, save_sent, sent
+from mudroom.ext.effects.upstream import LostAnswer, NotSent, PushServer, ServerAccess
+from mudroom.ext.effects.wire import NONE, PushReport, RefCommand, show_push
 from mudroom.ext.inspection.credentials import load_credentials, read_credentials
 from mudroom.ext.inspection.roots import own_roots
 from mudroom.net.protocol.upstream import parse_upstream
@@ -35,6 +35,8 @@ from mudroom.typing import NamedTuple
 from mudroom.vault.store.fork import Fork
 
 _PROTECTED = ("refs/heads/main", "refs/heads/master")
+_AGAIN = "in the fork: git fetch, git rebase --no-fork-point on it, git push; then apply it again"
+"""Without the option git takes the held commits, which the remote branch had, for ones that upstream has dropped."""
 _SEARCHED = 1 << 20
 """Bytes of an object in which a secret is looked for."""
 
@@ -42,12 +44,12 @@ _SEARCHED = 1 << 20
 class HostSide(NamedTuple):
     """What a push is sent with."""
 
-    environ: Mapping[bytes, bytes]
+    variables: Mapping[bytes, bytes]
     home: bytes
     rules: Callable[[], Sequence[HostRule]]
 
 
-class Outbox:
+class PushOutbox:
     def __init__(self, forks: Forks, host: HostSide) -> None:
         self._forks, self._host = forks, host
 
@@ -57,7 +59,7 @@ class Outbox:
         """Return the pushes in a fork, oldest first. ``place``: the fork's directory."""
         return [self._row(place, push) for push in pushes(place)]
 
-    def _row(self, place: bytes, push: Push) -> PushRow:
+    def _row(self, place: bytes, push: HeldPush) -> PushRow:
         flags: list[str] = []
         try:
             with os.fdopen(open_request(place, push), "rb") as request:
@@ -93,14 +95,16 @@ class Outbox:
             outcomes.append(_outcome(outcome))
         return tuple(outcomes)
 
-    def _release(self, fork: Fork, place: bytes, push: Push) -> Push:
+    def _release(self, fork: Fork, place: bytes, push: HeldPush) -> HeldPush:
         server, is_asked = None, False
         may_be_there = push.state in ("sending", "unknown")
         try:
-            server = Server(push, self._access(push))
+            server = PushServer(push, self._access(push))
             there = server.refs()
             if may_be_there and _is_there(push.commands, there):
-                return self._sent(fork, place, push, Report(tuple((command.ref, "") for command in push.commands), ()))
+                return self._sent(
+                    fork, place, push, PushReport(tuple((command.ref, "") for command in push.commands), ())
+                )
             if moved := _moved(push.commands, there):
                 raise NotSent(moved, by_server=True)
             is_asked = True
@@ -114,17 +118,17 @@ class Outbox:
             push = push._replace(state="unknown" if may_be_there and not is_asked else state, why=str(problem))
             save(fork.path, push)
             return push
-        except Lost as problem:
+        except LostAnswer as problem:
             return self._lost(fork, place, push, server, str(problem))
         return self._sent(fork, place, push, report)
 
-    def _lost(self, fork: Fork, place: bytes, push: Push, server: Server | None, why: str) -> Push:
+    def _lost(self, fork: Fork, place: bytes, push: HeldPush, server: PushServer | None, why: str) -> HeldPush:
         try:
             there = server.refs() if server is not None else {}
         except NotSent:
             there = {}
         if there and _is_there(push.commands, there):
-            report = Report(tuple((command.ref, "") for command in push.commands), ())
+            report = PushReport(tuple((command.ref, "") for command in push.commands), ())
             return self._sent(
                 fork, place, push._replace(why=f"the answer was lost ({why}); its refs are there"), report
             )
@@ -132,7 +136,7 @@ class Outbox:
         save(fork.path, push)
         return push
 
-    def _sent(self, fork: Fork, place: bytes, push: Push, report: Report) -> Push:
+    def _sent(self, fork: Fork, place: bytes, push: HeldPush, report: PushReport) -> HeldPush:
         moved = tuple(ref for ref, problem in report.problems if not problem)
         problems = "; ".join(f"{ref}: {problem}" for ref, problem in report.problems if problem)
         push = push._replace(moved=moved, remote=report.remote, why="; ".join(filter(None, (push.why, problems))))
@@ -159,10 +163,10 @@ class Outbox:
             outcomes.append(_outcome(push))
         return tuple(outcomes)
 
-    def _undo(self, push: Push) -> Push:
-        back = tuple(Command(one.new, one.old, one.ref) for one in push.commands if one.ref in push.moved)
+    def _undo(self, push: HeldPush) -> HeldPush:
+        back = tuple(RefCommand(one.new, one.old, one.ref) for one in push.commands if one.ref in push.moved)
         try:
-            server = Server(push, self._access(push))
+            server = PushServer(push, self._access(push))
             there = server.refs()
             if _is_there(back, there):
                 return push._replace(state="undone", why="")
@@ -170,7 +174,7 @@ class Outbox:
                 raise NotSent(moved, by_server=True)
             body = show_push(back)
             report = server.send(io.BytesIO(body), len(body), back, side_band=True)
-        except (NotSent, Lost) as problem:
+        except (NotSent, LostAnswer) as problem:
             return push._replace(why=f"not taken back: {problem}")
         problems = "; ".join(f"{ref}: {problem}" for ref, problem in report.problems if problem)
         left = tuple(ref for ref, problem in report.problems if problem)
@@ -198,22 +202,22 @@ class Outbox:
 
     # --- internals ---
 
-    def _journal(self, fork: str, push: Push) -> None:
+    def _journal(self, fork: str, push: HeldPush) -> None:
         refs = [command.ref for command in push.commands]
         data = {"push": push.name, "remote": push.remote_url, "refs": refs, "sha256": push.digest, "state": push.state}
         self._forks.journal("effect", fork, data | {"apply": push.apply, "why": push.why})
 
-    def _access(self, push: Push) -> Access:
+    def _access(self, push: HeldPush) -> ServerAccess:
         """Raise NotSent if the credential that the push was made with cannot be had."""
-        proxy = upstream_of(self._host.environ)
+        proxy = upstream_of(self._host.variables)
         try:
-            rules, roots = self._host.rules(), own_roots(self._host.environ)
+            rules, roots = self._host.rules(), own_roots(self._host.variables)
             login = self._login(push)
         except MudroomError as error:
             raise NotSent(f"{error.message}; {error.hint}" if error.hint else error.message) from error
-        return Access(rules, roots, parse_upstream(proxy) if proxy else None, login)
+        return ServerAccess(rules, roots, parse_upstream(proxy) if proxy else None, login)
 
-    def _login(self, push: Push) -> tuple[str, str] | None:
+    def _login(self, push: HeldPush) -> tuple[str, str] | None:
         if not push.credential:
             return None
         if push.scheme != "https":
@@ -221,7 +225,7 @@ class Outbox:
         vault = self._forks.vault
         for rule in load_credentials(vault.path):
             if (rule.name, rule.host, rule.port) == (push.credential, push.host, push.port):
-                value = read_credentials((rule,), self._host.environ, self._host.home)[0].value
+                value = read_credentials((rule,), self._host.variables, self._host.home)[0].value
                 vault.journal.conceal((value,))
                 scheme, _space, rest = push.login.partition(" ")
                 if scheme == "basic":
@@ -236,36 +240,36 @@ class Outbox:
 _EMPTY = PackView({}, {}, False, True)
 
 
-def _has_pack(push: Push) -> bool:
+def _has_pack(push: HeldPush) -> bool:
     return push.size > push.pack
 
 
-def _is_there(commands: Sequence[Command], there: Mapping[str, str]) -> bool:
+def _is_there(commands: Sequence[RefCommand], there: Mapping[str, str]) -> bool:
     return all(there.get(command.ref, NONE) == command.new for command in commands)
 
 
-def _moved(commands: Sequence[Command], there: Mapping[str, str]) -> str:
+def _moved(commands: Sequence[RefCommand], there: Mapping[str, str]) -> str:
     """Return why these refs cannot be moved from where they are, or ""."""
     for ref, expected, now in ((one.ref, one.old, there.get(one.ref, NONE)) for one in commands):
         if now != expected:
             where = "is not there" if now == NONE else f"is at {now[:10]} there"
             told = "it was new" if expected == NONE else f"the push is from {expected[:10]}"
-            return f"{ref} {where}, and {told}: git pull --rebase and git push in the fork, then apply it again"
+            return f"{ref} {where}, and {told}: {_AGAIN}"
     return ""
 
 
-def _outcome(push: Push) -> PushRow:
+def _outcome(push: HeldPush) -> PushRow:
     refs = tuple(PushedRef(one.ref, one.old, one.new, _verb(one)) for one in push.commands)
     return PushRow(
         push.name, push.remote_url, push.state, refs, push.why, tuple(show(line.encode()) for line in push.remote)
     )
 
 
-def _verb(command: Command) -> Verb:
+def _verb(command: RefCommand) -> Verb:
     return "new" if command.old == NONE else "deleted" if command.new == NONE else "moved"
 
 
-def _ref(command: Command, view: PackView, flags: Sequence[str]) -> PushedRef:
+def _ref(command: RefCommand, view: PackView, flags: Sequence[str]) -> PushedRef:
     names = list(_walk(command, view))
     commits = tuple((name, view.commits[name].subject) for name in names)
     reached = {parent for name in names for parent in view.commits[name].parents}
@@ -275,7 +279,7 @@ def _ref(command: Command, view: PackView, flags: Sequence[str]) -> PushedRef:
     return PushedRef(command.ref, command.old, command.new, verb, commits, None, (*own, *flags))
 
 
-def _walk(command: Command, view: PackView) -> Iterator[str]:
+def _walk(command: RefCommand, view: PackView) -> Iterator[str]:
     """Yield the commits of the pack that a ref brings, newest first."""
     pending, seen = [view.tags.get(command.new, command.new)], {command.old}
     while pending:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Sequence
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -20,10 +21,9 @@ from mudroom.core.network.push import PushState
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
 from mudroom.ext.effects.message import MOST_BODY
-from mudroom.ext.effects.wire import LONGEST_HEAD, Command, PushHead, parse_push
+from mudroom.ext.effects.wire import LONGEST_HEAD, PushHead, RefCommand, parse_push
 from mudroom.stage import disk, safe_open
 from mudroom.stage.layers.layer import remove_tree
-from mudroom.typing import Literal, NamedTuple
 from mudroom.vault.store.fork import PUSHES
 from mudroom.vault.sync import sync_directory
 
@@ -32,7 +32,7 @@ MOST_PUSHES = 100
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | disk.O_NOFOLLOW | disk.O_CLOEXEC
 
 
-class Push(NamedTuple):
+class HeldPush(NamedTuple):
     number: int
     time: int
     """When it was held, in nanoseconds since 1970."""
@@ -41,7 +41,7 @@ class Push(NamedTuple):
     port: int
     path: str
     """Of the repository."""
-    commands: tuple[Command, ...] = ()
+    commands: tuple[RefCommand, ...] = ()
     capabilities: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
     pack: int = 0
@@ -51,7 +51,7 @@ class Push(NamedTuple):
     """SHA-256 of the request."""
     credential: str = ""
     login: str = ""
-    """As in ``message.Asked``."""
+    """As in ``message.HeldQuestion``."""
     state: PushState = "held"
     apply: str = ""
     """The apply that sends it, or has sent it."""
@@ -85,13 +85,13 @@ class Rejected(Exception):
         self.head = head
 
 
-def pushes(place: bytes) -> list[Push]:
+def pushes(place: bytes) -> list[HeldPush]:
     """Return the pushes in a fork, oldest first. ``place``: the fork's directory. Raise MudroomError if one is
     damaged."""
     return [_load(place + PUSHES + b"/%d/push.json" % number) for number in _numbers(place + PUSHES)]
 
 
-def sent(place: bytes) -> list[Push]:
+def sent(place: bytes) -> list[HeldPush]:
     """Return the pushes that an apply has sent, in this order. ``place``: the apply's directory."""
     return [_load(place + PUSHES + b"/%d.json" % number) for number in _numbers(place + PUSHES)]
 
@@ -104,21 +104,21 @@ def _numbers(place: bytes) -> list[int]:
     return sorted(int(stem) for stem in (name.removesuffix(b".json") for name in names) if stem.isdigit())
 
 
-def _load(path: bytes) -> Push:
+def _load(path: bytes) -> HeldPush:
     try:
-        return msgspec.json.decode(safe_open.read(path), type=Push)
+        return msgspec.json.decode(safe_open.read(path), type=HeldPush)
     except (msgspec.DecodeError, FileNotFoundError) as error:
         raise MudroomError(
             f"{show(path)} cannot be read: {error}", "mudroom discard FORK drops the fork with it"
         ) from error
 
 
-def save(place: bytes, push: Push) -> None:
+def save(place: bytes, push: HeldPush) -> None:
     """Replace a fork's push durably."""
     _write(place + PUSHES + b"/%d/push.json" % push.number, push)
 
 
-def save_sent(place: bytes, push: Push) -> None:
+def save_sent(place: bytes, push: HeldPush) -> None:
     """Note a push in the directory of the apply that has sent it, durably."""
     try:
         os.mkdir(place + PUSHES, 0o700)
@@ -128,17 +128,17 @@ def save_sent(place: bytes, push: Push) -> None:
     _write(place + PUSHES + b"/%d.json" % push.number, push)
 
 
-def _write(path: bytes, push: Push) -> None:
+def _write(path: bytes, push: HeldPush) -> None:
     safe_open.replace(path, msgspec.json.encode(push))
     sync_directory(os.path.dirname(path))
 
 
-def remove(place: bytes, push: Push) -> None:
+def remove(place: bytes, push: HeldPush) -> None:
     remove_tree(place + PUSHES + b"/%d" % push.number)
     sync_directory(place + PUSHES)
 
 
-def open_request(place: bytes, push: Push) -> int:
+def open_request(place: bytes, push: HeldPush) -> int:
     """Return a descriptor for a push's body. Raise MudroomError if it is not the body that was held."""
     path = place + PUSHES + b"/%d/request" % push.number
     descriptor = safe_open.open_regular(path)
@@ -152,7 +152,7 @@ def open_request(place: bytes, push: Push) -> int:
     return descriptor
 
 
-def held_refs(held: Sequence[Push], repository: tuple[str, str, int, str]) -> dict[str, str]:
+def held_refs(held: Sequence[HeldPush], repository: tuple[str, str, int, str]) -> dict[str, str]:
     """Return a repository's refs as its held pushes will leave them."""
     waiting = (push for push in held if push.state == "held" and push.repository == repository)
     return {command.ref: command.new for push in waiting for command in push.commands}
@@ -183,7 +183,7 @@ class IncomingPush:
         while data:
             data = data[os.write(self._file, data) :]
 
-    def keep(self, draft: Push) -> Push | None:
+    def keep(self, draft: HeldPush) -> HeldPush | None:
         """Store the push durably, and return it; None if it names no ref. ``draft``: with the request's place. Raise
         Rejected."""
         try:

@@ -16,8 +16,8 @@ from contextlib import closing
 
 from mudroom.core.network.address import show_address
 from mudroom.core.network.host_rules import HostRule, Request, decide, vet
-from mudroom.ext.effects.store import Push
-from mudroom.ext.effects.wire import Command, Report, parse_advertisement, parse_report
+from mudroom.ext.effects.store import HeldPush
+from mudroom.ext.effects.wire import PushReport, RefCommand, parse_advertisement, parse_report
 from mudroom.ext.inspection.authority import client_context
 from mudroom.net.gate.resolve import LocalAddresses
 from mudroom.net.protocol.upstream import Upstream
@@ -37,11 +37,11 @@ class NotSent(Exception):
         self.by_server = by_server
 
 
-class Lost(Exception):
+class LostAnswer(Exception):
     """The answer is lost: the server may have acted."""
 
 
-class Access(NamedTuple):
+class ServerAccess(NamedTuple):
     """What a connection is made with."""
 
     rules: Sequence[HostRule]
@@ -52,10 +52,10 @@ class Access(NamedTuple):
     """Header and value, with the user's credential."""
 
 
-class Server:
+class PushServer:
     """One push's server."""
 
-    def __init__(self, push: Push, access: Access) -> None:
+    def __init__(self, push: HeldPush, access: ServerAccess) -> None:
         self._push, self._access = push, access
 
     def refs(self) -> dict[str, str]:
@@ -75,8 +75,8 @@ class Server:
         except ValueError as error:
             raise NotSent(str(error)) from error
 
-    def send(self, body: BinaryIO, length: int, commands: Sequence[Command], *, side_band: bool) -> Report:
-        """Send a push, and return its report. Raise NotSent or Lost."""
+    def send(self, body: BinaryIO, length: int, commands: Sequence[RefCommand], *, side_band: bool) -> PushReport:
+        """Send a push, and return its report. Raise NotSent or LostAnswer."""
         kind = "application/x-git-receive-pack-"
         headers = {"Content-Type": f"{kind}request", "Accept": f"{kind}result", "Content-Length": str(length)}
         try:
@@ -88,17 +88,17 @@ class Server:
             answer = connection.getresponse()
             data = self._body(answer, _MOST_REPORT)
         except (OSError, http.client.HTTPException) as error:
-            raise Lost(_words(error)) from error
+            raise LostAnswer(_words(error)) from error
         finally:
             connection.close()
         if 300 <= answer.status < 500:
             raise NotSent(self._refusal(answer), by_server=True)
         if answer.status != 200:
-            raise Lost(f"the server answered {answer.status}")
+            raise LostAnswer(f"the server answered {answer.status}")
         try:
             return parse_report(data, commands, side_band=side_band)
         except ValueError as error:
-            raise Lost(str(error)) from error
+            raise LostAnswer(str(error)) from error
 
     def _headers(self) -> dict[str, str]:
         given = self._access.authorization

@@ -26,7 +26,7 @@ _SIDE = 65_515
 """Bytes of one packet on a side band."""
 
 
-class Command(NamedTuple):
+class RefCommand(NamedTuple):
     """One ref of a push: from ``old`` to ``new``."""
 
     old: str
@@ -37,14 +37,14 @@ class Command(NamedTuple):
 class PushHead(NamedTuple):
     """A push without its pack."""
 
-    commands: tuple[Command, ...]
+    commands: tuple[RefCommand, ...]
     capabilities: tuple[str, ...]
     options: tuple[str, ...]
     pack: int
     """Where the pack begins."""
 
 
-class Report(NamedTuple):
+class PushReport(NamedTuple):
     """A server's answer to a push."""
 
     problems: tuple[tuple[str, str], ...]
@@ -93,7 +93,7 @@ def _text(data: bytes) -> str:
 
 def parse_push(data: bytes) -> PushHead:
     """Return a push's head. ``data``: its beginning, at least ``LONGEST_HEAD`` bytes of it or all."""
-    commands: list[Command] = []
+    commands: list[RefCommand] = []
     capabilities: tuple[str, ...] = ()
     reader = packets(data)
     lines, end = _section(reader)
@@ -109,7 +109,7 @@ def parse_push(data: bytes) -> PushHead:
         old, new, ref = (_text(part) for part in match.groups())
         if _BAD_REF.search(ref) or any(command.ref == ref for command in commands) or old == new:
             raise ValueError("a push that is not understood")
-        commands.append(Command(old, new, ref))
+        commands.append(RefCommand(old, new, ref))
         if len(commands) > MOST_COMMANDS:
             raise ValueError(f"a push of more than {MOST_COMMANDS:,} refs")
     options: list[bytes] = []
@@ -130,7 +130,7 @@ def _section(reader: Iterator[tuple[bytes | None, int]]) -> tuple[list[bytes], i
     raise ValueError("a push that is cut off, or too long")
 
 
-def show_push(commands: Sequence[Command]) -> bytes:
+def show_push(commands: Sequence[RefCommand]) -> bytes:
     """Return a push of refs whose objects the server has."""
     capabilities = b"\0 report-status side-band-64k agent=mudroom"
     lines = [b"%s %s %s" % (one.old.encode(), one.new.encode(), one.ref.encode()) for one in commands]
@@ -155,7 +155,7 @@ def show_report(capabilities: Sequence[str], refs: Sequence[str], text: str, pro
     return b"".join([*said, *parts]) + FLUSH
 
 
-def parse_report(data: bytes, commands: Sequence[Command], *, side_band: bool) -> Report:
+def parse_report(data: bytes, commands: Sequence[RefCommand], *, side_band: bool) -> PushReport:
     """Return what a server has answered. Raise ValueError if it is not complete."""
     said = b""
     if side_band:
@@ -176,7 +176,7 @@ def parse_report(data: bytes, commands: Sequence[Command], *, side_band: bool) -
         if ref in problems and word in ("ok", "ng"):
             problems[ref] = "" if word == "ok" else why or whole or "refused"
     remote = [line.strip() for line in said.decode("utf-8", "replace").replace("\r", "\n").splitlines()]
-    return Report(tuple(problems.items()), tuple(line[:500] for line in remote if line)[:100])
+    return PushReport(tuple(problems.items()), tuple(line[:500] for line in remote if line)[:100])
 
 
 # --- refs ---

@@ -133,7 +133,7 @@ class _RequestServer:
             effects = part_or_none("effects", "gate")
             if effects is None:
                 raise exchange.refuse("its rule holds pushes, and this installation lacks mudroom/ext/effects")
-            screen = effects.Screen(exchange, head, target.path, self.rewrite)
+            screen = effects.HeldRequest(exchange, head, target.path, self.rewrite)
             if screen.kind == "push":
                 is_kept: bool = await screen.take(self._client, fields)
                 return is_kept

@@ -152,7 +152,7 @@ class SessionGate:
         is_networked: bool = False,
         label: str = "",
         all_hosts: bool = False,
-        holds: Callable[[], HoldDesk] | None = None,
+        holds: Callable[[], PushDesk] | None = None,
     ) -> CommandGate:
         """Return the gate beside one command, a context to enter before the command starts.
 
@@ -180,7 +180,7 @@ class SessionGate:
         )
 
 
-class HoldDesk(Protocol):
+class PushDesk(Protocol):
     """Stores a command's held pushes (``ext/effects/desk.py``)."""
 
     def begin(self, guard: GuardHandle, dial: ForkDial, /) -> None:
@@ -206,10 +206,10 @@ class CommandGate:
         is_networked: bool = False,
         label: str = "",
         all_hosts: bool = False,
-        holds: Callable[[], HoldDesk] | None = None,
+        holds: Callable[[], PushDesk] | None = None,
     ) -> None:
         self._make_holds = holds
-        self._holds: HoldDesk | None = None
+        self._holds: PushDesk | None = None
         """None until there is a request to a host whose pushes are held."""
         self._is_networked, self._label, self._all_hosts = is_networked, label, all_hosts
         self.loopback: tuple[tuple[str, int, int], ...] = tuple((*place, 0) for place in places)
