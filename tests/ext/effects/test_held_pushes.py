@@ -291,13 +291,13 @@ def test_another_client_is_told_the_same(yard: Yard) -> None:
 def test_a_stored_push_that_was_changed_is_not_sent(yard: Yard) -> None:
     with yard.session() as session:
         yard.run(session, remote(yard) + PUSH)
+        with pytest.raises(UsageError, match="f has no push:7"):
+            session.changes.apply("f", pushes=["push:7"], exact=True)
         place = session.vault.fork("f").path + b"/effects/1/request"
         with open(place, "ab") as stream:
             stream.write(b"x")
         with pytest.raises(MudroomError, match="is not what was held"):
             session.changes.apply("f", pushes=["push:1"], exact=True)
-        with pytest.raises(UsageError, match="f has no push:7"):
-            session.changes.apply("f", pushes=["push:7"], exact=True)
     assert not yard.forge.pushes()
 
 
