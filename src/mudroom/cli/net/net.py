@@ -494,8 +494,7 @@ def rule_to_json(rule: HostRule) -> dict[str, Any]:
         "private": rule.private,
         "source": rule.source,
         "preset": preset_of(rule),
-        "hold": rule.hold,
-    }
+    } | ({"hold": True} if rule.hold else {})
 
 
 def _credential(args: argparse.Namespace, context: Context) -> int:
