@@ -18,7 +18,7 @@ exclude_patterns = ["conf.py"]
 myst_heading_anchors = 3
 myst_enable_extensions: list[str] = []
 suppress_warnings = ["toc.not_included", "misc.highlighting_failure", "myst.header"]
-html_extra_path = ["openapi.json", "json.schema.json", "policy.schema.json", "card.schema.json", "profile.schema.json"]
+html_extra_path = ["json.schema.json", "card.schema.json", "profile.schema.json"]
 _SOURCE = _METADATA.get("urls", {}).get("Source", "")
 """The repository in the web; empty: links to its other files are shown as their paths."""
 NAVIGATION = {

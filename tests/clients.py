@@ -34,6 +34,15 @@ HERE = Path(__file__).parent
 HELLO = "hello from outside"
 BARE = "unset http_proxy https_proxy all_proxy no_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY NO_PROXY;"
 """So that a client knows of no proxy."""
+PROXIED = "".join(
+    f"export {name}={value};"
+    for names, value in (
+        ("http_proxy https_proxy all_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY", "http://127.0.0.1:3128"),
+        ("no_proxy NO_PROXY", "localhost,127.0.0.1,::1"),
+    )
+    for name in names.split()
+)
+"""So that a client uses the gate's proxy. Where every connection reaches the gate, the variables are not set."""
 
 
 class Site:

@@ -63,6 +63,7 @@ PURE_LIBRARY = {
 LIBRARY_OF = {
     "core.registry": {"sys"},
     "core.text.sha256": {"_sha2", "_sha256", "sys"},  # the module of the interpreter, whose name depends on the version
+    "core.network.loopback": {"publicsuffixlist"},
     "core.tree.pattern": {"pathspec.patterns.gitignore.spec", "warnings"},
     "core.command.shell.grammar": {"importlib.machinery", "importlib.util", "tree_sitter", "tree_sitter_bash"},
 }

@@ -16,6 +16,7 @@
     ├── ProjectClosed       a directory of the project is closed to the user           exit 125
     ├── Interrupted         Ctrl-C at a question; nothing was applied                  exit 130
     ├── SandboxAlive        processes of a command that has ended are still alive      exit 125
+    ├── FileError           a fork's file cannot be read or changed; also an OSError    exit 125
     ├── RunUnwritten        a command has run; its output or record was not written    exit 125
     ├── ApplyUnwritten      an apply has landed; its record was not written            exit 125
     ├── ContainerEnded      a command's container ended before the command             exit 125
@@ -33,6 +34,8 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 """OSError errno values for a full disk or quota. They say nothing about the accessed path."""
 
 
+READ_AGAIN = "try again; dmesg may say what is wrong with the disk"
+"""The hint for a read that has failed once (EIO): the file may be whole."""
 UPGRADE = "upgrade mudroom"
 """The hint for what a newer mudroom has written."""
 
@@ -103,6 +106,30 @@ class SecretsUnknown(MudroomError):
 
 class ProjectClosed(MudroomError):
     """A project directory is closed to the user: a fork's changes cannot be collected until it is opened."""
+
+
+class FileError(MudroomError, OSError):
+    """A fork's file cannot be read or changed as requested. ``file_error`` adds Python's own class for the ``errno``,
+    such as FileNotFoundError."""
+
+    def __init__(self, number: int | None, why: str, path: object) -> None:
+        OSError.__init__(self, number, why, path)
+        self.message, self.hint = f"{path}: {why}", ""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return file_error, (OSError(self.errno, self.strerror, self.filename),)
+
+
+def file_error(error: OSError) -> FileError:
+    """Return the error as one that is a MudroomError, too."""
+    kind = type(error)
+    if kind is not OSError and kind.__name__ not in _FILE_ERRORS:
+        _FILE_ERRORS[kind.__name__] = type(kind.__name__, (FileError, kind), {})
+    both = _FILE_ERRORS.get(kind.__name__, FileError)
+    return both(error.errno, error.strerror or str(error), error.filename)
+
+
+_FILE_ERRORS: dict[str, type[FileError]] = {}
 
 
 class ForkMoved(MudroomError):
@@ -201,6 +228,10 @@ class ApplyUnwritten(MudroomError):
     def __init__(self, name: str, done: str, why: str, hint: str = "") -> None:
         super().__init__(f"{name} has been {done}; after that: {why}", hint)
         self.name, self.why = name, why
+
+
+class LauncherDied(MudroomError):
+    """The launcher has ended, as by the kernel where memory is short, and each of its commands with it."""
 
 
 class ContainerEnded(MudroomError):

@@ -92,11 +92,11 @@ else:
             a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q, r, s, t, u, v, w, x, y, z, aa, ab, ac, ad, ae, af: _new(
             _cls, (a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q, r, s, t, u, v, w, x, y, z, aa, ab, ac, ad, ae, af)
         ),
-        45: lambda _cls,
+        46: lambda _cls,
             a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q, r, s, t, u, v, w, x, y, z, aa, ab, ac, ad, ae, af, ag,
-            ah, ai, aj, ak, am, an, ao, ap, aq, ar, at, au, av: _new(_cls, (
+            ah, ai, aj, ak, am, an, ao, ap, aq, ar, at, au, av, aw: _new(_cls, (
             a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q, r, s, t, u, v, w, x, y, z, aa, ab, ac, ad, ae, af, ag,
-            ah, ai, aj, ak, am, an, ao, ap, aq, ar, at, au, av
+            ah, ai, aj, ak, am, an, ao, ap, aq, ar, at, au, av, aw
         )),
     }  # fmt: skip
     _PROHIBITED = frozenset(

@@ -144,7 +144,7 @@ NOT_PRINTED = {
     "mudroom.image/1": "takes a container engine: tests/ext/containers/engine",
     "mudroom.images/1": "takes a container engine: tests/ext/containers/engine",
     "mudroom.serve/1": "of a server: tests/ext/web",
-    "mudroom.served/1": "of a server: docs/openapi.json",
+    "mudroom.served/1": "of a server: `/api/v1/openapi.json`",
     "mudroom.mcp/1": "of a server: tests/ext/agents/mcp",
     "mudroom.net-open/1": "of a command that serves: tests/cli/net",
 }

@@ -218,7 +218,7 @@ def test_wrong_arguments_of_the_library(place: Place, monkeypatch: pytest.Monkey
     refused(options, lambda given: opened(**given))
     refused([(7, 'a fork is named by a text, not 7 (fork="a", or None for a new one)')], name_of)
     refused([(None, "no fork was named (room.forks() lists them)")], required_name)
-    refused([(7, 'paths is 7, not a path or a list of paths (paths=["src"])')], paths_of)
+    refused([(7, 'paths is 7, not a path or a list of paths (paths=["src"])')], lambda paths: paths_of(paths, b"/p"))
     with mudroom.open(place.project, environ=environ) as room:
         refused(
             [(room, "a room cannot be pickled, nor its forks and commands: they hold a sandbox of this")], pickle.dumps

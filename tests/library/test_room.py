@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import pickle
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -120,6 +121,45 @@ def test_files_of_a_fork(room: mudroom.Room, place: Place) -> None:
         fork.read("../x")
     with pytest.raises(UsageError, match="the old text is not in it"):
         fork.edit("a.txt", "nothing", "x")
+
+
+def test_an_absolute_path_in_the_project_is_the_project_s(room: mudroom.Room, place: Place) -> None:
+    fork, project = room.fork("a"), place.project
+    fork.write(project / "d/new.txt", "x")
+    assert (fork.read(f"{project}/d/new.txt"), fork.exists(project), fork.glob(f"{project}/**/*.txt")) == (
+        "x",
+        True,
+        ["a.txt", "d/new.txt"],
+    )
+    assert [entry.name for entry in fork.list(project)] == ["a.txt", "d"]
+    fork.move(project / "d/new.txt", project / "moved")
+    assert room.diff("a", project / "moved").count("+x") == 1
+    assert room.apply("a", [project / "moved"]).written == 1
+    for path in (f"{project}x", f"{project}/../x", "/etc/passwd"):
+        with pytest.raises(UsageError):
+            fork.read(path)
+    with pytest.raises(UsageError, match=f"the project is {project}"):
+        room.diff("a", "/etc/passwd")
+
+
+def test_an_error_of_a_file_is_python_s_and_mudroom_s(room: mudroom.Room) -> None:
+    fork = room.fork("a")
+    fork.write("d/x", "")
+    cases: list[tuple[Callable[[], object], type[OSError], str]] = [
+        (lambda: fork.read("gone"), FileNotFoundError, "gone: No such file or directory"),
+        (lambda: fork.read("d"), IsADirectoryError, "d: Is a directory"),
+        (lambda: fork.read("a.txt/x"), NotADirectoryError, "a.txt/x: Not a directory"),
+        (lambda: fork.delete("d"), OSError, "d: Directory not empty"),
+    ]
+    for call, kind, text in cases:
+        with pytest.raises(MudroomError) as failed:
+            call()
+        error = failed.value
+        assert isinstance(error, kind)
+        again = pickle.loads(pickle.dumps(error))
+        for one in (error, again):
+            assert (type(one), str(one), one.message, one.hint) == (type(error), text, text, "")
+            assert (one.errno, one.filename) == (error.errno, text.partition(":")[0])
 
 
 def test_a_name_that_is_no_text_goes_round(room: mudroom.Room) -> None:

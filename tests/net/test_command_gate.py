@@ -80,8 +80,8 @@ class Street:
         return HostRule("allow", name, (self.port,), private=True, source="the test")
 
     def fetch(self, session: Session, *names: str, direct: bool = False) -> Result:
-        unset = ["env", "-u", "http_proxy", "-u", "HTTP_PROXY"] if direct else []
-        command = [*unset, sys.executable, "-c", FETCH, *map(self.url, names)]
+        proxies = ["-u", "http_proxy", "-u", "HTTP_PROXY"] if direct else ["http_proxy=http://127.0.0.1:3128"]
+        command = ["env", *proxies, sys.executable, "-c", FETCH, *map(self.url, names)]
         return session.run([word.encode() for word in command])
 
 
@@ -116,6 +116,18 @@ def test_what_is_allowed_is_reached_and_the_rest_is_refused(street: Street, view
     assert street.town.lookups() == ["shop.example"], "a name that is not allowed is never looked up"
 
 
+@pytest.mark.parametrize("view", ["overlay", "copy"])
+def test_no_variable_names_a_proxy_where_every_connection_reaches_the_gate(street: Street, view: Any) -> None:
+    with street.session(view=view) as session:
+        said = session.run([b"sh", b"-c", b"env; cat /proc/net/tcp6 /proc/net/tcp"]).stdout.decode()
+        if ":0001 " not in said:
+            pytest.skip("nothing can be redirected here: no nftables in a user namespace")
+        assert not [line for line in said.splitlines() if "_proxy=" in line.lower()]
+        assert "PATH=" in said
+    with street.session(view=view, environment=(b"HTTP_PROXY=http://127.0.0.1:9",)) as session:
+        assert session.run([b"sh", b"-c", b"env | grep -i _proxy="]).stdout == b"HTTP_PROXY=http://127.0.0.1:9\n"
+
+
 @pytest.mark.parametrize("direct", [False, True], ids=["by proxy", "proxies unset"])
 def test_an_allowed_name_that_cannot_be_looked_up_is_a_note(street: Street, direct: bool) -> None:
     street.rules = [street.allow("nowhere.example"), street.allow("shop.example")]
@@ -124,6 +136,17 @@ def test_an_allowed_name_that_cannot_be_looked_up_is_a_note(street: Street, dire
     said = [note for note in result.notes if "example" in note]
     assert len(said) == 1, result
     assert said[0].startswith("nowhere.example cannot be looked up: ")
+
+
+@pytest.mark.parametrize(("end", "expected"), [("", 1), ("; exit 22", 0)], ids=["ends with 0", "fails"])
+def test_a_command_that_takes_a_refusal_for_a_page_is_told(street: Street, end: str, expected: int) -> None:
+    fetch = "import sys, http.client; c = http.client.HTTPConnection(sys.argv[1]); c.request('GET', '/'); "
+    fetch += "print(c.getresponse().read().decode())"
+    with street.session() as session:
+        script = f'"$0" -c "{fetch}" bank.example{end}'
+        result = session.run([b"sh", b"-c", script.encode(), sys.executable.encode()])
+    assert result.stdout.decode().startswith("mudroom: bank.example:80 is not allowed: no rule names it")
+    assert len([note for note in result.notes if "page with status 403" in note]) == expected, result.notes
 
 
 def test_few_names_that_cannot_be_looked_up_are_named() -> None:
@@ -407,7 +430,7 @@ for _ in range(int(sys.argv[2])):
 
 
 def test_a_command_that_is_refused_again_and_again_is_one_event(street: Street) -> None:
-    script = f"import os, sys; sys.argv[1:] = [os.environ['http_proxy'], '300']{HAMMER}"
+    script = f"import os, sys; sys.argv[1:] = ['http://127.0.0.1:3128', '300']{HAMMER}"
     with street.session() as session:
         result = session.run([sys.executable.encode(), b"-c", script.encode()])
         assert (result.exit_code, [denial.times for denial in result.denials]) == (0, [300]), result

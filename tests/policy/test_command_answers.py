@@ -13,7 +13,7 @@ from mudroom.core.command.policy import CommandPolicy, decide, exact_pattern
 from mudroom.core.command.verdict import CommandPart, join_parts
 from mudroom.errors import MudroomError, UsageError
 from mudroom.policy import command_answers
-from mudroom.policy.command_answers import CommandAnswerFile, drop, load, parse, remember
+from mudroom.policy.command_answers import CommandAnswerFile, load, parse, remember
 
 
 @pytest.fixture
@@ -47,10 +47,31 @@ def test_the_last_answer_counts(project: bytes) -> None:
     remember(project, "git push *")
     assert remember(project, "git push", action="deny") == CommandAnswerFile(("git push",), (("allow", "git push"),))
     assert [(rule.action, rule.exact) for rule in load(project)] == [("allow", False), ("deny", True)]
-    assert drop(project, "git push") == (("deny", "git push"),)
-    assert drop(project, "git push") == ()
-    assert drop(project, "git push *") == (("allow", "git push *"),)
-    assert load(project) == []
+
+
+def test_a_rule_may_be_bound_to_its_question(project: bytes) -> None:
+    bound = f"(as of {'0a' * 16})"
+    for action in ("allow", "allow_with_checkpoint"):
+        assert remember(project, f"a b ; c {bound}", action=action).texts == (f"a b {bound}", f"c {bound}")
+    assert {(rule.bound, rule.exact) for rule in load(project)} == {("0a" * 16, True)}
+    assert remember(project, "a b", action="deny").replaced == (
+        ("allow", f"a b {bound}"),
+        ("allow_with_checkpoint", f"a b {bound}"),
+    )
+    assert [rule.bound for rule in load(project) if rule.action == "deny"] == [""]
+
+
+@pytest.mark.parametrize("line", ["deny: [x BOUND]", "require_approval: [x BOUND]", "allow: [x * BOUND]"])
+def test_only_a_whole_command_that_is_allowed_is_bound(line: str) -> None:
+    """A denial that held for one content only would let the next one through."""
+    with pytest.raises(UsageError):
+        parse(line.replace("BOUND", f"(as of {'0a' * 16})").encode(), "rules.yaml")
+
+
+@pytest.mark.parametrize("digest", ["", "0", "0A" * 16, "0a" * 17, "g" * 32])
+def test_what_is_no_digest_is_no_command(digest: str) -> None:
+    with pytest.raises(UsageError, match="a shell would do something about"):
+        parse(f"allow: ['x (as of {digest})']".encode(), "rules.yaml")
 
 
 def test_comments_stay(project: bytes) -> None:
@@ -62,8 +83,7 @@ def test_comments_stay(project: bytes) -> None:
     assert path.read_text() == before.replace("deny:", '  - "npm ci"\ndeny:').replace(
         "  - 'ls *'\n  -", "  - 'ls *'\n  -"
     )
-    drop(project, "npm ci")
-    assert path.read_text() == before
+    path.write_text(before)
     remember(project, "make", action="deny")
     assert path.read_text() == before.replace("  - make   # always\n", "").replace("[sudo]", '[sudo, "make"]')
 
@@ -146,10 +166,9 @@ def test_what_always_writes_is_what_was_asked_about(
     ],
 )
 def test_an_answer_about_what_is_no_command(project: bytes, pattern: str, why: str) -> None:
-    for action in (remember, drop):
-        with pytest.raises(UsageError) as raised:
-            action(project, pattern)
-        assert str(raised.value) == f"this is no command: {why} (write it as a shell takes it: git push)"
+    with pytest.raises(UsageError) as raised:
+        remember(project, pattern)
+    assert str(raised.value) == f"this is no command: {why} (write it as a shell takes it: git push)"
     assert not file_of(project).exists()
 
 

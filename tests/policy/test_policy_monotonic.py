@@ -35,7 +35,7 @@ _role_rule = st.fixed_dictionaries({"pattern": _pattern, "action": _action}, opt
 _role = st.fixed_dictionaries({}, optional={"classes": _classes, "rules": st.lists(_role_rule, max_size=2)})
 _hosts = st.lists(st.sampled_from(HOSTS), max_size=2)
 _mode = st.sampled_from(["none", "gate", "open"])
-_policy = st.fixed_dictionaries(
+POLICIES = st.fixed_dictionaries(
     {},
     optional={
         "roles": st.dictionaries(st.sampled_from(ROLES), _role),
@@ -64,7 +64,7 @@ _policy = st.fixed_dictionaries(
         ),
     },
 )
-_part = st.builds(
+PARTS = st.builds(
     lambda words, complete, classes: CommandPart(tuple(word.encode() for word in words), complete, tuple(classes), ""),
     st.lists(st.sampled_from(WORDS), max_size=4),
     st.booleans(),
@@ -83,7 +83,7 @@ def unseen(layers: dict[int, list[GivenSetting]]) -> Settings:
 
 
 @settings(max_examples=examples(200))
-@given(user=_policy, project=_policy, local=_policy | st.just({}), parts=st.lists(_part, min_size=1, max_size=2))
+@given(user=POLICIES, project=POLICIES, local=POLICIES | st.just({}), parts=st.lists(PARTS, min_size=1, max_size=2))
 def test_what_nobody_has_seen_makes_nothing_freer(
     user: dict[str, Any], project: dict[str, Any], local: dict[str, Any], parts: list[CommandPart]
 ) -> None:

@@ -12,7 +12,6 @@ from mudroom.core.network.host_rules import Request, parse_rule, vet
 from mudroom.core.network.host_rules import decide as decide_host
 from mudroom.errors import MudroomError
 from mudroom.policy import host_answers
-from mudroom.policy.command_answers import drop as drop_rule
 from mudroom.policy.command_answers import remember as keep_rule
 from mudroom.policy.trust import vouch, vouched
 from policy_files import BEFORE, Strange, action, files
@@ -39,11 +38,18 @@ def test_an_answer_is_trusted_as_it_is_given(files: Strange) -> None:
     assert files.left_out == ["commands.rules: allow sudo evil"], "what a stranger put there is not trusted with it"
     assert action(files, "sudo reboot", "host_escape_risk") == "allow"
     assert action(files, "su", "host_escape_risk") == "allow"
-    drop_rule(project, "su", state=state)
-    files.write(rules="allow: [sudo reboot, su]\n")
-    assert files.left_out == ["commands.rules: allow su"], "what was taken out cannot come back with a pull"
     keep_rule(project, "sudo poweroff")
     assert "commands.rules: allow sudo poweroff" in files.left_out, "mudroom was not told whose machine this is"
+
+
+def test_an_answer_that_is_bound_to_its_question_is_trusted_for_that_alone(files: Strange) -> None:
+    project, state = os.fsencode(files.project), os.fsencode(files.state)
+    bound, other = (f"(as of {digit * 32})" for digit in "ab")
+    keep_rule(project, f"sudo reboot {bound}", state=state)
+    assert files.left_out == []
+    for row in ("sudo reboot", f"sudo reboot {other}"):
+        files.write(rules=f"allow: ['{row}', 'sudo reboot {bound}']\n")
+        assert files.left_out == [f"commands.rules: allow {row}"]
 
 
 def test_an_item_of_the_project_is_not_one_for_this_machine(files: Strange) -> None:
@@ -93,10 +99,9 @@ def test_hosts_that_were_allowed_elsewhere_are_not_allowed_here(files: Strange) 
 
 def test_what_mudroom_takes_out_itself_is_not_missed(files: Strange) -> None:
     project, state = os.fsencode(files.project), os.fsencode(files.state)
-    files.write(project=BEFORE, rules="deny: [sudo reboot, su]\n")
+    files.write(project=BEFORE, rules="deny: [sudo reboot]\n")
     files.trust()
     keep_rule(project, "sudo reboot", state=state)
-    drop_rule(project, "su", state=state)
     assert files.left_out == []
     assert action(files, "sudo reboot", "host_escape_risk") == "allow"
     keep_rule(project, "sudo reboot", action="deny", state=state)

@@ -1,11 +1,13 @@
 """What becomes of each verb if the machine is started again after it, or loses power during it or at its end.
 
-    PYTHONPATH=tests/reboot:tests python tests/reboot/cuts.py --keep DIRECTORY [--user USER] [--verb VERB] [KIND…]
+    PYTHONPATH=tests:tests/reboot:tests/systems python tests/reboot/cuts.py --keep DIRECTORY [KIND…]
+    … [--user USER] [--verb VERB]
 
 writes docs/evidence/POWER.md. No test is here: test_power_cut.py has them.
 
-Power is cut by a clone of the file system's image while the verb runs (``remounted.py``). The journal of the file
-system is replayed, the machine has another boot, and the state is compared with that before the verb and after it:
+The disk logs its writes and flushes (``block_log.py``). It is made as it may be found if power fails behind any of
+them: with all writes, or with any of those since the last flush. The journal of the file system is replayed, the
+machine has another boot, and the state is compared with that before the verb and after it:
 
 held    as before the verb, or as after it; as after it if the verb had ended
 told    something else is found, and the user is told what
@@ -18,25 +20,23 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import sys
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from remounted import KINDS, Remounted, remounted
+from remounted import HERE, KINDS, Remounted, remounted
+from tiers import SEED
 
 State = dict[str, Any]
 Moment = Literal["remount", "middle", "end"]
 Verdict = Literal["held", "told", "earlier", "lost"]
 MOMENTS: tuple[Moment, ...] = ("remount", "middle", "end")
-_HERE = Path(__file__).resolve().parent
-_MOST = 3
-"""Cuts in the middle of one verb."""
-_APART = 0.03
-"""Seconds between two of them."""
+_MOST = 2
+"""Cuts in the middle of one verb, each time that it runs."""
 SCRIPT = """
 set -e
 echo more >> edited; rm gone; rm -r d
@@ -46,10 +46,13 @@ mv moved there; chmod 755 mode
 VERBS: dict[str, tuple[str, ...]] = {
     "exec, new fork": ("exec", "--fork", "n", "--", "sh", "-c", SCRIPT),
     "exec": ("exec", "--fork", "b", "--", "sh", "-c", "echo 3 > third; rm second; echo 4 >> edited"),
+    "exec, copy": ("exec", "--view", "copy", "--fork", "b", "--", "sh", "-c", "echo 3 > third; rm second"),
     "fork new": ("fork", "new", "n"),
     "fork rename": ("fork", "rename", "a", "renamed"),
     "checkpoint": ("checkpoint", "second", "--fork", "b"),
     "rollback": ("rollback", "--fork", "b", "point", "--yes"),
+    "checkpoint, copy": ("checkpoint", "second", "--fork", "b"),
+    "rollback, copy": ("rollback", "--fork", "b", "point", "--yes"),
     "discard": ("discard", "a", "--yes"),
     "resolve": ("resolve", "c", "--theirs", "--all"),
     "apply": ("apply", "a", "--yes"),
@@ -62,25 +65,48 @@ VERBS: dict[str, tuple[str, ...]] = {
 }
 
 
-DOCUMENT = _HERE.parents[1] / "docs/evidence/POWER.md"
+PRELUDE = (
+    ("exec", "--fork", "a", "--", "sh", "-c", "echo 9 > ninth; rm single; echo 9 >> edited"),
+    ("exec", "--fork", "b", "--", "sh", "-c", "echo 9 > ninth; mkdir z; echo 9 > z/z; echo 9 >> second"),
+)
+"""Commands before each verb: what they write is not synced yet."""
+IN_COPY = ("--view", "copy")
+OWN = {
+    "checkpoint": "b",
+    "rollback": "b",
+    "checkpoint, copy": "b",
+    "rollback, copy": "b",
+    "fork rename": "a",
+    "discard": "a",
+    "apply": "a",
+}
+"""The fork that a verb makes durable."""
+DOCUMENT = HERE.parents[1] / "docs/evidence/POWER.md"
 HEAD = """# Remounts and power cuts
 
-Made by `PYTHONPATH=tests/reboot:tests python tests/reboot/cuts.py --keep DIRECTORY ext4 xfs btrfs overlayfs bindfs`,
+Made by
+
+    PYTHONPATH=tests:tests/reboot:tests/systems python tests/reboot/cuts.py --keep DIRECTORY \\
+        ext4 xfs btrfs overlayfs bindfs
+
 as root; `--user USER` runs mudroom as another user.
 
-Each verb runs in a project whose state is on the same file system. *remount*: it is unmounted after the verb, and
-mounted with another device number. *middle*, *end*: the image is cloned by reflink while the verb runs, or when its
-process has ended; the clone is mounted, its journal is replayed, and the machine counts as started anew. An overlay and
-bindfs stand on ext4; a cell is empty if the verb was not tried there.
+Each verb runs in a project whose state is on the same file system, after two commands in its forks whose files are not
+synced yet. *remount*: it is unmounted after the verb, and mounted with another device number. *middle*, *end*: the disk
+logs each write and each flush, and is made again as it may be found if power fails behind one of them, drawn by
+MUDROOM_SEED, or when the verb has ended: with all writes in their order, and with any of those since the last flush. It
+is mounted, its journal is replayed, and the machine counts as started anew. Each verb runs twice, once while everything
+is synced all the time. An overlay and bindfs stand on ext4; a cell is empty if the verb was not tried there. *copy*:
+the fork works in a copy of the project, as it always does on overlayfs and bindfs.
 
 - held: all is as before the verb or as after it; as after it if the verb had ended
 - told: something else is found, and the user is told what
-- earlier: of a command: its fork is as it was before, because what a command writes is in the page cache
-  ([FORMAT.md](../FORMAT.md#power-loss))
+- earlier: a fork is as it was before a command, because what a command writes is in the page cache
+  ([FORMAT.md](../FORMAT.md#power-loss)), or before a verb that has not ended
 - lost: something else is found, and nothing is said
 
 """
-COMMANDS = ("exec", "exec, new fork", "fork new", "try")
+COMMANDS = ("exec", "exec, new fork", "exec, copy", "fork new", "try")
 """What they write is in the page cache until an apply."""
 
 
@@ -98,8 +124,8 @@ def fill(project: Path) -> None:
         (project / name).write_text(lines + name)
 
 
-def prepare(ground: Remounted) -> None:
-    """Make the forks and applies that the verbs work on, and let all of it be durable."""
+def prepare(ground: Remounted) -> State:
+    """Make the forks and applies that the verbs work on, let all of it be durable, and look."""
     fill(ground.project)
     if ground.user:
         for path in (ground.project, *ground.project.rglob("*")):
@@ -117,77 +143,88 @@ def prepare(ground: Remounted) -> None:
     ground.succeed("exec", "--", "sh", "-c", "echo unnamed > unnamed")
     (ground.project / "both").write_text("ours\n")
     ground.succeed("vault", "export", "a", "/mnt/home/a.tar")
-    look(ground)
-    ground.flush()
-    ground.clone("start")
-
-
-def look(ground: Remounted, *, another: bool = False) -> State:
-    words = ("/mnt/project", "/mnt/state", "/mnt/home", *(["another"] if another else []))
-    ended = ground.python(_HERE / "observe.py", *words)
-    assert ended.returncode == 0, ended.stderr[-2000:]
-    found: State = json.loads(ended.stdout)
+    found = ground.look()
+    ground.keep("start")
     return found
 
 
-def play(ground: Remounted, verb: str, most: int = _MOST) -> Iterator[Cut]:
-    """Do the verb, cut it, and look. ``most``: so often in its middle, every second time after the kernel has
-    written everything."""
-    ground.clone("now", "start")
-    ground.restore("now")
-    before = look(ground)
-    ground.flush()
-    cuts, seen = 0, 0
-    with ground.start("-m", "mudroom", *VERBS[verb]) as process:
-        while process.poll() is None:
-            if cuts % 2:
-                ground.flush()
-            if cuts < most and ground.written() != seen:
-                seen = ground.written()
-                ground.clone(f"middle{cuts}")
-                cuts += 1
-            time.sleep(_APART)
-        ground.clone("end")
-        out, err = process.communicate()
-    assert process.returncode == 0, (verb, process.returncode, out, err)
-    after = look(ground)
-    ground.remount()
-    yield judge(verb, "remount", before, after, look(ground, another=True))
-    for number in range(cuts):
-        ground.restore(f"middle{number}")
-        yield judged(ground, verb, "middle", before, after)
-    ground.restore("end")
-    yield judged(ground, verb, "end", before, after)
+def play(ground: Remounted, before: State, verb: str, most: int = _MOST) -> Iterator[Cut]:
+    """Do the verb, cut it, and look; and do it again while the kernel writes everything. ``most``: so often in its
+    middle, each time."""
+    draw = random.Random(f"{SEED} {verb}")
+    for is_synced in (False, True):
+        place = ground.restore("start")
+        for words in PRELUDE:
+            ground.succeed(*words[:3], *(IN_COPY if "copy" in verb else ()), *words[3:])
+        begun = ground.look()
+        start = ground.written()
+        ground.begin("mudroom", *VERBS[verb])
+        while is_synced and ground.is_running():
+            ground.flush()
+        ended = ground.ended()
+        assert ended.code == 0, (verb, ended)
+        end = ground.written()
+        after = ground.look()
+        if not is_synced:
+            ground.remount()
+            yield judge(verb, "remount", begun, after, ground.look(another=True))
+        for moment, cut, mixed in moments(ground, start, end, most, draw):
+            ground.crash("cut", "start", place, cut, draw if mixed else None)
+            ground.restore("cut")
+            yield judged(ground, verb, moment, begun, after, before)
 
 
-def judged(ground: Remounted, verb: str, moment: Moment, before: State, after: State) -> Cut:
+def moments(
+    ground: Remounted, start: int, end: int, most: int, draw: random.Random
+) -> Iterator[tuple[Moment, int, bool]]:
+    """Yield places of the log at which power is cut, and whether the writes since the last flush are mixed."""
+    places = ground.places(start, end)[:-1]
+    for number, cut in enumerate(sorted(draw.sample(places, min(most, len(places))))):
+        yield "middle", cut, number % 2 == 0
+    yield "end", end, False
+    yield "end", end, True
+
+
+def judged(
+    ground: Remounted, verb: str, moment: Moment, before: State, after: State, synced: State | None = None
+) -> Cut:
     try:
-        return judge(verb, moment, before, after, look(ground, another=True))
+        return judge(verb, moment, before, after, ground.look(another=True), synced)
     except AssertionError as error:
         return Cut(verb, moment, "lost", f"nothing can be read: {error}")
 
 
-def judge(verb: str, moment: Moment, before: State, after: State, found: State) -> Cut:
+def judge(verb: str, moment: Moment, before: State, after: State, found: State, synced: State | None = None) -> Cut:
+    """``synced``: before commands whose writes were in the page cache; None: there were none."""
     has_ended = moment != "middle"
+    damaged = [text for text in found["problems"] if text not in after["problems"]]
     told: list[str] = []
     earlier: list[str] = []
     lost = [
         f"{part}: {_difference(found[part], after[part])}"
-        for part in ("project", "applies", "archives", "tries", "journal", "problems")
+        for part in ("project", "applies", "archives", "tries", "journal")
         if found[part] != after[part] and (has_ended or found[part] != before[part])
     ]
     for name in sorted({*before["forks"], *after["forks"], *found["forks"]}):
-        now, new, old = (state["forks"].get(name) for state in (found, after, before))
+        now, new, old, first = (
+            state["forks"].get(name) if state is not None else None for state in (found, after, before, synced)
+        )
         if now == new or (now == old and not has_ended):
             continue
-        if verb in COMMANDS and (
-            now == old or not has_ended or (old is None and now is not None and not now.get("changes"))
-        ):
+        is_cached = moment != "remount" and (verb in COMMANDS or (synced is not None and OWN.get(verb) != name))
+        may_be_earlier = is_cached or (not has_ended and synced is not None)
+        if may_be_earlier and now in (old, first):
             earlier.append(name)
         elif now is not None and ("error" in now or now["told"]):
-            told.append(f"{name}: {now.get('error') or now['told'][0]}")
+            text = now.get("error") or now["told"][0]
+            (told if may_be_earlier else lost).append(f"{name}: {text}")
+        elif may_be_earlier and (not has_ended or (old is None and now is not None and not now.get("changes"))):
+            earlier.append(name)
         else:
             lost.append(f"{name}: {_difference(now, new)}")
+    names = [text for text in damaged if moment != "end" or verb in COMMANDS or f"fork {OWN.get(verb)}:" not in text]
+    told += names
+    lost += [text for text in damaged if text not in names]
     verdict: Verdict = "lost" if lost else "told" if told else "earlier" if earlier else "held"
     return Cut(verb, moment, verdict, "; ".join([*lost, *told]))
 
@@ -220,9 +257,9 @@ def table(cuts: dict[str, list[Cut]]) -> str:
 
 def examined(kind: str, verbs: Iterable[str], user: str) -> Iterator[Cut]:
     with tempfile.TemporaryDirectory() as base, remounted(Path(base), kind, user) as ground:
-        prepare(ground)
+        before = prepare(ground)
         for verb in verbs:
-            yield from play(ground, verb)
+            yield from play(ground, before, verb)
 
 
 def main() -> None:

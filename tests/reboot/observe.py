@@ -1,12 +1,9 @@
-"""Prints as JSON what a user finds of a project and its forks: ``python observe.py PROJECT STATE HOME [another]``. No
-test is here. ``another``: the machine was started a moment ago."""
+"""What a user finds of a project and its forks, as ``commands.py`` prints it. No test is here."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -15,6 +12,7 @@ _GIVEN = time.clock_gettime_ns
 
 
 def start_machine_now() -> None:
+    """Let the machine have been started a moment ago."""
     begun = _GIVEN(time.CLOCK_BOOTTIME) - 1
 
     def since(clock: int) -> int:
@@ -71,9 +69,3 @@ def observe(project: Path, state: Path, home: Path) -> dict[str, Any]:
     archives = sorted(home.glob("*.tar"))
     found["archives"] = {path.name: digest(path.read_bytes()) for path in archives}
     return found
-
-
-if __name__ == "__main__":
-    if sys.argv[4:]:
-        start_machine_now()
-    json.dump(observe(*map(Path, sys.argv[1:4])), sys.stdout)

@@ -8,16 +8,19 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 
 from conftest import Place, act_as
 from mudroom.core.approval.approval import CommandAnswer, CommandQuestion
 from mudroom.core.command.policy import ClassRule, CommandPolicy
+from mudroom.core.command.verdict import CLASSES
 from mudroom.core.settings import Settings
+from mudroom.errors import CommandNotStarted
 from mudroom.session import Session
 from mudroom.session.approval import CommandAnswers
+from mudroom.session.order import Case, Order
 from mudroom.vault.approvals.approver import QueueApprover
 from mudroom.vault.approvals.queue import Queue
 
@@ -259,3 +262,131 @@ def test_a_question_waits_while_the_user_has_the_vault(place: Place) -> None:
     with queue.put(question, 60) as ticket, session.alone("test", lambda _other: None, lambda: None):
         queue.decide(ticket.asked.name, allow=True, by="page")
         assert ticket.wait(60).state == "allowed"
+
+
+EVERY = Settings(
+    commands=CommandPolicy(tuple(ClassRule(name, "require_approval", "policy.yaml:1", 1) for name in CLASSES))
+)
+ALWAYS = CommandAnswer(True, keep=True, by="test")
+CHANGES_AFTER_ALWAYS: dict[str, tuple[tuple[str, ...], dict[str, str], dict[str, str]]] = {
+    "program": (("./t.sh",), {"t.sh": "#!/bin/sh\n"}, {"t.sh": "#!/bin/sh\necho other\n"}),
+    "first line": (("./t.sh",), {"t.sh": "#!/bin/sh\n"}, {"t.sh": "#!/usr/bin/env bash\n"}),
+    "script of an interpreter": (("bash", "t.sh"), {"t.sh": ":\n"}, {"t.sh": ": other\n"}),
+    "script of python": (("python3", "t.py"), {"t.py": ""}, {"t.py": "0\n"}),
+    "a script that came later": (("./t.sh",), {}, {"t.sh": "#!/bin/sh\n"}),
+    "makefile": (("make", "x"), {"Makefile": "x:\n"}, {"Makefile": "x:\n\techo other\n"}),
+    "a makefile that came later": (("make", "x"), {"Makefile": "x:\n"}, {"GNUmakefile": "x:\n"}),
+    "script of npm": (("npm", "run", "x"), {"package.json": "{}"}, {"package.json": '{"scripts": {"x": "y"}}'}),
+    "where git pushes": (("git", "push"), {".git/config": "[core]\n"}, {".git/config": "[remote]\n"}),
+    "a file that is named": (("deploy", "-f", "plan"), {"plan": "1"}, {"plan": "2"}),
+    "in a shell's line": (
+        ("sh", "-c", "cd sub && ./t.sh"),
+        {"sub/t.sh": "#!/bin/sh\n"},
+        {"sub/t.sh": "#!/bin/false\n"},
+    ),
+    "a program that PATH finds": (("deploy", "now"), {"bin/deploy": "#!/bin/sh\n"}, {"bin/deploy": "#!/bin/false\n"}),
+    "a program that shadows": (("deploy", "now"), {"bin/.keep": ""}, {"bin/deploy": "#!/bin/sh\n"}),
+}
+
+
+class Counting:
+    """An approver that answers "always", and keeps the questions."""
+
+    def __init__(self) -> None:
+        self.asked: list[CommandQuestion] = []
+
+    def __call__(self, question: CommandQuestion) -> CommandAnswer:
+        self.asked.append(question)
+        return ALWAYS
+
+
+def counting(place: Place) -> tuple[Session, Counting]:
+    ask = Counting()
+    session = place.session(EVERY, agent="coder", commands=CommandAnswers(approver=ask))
+
+    variables = session.machine.confinement.variables
+    path = os.fsencode(place.project / "bin") + b":" + variables[b"PATH"]
+    session.machine.confinement.variables = {**variables, b"PATH": path}
+    return session, ask
+
+
+def attempt(session: Session, command: list[bytes], fork: str) -> None:
+    """Run a command that may be missing on this machine: it was judged before."""
+    with suppress(CommandNotStarted):
+        session.run(command, fork=fork)
+
+
+@pytest.mark.parametrize("name", CHANGES_AFTER_ALWAYS)
+def test_always_holds_until_the_files_change(place: Place, name: str) -> None:
+    argv, before, after = CHANGES_AFTER_ALWAYS[name]
+    command = [word.encode() for word in argv]
+    for path, content in before.items():
+        place.write(path, content, 0o755)
+    session, ask = counting(place)
+    for fork in ("f", "f", "g"):
+        attempt(session, command, fork)
+    assert len(ask.asked) == 1, "it holds in every fork"
+    for path, content in after.items():
+        session.forks.files("g").write(path, content)
+    attempt(session, command, "f")
+    assert len(ask.asked) == 1, "the change is in another fork"
+    attempt(session, command, "g")
+    assert len(ask.asked) == 2
+
+
+def test_always_holds_in_one_directory_on_one_set_of_terms(place: Place) -> None:
+    for directory in ("", "sub/"):
+        place.write(directory + "t.sh", "#!/bin/sh\n", 0o755)
+    session, ask = counting(place)
+    session.run([b"./t.sh"], fork="f")
+    session.run([b"./t.sh"], fork="f", cwd=os.fsencode(place.project / "sub"))
+    assert len(ask.asked) == 2
+    act_as(session, settings=EVERY._replace(environment=(b"BASH_ENV=/x",)))
+    session.run([b"./t.sh"], fork="f")
+    assert len(ask.asked) == 3
+    session.run([b"sh", b"-c", b"PATH=bin ./t.sh"], fork="f")
+    assert len(ask.asked) == 4
+    session.run([b"./t.sh"], fork="f")
+    assert len(ask.asked) == 4, "each answer holds"
+
+
+def test_always_follows_a_link_to_its_target(place: Place) -> None:
+    place.write("good.sh", "#!/bin/sh\n", 0o755)
+    place.write("bad.sh", "#!/bin/sh\nfalse\n", 0o755)
+    (place.project / "t.sh").symlink_to("good.sh")
+    session, ask = counting(place)
+    session.run([b"./t.sh"], fork="f")
+    session.run([b"ln", b"-sfn", b"bad.sh", b"t.sh"], fork="f")
+    session.run([b"./t.sh"], fork="f")
+    assert [question.command[0] for question in ask.asked] == [b"./t.sh", b"ln", b"./t.sh"]
+
+
+def test_a_script_that_changes_after_its_rule_was_found_does_not_run(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.write("t.sh", "#!/bin/sh\n", 0o755)
+    session, ask = counting(place)
+    session.run([b"./t.sh"], fork="f")
+    asked = session.approval.asked
+
+    def accomplice(order: Order, case: Case, name: str) -> Case:
+        answered = asked(order, case, name)
+        session.forks.files("f").write("t.sh", "#!/bin/sh\ntouch got\n")
+        return answered
+
+    monkeypatch.setattr(session.approval, "asked", accomplice)
+    result = session.run([b"./t.sh"], fork="f")
+    assert (result.ran, len(ask.asked)) == (False, 1)
+    assert "has changed since it was approved" in result.verdict.reason
+
+
+def test_never_is_about_the_words(place: Place) -> None:
+    place.write("t.sh", "#!/bin/sh\n", 0o755)
+    session = place.session(
+        EVERY, agent="coder", commands=CommandAnswers(approver=lambda _question: ALWAYS._replace(allow=False))
+    )
+    session.run([b"./t.sh"], fork="f")
+    place.write("t.sh", "#!/bin/sh\ntrue\n", 0o755)
+    (place.project / "sub").mkdir()
+    result = session.run([b"./t.sh"], fork="g", cwd=os.fsencode(place.project / "sub"))
+    assert result.verdict.action == "deny"

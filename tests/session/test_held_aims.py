@@ -14,6 +14,7 @@ import pytest
 
 from conftest import Place
 from mudroom.core.command.policy import ClassRule, CommandPolicy
+from mudroom.core.network.host_rules import parse_rule
 from mudroom.core.settings import Settings
 from mudroom.errors import MudroomError, UsageError
 from mudroom.sandbox.client.report import StepFailed
@@ -235,3 +236,12 @@ def test_a_class_rule_that_is_written_counts_at_every_level(place: Place) -> Non
 
 def test_the_user_s_own_commands_are_not_judged(place: Place) -> None:
     assert place.session().run(KILL).verdict.classes == ()
+
+
+def test_loopback_is_its_own_unless_a_rule_opens_it(place: Place) -> None:
+    drop = [b"psql", b"-h", b"localhost", b"-c", b"drop table x"]
+    for host, is_asked in (("example.com", False), ("localhost:5432", True), ("127.0.0.1:5432", True)):
+        session = agent(place, Settings(hosts=(parse_rule(host, "allow"),)))
+        assert asks(session, drop) is is_asked
+        assert asks(session, [b"psql", b"-c", b"drop table x"]), "any rule may be for the server of PGHOST"
+    assert asks(agent(place, Settings(network="open")), drop)

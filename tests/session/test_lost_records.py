@@ -11,6 +11,7 @@ import pytest
 from conftest import Place
 from mudroom.core.clock import CommandStart
 from mudroom.core.retention import RetentionLimits
+from mudroom.core.settings import Settings
 from mudroom.errors import MudroomError
 from mudroom.session.upkeep import problems
 from mudroom.vault.forks.crash import LOST
@@ -267,3 +268,41 @@ def test_a_writable_layer_that_was_not_on_disk_yet_is_made_again_and_told(place:
         assert problems(session) == []
         session.run(TWO, fork="f")
     assert changed(place) == [b"edited", b"one", b"two"]
+
+
+@pytest.mark.parametrize("lose", ["record", "running"])
+def test_an_empty_file_does_not_land_after_a_crash_that_took_the_record_or_the_note_of_the_command(
+    place: Place, lose: str
+) -> None:
+    """No size is recorded then. The note is empty, because its name was on disk and its content was not."""
+    filled(place)
+    with place.session() as session:
+        fork = session.vault.fork("f")
+        os.truncate(fork.upper + b"/one", 0)
+        note = Path(os.fsdecode(fork.path)) / lose
+        note.unlink(missing_ok=True)
+        note.touch()
+        os.utime(note, ns=(booted() - 10**9,) * 2)
+        remarks = {remark.path: remark.text for remark in session.changes.of("f").remarks}
+        assert remarks[b"one"].startswith("is empty after a crash of the machine that cut its command off")
+        session.changes.apply("f")
+    assert not (place.project / "one").exists()
+
+
+def test_a_copy_whose_manifest_is_damaged_is_told(place: Place) -> None:
+    """A power loss left it empty, as long as it was not synced."""
+    (place.project / "edited").write_text("edited\n")
+    with place.session(Settings(view="copy")) as session:
+        session.run(ONE, fork="f")
+        session.forks.checkpoint("f", "point")
+        session.run(TWO, fork="f")
+        copy = Path(os.fsdecode(session.vault.fork("f").copy_place))
+        (copy / "manifest").write_bytes(b"")
+    with place.session() as session:
+        fork = session.vault.fork("f")
+        fork.begin(CommandStart(0))
+        with pytest.raises(MudroomError, match="manifest is damaged: Input data was truncated") as caught:
+            session.changes.of("f")
+        assert caught.value.hint == f"the files are in {copy}/work; `mudroom discard` drops the fork"
+        assert (copy / "work/two").read_text() == "2\n"
+        session.forks.discard("f")

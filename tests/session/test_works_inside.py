@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -157,3 +158,13 @@ def test_the_own_name_is_found(place: Place, network: Network) -> None:
     program = "import socket; print(socket.gethostbyname(socket.gethostname()), socket.gethostbyname('localhost'))"
     result = place.session(Settings(network=network)).run([b"/usr/bin/python3", b"-c", program.encode()])
     assert (result.exit_code, result.stdout) == (0, b"127.0.0.1 127.0.0.1\n"), result.stderr
+
+
+@if_namespaces
+def test_names_in_the_host_s_table_are_the_gate_s_to_judge(place: Place) -> None:
+    """A client that took their addresses from the table would be judged by an address, and reach its own loopback."""
+    lines = [line.split("#")[0].split()[1:] for line in Path("/etc/hosts").read_text().splitlines()]
+    names = {name for line in lines for name in line}
+    inside = place.session(Settings(network="gate")).run([b"cat", b"/etc/hosts"]).stdout.decode().split()
+    assert names & set(inside) <= {"localhost", "ip6-localhost", "ip6-loopback"}
+    assert inside[-2:] == ["127.0.0.1", "mudroom"]

@@ -25,6 +25,7 @@ def storm(world: World, rounds: int, filler: Filler | None = None) -> None:
         nonlocal kills
         world.calls += 1
         verb = world.step = argv[0]
+        world.pace("before", *argv)
         if filler:
             filler.take(world.draw.choice((0, 2, 8, 64, 400)))
         began = time.monotonic()

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from story_world import Defect, RefusedHere, Tree, World, on
+from story_world import PYTHON, Defect, RefusedHere, Tree, World, on
 
 HOUR = 3600 * 10**9
 LOOK = """
@@ -32,7 +32,7 @@ for directory, directories, files in os.walk("."):
 
 def look_inside(world: World, fork: str, model: Path) -> None:
     """What a command sees is what the model has."""
-    ended = world.ok("exec", "--fork", fork, *world.view, "--", sys.executable, "-I", "-S", "-c", LOOK)
+    ended = world.ok("exec", "--fork", fork, *world.view, "--", PYTHON, "-I", "-S", "-c", LOOK)
     plain = subprocess.run([sys.executable, "-I", "-S", "-c", LOOK], cwd=model, check=True, capture_output=True)
     inside, outside = sorted(ended.out.splitlines()), sorted(plain.stdout.decode().splitlines())
     if inside != outside:
@@ -62,6 +62,7 @@ with Session.open(os.fsencode(sys.argv[1]), state=os.fsencode(sys.argv[2]), home
 
 def by_tools(world: World) -> None:
     world.step = "file tools"
+    world.pace("before", "tools")
     done = subprocess.run(
         [sys.executable, "-c", TOOLS, str(world.project), str(world.state), str(world.home)],
         cwd=world.project, env={**world.environ, "PYTHONPATH": sys.path[1]}, check=False,
@@ -69,6 +70,7 @@ def by_tools(world: World) -> None:
     )  # fmt: skip
     if done.returncode:
         raise Defect(f"file tools: {done.stderr.strip()[-1500:]}")
+    world.pace("after", "tools")
 
 
 def first(world: World) -> None:

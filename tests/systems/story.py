@@ -51,6 +51,12 @@ def import_all() -> None:
             importlib.import_module(module.name)
 
 
+def wait(*step: str) -> None:
+    sys.stdout.write(json.dumps(step) + "\n")
+    sys.stdout.flush()
+    sys.stdin.readline()
+
+
 def play(words: list[str]) -> Outcome:
     parser = argparse.ArgumentParser()
     for name in ("project", "state", "home", "model"):
@@ -63,6 +69,7 @@ def play(words: list[str]) -> Outcome:
     parser.add_argument("--filler", type=Path)
     parser.add_argument("--kills", type=int)
     parser.add_argument("--checkpoints", type=int)
+    parser.add_argument("--paced", action="store_true", help="wait for a line before and after each command")
     args = parser.parse_args(words)
     began = time.monotonic()
     os.umask(0o022)
@@ -76,6 +83,8 @@ def play(words: list[str]) -> Outcome:
         world.view = ("--view", args.view)
     if args.clock:
         world.ahead = stepping(world)
+    if args.paced:
+        world.pace = wait
     result, text, step = "works", "", ""
     filler = Filler(args.filler, args.full or "bytes") if args.filler else None
     try:

@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 MODES = 0o777
+PYTHON = os.path.realpath(sys.executable)
+"""As a command finds it: a virtual environment may be hidden from it."""
 
 
 class Defect(Exception):
@@ -131,7 +133,7 @@ truncate -s 300000 sparse; echo end >> sparse
 LINKS = "ln -s ../elsewhere new/link; rm -r pkg; ln -s ../elsewhere pkg; ln -s /nowhere dangling\n"
 HARD = "ln new/deep/n new/hard\n"
 MODE = "chmod 755 tool; echo '#!/bin/sh' > new/exec; chmod 750 new/exec\n"
-XATTR = f'{sys.executable} -I -S -c \'import os; os.setxattr("single", "user.k", b"v")\'\n'
+XATTR = f'{PYTHON} -I -S -c \'import os; os.setxattr("single", "user.k", b"v")\'\n'
 NAMES = "mv names/lower names/middle; mv names/middle names/Lower\n"
 
 
@@ -152,6 +154,8 @@ class World:
         self.able = probe(project)
         self.able_state = probe(state)
         self.calls = 0
+        self.pace: Callable[..., object] = lambda *_words: None
+        """Called before and after each command: the file system may be mounted again meanwhile (``tests/reboot``)."""
         self.environ = {
             **{key: value for key, value in os.environ.items() if not key.startswith(("MUDROOM_", "XDG_"))},
             "MUDROOM_KEEPER": "0",
@@ -197,11 +201,13 @@ class World:
         """Run mudroom. Raise Defect for a traceback, or an error that is not one line."""
         self.calls += 1
         self.step = " ".join(argv[:4])
+        self.pace("before", *argv)
         with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
             _pid, status = os.waitpid(self.start(*argv, out=out, err=err), 0)
             out.seek(0)
             err.seek(0)
             ended = Ended(os.waitstatus_to_exitcode(status), out.read(), err.read())
+        self.pace("after", *argv)
         if "Traceback" in ended.err + ended.out or ended.code < 0:
             raise Defect(f"a traceback: {ended}")
         if ended.code == 125 and not ended.err.strip():

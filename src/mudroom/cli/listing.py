@@ -59,7 +59,11 @@ def _vault_at_rest(context: Context) -> Vault | None:
     require_private_state(place.state)
     vault = open_vault(state, project)
     forks = vault.path + b"/forks"
-    if interrupted_forks(vault.path) or any(os.path.lexists(f"{name}/mount") for name in _entries(forks)):
+    if (
+        vault.is_copied
+        or interrupted_forks(vault.path)
+        or any(os.path.lexists(f"{name}/mount") for name in _entries(forks))
+    ):
         vault.close()
         return None
     return vault

@@ -19,6 +19,7 @@ ROWS: Mapping[str, Mapping[str, str]] = {
     "agents": {
         "card": "agents.card",
         "catalog": "agents.catalog",
+        "conversation": "agents.home.conversation",
         "home": "agents.home.staged_home",
         "links": "agents.links.fork_dial",
         "logins": "agents.home.login",
@@ -43,6 +44,7 @@ ROWS: Mapping[str, Mapping[str, str]] = {
     "doctor": {
         "certify": "certify.cli.certify",
         "containers": "containers.cli.engine",
+        "engine": "engine.doctor",
         "keeper": "keeper.cli.keeper",
     },
     "effects": {
@@ -50,6 +52,10 @@ ROWS: Mapping[str, Mapping[str, str]] = {
         "desk": "effects.desk",
         "gate": "effects.gate",
         "session": "effects.session",
+    },
+    "engine": {
+        "plan": "engine.plan",
+        "storage": "engine.storage",
     },
     "fleet": {
         "run": "fleet.cli.run_on_worker",

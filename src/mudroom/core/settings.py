@@ -41,6 +41,8 @@ class Settings(NamedTuple):
     never_inspect: tuple[HostRule, ...] = ()
     """Hosts whose TLS connections are not inspected, whatever other rules say."""
     view: ViewChoice = "auto"
+    engine_beside: bool = False
+    """Whether an engine of containers runs beside each command, in a sandbox of its own (``ext/engine``)."""
     timeout: float | None = None
     """Seconds; None: no limit."""
     environment: tuple[bytes, ...] = ()

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 
 from mudroom.core.system.shell import shell_words
-from mudroom.core.tree.path import relpath
+from mudroom.core.tree.path import below_project, relpath, show
 from mudroom.errors import UsageError
 from mudroom.policy.config import environment
 from mudroom.typing import TYPE_CHECKING, Literal, TypeAlias
@@ -97,15 +97,15 @@ def required_name(fork: str) -> str:
     return fork
 
 
-def paths_of(paths: Word | Sequence[Word]) -> list[bytes]:
-    """Return checked project paths. A single path may stand without a list."""
+def paths_of(paths: Word | Sequence[Word], project: bytes) -> list[bytes]:
+    """Return checked project paths, absolute or relative. A single path may stand without a list."""
     given = [paths] if isinstance(paths, (str, bytes, os.PathLike)) else paths
     if not isinstance(given, Sequence):
         raise UsageError(f"paths is {paths!r}, not a path or a list of paths", 'paths=["src"]')
     try:
-        return [relpath(word_of(path, "a path")) for path in given]
+        return [relpath(below_project(word_of(path, "a path"), project)) for path in given]
     except ValueError as error:
-        raise UsageError(str(error), "paths are relative to the project") from None
+        raise UsageError(str(error), f"the project is {show(project)}") from None
 
 
 def environment_of(environ: Mapping[str, str] | None) -> Mapping[bytes, bytes]:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
+from mudroom.errors import file_error
 from mudroom.library import landing
 from mudroom.library.argument import required_name
 from mudroom.library.command import requested, run, start, stream
@@ -29,8 +30,9 @@ if TYPE_CHECKING:
 
 
 class ForkHandle:
-    """A fork. Paths are relative to the project. Written files stay in memory until another call or process needs them
-    on disk, until ``flush``, or until the room is closed. A command that runs in the fork sees them at once.
+    """A fork. Paths are relative to the project, or absolute in it. Written files stay in memory until another call or
+    process needs them on disk, until ``flush``, or until the room is closed. A command that runs in the fork sees them
+    at once. An error of a file is a MudroomError and Python's own, such as FileNotFoundError.
 
     A handle has no state: any number of handles may stand for one fork, in any threads.
     """
@@ -48,7 +50,10 @@ class ForkHandle:
     @contextmanager
     def _files(self) -> Iterator[Files]:
         with self._life.call() as session:
-            yield session.forks.files(self.name)
+            try:
+                yield session.forks.files(self.name)
+            except OSError as error:
+                raise file_error(error) from error
 
     # --- files ---
 

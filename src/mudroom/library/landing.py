@@ -21,7 +21,7 @@ def changes(life: Life, fork: str) -> ChangeList:
 
 
 def diff(life: Life, fork: str, paths: Word | Sequence[Word]) -> str:
-    chosen = paths_of(paths)
+    chosen = paths_of(paths, life.project)
     with life.call() as session:
         lines = b"".join(session.changes.diff(required_name(fork), chosen))
     return lines.decode("utf-8", "replace")
@@ -36,7 +36,7 @@ def apply(
     *,
     git: bool,
 ) -> Applied:
-    name, chosen = required_name(fork), paths_of(paths)
+    name, chosen = required_name(fork), paths_of(paths, life.project)
     words = None if verify is None else words_of(verify)
     with life.call() as session:
         session.sandboxes.wait_for_ended(name)

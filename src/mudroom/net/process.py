@@ -100,7 +100,8 @@ class _Command:
         self.guard = guard = Guard(channel, message, resolver, budget)
         names = Synthetic()
         with_ipv6 = any(listener.family == socket.AF_INET6 for listener in listeners)
-        self._context = ListenerContext(guard, names, Responder(guard, names, with_ipv6))
+        responder = Responder(guard, names, with_ipv6, with_refused="redirected" in message.kinds)
+        self._context = ListenerContext(guard, names, responder)
         self._datagrams: list[socket.socket] = []
         self._loop.add_reader(channel.fileno(), self._on_readable)
         sockets().prefer(channel.fileno())

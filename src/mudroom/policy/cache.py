@@ -68,12 +68,12 @@ def cache_path(state: bytes, project: bytes) -> bytes:
     return state + b"/compiled/" + blake2b(project, digest_size=16).hexdigest().encode()
 
 
-def key_of(project: bytes, config: bytes, *, trusts_all: bool) -> tuple[Any, ...]:
+def key_of(project: bytes, config: bytes, machine: bytes, *, trusts_all: bool) -> tuple[Any, ...]:
     """Return the inputs other than the policy files that determine the settings, for the cache key."""
     package = os.path.dirname(os.path.dirname(__file__))
     program = tuple(os.stat(os.path.join(package, name)).st_mtime_ns for name in _SOURCES)
     fields = tuple((name, kind._fields) for name, kind in _CLASSES.items())
-    return __version__, program, fields, project, config, trusts_all, disk.user()
+    return __version__, program, fields, project, config, machine, trusts_all, disk.user()
 
 
 def load(path: bytes, key: tuple[Any, ...]) -> Loaded | None:

@@ -1,8 +1,8 @@
 """Combine a project's policy files: find them, merge them, and drop untrusted parts.
 
-The layers are: the built-in defaults; the project's ``.mudroom/policy.yaml``, written by the project's authors; the
-user's own ``policy.yaml`` for all projects; ``.mudroom/local/policy.yaml`` and ``rules.yaml``, the user's for this
-project on this machine.
+The layers are: the built-in defaults; the machine's ``/etc/mudroom/policy.yaml``, of root; the project's
+``.mudroom/policy.yaml``, written by the project's authors; the user's own ``policy.yaml`` for all projects;
+``.mudroom/local/policy.yaml`` and ``rules.yaml``, the user's for this project on this machine.
 
 Rules of this file:
 
@@ -12,22 +12,27 @@ Rules of this file:
    project, user. For an agent's role and the verify command the user's value wins, because another could be milder.
 3. In a file that lies in the project, items that loosen apply only if the user has trusted them, or has been asked
    about them by mudroom (``policy/trust.py``).
-4. A file that cannot be read or parsed is an error; it is never treated as missing.
+4. No other file loosens what the machine's sets: the stricter value counts, and its commands are decided by it alone,
+   too. Where nothing is stricter, an agent's role and the verify command are the machine's.
+5. A file that cannot be read or parsed is an error; it is never treated as missing.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import stat
 from collections.abc import Callable, Iterable
 
-from mudroom.core.command.policy import RANKS, ClassRule, CommandRule
-from mudroom.core.settings import LeftOut, Loaded
+from mudroom.core.command.policy import BY_CLASS, RANKS, ClassRule, CommandPolicy, CommandRule
+from mudroom.core.network.host_entry import expand
+from mudroom.core.network.host_pattern import overlap
+from mudroom.core.settings import LeftOut, Loaded, Settings
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.policy.command_answers import NAME as RULES
 from mudroom.policy.command_answers import parse as parse_rules
-from mudroom.policy.local_directory import LocalDirectory, read_open
+from mudroom.policy.local_directory import LocalDirectory, read_open, require_of_root
 from mudroom.policy.parse import ROLE, GivenSetting, PolicyFolder, parse, settings_from
 from mudroom.policy.setting_row import stricter_action
 from mudroom.policy.trust import TrustJudgement, describe, judge, record_path, roles_in
@@ -35,24 +40,47 @@ from mudroom.stage import disk
 
 PROJECT, USER, LOCAL = (RANKS.index(name) for name in ("project", "user", "local"))
 UNSEEN = -1
-"""Rank for items in ``.mudroom/local`` that this machine's user has not seen."""
+"""Key of the layer of items in ``.mudroom/local`` that this machine's user has not seen."""
+MACHINE = -2
+"""Key of the layer of the machine's file. Its rules have the project's rank."""
 POLICY = b"policy.yaml"
 
 
-def load(project: bytes, config: bytes, state: bytes, *, trusts_all: bool) -> Loaded:
-    """Return the settings. ``config``: the user's own policy directory. ``trusts_all``: the caller trusts any project.
-    Raise UsageError naming file, line and key."""
-    files = list(watched_files(project, config, state))
-    layers = read(project, config, files)
+def load(project: bytes, config: bytes, state: bytes, machine: bytes, *, trusts_all: bool) -> Loaded:
+    """Return the settings. ``config``: the user's own policy directory. ``machine``: the machine's; empty: none.
+    ``trusts_all``: the caller trusts any project. Raise UsageError naming file, line and key."""
+    files = list(watched_files(project, config, state, machine))
+    layers = read(project, config, machine, files)
     judgement = judge(project, state, project_items(layers), roles_of(layers), trusts_all=trusts_all)
     given = merge(believed(layers, judgement))
     left_out = tuple(LeftOut(describe(item), item.at) for item in judgement.left_out)
-    return Loaded(settings_from(given, judgement.left_out), left_out, judgement.why, tuple(given), tuple(files))
+    settings = _with_machine(settings_from(given, judgement.left_out), layers)
+    return Loaded(settings, left_out, judgement.why, tuple(given), tuple(files))
+
+
+def settings_of(layers: dict[int, list[GivenSetting]]) -> Settings:
+    """Return the settings of layers that all apply."""
+    return _with_machine(settings_from(merge(layers)), layers)
+
+
+def _with_machine(settings: Settings, layers: dict[int, list[GivenSetting]]) -> Settings:
+    if not layers.get(MACHINE):
+        return settings
+    return settings._replace(commands=settings.commands._replace(machine=_decides_alone(layers[MACHINE])))
+
+
+def _decides_alone(given: Iterable[GivenSetting]) -> CommandPolicy | None:
+    """Return the machine's rules about commands as a policy of their own, in which what they do not name is allowed;
+    None if they name nothing."""
+    commands = settings_from(given).commands
+    free = tuple(ClassRule(name, "allow", rank=0) for name in BY_CLASS)
+    return commands._replace(by_class=(*free, *commands.by_class)) if commands != CommandPolicy() else None
 
 
 def believed(layers: dict[int, list[GivenSetting]], judgement: TrustJudgement) -> dict[int, list[GivenSetting]]:
     """Return the layers with the items that apply."""
     return {
+        MACHINE: layers.get(MACHINE, []),
         USER: layers[USER],
         PROJECT: [item for item in judgement.given if not item.local],
         UNSEEN: list(judgement.unseen),
@@ -67,10 +95,13 @@ def project_items(layers: dict[int, list[GivenSetting]]) -> list[GivenSetting]:
     return [*layers[PROJECT], *layers[LOCAL]]
 
 
-def read(project: bytes, config: bytes, files: list[bytes] | None = None) -> dict[int, list[GivenSetting]]:
-    """Return each layer's items, by rank. ``files`` collects included files' names."""
+def read(
+    project: bytes, config: bytes, machine: bytes, files: list[bytes] | None = None
+) -> dict[int, list[GivenSetting]]:
+    """Return each layer's items. ``files`` collects included files' names."""
     included: list[bytes] = [] if files is None else files
     layers = {
+        MACHINE: _read_machine(machine, included) if machine else [],
         USER: _read_user(config, included),
         PROJECT: read_project(project, included),
         LOCAL: _read_local(project, included),
@@ -80,8 +111,12 @@ def read(project: bytes, config: bytes, files: list[bytes] | None = None) -> dic
     }
 
 
-def watched_files(project: bytes, config: bytes, state: bytes) -> Iterable[bytes]:
+def watched_files(project: bytes, config: bytes, state: bytes, machine: bytes) -> Iterable[bytes]:
     """Yield the files whose change may change the settings, except included files."""
+    if machine:
+        yield machine
+        yield machine + b"/" + POLICY
+        yield from _links(machine + b"/" + POLICY)
     yield project + b"/.mudroom"
     yield project + b"/.mudroom/" + POLICY
     yield config + b"/" + POLICY
@@ -102,16 +137,17 @@ def read_single(path: bytes) -> list[GivenSetting]:
 
 
 def roles_of(layers: dict[int, list[GivenSetting]]) -> frozenset[str]:
-    """Return the roles that the user's own file defines or restricts."""
-    return roles_in(layers[USER])
+    """Return the roles that the user's own file, or the machine's, defines or restricts."""
+    return roles_in([*layers.get(MACHINE, ()), *layers[USER]])
 
 
 def merge(layers: dict[int, list[GivenSetting]]) -> list[GivenSetting]:
     """Merge the layers, lists item by item, in layer order. Raise UsageError for protections that exclude each
     other."""
+    _require_inspected(layers)
     lists: list[GivenSetting] = []
     single: dict[str, dict[int, GivenSetting]] = {}
-    for rank in (PROJECT, UNSEEN, USER, LOCAL):
+    for rank in (MACHINE, PROJECT, UNSEEN, USER, LOCAL):
         for item in layers.get(rank, ()):
             if item.setting.adds:
                 lists.append(item)
@@ -125,7 +161,33 @@ def _identity(item: GivenSetting) -> str:
     return item.setting.alias or item.key
 
 
+def _require_inspected(layers: dict[int, list[GivenSetting]]) -> None:
+    """Raise UsageError if another file excludes a host from inspection that the machine's file inspects."""
+    inspected = [item for item in layers.get(MACHINE, ()) if item.key == "network.inspect"]
+    excluded = [
+        item
+        for rank, given in layers.items()
+        for item in given
+        if inspected and rank != MACHINE and item.key == "network.never_inspect"
+    ]
+    for item, other in itertools.product(excluded, inspected):
+        for rule, needed in itertools.product(expand(item.value), expand(other.value)):
+            if overlap(rule.pattern, needed.pattern):
+                raise UsageError(f"{item.at}: {item.key}: {rule.pattern} is inspected: {other.at}", "remove the line")
+
+
 def _merge_item(by_rank: dict[int, GivenSetting]) -> GivenSetting:
+    machine = by_rank.get(MACHINE)
+    if machine is None:
+        return _merge_others(by_rank)
+    others = {rank: item for rank, item in by_rank.items() if rank != MACHINE}
+    if not others or machine.setting is ROLE or machine.setting.own_first:
+        return machine
+    item = _merge_others(others)
+    return _stricter(item, machine) if machine.setting.stricter or isinstance(machine.value, ClassRule) else item
+
+
+def _merge_others(by_rank: dict[int, GivenSetting]) -> GivenSetting:
     nearer = by_rank.get(LOCAL, by_rank.get(USER))
     project_item = _merge_project(by_rank.get(PROJECT), by_rank.get(UNSEEN))
     if nearer is None or project_item is None:
@@ -159,10 +221,11 @@ def _stricter(nearer: GivenSetting, project_item: GivenSetting) -> GivenSetting:
     return nearer._replace(value=value) if value == nearer.value else project_item._replace(value=value)
 
 
-def _with_rank(item: GivenSetting, rank: int) -> GivenSetting:
-    """Return the item with its rank, and with its layer named in the rule's source: a line of the user's policy.yaml
-    must not look like the project's."""
-    prefix = "" if rank == PROJECT else f"{RANKS[rank]} "
+def _with_rank(item: GivenSetting, layer: int) -> GivenSetting:
+    """Return the item with its layer's rank, and with the layer named in the rule's source: a line of the user's
+    policy.yaml must not look like the project's."""
+    prefix = "" if layer == PROJECT else "machine " if layer == MACHINE else f"{RANKS[layer]} "
+    rank = PROJECT if layer == MACHINE else layer
     if isinstance(item.value, ClassRule):
         return item._replace(value=item.value._replace(rank=rank, source=prefix + item.value.source))
     if not item.setting.adds or not hasattr(item.value[0], "source"):
@@ -171,7 +234,7 @@ def _with_rank(item: GivenSetting, rank: int) -> GivenSetting:
     if isinstance(rule, CommandRule):
         if rule.source.startswith("rules.yaml:"):
             prefix = ""
-        floor = rank == PROJECT and rule.action == "require_approval"
+        floor = layer == PROJECT and rule.action == "require_approval"
         return item._replace(value=(rule._replace(rank=rank, floor=floor, source=prefix + rule.source),))
     return item._replace(value=(rule._replace(source=prefix + rule.source),))
 
@@ -194,6 +257,32 @@ def _read_user(config: bytes, included: list[bytes]) -> list[GivenSetting]:
         raise UsageError(f"{show(path)}: {error.strerror}") from error
     data = read_open(descriptor, show(path))
     return parse(data, show(path), _folder(config, included, lambda name: _read_beside(config, name, own=True)))
+
+
+def _read_machine(directory: bytes, included: list[bytes]) -> list[GivenSetting]:
+    """Read the machine's file. It may be a link, as systems have them that are made of a description: only root can
+    have made it in a directory of root's."""
+    path = directory + b"/" + POLICY
+    if not os.path.lexists(path):
+        return []
+
+    def read(name: bytes) -> bytes | None:
+        shown = show(directory + b"/" + name)
+        try:
+            descriptor = disk.open_path(directory + b"/" + name, os.O_RDONLY | disk.O_NONBLOCK | disk.O_CLOEXEC)
+        except OSError as error:
+            raise UsageError(f"{shown}: {error.strerror}", f"ls -l {shown} shows it to root") from error
+        require_of_root(descriptor, shown)
+        return read_open(descriptor, shown, own=False)
+
+    above = disk.open_path(directory, os.O_RDONLY | disk.O_DIRECTORY | disk.O_CLOEXEC)
+    try:
+        require_of_root(above, show(directory))
+    finally:
+        os.close(above)
+    data = read(POLICY)
+    assert data is not None
+    return parse(data, show(path), _folder(directory, included, read))
 
 
 def _links(path: bytes) -> list[bytes]:

@@ -2,13 +2,14 @@
 
 Rules of this file: under each action stands a list of commands, one a line, split as a shell would; nothing is
 expanded. A line is the whole command, to its last word: ``rm -rf build`` does not match ``rm -rf build /home``. A line
-that ends in `` *`` matches any further words, too. A file that cannot be read or parsed is an error; it is never
-treated as missing.
+that ends in `` *`` matches any further words, too. A line that ends in `` (as of DIGEST)`` allows a command as it was
+asked about: in its directory, on its terms, with its files (``core/approval/fingerprint.py``). A file that cannot be
+read or parsed is an error; it is never treated as missing.
 """
 
 from __future__ import annotations
 
-from mudroom.core.command.pattern_text import quote_words, split_all, split_words
+from mudroom.core.command.pattern_text import bind, quote_words, split_all, split_bound, split_words
 from mudroom.core.command.policy import STRICTNESS, CommandRule
 from mudroom.core.command.verdict import ACTIONS, Action
 from mudroom.core.tree.path import show
@@ -30,8 +31,8 @@ KEY = "commands.rules"
 _REST = " *"
 _HEAD = b"""\
 # What is done about agents' commands in this project, as it was answered on this machine. Written by answers of
-# "always"; yours to edit. A line is a whole command; with " *" at its end, whatever follows. What is for everybody
-# stands in ../policy.yaml, under commands:
+# "always"; yours to edit. A line is a whole command; with " *" at its end, whatever follows; with "(as of ...)" only
+# while its directory, terms and files are as they were. What is for everybody stands in ../policy.yaml, under commands:
 """
 
 
@@ -47,10 +48,8 @@ def parse(data: bytes, name: str) -> list[GivenSetting]:
     rules = SECTIONS["commands"]["rules"]
     given = []
     for action, text, line in _lines(data, name):
-        words, exact = _read(text, f"{name}:{line}: {action}")
-        rule = CommandRule(
-            tuple((word,) for word in words), action, f"{name.rpartition('/')[2]}:{line}", exact=exact, rank=3
-        )
+        rule = _read(action, text, f"{name}:{line}: {action}")
+        rule = rule._replace(source=f"{name.rpartition('/')[2]}:{line}", rank=3)
         given.append(GivenSetting(KEY, rules, (rule,), f"{name}:{line}"))
     return given
 
@@ -65,41 +64,30 @@ def load(project: bytes) -> list[CommandRule]:
 def remember(
     project: bytes, pattern: str, note: str = "", action: Action = "allow", *, state: bytes | None = None
 ) -> CommandAnswerFile:
-    """Write an answer. ``pattern``: in the form that ``exact_pattern`` returns. ``note`` becomes a comment. Rows with
-    another action for the same commands are removed. With mudroom's ``state``, the answer is trusted on this machine,
-    or, if it denies, its later removal is noticed. Durable when it returns. Raise UsageError for an invalid pattern or
-    file, MudroomError for a file that cannot be changed."""
+    """Write an answer. ``pattern``: in the form that ``CommandQuestion.rule`` returns. ``note`` becomes a comment. Rows
+    with another action for the same commands are removed. With mudroom's ``state``, the answer is trusted on this
+    machine, or, if it denies, its later removal is noticed. Durable when it returns. Raise UsageError for an invalid
+    pattern or file, MudroomError for a file that cannot be changed."""
     texts = _texts(pattern)
     comment = show(note.encode("utf-8", "surrogateescape"))
     marks, loose = [_mark(action, text) for text in texts], STRICTNESS[action] <= LOOSENS_UP_TO
     if state is not None and loose:  # before the file is written, so that a concurrent reader finds the row trusted
         vouch(project, state, marks)
-    before = _FILE.change(
-        project, lambda key, text: key != action and text in texts, [(action, text, comment) for text in texts]
-    )
+
+    def goes(key: str, text: str) -> bool:
+        return key != action and split_bound(text)[0] in texts
+
+    before = _FILE.change(project, goes, [(action, text, comment) for text in texts])
     rows = _rows(before, "") if before else []
-    replaced = tuple((_action(key), text) for key, text in rows if key != action and text in texts)
+    replaced = tuple((_action(key), text) for key, text in rows if goes(key, text))
     if state is not None and (replaced or not loose):
         missed = () if loose else [(item_mark, KEY) for item_mark in marks]
         vouch(project, state, going=[_mark(*row) for row in replaced], denied=missed)
     return CommandAnswerFile(tuple(texts), replaced)
 
 
-def drop(project: bytes, pattern: str, *, state: bytes | None = None) -> tuple[tuple[Action, str], ...]:
-    """Remove the rows for these commands, and return them."""
-    texts = _texts(pattern)
-    gone = tuple((rule.action, text) for rule in load(project) if (text := _shown(rule)) in texts)
-    if gone:
-        _FILE.change(project, lambda _key, text: text in texts)
-        if state is not None:
-            vouch(project, state, going=[_mark(action, text) for action, text in gone])
-    return gone
-
-
 def _mark(action: Action, text: str) -> str:
-    words, exact = _read(text, "")
-    rule = CommandRule(tuple((word,) for word in words), action, exact=exact)
-    return mark(GivenSetting(KEY, SECTIONS["commands"]["rules"], (rule,), "", local=True))
+    return mark(GivenSetting(KEY, SECTIONS["commands"]["rules"], (_read(action, text, ""),), "", local=True))
 
 
 def _texts(pattern: str) -> list[str]:
@@ -107,7 +95,8 @@ def _texts(pattern: str) -> list[str]:
     try:
         if pattern.endswith(_REST):
             return [_joined(split_words(pattern.removesuffix(_REST)), exact=False)]
-        commands = list(dict.fromkeys(_joined(words, exact=True) for words in split_all(pattern)))
+        pattern, bound = split_bound(pattern)
+        commands = list(dict.fromkeys(_joined(words, exact=True, bound=bound) for words in split_all(pattern)))
         if not commands:
             raise ValueError("the pattern has no word")
         return commands
@@ -116,14 +105,14 @@ def _texts(pattern: str) -> list[str]:
 
 
 def _shown(rule: CommandRule) -> str:
-    return _joined(tuple(word[0] for word in rule.pattern), exact=rule.exact)
+    return _joined(tuple(word[0] for word in rule.pattern), exact=rule.exact, bound=rule.bound)
 
 
-def _joined(words: tuple[bytes, ...], *, exact: bool) -> str:
+def _joined(words: tuple[bytes, ...], *, exact: bool, bound: str = "") -> str:
     text = quote_words(words)
     if text is None:
         raise ValueError("it holds what no line can")
-    return text if exact else text + _REST
+    return bind(text, bound) if bound else text if exact else text + _REST
 
 
 def _rows(data: bytes, name: str) -> list[tuple[str, str]]:
@@ -141,17 +130,20 @@ def _lines(data: bytes, name: str) -> Iterator[tuple[Action, str, int]]:
                 yield _action(key), text, line
 
 
-def _read(text: str, where: str) -> tuple[tuple[bytes, ...], bool]:
+def _read(action: Action, text: str, where: str) -> CommandRule:
+    text, bound = split_bound(text)
     exact = not text.endswith(_REST)
     try:
         words = split_words(text if exact else text.removesuffix(_REST))
+        if bound and (not exact or STRICTNESS[action] >= STRICTNESS["require_approval"]):
+            raise ValueError("only a whole command that is allowed can be so as of a time")
         if quote_words(words) is None:
             raise ValueError("it holds a control character")
     except (ValueError, UnicodeEncodeError) as error:
         raise UsageError(f"{where}: {error}") from error
     if len(words) > LONGEST:
         raise UsageError(f"{where}: a command has 1 to {LONGEST} words")
-    return words, exact
+    return CommandRule(tuple((word,) for word in words), action, exact=exact, bound=bound)
 
 
 def _action(key: str) -> Action:

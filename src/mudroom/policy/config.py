@@ -20,6 +20,8 @@ from mudroom.stage.views.preflight import policy_above
 from mudroom.typing import NamedTuple
 
 POLICY = b".mudroom/policy.yaml"
+MACHINE = b"" if sys.platform == "win32" else b"/etc/mudroom"
+"""Directory of the machine's policy, which is root's; empty: a system on which every user could make it."""
 ANSWERS = b".mudroom/local/permissions.yaml"
 LOOPBACK_WORDS = (b"localhost", b"127.", b"::1", b"@ollama", b"@lmstudio", b"@vllm", b"@litellm", b"hold:")
 _SEARCHED = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
@@ -66,25 +68,25 @@ def _home_of_user() -> bytes:
 
 
 def load_policy(project: bytes, environ: Mapping[bytes, bytes], *, items: bool = False) -> Loaded:
-    """Return the project's settings: its policy as far as this user trusts it, the user's own policy, and the policy
-    for this machine (``policy/combine.py``). Without any such file this costs two failed lstat(2) calls, with unchanged
-    files a few more (``policy/cache.py``). ``items``: also return all given items. Raise UsageError naming file and
-    line."""
+    """Return the project's settings: its policy as far as this user trusts it, the user's own policy, that for this
+    project on this machine, and the machine's (``policy/combine.py``). Without any such file this costs three failed
+    lstat(2) calls, with unchanged files a few more (``policy/cache.py``). ``items``: also return all given items. Raise
+    UsageError naming file and line."""
     config = user_config(environ)
-    if not any(map(os.path.lexists, (project + b"/.mudroom", config + b"/policy.yaml"))):
+    if not any(map(os.path.lexists, (project + b"/.mudroom", config + b"/policy.yaml", MACHINE + b"/policy.yaml"))):
         return Loaded()
     from mudroom.policy import cache
 
     state, trusts_all = places(environ).state, trusts_any(environ)
-    cache_file, key = cache.cache_path(state, project), cache.key_of(project, config, trusts_all=trusts_all)
+    cache_file, key = cache.cache_path(state, project), cache.key_of(project, config, MACHINE, trusts_all=trusts_all)
     cached = None if items else cache.load(cache_file, key)
     if cached is not None:
         return cached
     from mudroom.policy.combine import load, watched_files
 
     began = time.time_ns()
-    before = {path: cache.stamp(path) for path in watched_files(project, config, state)}
-    loaded = load(project, config, state, trusts_all=trusts_all)
+    before = {path: cache.stamp(path) for path in watched_files(project, config, state, MACHINE)}
+    loaded = load(project, config, state, MACHINE, trusts_all=trusts_all)
     included = {path: cache.stamp(path) for path in loaded.files if path not in before}  # names learnt by loading
     if all(isinstance(stamp, tuple) for stamp in included.values()):  # else a file has been deleted since it was read
         cache.store(cache_file, key, loaded, (before | included).items(), began)

@@ -25,6 +25,7 @@ if sys.platform == "win32":
 
 LIMIT = 1 << 20
 """Maximum file size in bytes."""
+ROOT = 0
 PATIENCE = 10.0
 """Seconds that a writer waits for others. Each needs milliseconds."""
 _PAUSE = 0.005
@@ -206,6 +207,16 @@ def _read(descriptor: int, limit: int) -> bytes:
     while len(data) < limit and (more := os.read(descriptor, limit - len(data))):
         data += more
     return data
+
+
+def require_of_root(descriptor: int, shown: str) -> None:
+    """Raise UsageError unless root, and nobody else, can write to the open file or directory."""
+    info = os.fstat(descriptor)
+    if info.st_uid != ROOT:
+        raise UsageError(f"{shown} is not root's (user {info.st_uid})", f"sudo chown root {shown}")
+    if info.st_mode & 0o022:
+        mode = stat.S_IMODE(info.st_mode)
+        raise UsageError(f"{shown} can be written by others (mode {mode:04o})", f"sudo chmod go-w {shown}")
 
 
 def _require_own(descriptor: int, info: os.stat_result, shown: str) -> None:

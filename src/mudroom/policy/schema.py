@@ -1,6 +1,6 @@
 """The JSON Schema for a policy file, for editors: made from the settings table.
 
-It is published as ``docs/policy.schema.json``. Mistakes that a schema cannot express (an invalid host, an example that
+``mudroom policy schema`` prints it. Mistakes that a schema cannot express (an invalid host, an example that
 fails) are reported by ``mudroom policy check``.
 """
 

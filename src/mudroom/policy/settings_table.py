@@ -82,6 +82,15 @@ ROWS: tuple[SettingRow, ...] = (
         "kernel overlay or staged copy; auto: overlay where possible",
         "copy",
     ),
+    SettingRow(
+        "run.engine",
+        "engine_beside",
+        FLAG,
+        "an engine of containers beside each command, in a sandbox of its own",
+        "true",
+        stricter=both,
+        loosening=only(True),
+    ),
     SettingRow("run.timeout", "timeout", TIME, "a command is killed after this time", "10m", stricter=min),
     SettingRow(
         "run.environment",

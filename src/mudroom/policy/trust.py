@@ -253,6 +253,7 @@ def describe(item: GivenSetting) -> str:
         return f"{key}: {value.action}"
     if isinstance(value, CommandRule):
         suffix = f" for {', '.join(map(repr, value.agents))}" if value.agents else ""
+        suffix = f" (as of {value.bound}){suffix}" if value.bound else suffix
         return f"{key}: {value.action} {_words(value.pattern)}{'' if value.exact else ' …'}{suffix}"
     if hasattr(value, "set_headers"):
         return f"{key}: {_host(value)}"

@@ -134,8 +134,11 @@ class Approval:
             from mudroom.core.command.program.aim import at_level
 
             classified, relies = at_level(classified, self.protections(order))
-        verdict = decide(classified, policy, agent)
-        return _Judgement(_in_background(verdict, order) if order.stays else verdict, classified, relies)
+        return _Judgement(self._verdict(order, classified), classified, relies)
+
+    def _verdict(self, order: Order, classified: Classification, bound: str = "") -> Verdict:
+        verdict = decide(classified, self.policy(), order.actor.agent, bound)
+        return _in_background(verdict, order) if order.stays else verdict
 
     def protections(self, order: Order) -> Protections:
         """Return the protections for a command that starts now in its own sandbox."""
@@ -168,14 +171,16 @@ class Approval:
         from mudroom.core.approval.fingerprint import Uncovered
 
         try:
-            question = self._question_in(order, name)
+            question, kept = self._question_in(order, name)
         except Uncovered as error:
             return case._replace(answer=CommandAnswer(False, by="nobody", reason=str(error)))
+        if kept.action != "require_approval":  # by a rule that is bound to this question; ``holds`` checks it again
+            return Case(kept, question, CommandAnswer(kept.action != "deny", by=kept.rule), case.relies)
         _rules, approver, remember = self._answers
         with self._asking():
             answer = ask_approver(order.approver or approver, question)
         if answer.keep and question.pattern:
-            answer = self._keep(question.pattern, answer, remember)
+            answer = self._keep(question.rule(answer.allow), answer, remember)
         self._journal(name, question, answer)
         return Case(question.verdict, question, answer, case.relies)
 
@@ -203,7 +208,7 @@ class Approval:
             self._learned = rules._replace(rules=(*rules.rules, *added))
         return answer
 
-    def _question_in(self, order: Order, name: str) -> CommandQuestion:
+    def _question_in(self, order: Order, name: str) -> tuple[CommandQuestion, Verdict]:
         try:
             return self._question(order, self._forks.vault.find(name))
         except ForkGone:
@@ -211,43 +216,54 @@ class Approval:
             # by then, with other files, ``holds`` refuses the command.
             return self._question(order, None)
 
-    def _question(self, order: Order, fork: Fork | None) -> CommandQuestion:
-        """``fork`` None: the fork will be made from the present project."""
+    def _question(self, order: Order, fork: Fork | None) -> tuple[CommandQuestion, Verdict]:
+        """Return the question, and the verdict with the rules that are bound to it. ``fork`` None: the fork will be
+        made from the present project."""
         from mudroom.core.approval.approval import CommandQuestion
         from mudroom.core.approval.shown_question import holds_secrets
 
         agent = order.actor.agent
+        from mudroom.core.command.pattern_text import bind
+
         verdict, classified, _relies = self._judged(order, lambda: _shares(order, fork))
         pattern = exact_pattern(classified, self.policy(), agent) or ""
         if pattern and holds_secrets(order.argv, self._forks.vault.secrets()):
             pattern = ""
         # no name for a new fork: it will have another name when the command is asked about again
         question = CommandQuestion(order.argv, order.cwd, order.fork or "", agent or "", verdict, pattern, "")
-        mark, files = self._mark(order, fork, question, classified)
-        return question._replace(fingerprint=mark, files=files, terms=self._conditions(order)[0])
+        mark, bound, files = self._mark(order, fork, question, classified)
+        pattern = bind(pattern, bound) if pattern else ""
+        question = question._replace(pattern=pattern, fingerprint=mark, files=files, terms=self._conditions(order)[0])
+        return question, self._verdict(order, classified, bound)
 
     def _mark(
         self, order: Order, fork: Fork | None, question: CommandQuestion, classified: Classification
-    ) -> tuple[str, tuple[tuple[bytes, str], ...]]:
-        """Return a question's fingerprint and the files that it covers."""
+    ) -> tuple[str, str, tuple[tuple[bytes, str], ...]]:
+        """Return a question's fingerprint; the digest to which "always" binds its rule, which is the fingerprint for
+        any fork, agent and verdict; and the files that they cover."""
         from mudroom.core.approval.fingerprint import digests, fingerprint
 
         with self._reader(order, fork) as (read, strays):
-            files = digests(classified.parts, question.command, question.cwd, read, strays)
+            files = digests(classified.parts, question.command, question.cwd, read, strays, self._programs())
         terms, variables = self._conditions(order)
+        any_place = question._replace(fork="", agent="", verdict=Verdict("require_approval", (), "", "", ""))
         level = order.grant.level
-        mark = fingerprint(
-            question.command,
-            question.cwd,
-            question.fork,
-            question.agent,
-            question.verdict,
-            level,
-            files,
-            terms,
-            variables,
+        mark, bound = (
+            fingerprint(
+                asked.command, asked.cwd, asked.fork, asked.agent, asked.verdict, level, files, terms, variables
+            )
+            for asked in (question, any_place)
         )
-        return mark, files
+        return mark, bound, files
+
+    def _programs(self) -> list[bytes]:
+        """Return the directories of PATH in which a command may place a program: those in the project, and relative
+        ones."""
+        project = self._forks.vault.project
+        places = self._machine.confinement.variables.get(b"PATH", b"").split(b":")
+        return [
+            place or b"." for place in places if not place.startswith(b"/") or (place + b"/").startswith(project + b"/")
+        ]
 
     def _conditions(self, order: Order) -> tuple[tuple[str, ...], list[bytes]]:
         """Return a command's terms as shown to people, and the environment variables that decide which code runs, with
@@ -271,6 +287,7 @@ class Approval:
             graphics=grant.gpu,
             background=order.stays,
             image=grant.image,
+            engine=settings.engine_beside,
         )
         return terms, deciding
 
@@ -320,7 +337,7 @@ class Approval:
         from mudroom.core.approval.fingerprint import Uncovered, still_applies
 
         try:
-            mark, _files = self._mark(order, fork, question, classified)
+            mark, _bound, _files = self._mark(order, fork, question, classified)
         except Uncovered:
             return False
         return verdict.action != "deny" and still_applies(question, mark)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 
 from mudroom.core.clock import CommandStart
+from mudroom.core.registry import part
 from mudroom.core.settings import Settings
 from mudroom.core.tree import stack
 from mudroom.core.tree.change import Changeset
@@ -426,11 +427,13 @@ class Forks:
             if not free or self.users.count(name):
                 raise UsageError(f"a command is running in the fork {name}", "try again when it has ended")
             self.forget(name)
+            self.vault.throw_away(self.vault.path + OUTSIDE + b"/" + fork_directory(name))
             if fork.has_home:
                 self.remarks.extend(settle_logins(fork.path, is_discarded=True))
+                spoken = part("agents", "conversation", "the conversations of an agent in this fork")
+                self.remarks.extend(spoken.keep_conversations(self.vault, fork, self.clock()))
             self._drop_pushes(fork)
             self.vault.discard(fork, durable=True)
-            self.vault.throw_away(self.vault.path + OUTSIDE + b"/" + fork_directory(name))
         self.vault.empty_trash(cleaning_up(self.progress))
         try:
             self.vault.approvals.withdraw((name,), "its fork is discarded")
@@ -457,7 +460,7 @@ class Forks:
             from mudroom.vault.forks.hidden import require_masked_base
 
             require_masked_base(self.vault, fork)
-        return Files(lambda: self.tools.tree(name))
+        return Files(lambda: self.tools.tree(name), self.vault.project)
 
     def flush(self, name: str) -> None:
         """Flush file tools into the fork. Every other reader of the fork does this first."""
@@ -485,7 +488,7 @@ class Forks:
                 view = view_of(shown, fork, opened, "copy" if fork.is_copy else "overlay")
                 from mudroom.vault.forks.crash import is_cut_off_by_crash
 
-                is_crash = is_cut_off_by_crash(started)
+                is_crash = is_cut_off_by_crash(fork, started)
                 started = noted.since if noted is not None else started
                 if os.path.isdir(view.staged[0]) and (fork.has_copy or not fork.is_copy):
                     changeset = gather(

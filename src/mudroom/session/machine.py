@@ -437,6 +437,7 @@ class Machine:
         given = [(name, self.confinement.variables.get(name)) for name in (*settings.environment, *grant.variables)]
         facts = (
             network, settings.read, settings.credentials, settings.limits, settings.secrets_show, given,
+            settings.engine_beside,
             grant.level, grant.credentials, grant.live, grant.staged, grant.abstract, grant.gpu, grant.image,
         )  # fmt: skip
 

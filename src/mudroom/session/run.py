@@ -149,7 +149,7 @@ def result_of(fork: str, order: Order, case: Case, outcome: Outcome, end: Comman
         denials=(*_denials(ended.refused), *refused_hosts(end.flows)),
         reached=end.reached,
         use=end.use,
-        notes=(*outcome.notes, *lookup_notes(end.flows)),
+        notes=(*outcome.notes, *lookup_notes(end.flows), *page_notes(end.flows, ended.status)),
         credentials=order.grant.credentials,
         verdict=case.final,
         checkpoint=outcome.checkpoint,
@@ -175,6 +175,15 @@ def refused_hosts(flows: Sequence[Flow]) -> list[Denial]:
             key = (f"{host}:{flow.port}" if flow.port else flow.host, flow.reason)
             times[key] = times.get(key, 0) + 1 + flow.repeats
     return [Denial("network", host.encode(), reason, count) for (host, reason), count in times.items()]
+
+
+def page_notes(flows: Sequence[Flow], status: int) -> list[str]:
+    """Return a note if a command has ended with 0 although a refused request was answered by a page. A profile's rules
+    refuse telemetry: that changes no result."""
+    pages = [flow for flow in flows if flow.verdict == "deny" and flow.way in ("http", "https")]
+    if status or all(flow.rule.startswith("profile ") for flow in pages):
+        return []
+    return ["the exit status is 0, but a refused request was answered: by a page with status 403 (curl -f fails then)"]
 
 
 def lookup_notes(flows: Sequence[Flow]) -> list[str]:

@@ -39,6 +39,7 @@ from mudroom.stage import disk
 from mudroom.stage.views.preflight import check_project
 from mudroom.typing import TYPE_CHECKING, Any
 from mudroom.vault.forks.collection import Progress
+from mudroom.vault.lock import Lock
 from mudroom.vault.store.store import Later, Vault, open_vault, require_private_state
 
 if TYPE_CHECKING:
@@ -187,7 +188,13 @@ class Session:
             source, real, real_home = real, appears_at, home if home != b"/" else real_home
             require_appearance(real, real_home, real_state)
         require_private_state(state)
-        return cls(open_vault(real_state, real, source), home=real_home, environ=environ, **options)
+        vault = open_vault(real_state, real, source)
+        if vault.is_copied:
+            from mudroom.vault.retention.restored import renew_stamps
+
+            with Lock(vault.path + b"/lock", "reading a copied state"):
+                renew_stamps(vault)
+        return cls(vault, home=real_home, environ=environ, **options)
 
     def __enter__(self) -> Session:
         return self

@@ -380,7 +380,7 @@ def sync(descriptor: int) -> None:
 
 
 def sync_filesystem(descriptor: int) -> None:
-    """Flush a whole file system with syncfs(2): one call instead of an fsync per file.
+    """Flush a whole file system with syncfs(2): one call instead of an fsync per file. On FUSE all are flushed.
 
     macOS has no syncfs. There, sync(2) only starts the writes, and F_FULLFSYNC waits until the disk has written
     everything that it was given before (fcntl(2)).
@@ -397,3 +397,7 @@ def sync_filesystem(descriptor: int) -> None:
     if _libc.syncfs(descriptor) < 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
+    from mudroom.stage.filesystem_kind import FUSE, filesystem_magic
+
+    if filesystem_magic(b"/proc/self/fd/%d" % descriptor) == FUSE:
+        os.sync()  # syncfs(2) sends its server nothing (fs/fuse/inode.c, fuse_sync_fs): what it wrote has to be flushed

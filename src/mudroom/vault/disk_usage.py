@@ -17,7 +17,7 @@ from mudroom.stage.beneath import O_PATH, directory
 _BLOCK = 512
 """The unit of st_blocks on every file system: stat(3type)."""
 
-_OVERLAYS_OWN = regex(rb"/forks/[^/]+/(?:caches/)?work/[0-9a-f]+/work\Z")
+_OVERLAYS_OWN = regex(rb"/forks/[^/]+/(?:(?:caches/)?work/[0-9a-f]+|engine/graph/overlay/[0-9a-f]+/work)/work\Z")
 """The kernel makes this directory with mode 0 at each mount (fs/overlayfs/super.c, ovl_workdir_create). It is empty."""
 
 Seen = set[tuple[int, int]]

@@ -328,8 +328,18 @@ static char **words_of(struct pool *pool, const struct value *argv)
     return words;
 }
 
-static char **environment_of(struct pool *pool, const struct value *env)
+static bool has_item(const struct value *names, const struct value *name)
 {
+    for (size_t index = 0; names != NULL && index < names->size; index++)
+        if (is_string(&names->items[index]) && strcmp(names->items[index].data, name->data) == 0)
+            return true;
+    return false;
+}
+
+/* Return the variables but those in ``dropped``, or NULL if one cannot be a variable. */
+static char **environment_of(struct pool *pool, const struct value *env, const struct value *dropped)
+{
+    size_t count = 0;
     if (env == NULL || env->kind != MAPPING)
         return NULL;
     char **variables = take_memory(pool, (env->size + 1) * sizeof *variables);
@@ -337,14 +347,18 @@ static char **environment_of(struct pool *pool, const struct value *env)
         const struct value *name = &env->items[2 * index], *value = name + 1;
         if (!is_string(name) || !is_string(value) || strchr(name->data, '=') != NULL)
             return NULL;
+        if (has_item(dropped, name))
+            continue;
         char *variable = take_memory(pool, name->size + value->size + 2);
         if (variable == NULL)
             return NULL;
         memcpy(variable, name->data, name->size);
         variable[name->size] = '=';
         memcpy(variable + name->size + 1, value->data, value->size + 1);
-        variables[index] = variable;
+        variables[count++] = variable;
     }
+    if (variables != NULL)
+        variables[count] = NULL;
     return variables;
 }
 
@@ -553,7 +567,8 @@ bool run_command(struct command *command, struct exited *exited)
     const struct value *request = command->request, *mediation = find(request, "mediation");
     const struct value *search = find_of(request, "search", SEQUENCE);
     static struct pool pool; /* until the end of this process */
-    char **words = words_of(&pool, find(request, "argv")), **env = environment_of(&pool, find(request, "env"));
+    char **words = words_of(&pool, find(request, "argv")), **env = environment_of(
+              &pool, find(request, "env"), command->context->is_redirected ? find_of(request, "proxies", SEQUENCE) : NULL);
     bool is_mediated = mediation != NULL && mediation->kind != NONE;
     int pair[2] = {-1, -1};
     if (words == NULL || env == NULL || search == NULL || command->signals < 0 || command->signals >= FD_SETSIZE ||

@@ -14,9 +14,10 @@
  *    processes in the sandbox can kill it: its orphans then become init's children, and init kills them.
  *
  * Before the first request, init sends one byte over the door; if the view is an overlay, with a descriptor that
- * reconfigures it (the step "view"). A request is {"op": "command", "id", "argv", "env", "search", "cwd", "terminal"} or
- * {"op": "signal", "id", "signal"}. A command's descriptors are stdin, stdout and stderr, a socket if "terminal" is not
- * empty (as "channel" in launcher.c), and the report pipe. */
+ * reconfigures it (the step "view"). A request is {"op": "command", "id", "argv", "env", "proxies", "search", "cwd",
+ * "terminal"} or {"op": "signal", "id", "signal"}. "proxies": the variables in "env" that are left out where
+ * every connection is redirected to the gate. A command's descriptors are stdin, stdout and stderr, a socket if
+ * "terminal" is not empty (as "channel" in launcher.c), and the report pipe. */
 #define _GNU_SOURCE
 #include "launcher.h"
 
@@ -181,6 +182,7 @@ static _Noreturn void be_warden(struct context *context, const struct value *req
     }
     int report = given->numbers[3 + sockets], kept[] = {report, sockets ? given->numbers[3] : report};
     int error = set_apart(context);
+    bool is_redirected = context->is_redirected;
     const char *op = error == 0 ? "init" : "landlock";
     setsid();
     prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
@@ -188,6 +190,7 @@ static _Noreturn void be_warden(struct context *context, const struct value *req
         error = dup2(given->numbers[target], target) < 0 ? errno : 0;
     keep_only(kept, COUNT(kept));
     begin_context(context, 0);
+    context->is_redirected = is_redirected;
     if (error == 0)
         error = renew_null();
     if (error == 0 && chdir(cwd->data) < 0) {
@@ -298,6 +301,8 @@ static void end_orphans(const struct holder *holder)
         add_pid(&spared, holder->members[index].warden);
     for (size_t index = 0; index < holder->context->moving; index++)
         add_pid(&spared, holder->context->movers[index].pid);
+    if (holder->context->engine_pid > 0)
+        add_pid(&spared, holder->context->engine_pid);
     end_children(&spared);
     free(spared.items);
 }

@@ -161,11 +161,44 @@ static void begin_child(int ready)
     prctl(PR_SET_DUMPABLE, 0, 0, 0, 0); /* not earlier: it gives root this process's /proc files, and the id maps */
 }
 
-/* Write identity maps for a child's user namespace. An ordinary user may map only itself (user_namespaces(7)). */
+#define MOST_NUMBERS 24
+
+/* Have newuidmap(1) or newgidmap(1) write a map: a user's subordinate numbers. */
+static bool map_by(const char *program, pid_t pid, const struct value *map)
+{
+    char number[16], *words[MOST_NUMBERS + 3] = {(char *)program, number}, *rest = NULL, *none[] = {NULL};
+    char *numbers = strdup(map->data);
+    size_t count = 2;
+    int status = 0;
+    snprintf(number, sizeof number, "%d", (int)pid);
+    for (char *word = numbers == NULL ? NULL : strtok_r(numbers, " \n", &rest); word != NULL && count < MOST_NUMBERS + 2;
+         word = strtok_r(NULL, " \n", &rest))
+        words[count++] = word;
+    pid_t child = fork();
+    if (child == 0) {
+        sigset_t open_set;
+        sigemptyset(&open_set);
+        sigprocmask(SIG_SETMASK, &open_set, NULL);
+        execve(program, words, none);
+        _exit(FAILED);
+    }
+    free(numbers);
+    while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR)
+        ;
+    errno = child < 0 ? EAGAIN : EPERM;
+    return child > 0 && status == 0;
+}
+
+/* Write the maps of a child's user namespace. An ordinary user may map only itself (user_namespaces(7)): more is written by
+   the programs that the fourth of ``maps`` names. */
 static bool map_ids(pid_t pid, const struct value *maps)
 {
     char path[48];
     static const char *const names[] = {"uid_map", "gid_map"};
+    if (maps != NULL && has_shape(maps->items, maps->size, "bbis") && maps->items[3].size == 2 &&
+        is_string(&maps->items[3].items[0]) && is_string(&maps->items[3].items[1]))
+        return map_by(maps->items[3].items[0].data, pid, &maps->items[0]) &&
+               map_by(maps->items[3].items[1].data, pid, &maps->items[1]);
     if (maps == NULL || !has_shape(maps->items, maps->size, "bbi")) {
         errno = EINVAL;
         return false;

@@ -99,6 +99,9 @@ struct context {
     uint64_t resolve;       /* how paths below it are resolved: openat2(2) */
     int64_t namespaces;     /* flags of the clone */
     int view, left, channel, gate, door; /* sockets to the host, or -1 */
+    bool is_redirected;     /* whether every connection reaches the gate, also of a program that knows no proxy */
+    int engine;             /* socket between init and its engine, or -1 */
+    pid_t engine_pid;       /* the engine's first process, or 0 */
     bool is_overlay;        /* whether the view is this sandbox's own overlay */
     bool has_domain;        /* whether it is in a Landlock domain that handles files */
     int terminal;           /* the command's side of the pseudo-terminal, or -1 */
@@ -117,10 +120,18 @@ void begin_context(struct context *context, int64_t namespaces);
 /* Each returns 0 or an error number. ``arguments`` have the shape of the table in step.c. */
 typedef int step(struct context *context, const struct value *arguments, size_t count);
 
+int perform_all(struct context *context, const struct value *plan, size_t *index);
 bool perform(struct context *context, const struct value *plan, size_t first, int report);
 step step_routes, step_listen, step_listen_on_loopback, step_hand_over, step_terminal;
 int set_apart(struct context *context);
+int attach_new(struct context *context, int tree, const char *path);
+int clone_tree(const struct context *context, const char *path);
+int copy_root(struct context *context, const char *mountpoint);
 bool write_file(const char *path, const void *data, size_t size);
+
+/* ---- engine.c ---- */
+
+step step_engine, step_nest, step_copy_root, step_lend, step_lent;
 
 /* ---- process.c ---- */
 

@@ -188,6 +188,7 @@ int step_listen(struct context *context, const struct value *arguments, size_t c
     if (redirected && redirects(&arguments[3])) {
         if (!add(context, "redirected", bind_everywhere(SOCK_STREAM, redirected)))
             return errno;
+        context->is_redirected = true;
     } else {
         for (size_t index = 0; index < ports->size; index++)
             if (ports->items[index].kind != NUMBER)

@@ -61,12 +61,14 @@ static int close_after(int descriptor, int error)
 void begin_context(struct context *context, int64_t namespaces)
 {
     context->root = context->view = context->left = context->channel = context->gate = context->door = -1;
+    context->engine = -1;
+    context->engine_pid = 0;
     context->terminal = context->listener = -1;
     context->resolve = 4 | 8; /* RESOLVE_NO_SYMLINKS, RESOLVE_BENEATH */
     context->namespaces = namespaces;
     context->is_overlay = context->has_domain = false;
     context->rows = NULL;
-    context->is_narrowed = false;
+    context->is_narrowed = context->is_redirected = false;
     context->moving = 0;
     context->count = 0; /* the listeners stay as they are: each written page is copied for each command */
     context->detail = NULL;
@@ -157,6 +159,14 @@ static int attach(struct context *context, int tree, const char *path)
     return close_after(tree, error);
 }
 
+/* Attach a detached mount at a path whose directories are made. */
+int attach_new(struct context *context, int tree, const char *path)
+{
+    if (!make_directories(context, path, 0755))
+        return close_after(tree, failed_at(context, path));
+    return attach(context, tree, path);
+}
+
 struct option {
     const char *key, *value;
 };
@@ -182,7 +192,7 @@ static int new_filesystem(const char *kind, const struct option *options, size_t
     return tree;
 }
 
-static step step_enter, step_tmpfs, step_proc, step_devpts, step_cover, step_freeze, step_take, step_leave, step_beneath,
+static step step_enter, step_tmpfs, step_proc, step_sysfs, step_devpts, step_cover, step_freeze, step_take, step_leave, step_beneath,
     step_bind, step_mounted, step_left, step_inside, step_spread, step_overlay, step_view, step_directory,
     step_symlink, step_file, step_seal, step_pivot, step_rlimit, step_umask, step_cwd, step_drop_capabilities,
     step_no_new_privs, step_landlock, step_seccomp, step_loopback, step_private, step_root, step_host, step_image,
@@ -194,6 +204,7 @@ static const struct {
 } STEPS[] = {
     {"beneath", "p", step_beneath},
     {"bind", "ppii", step_bind},
+    {"copy_root", "p", step_copy_root},
     {"counters", "s", step_counters},
     {"cover", "p", step_cover},
     {"cwd", "p", step_cwd},
@@ -201,6 +212,7 @@ static const struct {
     {"directory", "pi", step_directory},
     {"drop_bounding_set", "", step_drop_bounding_set},
     {"drop_capabilities", "", step_drop_capabilities},
+    {"engine", "psssss", step_engine},
     {"enter", "", step_enter},
     {"file", "pbi", step_file},
     {"freeze", "p", step_freeze},
@@ -212,10 +224,13 @@ static const struct {
     {"landlock", "iiisi?s", step_landlock},
     {"leave", "", step_leave},
     {"left", "s", step_left},
+    {"lend", "p", step_lend},
+    {"lent", "p", step_lent},
     {"listen", "iisb", step_listen},
     {"listen_on_loopback", "s", step_listen_on_loopback},
     {"loopback", "", step_loopback},
     {"mounted", "ppis", step_mounted},
+    {"nest", "bbp", step_nest},
     {"no_new_privs", "", step_no_new_privs},
     {"overlay", "psppi", step_overlay},
     {"pivot", "", step_pivot},
@@ -228,6 +243,7 @@ static const struct {
     {"seccomp", "b?bs", step_seccomp},
     {"spread", "ps", step_spread},
     {"symlink", "pp", step_symlink},
+    {"sysfs", "p", step_sysfs},
     {"take", "pp", step_take},
     {"terminal", "p", step_terminal},
     {"tmpfs", "psi", step_tmpfs},
@@ -248,17 +264,24 @@ static int perform_one(struct context *context, const struct value *plan_step)
     return ENOSYS;
 }
 
+/* Perform the steps of ``plan``. Return 0 or an error number; ``index`` is that of the step that failed. */
+int perform_all(struct context *context, const struct value *plan, size_t *index)
+{
+    int error = plan != NULL && plan->kind == SEQUENCE ? 0 : EINVAL;
+    for (*index = 0; error == 0 && *index < plan->size; ++*index) {
+        context->detail = NULL;
+        if ((error = perform_one(context, &plan->items[*index])) != 0)
+            break;
+    }
+    return error;
+}
+
 /* Perform the steps of ``plan``. ``first`` is the index of its first step in the plan that the host knows. Return
    false after a failed step, which is reported if ``report`` is a descriptor. */
 bool perform(struct context *context, const struct value *plan, size_t first, int report)
 {
-    int error = plan != NULL && plan->kind == SEQUENCE ? 0 : EINVAL;
-    size_t index = 0;
-    for (; error == 0 && index < plan->size; index++) {
-        context->detail = NULL;
-        if ((error = perform_one(context, &plan->items[index])) != 0)
-            break;
-    }
+    size_t index;
+    int error = perform_all(context, plan, &index);
     if (error == 0)
         return true;
     if (report >= 0) {
@@ -309,9 +332,7 @@ static int step_tmpfs(struct context *context, const struct value *arguments, si
     int tree = new_tmpfs(&arguments[1], (unsigned)NUMBER_OF(2));
     if (tree < 0)
         return errno;
-    if (!make_directories(context, PATH_OF(0), 0755))
-        return close_after(tree, failed_at(context, PATH_OF(0)));
-    return attach(context, tree, PATH_OF(0));
+    return attach_new(context, tree, PATH_OF(0));
 }
 
 /* Separate this namespace's mount events from the host's, in both directions. */
@@ -360,21 +381,49 @@ static int step_image(struct context *context, const struct value *arguments, si
     return step_host(context, arguments, count);
 }
 
+/* After a new mount namespace was entered from the root: make a copy of the root, which can be pivoted to, the new one. Its
+   mounts stay locked. */
+int copy_root(struct context *context, const char *mountpoint)
+{
+    int tree = (int)syscall(OPEN_TREE, AT_FDCWD, ".", CLONE_TREE | RECURSIVELY);
+    if (tree < 0)
+        return errno;
+    if (context->root >= 0)
+        close(context->root);
+    return become_root(context, tree, mountpoint);
+}
+
+/* Return a detached copy of what is mounted at a path below the root, with all that is mounted in it, or -1. */
+int clone_tree(const struct context *context, const char *path)
+{
+    int place = open_in(context, path, O_PATH | O_DIRECTORY);
+    if (place < 0)
+        return -1;
+    int tree = (int)syscall(OPEN_TREE, place, "", CLONE_TREE | RECURSIVELY | AT_EMPTY_PATH), error = errno;
+    close(place);
+    errno = error;
+    return tree;
+}
+
 static int new_at(struct context *context, const char *kind, const struct option *options, size_t count,
                   unsigned attributes, const char *path)
 {
     int tree = new_filesystem(kind, options, count, attributes);
     if (tree < 0)
         return errno;
-    if (!make_directories(context, path, 0755))
-        return close_after(tree, failed_at(context, path));
-    return attach(context, tree, path);
+    return attach_new(context, tree, path);
 }
 
 static int step_proc(struct context *context, const struct value *arguments, size_t count)
 {
     (void)count;
     return new_at(context, "proc", NULL, 0, 14, PATH_OF(0));
+}
+
+static int step_sysfs(struct context *context, const struct value *arguments, size_t count)
+{
+    (void)count;
+    return new_at(context, "sysfs", NULL, 0, 14, PATH_OF(0));
 }
 
 static int step_devpts(struct context *context, const struct value *arguments, size_t count)
@@ -469,9 +518,7 @@ static int step_mounted(struct context *context, const struct value *arguments, 
         return close_after(tree, 0);
     if (!set_attributes(tree, (uint64_t)NUMBER_OF(2), false))
         return close_after(tree, errno);
-    if (!make_directories(context, PATH_OF(1), 0755))
-        return close_after(tree, failed_at(context, PATH_OF(1)));
-    return attach(context, tree, PATH_OF(1));
+    return attach_new(context, tree, PATH_OF(1));
 }
 
 static int step_inside(struct context *context, const struct value *arguments, size_t count)

@@ -63,6 +63,14 @@ def test_a_reason_is_folded_and_not_cut() -> None:
     )
 
 
+def test_a_read_that_failed_is_no_damage_that_a_discard_mends() -> None:
+    unread = row("") | {"state": "damaged", "problem": "the state of the fork x cannot be read: Input/output error"}
+    assert describe(unread, 200) == (
+        "x  the state of the fork x cannot be read: Input/output error  "
+        "(try again; dmesg may say what is wrong with the disk)"
+    )
+
+
 def test_status_says_how_many_applies_can_be_undone_before_the_last(cli: Cli) -> None:
     for name, said in (("a", "undo     u1\n"), ("b", "undo     u2, then 1 more\n")):
         assert cli("run", "--yes", "--", "touch", f"new-{name}").returncode == 0

@@ -34,6 +34,7 @@ QUESTION = CommandQuestion(
     ((b"/p/sub/x", "9"),),
     ("level 1", "network: open", "variables: A\x1b[2J"),
 )
+AS_ASKED = f" (as of {'0a' * 16})"
 HOST = HostQuestion("registry.example", 443, "tls", "try-1", "claude")
 
 ASKER = """
@@ -81,7 +82,7 @@ class Approving(Cli):
     def screen(self, *words: str) -> Screen:
         return Screen(self.place, sys.executable, *words, columns=300)
 
-    def asker(self, how: str = "both", patience: float = 60, pattern: str = "insmod x") -> Screen:
+    def asker(self, how: str = "both", patience: float = 60, pattern: str = "insmod x" + AS_ASKED) -> Screen:
         return self.screen("-c", ASKER, how, str(self.vault), str(patience), pattern)
 
     def waiting(self, screen: Screen) -> str:
@@ -157,11 +158,12 @@ def test_always_for_a_worker_s_question_writes_no_rule(cli: Approving) -> None:
 def test_always_and_never_for_a_command_write_its_rule(cli: Approving) -> None:
     rules = cli.place.project / ".mudroom/local/rules.yaml"
     for words, section, other in ((("--always",), "allow", "deny"), (("--always", "--deny"), "deny", "allow")):
-        done = cli("approve", cli.put(QUESTION._replace(fork=section)), *words)
+        done = cli("approve", cli.put(QUESTION._replace(fork=section, pattern=f"insmod x{AS_ASKED}")), *words)
         assert done.returncode == 0, done.stderr
-        assert f"rule: {section} insmod x" in done.stderr
+        place = "in any directory" if section == "deny" else "in /p/sub, while its files and terms are as now"
+        assert f"rule: {section} insmod x, {place}\n" in done.stderr
         found = yaml.safe_load(rules.read_text())
-        assert found[section] == ["insmod x"]
+        assert found[section] == ["insmod x" if section == "deny" else f"insmod x{AS_ASKED}"]
         assert not found.get(other)
 
 
@@ -235,9 +237,11 @@ needs_bash = pytest.mark.skipif(not BASH, reason="there is no bash")
 @pytest.mark.parametrize("how", ["alone", "both", "full"])
 def test_the_answers_on_a_terminal(cli: Approving, how: str, key: str, answer: str) -> None:
     screen = cli.asker(how)
-    shown = screen.expect(r".*\[o\]nce  \[a\]lways: insmod x  \[n\]o  \[N\]ever").group()
+    shown = screen.expect(r".*\[o\]nce  \[a\]lways  \[n\]o  \[N\]ever").group()
     assert b"insmod $'x\\x1b[2J\\xff'" in shown
     assert b"for /p/sub/x as of now" in shown
+    assert b"always: allow insmod x, in /p/sub, while its files and terms are as now" in shown
+    assert b"never: deny insmod x, in any directory" in shown
     assert (b"asked on this terminal only: disk full" in shown) is (how == "full")
     screen.type("abort\n")
     screen.expect(r"\[N\]ever")
@@ -353,7 +357,7 @@ def test_rules_of_commands_are_written_after_the_answer(
     assert run(cli.put(), "--always") == 0
     assert run(cli.put(QUESTION._replace(fork="g")), "--always", "--deny") == 0
     assert written == [("insmod x", True), ("insmod x", False)]
-    assert "rule: allow insmod x" in capsys.readouterr().err
+    assert "rule: allow insmod x, in any directory" in capsys.readouterr().err
 
     def failing(_session: object, _pattern: str, _allow: bool) -> None:
         raise MudroomError("the disk is full")

@@ -76,7 +76,9 @@ networked,unknown           kubectl cluster-info dump --output-directory ./d
 networked,unknown           helm template . --post-renderer ./x
 networked,destructive       git push --force origin main
 networked,destructive,unknown psql -h db -c 'drop table x'
-networked,destructive,unknown redis-cli flushall"""
+networked,destructive,unknown redis-cli flushall
+networked,destructive,unknown psql -h /tmp -c 'drop table x'
+networked,destructive,unknown psql -h localhost -c 'drop table x'"""
 
 
 def test_what_the_level_holds_is_not_a_risk() -> None:
@@ -254,11 +256,51 @@ def test_a_lone_dash_before_a_here_document_is_a_word() -> None:
         ("psql -c 'drop table x'", {"no_sockets": False}),
         ("psql -c 'drop table x'", {"no_hosts": False}),
         ("git push --force", {"no_hosts": False}),
+        ("psql -h /tmp -c 'drop table x'", {"no_sockets": False}),
+        ("psql -h /tmp -c 'drop table x'", {"shown": (b"/tmp/.s.PGSQL.5432",)}),
+        ("psql -h localhost -c 'drop table x'", {"no_sockets": False}),
+        ("psql -h localhost -c 'drop table x'", {"own_loopback": False}),
     ],
 )
 def test_each_aim_needs_its_own_protection(line: str, lost: dict[str, object]) -> None:
     assert "host_escape_risk" not in classes(line)
     assert "host_escape_risk" in classes(line, LEVEL_1._replace(**lost))  # type: ignore[arg-type]
+
+
+IN_THE_FORK = """
+psql -h /tmp -c 'drop table x'
+psql --host=/tmp -c 'drop table x'
+psql -h "$HOME/run" -c 'truncate x'
+psql -h localhost -p 5433 -c 'drop table x'
+dropdb -h /tmp x
+mysql -uroot -h 127.0.0.1 -P 3307 -e 'drop table x'
+redis-cli -h ::1 flushall
+redis-cli -s /tmp/r.sock flushall"""
+ELSEWHERE = """
+psql -c 'drop table x'
+psql -h db -c 'drop table x'
+psql -h "$H" -c 'drop table x'
+psql -h . -c 'drop table x'
+psql -h /tmp -h db -c 'drop table x'
+psql -h /tmp -hdb -c 'drop table x'
+psql -h /tmp --host db -c 'drop table x'
+psql -h /tmp 'host=db' -c 'drop table x'
+psql -h /tmp postgresql://db/x -c 'drop table x'
+psql -h /tmp -c '\\c x u db' -c 'drop table x'
+psql -h /tmp -f x.sql -c 'drop table x'
+psql -s /tmp -c 'drop table x'
+PGHOSTADDR=192.0.2.1 psql -h localhost -c 'drop table x'
+export PGSERVICE=db; psql -h localhost -c 'drop table x'
+redis-cli -h localhost -u redis://db flushall"""
+
+
+def test_a_database_in_the_fork_is_no_server_outside() -> None:
+    """Rules open a host: only a server that the words place in the sandbox is the command's own."""
+    protections = LEVEL_1._replace(no_hosts=False)
+    lines = IN_THE_FORK.strip().splitlines()
+    assert [line for line in lines if "host_escape_risk" in classes(line, protections)] == []
+    lines = ELSEWHERE.strip().splitlines()
+    assert [line for line in lines if "host_escape_risk" not in classes(line, protections)] == []
 
 
 def test_the_reason_names_the_protection() -> None:

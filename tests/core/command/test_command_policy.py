@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudroom.core.command.pattern_text import quote_words, split_all, split_words
+from mudroom.core.command.pattern_text import bind, quote_words, split_all, split_words
 from mudroom.core.command.policy import (
     BY_CLASS,
     STRICTNESS,
@@ -20,6 +20,7 @@ from mudroom.core.command.policy import (
     decide,
     exact_pattern,
     matches,
+    rules_of_pattern,
     show_pattern,
 )
 from mudroom.core.command.verdict import ACTIONS, CLASSES, Action, CommandClass, CommandPart, Verdict, join_parts
@@ -89,6 +90,21 @@ def test_a_denial_wins_over_whatever_is_longer_or_nearer() -> None:
 def test_the_longest_then_the_nearest_then_the_stricter(rules: list[CommandRule], expected: Action) -> None:
     for order in permutations(rules):
         assert action(list(order), part("git push origin main", "networked")) == expected
+
+
+def test_a_bound_rule_answers_its_question_alone() -> None:
+    digest, command = "0a" * 16, part("a b", "unknown")
+    (bound,) = rules_of_pattern(bind("a b", digest), "allow")
+    for others, expected in (
+        ([], "allow"),
+        ([rule("a b", "require_approval", exact=True, rank=3)], "allow"),
+        ([rule("a", "deny")], "deny"),
+        ([rule("a", "require_approval", floor=True)], "require_approval"),
+    ):
+        policy = CommandPolicy((ClassRule("unknown", "require_approval"),), (bound, *others))
+        assert decide(join_parts([command]), policy, bound=digest).action == expected
+        for other in ("", "0b" * 16):
+            assert decide(join_parts([command]), policy, bound=other).action in ("require_approval", "deny")
 
 
 def test_a_floor_never_makes_anything_milder() -> None:

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudroom.core.confinement.environment import select_variables
+from mudroom.core.confinement.environment import PROXY_NAMES, gate_variables, select_variables
+from mudroom.sandbox.linux.plan import PROXY_PORT
 
 OURS = {b"HOME": b"/home/u", b"PWD": b"/p", b"TMPDIR": b"/tmp", b"MUDROOM": b"1"}
 PATH = {b"PATH": b"/usr/local/bin:/usr/bin:/bin"}
@@ -55,6 +56,15 @@ def test_proxies_only_with_a_network(name: bytes) -> None:
     environ = {name: b"http://user:password@proxy"}
     assert selected(environ, network=True) == environ
     assert selected(environ) == {}
+
+
+def test_the_variables_that_lead_to_the_gate() -> None:
+    gate = b"http://127.0.0.1:%d" % PROXY_PORT
+    found = select_variables({}, home=b"/h", cwd=b"/p", network=False, proxy=gate, extra=(b"ALL_PROXY=socks5://a:1",))
+    names = gate_variables(found)
+    assert {name for name in found if name.lower().endswith(b"_proxy")} - set(names) == {b"ALL_PROXY"}
+    assert set(names) <= PROXY_NAMES
+    assert gate_variables({b"http_proxy": b"http://proxy.corp:8080", b"no_proxy": b"localhost,127.0.0.1,::1"}) == ()
 
 
 @pytest.mark.parametrize(

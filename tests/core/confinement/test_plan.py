@@ -16,6 +16,15 @@ EXAMPLES: list[tuple[Step, str]] = [
     (("host", b"/vault/scratch", 7), "the host's root, with all that is mounted there (ro,nosuid,nodev)"),
     (("image", b"/vault/scratch", 7), "the image's root, with all that is mounted there (ro,nosuid,nodev)"),
     (("beneath", b"home/u"), "make sure that /home/u is not a link"),
+    (("copy_root", b"/vault/scratch"), "make a copy of the prepared root the new root"),
+    (
+        ("engine", b"run/engine.sock", (b"", b""), (b"", b""), (("pivot",),), (b"podman",), ()),
+        "an engine of containers in namespaces of its own, which listens at /run/engine.sock",
+    ),
+    (("nest", b"1 1 1", b"1 1 1", b"/vault/scratch"), "a nested user namespace, of the user alone"),
+    (("lend", b"p"), "show the engine /p, too"),
+    (("lent", b"p"), "show the command's /p"),
+    (("sysfs", b"engine/sys"), "fresh sysfs at /engine/sys"),
     (("enter",), "start from the session's prepared root"),
     (("take", b"/v/work", b"p"), "the overlay that stands at /v/work, at /p"),
     (("leave",), "close the root"),
@@ -99,6 +108,14 @@ def test_a_description_is_one_printable_line() -> None:
 def test_explain() -> None:
     plan = Plan(NAMESPACES["user"] | NAMESPACES["net"], (b"", b"", True), (("pivot",), ("umask", 0o77)))
     assert list(explain(plan)) == ["namespaces: user, net", "  1. leave the host's root behind", "  2. umask 077"]
+
+
+def test_explain_shows_the_steps_of_an_engine() -> None:
+    engine = ("engine", b"s", (b"", b""), (b"", b""), (("pivot",), ("umask", 0o22)), (b"podman",), ())
+    assert list(explain(Plan(0, (b"", b"", True), (engine,))))[2:] == [
+        "     leave the host's root behind",
+        "     umask 022",
+    ]
 
 
 def test_explain_without_namespaces() -> None:

@@ -294,6 +294,19 @@ def test_only_canonical_hosts_are_decided_about(host: str) -> None:
 READ = HostRule("allow", "a.com", methods=("GET", "HEAD"), paths=("/repo", "/v2/"))
 NO_WRITE = HostRule("deny", "a.com", methods=("POST",))
 NO_ADMIN = HostRule("deny", "a.com", paths=("/admin",))
+READ_ONE_WAY = (
+    "x-y_z~1.tar.gz", "@scope", "a+b,c", "(1)!$&'*=:", "%40scope", "a%20b", "%C3%A9", "%E6%97%A5%E6%9C%AC", "%5B0%5D",
+    "e%CC%81", "%3Cx%3E", "v1:batch", "%D9%A3",
+)  # fmt: skip
+READ_OTHERWISE = (
+    "%c0%ae", "%c0%ae%c0%ae", "%c0%af", "%c1%9c", "%e0%80%ae", "%f0%80%80%ae",  # overlong (RFC 3629 3)
+    "%u002e", "%u002f", "%uff0e", "%zz", "%", "%2", "%ff", "%ed%a0%80",
+    "%ef%bc%8e", "%ef%bc%8f", "%ef%bc%bc", "%e2%80%a4", "%e2%80%a5", "%e2%88%95", "%e2%81%84", "%e2%92%88", "%ef%bd%81",
+    "%e2%84%aa", "%c5%bf",  # compatibility forms of a dot, a slash, a letter
+    "%00", "%0d%0a", "%09", "%7f", "%c2%85", "%c2%a0", "%e2%80%8b", "%e2%80%ae", "%f3%a0%80%ae",
+    "%61", "%41", "%31", "%2d", "%7e", "%5f", "%2e", "%2f", "%5c", "%3f", "%23", "%3b", "%25",
+    "...", ". .", "..%20", "%20", "..%20.", "a|b", "a{b}", "a^b", "a`b", 'a"b', "a<b>", "a;b", "a\\b", "",
+)  # fmt: skip
 
 
 @each(
@@ -317,6 +330,12 @@ NO_ADMIN = HostRule("deny", "a.com", paths=("/admin",))
         ([READ], "GET", "/repo/;/../x", "ask"),
         ([READ], "GET", "http://a.com/repo", "ask"),
         ([READ], "GET", "/repo/\u00e9", "ask"),
+        *(([READ], "GET", f"/repo/{part}", "allow") for part in READ_ONE_WAY),
+        *(([READ], "GET", f"/repo/{part}/x", "ask") for part in READ_OTHERWISE),
+        *(([*allow("a.com"), NO_ADMIN], "GET", f"/x/{part}/admin", "deny") for part in READ_OTHERWISE),
+        ([*allow("a.com"), NO_ADMIN], "GET", "/%61dmin", "deny"),
+        ([*allow("a.com"), NO_ADMIN._replace(paths=("/a:b c",))], "GET", "/a%3Ab%20c", "deny"),
+        ([HostRule("allow", "a.com", paths=("/a%20b",))], "GET", "/a%20b/c", "allow"),
         ([*allow("a.com"), NO_WRITE], "GET", "/", "allow"),
         ([*allow("a.com"), NO_WRITE], "POST", "/", "deny"),
         ([*allow("a.com"), NO_WRITE], "post", "/", "deny"),

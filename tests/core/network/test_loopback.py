@@ -116,6 +116,20 @@ def test_why(texts: list[str], host: str, port: int, action: str, reason: str) -
             "127.0.0.0/16",
             "this opens the gate's proxy only; to reach a server at its address, name that: 127.0.0.1:PORT",
         ),
+        *(
+            (
+                stars + suffix,
+                f"anybody can have a name below {suffix}: what a command reads can be sent to any of them",
+            )
+            for stars in ("*.", "**.")
+            for suffix in ("com", "co.uk", "github.io", "s3.amazonaws.com", "pages.dev", "xn--p1ai")
+        ),
+        ("*.example.com", ""),
+        ("*.example.co.uk", ""),
+        ("*.someone.github.io", ""),
+        ("*.internal", ""),
+        ("github.io", ""),
+        ("-*.co.uk", ""),
         ("-127.0.0.1:8377", ""),
         ("10.0.0.0/8", ""),
         ("+devbox.example:8377", ""),

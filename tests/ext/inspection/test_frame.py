@@ -59,11 +59,34 @@ def test_resets_come_at_a_limited_rate() -> None:
         frames.feed(reset * 5, float(second))
 
 
-@pytest.mark.parametrize("idle", [frame(6, bytes(8)), frame(4, b""), frame(0, b""), frame(9, b""), frame(2, bytes(5))])
-def test_frames_that_say_nothing_come_at_a_limited_rate(idle: bytes) -> None:
+IDLE = {
+    "ping": frame(6, bytes(8)), "settings": frame(4, b""), "priority": frame(2, bytes(5)), "data": frame(0, b""),
+    "padding": frame(0, b"\x05" + bytes(5), flags=8), "continuation": frame(9, b""), "update": frame(8, bytes(4)),
+    "goaway": goaway(0, 0), "a server's reset": frame(3, bytes(4)),
+    **{f"unknown {kind}": frame(kind, b"abc") for kind in (10, 12, 16, 99, 255)},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", IDLE)
+def test_frames_that_say_nothing_come_at_a_limited_rate(name: str) -> None:
+    Frames().feed(IDLE[name] * 20_000, 0.0)
     with pytest.raises(Flood, match="says nothing"):
-        Frames().feed(idle * 30_000, 0.0)
-    Frames().feed(frame(0, b"", flags=1) * 30_000, 0.0)  # the ends of streams
+        Frames().feed(IDLE[name] * 20_001, 0.0)
+
+
+@pytest.mark.parametrize("said", [frame(0, b"", flags=1), frame(0, b"a"), frame(0, b"\x01ab", flags=8), frame(1, b"")])
+def test_frames_that_say_something_are_not_counted(said: bytes) -> None:
+    Frames().feed(said * 30_000, 0.0)
+
+
+def test_windows_are_updated_as_often_as_data_was_sent() -> None:
+    frames, update = Frames(), frame(8, bytes(4))
+    for _frame in range(30_000):
+        frames.has_sent(1)
+    frames.has_sent(1 << 30)
+    frames.feed(update * (2 * 30_001 + (1 << 20) + 20_000), 0.0)
+    with pytest.raises(Flood, match="says nothing"):
+        frames.feed(update, 0.0)
 
 
 GOOD = [(b":method", b"GET"), (b":scheme", b"https"), (b":authority", b"API.example:443"), (b":path", b"/a?b")]

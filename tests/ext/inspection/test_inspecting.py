@@ -105,7 +105,7 @@ def test_curl_gets_a_page_through_the_gate_and_trusts_the_vault_only(place: Plac
     flow = guard.flow()
     assert (flow.way, flow.method, flow.path, flow.status) == ("https", "GET", "/some/path", 200)
     assert (flow.rule, flow.address, flow.error) == ("policy.yaml:1", "127.0.0.1", "")
-    assert ("x-kind", "echo") in flow.response
+    assert ("x-kind", HIDDEN) in flow.response and ("user-agent", HIDDEN) not in flow.request
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 60, "the authority is not known outside"
     guard.wait(flows=2)
@@ -126,7 +126,10 @@ def test_requests_are_judged_by_method_and_path_one_by_one(place: Place) -> None
 
 
 def test_of_secrets_only_the_name_is_kept() -> None:
-    secret = b"Authorization Proxy-Authorization Cookie Set-Cookie X-Api-Key PRIVATE-TOKEN X-Amz-Signature".split()
+    secret = (
+        b"Authorization Proxy-Authorization Cookie Set-Cookie X-Api-Key PRIVATE-TOKEN X-Amz-Signature X-Any".split()
+    )
+    secret += b"X-Auth-User Etag If-None-Match Sec-WebSocket-Key Sec-WebSocket-Protocol Content-MD5 Signature".split()
     found = keep_headers([*((name, b"s3cret") for name in secret), (b"Accept", b"\xe4" + b"x" * 5000)])
     assert [value for _name, value in found[:-1]] == [HIDDEN] * len(secret)
     assert found[-1] == ("accept", ("\xe4" + "x" * 5000)[:1024])
@@ -315,6 +318,30 @@ def test_what_is_neither_tls_nor_http_is_refused_where_it_should_be_inspected(pl
     assert b"".join(reached) == b""
 
 
+def test_a_refused_client_that_trusts_the_authority_reads_the_reason(place: Place) -> None:
+    guard = place.town.guard(kind="transparent", inspection=place.inspection())
+    name = f"127.0.0.1:{guard.where[1]}"
+    for protocols in ((), ("h2", "http/1.1")):
+        context = client(place.authority)
+        context.set_alpn_protocols(list(protocols))
+        with context.wrap_socket(guard.connect(), server_hostname="127.0.0.1") as inside:
+            inside.sendall(f"POST / HTTP/1.1\r\nHost: {name}\r\nContent-Length: 6\r\n\r\nsecret".encode())
+            answer = read_all(inside).decode()
+        assert answer.startswith("HTTP/1.1 403 Forbidden (mudroom: "), answer
+        assert f"mudroom: {name} is not allowed: " in answer
+    guard.wait(flows=2)
+    assert {(flow.host, flow.verdict) for flow in guard.flows} == {("127.0.0.1", "deny")}
+
+
+def test_a_refused_client_without_http_in_its_tls_gets_an_alert(place: Place) -> None:
+    context = client(place.authority)
+    context.set_alpn_protocols(["h2"])
+    for inspection in (place.inspection(), None):
+        guard = place.town.guard(kind="transparent", inspection=inspection)
+        with pytest.raises(ssl.SSLError, match="ACCESS_DENIED"):
+            context.wrap_socket(guard.connect(), server_hostname="127.0.0.1")
+
+
 def test_another_protocol_in_tls_is_refused(place: Place) -> None:
     port = place.serve(hello)
     guard = place.guard(port)
@@ -422,11 +449,16 @@ def test_a_credential_is_put_in_for_its_own_host_and_header(place: Place, creden
 
 def test_a_credential_is_put_into_a_password(place: Place, credential: Credential) -> None:
     heard: list[bytes] = []
+    credential = credential._replace(user="ada")
     port = place.serve(listening(heard))
     guard, credential = with_credential(place, credential, port)
-    sent = base64.b64encode(f"ada:{credential.placeholder}".encode()).decode()
-    request(place, guard, port, f"GET / HTTP/1.1\r\nAuthorization: Basic {sent}")
-    assert base64.b64encode(f"ada:{REAL}".encode()) in heard[0]
+    for user in ("ada", "git"):
+        sent = base64.b64encode(f"{user}:{credential.placeholder}".encode()).decode()
+        request(place, guard, port, f"GET / HTTP/1.1\r\nAuthorization: Basic {sent}")
+        assert base64.b64encode(f"{user}:{REAL}".encode()) in heard[-1]
+    sent = base64.b64encode(f"stranger:{credential.placeholder}".encode()).decode()
+    answer = request(place, guard, port, f"GET / HTTP/1.1\r\nAuthorization: Basic {sent}")
+    assert b" 403 " in answer and len(heard) == 2
 
 
 @pytest.mark.parametrize(

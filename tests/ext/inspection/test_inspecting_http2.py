@@ -359,6 +359,18 @@ def test_streams_that_are_begun_and_reset_are_bounded(world: World) -> None:
     assert len(world.origin.requests) < 500
 
 
+@pytest.mark.parametrize("kind", [8, 16, 99])
+def test_updates_of_windows_and_unknown_frames_are_bounded(world: World, kind: int) -> None:
+    raw = world.client()
+    body = (1).to_bytes(4, "big")
+    frame = len(body).to_bytes(3, "big") + bytes((kind, 0)) + bytes(4) + body
+    with suppress(OSError):
+        raw.channel.sendall(frame * 500_000)
+    assert raw.status(0) in ("goaway 11", "the end")
+    while not any("says nothing" in flow.reason for flow in world.guard.flows):
+        world.guard.wait(flows=len(world.guard.flows) + 1)
+
+
 def test_pings_that_nobody_takes_the_answers_of_do_not_fill_the_gate(world: World) -> None:
     """The gate reads no further, or it counts a flood and closes, after two seconds of reading (``Peer.dismiss``)."""
     raw = world.client()

@@ -40,6 +40,18 @@ def test_a_wrong_line_is_refused_in_a_line(cli: Cli, words: str, told: str) -> N
     assert done.stderr.startswith("mudroom: ") and told in done.stderr
 
 
+def test_the_user_beside_it_is_set_without_the_rest(cli: Cli) -> None:
+    assert cli("net", "credential", "TOK", "a.example", "--from", "env:PATH").returncode == 0
+    (before,) = cli.json("net", "credential")["credentials"]
+    assert before["user"] == ""
+    for user in ("ada", ""):
+        done = cli("net", "credential", "TOK", "--user", user)
+        assert (done.returncode, ("TOK of the user ada: in" in done.stdout)) == (0, user == "ada"), done.stderr
+        assert cli.json("net", "credential")["credentials"] == [before | {"user": user}]
+    done = cli("net", "ls", "--user", "ada")
+    assert (done.returncode, "--user is for net credential" in done.stderr) == (125, True)
+
+
 def test_how_foreign_credentials_are_treated_is_set_without_the_rest(cli: Cli) -> None:
     """The command of the hint that a refused request gets."""
     cli("net", "credential", "TOK", "api.example:8443", "--header", "x-api-key", "--from", "env:HOME")

@@ -6,6 +6,7 @@ import base64
 import html
 import json
 import random
+from collections.abc import Callable
 from urllib.parse import quote, quote_plus
 
 import pytest
@@ -104,6 +105,39 @@ def test_a_value_is_found_in_every_spelling_however_it_is_cut(value: str, seed: 
     got = b"".join(stream.see(data[at : at + size]) for at in range(0, len(data), size))
     assert len(got) == len(data)
     assert set(got[len(before) + passes : len(before) + len(spelled) - edge]) <= MASK, (spelled, got)
+
+
+ESCAPES: dict[str, Callable[[bytes], bytes]] = {
+    "percent": lambda text: b"".join(b"%%%02X" % byte for byte in text),
+    "percent of reserved": lambda text: quote(text, safe="").encode(),
+    "JSON": lambda text: json.dumps(text.decode("latin-1"))[1:-1].encode(),
+    "\\u": lambda text: b"".join(b"\\u%04x" % byte for byte in text),
+    "\\x": lambda text: b"".join(b"\\x%02x" % byte for byte in text),
+    "\\u{}": lambda text: b"".join(b"\\u{%x}" % byte for byte in text),
+    "HTML": lambda text: html.escape(text.decode("latin-1")).encode("latin-1"),
+    "HTML decimal": lambda text: b"".join(b"&#%d;" % byte for byte in text),
+    "HTML hex": lambda text: b"".join(b"&#x%x;" % byte for byte in text),
+}
+BASES: dict[str, Callable[[bytes], bytes]] = {
+    "base64": base64.b64encode, "base64 for URLs": base64.urlsafe_b64encode, "base64 in lines": base64.encodebytes,
+}  # fmt: skip
+ENCODINGS: dict[str, Callable[[bytes], bytes]] = {
+    **ESCAPES, **BASES, "hex": lambda text: text.hex().encode(), "HEX": lambda text: text.hex().upper().encode(),
+    "UTF-16LE": lambda text: text.decode("latin-1").encode("utf-16-le"),
+    "UTF-16BE": lambda text: text.decode("latin-1").encode("utf-16-be"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("outer", ENCODINGS)
+def test_which_encodings_are_found_on_top_of_which(outer: str) -> None:
+    """As docs/THREATS.md says it: escapes on top of any encoding, and base64 of base64; 153 pairs of 256."""
+    value = 'k3.A-b_c~9/+=xY&z"Q:77hhTT'
+    sanitizer = Sanitizer([credential(value)])
+    found = []
+    for inner, encode in ENCODINGS.items():
+        text = ENCODINGS[outer](encode(value.encode()))
+        found += [inner] if sanitizer.whole(text) != text else []
+    assert found == [inner for inner in ENCODINGS if outer in ESCAPES or (outer in BASES and inner in BASES)]
 
 
 @settings(max_examples=examples(100), deadline=None)

@@ -80,7 +80,10 @@ def test_a_command_as_it_is_asked_about(waiting: Waiting) -> None:
     assert found["why"] == "networked: may run scripts of strangers (class networked)"
     assert (found["fork"], found["agent"], found["cwd"]) == ("try-1", "claude", "/p/sub")
     assert (found["terms"], found["files"]) == (["level 1", "network: gate"], ["/p/sub/package.json"])
-    assert (found["allow_rule"], found["deny_rule"]) == ("allow npm install *", "deny npm install *")
+    assert (found["allow_rule"], found["deny_rule"]) == (
+        "allow npm install *, in any directory",
+        "deny npm install *, in any directory",
+    )
     assert abs(found["asked"] - waiting.row(name).asked.when.time / 1e6) < 2
 
 
@@ -157,7 +160,7 @@ def test_always_writes_the_rule_that_was_shown(waiting: Waiting) -> None:
         assert (status, found["rule_written"], found["problem"]) == (200, True, "")
         assert found["question"]["kept"] is True
         written = (waiting.place.project / ".mudroom/local" / file).read_text()
-        assert shown["allow_rule"].removeprefix("allow ") in written
+        assert shown["allow_rule"].removeprefix("allow ").removesuffix(", in any directory") in written
         assert "# asked 20" in written
 
 
@@ -182,7 +185,7 @@ def test_a_rule_that_cannot_be_read_whole_is_not_offered(waiting: Waiting, patte
     name = waiting.put(QUESTION._replace(pattern=pattern))
     (shown,) = waiting.shown()
     assert (shown["can_keep"], shown["allow_rule"], shown["deny_rule"]) == (False, "", "")
-    status, problem = waiting.answer(name, allow=True, keep=True, rule=f"allow {pattern}")
+    status, problem = waiting.answer(name, allow=True, keep=True, rule=f"allow {pattern}, in any directory")
     assert (status, problem["code"]) == (400, "bad-request")
     assert waiting.row(name).state == "waiting"
 

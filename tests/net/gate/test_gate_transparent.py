@@ -7,6 +7,7 @@ import socket
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -85,6 +86,79 @@ def test_names_that_are_denied_are_unknown_and_nothing_is_looked_up_in_earnest(t
     assert town.lookups() == []
 
 
+def redirecting(town: Town, island: Island, *ports_and_rules: int | HostRule) -> Site:
+    """A guard of a sandbox that redirects; these ports are reached without nftables."""
+    ports = tuple(item for item in ports_and_rules if isinstance(item, int))
+    rules = [item for item in ports_and_rules if isinstance(item, HostRule)]
+    return Site(town, island, ports, *rules, redirected=7777)
+
+
+def test_refused_names_have_addresses_where_every_connection_is_redirected(town: Town, island: Island) -> None:
+    site = redirecting(town, island, HostRule("deny", "bad.example"))
+    for name in ("evil.example", "bad.example", "nobody.mudroom.internal"):
+        assert site.look_up(name).startswith("198.18."), name
+    for name in ("evil.invalid", "app.localhost", "0x7f.1"):
+        assert answers(site.ask(question(name))) == (dns.NO_NAME, []), name
+    site.guard.wait(flows=3)
+    assert [flow.host for flow in site.guard.flows] == ["evil.invalid", "app.localhost", "0x7f.1"]
+    assert town.lookups() == []
+
+
+@pytest.mark.parametrize("port", [80, 8080])
+def test_a_refused_http_client_gets_the_reason(town: Town, island: Island, port: int) -> None:
+    name, site = "evil.example", redirecting(town, island, port)
+    client = island.connect(site.look_up(name), port)
+    client.sendall(f"GET /p HTTP/1.1\r\nHost: {name}:{port}\r\n\r\n".encode())
+    head, _, body = read_all(client).decode().partition("\r\n\r\n")
+    assert head.startswith("HTTP/1.1 403 Forbidden (mudroom: ")
+    assert body.startswith(f"mudroom: {name}:{port} is not allowed: ")
+    assert (site.guard.flow().host, site.guard.flow().verdict) == (name, "deny")
+
+
+@pytest.mark.parametrize("port", [443, 8443])
+def test_a_refused_tls_client_gets_an_alert(town: Town, island: Island, port: int) -> None:
+    site = redirecting(town, island, port)
+    with pytest.raises(ssl.SSLError, match="ACCESS_DENIED"):
+        client_context("evil.example").wrap_socket(
+            island.connect(site.look_up("evil.example"), port), server_hostname="evil.example"
+        )
+    assert (site.guard.flow().way, site.guard.flow().port) == ("tls" if port == 443 else "raw", port)
+
+
+@pytest.mark.parametrize("words", [b"SSH-2.0-x\r\n", b""], ids=["the client begins", "the server would begin"])
+def test_any_other_refused_client_is_reset(town: Town, island: Island, words: bytes) -> None:
+    site = redirecting(town, island, 2222)
+    client = island.connect(site.look_up("evil.example"), 2222)
+    client.sendall(words)
+    with pytest.raises(ConnectionResetError):
+        client.recv(1)
+    assert site.guard.flow().reason.startswith("no rule names it")
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        [{"methods": ("GET",)}],
+        [{}, {"action": "deny", "methods": ("DELETE",)}],
+    ],
+    ids=["allowed by its method", "denied by its method"],
+)
+def test_requests_to_any_port_are_judged_one_by_one(town: Town, island: Island, rules: list[dict[str, Any]]) -> None:
+    web = Web()
+    port = town.serve(web)
+    town.names({"web.example": [["127.0.0.1"]]})
+    site = redirecting(town, island, port, *(allow("web.example", port)._replace(**fields) for fields in rules))
+    for method, status in (("GET", b"200"), ("DELETE", b"403")):
+        client = island.connect(site.look_up("web.example"), port)
+        client.sendall(f"{method} /p HTTP/1.1\r\nHost: web.example:{port}\r\nConnection: close\r\n\r\n".encode())
+        assert read_all(client).split(b" ", 2)[1] == status, method
+    client = island.connect(site.look_up("web.example"), port)
+    client.sendall(b"SSH-2.0-x\r\n")
+    with pytest.raises(ConnectionResetError):
+        client.recv(1)
+    assert len(web.requests) == 1
+
+
 def test_lookups_by_tcp(town: Town, island: Island) -> None:
     Site(town, island, (), allow("good.example"))
     client = island.connect("192.0.2.53", 53)
@@ -147,16 +221,17 @@ def test_tls_names_the_host_or_is_refused_with_an_alert(town: Town, island: Isla
 def test_the_usual_ports_carry_nothing_else(town: Town, island: Island) -> None:
     site = Site(town, island, (80, 443), allow("good.example"))
     address = site.look_up("good.example")
-    for port, words in (
-        (443, b"SSH-2.0-x\r\n"),
-        (443, b"GET / HTTP/1.1\r\nHost: good.example\r\n\r\n"),
-        (443, b"\x80\x2e\x01\x03\x01"),
-        (80, b"SSH-2.0-x\r\n"),
-        (80, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
+    page = b"mudroom: good.example:443 is not allowed: traffic to port 443 must be TLS\n"
+    for port, words, told in (
+        (443, b"SSH-2.0-x\r\n", b""),
+        (443, b"GET / HTTP/1.1\r\nHost: good.example\r\n\r\n", page),
+        (443, b"\x80\x2e\x01\x03\x01", b""),
+        (80, b"SSH-2.0-x\r\n", b""),
+        (80, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b""),
     ):
         client = island.connect(address, port)
         client.sendall(words)
-        assert read_all(client) == b"", words
+        assert read_all(client).endswith(told) if told else not read_all(client), words
     site.guard.wait(flows=5)
     assert {flow.verdict for flow in site.guard.flows} == {"deny"}
     assert town.lookups() == []

@@ -28,6 +28,36 @@ GOOD = b"GET http://a.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n"
 # --- HTTP ---
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "what"),
+    [
+        ("X-HTTP-Method-Override", "x", "method"),
+        ("X-Verb", "x", "method"),
+        ("X-Company-Does", "delete", "method"),
+        ("X_Company_Does", ' "PATCH"', "method"),
+        ("X-Original-URL", "x", "path"),
+        ("X-Envoy-Original-Path", "x", "path"),
+        ("X-Forwarded-Uri", "x", "path"),
+        ("Destination", "x", "path"),
+        ("X-Amz-Copy-Source", "/bucket/key", "path"),
+        ("X-Company-Wants", "/admin", "path"),
+        ("X-Company-Wants", "%2Fadmin", "path"),
+        ("X-Company-Wants", "\\\\admin", "path"),
+        ("SOAPAction", '"http://a.example/Delete"', "path"),
+        ("If", "<http://a.example/x> (<urn:x>)", "path"),
+        ("Accept", "/", ""),
+        ("Referer", "https://a.example/admin", ""),
+        ("Access-Control-Request-Method", "DELETE", ""),
+        ("Sec-WebSocket-Key", "/dGhlIHNhbXBsZSBub25jZQ==", ""),
+        ("Authorization", "/AAAA", ""),
+        ("Via", "/x", ""),
+    ],
+)
+def test_a_header_that_may_carry_another_method_or_path_is_told(name: str, value: str, what: str) -> None:
+    method, path = head.as_judged("GET", "/x", [(name.encode(), value.encode())])
+    assert (method != "GET", path != "/x") == (what == "method", what == "path")
+
+
 @given(HEADS)
 @example(GOOD)
 def test_any_head_is_read_or_refused(raw: bytes) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 from pathlib import Path
@@ -238,6 +239,18 @@ def test_the_vault_itself(session: Session) -> None:
     assert any("its directory is that of another path" in problem.text for problem in check(session.vault))
     (vault / "format").write_text("7\n")
     assert only(session).text == "has format 7, this mudroom knows 2"
+
+
+def test_a_vault_that_was_not_read_once_is_not_moved_aside(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*_words: object, **_options: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr("mudroom.vault.retention.usage.open", failing, raising=False)
+    problem = only(session)
+    assert (problem.text, problem.hint) == (
+        "cannot be read: Input/output error",
+        "try again; dmesg may say what is wrong with the disk",
+    )
 
 
 def test_a_fork_that_is_just_being_made_is_no_damage(session: Session) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import subprocess
@@ -192,3 +193,16 @@ def test_the_birth_time_of_this_file_system(tmp_path: Path) -> None:
     stated = subprocess.run(["stat", "-c", "%W", str(tmp_path)], capture_output=True, text=True, check=True).stdout
     assert disk.birth_time(os.fsencode(tmp_path)) // 10**9 == int(stated)
     assert disk.birth_time(os.fsencode(tmp_path / "absent")) == 0
+
+
+def test_a_read_that_fails_names_the_file(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.session().close()
+    (noted,) = place.state.glob("vaults/*/directory")
+
+    def failing(path: bytes) -> bytes:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+
+    monkeypatch.setattr("mudroom.vault.store.directory_identity.safe_open.read", failing)
+    with pytest.raises(OSError, match="Input/output error") as raised:
+        place.session()
+    assert raised.value.filename == os.fsencode(noted)

@@ -68,6 +68,12 @@ LIMITS = {
 """Option to (setting, placeholder, help)."""
 
 
+ENGINE = (
+    "an engine of containers runs beside the command, in a sandbox of its own: containers see the files and reach the "
+    "hosts that the command does"
+)
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     answer = parser.add_mutually_exclusive_group()
     answer.add_argument(
@@ -116,6 +122,11 @@ def add_confinement_options(parser: argparse.ArgumentParser) -> None:
         "none: nothing but its own loopback; open: the host's",
     )
     parser.add_argument("--image", metavar="NAME", help=Rare("the container's image (mudroom image); implies level 2"))
+    parser.add_argument(
+        "--engine",
+        action="store_true",
+        help="an engine of containers beside the command (Docker's and Podman's programs and libraries find it)",
+    )
     parser.add_argument("--timeout", metavar="TIME", help="end the command after so long: 90s, 5m, 1h")
     limits = parser.add_argument_group("limits of the command and all that it starts (none: no limit; docs/POLICY.md)")
     for option, (_field, metavar, text) in LIMITS.items():
@@ -243,6 +254,7 @@ def adjusted(args: argparse.Namespace, settings: Settings) -> Settings:
     settings = with_shown(settings, args.show)._replace(
         network=args.net or settings.network,
         view=args.view or settings.view,
+        engine_beside=args.engine or settings.engine_beside,
         environment=(*settings.environment, *(os.fsencode(variable) for variable in args.env)),
         read=(*settings.read, *reads),
     )
@@ -359,9 +371,11 @@ def _discard(session: Session, result: Result, context: Context) -> None:
 
 
 def warn_if_bare(session: Session, context: Context) -> None:
-    """Warn before the command runs that it is not isolated. Other notes are printed afterwards."""
+    """Say before the command runs that it is not isolated, or has containers. Other notes are printed afterwards."""
     if not context.as_json and session.granted().level == 0:
         context.terminal.note(BARE)
+    if not context.as_json and session.actor.settings.engine_beside:
+        context.terminal.note(ENGINE)
 
 
 def own_stdio(context: Context) -> Stdio:

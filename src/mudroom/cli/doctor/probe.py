@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 
 from mudroom.core.confinement.access_reason import AccessReason
-from mudroom.core.registry import NotInstalled, part
+from mudroom.core.registry import NotInstalled, part, part_or_none
 from mudroom.core.settings import EngineChoice, Settings
 from mudroom.core.text.table import read_table
 from mudroom.errors import MudroomError, UsageError
@@ -98,7 +98,13 @@ def examine(
     crashes = _crashes(_core_pattern(), resource.getrlimit(resource.RLIMIT_CORE)[1])
     findings = diagnose(run, rows, landlock_abi(), crashes)
     counts_processes = findings[0].state == "strict" and os.geteuid() != 0
-    return [*findings, *_limits(directory, environ, counts_processes), *_containers(directory, environ, run, engine)]
+    beside = part_or_none("doctor", "engine")
+    return [
+        *findings,
+        *_limits(directory, environ, counts_processes),
+        *_containers(directory, environ, run, engine),
+        *([beside.examine_engine()] if beside is not None else []),
+    ]
 
 
 def _containers(directory: bytes, environ: Mapping[bytes, bytes], run: Runner, engine: EngineChoice) -> list[Finding]:

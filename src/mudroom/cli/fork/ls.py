@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+
 from mudroom.cli.listing import ProjectListing, open_listing
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.fold import fold
@@ -11,7 +14,7 @@ from mudroom.core.text.json_text import to_json_text
 from mudroom.core.text.plural import counted
 from mudroom.core.tree.change import summarise
 from mudroom.core.tree.quote import show_text
-from mudroom.errors import UPGRADE, ProjectClosed
+from mudroom.errors import READ_AGAIN, UPGRADE, ProjectClosed
 from mudroom.typing import TYPE_CHECKING, Any
 from mudroom.vault.forks.damage import UNREADABLE, damage_of
 from mudroom.vault.store.fork import Fork, last_holder
@@ -122,6 +125,8 @@ def _describe_problem(row: dict[str, Any], width: int) -> str:
     name, is_closed = row["fork"], row["state"] == "cut off"
     reason = f"{'not collected' if is_closed else 'damaged'}: {row['problem']}"
     hint = f"(then mudroom diff {name} shows the changes)" if is_closed else f"(mudroom discard {name} removes it)"
+    if row["problem"].endswith(os.strerror(errno.EIO)):
+        reason, hint = row["problem"], f"({READ_AGAIN})"
     if "this mudroom knows" in row["problem"]:
         reason, hint = row["problem"], f"({UPGRADE})"
     line = f"{name}  {reason}  {hint}"

@@ -97,6 +97,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--from", dest="source", metavar="SOURCE", help="credential: env[:NAME], file:PATH, keyring:SERVICE/USER"
     )
+    parser.add_argument("--user", metavar="NAME", help="credential: the user name that may be beside it (Basic)")
     parser.add_argument(
         "--foreign",
         choices=("refuse", "strip", "allow"),
@@ -135,6 +136,7 @@ _OPTIONS = {
     "all_users": ("--all-users", ("open",)),
     "header": ("--header", ("credential",)),
     "source": ("--from", ("credential",)),
+    "user": ("--user", ("credential",)),
     "foreign": ("--foreign", ("credential",)),
     "remove": ("--remove", ("credential",)),
 }

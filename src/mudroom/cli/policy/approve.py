@@ -190,7 +190,7 @@ def _write_rule(row: QueueRow, answer: CommandAnswer, session: Session, context:
         if row.asked.host is not None:
             keep_host(session, row.asked.host, answer.allow, answer.preset)
         elif row.asked.command is not None:
-            remember_command(session, row.asked.command.pattern, answer.allow)
+            remember_command(session, row.asked.command.rule(answer.allow), answer.allow)
     except MudroomError as error:
         context.terminal.error(f"the answer holds, but its rule is not written: {error.message}", error.hint)
         return False

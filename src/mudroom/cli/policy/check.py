@@ -15,7 +15,7 @@ from mudroom.core.tree.path import show
 from mudroom.core.tree.pattern import matches
 from mudroom.errors import UsageError
 from mudroom.policy.combine import read, read_single, watched_files
-from mudroom.policy.config import left_out, load_policy, not_above, places, user_config
+from mudroom.policy.config import MACHINE, left_out, load_policy, not_above, places, user_config
 from mudroom.policy.host_answers import NAME
 from mudroom.policy.host_answers import load as answered
 from mudroom.policy.parse import GivenSetting, settings_from
@@ -69,13 +69,13 @@ def _check_file(name: str) -> tuple[list[str], list[RuleProblem]]:
 def _check_project(context: Context) -> tuple[list[str], list[RuleProblem]]:
     project = project_of(context)
     config, state = user_config(context.environ), places(context.environ).state
-    files = [show(path) for path in watched_files(project, config, state) if os.path.lexists(path)]
+    files = [show(path) for path in watched_files(project, config, state, MACHINE) if os.path.lexists(path)]
     files = [path for path in files if path.endswith(".yaml")]
     answers = project + b"/.mudroom/local/" + NAME
     files += [show(answers)] if os.path.lexists(answers) else []
     answer_problems = list(_check_answers(project))
     try:
-        layers = read(project, config)
+        layers = read(project, config, MACHINE)
         loaded = load_policy(project, context.environ)
     except UsageError as error:
         return files, [RuleProblem("error", "", error.message, error.hint), *answer_problems]

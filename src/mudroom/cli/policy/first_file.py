@@ -12,7 +12,7 @@ from mudroom.cli.terminal.context import Context
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.policy.combine import PROJECT, read, roles_of
-from mudroom.policy.config import places, user_config
+from mudroom.policy.config import MACHINE, places, user_config
 from mudroom.policy.first_policy import first_policy
 from mudroom.policy.schema import schema
 from mudroom.policy.trust import begin
@@ -40,7 +40,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
             f"{show(path)} is there already", "mudroom policy check reads it, mudroom policy show tells it"
         )
     _create(directory + b"/" + SCHEMA_FILE, json.dumps(schema(), indent=2) + "\n")
-    layers = read(project, user_config(context.environ))
+    layers = read(project, user_config(context.environ), MACHINE)
     begin(project, places(context.environ).state, layers[PROJECT], roles_of(layers), time.time_ns())
     note_change(context, written="policy.yaml")
     if context.as_json:

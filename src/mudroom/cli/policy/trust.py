@@ -11,7 +11,7 @@ from mudroom.cli.terminal.context import Context
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.policy.combine import project_items, read, roles_of
-from mudroom.policy.config import places, user_config
+from mudroom.policy.config import MACHINE, places, user_config
 from mudroom.policy.host_answers import loosening_items, missing_answers, tightening_items
 from mudroom.policy.trust import forget, freeing_roles, holds, judge, loosens, mark, remember, seen
 from mudroom.typing import TYPE_CHECKING
@@ -26,7 +26,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 
 def _trust(args: argparse.Namespace, context: Context) -> int:
     project, state = project_of(context), places(context.environ).state
-    layers = read(project, user_config(context.environ))
+    layers = read(project, user_config(context.environ), MACHINE)
     settings, roles = project_items(layers), roles_of(layers)
     freed = freeing_roles(settings, roles)
     loose = [(mark(setting), setting.at) for setting in settings if loosens(setting, freed)]

@@ -20,7 +20,7 @@ from mudroom.cli.terminal.asking import (
     settle,
     text,
 )
-from mudroom.core.approval.approval import CommandAnswer, CommandApprover, CommandQuestion, can_be_kept
+from mudroom.core.approval.approval import CommandAnswer, CommandApprover, CommandQuestion, can_be_kept, rule_of
 from mudroom.core.approval.shown_question import shown_question
 from mudroom.core.approval_queue import QueueDecision, QueuedQuestionRecord, State, answer_of
 from mudroom.core.tree.path import show
@@ -170,6 +170,8 @@ def describe_question(question: CommandQuestion, asked: QueuedQuestionRecord | N
         lines.append(f"  for {', '.join(names)}{more} as of now")
     if asked is not None and asked.note:
         lines.append(f"  asked anew: {text(asked.note)}")
+    if can_be_kept(question):
+        lines += [f"  {word}: {rule_of(question, word == 'always')}" for word in ("always", "never")]
     return lines
 
 
@@ -179,9 +181,7 @@ def terms(question: CommandQuestion) -> str:
 
 
 def choices(question: CommandQuestion) -> str:
-    if not can_be_kept(question):
-        return "[o]nce  [n]o"
-    return f"[o]nce  [a]lways: {question.pattern}  [n]o  [N]ever"
+    return "[o]nce  [a]lways  [n]o  [N]ever" if can_be_kept(question) else "[o]nce  [n]o"
 
 
 def keys_of(question: CommandQuestion) -> Keys:

@@ -25,6 +25,7 @@ from mudroom.session import upkeep
 from mudroom.stage import disk
 from mudroom.typing import TYPE_CHECKING, Any
 from mudroom.vault.lock import Lock
+from mudroom.vault.retention.restored import renew_stamps
 from mudroom.vault.store.directory_identity import note_directory
 
 if TYPE_CHECKING:
@@ -160,6 +161,7 @@ def _init(args: argparse.Namespace, context: Context) -> int:
 def _adopt(args: argparse.Namespace, context: Context) -> int:
     del args
     with _whatever_directory(context) as vault:
+        renew_stamps(vault)
         note_directory(vault.path, vault.project)
         kinds = {"forks": len(vault.forks()), "applies": len(vault.applies())}
     if context.as_json:

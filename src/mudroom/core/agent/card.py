@@ -23,6 +23,8 @@ class AgentStore(NamedTuple):
     """By file: parts of its JSON, such as ``projects.*.mcpServers``."""
     renewed: tuple[tuple[bytes, tuple[str, ...]], ...] = ()
     """By file: the tokens in its JSON, such as ``*.access``, which an agent renews."""
+    transcripts: tuple[str, ...] = ()
+    """Patterns for its conversations."""
 
     @property
     def places(self) -> tuple[bytes, ...]:

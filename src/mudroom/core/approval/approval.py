@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from mudroom.core.command.pattern_text import split_bound
 from mudroom.core.command.verdict import Verdict
 from mudroom.core.tree.path import show
 from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
@@ -30,7 +31,8 @@ class CommandQuestion(NamedTuple):
     """Empty: no agent is named."""
     verdict: Verdict
     pattern: str
-    """The rule that the answer "always" writes, as in the file; empty: no rule can be written."""
+    """The rule that the answer "always" writes, as in the file, bound to this question (``pattern_text.bind``); empty:
+    no rule can be written."""
     fingerprint: str
     """Covers everything that was examined. An answer to another fingerprint does not count."""
     files: tuple[tuple[bytes, str], ...] = ()
@@ -38,6 +40,11 @@ class CommandQuestion(NamedTuple):
     terms: tuple[str, ...] = ()
     """The terms on which the command would run, a few words each (``terms_of``). For people; the fingerprint covers
     them."""
+
+    def rule(self, allow: bool) -> str:
+        """Return the rule that the answer "always" or "never" writes, as in the file. "Never" is about the words
+        alone."""
+        return self.pattern if allow else split_bound(self.pattern)[0]
 
 
 def terms_of(
@@ -52,12 +59,14 @@ def terms_of(
     graphics: bool = False,
     background: bool = False,
     image: str = "",
+    engine: bool = False,
 ) -> tuple[str, ...]:
     """Return the terms as texts: ``level 1``, ``network: gate``, ``variables: BASH_ENV`` …. Terms that are not
     requested are left out."""
     values_by_name = {"credentials": credentials, "variables": variables, "shown": shown, "read": read}
     lists = [f"{name}: {' '.join(sorted(set(values)))}" for name, values in values_by_name.items() if values]
     flags = {"abstract sockets": sockets, "graphics cards": graphics, "in the background": background}
+    flags["an engine of containers"] = engine
     place = (f"level {level}", f"network: {network}", *((f"image: {image}",) if image else ()))
     return (*place, *lists, *(name for name, is_set in flags.items() if is_set))
 
@@ -75,8 +84,8 @@ class CommandAnswer(NamedTuple):
 
 CommandApprover = Callable[[CommandQuestion], CommandAnswer]
 Remember = Callable[[str, bool], None]
-"""Write the rule in a question's ``pattern``: allow (True) or deny. An existing rule is not written again. Raise
-MudroomError."""
+"""Write the rule of a question (``CommandQuestion.rule``): allow (True) or deny. An existing rule is not written again.
+Raise MudroomError."""
 
 
 class HostQuestion(NamedTuple):
@@ -107,7 +116,7 @@ def can_be_kept(question: CommandQuestion | HostQuestion) -> bool:
     """Return whether "always" is offered: a rule exists, and is short enough to be read before it is written."""
     if isinstance(question, HostQuestion):
         return True
-    return 0 < len(question.pattern) <= LONGEST_RULE and question.pattern.isprintable()
+    return 0 < len(question.rule(False)) <= LONGEST_RULE and question.pattern.isprintable()
 
 
 def offer_of(question: CommandQuestion | HostQuestion) -> Offer | None:
@@ -120,10 +129,14 @@ def offer_of(question: CommandQuestion | HostQuestion) -> Offer | None:
 
 
 def rule_of(question: CommandQuestion | HostQuestion, allow: bool) -> str:
-    """Return the rule that the answer "always" writes, in one line; only the action for a question without a
-    pattern."""
-    pattern = question.pattern if isinstance(question, CommandQuestion) else question.fingerprint
-    return f"{'allow' if allow else 'deny'} {pattern}"
+    """Return what the answer "always" or "never" does, in one line: the rule and where it holds. Only the action for a
+    question without a pattern. All places that ask show this text."""
+    action = "allow" if allow else "deny"
+    if isinstance(question, HostQuestion):
+        return f"{action} {question.fingerprint}"
+    words, bound = split_bound(question.rule(allow))
+    place = f"in {show(question.cwd)}, while its files and terms are as now" if bound else "in any directory"
+    return f"{action} {words}, {place}" if words else action
 
 
 def ask_approver(approver: CommandApprover | None, question: CommandQuestion) -> CommandAnswer:

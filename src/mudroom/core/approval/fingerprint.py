@@ -3,9 +3,10 @@ and the files that it names.
 
 An approval of ``bash build.sh`` must not hold for another content of ``build.sh``. Two kinds of files are covered:
 
-* Files that are *run* (``core/command/program/script.py``): a project's program, an interpreter's script, files that a
-  build tool reads by default. Each is covered, or there is no fingerprint (``Uncovered``) because the file is unknown
-  before the command runs, is too large, or lies outside the project where commands may write.
+* Files that are *run* (``core/command/program/script.py``): a project's program, also one that PATH finds, an
+  interpreter's script, files that a build tool reads by default. Each is covered, or there is no fingerprint
+  (``Uncovered``) because the file is unknown before the command runs, is too large, or lies outside the project where
+  commands may write.
 * Other files that a word names, up to limits on number and size.
 
 Files that such a file reads in turn (modules, included files, hooks) are not covered. The sandbox is the boundary, not
@@ -51,10 +52,16 @@ def nowhere(_path: bytes) -> bool:
 
 
 def digests(
-    parts: Sequence[CommandPart], words: Sequence[bytes], cwd: bytes, read: Read, strays: Strays = nowhere
+    parts: Sequence[CommandPart],
+    words: Sequence[bytes],
+    cwd: bytes,
+    read: Read,
+    strays: Strays = nowhere,
+    programs: Sequence[bytes] = (),
 ) -> tuple[tuple[bytes, str], ...]:
     """Return path and digest for each file in the view that the command runs or names, sorted by path. ``words``: the
-    command's own words; ``parts``: the parts found in it. Raise Uncovered, and what ``read`` raises."""
+    command's own words; ``parts``: the parts found in it; ``programs``: the directories of PATH where commands may
+    write, absolute or relative. Raise Uncovered, and what ``read`` raises."""
     require_known(parts)
     skip = bool(parts) and parts[0].words[1:] == tuple(words[1:])
     lines = [tuple(words), *(part.words for part in parts[skip:])]
@@ -63,6 +70,9 @@ def digests(
     names: dict[bytes, bool] = {}
     for name, sure in executed_files(lines):
         names[name] = names.get(name, False) or sure
+    for directory in programs:
+        found = (directory + b"/" + line[0] for line in lines if line and line[0] and b"/" not in line[0])
+        names |= dict.fromkeys(found, False)
     run = _limited(_paths(bases, names), MOST_RUN)
     if len(run) > MOST_RUN:
         raise Uncovered(f"it runs more than {MOST_RUN} files")

@@ -17,14 +17,14 @@ from mudroom.core.text.redaction import redact, redact_argv, redact_reason
 def shown_question(question: CommandQuestion, known: Collection[str] = ()) -> CommandQuestion:
     """Return the question without secrets. ``known``: secret values. A question that was shown before stays as it
     is."""
-    verdict, pattern = question.verdict, question.pattern
-    holds_secret = holds_secrets(question.command, known) or redact(pattern, known) != pattern
+    verdict, words = question.verdict, question.rule(False)
+    holds_secret = holds_secrets(question.command, known) or redact(words, known) != words
     return question._replace(
         command=redact_argv(question.command, known, inert=True),
         verdict=verdict._replace(
             reason=redact_reason(verdict.reason, known, inert=True), instead=redact(verdict.instead, known, inert=True)
         ),
-        pattern="" if holds_secret else pattern,
+        pattern="" if holds_secret else question.pattern,
     )
 
 

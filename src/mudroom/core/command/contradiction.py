@@ -26,7 +26,7 @@ def contradictions(rules: Sequence[CommandRule]) -> Iterator[RuleProblem]:
     """Yield rules in a single file that give the same commands different actions, or repeat each other."""
     seen: dict[tuple[object, ...], CommandRule] = {}
     for rule in rules:
-        key = (rule.pattern, rule.exact, rule.agents)
+        key = (rule.pattern, rule.exact, rule.agents, rule.bound)
         first = seen.setdefault(key, rule)
         if first.action != rule.action:
             text = f"{show_pattern(rule)} is {rule.action} here and {first.action} in {first.source}"

@@ -11,6 +11,8 @@ _SPECIAL = frozenset("|&<>()$`*?[]{}!")
 _FIRST = frozenset("~#")
 """Characters that a shell acts on at the beginning of a word."""
 _BLANK = " \t"
+_BOUND = regex(r"(.*) \(as of ([0-9a-f]{32})\)")
+"""No word can be read as this end: an unquoted parenthesis is an error."""
 SEPARATOR = ";"
 
 
@@ -24,6 +26,18 @@ def quote_words(words: tuple[bytes, ...]) -> str | None:
     if not all(text.isprintable() for text in texts):
         return None
     return " ".join(text if _SAFE.fullmatch(text) else "'" + text.replace("'", "'\\''") + "'" for text in texts)
+
+
+def bind(pattern: str, digest: str) -> str:
+    """Return the pattern as a rule that holds only for the question with this digest
+    (``core/approval/fingerprint.py``)."""
+    return f"{pattern} (as of {digest})"
+
+
+def split_bound(text: str) -> tuple[str, str]:
+    """Return a pattern and the digest that it is bound to; empty: it is about the words alone."""
+    match = _BOUND.fullmatch(text)
+    return (match.group(1), match.group(2)) if match is not None else (text, "")
 
 
 def as_words(line: str) -> tuple[bytes, ...]:

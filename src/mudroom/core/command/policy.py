@@ -59,6 +59,9 @@ class CommandRule(NamedTuple):
     """Index in ``RANKS``."""
     floor: bool = False
     """Whether the rule can only make a decision stricter."""
+    bound: str = ""
+    """The digest of the only question that the rule answers (``core/approval/fingerprint.py``); empty: it is about the
+    words alone. Only a rule that allows is bound."""
 
 
 class ClassRule(NamedTuple):
@@ -81,6 +84,8 @@ class CommandPolicy(NamedTuple):
     roles: tuple[Role, ...] = ()
     agents: tuple[tuple[str, str], ...] = ()
     """Pairs (agentId, role)."""
+    machine: CommandPolicy | None = None
+    """The machine's own policy, which decides each command by itself, too: the stricter verdict counts."""
 
     def role_of(self, agent: str | None) -> Role | None:
         name = dict(self.agents).get(agent or "")
@@ -97,10 +102,21 @@ class _Outcome(NamedTuple):
     """Generated text for a rule without ``instead``."""
 
 
-def decide(classified: Classification, policy: CommandPolicy, agent: str | None = None) -> Verdict:
-    """Return the verdict on a command. ``agent``: agentId of the agent that runs it. Never raises."""
+def decide(classified: Classification, policy: CommandPolicy, agent: str | None = None, bound: str = "") -> Verdict:
+    """Return the verdict on a command. ``agent``: agentId of the agent that runs it. ``bound``: the question's digest;
+    rules that are bound to another do not count. Never raises."""
+    verdict = _decide(classified, policy, agent, bound)
+    least = _decide(classified, policy.machine, agent, bound) if policy.machine is not None else verdict
+    return least if STRICTNESS[least.action] > STRICTNESS[verdict.action] else verdict
+
+
+def _decide(classified: Classification, policy: CommandPolicy, agent: str | None, bound: str) -> Verdict:
     names, by_class = _rules_of_agent(policy, agent)
-    rules = [rule for rule in policy.rules if not rule.agents or names.intersection(rule.agents)]
+    rules = [
+        rule
+        for rule in policy.rules
+        if rule.bound in ("", bound) and (not rule.agents or names.intersection(rule.agents))
+    ]
     parts = classified.parts or (
         CommandPart((), False, classified.classes or ("unknown",), "the command is not known"),
     )
@@ -118,7 +134,9 @@ def decide(classified: Classification, policy: CommandPolicy, agent: str | None 
 
 def class_actions(policy: CommandPolicy, agent: str | None = None) -> dict[CommandClass, ClassRule]:
     """Return the rule for each class. They hold for parts that no command rule matches."""
-    return _rules_of_agent(policy, agent)[1]
+    rules = _rules_of_agent(policy, agent)[1]
+    least = _rules_of_agent(policy.machine, agent)[1] if policy.machine is not None else rules
+    return {name: max(rules[name], least[name], key=lambda rule: STRICTNESS[rule.action]) for name in rules}
 
 
 def has_rule(policy: CommandPolicy, name: CommandClass, agent: str | None = None) -> bool:
@@ -155,7 +173,8 @@ def exact_pattern(
     part's exact words, with `` ; `` between parts. Return None if a part that needs a rule is not fully known before it
     runs.
 
-    With a policy, a part needs a rule if the policy asks about it; without a policy, if it does more than read.
+    With a policy, a part needs a rule if the policy asks about it; without a policy, if it does more than read. There
+    is no pattern for a part about which the machine's own policy asks: a rule would not change that.
     """
     from mudroom.core.command.pattern_text import quote_words
 
@@ -164,7 +183,10 @@ def exact_pattern(
         if policy is None:
             asks = part.classes != ("read_only",)
         else:
-            asks = decide(Classification(part.classes, (part,)), policy, agent).action == "require_approval"
+            alone = Classification(part.classes, (part,))
+            asks = decide(alone, policy, agent).action == "require_approval"
+            if policy.machine is not None and _decide(alone, policy.machine, agent, "").action == "require_approval":
+                return None
         if not asks:
             continue
         if not part.complete or not part.words:
@@ -178,17 +200,16 @@ def exact_pattern(
 
 def rules_of_pattern(pattern: str, action: Action) -> tuple[CommandRule, ...]:
     """Return the rules for the answer "always" (or "never") to a pattern from ``exact_pattern``."""
-    from mudroom.core.command.pattern_text import split_all
+    from mudroom.core.command.pattern_text import split_all, split_bound
 
-    return tuple(
-        CommandRule(tuple((word,) for word in words), action, "asked", exact=True, rank=RANKS.index("local"))
-        for words in split_all(pattern)
-    )
+    pattern, bound = split_bound(pattern)
+    local = CommandRule((), action, "asked", exact=True, rank=RANKS.index("local"), bound=bound)
+    return tuple(local._replace(pattern=tuple((word,) for word in words)) for words in split_all(pattern))
 
 
 def show_pattern(rule: CommandRule) -> str:
     """Return the pattern as text for people: ``npm (install|ci) …``."""
-    return show_words(rule) if rule.exact else show_words(rule) + " …"
+    return show_words(rule) + ("" if rule.exact else " …") + (" as it was approved" if rule.bound else "")
 
 
 def show_words(rule: CommandRule) -> str:
@@ -238,8 +259,8 @@ def _by_best(
     return _by_rule(best, part)
 
 
-def _precedence(rule: CommandRule) -> tuple[int, bool, int, int]:
-    return len(rule.pattern), rule.exact, rule.rank, STRICTNESS[rule.action]
+def _precedence(rule: CommandRule) -> tuple[int, bool, bool, int, int]:
+    return len(rule.pattern), rule.exact, bool(rule.bound), rule.rank, STRICTNESS[rule.action]
 
 
 def _by_rule(rule: CommandRule, part: CommandPart) -> _Outcome:
@@ -283,7 +304,12 @@ def _same_program(rule: CommandRule, word: bytes) -> bool:
 def _allowed_patterns(classified: Classification, rules: Iterable[CommandRule]) -> str:
     """Return a text that lists patterns allowed by rules for the same programs; empty if there are none."""
     programs = {part.words[0].rpartition(b"/")[2] for part in classified.parts if part.words}
-    milder = [rule for rule in rules if STRICTNESS[rule.action] < STRICTNESS["require_approval"] and not rule.floor]
+    denied = {rule.pattern for rule in rules if rule.action == "deny"}
+    milder = [
+        rule
+        for rule in rules
+        if STRICTNESS[rule.action] < STRICTNESS["require_approval"] and not rule.floor and rule.pattern not in denied
+    ]
     near = [show_pattern(rule) for rule in milder if programs.intersection(rule.pattern[0])]
     return "allowed: " + ", ".join(near[:3]) if near else ""
 

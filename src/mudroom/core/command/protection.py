@@ -25,6 +25,8 @@ class Protections(NamedTuple):
     """The pid namespace contains no process from the host or another command."""
     no_sockets: bool = False
     """No socket of a host server can be reached: by path, by abstract name, or by an address from settings."""
+    own_loopback: bool = False
+    """No gate rule opens a port of the host's loopback."""
     no_accounts: bool = False
     """No file or variable that the command sees holds the user's credentials, and the gate inserts none."""
     no_hosts: bool = False
@@ -45,6 +47,10 @@ def hold(aim: Aim, protections: Protections) -> str:
             "the sandbox has a pid namespace of its own, so it reaches its own processes only",
         ),
         "server": (protections.no_sockets, "the sandbox shows no socket of this machine's servers, so it reaches none"),
+        "loopback": (
+            protections.own_loopback,
+            "no rule opens this machine's loopback to the sandbox, so it reaches its own",
+        ),
         "account": (protections.no_accounts, "the sandbox holds no credentials, so it acts with no account"),
         "host": (protections.no_hosts, "no rule opens a host to the sandbox, so it reaches none"),
     }[aim.kind]

@@ -78,6 +78,8 @@ class ProgramRule(NamedTuple):
     program takes every option, and none matters."""
     evaluates: bool = False
     """Whether the program loads code of the project before it answers, even to ``--help``."""
+    unlinks: bool = False
+    """Whether the program removes the name of a file, and not what a link leads to."""
     operand: Classes = ()
     """The classes that any operand adds."""
     judge: Callable[[Sequence[Word], CommandContext], CommandFinding] | None = None
@@ -235,7 +237,7 @@ def judge_parsed(
     effect = effect_of_options(parsed, rule, context)
     classes |= effect.classes | set(rule.operand if parsed.operands else ())
     reason = effect.reason or reason
-    loses = "destructive" in classes and effect.classes <= {"destructive"} and not effect.in_place
+    loses = rule.unlinks and "destructive" in classes and effect.classes <= {"destructive"} and not effect.in_place
     if loses and all_scratch(_targets(parsed, rule, effect), context):
         classes = (classes - {"destructive"}) | {"mutating"}
     if classes & _CHANGES and (rule.targets != "none" or effect.classes & _CHANGES):

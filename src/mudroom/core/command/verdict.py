@@ -22,9 +22,10 @@ CLASSES: tuple[CommandClass, ...] = (
     "host_escape_risk",
 )
 _RANK = {name: rank for rank, name in enumerate(CLASSES)}
-AimKind = Literal["processes", "path", "server", "account", "host"]
-"""processes: sends signals. path: reads or writes outside the project. server: asks a server on this machine. account:
-reads with an account at a remote service. host: changes a server on the network."""
+AimKind = Literal["processes", "path", "server", "loopback", "account", "host"]
+"""processes: sends signals. path: reads or writes outside the project. server: asks a server on this machine.
+loopback: asks one on its loopback. account: reads with an account at a remote service. host: changes a server on the
+network."""
 
 
 class Aim(NamedTuple):

@@ -35,6 +35,8 @@ PROXY_NAMES = frozenset(
 )
 _PROXIES = b"http_proxy https_proxy all_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY".split()
 """All get the same ``http://`` URL: for ``socks5h://`` some clients need a library that may be missing, and fail."""
+INSIDE = b"http://127.0.0.1:3128"
+"""The gate in a network namespace. A test compares the port with ``sandbox/linux/plan.py``."""
 _OWN = b"localhost,127.0.0.1,::1"
 """Only local servers inside the sandbox are reached without the gate."""
 
@@ -90,6 +92,13 @@ def unsigned(settings: Iterable[bytes]) -> dict[bytes, bytes]:
     for number, name in enumerate(_SIGNATURES):
         variables |= {b"GIT_CONFIG_KEY_%d" % number: name, b"GIT_CONFIG_VALUE_%d" % number: b"false"}
     return variables
+
+
+def gate_variables(variables: Mapping[bytes, bytes]) -> tuple[bytes, ...]:
+    """Return the names of the variables that lead to the gate. Where every connection does so by itself, a program is
+    better without them: many behave differently, and fail their own tests, with a proxy."""
+    proxies = [name for name in _PROXIES if variables.get(name) == INSIDE]
+    return (*proxies, *(name for name in (b"no_proxy", b"NO_PROXY") if proxies and variables.get(name) == _OWN))
 
 
 def is_inside(environ: Mapping[bytes, bytes]) -> bool:

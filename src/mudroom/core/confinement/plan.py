@@ -12,6 +12,7 @@ from mudroom.core.tree.path import show
 from mudroom.typing import Any, NamedTuple
 
 Step = tuple[Any, ...]
+Maps = tuple[bytes, bytes, bool] | tuple[bytes, bytes, bool, tuple[bytes, bytes]]
 
 NAMESPACES = {
     "user": 0x10000000,
@@ -36,8 +37,9 @@ def of_each(namespaces: int) -> int:
 class Plan(NamedTuple):
     namespaces: int
     """CLONE_NEW* flags."""
-    maps: tuple[bytes, bytes, bool]
-    """uid_map, gid_map, and whether setgroups is denied first: user_namespaces(7)."""
+    maps: Maps
+    """uid_map, gid_map, and whether setgroups is denied first: user_namespaces(7). A map of subordinate numbers is
+    written by newuidmap(1) and newgidmap(1), whose paths come last."""
     steps: tuple[Step, ...]
     shared: int = 0
     """Number of leading steps that are equal for all commands in a session, and are performed once for all of them."""
@@ -67,7 +69,7 @@ class TemplatePlan(NamedTuple):
     """The steps that all commands in a session share, for a process that performs them ahead."""
 
     namespaces: int
-    maps: tuple[bytes, bytes, bool]
+    maps: Maps
     shared: tuple[Step, ...]
     """Performed once."""
     ahead: tuple[Step, ...]
@@ -94,7 +96,7 @@ class StandingPlan(NamedTuple):
     mounts: tuple[bytes, ...]
     """Those host directories: the parents of the overlays' work directories."""
     namespaces: int
-    maps: tuple[bytes, bytes, bool]
+    maps: Maps
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -147,6 +149,13 @@ _DESCRIPTIONS: dict[str, Callable[..., str]] = {
     "host": lambda _path, bits: f"the host's root, with all that is mounted there ({_attributes(bits)})",
     "image": lambda _path, bits: f"the image's root, with all that is mounted there ({_attributes(bits)})",
     "beneath": lambda path: f"make sure that {_at(path)} is not a link",
+    "copy_root": lambda _path: "make a copy of the prepared root the new root",
+    "engine": lambda path, _maps, _nested, _steps, _words, _variables: (
+        f"an engine of containers in namespaces of its own, which listens at {_at(path)}"
+    ),
+    "nest": lambda _uids, _gids, _path: "a nested user namespace, of the user alone",
+    "lend": lambda path: f"show the engine {_at(path)}, too",
+    "lent": lambda path: f"show the command's {_at(path)}",
     "enter": lambda: "start from the session's prepared root",
     "take": lambda place, path: f"the overlay that stands at {show(place)}, at {_at(path)}",
     "leave": lambda: "close the root",
@@ -162,6 +171,7 @@ _DESCRIPTIONS: dict[str, Callable[..., str]] = {
     "spread": lambda path, places: f"bind {len(places)} directories of {_at(path)} to their own places",
     "tmpfs": lambda path, _options, bits: f"private tmpfs at {_at(path)} ({_attributes(bits)})",
     "proc": lambda path: f"fresh proc at {_at(path)}",
+    "sysfs": lambda path: f"fresh sysfs at {_at(path)}",
     "devpts": lambda path: f"own pseudo-terminals at {_at(path)}",
     "terminal": lambda _path: "a pseudo-terminal of the command's own, if it is run on one",
     "overlay": lambda path, lowers, upper, _work, _volatile: (
@@ -219,7 +229,7 @@ def describe(step: Step) -> str:
     return _DESCRIPTIONS[step[0]](*step[1:])
 
 
-_PLACES = {"cover": 1, "bind": 2, "mounted": 2, "tmpfs": 1, "proc": 1, "devpts": 1, "overlay": 1}
+_PLACES = {"cover": 1, "bind": 2, "mounted": 2, "tmpfs": 1, "proc": 1, "sysfs": 1, "devpts": 1, "overlay": 1}
 """Steps that mount something, each with the index of its path argument, which is relative to the new root."""
 
 
@@ -242,6 +252,8 @@ def explain(plan: Plan) -> Iterator[str]:
     yield "namespaces: " + (", ".join(names) or "none")
     for number, step in enumerate(plan.steps, 1):
         yield f"{number:3}. {describe(step)}"
+        if step[0] == "engine":
+            yield from (f"     {describe(inner)}" for inner in step[4])
         if step[0] == "seatbelt":
             yield from (f"     {show(line)}" for line in step[2].splitlines())
     for source, place, writable in plan.mounts:

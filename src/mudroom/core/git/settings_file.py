@@ -187,3 +187,16 @@ def included(settings: Iterable[GitSetting]) -> list[bytes]:
     """Return the files that the settings include, as written: include.path and includeIf.*.path."""
     sections = (b"include", b"includeif")
     return [s.value for s in settings if s.section in sections and s.key == b"path" and s.value]
+
+
+_FILES = frozenset((
+    b"commit.template", b"core.excludesfile", b"core.attributesfile", b"gpg.ssh.allowedsignersfile", b"http.sslcainfo",
+))  # fmt: skip
+
+
+def named_files(settings: Iterable[GitSetting]) -> list[bytes]:
+    """Return the files, as written, without which git stops or does another thing: of ignored names, of attributes, the
+    template of a message, certificates."""
+    return [
+        s.value for s in settings if s.value and (s.name in _FILES or (s.section, s.key) == (b"http", b"sslcainfo"))
+    ]

@@ -69,6 +69,21 @@ def matches(pattern: str, host: HostName) -> bool:
     return host.text == pattern
 
 
+def overlap(pattern: str, other: str) -> bool:
+    """Return whether there may be a host that both canonical patterns match."""
+    (_, network), (_, other_network) = parse_pattern(pattern.encode()), parse_pattern(other.encode())
+    if network is not None and other_network is not None:
+        return network.holds(other_network) or other_network.holds(network)
+    if network is not None or other_network is not None:
+        return False
+    base, other_base = (one.lstrip("*").removeprefix(".") for one in (pattern, other))
+    return (
+        base == other_base
+        or (pattern.startswith("*") and (pattern == "*" or other_base.endswith("." + base)))
+        or (other.startswith("*") and (other == "*" or base.endswith("." + other_base)))
+    )
+
+
 def specificity(pattern: str) -> tuple[int, int]:
     """Return a sort key that is greater for patterns that match fewer hosts."""
     if "/" in pattern:

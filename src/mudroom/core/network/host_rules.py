@@ -20,8 +20,12 @@ from mudroom.core.network.host_pattern import (
     parse_pattern,
     specificity,
 )
+from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import show
-from mudroom.typing import Literal, NamedTuple
+from mudroom.typing import TYPE_CHECKING, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    import re
 
 Action = Literal["allow", "ask", "deny"]
 
@@ -253,8 +257,12 @@ def _covers(rule: HostRule, host: HostName, request: Request) -> bool:
         matches(rule.pattern, host)
         and (request.port in (rule.ports or USUAL) if rule.action == "allow" or rule.ports else True)
         and (not rule.methods or _condition_holds(rule, request.method.isupper(), request.method in rule.methods))
-        and (not rule.paths or _condition_holds(rule, _is_plain(request.path), _below(request.path, rule.paths)))
+        and (not rule.paths or _path_matches(rule, decoded(request.path)))
     )
+
+
+def _path_matches(rule: HostRule, path: str | None) -> bool:
+    return _condition_holds(rule, path is not None, _below(path, rule.paths))
 
 
 def _condition_holds(rule: HostRule, is_known: bool, matched: bool) -> bool:
@@ -262,25 +270,47 @@ def _condition_holds(rule: HostRule, is_known: bool, matched: bool) -> bool:
     return matched if is_known else rule.action != "allow"
 
 
-def _below(path: str, prefixes: tuple[str, ...]) -> bool:
+def _below(path: str | None, prefixes: tuple[str, ...]) -> bool:
+    return path is not None and any(
+        path == prefix or path.startswith(prefix if prefix.endswith("/") else prefix + "/")
+        for prefix in (decoded(prefix) or prefix for prefix in prefixes)
+    )
+
+
+def decoded(path: str) -> str | None:
+    """Return a path without its query and with its escapes decoded; None if servers may interpret it differently.
+
+    A path that is read in one way only has the characters of RFC 3986 3.3 but ``;``, no empty or dot segment, and
+    escapes that are UTF-8 for characters that need one. An escaped character that a server could take for a dot, a
+    slash or a control character, also after Unicode's compatibility mapping (NFKC), is none of these.
+    """
     path = path.partition("?")[0]
-    return any(
-        path == prefix or path.startswith(prefix if prefix.endswith("/") else prefix + "/") for prefix in prefixes
-    )
+    if not _SEGMENTS.fullmatch(path):
+        return None
+    try:
+        path = _ESCAPES.sub(_unescaped, path)
+    except ValueError:
+        return None
+    parts = path.split("/")[1:]
+    return None if "" in parts[:-1] or any(part and not part.strip(" .") for part in parts) else path
 
 
-def _is_plain(path: str) -> bool:
-    """Return whether all servers interpret the path exactly as written."""
-    path = path.partition("?")[0].lower()
-    parts = path.split("/")
-    return (
-        path.startswith("/")
-        and path.isascii()
-        and path.isprintable()
-        and "" not in parts[1:-1]
-        and {".", ".."}.isdisjoint(parts)
-        and not any(part in path for part in ("\\", "%2e", "%2f", "%5c", "%00", "%25", ";", "#"))
-    )
+def _unescaped(run: re.Match[str]) -> str:
+    """Return a run of escapes decoded. Raise ValueError if servers may interpret it differently."""
+    from unicodedata import category, normalize
+
+    text = bytes.fromhex(run[0].replace("%", "")).decode()
+    for character in text:
+        is_letter = category(character)[0] in "LNM" and normalize("NFKC", character) == character
+        if character not in _ESCAPED and (character.isascii() or not is_letter):
+            raise ValueError(character)
+    return text
+
+
+_SEGMENTS = regex(r"/(?:[A-Za-z0-9._~!$&'()*+,=:@/-]|%[0-9A-Fa-f]{2})*")
+_ESCAPES = regex(r"(?:%[0-9A-Fa-f]{2})+")
+_ESCAPED = frozenset(" !\"$&'()*+,:<=>@[]^`{|}")
+"""ASCII characters that may be escaped in a path. The others need no escape, or separate."""
 
 
 def _rank(rule: HostRule) -> tuple[bool, bool, bool, tuple[int, int], str, str]:

@@ -39,6 +39,8 @@ class Credential(NamedTuple):
     value: str
     """The real value. It must not get into flows, logs, errors, or this tuple's text."""
     foreign: Foreign = "refuse"
+    user: str = ""
+    """The user name that may be beside it in a Basic pair; empty: none but the usual ones."""
 
     def __repr__(self) -> str:
         return f"Credential({self.name}, {self.host}:{self.port}, {self.header})"

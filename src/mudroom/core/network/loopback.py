@@ -66,6 +66,9 @@ def about_rule(rule: HostRule) -> str:
         return ""
     if rule.pattern == "*":
         return "that is every public host: what a command reads can be sent anywhere"
+    below = rule.pattern.lstrip("*").removeprefix(".")
+    if below != rule.pattern and _is_public_suffix(below):
+        return f"anybody can have a name below {below}: what a command reads can be sent to any of them"
     ports = rule.ports or USUAL
     own = ", ".join(str(port) for port in ports if port in OWN_PORTS)
     if own and is_loopback(rule.pattern):
@@ -73,14 +76,16 @@ def about_rule(rule: HostRule) -> str:
     places = ", ".join(map(str, loopback_places([rule])))
     if places:
         return f"commands reach it at {places}; a server of their own cannot listen there"
-    if is_within_loopback(rule.pattern):
+    if "/" in rule.pattern and network_of("127.0.0.0/8").holds(network_of(rule.pattern)):
         return "this opens the gate's proxy only; to reach a server at its address, name that: 127.0.0.1:PORT"
     return ""
 
 
-def is_within_loopback(pattern: str) -> bool:
-    """Return whether a canonical pattern is a network within loopback."""
-    return "/" in pattern and network_of("127.0.0.0/8").holds(network_of(pattern))
+def _is_public_suffix(name: str) -> bool:
+    """Return whether anybody can register a name directly below this one (the list of publicsuffix.org)."""
+    from publicsuffixlist import PublicSuffixList
+
+    return PublicSuffixList(accept_unknown=False).publicsuffix(name) == name
 
 
 def is_partial(place: LoopbackPlace, rules: Sequence[HostRule]) -> bool:

@@ -1,11 +1,12 @@
 """File system metadata for one path, as ``lstat`` and ``readlink`` return it.
 
-Entries are compared in three ways:
+Entries are compared in four ways:
 
 * ``is_untouched``: the file has not been modified, replaced, renamed or linked since the entry was read. An entry for a
   user's file is trusted only on this test. If it fails, the content decides (docs/FORMAT.md has the table).
 * ``same_stamp``: the same without the ctime, which a rename changes: for files that mudroom itself has moved, and that
   only it can write.
+* ``in_copy``: the file in a copy of its tree, once, when a vault or a project was restored from a backup.
 * ``same_shape``: kind, permission bits and link target are equal. Two entries with equal shape and equal content look
   the same to a reader.
 
@@ -119,6 +120,19 @@ def same_stamp(a: Entry | None, b: Entry | None) -> bool:
     if (a.kind, a.mode, a.inode) != (b.kind, b.mode, b.inode):
         return False
     return a.kind == "directory" or (a.size, a.target, a.mtime) == (b.size, b.target, b.mtime)
+
+
+def in_copy(entry: Entry, found: Entry | None) -> Entry | None:
+    """Return the entry of a file in a copy of its tree, where ``found`` is at its path; None if that is another file.
+
+    For a tree that was copied with its times: GNU tar's usual format keeps whole seconds. An entry without inode is one
+    that no file has."""
+    if found is None or not entry.inode or (entry.kind, entry.mode) != (found.kind, found.mode):
+        return None
+    is_same_time = found.mtime in (entry.mtime, entry.mtime - entry.mtime % 1_000_000_000)
+    if entry.kind == "directory" or ((entry.size, entry.target) == (found.size, found.target) and is_same_time):
+        return entry if entry.inode == found.inode and entry.mtime == found.mtime else found
+    return None
 
 
 def difference_in_words(expected: Entry | None, actual: Entry | None) -> str:

@@ -35,6 +35,11 @@ def relpath(raw: bytes) -> RelPath:
     return RelPath(b"/".join(parts))
 
 
+def below_project(raw: bytes, project: bytes) -> bytes:
+    """Return an absolute path in the project relative to it, and any other path as it is."""
+    return raw[len(project) :].lstrip(b"/") if project and is_below(raw, project) else raw
+
+
 def parent(path: bytes) -> bytes:
     """Return the directory that contains ``path``; ``ROOT`` for a name directly in the project."""
     return path.rpartition(b"/")[0]

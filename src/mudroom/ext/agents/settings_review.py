@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import posixpath
 from collections.abc import Iterator, Sequence
 
 from mudroom.cli.change.agent_settings import section
 from mudroom.core.text.escaping import escape_line
 from mudroom.core.text.plural import counted
 from mudroom.core.tree.path import show
-from mudroom.ext.agents.core.home_change import changed_members, is_record
+from mudroom.ext.agents.core.home_change import changed_members, has_power, is_record
 from mudroom.ext.agents.session.agent_settings import agent_settings
 from mudroom.typing import TYPE_CHECKING
 
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 _MOST_LISTED = 10
 """Most changes in a store that a review lists one by one."""
 _MOST_OF_ONE = 5
-"""Above that, most changes below one directory that are listed one by one."""
+"""Above that, most entries of a directory that are listed one by one."""
 _MOST_NAMES = 8
 """Most members of a file that its line names."""
 _CONFLICT = "  (changed on the host, too)"
@@ -52,34 +51,58 @@ def _lines(home: SettingsHome, changes: Sequence[HomeChange]) -> Iterator[str]:
         yield f"  and {counted(records, 'file')} of {home.name}'s logs, databases, locks and histories"
 
 
-def _grouped(home: SettingsHome, changes: Sequence[HomeChange]) -> Iterator[str]:
-    """Yield a line for each change in a store. Many changes below one directory share a line, so that they do not hide
-    the others."""
-    if len(changes) <= _MOST_LISTED:
-        yield from (line_of(home, change) for change in changes)
+def _grouped(home: SettingsHome, settings: Sequence[HomeChange]) -> Iterator[str]:
+    """Yield a line for each change in a store. Many changes in one directory share a line, so that they do not hide
+    the others; one that may run a program has its own."""
+    if len(settings) <= _MOST_LISTED:
+        yield from (line_of(home, change) for change in settings)
         return
-    top = posixpath.commonpath([posixpath.dirname(change.path) for change in changes])
-    groups: dict[bytes, list[HomeChange]] = {}
-    for change in changes:
-        groups.setdefault(change.path[len(top) :].lstrip(b"/").partition(b"/")[0], []).append(change)
-    for name, group in groups.items():
-        if len(group) <= _MOST_OF_ONE:
-            yield from (line_of(home, change) for change in group)
-            continue
+    folded: dict[bytes, list[HomeChange]] = {}
+    for directory, group in _folders(home.places, b"", settings):
+        for change in group:
+            if not directory or has_power(change.path, members_of(home, change)):
+                yield line_of(home, change)
+            else:
+                folded.setdefault(directory, []).append(change)
+    for directory, group in folded.items():
         kinds = ", ".join(dict.fromkeys(change.change for change in group))
         conflict = _CONFLICT if any(change.conflict for change in group) else ""
-        yield f"  ~/{show(posixpath.join(top, name))}/  {len(group):,} files: {kinds}{conflict}"
+        yield f"  ~/{show(directory)}  {counted(len(group), 'file')}: {kinds}{conflict}"
+
+
+def _folders(
+    places: Sequence[bytes], above: bytes, changes: Sequence[HomeChange]
+) -> Iterator[tuple[bytes, Sequence[HomeChange]]]:
+    """Yield the changes of each directory that shares a line, and those that are listed, with an empty name. The
+    directories of a store, and those above them, list their own files. ``above``: a directory, with its slash."""
+    parts: dict[bytes, list[HomeChange]] = {}
+    for change in changes:
+        name, slash, _below = change.path[len(above) :].partition(b"/")
+        parts.setdefault(name + slash, []).append(change)
+    if len(parts) > _MOST_OF_ONE and not any((place + b"/").startswith(above) for place in places):
+        yield above, changes
+        return
+    for name, group in parts.items():
+        if name.endswith(b"/"):
+            yield from _folders(places, above + name, group)
+        else:
+            yield b"", group
 
 
 def line_of(home: SettingsHome, change: HomeChange) -> str:
-    """Return a change's line, with the members that differ in a file of JSON or TOML."""
-    names = change.keys
-    if not names and change.change != "removed" and change.path.endswith((b".json", b".toml")):
-        names = changed_members(change.path, home.host_content(change.path) or b"", home.content(change.path) or b"")
+    """Return a change's line, with the members that differ in a file of settings."""
+    names = members_of(home, change)
     more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
     keys = f": {', '.join(names[:_MOST_NAMES])}{more}" if names else ""
     conflict = _CONFLICT if change.conflict else ""
     return f"  ~/{show(change.path)}  {change.change}{shown(keys)}{conflict}"
+
+
+def members_of(home: SettingsHome, change: HomeChange) -> tuple[str, ...]:
+    """Return the members that differ in a file of settings that is there."""
+    if change.keys or change.change == "removed":
+        return change.keys
+    return changed_members(change.path, home.host_content(change.path) or b"", home.content(change.path) or b"")
 
 
 def shown(text: str) -> str:

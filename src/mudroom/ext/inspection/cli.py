@@ -11,6 +11,7 @@ from mudroom.cli.terminal.context import Context
 from mudroom.core.network.host_entry import UnknownPreset, expand, parse_entry
 from mudroom.core.network.host_pattern import LOCALHOST, LOCALHOST_ADDRESSES, PRESET
 from mudroom.core.network.host_rules import HostRule, concerns
+from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, UsageError
 from mudroom.ext.inspection.authority import check_libraries
 from mudroom.ext.inspection.credentials import load_credentials, read_credentials, save_credentials
@@ -31,8 +32,8 @@ def manage_credentials(args: argparse.Namespace, context: Context) -> int:
         if args.remove:
             known = _without(known, args.remove)
             save_credentials(vault, known)
-        elif len(args.hosts) == 1 and args.foreign and not (args.header or args.source):
-            known = _with_foreign(known, args.hosts[0], args.foreign)
+        elif len(args.hosts) == 1 and (args.foreign or args.user is not None) and not (args.header or args.source):
+            known = _changed(known, args.hosts[0], args.foreign, args.user)
             save_credentials(vault, known)
         elif args.hosts:
             if len(args.hosts) != 2:
@@ -42,7 +43,12 @@ def manage_credentials(args: argparse.Namespace, context: Context) -> int:
             check_libraries()  # with a credential, no command runs without them
             try:
                 rule = parse_credential(
-                    name, host, args.header or "authorization", args.source or "env", foreign=args.foreign or "refuse"
+                    name,
+                    host,
+                    args.header or "authorization",
+                    args.source or "env",
+                    foreign=args.foreign or "refuse",
+                    user=args.user or "",
                 )
             except ValueError as error:
                 raise UsageError(str(error)) from error
@@ -98,10 +104,17 @@ def _warn_if_excluded(rule: CredentialRule, never: tuple[HostRule, ...], context
         )
 
 
-def _with_foreign(known: tuple[CredentialRule, ...], name: str, foreign: Foreign) -> tuple[CredentialRule, ...]:
+def _changed(
+    known: tuple[CredentialRule, ...], name: str, foreign: Foreign | None, user: str | None
+) -> tuple[CredentialRule, ...]:
     if all(rule.name != name for rule in known):
         raise UsageError(f"there is no credential {name}", "mudroom net credential lists them")
-    return tuple(rule._replace(foreign=foreign) if rule.name == name else rule for rule in known)
+    return tuple(
+        rule._replace(foreign=foreign or rule.foreign, user=rule.user if user is None else user)
+        if rule.name == name
+        else rule
+        for rule in known
+    )
 
 
 def _without(known: tuple[CredentialRule, ...], name: str) -> tuple[CredentialRule, ...]:
@@ -117,8 +130,9 @@ def _print_rules(known: tuple[CredentialRule, ...], context: Context) -> None:
         context.terminal.out(json.dumps({"schema": "mudroom.net-credentials/1", "credentials": rows}))
         return
     for rule in known:
+        user = f" of the user {show(rule.user.encode('utf-8', 'surrogateescape'))}" if rule.user else ""
         context.terminal.out(
-            f"{rule.name}: in {rule.header} for {rule.host}:{rule.port}, from {rule.origin} {rule.where}; "
+            f"{rule.name}{user}: in {rule.header} for {rule.host}:{rule.port}, from {rule.origin} {rule.where}; "
             f"inside it is a placeholder; other credentials there: {rule.foreign}"
         )
     if not known:

@@ -32,6 +32,8 @@ def load_credentials(vault: bytes) -> tuple[CredentialRule, ...]:
         rules = tuple(CredentialRule(**row) for row in rows)
         if not all(rule.foreign in ("refuse", "strip", "allow") for rule in rules):
             raise ValueError("foreign is refuse, strip or allow")
+        if not all(isinstance(rule.user, str) for rule in rules):
+            raise ValueError("user is a text")
         return rules
     except FileNotFoundError:
         return ()
@@ -40,11 +42,9 @@ def load_credentials(vault: bytes) -> tuple[CredentialRule, ...]:
 
 
 def _row(rule: CredentialRule) -> dict[str, object]:
-    """Return a credential's row. The default for ``foreign`` is omitted, so that an older mudroom can read the row."""
-    row = rule._asdict()
-    if row["foreign"] == "refuse":
-        del row["foreign"]
-    return row
+    """Return a credential's row. Defaults are omitted, so that an older mudroom can read the row."""
+    defaults = rule._field_defaults
+    return {name: value for name, value in rule._asdict().items() if name not in defaults or value != defaults[name]}
 
 
 def save_credentials(vault: bytes, rules: tuple[CredentialRule, ...]) -> None:

@@ -8,8 +8,10 @@ Rules of this file:
    header that a credential for this host uses, and a header or query parameter whose value has a token's published
    form.
 2. A header for credentials holds a placeholder alone, after a scheme or a name, so no second credential is beside it.
+   In a Basic pair the other half is in a list: names that stand for no account, and the credential's own ``user``.
 3. A cookie is known if the server has set it in a response to a request with the user's own credential (``known``).
-4. Not detected: credentials in bodies and in path segments, and accounts that are named beside a credential.
+4. Not detected: credentials in bodies and in path segments, in a header or parameter whose name and value say nothing
+   of it, and accounts that are named beside a credential.
 """
 
 from __future__ import annotations
@@ -134,15 +136,20 @@ _SECRET_NAME = regex(
     rb"(?:^|[-_])(?:authorization|authentication|access-?key|api-?key|auth-?key|token|tokens|secret|secrets|passw(?:or)?d"
     rb"|passphrase|credential|credentials|jwt|bearer)$"
 )
-"""Suffixes by which a header name is secret, unless the name is in ``_HARMLESS``."""
+"""Suffixes by which the name of a header or a query parameter is secret, unless the name is in ``_HARMLESS``."""
+_SECRET_HEADER = regex(rb"(?:^|[-_])(?:auth|keys?|pat|pwd|otp|sas|hmac|sig|signature)$")
+"""Further suffixes by which a header name is."""
 _HARMLESS = frozenset(
     (
         b"x-csrf-token", b"csrf-token", b"x-xsrf-token", b"xsrf-token", b"anti-csrf-token", b"requestverificationtoken",
         b"x-page-token", b"page-token", b"x-continuation-token", b"continuation-token", b"x-sync-token", b"sync-token",
         b"x-ms-continuation-token", b"x-next-token", b"next-token", b"x-client-request-token", b"cancellation-token",
+        b"next-page-token", b"pagination-token", b"request-token", b"client-request-token", b"max-tokens",
+        b"idempotency-key", b"x-idempotency-key", b"sec-websocket-key", b"surrogate-key", b"cache-key", b"x-cache-key",
+        b"partition-key", b"x-ms-partition-key", b"routing-key",
     )
 )  # fmt: skip
-"""Tokens that belong to no account: against forgery, or for the next page."""
+"""Names that belong to no account: against forgery, for the next page, for a retry, for a cache."""
 _TOKEN = regex(
     rb"(?:gh[opsur]_[A-Za-z0-9]{20}|github_pat_[A-Za-z0-9_]{20}|glpat-[\w.-]{15}|npm_[A-Za-z0-9]{20}|pypi-[\w-]{30}|sk-ant-[\w-]{15}"
     rb"|sk-(?:proj-|svcacct-|admin-)?[\w-]{20}|xox[abeoprs]-[\w-]{10}|hf_[A-Za-z0-9]{20}|AKIA[A-Z2-7]{16}|ASIA[A-Z2-7]{16}"
@@ -154,6 +161,19 @@ _PROTOCOL = regex(rb"(?i)bearer|authorization|token|api-?key|secret|passw|jwt|cr
 _LONGEST_PROTOCOL = 64
 _BEFORE = regex(rb"(?:[A-Za-z][A-Za-z0-9._-]{0,31} +)?(?:[A-Za-z][A-Za-z0-9_-]{0,31}=)?\"?")
 """Text allowed before a placeholder in a header: a scheme, or a name."""
+
+
+_USERS = frozenset(
+    (
+        b"", b"x-access-token", b"git", b"token", b"oauth2", b"gitlab-ci-token", b"__token__", b"_token",
+        b"x-token-auth", b"x-bitbucket-api-token-auth", b"oauth2accesstoken", b"api", b"apikey", b"AWS", b"$oauthtoken",
+        b"<token>", b"00000000-0000-0000-0000-000000000000",
+    )
+)  # fmt: skip
+"""User names that makers document beside a token: GitHub, GitLab, PyPI, Bitbucket, Google, Mailgun, IBM, AWS ECR,
+NVIDIA, Docker, Azure. They stand for the token's account."""
+_PASSWORDS = frozenset((b"", b"x-oauth-basic", b"x", b"X", b"api_token"))
+"""Passwords that makers document beside a token that is the user name: Stripe, GitHub, Freshdesk, Toggl."""
 
 
 class ForeignCredentials(NamedTuple):
@@ -194,12 +214,15 @@ def find_foreign(
 def _foreign_header(name: bytes, value: bytes, own: Sequence[Credential]) -> str:
     """Return a description of the foreign credential in a header, or an empty string."""
     at_it = [one for one in own if one.header.encode().replace(b"_", b"-") == name]
-    is_secret = bool(at_it) or name in HEADERS or (_SECRET_NAME.search(name) is not None and name not in _HARMLESS)
+    is_named = _SECRET_NAME.search(name) is not None or _SECRET_HEADER.search(name) is not None
+    is_secret = bool(at_it) or name in HEADERS or (is_named and name not in _HARMLESS)
     mine = [one for one in at_it if holds_placeholder(value, one)]
     if any(_is_alone(value, one) for one in mine):
         return ""
     if mine:
-        return f"more than the credential {mine[0].name} in the header {show(name)}"
+        is_pair = bool(in_basic(value))
+        pair = f" (mudroom net credential {mine[0].name} --user NAME lets a user name through)" if is_pair else ""
+        return f"more than the credential {mine[0].name} in the header {show(name)}{pair}"
     if is_secret:
         maker = HEADERS.get(name, "")
         return f"the header {show(name)}" + (f" ({maker})" if maker else "")
@@ -213,8 +236,9 @@ def _is_alone(value: bytes, credential: Credential) -> bool:
     raw = credential.placeholder.encode()
     user, colon, password = in_basic(value).partition(b":")
     if colon:
-        other = user if password == raw else password
-        return raw in (user, password) and not _TOKEN.search(other)
+        if password == raw:
+            return user in _USERS or user == credential.user.encode("utf-8", "surrogateescape")
+        return user == raw and password in _PASSWORDS
     before, _raw, after = value.partition(raw)
     return _BEFORE.fullmatch(before) is not None and after in (b"", b'"')
 
@@ -230,7 +254,8 @@ def _find_in_query(path: bytes, where: list[str]) -> bytes:
         name, _equals, value = pair.partition(b"=")
         name = _parameter(name)
         if value and name:
-            where.append(f"the query parameter {show(name)} ({QUERY[name]})")
+            maker = f" ({QUERY[name]})" if name in QUERY else ""
+            where.append(f"the query parameter {show(name)}{maker}")
         elif _TOKEN.search(_decoded(pair)):
             where.append("a token in the query")
         else:
@@ -243,11 +268,12 @@ def _find_in_query(path: bytes, where: list[str]) -> bytes:
 
 
 def _parameter(name: bytes) -> bytes:
-    """Return the parameter in ``QUERY`` that a server would take this name for, or an empty value. PHP reads a name up
+    """Return the secret parameter that a server would take this name for, or an empty value. PHP reads a name up
     to a NUL or a bracket, and its dots and spaces as underscores (its manual: variables from external sources)."""
     name = _decoded(name).lower().partition(b"\0")[0].partition(b"[")[0].strip()
     spellings = (name, name.translate(_UNDERSCORES), name.translate(_HYPHENS))
-    return next((spelled for spelled in spellings if spelled in QUERY), b"")
+    known = next((spelled for spelled in spellings if spelled in QUERY), b"")
+    return known or (spellings[2] if _SECRET_NAME.search(spellings[2]) and spellings[2] not in _HARMLESS else b"")
 
 
 _UNDERSCORES, _HYPHENS = bytes.maketrans(b". ", b"__"), bytes.maketrans(b". _", b"---")

@@ -2,7 +2,8 @@
 
 Rules of this file: pure; the time is an argument. h2 buffers a frame of up to 16 MiB before it rejects its length, and
 ends all streams at a GOAWAY, which is wrong: streams up to its number continue (RFC 9113 6.8). Frames that
-are cheap to send and expensive to process (above all resets: CVE-2023-44487) are let through at a limited rate.
+are cheap to send and expensive to process (above all resets: CVE-2023-44487) are let through at a limited rate: all
+frames but those that carry data or headers, and updates of windows for data that was sent.
 """
 
 from __future__ import annotations
@@ -14,8 +15,12 @@ LONGEST = 16384
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 BLOCK = 48 << 10
 """Maximum bytes in one message's header frames. h2 would hold a MiB if they do not end."""
-_DATA, _HEADERS, _PRIORITY, _RESET, _SETTINGS, _PROMISE, _PING, _GOAWAY, _CONTINUATION = 0, 1, 2, 3, 4, 5, 6, 7, 9
+_DATA, _HEADERS, _RESET, _PROMISE, _GOAWAY, _UPDATE, _CONTINUATION = 0, 1, 3, 5, 7, 8, 9
 _HEAD = 9
+_END_STREAM, _PADDED = 1, 8
+"""Flags of DATA."""
+_UPDATED = 1 << 10
+"""Bytes for which an honest receiver updates a window at most once, except for the two windows of each frame."""
 
 
 class Flood(ValueError):
@@ -48,6 +53,8 @@ class Frames:
         self._preface = len(preface)
         self._buffer = bytearray()
         self._resets = resets
+        self._updates = 0
+        """Updates of windows that data sent to the other side makes up for."""
         self._block = 0
         """Bytes in a header block that has not ended."""
         self._idle = Bucket(20_000, 5_000)
@@ -67,7 +74,8 @@ class Frames:
             end = at + _HEAD + length
             if len(buffer) < end:
                 break
-            self._count(kind, length, buffer[at + 4], now)
+            is_padded = kind == _DATA and length and buffer[at + 4] & _PADDED
+            self._count(kind, length, buffer[at + 4], 1 + buffer[at + _HEAD] if is_padded else 0, now)
             if kind == _GOAWAY and length >= 8:
                 body = buffer[at + _HEAD : end]
                 self.goaway = Goaway(int.from_bytes(body[:4], "big") & 0x7FFFFFFF, int.from_bytes(body[4:8], "big"))
@@ -78,16 +86,25 @@ class Frames:
         del buffer[:at]
         return b"".join(parts)
 
-    def _count(self, kind: int, length: int, flags: int, now: float) -> None:
-        if kind == _RESET and self._resets is not None and not self._resets.take(now):
-            raise Flood("one stream after the other is begun and reset")
+    def has_sent(self, length: int) -> None:
+        """Count a frame of data to the other side."""
+        self._updates += 2 + length // _UPDATED
+
+    def _count(self, kind: int, length: int, flags: int, padding: int, now: float) -> None:
+        if kind == _RESET and self._resets is not None:
+            if not self._resets.take(now):
+                raise Flood("one stream after the other is begun and reset")
+            return
         if kind in (_HEADERS, _PROMISE, _CONTINUATION):
             self._block = length + (self._block if kind == _CONTINUATION else 0)
             if self._block > BLOCK:
                 raise Flood(f"headers of more than {BLOCK} bytes")
-        is_idle = kind in (_PRIORITY, _SETTINGS, _PING) or (not length and kind == _CONTINUATION)
-        is_empty = kind == _DATA and not length and not flags & 1
-        if (is_idle or is_empty) and not self._idle.take(now):
+        has_data = kind == _DATA and (length > padding or flags & _END_STREAM)
+        if has_data or kind in (_HEADERS, _PROMISE) or (kind == _CONTINUATION and length):
+            return
+        if kind == _UPDATE and self._updates:
+            self._updates -= 1
+        elif not self._idle.take(now):
             raise Flood("frame after frame that says nothing")
 
 

@@ -9,6 +9,7 @@ does not trust the vault's authority gets no response, and the flow says so.
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 
 from mudroom.core.network.flow import Way
@@ -18,12 +19,13 @@ from mudroom.core.network.inspection import Inspection
 from mudroom.core.tree.path import show
 from mudroom.ext.inspection.authority import EXTRA, Issuer, client_context, issuer
 from mudroom.ext.inspection.rewrite import MOST_KEPT, CredentialRewrite, Fields, keep_headers
-from mudroom.ext.inspection.tls import TlsConnection, start_tls
+from mudroom.ext.inspection.tls import HANDSHAKE, TlsConnection, start_tls
 from mudroom.net.gate.exchange import Exchange, Unreachable
 from mudroom.net.gate.peer import Peer, PeerGone
 from mudroom.net.gate.request_head import IDLE, read_head
 from mudroom.net.gate.response_writer import send_refusal
-from mudroom.net.protocol.client_hello import Kind, parse_hello
+from mudroom.net.protocol.client_hello import LIMIT, Kind, parse_hello
+from mudroom.net.protocol.head import BadHead
 
 H1, H2 = "http/1.1", "h2"
 TLS_MEMORY = 96 << 10
@@ -52,7 +54,7 @@ async def inspect(plain: CredentialRewrite, client: Peer, server: Peer, exchange
         if client_tls is None:
             return
         if server_tls is None:
-            await _send_failure(client_tls, exchange, failure_reason)
+            await _send_failure(client_tls, exchange, 502, failure_reason)
         else:
             await _serve(client_tls, server_tls, exchange, InspectedConnection(inspection, plain))
     except PeerGone as gone:
@@ -60,6 +62,28 @@ async def inspect(plain: CredentialRewrite, client: Peer, server: Peer, exchange
         raise
     finally:
         server.cut()
+
+
+async def decline(client: Peer, exchange: Exchange, status: int, reason: str) -> bool:
+    """Answer the first request within a refused client's TLS, if it speaks HTTP/1.1 and the vault has an authority.
+    Nothing is sent to a server. Return False, without a byte sent, if that is not possible. Raise PeerGone."""
+    guard = exchange.guard
+    if guard.inspection is None:
+        return False
+    try:
+        issuing = issuer(guard.inspection.authority)
+        async with asyncio.timeout(HANDSHAKE):
+            while (hello := parse_hello(bytes(client.buffer[: 2 * LIMIT]))) is None and await client.more():
+                pass
+    except (ImportError, TimeoutError, ValueError):
+        return False
+    offered = () if hello is None else hello.alpn
+    if hello is None or (offered and H1.encode() not in offered) or not await guard.reserve(client, TLS_MEMORY):
+        return False
+    secure = await _accept_tls(client, exchange, issuing, H1)
+    if secure is not None:
+        await _send_failure(secure, exchange, status, reason)
+    return True
 
 
 def _ready(client: Peer, exchange: Exchange, kind: Kind) -> tuple[Inspection, Issuer, tuple[str, ...]]:
@@ -123,10 +147,13 @@ def _reason(error: ssl.SSLError) -> str:
     return (error.reason or str(error)).lower().replace("_", " ")
 
 
-async def _send_failure(client: TlsConnection, exchange: Exchange, why: str) -> None:
-    """Answer the client's first request with the reason why the server cannot be reached."""
-    await read_head(client, IDLE)
-    await send_refusal(client, exchange.guard.sanitizer, 502, why)
+async def _send_failure(client: TlsConnection, exchange: Exchange, status: int, why: str) -> None:
+    """Answer the client's first request with the reason why it does not reach the server."""
+    try:
+        await read_head(client, IDLE)
+    except BadHead:
+        pass  # it is answered all the same, and nothing else is read
+    await send_refusal(client, exchange.guard.sanitizer, status, why)
     await client.dismiss()
 
 

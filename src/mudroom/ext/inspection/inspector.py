@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mudroom.ext.inspection.inspect import inspect
+from mudroom.ext.inspection.inspect import decline, inspect
 from mudroom.ext.inspection.rewrite import CredentialRewrite, KnownCookies
 from mudroom.ext.inspection.sanitizer import Sanitizer
 from mudroom.net.gate.exchange import Exchange
@@ -19,3 +19,6 @@ class GuardInspector:
 
     async def inspect(self, client: Peer, server: Peer, exchange: Exchange, kind: Kind) -> None:
         await inspect(self.plain, client, server, exchange, kind)
+
+    async def decline(self, client: Peer, exchange: Exchange, status: int, reason: str) -> bool:
+        return await decline(client, exchange, status, reason)

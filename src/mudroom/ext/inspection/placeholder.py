@@ -49,10 +49,18 @@ class CredentialRule(NamedTuple):
     """The variable outside the sandbox, the file, or ``SERVICE/USER``."""
     foreign: Foreign = "refuse"
     """How requests to the host are treated that have a command's own credentials (``foreign_credential.py``)."""
+    user: str = ""
+    """The user name that may be beside it in a Basic pair; empty: none but the usual ones."""
 
 
 def parse_credential(
-    name: str, host: str, header: str = "authorization", source: str = "env", *, foreign: Foreign = "refuse"
+    name: str,
+    host: str,
+    header: str = "authorization",
+    source: str = "env",
+    *,
+    foreign: Foreign = "refuse",
+    user: str = "",
 ) -> CredentialRule:
     """Return a credential's rule. ``host``: a name, or name:port; the default port is 443. ``source``: ``env``,
     ``env:OTHER``, ``file:PATH``, ``keyring:SERVICE/USER``. Raise ValueError with a printable reason."""
@@ -68,7 +76,7 @@ def parse_credential(
         raise ValueError(
             f"{_shown(source)} is not a place of a credential: write env, env:NAME, file:PATH or keyring:SERVICE/USER"
         )
-    return CredentialRule(name, authority.host.text, authority.port, header.lower(), origin, where, foreign)
+    return CredentialRule(name, authority.host.text, authority.port, header.lower(), origin, where, foreign, user)
 
 
 def with_value(rule: CredentialRule, value: str, randomness: bytes) -> Credential:
@@ -84,7 +92,14 @@ def with_value(rule: CredentialRule, value: str, randomness: bytes) -> Credentia
             f" {SHORTEST_VALUE} characters"
         )
     return Credential(
-        rule.name, rule.host, rule.port, rule.header, make_placeholder(value, randomness), value, rule.foreign
+        rule.name,
+        rule.host,
+        rule.port,
+        rule.header,
+        make_placeholder(value, randomness),
+        value,
+        rule.foreign,
+        rule.user,
     )
 
 

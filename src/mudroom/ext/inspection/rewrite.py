@@ -39,16 +39,23 @@ _CODINGS = (b"content-encoding", b"grpc-encoding", b"sec-websocket-extensions")
 """Response headers that say how the body is compressed (RFC 9110 8.4, gRPC over HTTP/2, RFC 7692)."""
 _MOST_COOKIES = 1_024
 HIDDEN = "(not kept)"
-_SECRET = regex(r"(?i)authorization|cookie|token|secret|passw|api-?key|signature|credential")
+_SHOWN = regex(
+    r"accept(-[a-z]+)?|access-control-[a-z-]+|age|allow|alt-svc|cache-control|connection|content-(?!md5|digest)[a-z-]+|date|depth"
+    r"|expect|expires|from|git-protocol|grpc-[a-z-]+|host|if-(un)?modified-since|keep-alive|last-modified|link|location"
+    r"|(x-)?(request|correlation)-id|max-forwards|origin|pragma|prefer|priority|range|referer|retry-after|sec-(ch|fetch|gpc)[a-z-]*|sec-websocket-version"
+    r"|server|strict-transport-security|te|trailer|transfer-encoding|upgrade(-insecure-requests)?|user-agent|vary|via|warning"
+    r"|x-(ratelimit|rate-limit|content-type|frame|powered|requested|xss|github-(api-version|media-type|request-id))[a-z-]*"
+)
+"""Headers whose value is known to hold no secret."""
 _LONGEST_VALUE = 1024
 MOST_KEPT = 64
 """Headers that a flow keeps of each message."""
 
 
 def keep_headers(fields: Fields) -> tuple[tuple[str, str], ...]:
-    """Return the headers that a flow keeps: of inherently secret ones only the name."""
+    """Return the headers that a flow keeps: only the name, unless the value is known to hold no secret."""
     return tuple(
-        (name, HIDDEN if _SECRET.search(name) else value.decode("latin-1")[:_LONGEST_VALUE])
+        (name, value.decode("latin-1")[:_LONGEST_VALUE] if _SHOWN.fullmatch(name) else HIDDEN)
         for name, value in ((name.decode("latin-1").lower(), value) for name, value in fields[:MOST_KEPT])
     )
 

@@ -5,15 +5,16 @@ Rules of this file:
 1. Pure. A value is found verbatim and in the spellings that servers use when they repeat it: in another case;
    percent-encoded, also in part, several times, and as a form; as JSON and JavaScript escapes; as HTML character
    references; in hexadecimal digits; in UTF-16; in base64, at each of the three alignments and in the URL alphabet, so
-   also inside a Basic pair, and in base64 of that; and in text that is escaped on top of that. Line ends within it are
-   ignored.
+   also inside a Basic pair, and in base64 of that. Escapes (percent, JSON, JavaScript, HTML) are undone on top of any
+   of these, up to four times. Line ends within it are ignored.
 2. An occurrence is replaced by text with the same length, so that framing, lengths and offsets stay valid.
 3. A stream is never held back, because a server may wait for an answer to its data. A value's beginning at the end of a
    piece is therefore replaced as soon as it is long enough to be told from other text. A shorter beginning has
    been passed on when the rest arrives, and only the rest is replaced: at most ``_BEGINNING`` - 1 characters of the
    value get through, if the server splits it there.
-4. Not found: compressed, encrypted or reversed text, base32, base64 three times over, a value in pieces with other text
-   between, and a value spread over several responses. A server that wants to give a credential away can always do so.
+4. Not found: compressed, encrypted or reversed text, base32, base64 three times over, hexadecimal digits, UTF-16 or
+   base64 of another spelling (but base64 of base64), a value in pieces with other text between, and a value spread over
+   several responses. A server that wants to give a credential away can always do so.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ Field = tuple[bytes, bytes]
 _UPPER, _LOWER = bytes(range(65, 91)), bytes(range(97, 123))
 _FOLD = bytes.maketrans(_UPPER + b"-_ ", _LOWER + b"+/+")
 """Maps to lower case, the standard base64 alphabet (RFC 4648 5), and the space as forms write it."""
+_TO_URL = bytes.maketrans(b"+/", b"-_")
+"""To base64's alphabet for URLs."""
 _BREAKS = b"\r\n\t"
 """Dropped before a comparison, because base64 is broken into lines. No value has them."""
 _PIECE = 256
@@ -48,9 +51,9 @@ _LEVELS = 4
 
 _ESCAPE = regex(
     rb"%(?P<percent>[0-9A-Fa-f]{2})"
-    rb"|\\(?:u00(?P<u>[0-9A-Fa-f]{2})|x(?P<x>[0-9A-Fa-f]{2})|u\{0{0,4}(?P<point>[0-9A-Fa-f]{2})\}"
+    rb"|\\(?:u00(?P<u>[0-9A-Fa-f]{2})|x(?P<x>[0-9A-Fa-f]{2})|u\{0{0,4}(?P<point>[0-9A-Fa-f]{1,2})\}"
     rb"|(?P<itself>[/\"'\\])|(?P<line>[nrt]))"
-    rb"|&(?:#0{0,6}(?P<decimal>[0-9]{2,3});?|#[xX]0{0,6}(?P<hex>[0-9A-Fa-f]{2});?|(?P<name>[A-Za-z]{2,10});)"
+    rb"|&(?:#0{0,6}(?P<decimal>[0-9]{1,3});?|#[xX]0{0,6}(?P<hex>[0-9A-Fa-f]{1,2});?|(?P<name>[A-Za-z]{2,10});)"
 )
 _UNFINISHED = regex(rb"(?:%[0-9A-Fa-f]?|\\(?:u\{?[0-9A-Fa-f]{0,5}|x[0-9A-Fa-f]?)?|&[#A-Za-z0-9]{0,10})\Z")
 """The beginning of an escape at the end of a piece."""
@@ -217,8 +220,9 @@ def _needles(value: str) -> Iterator[_Needle]:
         yield _needle(b"\0".join(piece[at : at + 1] for at in range(len(piece))), 2)
         for coded in _in_base64(piece):
             yield _needle(coded, 4 / 3)
-            for twice in _in_base64(coded):  # a Basic pair is base64, and a message that quotes it may be, too
-                yield _needle(twice, 16 / 9)
+            for inner in dict.fromkeys((coded, coded.translate(_TO_URL))):
+                for twice in _in_base64(inner):  # a Basic pair is base64, and a message that quotes it may be, too
+                    yield _needle(twice, 16 / 9)
 
 
 def _in_base64(piece: bytes) -> Iterator[bytes]:

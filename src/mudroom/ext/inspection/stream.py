@@ -353,6 +353,7 @@ class StreamEnd:
             length = len(piece)
             last = lane.is_ended and not lane.holds() and lane.trailers is None
             h2.send_data(number, piece, end_stream=last)
+            self.frames.has_sent(length)
             if last:
                 lane.finish()
         elif lane.reset is not None:

@@ -57,12 +57,13 @@ def keep(
     fork: str,
     left: Sequence[LeftFile],
     opened: Sequence[tuple[bytes, int]],
-    home: bytes,
+    home: bytes | None,
     time: int,
 ) -> tuple[LeftFile, ...]:
     """Store what a command has left as far as a user would look for it; return it with ``kept`` set. ``opened``: the
-    directories that end with the command, by path. ``time``: the wall clock, nanoseconds."""
-    told = set(told_files(left, home))
+    directories that end with the command, by path. ``home``: the user's; None: all of it is looked for, wherever it
+    lies. ``time``: the wall clock, nanoseconds."""
+    told = set(left if home is None else told_files(left, home))
     if not told:
         return tuple(left)
     above = vault.path + OUTSIDE + b"/" + fork_directory(fork)
@@ -74,7 +75,7 @@ def keep(
         for file in left:
             name = b"%d" % len(rows)
             fits = file in told and len(rows) < MOST_FILES and file.size <= room
-            is_wanted = fits and not _is_secret(vault, file, home)
+            is_wanted = fits and (home is None or not _is_secret(vault, file, home))
             mode = _copy(vault, file, opened, place + b"/" + name) if is_wanted else None
             if mode is not None:
                 room -= file.size

@@ -73,6 +73,10 @@ class Inspector(Protocol):
     async def inspect(self, client: Peer, server: Peer, exchange: Exchange, kind: Kind) -> None:
         """Serve a connection that is to be inspected to its end. Raise RefusedExchange, PeerGone."""
 
+    async def decline(self, client: Peer, exchange: Exchange, status: int, reason: str) -> bool:
+        """Answer the first request within a refused client's TLS. Return False, without a byte sent, if that is not
+        possible. Raise PeerGone."""
+
 
 class _Unchanged:
     """Requests and responses pass as they are."""

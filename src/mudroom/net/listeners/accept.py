@@ -17,10 +17,15 @@ from mudroom.net.gate.guard import Guard
 from mudroom.net.gate.http import Link, serve_http
 from mudroom.net.gate.peer import Peer, PeerGone
 from mudroom.net.gate.request_head import read_head
-from mudroom.net.listeners.loopback import serve_loopback
 from mudroom.net.listeners.responder import Responder
 from mudroom.net.listeners.socks import socks
-from mudroom.net.listeners.transparent import Destination, original_destination, own_address, serve_transparent
+from mudroom.net.listeners.transparent import (
+    Destination,
+    original_destination,
+    own_address,
+    serve_loopback,
+    serve_transparent,
+)
 from mudroom.net.listeners.tunnel import HandedConnection, serve_tunnel
 from mudroom.net.protocol import refusal
 from mudroom.net.protocol import refusal as say

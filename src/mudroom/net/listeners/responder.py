@@ -1,4 +1,7 @@
-"""The sandbox's DNS server: allowed names get a synthetic address, all others do not exist.
+"""The sandbox's DNS server: names get a synthetic address.
+
+A refused name gets one, too, where every connection is redirected to the gate: the connection is told the reason.
+Elsewhere it would end at a closed port, so a refused name does not exist.
 
 Rules of this file: no query is ever forwarded to another server, so a name cannot carry data out (DNS tunnelling). The
 gate looks up a name's real address after the connection has been allowed.
@@ -21,6 +24,8 @@ from mudroom.net.protocol.synthetic import Synthetic
 _OWN_NAMES = ("localhost", "mudroom")
 """Names that every sandbox has (sethostname(2) in its plan). Programs look up their own host's name for reasons
 unrelated to the network, and a loopback address leads back to the program's own sandbox."""
+_NO_HOSTS = ("invalid", "localhost")
+"""Top-level domains whose names are no other machine's (RFC 6761 6.3, 6.4)."""
 _LOOPBACK = {dns.A: (b"\x7f\0\0\x01",), dns.AAAA: (bytes(15) + b"\x01",)}
 _MOST_REPORTED = 1_024
 """Maximum refused names that are reported, each once; after that a single flow says that there were more."""
@@ -34,12 +39,13 @@ _IPV6_FREEBIND = 78
 
 
 class Responder:
-    """``with_ipv6``: the sandbox can reach the gate by IPv6, too."""
+    """``with_ipv6``: the sandbox can reach the gate by IPv6, too. ``with_refused``: refused names have addresses."""
 
-    def __init__(self, guard: Guard, names: Synthetic, with_ipv6: bool) -> None:
+    def __init__(self, guard: Guard, names: Synthetic, with_ipv6: bool, *, with_refused: bool = False) -> None:
         self._guard = guard
         self._names = names
         self._with_ipv6 = with_ipv6
+        self._with_refused = with_refused
         self._reported: set[bytes] = set()
 
     def reply(self, data: bytes) -> bytes:
@@ -51,15 +57,17 @@ class Responder:
         host = question.host
         if host in _OWN_NAMES:
             return dns.answer(question, dns.NO_ERROR, _LOOPBACK.get(question.kind, ()))
-        if host is None or not self.may_be_reached(host):
+        if host is None or not self.has_address(host):
             self._report(question.name, host)
             return dns.answer(question, dns.NO_NAME)
         ipv4, ipv6 = self._names.addresses(host)
         addresses = {dns.A: (ipv4,), dns.AAAA: (ipv6,) if self._with_ipv6 else ()}.get(question.kind, ())
         return dns.answer(question, dns.NO_ERROR, addresses)
 
-    def may_be_reached(self, host: str) -> bool:
-        """Return whether a request to the host could be allowed, now or by an answer."""
+    def has_address(self, host: str) -> bool:
+        """Return whether a request to the host could be allowed, now or by an answer, or its refusal is told."""
+        if self._with_refused and host.rpartition(".")[2] not in _NO_HOSTS:
+            return True
         return any(
             self._guard.look(Request(host, port, method, path)).action != "deny"
             for port, method, path in _possible(self._guard.rules)

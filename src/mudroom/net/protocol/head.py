@@ -28,16 +28,18 @@ HOP = frozenset(_HOP.encode().split())
 """Hop-by-hop fields (RFC 9110 7.6.1)."""
 
 
-_OVERRIDES = {
-    b"x-http-method-override": "method",
-    b"x-http-method": "method",
-    b"x-method-override": "method",
-    b"x-original-url": "path",
-    b"x-rewrite-url": "path",
-}
-"""Headers by which some servers act on another method or path than the request line's: Google's APIs and Rack
-("Rack::MethodOverride"), OData ([MS-ODATA] 2.2.5.8), Express's method-override, IIS and frameworks behind it
-(CVE-2018-14773)."""
+_METHODS = frozenset(b"GET HEAD POST PUT PATCH DELETE OPTIONS TRACE CONNECT COPY MOVE MKCOL PROPPATCH PURGE".split())
+_OF_METHOD, _OF_PATH = re.compile(rb"method|verb|override"), re.compile(rb"ur[il]\b|path|rewrite|route|destination")
+_PATH = re.compile(rb"[\s\"'<(]*(?:/|\\|%2f|[a-z][a-z0-9+.-]*://)", re.IGNORECASE)
+_HARMLESS = frozenset(
+    b"accept accept-charset accept-encoding accept-language access-control-request-headers"
+    b" access-control-request-method authorization baggage content-digest content-encoding content-language"
+    b" content-md5 content-type cookie date digest etag expect from host if-match if-modified-since if-none-match"
+    b" if-range if-unmodified-since link origin proxy-authorization range referer repr-digest sec-websocket-key"
+    b" sec-websocket-protocol signature signature-input trailer traceparent tracestate upgrade user-agent via"
+    b" want-digest x-amz-security-token x-amz-content-sha256 x-amz-user-agent x-goog-api-client x-goog-hash".split()
+)
+"""Headers whose value may look like a method or a path, and that no server takes for its request's."""
 
 
 class BadHead(ValueError):
@@ -106,14 +108,22 @@ def end_to_end(fields: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
 
 
 def as_judged(method: str, path: str, fields: Sequence[tuple[bytes, bytes]]) -> tuple[str, str]:
-    """Return method and path as rules judge them. A method or path that a header overrides is marked, so that it is
-    unknown: no rule for some methods or paths lets it through (``core/network/host_rules.py``)."""
-    for name, _value in fields:
+    """Return method and path as rules judge them. If a header may carry another method or path, it is marked, so that
+    it is unknown: no rule for some methods or paths lets it through (``core/network/host_rules.py``).
+
+    Servers know many such headers: X-HTTP-Method-Override (Google's APIs, Rack), X-Original-URL (IIS, CVE-2018-14773),
+    Destination (WebDAV), X-Amz-Copy-Source. So a header does if its name says so, or if its value is a method or begins
+    as a path or URL does, unless it is known to be harmless.
+    """
+    for name, value in fields:
         # CGI takes ``_`` in a name for ``-`` (RFC 3875 4.1.18)
         folded = name.lower().replace(b"_", b"-")
-        overridden = _OVERRIDES.get(folded)
-        if overridden == "method":
+        if folded in _HARMLESS or folded in HOP or folded.startswith(b":"):
+            continue
+        says_method, says_path = _OF_METHOD.search(folded), _OF_PATH.search(folded)
+        is_named = says_method or says_path
+        if says_method or (not is_named and value.strip(b" \t\"'").upper() in _METHODS):
             method = f"{method} ({folded.decode()})"
-        elif overridden == "path":
+        if says_path or (not is_named and _PATH.match(value)):
             path = f"{path} #{folded.decode()}"
     return method, path

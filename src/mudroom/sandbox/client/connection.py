@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from mudroom.core.confinement.plan import Step
-from mudroom.errors import MudroomError
+from mudroom.errors import LauncherDied
 from mudroom.sandbox.client.wire import PLAIN
 from mudroom.typing import Any
 
@@ -36,7 +36,7 @@ class Connection:
         """Messages from a signal handler that interrupted its own thread in ``send``."""
 
     def send(self, message: Mapping[str, Any], descriptors: Sequence[int]) -> None:
-        """Send a message. Raise MudroomError if the other end is gone, OSError if too many of the user's descriptors
+        """Send a message. Raise LauncherDied if the other end is gone, OSError if too many of the user's descriptors
         are in transit.
 
         A call without descriptors may return before the message is sent: in a signal handler that has interrupted
@@ -65,7 +65,7 @@ class Connection:
         except OSError as error:
             if error.errno == errno.ETOOMANYREFS:  # in transit by all the user's processes: RLIMIT_NOFILE, unix(7)
                 raise
-            raise MudroomError(f"the sandbox launcher is gone: {error.strerror}", AGAIN) from error
+            raise LauncherDied(f"the sandbox launcher is gone: {error.strerror}", AGAIN) from error
         finally:
             self._sending = False
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
+from mudroom.core.confinement.environment import gate_variables
 from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -39,7 +40,13 @@ class Invocation(NamedTuple):
     def request(self) -> dict[str, Any]:
         """Return its part of a request."""
         search = [entry for entry in self.env.get(b"PATH", os.fsencode(os.defpath)).split(b":") if entry]
-        return {"argv": list(self.argv), "env": dict(self.env), "search": search, "terminal": tuple(self.terminal)}
+        return {
+            "argv": list(self.argv),
+            "env": dict(self.env),
+            "proxies": gate_variables(self.env),
+            "search": search,
+            "terminal": tuple(self.terminal),
+        }
 
 
 class RunOptions(NamedTuple):

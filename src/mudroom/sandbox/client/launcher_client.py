@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 
 from mudroom.core.confinement.plan import Plan, StandingPlan, Step, TemplatePlan, of_each, template_plan
 from mudroom.core.tree.path import show
-from mudroom.errors import MudroomError, Unsupported
+from mudroom.errors import LauncherDied, MudroomError, Unsupported
 from mudroom.sandbox.client import wire
 from mudroom.sandbox.client.connection import AGAIN, Connection, command_request, wait_readable, with_report
 from mudroom.sandbox.client.invocation import KILLED, NO_OPTIONS, ClientTraits, Exit, Invocation, RunOptions
@@ -249,8 +249,8 @@ class LaunchedCommand:
         self.close()
 
 
-def _died() -> MudroomError:
-    return MudroomError("the sandbox launcher died", "run the command again; nothing was applied")
+def _died() -> LauncherDied:
+    return LauncherDied("the sandbox launcher died", "run the command again; nothing was applied")
 
 
 def _not_running() -> MudroomError:

@@ -15,8 +15,9 @@ from collections.abc import Collection, Iterable, Sequence
 from mudroom.core.confinement.credential_file import git_identity, holds_secret
 from mudroom.core.confinement.plan import Step
 from mudroom.core.confinement.spec import Bind
+from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import is_below
-from mudroom.core.tree.secret import LIMIT, Test, holds, tests_in
+from mudroom.core.tree.secret import LIMIT, Test, holds, secret_test, tests_in
 from mudroom.errors import MaskedRights
 from mudroom.typing import NamedTuple
 
@@ -42,6 +43,8 @@ _TOOLCHAINS = (
 _SETTINGS = (b".config/git/ignore", b".config/git/attributes")
 _GIT = (b".gitconfig", b".config/git/config")
 """Shown unchanged if they hold only settings; otherwise reduced to the user's identity."""
+_NAMES_FILES, _MOST_NAMED = regex(rb"(?i)\b(path|template|sslcainfo|\w+file)\s*="), 32
+"""Settings that may name a file, and the most files of settings that are followed."""
 _LEVELS, _DEEPEST, _MOST_DIRECTORIES = 2, 8, 2_000
 """Directory levels in a toolchain that are searched for credentials whatever they are called, levels that are searched
 beside packages (``versions/node/v22.1.0/etc/npmrc``), and directories that are searched in all toolchains."""
@@ -175,17 +178,53 @@ def _root_secrets(uid: int) -> list[bytes]:
 
 
 def _git_settings(home: bytes) -> tuple[list[bytes], tuple[tuple[bytes, bytes], ...]]:
-    """Return git's settings files that may be shown, and the others' reduced contents."""
-    shown, files = [], []
-    for path in (home + b"/" + name for name in _GIT):
+    """Return git's settings files that may be shown, the files that they name, and the others' reduced contents."""
+    shown, files = list[bytes](), list[tuple[bytes, bytes]]()
+    pending = [home + b"/" + name for name in _GIT]
+    for path in pending:  # grows
         settings = _read(path)
-        if settings is None:
+        if settings is None or path in shown:
             continue
         if holds_secret(settings):
             files.append((path, git_identity(settings)))
-        else:
-            shown.append(path)
+            continue
+        shown.append(path)
+        if len(pending) < _MOST_NAMED and _NAMES_FILES.search(settings) is not None:
+            included, others = _named(settings, path, home)
+            pending += included
+            shown += others
     return shown, tuple(files)
+
+
+def _named(settings: bytes, path: bytes, home: bytes) -> tuple[list[bytes], list[bytes]]:
+    """Return the files below the home that a settings file includes, and the other files that it names, without those
+    with the name or place of a secret. git-config(1): an included path is relative to the file."""
+    from mudroom.core.git.settings_file import included, named_files, parse_settings
+    from mudroom.core.text.secret_content import holds_credential
+    from mudroom.core.tree.credential_stores import store_places
+
+    def places(values: Iterable[bytes]) -> list[bytes]:
+        expanded = (home + value[1:] if value.startswith(b"~/") else value for value in values)
+        joined = (os.path.normpath(os.path.join(os.path.dirname(path), value)) for value in expanded)
+        return [place for place in joined if is_open(place)]
+
+    def is_open(place: bytes) -> bool:
+        for name in (place, os.path.realpath(place)):
+            below = name[len(home) + 1 :]
+            if (
+                not is_below(name, home)
+                or secret_test(below) == "name"
+                or any(is_below(below, at) for at in store_places())
+            ):
+                return False
+        return os.path.isfile(place) and os.path.getsize(place) <= LIMIT
+
+    try:
+        parsed = parse_settings(settings)
+    except ValueError:
+        return [], []
+    others = [place for place in places(named_files(parsed)) if not holds_credential(_read(place) or b"\0")]
+    return places(included(parsed)), others
 
 
 def _credentials(roots: Sequence[bytes]) -> Credentials:

@@ -203,7 +203,7 @@ _ALWAYS: tuple[Cond, ...] = ()
 _UNSHARES = (Cond(0, "!=", 0, ~UNSHARE_HARMLESS & 0xFFFFFFFF),)
 _WEAKER = (Cond(0, "!=", 0, ~PERSONA_HARMLESS & 0xFFFFFFFF), Cond(0, "!=", PERSONA_QUERY))
 _OTHER_FAMILY = tuple(Cond(0, "!=", family) for family in (AF_UNIX, AF_INET, AF_INET6, AF_NETLINK))
-_NETLINK_OTHER = (Cond(0, "==", AF_NETLINK), Cond(2, "!=", NETLINK_ROUTE))
+NETLINK_OTHER = (Cond(0, "==", AF_NETLINK), Cond(2, "!=", NETLINK_ROUTE))
 _UNCONNECTED = (Cond(1, "!=", SOCK_STREAM, TYPE_MASK), Cond(1, "!=", SOCK_SEQPACKET, TYPE_MASK))
 _RAW, _PACKET = Cond(1, "==", SOCK_RAW, TYPE_MASK), Cond(1, "==", SOCK_PACKET, TYPE_MASK)
 _OTHER_TYPE = (Cond(1, "!=", SOCK_STREAM, TYPE_MASK), Cond(1, "!=", SOCK_DGRAM, TYPE_MASK))
@@ -298,7 +298,7 @@ DENY: tuple[SyscallRule, ...] = (
     SyscallRule("socket", EAFNOSUPPORT, _OTHER_FAMILY, _FAMILY),
     # The kernel makes the sockets, and so loads their protocol's module, before it finds that they have no pairs.
     SyscallRule("socketpair", EAFNOSUPPORT, (Cond(0, "!=", AF_UNIX),), "only unix sockets have pairs; " + _FAMILY),
-    SyscallRule("socket", EAFNOSUPPORT, _NETLINK_OTHER, _NETLINK),
+    SyscallRule("socket", EAFNOSUPPORT, NETLINK_OTHER, _NETLINK),
     SyscallRule("socket", EPERM, (Cond(0, "==", AF_INET), _RAW), "forges packets; ping uses SOCK_DGRAM"),
     SyscallRule("socket", EPERM, (Cond(0, "==", AF_INET6), _RAW), "forges packets; ping uses SOCK_DGRAM"),
     SyscallRule("socket", EPERM, (Cond(0, "==", AF_INET), _PACKET), "an old name of AF_PACKET; CVE-2017-7308"),

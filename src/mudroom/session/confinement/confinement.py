@@ -61,6 +61,7 @@ _IN_A_COPY = "working in a copy, which copy.exclude in .mudroom/policy.yaml make
 _RESOLV_CONF = b"/etc/resolv.conf"
 _NAMESERVER = b"nameserver 127.0.0.1\n"
 _HOSTS, _MOST_HOSTS = b"/etc/hosts", 1 << 20
+_LOCALHOST = b"127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback"
 _OWN_NAME = b"\n127.0.0.1\tmudroom\n"
 
 
@@ -197,6 +198,8 @@ class Confinement:
             raise Unsupported("a sandbox", needs, failure.message, "start mudroom outside of any sandbox")
         if following is None:
             raise failure
+        if settings.engine_beside:
+            raise Unsupported("--engine", "user namespaces and the overlay view", failure.message, "mudroom doctor")
         if settings.view == "overlay" and mode == "overlay":
             needs, hint = "a kernel overlay in a user namespace", "--view auto works in a copy then"
             raise Unsupported("the overlay view", needs, failure.message, hint)
@@ -301,7 +304,12 @@ class Confinement:
         spec = (
             self._with_surroundings(spec, settings, grant) if bare else spec._replace(binds=(*spec.binds, *grant.live))
         )
-        return self._compiled(spec, mode, host, requested(settings.limits), grant), env
+        plan = self._compiled(spec, mode, host, requested(settings.limits), grant)
+        if settings.engine_beside:
+            from mudroom.core.registry import part
+
+            plan = part("engine", "plan", "--engine").with_engine(plan, spec, host.machine, os.path.dirname(private))
+        return plan, env
 
     def _compiled(self, spec: SandboxSpec, mode: Mode, host: Host, limits: Limits, grant: Grant) -> Plan:
         """Return the plan for a spec. Raise Unsupported for a machine whose system calls are not known."""
@@ -357,6 +365,10 @@ class Confinement:
             hosts = network == "open" or (grant.level == 0 and network == "gate" and not port)
             env = select_variables(self.variables, home=home, cwd=cwd, network=hosts, proxy=proxy, extra=extra)
         env[b"TMPDIR"] = tmp
+        if settings.engine_beside:
+            from mudroom.core.registry import part
+
+            env |= part("engine", "plan", "--engine").VARIABLES
         if grant.level and not grant.image and b"GIT_CONFIG_COUNT" not in env:
             if self._unsigned is None:
                 home, project = self._home, self._vault.source
@@ -408,24 +420,31 @@ class Confinement:
             raise UsageError(reason, "name what is needed of it")
 
     def _own_name(self) -> Resolver:
-        """Return a replacement for /etc/hosts that includes the sandbox's own name, which many programs look up. With
-        the gate, the gate's name server knows that name."""
         if self._knows_itself is None:
-            place, self._knows_itself = os.path.realpath(_HOSTS), _NO_RESOLVER
-            if os.path.isfile(place) and not is_below(place, b"/run"):
-                with open(place, "rb") as stream:
-                    known = stream.read(_MOST_HOSTS)
-                self._knows_itself = Resolver((kept_file(self._vault.path, place, known + _OWN_NAME),), ())
+            self._knows_itself = Resolver(self._hosts(known=None), ())
         return self._knows_itself
 
+    def _hosts(self, known: bytes | None) -> tuple[Bind, ...]:
+        """Return a replacement for /etc/hosts: ``known``, or the host's own lines, and the sandbox's own name, which
+        many programs look up."""
+        place = os.path.realpath(_HOSTS)
+        if not os.path.isfile(place) or is_below(place, b"/run"):
+            return ()
+        if known is None:
+            with open(place, "rb") as stream:
+                known = stream.read(_MOST_HOSTS)
+        return (kept_file(self._vault.path, place, known + _OWN_NAME),)
+
     def _resolver(self) -> Resolver:
-        """Return a replacement for /etc/resolv.conf that names the gate's listener. On many machines the file is a link
+        """Return a replacement for /etc/resolv.conf that names the gate's listener, and one for /etc/hosts without the
+        host's names: the gate looks them up itself, and judges them as names. On many machines resolv.conf is a link
         into /run, which is the command's own. Without the file, programs ask a resolver on the local machine
         (resolv.conf(5))."""
         if self._resolves is None:
-            place, self._resolves = os.path.realpath(_RESOLV_CONF), _NO_RESOLVER
+            hosts = self._hosts(_LOCALHOST)
+            place, self._resolves = os.path.realpath(_RESOLV_CONF), Resolver(hosts, ())
             if is_below(place, b"/run"):
-                self._resolves = Resolver((), ((place, _NAMESERVER),))
+                self._resolves = Resolver(hosts, ((place, _NAMESERVER),))
             elif os.path.isfile(place):
                 ours = self._vault.path + b"/resolv.conf"
                 descriptor = os.open(ours, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
@@ -435,7 +454,7 @@ class Confinement:
                         os.pwrite(descriptor, _NAMESERVER, 0)
                 finally:
                     os.close(descriptor)
-                self._resolves = Resolver((Bind(ours, place),), ())
+                self._resolves = Resolver((*hosts, Bind(ours, place)), ())
         return self._resolves
 
     def _host_at(self, grant: Grant, settings: Settings) -> Host:

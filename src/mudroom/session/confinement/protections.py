@@ -17,6 +17,7 @@ from mudroom.core.command.protection import NO_PROTECTIONS, Protections, run_pat
 from mudroom.core.confinement.cache_place import CACHES
 from mudroom.core.confinement.environment import select_variables
 from mudroom.core.confinement.fallback import Mode
+from mudroom.core.network.loopback import is_loopback
 from mudroom.core.settings import Settings
 from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import is_below
@@ -40,7 +41,7 @@ _STORES = tuple(
 _OF_ACCOUNTS = regex(
     rb"(?i).*(token|key|secret|passw|cred|kube|aws|google|gcloud|azure|arm_|tf_|helm|profile|account|xdg_)"
 )
-_OF_SERVERS = regex(rb"(?i).*(_host\Z|_sock|address|dbus|docker|container|podman|systemd)")
+_OF_SERVERS = regex(rb"(?i).*(_host\Z|pghostaddr|_sock|address|dbus|docker|container|podman|systemd)")
 
 
 class Confined(NamedTuple):
@@ -92,16 +93,20 @@ def protections_of(command: Confined, survey: Callable[[], Host]) -> Protections
         and not (command.is_credited or grant.credentials or grant.variables)
         and not _meets(shown, command.home, _STORES)
         and not any(map(_OF_ACCOUNTS.match, environment)),
+        own_loopback=network == "none" or (network == "gate" and not _opens_hosts(command, is_loopback)),
         no_hosts=network == "none" or (network == "gate" and not _opens_hosts(command)),
     )
 
 
-def _opens_hosts(command: Confined) -> bool:
-    """Return whether a rule may let the command reach a host or ask for one."""
+def _opens_hosts(command: Confined, concerns: Callable[[str], bool] | None = None) -> bool:
+    """Return whether a rule may let the command reach a host or ask for one. With ``concerns``: a host that it is true
+    for; forks' names are for no such host."""
     try:
         rules = (*command.settings.hosts, *command.host_rules())
     except MudroomError:
         return True  # unreadable rules may open one
+    if concerns is not None:
+        return any(rule.action != "deny" and concerns(rule.pattern) for rule in rules)
     settings = command.settings
     if settings.agent_links or settings.fork_rules or any(rule.action != "deny" for rule in rules):
         return True

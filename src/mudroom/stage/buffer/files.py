@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 
 from mudroom.core.tree.entry import Entry
-from mudroom.core.tree.path import ancestors, is_below, parent, relpath, show
+from mudroom.core.tree.path import ancestors, below_project, is_below, parent, relpath, show
 from mudroom.core.tree.path import name as last
 from mudroom.errors import UsageError
 from mudroom.typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol, TypeAlias
@@ -240,18 +240,19 @@ class Files:
     """The file tools. Paths are str, bytes or PathLike; returned paths are str, and ``os.fsencode`` gives their
     bytes."""
 
-    def __init__(self, tree: Callable[[], Tree]) -> None:
-        self.tree = tree
+    def __init__(self, tree: Callable[[], Tree], project: bytes = b"") -> None:
+        """``project``: an absolute path in it is the project's path."""
+        self.tree, self._project = tree, project
 
     def read(self, path: Path) -> bytes:
-        return self.tree().read(_relative(path))
+        return self.tree().read(self._relative(path))
 
     def read_text(self, path: Path, start_line: int = 1, limit: int | None = None) -> str:
         """Return ``limit`` lines from ``start_line`` (counted from 1) with their line endings; bytes that are not UTF-8
         become surrogates. Raise UsageError for a binary file."""
         if start_line < 1 or (limit is not None and limit < 0):
             raise UsageError("lines are counted from 1, and a limit is not negative", "line 1 is the first")
-        with self.tree().readable(_relative(path)) as stream:
+        with self.tree().readable(self._relative(path)) as stream:
             if b"\0" in stream.read(_HEAD):
                 raise UsageError(f"{_shown(path)} is a binary file: it has no lines", "read its bytes")
             stream.seek(0)
@@ -260,7 +261,7 @@ class Files:
 
     def open(self, path: Path) -> BinaryIO:
         """Return a stream for reading in pieces."""
-        return self.tree().readable(_relative(path))
+        return self.tree().readable(self._relative(path))
 
     def create(self, path: Path, mode: int | None = None, *, exclusive: bool = False) -> Draft:
         """Return a draft for writing in pieces. Missing parent directories are created."""
@@ -289,7 +290,7 @@ class Files:
         occurrences and their lines. In a file whose lines all end in CRLF, a plain newline in ``old`` and ``new`` means
         CRLF.
         """
-        tree, at = self.tree(), _relative(path)
+        tree, at = self.tree(), self._relative(path)
         before = tree.read(at)
         search, replacement = _bytes(old), _bytes(new)
         if b"\r\n" in before and before.count(b"\r\n") == before.count(b"\n"):
@@ -308,7 +309,7 @@ class Files:
 
     def delete(self, path: Path, recursive: bool = False) -> None:
         """Delete a file, a link or an empty directory; with ``recursive``, any entry with all its contents."""
-        tree, at = self.tree(), _relative(path)
+        tree, at = self.tree(), self._relative(path)
         entry = tree.look(at)
         if recursive:
             tree.remove(at)
@@ -319,7 +320,7 @@ class Files:
 
     def move(self, old: Path, new: Path) -> None:
         """Like rename(2); missing parent directories of ``new`` are created."""
-        source = _relative(old)
+        source = self._relative(old)
         if self.tree().look(source) is None:
             raise refusal(self.tree().look, source)
         tree, target = self._with_parents(new)
@@ -328,12 +329,12 @@ class Files:
     def copy(self, old: Path, new: Path) -> None:
         """Copy a file (an existing file is replaced), a link as a link, or a directory with all its contents to a new
         path."""
-        source = _relative(old)
+        source = self._relative(old)
         entry = self.tree().look(source)
         if entry is None:
             raise refusal(self.tree().look, source)
-        if entry.kind == "directory" and is_below(_relative(new), source):
-            raise os_error(errno.EINVAL, _relative(new))
+        if entry.kind == "directory" and is_below(self._relative(new), source):
+            raise os_error(errno.EINVAL, self._relative(new))
         tree, target = self._with_parents(new)
         pending = [(source, target, entry)]
         while pending:
@@ -359,7 +360,7 @@ class Files:
 
     def list(self, path: Path = b"") -> dict[str, Entry]:
         """Return a directory's entries, sorted by name."""
-        tree, at = self.tree(), _relative(path, root=True)
+        tree, at = self.tree(), self._relative(path, root=True)
         entry = tree.look(at)
         if entry is None or entry.kind != "directory":
             raise refusal(tree.look, at) if entry is None else os_error(errno.ENOTDIR, at)
@@ -367,11 +368,11 @@ class Files:
 
     def look(self, path: Path) -> Entry | None:
         """Return the entry at ``path``, without following a link, or None if it is missing."""
-        return self.tree().look(_relative(path, root=True))
+        return self.tree().look(self._relative(path, root=True))
 
     def stat(self, path: Path) -> Entry:
         """Return the entry at ``path``. Raise FileNotFoundError if it is missing."""
-        tree, at = self.tree(), _relative(path, root=True)
+        tree, at = self.tree(), self._relative(path, root=True)
         entry = tree.look(at)
         if entry is None:
             raise refusal(tree.look, at)
@@ -380,7 +381,7 @@ class Files:
     def glob(self, pattern: Path) -> Paths:
         """Return the matching paths, sorted. ``**`` as a whole name matches any directories, and at the end everything
         below; ``*``, ``?`` and ``[...]`` do not match a ``/``, and match names with a leading dot."""
-        return [os.fsdecode(path) for path, _entry in sorted(_glob(self.tree(), _relative(pattern)))]
+        return [os.fsdecode(path) for path, _entry in sorted(_glob(self.tree(), self._relative(pattern)))]
 
     def search(self, regex: str, glob: Path = b"**", limit: int = 1000) -> Lines:
         """Return at most ``limit`` lines that match a regular expression; binary files are skipped."""
@@ -390,7 +391,7 @@ class Files:
             pattern = re.compile(regex)
         except re.error as error:
             raise UsageError(f"not a regular expression: {error}") from None
-        for path, entry in sorted(_glob(tree, _relative(glob))):
+        for path, entry in sorted(_glob(tree, self._relative(glob))):
             if entry.kind == "file":
                 for number, line in _matching(tree, path, pattern):
                     if len(lines) >= limit:
@@ -399,23 +400,22 @@ class Files:
         return lines
 
     def _with_parents(self, path: Path) -> tuple[Tree, bytes]:
-        tree, at = self.tree(), _relative(path)
+        tree, at = self.tree(), self._relative(path)
         if tree.look(parent(at)) is None:
             for above in ancestors(at):
                 if tree.look(above) is None:
                     tree.mkdir(above)
         return tree, at
 
-
-def _relative(path: Path, *, root: bool = False) -> bytes:
-    """Return the checked path. ``root``: also accept the project itself (``""``, ``"."``). Raise UsageError."""
-    raw = os.fsencode(path)
-    if root and not raw.strip(b"/.") and not raw.startswith(b"/") and b".." not in raw:
-        return b""
-    try:
-        return relpath(raw)
-    except ValueError as error:
-        raise UsageError(str(error)) from None
+    def _relative(self, path: Path, *, root: bool = False) -> bytes:
+        """Return the checked path. ``root``: also accept the project itself (``""``, ``"."``). Raise UsageError."""
+        raw = below_project(os.fsencode(path), self._project)
+        if root and not raw.strip(b"/.") and not raw.startswith(b"/") and b".." not in raw:
+            return b""
+        try:
+            return relpath(raw)
+        except ValueError as error:
+            raise UsageError(str(error)) from None
 
 
 def _shown(path: Path) -> str:

@@ -152,7 +152,7 @@ def save_snapshot(
         with open(place + b"/masked", "wb") as stream:
             stream.write(b"\0".join(sorted(masked)))
     known = {path: as_recorded(entry, started) for path, entry in items.items() if path in copied}
-    _save(place, {b"": top, **known})
+    save_manifest(place, {b"": top, **known})
 
 
 def _check_size(items: dict[bytes, Entry], limit: int | None) -> None:
@@ -164,7 +164,7 @@ def _check_size(items: dict[bytes, Entry], limit: int | None) -> None:
         )
 
 
-def _save(place: bytes, manifest: dict[bytes, Entry]) -> None:
+def save_manifest(place: bytes, manifest: dict[bytes, Entry]) -> None:
     import msgspec
 
     with open(place + b"/manifest.new", "wb") as stream:

@@ -14,9 +14,10 @@ import os
 from collections.abc import Callable, Iterator
 
 from mudroom.core.confinement.spec import Copy
-from mudroom.core.tree.entry import Entry, is_untouched, same_shape, same_stamp
-from mudroom.core.tree.path import parent, sort_key
-from mudroom.stage import disk, xattr
+from mudroom.core.tree.entry import Entry, in_copy, is_untouched, same_shape, same_stamp
+from mudroom.core.tree.path import parent, show, sort_key
+from mudroom.errors import MudroomError
+from mudroom.stage import disk, safe_open, xattr
 from mudroom.stage.beneath import directory, look, open_beneath, open_layer, open_root
 from mudroom.stage.copy import clone, listed
 from mudroom.stage.form import left_at
@@ -111,6 +112,7 @@ class CopyView:
             copied = clone(self._lower, target, items, self._progress)
             top = self._lower.look(b"")
             disk.set_mode(target, b".", top.mode if top is not None else 0o755)
+            disk.sync_filesystem(target)  # a file that a power loss takes would be one that a command has removed
         finally:
             os.close(target)
         self._note({path: items[path] for path in items if path in copied})
@@ -168,18 +170,29 @@ class CopyView:
 
         now = file_clock()
         manifest = {path: (below, _as_copied(copied, now)) for path, (below, copied) in manifest.items()}
-        with open(self._place + b"/manifest.new", "wb") as stream:
-            stream.write(msgspec.msgpack.encode(manifest))
-        disk.rename_path(self._place + b"/manifest.new", self._place + b"/manifest")
+        safe_open.replace(self._place + b"/manifest", msgspec.msgpack.encode(manifest))
         self._manifest = manifest
+
+    def renew(self, base: Callable[[bytes, Entry], Entry]) -> None:
+        """Renew the stamps after the fork or the project was copied. ``base``: returns the present entry below."""
+        with _Work(self._work) as work:
+            copies = {b"": work.look(b""), **listed(work)}
+        rows = self.manifest.items()
+        self._save(
+            {path: (base(path, below), in_copy(copied, copies.get(path)) or copied) for path, (below, copied) in rows}
+        )
 
     @property
     def manifest(self) -> Manifest:
         if self._manifest is None:
             import msgspec
 
-            with open(self._place + b"/manifest", "rb") as stream:
-                self._manifest = msgspec.msgpack.decode(stream.read(), type=Manifest)
+            path = self._place + b"/manifest"
+            try:
+                self._manifest = msgspec.msgpack.decode(safe_open.read(path), type=Manifest)
+            except msgspec.DecodeError as error:
+                hint = f"the files are in {show(self._work)}; `mudroom discard` drops the fork"
+                raise MudroomError(f"{show(path)} is damaged: {error}", hint) from error
         return self._manifest
 
     def mount(self) -> Copy:

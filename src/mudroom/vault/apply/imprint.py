@@ -86,7 +86,7 @@ def take(
     content that was already read. Return the files that it put there."""
     moved: dict[bytes, Moved] = {}
     with LastDirectory(project) as reader:
-        _write(place, _imprint(state, reader, ops, trees, began, digests, moved))
+        write(place, _imprint(state, reader, ops, trees, began, digests, moved))
     return moved
 
 
@@ -103,10 +103,10 @@ def refresh(place: bytes, moved: Mapping[bytes, Moved]) -> None:
                 first, last = again.get(inode, (before, before))
                 again[inode] = (first if last == before else before), after
         if again != (imprint.again or {}):
-            _write(applies + b"/" + name, imprint._replace(again=again), durable=True)
+            write(applies + b"/" + name, imprint._replace(again=again), durable=True)
 
 
-def _write(place: bytes, imprint: Imprint, *, durable: bool = False) -> None:
+def write(place: bytes, imprint: Imprint, *, durable: bool = False) -> None:
     import msgspec
 
     with open(place + NAME + b".new", "wb") as stream:

@@ -94,6 +94,7 @@ def restart(vault: Vault, fork: Fork) -> None:
     for place in (fork.path + KEPT, fork.path + RESOLVED):
         if os.path.isdir(place):
             remove_tree(place)
+    sync_directory(fork.path)  # a record that is there again would name files of the old layer
     if fork.is_copy:
         vault.throw_away(fork.copy_place)
     vault.empty_trash()

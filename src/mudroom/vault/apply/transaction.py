@@ -108,7 +108,16 @@ class ApplyDirectory:
         state = self.state()
         if state is None:
             raise MudroomError(f"the apply {self.name} was removed meanwhile", "mudroom log shows it")
-        return load(self._plan(state), ApplyRecord)
+        record = load(self._plan(state), ApplyRecord)
+        name = b"/applies/" + os.path.basename(self.path)
+        former = record.slots.removesuffix(name + b"/slots")
+        vault = self.path.removesuffix(name)
+        if former in (record.slots, vault):
+            return record
+        contents = (
+            vault + path.removeprefix(former) if path.startswith(former + b"/") else path for path in record.contents
+        )
+        return record._replace(slots=self.path + b"/slots", contents=tuple(contents))  # the state was moved
 
     def write(self, state: State, record: ApplyRecord) -> None:
         save(self._plan(state), record, durable=True)
@@ -414,9 +423,13 @@ def new_record(
     landing: Landing,
     trees: dict[int, dict[bytes, Entry]],
 ) -> ApplyRecord:
-    """Return a new record. The slots are in the vault if it is on the project's mount, else in the project's
-    ``.mudroom``."""
-    slots = place.path + b"/slots"
-    if mount_of(place.path) != mount_of(project):
-        slots = project + b"/.mudroom/apply/" + os.fsencode(place.name)
+    """Return a new record."""
+    slots = slots_for(place, project)
     return ApplyRecord(FORMAT, place.name, fork, started, project, slots, contents, landing.ops, trees)
+
+
+def slots_for(place: ApplyDirectory, project: bytes) -> bytes:
+    """Return the directory for an apply's slots: in the vault if it is on the project's mount."""
+    if mount_of(place.path) == mount_of(project):
+        return place.path + b"/slots"
+    return project + b"/.mudroom/apply/" + os.fsencode(place.name)

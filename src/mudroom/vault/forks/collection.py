@@ -240,6 +240,10 @@ def gather(
     """Collect the fork's changes and write its record. Hold the fork's lock; no command may be running in it.
     ``settle``: settle the fork's repository if it has changed one. ``crashed``: the machine has crashed while the
     command ran."""
+    if os.path.lexists(fork.path + b"/engine"):
+        from mudroom.core.registry import part
+
+        part("engine", "storage", "a fork with an engine of containers").own(view.staged[0])
     closed, window = open_to_owner(view.staged[0]), edit_window(started, present())
     if opened.shown_paths and isinstance(view, OverlayView) and not view.is_live and mount_note(fork) is None:
         from mudroom.vault.forks.hidden import keep_apart

@@ -77,7 +77,14 @@ def _are_same(before: Sequence[RawDifference], after: Sequence[RawDifference]) -
     )
 
 
-def seal_copy(vault: Vault, fork: Fork, *, as_reviewed: bool = False, secrets: frozenset[bytes] = frozenset()) -> None:
+def seal_copy(
+    vault: Vault,
+    fork: Fork,
+    *,
+    as_reviewed: bool = False,
+    secrets: frozenset[bytes] = frozenset(),
+    durable: bool = False,
+) -> None:
     """Write the copy's changes into the fork's upper layer and seal it. Costs as much as was changed.
 
     Secrets that its commands were shown (in the vault's mask or in ``secrets``) go to the fork's shown secrets.
@@ -105,7 +112,7 @@ def seal_copy(vault: Vault, fork: Fork, *, as_reviewed: bool = False, secrets: f
         layer = tree.removesuffix(TREE)
         take(layer, paths - masked_of(fork.path).at(fork.state) - own_paths(layer), fork.shown, whole)
     _name_layer_in_record(fork, tree)
-    vault.seal(fork)
+    vault.seal(fork, durable=durable)
     with OpenFork(vault, fork) as opened:
         view.rebase(opened.lower)
     os.unlink(mark)

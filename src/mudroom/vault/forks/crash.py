@@ -102,9 +102,12 @@ def _lost(change: Change, entry: Entry | None) -> _Row | None:
     return (recorded.size, *_stamp(entry)) if is_short else None
 
 
-def is_cut_off_by_crash(started: CommandStart) -> bool:
-    """Return whether the machine was started after this command, by the wall clock."""
-    return 0 < started.boot < started.time < time.time_ns() - running()
+def is_cut_off_by_crash(fork: Fork, started: CommandStart) -> bool:
+    """Return whether the machine was started after this command, by the wall clock, or has lost the fork's record or
+    the note of the command's start, which were not on disk."""
+    if started.boot:
+        return started.boot < started.time < time.time_ns() - running()
+    return fork.has_lost_record or (not started.time and is_of_earlier_boot(fork.path + b"/running") is True)
 
 
 def add_empty(fork: Fork, changes: Iterable[Change]) -> None:
@@ -146,6 +149,17 @@ def _told(row: _Row, has_checkpoints: bool) -> str:
     words = {_UNKNOWN: EMPTY if row[1] else CUT, _GONE: GONE, _AGAIN: AGAIN}
     text = words.get(row[0]) or SHORT.format(left=row[2], size=row[0])
     return text + (BACK if has_checkpoints else "")
+
+
+def renew(fork: Fork, look: Callable[[bytes], Entry | None]) -> None:
+    """Let the cut off files be known by the inodes that they have in a copy of the fork. ``look``: its files."""
+    rows = {}
+    for path, row in _load(fork).items():
+        entry = look(path) if row[1] else None
+        is_same = entry is not None and (entry.size, entry.mtime) == row[2:]
+        rows[path] = (row[0], *_stamp(entry)) if is_same and entry is not None else row
+    if rows:
+        _add(fork, rows)
 
 
 def _stamp(entry: Entry) -> tuple[int, int, int]:

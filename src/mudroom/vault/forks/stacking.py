@@ -57,8 +57,8 @@ def is_unchanged(vault: Vault, fork: Fork) -> bool:
         return next(iter(copy_view(fork, opened.lower).differences(opened.lower)), None) is None
 
 
-def seal_upper(vault: Vault, fork: Fork) -> None:
-    """Seal the upper layer, and give the fork a new one. Costs three small files.
+def seal_upper(vault: Vault, fork: Fork, *, durable: bool = False) -> None:
+    """Seal the upper layer, and give the fork a new one. Costs three small files. ``durable``: see ``Vault.seal``.
 
     For a copy view, the copy's changes are first written into the upper layer, which costs as much as was changed.
     """
@@ -67,15 +67,15 @@ def seal_upper(vault: Vault, fork: Fork) -> None:
     if fork.has_copy:
         from mudroom.vault.forks.copy_layer import seal_copy
 
-        seal_copy(vault, fork)
+        seal_copy(vault, fork, durable=durable)
         return
-    vault.seal(fork)
+    vault.seal(fork, durable=durable)
 
 
 def checkpoint(vault: Vault, fork: Fork, name: str, time: int, *, automatic: bool = False) -> Checkpoint:
     """Freeze the fork's contents under a name. Raise UsageError if the name is taken or not allowed."""
     require_free(fork, name)
-    seal_upper(vault, fork)
+    seal_upper(vault, fork, durable=not automatic)
     state = stack.with_checkpoint(fork.state, name, time, automatic=automatic)
     fork.save(state)
     return state.checkpoints[-1]
@@ -138,7 +138,7 @@ def rollback(vault: Vault, fork: Fork, name: str, time: int) -> Checkpoint | Non
     point = find_checkpoint(fork, name)
     before = None
     if not upper_is_empty(fork) or fork.state.layers != point.layers:
-        seal_upper(vault, fork)
+        seal_upper(vault, fork, durable=True)
         if fork.state.layers != point.layers:
             same = next(
                 (candidate for candidate in fork.state.checkpoints if candidate.layers == fork.state.layers), None

@@ -65,7 +65,10 @@ class KeptHead:
             line, at = line[done:], at + done
 
     def _both(self) -> tuple[_Line | None, _Line | None]:
-        return _lines(disk.pread(self._descriptor, 2 * _LENGTH, 0))
+        try:
+            return _lines(disk.pread(self._descriptor, 2 * _LENGTH, 0))
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, self._path) from error
 
     def close(self) -> None:
         if self._descriptor >= 0:

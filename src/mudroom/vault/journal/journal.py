@@ -28,7 +28,7 @@ from mudroom.core.clock import SECOND, VaultClock, horizon
 from mudroom.core.journal.event import BEGIN, GENESIS, BrokenChain, ChainCheck, ChainHead, Event, chained, examine
 from mudroom.core.journal.event_filter import EVERYTHING, EventFilter
 from mudroom.core.text.redaction import redact_data, truncate
-from mudroom.errors import FULL, MudroomError
+from mudroom.errors import FULL, READ_AGAIN, MudroomError
 from mudroom.stage import disk
 from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
 from mudroom.vault.journal.archives import (
@@ -562,5 +562,5 @@ _ADVICE = {
     sqlite3.SQLITE_CANTOPEN: "make it writable",
 }
 _READS = (sqlite3.SQLITE_IOERR_READ, sqlite3.SQLITE_IOERR_SHORT_READ)
-_PASSED = "the journal is whole: try again; dmesg may say what is wrong with the disk"
+_PASSED = f"the journal is whole: {READ_AGAIN}"
 _DAMAGED = "if it is damaged, move it aside; forks and applies do not depend on it"

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from mudroom.core.clock import CommandStart
 from mudroom.core.tree.path import show
 from mudroom.core.tree.stack import LIVE, ForkState
-from mudroom.errors import MudroomError
+from mudroom.errors import READ_AGAIN, MudroomError
 from mudroom.stage import safe_open
 from mudroom.stage.layers.landed import LANDED, load_landed
 from mudroom.stage.originals.original import Original, is_whole, read_rows
@@ -41,7 +41,8 @@ def check(vault: Vault) -> list[VaultProblem]:
     """Return all problems; empty if the vault is whole. Agents may be running meanwhile."""
     unusable = why_unusable(vault)
     if unusable:
-        return [VaultProblem("vault", unusable, "upgrade mudroom, or move the vault aside")]
+        hint = READ_AGAIN if unusable.startswith("cannot be read") else "upgrade mudroom, or move the vault aside"
+        return [VaultProblem("vault", unusable, hint)]
     problems = list(_vault(vault))
     for fork in vault.forks():
         try:

@@ -1,8 +1,9 @@
 """Which directory a vault belongs to: another one at the same path, such as a new clone, inherits no fork and no undo.
 
-The file ``directory`` has the directory's inode and birth time, and marks: the times of files that were in it, and the
-first entry of its repository's log. A restored or copied directory has other numbers and the old marks; a new clone has
-other marks. The device number is left out: it differs after a remount.
+The file ``directory`` has the directory's inode and birth time, its own inode, and marks: the times of files that were
+in the directory, and the first entry of its repository's log. A restored or copied directory has other numbers and the
+old marks; a new clone has other marks. A copied vault has the old file under another inode. The device number is left
+out: it differs after a remount.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import time
 
 from mudroom.core.tree.path import show
 from mudroom.errors import FULL, UsageError
-from mudroom.stage import safe_open
+from mudroom.stage import disk, safe_open
 from mudroom.stage.disk import birth_time
 
 NAME = b"/directory"
@@ -24,23 +25,27 @@ _MOST, _SEEN = 8, 200
 ADOPT = "mudroom vault archive puts them aside, mudroom vault adopt takes them for this directory"
 
 
-def require_same_directory(vault: bytes, project: bytes) -> None:
+def require_same_directory(vault: bytes, project: bytes) -> bool:
     """Raise UsageError if the vault's forks and applies belong to another directory. Note the directory if the vault
-    has no note of it, or holds neither forks nor applies."""
+    has no note of it, or holds neither forks nor applies. Return whether the directory or the vault is a copy, whose
+    stamps must be renewed."""
     if not os.path.isdir(project):
-        return None  # it inherits nothing
+        return False  # it inherits nothing
     inode = os.stat(project).st_ino
     try:
-        with open(vault + NAME, "rb") as stream:
-            head, *marks = stream.read().split(b"\n")
+        head, *marks = safe_open.read(vault + NAME).split(b"\n")
+        own = os.stat(vault + NAME).st_ino
     except FileNotFoundError:
         return _note_if_room(vault, project)
-    noted, _space, birth = head.partition(b" ")
+    noted, birth, known = [*head.split(b" "), b"", b""][:3]
     has_mark = any(line and _mark(project, line.partition(b" ")[2]) == line for line in marks)
-    if noted == b"%d" % inode and has_mark:
-        return None
+    if noted == b"%d" % inode and has_mark and known == b"%d" % own:
+        return False
     is_same = has_mark or (noted == b"%d" % inode and _is_as_old(project, birth, marks))
-    if not is_same and any(map(os.listdir, (vault + b"/forks", vault + b"/applies"))):
+    is_filled = any(map(os.listdir, (vault + b"/forks", vault + b"/applies")))
+    if is_same and is_filled and not (noted == b"%d" % inode and known == b"%d" % own):
+        return True
+    if not is_same and is_filled:
         raise UsageError(
             f"{show(project)} is another directory than the one its forks and applies belong to, last used "
             f"{time.strftime('%Y-%m-%d %H:%M', time.localtime(os.stat(vault + b'/forks').st_mtime))}",
@@ -51,23 +56,29 @@ def require_same_directory(vault: bytes, project: bytes) -> None:
 
 def note_directory(vault: bytes, project: bytes) -> None:
     """Note that the vault belongs to the directory."""
-    safe_open.replace(vault + NAME, described(project), vault + NAME + b"-" + os.urandom(4).hex().encode())
-
-
-def described(project: bytes) -> bytes:
-    """Return the content of the file ``directory``."""
     if not os.path.isdir(project):
-        return b""
+        return
+    beside = vault + NAME + b"-" + os.urandom(4).hex().encode()
+    with open(disk.open_path(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | disk.O_CLOEXEC, 0o600), "wb") as stream:
+        stream.write(described(project, os.fstat(stream.fileno()).st_ino))
+        stream.flush()
+        os.fsync(stream.fileno())
+    disk.rename_path(beside, vault + NAME)
+
+
+def described(project: bytes, own: int) -> bytes:
+    """Return the content of the file ``directory``, whose inode is ``own``."""
     marks = [_mark(project, name) for name in (*_OF_GIT, *_oldest(project))]
-    return b"\n".join([b"%d %d" % (os.stat(project).st_ino, birth_time(project)), *filter(None, marks), b""])
+    return b"\n".join([b"%d %d %d" % (os.stat(project).st_ino, birth_time(project), own), *filter(None, marks), b""])
 
 
-def _note_if_room(vault: bytes, project: bytes) -> None:
+def _note_if_room(vault: bytes, project: bytes) -> bool:
     try:
         note_directory(vault, project)
     except OSError as error:
         if error.errno not in FULL:  # undo and discard work on a full disk; it is noted at the next use
             raise
+    return False
 
 
 def _is_as_old(project: bytes, noted: bytes, marks: list[bytes]) -> bool:

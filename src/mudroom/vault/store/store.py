@@ -51,9 +51,9 @@ from mudroom.stage.views.secret import NO_MASK
 from mudroom.typing import TYPE_CHECKING
 from mudroom.vault.lock import Lock
 from mudroom.vault.moment import note
-from mudroom.vault.store.directory_identity import described, require_same_directory
+from mudroom.vault.store.directory_identity import note_directory, require_same_directory
 from mudroom.vault.store.fork import SHOWN, Fork, forget_release, fork_directory
-from mudroom.vault.sync import sync_directory
+from mudroom.vault.sync import sync_all, sync_directory
 from mudroom.vault.turn import Turn
 
 if TYPE_CHECKING:
@@ -98,6 +98,8 @@ class Vault:
         """Directory with the project's files. It differs if the project appears to commands elsewhere
         (docs/decisions/0062); then it is never written to."""
         self.is_elsewhere = self.source != project
+        self.is_copied = False
+        """Whether it or the project was copied, so that stamps must be renewed (``retention/restored.py``)."""
         self.lock = Lock(path + b"/lock")
         self.turn = Turn(path)
         self.mask = NO_MASK
@@ -232,8 +234,10 @@ class Vault:
             raise
         return fork
 
-    def seal(self, fork: Fork) -> None:
-        """Seal the fork's upper layer, and give the fork a new one.
+    def seal(self, fork: Fork, *, durable: bool = False) -> None:
+        """Seal the fork's upper layer, and give the fork a new one. ``durable``: for a checkpoint that is reported. Its
+        files are synced before the state names them: btrfs keeps a state that was synced, and drops a layer that was
+        not.
 
         The record of the stack up to the sealed layer is kept with that layer. The fork's own record stays until its
         next command.
@@ -244,6 +248,8 @@ class Vault:
             remove_tree(beside)  # left by a crash, or made by a container's user
         if fork.record is not None:
             os.link(fork.record_path, beside)  # safe: a record is replaced, never written in place
+        if durable:
+            sync_all(self.path)
         fork.save(stack.seal(state, self.new_layer()))
 
     def _open_fork(self, name: str) -> Fork:
@@ -362,6 +368,10 @@ class Vault:
                 remove_tree(self.path + b"/trash/" + name, removed)
             except FileNotFoundError:
                 continue  # another process removes it, too
+            except PermissionError:
+                from mudroom.core.registry import part
+
+                part("engine", "storage", "a fork with an engine of containers").remove(self.path + b"/trash/" + name)
             except OSError as error:
                 if error.errno not in HELD:
                     raise
@@ -471,9 +481,9 @@ def open_vault(state: bytes, project: bytes, source: bytes = b"") -> Vault:
             f"the vault {os.fsdecode(path)} belongs to another user",
             "set MUDROOM_STATE to a directory of your own, or run mudroom as that user",
         )
-    if source in (b"", project):
-        require_same_directory(path, project)
-    return Vault(path, project, source=source)
+    vault = Vault(path, project, source=source)
+    vault.is_copied = not vault.is_elsewhere and require_same_directory(path, project)
+    return vault
 
 
 def _require_ability(vault: bytes) -> None:
@@ -521,10 +531,12 @@ def _make_vault(path: bytes, project: bytes, source: bytes) -> Vault:
         _require_ability(path)
         note(path)
         # format last: it marks the vault as complete, even after a power loss
-        first = (b"directory", described(project)) if source in (b"", project) else (b"source", source)
-        for name, content in (first, (b"project", project), (b"format", FORMAT + b"\n")):
-            if not content:
-                continue  # the project is gone
+        if source not in (b"", project):
+            first = [(b"source", source)]
+        else:
+            note_directory(path, project)
+            first = []
+        for name, content in (*first, (b"project", project), (b"format", FORMAT + b"\n")):
             # two processes may make the vault at once
             safe_open.replace(path + b"/" + name, content, path + b"/" + name + b"-" + os.urandom(4).hex().encode())
             sync_directory(path)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudroom.ext.agents.core.home_change import HomeFile, changed_keys, home_changes, with_keys
+from mudroom.ext.agents.core.home_change import HomeFile, changed_keys, changed_members, home_changes, with_keys
 
 A, B, C = (HomeFile(digest, 0o644) for digest in "abc")
 KEYS = ("mcpServers", "projects.*.allowedTools", "env.PATH")
@@ -89,3 +89,21 @@ def test_what_has_landed_has_landed(before: dict[str, object], after: dict[str, 
     old, new = json.dumps(before).encode(), json.dumps(after).encode()
     names = changed_keys(old, new, keys)
     assert changed_keys(with_keys(old, new, names, keys), new, keys) == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after", "members"),
+    [
+        ("a.json", '{"model": 1}', '{"model": 1, "hooks": {}} // "x": 1', ("hooks",)),
+        ("a.json", "", "[1] // x", ()),
+        ("a.jsonc", "{}", '{/* x */ "mcp": {},}', ("mcp",)),
+        ("a.toml", "a = 1", "a = 1\n[mcp_servers.x]\n", ("mcp_servers",)),
+        ("a.yaml", "a: 1\nb:\n  c: 1\n", "a: 1\nb:\n  c: 2\n'd-e': 3\n", ("b", "d-e")),
+        (".env", "A=1\n", "A=1\nexport PATH=/x\n# B=2\n", ("PATH",)),
+        ("a.md", "x", "hooks: y", ()),
+        ("a.json", "{", "{" * 100_000, ()),
+        ("a.json", "{}", "{/*" + " " * (1 << 20) + '*/"hooks": 1}', ()),
+    ],
+)
+def test_members_that_differ(name: str, before: str, after: str, members: tuple[str, ...]) -> None:
+    assert changed_members(name.encode(), before.encode(), after.encode()) == members

@@ -105,6 +105,15 @@ def test_a_path_of_the_project_leads_into_the_fork(path: str, staged: str) -> No
         }
 
 
+def test_the_model_is_told_the_path_of_the_fork_s_file() -> None:
+    """claude compares an edit with the file at the path that it was given, before the hook sees it."""
+    for tool in ("Read", "Edit", "Write"):
+        shown = message("claude", claude(tool, file_path="src/a.py"))["hookSpecificOutput"]
+        assert f"the fork's file is {MOUNT}/src/a.py. Read, Edit and Write" in shown["additionalContext"]
+        assert "additionalContext" not in message("claude", claude(tool, file_path=f"{MOUNT}/a"))["hookSpecificOutput"]
+    assert claude("Glob", pattern="*.py").context == claude("Bash", command="ls").context == ""
+
+
 @pytest.mark.parametrize(
     "path",
     ["/etc/passwd", "../../x", "../other/x", "~/.bashrc", "/home/u/projector/x", "/home/u", "~root/x/../../../../etc",

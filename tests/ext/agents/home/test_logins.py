@@ -219,7 +219,7 @@ REFUSED = {
     "os.unlink(path); os.mkfifo(path)": "a fifo is in its place",
     'open(path, "w").write("{\\"token\\": ")': "only a part of it was written, or something else",
     'open(path, "w")': "only a part of it was written, or something else",
-    "os.truncate(path, (4 << 20) + 1)": "it is larger than 4 MiB",
+    "os.truncate(path, (16 << 20) + 1)": "it is larger than 16 MiB",
 }
 
 
@@ -320,7 +320,7 @@ def test_a_login_of_the_host_that_is_none_is_not_staged(place: Place, kind: str,
         host.unlink()
         os.mkfifo(host)
     else:
-        os.truncate(host, (4 << 20) + 1)
+        os.truncate(host, (16 << 20) + 1)
     (note,) = told(python(session, ".codex/auth.json", "assert not os.path.lexists(path)"))
     assert note.startswith(f"codex's login ~/.codex/auth.json is not staged: {why}"), note
 

@@ -12,6 +12,7 @@ class Home:
     """A copy whose files have the content that a test gives."""
 
     name = "codex"
+    places = (b".codex", b".qwen")
 
     def __init__(self) -> None:
         self.here: dict[bytes, bytes] = {}
@@ -48,7 +49,7 @@ def test_a_directory_of_many_is_one_line() -> None:
     assert shown == [
         "  ~/.codex/config.toml  changed",
         "  ~/.codex/hooks/a  new",
-        "  ~/.codex/skills/  40 files: new",
+        "  ~/.codex/skills/own/  40 files: new",
     ]
 
 
@@ -57,8 +58,8 @@ def test_a_directory_says_all_that_was_done_in_it() -> None:
     changes += [HomeChange(b".qwen/skills/old.md", "removed"), HomeChange(b".qwen/skills/x.md", "changed", True)]
     changes += [new(".qwen/settings.json")]
     assert lines(*changes) == [
-        "  ~/.qwen/skills/  22 files: new, removed, changed  (changed on the host, too)",
         "  ~/.qwen/settings.json  new",
+        "  ~/.qwen/skills/  22 files: new, removed, changed  (changed on the host, too)",
     ]
 
 

@@ -16,9 +16,11 @@ from mudroom.core.agent.card import AgentCard, Requirements
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
 from mudroom.ext.agents.home.login import LoginKeeper
+from mudroom.ext.agents.session.agent_settings import agent_settings
 from mudroom.sandbox.host.host import landlock_abi
 from mudroom.session import Session
-from test_logins import WAYS, meanwhile, python
+from test_logins import MODES, WAYS, meanwhile, python
+from test_logins import opened as with_profile
 
 pytestmark = pytest.mark.both_users
 
@@ -110,7 +112,7 @@ LOST = {
     "cut off": ('open(path, "w")', "was not kept: only a part of it was written"),
     "a directory": ("os.unlink(path); os.mkdir(path)", "was not kept: a directory is in its place"),
     "a link": ('os.unlink(path); os.symlink("/etc/passwd", path)', "was not kept: a symlink is in its place"),
-    "a large file": ('open(path, "w").write("x" * (5 << 20))', "was not kept: it is larger than 4 MiB"),
+    "a large file": ('open(path, "w").write("x" * (17 << 20))', "was not kept: it is larger than 16 MiB"),
     "removed": ("os.unlink(path)", "was removed inside; this machine's own is left as it is"),
 }
 
@@ -203,3 +205,26 @@ def test_a_file_that_is_only_shown_gives_each_write_an_error(place: Place, shown
     result = place.session(settings).run([b"/usr/bin/python3", b"-c", script.encode()], fork="f")
     assert (result.exit_code, result.stdout) == (1, b"token=old\n\n") and b"OSError: " in result.stderr, result.stderr
     assert host.read_text() == "token=old\n"
+
+
+OWN = {"claude": ".claude.json", "aider": ".aider.conf.yml"}
+
+
+@pytest.mark.parametrize(("level", "view"), [mode for mode in MODES if mode != (0, "landlock")])
+@pytest.mark.parametrize("agent", OWN)
+def test_every_way_of_writing_for_an_agent_s_own_file(place: Place, agent: str, level: int, view: str) -> None:
+    """It is the fork's, and so is each change of it."""
+    file = OWN[agent]
+    session, host = with_profile(place, agent, level, view), written(place, file, '{"hooks": 0}\n')
+    results = {}
+    for number, (way, code) in enumerate(WAYS.items(), 1):
+        lines = "".join(f"    {line}\n" for line in code.strip().splitlines())
+        tried = f"import errno\ntry:\n{lines}except OSError as error:\n    print(errno.errorcode[error.errno])"
+        error = python(session, file, tried, new=f'{{"hooks": {number}}}\n').stdout.decode().strip()
+        results[way] = error
+        shown = python(session, file, "print(open(path).read())").stdout.split()
+        assert (shown[1] == b"%d}" % number) == (not error), way
+        ((_home, changes),) = agent_settings(session, "f")
+        assert [change.path for change in changes] == [file.encode()]
+    assert results == (dict.fromkeys(WAYS, "") if level else AT_LEVEL_ZERO)
+    assert host.read_text() == '{"hooks": 0}\n'

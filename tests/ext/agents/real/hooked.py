@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from model_protocols import Answer, Request
 from model_server import ModelServer
 from real_agents import MUDROOM, Ended, RealAgent, Try
 from scenario import Step
@@ -38,6 +40,20 @@ _PATCH = """\
 -    return a - b
 +    return a + b
 *** End Patch"""
+
+
+class Obedient(ModelServer):
+    """A model that takes files by the paths that the hook has named: ``NAMED/x`` is the last with this ending."""
+
+    def answer(self, request: Request) -> Answer:
+        named = re.findall(r"mudroom: the fork's file is (\S+)\. ", request.said)
+
+        def path(step: Step) -> str:
+            ends = [other for other in named if other.endswith(step.path.removeprefix("NAMED"))]
+            return ends[-1] if step.path.startswith("NAMED") and ends else step.path
+
+        self.steps = tuple(step._replace(path=path(step)) for step in self.steps)
+        return super().answer(request)
 
 
 class Hooked(Try):
@@ -126,7 +142,7 @@ sys.stdout.buffer.write(answer)
         )
 
     def play(self, steps: Sequence[Step] | None = None) -> tuple[ModelServer, Ended]:
-        with ModelServer(steps or self.hooked_steps()) as server:
+        with Obedient(steps or self.hooked_steps()) as server:
             self.prepare(server)
             ended = self.bare(server)
         return server, ended

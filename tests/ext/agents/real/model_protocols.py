@@ -21,6 +21,8 @@ class Request(NamedTuple):
     results: tuple[str, ...]
     """Of all calls of tools so far, in their order."""
     is_stream: bool
+    said: str = ""
+    """Everything that the agent has said so far, where a test looks for it."""
 
 
 class Answer(NamedTuple):
@@ -66,7 +68,7 @@ class Anthropic:
         contents = [turn.get("content") for turn in message.get("messages") or ()]
         blocks = [block for content in contents if isinstance(content, list) for block in content]
         results = tuple(text_of(block.get("content")) for block in blocks if block.get("type") == "tool_result")
-        return Request(tools, results, bool(message.get("stream")))
+        return Request(tools, results, bool(message.get("stream")), text_of(contents))
 
     def whole(self, answer: Answer, model: str) -> Message:
         return {

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from hooked import BREAKS, Hooked
 from real_agents import BY_NAME, RealAgent
+from scenario import Step
 
 HOOKED = tuple(BY_NAME[name] for name in ("claude", "codex", "gemini", "opencode"))
 every_agent = pytest.mark.parametrize("agent", HOOKED, ids=lambda agent: agent.name)
@@ -48,6 +49,32 @@ def test_commands_and_edits_go_into_the_fork(here: Hooked) -> None:
     assert "+    return a + b" in diff
     assert "+it's 2" in diff
     assert "+new" in diff
+
+
+@pytest.mark.deep
+@pytest.mark.both_users
+@pytest.mark.parametrize("agent", [BY_NAME["claude"]], ids=["claude"])
+def test_an_edit_of_what_only_the_fork_has(here: Hooked) -> None:
+    """claude compares an edit with the project's file before it asks the hook, so the answer to Read names the path."""
+    here.install()
+    before = here.everything()
+    calc, new = str(here.project / "calc.py"), str(here.project / "made.txt")
+    steps = (
+        Step("change", "sed -i 's/a - b/a * b/' calc.py; echo one >made.txt"),
+        Step("read", "x", "read", calc),
+        Step("edit", "x", "edit", "NAMED/calc.py", "a * b", "a + b"),
+        Step("again", "x", "edit", "NAMED/calc.py", "a + b", "b + a"),
+        Step("read the new file", "x", "read", new),
+        Step("edit the new file", "x", "edit", "NAMED/made.txt", "one", "two"),
+        Step("write", "x", "write", str(here.project / "sub/notes.md"), content="new\n"),
+        Step("edit the written file", "x", "edit", "NAMED/sub/notes.md", "new", "newer"),
+        Step("see", "cat calc.py made.txt sub/notes.md"),
+        Step("finish", content="Done."),
+    )
+    server, ended = here.play(steps)
+    said = (ended.output[-3000:], server.results, server.errors)
+    assert server.results[8].split()[-4:] == ["+", "a", "two", "newer"], said
+    assert here.everything() == before, said
 
 
 @pytest.mark.deep

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
+import os
+import signal
 import subprocess
 import sys
 import tarfile
@@ -288,6 +290,24 @@ def test_a_program_that_there_is_not(start: Worker, project: Path) -> None:
     worker.hello()
     outcome = worker.outcome(worker.start(worker.send_base(project), "no-such-program"))
     assert (outcome.state, outcome.exit_code) == ("failed", 127) and "no-such-program" in outcome.reason
+
+
+def test_an_errand_whose_launcher_is_killed_is_lost_and_may_be_tried_again(process: Worker, project: Path) -> None:
+    """By the kernel, where memory is short: that is not the command's failure."""
+    worker = process()
+    worker.hello()
+    base = worker.send_base(project)
+    stream = worker.sh(base, "echo up; exec sleep 1000")
+    while not worker.printed(stream):
+        worker.next()
+    (launcher,) = [
+        int(child)
+        for task in Path(f"/proc/{worker.pid}/task").iterdir()
+        for child in (task / "children").read_text().split()
+    ]
+    os.kill(launcher, signal.SIGKILL)
+    outcome = worker.outcome(stream)
+    assert (outcome.state, outcome.reason) == ("lost", "the sandbox launcher died")
 
 
 def test_an_errand_that_was_accepted_is_not_accepted_again(start: Worker, project: Path) -> None:

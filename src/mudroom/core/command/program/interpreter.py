@@ -49,6 +49,9 @@ _PLAIN_NAME = regex(rb"(?!.*\.\.)\w[\w./-]*\Z")
 _CHECKS = {b"php": names("-l"), b"node": names("--check -c"), b"java": names("-version")}
 _OF_SERVERS = (Aim("server"), Aim("host"))
 """Without a host's name, a client connects to this machine's server through its socket (psql(1), mysql(1))."""
+_LOOPBACK = names("localhost 127.0.0.1 ::1")
+_ELSEWHERE = regex(rb"(?i)://|\\|\b(?:host|hostaddr|service)\s*=")
+"""In a word of a database client: a URI, connection parameters, or a command to the client, such as ``\\connect``."""
 
 
 def python(words: Sequence[Word], context: CommandContext) -> CommandFinding:
@@ -121,6 +124,26 @@ def awk(words: Sequence[Word], context: CommandContext) -> CommandFinding:
     return CommandFinding(READ, "only prints")
 
 
+def _aims_of_client(words: Sequence[Word], program: bytes) -> tuple[Aim, ...]:
+    """Return the aims of a database client. A server at a socket or on loopback is on no other machine."""
+    from mudroom.core.command.path_aim import aim_of
+
+    texts = [word.text for word in words]
+    spread = [piece for text in texts for piece in (text.split(b"=", 1) if text.startswith(b"--host=") else (text,))]
+    socket = b"-s" if program == b"redis-cli" else b""
+    at = [index for index, text in enumerate(spread) if text and text in (b"-h", b"--host", socket)]
+    others = [*spread[: at[0]], *spread[at[0] + 2 :]] if at else spread
+    unsure = any(text.startswith((b"-h", b"-f", b"--host", b"--file")) for text in others)
+    unsure |= any(map(_ELSEWHERE.search, others)) or not all(word.literal or word.at_home for word in words)
+    if len(at) != 1 or at[0] + 1 == len(spread) or unsure:
+        return _OF_SERVERS
+    host = spread[at[0] + 1]
+    if spread[at[0]] != socket and host in _LOOPBACK:
+        return Aim("server"), Aim("loopback")
+    place = next((aim_of(word) for word in words if word.text == host), aim_of(Word(host)))
+    return _OF_SERVERS if place is None else (Aim("server"), place)
+
+
 def database(base: Classes, losing: str = "") -> ProgramRule:
     """Return the rule for a database client. ``base``: networked if it talks to a server, whose data no checkpoint
     holds. ``losing``: words that lose data, as programs or subcommands."""
@@ -134,7 +157,9 @@ def database(base: Classes, losing: str = "") -> ProgramRule:
             classes.add("destructive")
             if "networked" in base:
                 reason = "drops or deletes data of a server, which no checkpoint brings back"
-                return CommandFinding(tidy({*classes, "host_escape_risk"}), reason, aims=_OF_SERVERS)
+                return CommandFinding(
+                    tidy({*classes, "host_escape_risk"}), reason, aims=_aims_of_client(words[1:], context.program)
+                )
             return CommandFinding(tidy(classes), "drops or deletes data")
         if context.program in (b"sqlite3", b"psql") and _only_selects(words[1:]):
             files = words[1:] if context.program == b"sqlite3" else ()

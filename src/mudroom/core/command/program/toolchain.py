@@ -54,8 +54,11 @@ _PIPS = ProgramRule(
     ),
 )
 _INSTALLS = ProgramRule(FETCH, "installs packages")
-_FETCHES = ProgramRule(FETCH, "fetches files from the code host")
+_FETCHES = ProgramRule(
+    FETCH, "fetches files from the code host", (option("-D --dir -O --output", CHANGE, "writes a file"),), targets="all"
+)
 _CHECKED = ProgramRule(CHANGE, "checks files, and may write a cache")
+_PLUGINS = ProgramRule(("mutating", "unknown"), "checks files with plugins that the project names")
 
 
 def _of_api(words: Sequence[Word], context: CommandContext) -> CommandFinding:
@@ -74,7 +77,7 @@ def _verbs(adding: ProgramRule, **groups: str) -> dict[bytes, ProgramRule]:
     """Return a table of subcommands grouped by effect: ``reads="list info"``."""
     kinds = {
         "reads": _READS, "asks": _ASKS, "code": _CODE, "fetched": _FETCHED_CODE, "writes": _WRITES, "adds": adding,
-        "removes": _REMOVES, "publishes": _PUBLISHES, "machine": _MACHINE, "cleans": _CLEANS, "checked": _CHECKED,
+        "removes": _REMOVES, "publishes": _PUBLISHES, "machine": _MACHINE, "cleans": _CLEANS,
     }  # fmt: skip
     table: dict[bytes, ProgramRule] = {}
     for kind, verbs in groups.items():
@@ -90,8 +93,8 @@ def _manager(
 
 _NPM = _verbs(
     _ADDS,
-    reads="list ls ll la root prefix bin get explain why help help-search completion fund query",
-    asks="view info show v search s find outdated ping doctor audit whoami",
+    reads="list ls ll la root prefix bin get explain why help-search completion query",
+    asks="view info show v search s find outdated ping doctor whoami",
     adds="install i in ins add ci clean-install install-test it update up upgrade dedupe ddp link ln rebuild",
     removes="uninstall un remove rm r prune",
     code="run run-script test t tst start stop restart pack version rum urn edit explore build dev",
@@ -104,6 +107,8 @@ _NPM = _verbs(
     **entries(
         "config c", _manager(_SETS, {**entries("get list ls", _PRINTS), **entries("set delete edit fix", _SETS)})
     ),
+    **entries("help fund", ProgramRule(READ, "only prints", operand=UNSURE)),  # may open the browser of .npmrc
+    b"audit": ProgramRule(REACH, "asks the registry", operand=CHANGE),  # fix
     b"pkg": _manager(_READS, {b"get": _READS, **entries("set delete fix", _WRITES)}),
 }
 _PNPM = _verbs(
@@ -117,17 +122,33 @@ _PNPM = _verbs(
     publishes="publish login logout",
     cleans="store",
 )
-_BUN_PM = {
+_BUN = {
     **_verbs(
-        _INSTALLS,
-        reads="ls list bin hash hash-string hash-print untrusted default-trusted",
-        asks="view whoami",
-        code="trust pack version",
-        writes="migrate",
+        _ADDS,
+        asks="info outdated audit",
+        adds="install i add a update link",
+        removes="remove rm unlink",
+        code="run test start build exec",
+        fetched="x create init c",
+        publishes="publish",
+        machine="upgrade",
     ),
-    b"cache": _manager(_READS, {b"rm": _CLEANS}),
-    b"pkg": _manager(_READS, {b"get": _READS, **entries("set delete fix", _WRITES)}),
+    b"pm": _manager(
+        _READS,
+        {
+            **_verbs(
+                _INSTALLS,
+                reads="ls list bin hash hash-string hash-print untrusted default-trusted",
+                asks="view whoami",
+                code="trust pack version",
+                writes="migrate",
+            ),
+            b"cache": _manager(_READS, {b"rm": _CLEANS}),
+            b"pkg": _manager(_READS, {b"get": _READS, **entries("set delete fix", _WRITES)}),
+        },
+    ),
 }
+"""Another word is a script of the project's, such as bun list before 1.3."""
 _YARN = _verbs(
     _ADDS,
     reads="list why help versions bin licenses",
@@ -174,19 +195,16 @@ _UV = {
         code="run build",
         publishes="publish auth",
     ),
-    **entries("init venv", _MAKES),
+    b"init": _MAKES,
+    b"venv": _MAKES._replace(evaluates=True),
     b"tree": _LOCKED,
     b"export": _LOCKED,
     b"version": ProgramRule(CHANGE, "prints or changes the version of the project"),
     b"cache": _manager(_READS, _verbs(_INSTALLS, reads="dir", cleans="clean prune")),
     b"pip": _manager(
         _READS,
-        {
-            **_PIP,
-            **entries("install download sync compile uninstall", _UV_ADDS),
-            b"tree": _READS,
-        },
-    ),
+        {**entries("install sync compile uninstall", _UV_ADDS), **entries("list show freeze check tree", _READS)},
+    )._replace(evaluates=True),  # runs .venv/bin/python
     b"tool": _manager(
         _READS, _verbs(_INSTALLS, reads="list dir", fetched="run", machine="install upgrade uninstall update-shell")
     ),
@@ -194,7 +212,7 @@ _UV = {
         _READS,
         {
             **_verbs(_INSTALLS, reads="dir", adds="install", code="pin", machine="uninstall"),
-            **entries("list find", ProgramRule(READ, "lists interpreters", (option("*", UNSURE, "runs a program"),))),
+            b"list": ProgramRule(READ, "lists interpreters", (option("*", UNSURE, "runs a program"),)),
         },
     ),
 }
@@ -250,9 +268,7 @@ _GO = _verbs(
     code="test run generate tool",
     cleans="clean",
 ) | {
-    b"mod": _manager(
-        _READS, _verbs(_INSTALLS, reads="graph verify why", adds="tidy download vendor", writes="init edit")
-    ),
+    b"mod": _manager(_READS, _verbs(_INSTALLS, adds="graph verify why tidy download vendor", writes="init edit")),
     b"work": _manager(_READS, _verbs(_INSTALLS, writes="init use edit sync vendor")),
     b"env": ProgramRule(READ, "only reads", (option("-w -u", ESCAPE, "changes the configuration of the user"),)),
 }
@@ -294,7 +310,7 @@ _SYSTEM = {
     ),
 }
 _GH = {
-    **entries("search browse status", _ASKS_HOST),
+    **entries("search status", _ASKS_HOST),
     **entries("help version completion", _READS),
     b"api": ProgramRule(REACH, "", judge=_of_api),
     **entries("auth secret ssh-key gpg-key variable codespace ruleset", _PUBLISHES),
@@ -307,7 +323,8 @@ _GH = {
                 " rename archive upload run rerun cancel sync develop enable disable set",
             )
             | entries("list view status diff checks watch", _ASKS_HOST)
-            | entries("clone checkout download", _FETCHES),
+            | entries("clone checkout download", _FETCHES)
+            | (entries("clone", _PUBLISHES) if name == b"label" else {}),
         )
         for name in names("pr issue repo run release workflow gist label project cache org")
     },
@@ -320,17 +337,22 @@ TOOLS: dict[bytes, ProgramRule] = {
         "--prefix -C --workspace -w --loglevel",
         "--silent -s --quiet -q --no-fund --no-audit",
     ),
-    b"pnpm": _manager(_READS, _PNPM, "-C --dir --filter -F", "--silent -s -r --recursive -w --workspace-root"),
-    **entries("yarn yarnpkg", _manager(_ADDS, _YARN, "--cwd", "--silent -s --offline --frozen-lockfile --immutable")),
-    b"bun": _manager(_READS, {**_PNPM, b"x": _FETCHED_CODE, b"pm": _manager(_READS, _BUN_PM)}),
+    b"pnpm": _manager(_READS, _PNPM, "-C --dir --filter -F", "--silent -s -r --recursive -w --workspace-root")._replace(
+        evaluates=True
+    ),
+    **entries(
+        "yarn yarnpkg",
+        _manager(_ADDS, _YARN, "--cwd", "--silent -s --offline --frozen-lockfile --immutable")._replace(evaluates=True),
+    ),
+    b"bun": _manager(_READS, _BUN),
     **entries("npx pnpx bunx uvx pipx corepack", _FETCHED_CODE),
     **entries("pip pip3 pip3.11 pip3.12", _manager(_READS, _PIP, "--proxy --cache-dir", "-q --quiet -v --no-input")),
     b"uv": _manager(_READS, _UV, "--directory --project", "-q --quiet -v --verbose --offline"),
     **entries(
         "poetry pdm rye hatch",
-        _manager(_READS, _POETRY, "-C --directory -P --project", "-q -n -v"),
+        _manager(_READS, _POETRY, "-C --directory -P --project", "-q -n -v")._replace(evaluates=True),
     ),
-    b"pipenv": _manager(_READS, {**_POETRY, **entries("check scan", _ASKS), b"graph": _READS}),
+    b"pipenv": _manager(_READS, {**_POETRY, **entries("check scan", _ASKS), b"graph": _READS})._replace(evaluates=True),
     **entries(
         "conda mamba micromamba",
         _manager(
@@ -347,25 +369,25 @@ TOOLS: dict[bytes, ProgramRule] = {
             | {b"env": _manager(_READS, _CONDA_ENV)},
         ),
     ),
-    b"cargo": _manager(_READS, _CARGO, "--color -C", "-q --quiet -v --verbose --locked --offline --frozen --list"),
+    b"cargo": _manager(
+        _READS, _CARGO, "--color -C", "-q --quiet -v --verbose --locked --offline --frozen --list"
+    )._replace(evaluates=True),
     b"go": _manager(_READS, _GO, "-C"),
     b"gem": _manager(_READS, {**_GEM, **entries("list specification dependency", _SHOWS_LATEST)}),
     **entries("bundle bundler", _manager(_INSTALLS, _BUNDLE)._replace(evaluates=True)),
     b"composer": _manager(
         _READS, {**_COMPOSER, b"show": _SHOWS_LATEST}, "-d --working-dir", "-n -q --no-interaction --quiet --ansi"
-    ),
+    )._replace(evaluates=True),
     **entries(
-        "./mvnw ./gradlew ./configure sbt lein mill bazel buck rake tox nox invoke scons pytest py.test mocha ava karma"
-        " gulp grunt nx rails mix",
+        "./mvnw ./gradlew ./configure mvn mvnw gradle gradlew sbt lein mill bazel buck rake tox nox invoke scons pytest"
+        " py.test mocha ava karma gulp grunt nx rails mix jest webpack lerna turbo next nuxt astro svelte-kit parcel"
+        " vitest cypress playwright dotnet swift dart flutter cabal stack nix pod husky lint-staged",
         _LOADS,
     ),
-    **entries("mvn mvnw gradle gradlew ant", _CODE),
-    **entries("make gmake cmake ninja meson just task autoreconf", _CODE),
-    **entries("unittest jest vitest cypress playwright phpunit rspec cucumber ctest", _CODE),
-    **entries("eslint webpack vite rollup esbuild parcel next nuxt turbo lerna astro svelte-kit", _CODE),
-    **entries("pre-commit husky lint-staged dotnet swift stack cabal flutter dart pod nix", _CODE),
+    **entries("make gmake cmake ninja meson just task autoreconf ant pre-commit", _CODE),
+    **entries("unittest phpunit rspec cucumber ctest eslint vite rollup esbuild", _CODE),
     **entries(
-        "black isort autopep8 yapf rustfmt stylua",
+        "black isort autopep8 yapf stylua",
         ProgramRule(
             CHANGE,
             "rewrites files",
@@ -376,8 +398,10 @@ TOOLS: dict[bytes, ProgramRule] = {
     ),
     **entries("gofmt goimports shfmt", ProgramRule(READ, "only prints", (option("-w", CHANGE, "rewrites files"),))),
     b"clang-format": ProgramRule(READ, "only prints", (option("-i", CHANGE, "rewrites files"),), safe=names("--style")),
-    **entries("prettier mypy pyright tsc flake8 bandit golint staticcheck stylelint vulture pydocstyle", _CHECKED),
-    b"pylint": _CHECKED._replace(options=(option("--output-format -f", UNSURE, "loads a reporter", when="."),)),
+    **entries("pyright tsc bandit golint staticcheck vulture pydocstyle", _CHECKED),
+    **entries("mypy prettier stylelint", _PLUGINS),
+    **entries("flake8 pylint", _PLUGINS._replace(evaluates=True)),
+    **entries("rustc rustfmt", _LOADS),  # a toolchain that rust-toolchain.toml names
     **entries("shellcheck hadolint yamllint actionlint", _READS),
     b"xmllint": ProgramRule(
         READ,
@@ -407,7 +431,7 @@ TOOLS: dict[bytes, ProgramRule] = {
         READ, "only reads", (option("-w --write-changes -i --interactive", CHANGE, "rewrites files"),), safe=names("-x")
     ),
     **entries(
-        "gcc g++ cc c++ clang clang++ rustc javac ld as ar strip objcopy nasm kotlinc protoc",
+        "gcc g++ cc c++ clang clang++ javac ld as ar strip objcopy nasm kotlinc protoc",
         ProgramRule(
             CHANGE,
             "compiles",
@@ -431,7 +455,7 @@ TOOLS: dict[bytes, ProgramRule] = {
     b"gh": _manager(_READS, _GH),
     **entries("glab hub", ProgramRule(("networked", "unknown"), "", judge=_of_code_host)),
     b"coverage": _manager(
-        _READS, _verbs(_INSTALLS, reads="debug help", code="run", writes="report html xml json combine", cleans="erase")
+        _READS, _verbs(_INSTALLS, reads="help", code="run debug report html xml json combine", cleans="erase")
     ),
     b"venv": ProgramRule(CHANGE, "makes an environment", targets="all"),
     b"virtualenv": ProgramRule(CHANGE, "makes an environment", targets="all"),

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 
-from mudroom.core.approval.approval import CommandAnswer, CommandQuestion, can_be_kept
+from mudroom.core.approval.approval import CommandAnswer, CommandQuestion, can_be_kept, rule_of
 from mudroom.core.approval.shown_question import shown_question
 from mudroom.core.network.flow import NOBODY, FlowAnswer, FlowQuestion
 from mudroom.core.network.preset import offer_for
@@ -227,7 +227,8 @@ def _command_call(asked: CommandQuestion) -> dict[str, Any]:
         f"It runs {place}, in {show(asked.cwd)}; {', '.join(map(one_line, asked.terms))}.",
     ]
     if can_be_kept(asked):
-        lines.append(f"“Always” writes the rule: {one_line(asked.pattern)}")
+        always, never = (one_line(rule_of(asked, allow)) for allow in (True, False))
+        lines.append(f"“Always” writes the rule: {always}. “Never”: {never}.")
     words = show_words(asked.command)
     return {
         "title": one_line(words),

@@ -12,10 +12,11 @@ Rules of this file:
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from mudroom.core.text.regex import regex
 from mudroom.ext.agents.core.artifact import matcher
+from mudroom.ext.agents.core.jsonc import parse
 from mudroom.typing import Any, Literal, NamedTuple
 
 _ANY = "*"
@@ -71,12 +72,24 @@ def is_record(change: HomeChange) -> bool:
 
 
 def changed_members(path: bytes, before: bytes, after: bytes) -> tuple[str, ...]:
-    """Return the names of the members at the top of a JSON or TOML file that differ; empty for another file."""
-    read = _table if path.endswith(b".toml") else _object if path.endswith(b".json") else None
+    """Return the names of the members at the top of a file of settings that differ; empty for another file."""
+    read = _READERS.get(path.rpartition(b".")[2].lower())
     if read is None:
         return ()
     old, new = read(before) or {}, read(after) or {}
     return tuple(sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name)))
+
+
+_POWER = regex(
+    r"(?i).*(hook|mcp|command|cmd|permission|allow|approv|trust|extension|plugin|notify|env|helper|lsp|sandbox|bypass|yolo"
+    r"|auto|tool|shell|provider|server|^path$).*"
+)
+
+
+def has_power(path: bytes, members: Iterable[str]) -> bool:
+    """Return whether a file's members may run a program or change what the agent may do, by their names. A file of
+    variables does."""
+    return path.endswith(b".env") or any(_POWER.fullmatch(name) for name in members)
 
 
 def _table(text: bytes) -> dict[str, Any] | None:
@@ -86,6 +99,33 @@ def _table(text: bytes) -> dict[str, Any] | None:
         return tomllib.loads(text.decode())
     except (ValueError, RecursionError):
         return None
+
+
+def _commented(text: bytes) -> dict[str, Any] | None:
+    """Return a JSON object, with comments or without: agents read both. Comments are sought in a small text only."""
+    value: Any = _object(text)
+    if value is None and len(text) <= _LARGEST:
+        try:
+            value = parse(text.decode()).value
+        except (ValueError, RecursionError):
+            return None
+    return value if isinstance(value, dict) else None
+
+
+_LARGEST = 1 << 20
+_SECTION = regex(r"(?m)^(?:export[ \t]+)?[\"']?([\w.-]+)[\"']?[ \t]*[:=]")
+
+
+def _sections(text: bytes) -> dict[str, Any]:
+    """Return the lines of each member at the top of a YAML file, or of a file of variables."""
+    parts = _SECTION.split(text.decode("utf-8", "surrogateescape"))
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+_READERS: Mapping[bytes, Callable[[bytes], dict[str, Any] | None]] = {
+    b"json": _commented, b"jsonc": _commented, b"toml": _table, b"yaml": _sections, b"yml": _sections,
+    b"env": _sections,
+}  # fmt: skip
 
 
 def changed_keys(before: bytes, after: bytes, keys: Iterable[str]) -> tuple[str, ...]:

@@ -65,6 +65,8 @@ class HookAnswer(NamedTuple):
     """allow: with ``arguments`` instead of the tool's own; deny; pass: the agent's own permissions decide."""
     reason: str = ""
     arguments: Mapping[str, Any] | None = None
+    context: str = ""
+    """For the model, where its agent can add to a result: the path by which the file is edited."""
 
 
 class _Denied(Exception):
@@ -99,7 +101,16 @@ def _answer(contract: HookContract, event: object, place: HookPlace) -> HookAnsw
     changed = _KINDS[known.kind](tool, known, arguments, place)
     if changed is None:
         return HookAnswer(PASS)
-    return HookAnswer(ALLOW, "staged by mudroom", changed)
+    return HookAnswer(ALLOW, "staged by mudroom", changed, _other_path(known, arguments, changed))
+
+
+def _other_path(contract: ToolContract, before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    """Return the sentence about a file whose path was changed. claude compares an edit with the file at the path that
+    the model gives, before it asks the hook: in the project that file is missing, or has not the fork's text."""
+    path = after[contract.field] if contract.kind in (READ, EDIT) else ""
+    if not path or path == before[contract.field]:
+        return ""
+    return f"mudroom: the fork's file is {path}. Read, Edit and Write take it by this path; commands by the project's."
 
 
 _CHANGED = "this contract of hooks is not known, so nothing is run (mudroom hook shows the known versions)"
@@ -328,6 +339,8 @@ def _claude(given: HookAnswer) -> dict[str, Any]:
         output["permissionDecisionReason"] = given.reason
     else:
         output["updatedInput"] = given.arguments
+        if given.context:
+            output["additionalContext"] = given.context
     return {"hookSpecificOutput": output}
 
 

@@ -15,8 +15,8 @@ from binascii import a2b_base64
 from mudroom.core.text.regex import regex
 from mudroom.typing import Any, Literal, NamedTuple
 
-LARGEST = 4 << 20
-"""Bytes in a login."""
+LARGEST = 16 << 20
+"""Bytes in a login, or in a file that lies in the home by itself (``.claude.json``)."""
 _ENDS = frozenset(("exp", "expires", "expiry", "expiresat", "expirydate", "expireson"))
 """Members that hold when a token ends, in lower case without ``_`` and ``-``. ``expires_in`` is no time."""
 _JWT = regex(r"[A-Za-z0-9_-]{2,}\.([A-Za-z0-9_-]{2,})\.[A-Za-z0-9_-]*")

@@ -105,7 +105,7 @@ class AgentProfile(NamedTuple):
 
     @property
     def agent_store(self) -> AgentStore:
-        own = (self.directories, self.files, self.tokens, self.state, self.keys, self.renewed)
+        own = (self.directories, self.files, self.tokens, self.state, self.keys, self.renewed, self.transcripts)
         return AgentStore(self.store or self.name, *own)
 
 

@@ -79,7 +79,8 @@ class AgentHome:
         own = [login for bind in logins if (login := self._login_of(bind)) is not None]
         self._logins = frozenset(self._home + b"/" + login.path for login in own)
         os.makedirs(self._place, mode=0o700, exist_ok=True)  # no sandbox writes here, only in the places below
-        self._save(STORE, _store_to_json(self._store, self._places, self._logins))
+        saved = _store_to_json(self._store, self._places, self._logins)
+        self._save(STORE, saved | {"home": os.fsdecode(self._home)})
         base, host = self._base(), self._host()
         staged = self._staged()
         fresh = {path: file for path, file in host.items() if staged.get(path) == base.get(path)}
@@ -100,6 +101,10 @@ class AgentHome:
     @property
     def name(self) -> str:
         return self._store.name
+
+    @property
+    def places(self) -> tuple[bytes, ...]:
+        return tuple(place.path for place in self._places)
 
     @property
     def keys(self) -> Mapping[bytes, tuple[str, ...]]:
@@ -313,6 +318,7 @@ def _store_to_json(store: AgentStore, places: tuple[StorePlace, ...], logins: It
         "name": store.name,
         "tokens": [os.fsdecode(path) for path in store.tokens],
         "state": list(store.state),
+        "transcripts": list(store.transcripts),
         "keys": {os.fsdecode(path): list(keys) for path, keys in store.keys},
         "renewed": {os.fsdecode(path): list(keys) for path, keys in store.renewed},
         "places": [[os.fsdecode(place.path), os.fsdecode(place.source), place.is_directory] for place in places],
@@ -325,15 +331,17 @@ def _store_from_json(saved: dict[str, Any]) -> tuple[StagedStore, tuple[bytes, .
         StorePlace(os.fsencode(path), os.fsencode(source), is_directory)
         for path, source, is_directory in saved["places"]
     )
+    keys, renewed = (
+        tuple((os.fsencode(path), tuple(keys)) for path, keys in saved.get(part, {}).items())
+        for part in ("keys", "renewed")
+    )
     store = AgentStore(
         saved["name"],
         tuple(place.path for place in places if place.is_directory),
         tuple(place.path for place in places if not place.is_directory),
         tuple(os.fsencode(path) for path in saved["tokens"]),
         tuple(saved["state"]),
-        *(
-            tuple((os.fsencode(path), tuple(keys)) for path, keys in saved.get(part, {}).items())
-            for part in ("keys", "renewed")
-        ),
+        keys,
+        renewed,
     )
     return StagedStore(store, places), tuple(os.fsencode(path) for path in saved["logins"])

@@ -74,6 +74,7 @@ class Dotfiles:
     """Used by the holder of the fork's lock. ``home``: the user's, a real path."""
 
     name = "home"
+    places: tuple[bytes, ...] = ()
     keys: Mapping[bytes, tuple[str, ...]] = {}
 
     def __init__(self, fork: Fork, home: bytes) -> None:

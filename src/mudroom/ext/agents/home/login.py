@@ -22,7 +22,9 @@ fork's own directory. The rules:
    command has it, and tries again.
 
 Other single-file stores (``.npmrc``) have their copies in the command's own home, a tmpfs that ends with it
-(``FILES``). A copy that could not be written on the host is set aside.
+(``FILES``). A copy that could not be written on the host is set aside. Where such a file is a mount (at level 0, in
+containers), it shows the inode that the host had at the start (mount_namespaces(7)). The keeper holds that inode: once
+the host has another file there, the inode is the copy, and is written in place.
 """
 
 from __future__ import annotations
@@ -65,12 +67,12 @@ Stamp = tuple[int, int, int, int]
 
 
 IN_HOME = -1
-"""The number of the home itself, in the place of a store's place."""
+"""The number of the home itself, in the place of a store's place. Smaller ones are those of held inodes."""
 
 
 class StagedLogin(NamedTuple):
     path: bytes
-    """Relative to the home."""
+    """Relative to the home, or absolute."""
     host: bytes
     """Its real path on the host."""
     place: int
@@ -157,9 +159,20 @@ class LoginKeeper:
         """The command has its home. ``home``: a descriptor, which is closed with the keeper."""
         self._roots[IN_HOME] = home
 
+    def hold(self, files: Iterable[tuple[bytes, bytes]]) -> None:
+        """Keep mounted files equal, too. ``files``: each one's path inside, and its real path on the host."""
+        os.makedirs(self._place, mode=0o700, exist_ok=True)
+        for number, (path, host) in enumerate(files, 2):
+            try:
+                with _beside(host) as (at, name):
+                    self._roots[-number] = safe_open.open_regular(name, os.O_RDWR, at=at)
+                self._logins[path] = StagedLogin(path, host, -number, b"", _version(self._roots[-number])[0].digest)
+            except (OSError, MudroomError, _Unusable):
+                continue  # gone, or not writable: not for the command either
+
     def look(self, *, has_ended: bool = False) -> None:
         """Copy changes to the other side. ``has_ended``: a command has ended, so its writes are complete."""
-        for login in [*self._logins.values()] if self._roots or not self._in_home else ():
+        for login in self._present():
             stamps = self._stamps(login)
             if stamps == self._seen.get(login.path) or not (has_ended or self._is_settled(login.path, stamps)):
                 continue
@@ -178,9 +191,7 @@ class LoginKeeper:
     # --- parts ---
 
     def _end(self, *, is_told: bool) -> None:
-        if self._in_home and not self._roots:
-            self._logins.clear()  # the command has not started
-        for login in [*self._logins.values()]:
+        for login in self._present():
             try:
                 self._permit(login)
                 is_there = self._bring(login, is_last=True)
@@ -194,8 +205,9 @@ class LoginKeeper:
                 continue
             if not is_there and is_told:
                 self._note(f"{self._named(login)} was removed inside; this machine's own is left as it is")
-            with suppress(OSError, MudroomError):
-                remove(self._root(login), login.inside)
+            if login.inside:
+                with suppress(OSError, MudroomError):
+                    remove(self._root(login), login.inside)
             del self._logins[login.path]
         with suppress(OSError, MudroomError):  # a full disk: a row without a copy is ignored later
             self._save()
@@ -203,17 +215,21 @@ class LoginKeeper:
             os.close(root)
         self._roots.clear()
 
+    def _present(self) -> list[StagedLogin]:
+        """Return the logins, without those in a home that the command does not have yet."""
+        return [login for login in self._logins.values() if not self._in_home or login.place in self._roots]
+
     def _permit(self, login: StagedLogin) -> None:
         """Let this process write in the copy's root. A command may have removed its own permissions."""
         root = self._root(login)
-        if self._in_home:
+        if login.place == IN_HOME:
             os.chmod(b"/proc/self/fd/%d" % root, 0o700)  # O_PATH: fchmod(2) refuses it
-        else:
+        elif login.inside:
             disk.set_mode_of(root, 0o700)
 
     def _named(self, login: StagedLogin) -> str:
         if self._in_home:
-            return f"~/{show(login.path)}"
+            return show(login.path) if login.path.startswith(b"/") else f"~/{show(login.path)}"
         return f"{show(os.path.basename(self._place))}'s login ~/{show(login.path)}"
 
     def _way_out(self, login: StagedLogin, error: Exception) -> str:
@@ -246,6 +262,9 @@ class LoginKeeper:
             return inside is not None  # the host's version is at least as new
         with self._turn, _beside(login.host) as (at, name):
             outside, info = _read_host(at, name)
+            if not login.inside and os.path.samestat(info, os.fstat(self._root(login))):
+                self._logins[login.path] = login._replace(base=outside.digest)
+                return True
             ours, theirs = _tokens(login, inside, outside), _tokens(login, outside, inside)
             act = compared(login.base, ours, theirs)
             is_ours = act in ("to the host", "newer inside")
@@ -266,6 +285,8 @@ class LoginKeeper:
     def _inside(self, login: StagedLogin) -> LoginVersion | None:
         """Return the fork's version, or None if there is none. Raise _NoLogin if it is not a file."""
         root = self._root(login)
+        if not login.inside:
+            return _version(root)[0]
         try:
             entry = look_beneath(root, login.inside)
             if entry is None:
@@ -282,6 +303,9 @@ class LoginKeeper:
     def _put(self, login: StagedLogin, content: bytes) -> None:
         """Make the fork's copy, by a rename: a program inside may be reading it."""
         root = self._root(login)
+        if not login.inside:
+            _overwrite(root, content, os.fstat(root).st_size)
+            return
         make_parents(root, login.inside)
         above, _slash, name = login.inside.rpartition(b"/")
         with directory(root, above) as opened, _opened(safe_open.open_directory(self._place)) as place:
@@ -313,6 +337,8 @@ class LoginKeeper:
             host = None
         root, above = self._root(login), login.inside.rpartition(b"/")[0]
         try:
+            if not login.inside:
+                return host, _stamp(os.fstat(root))
             if not above:
                 return host, _stamp(disk.stat_at(root, login.inside))
             with directory(root, above) as opened:
@@ -465,6 +491,7 @@ def _version(descriptor: int) -> tuple[LoginVersion, os.stat_result]:
     if not stat.S_ISREG(info.st_mode):
         raise _Unusable("it is no regular file")
     with os.fdopen(os.dup(descriptor), "rb") as stream:
+        stream.seek(0)
         content = stream.read(LARGEST + 1)
     if len(content) > LARGEST:
         raise _Unusable(f"it is larger than {LARGEST >> 20} MiB")
@@ -524,15 +551,20 @@ def _write_in_place(at: int, name: bytes, content: bytes, info: os.stat_result) 
     with _opened(safe_open.open_regular(name, os.O_WRONLY, at=at)) as descriptor:
         if _stamp(os.fstat(descriptor)) != _stamp(info):
             raise _Moved
-        # The part beyond the old length is written first: if the disk is full, the old content is still whole.
-        try:
-            _write_all(descriptor, content, info.st_size)
-        except BaseException:
-            os.ftruncate(descriptor, info.st_size)
-            raise
-        _write_all(descriptor, content[: info.st_size], 0)
-        os.ftruncate(descriptor, len(content))
-        disk.sync(descriptor)
+        _overwrite(descriptor, content, info.st_size)
+
+
+def _overwrite(descriptor: int, content: bytes, size: int) -> None:
+    """Write over an open file of ``size`` bytes. The part beyond it is written first: if the disk is full, the old
+    content is still whole."""
+    try:
+        _write_all(descriptor, content, size)
+    except BaseException:
+        os.ftruncate(descriptor, size)
+        raise
+    _write_all(descriptor, content[:size], 0)
+    os.ftruncate(descriptor, len(content))
+    disk.sync(descriptor)
 
 
 def _write_all(descriptor: int, content: bytes, start: int) -> None:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 from mudroom.core.confinement.fallback import CONTAINERS, ELSEWHERE, Mode
 from mudroom.core.tree.path import is_below
+from mudroom.ext.agents.core.login import LARGEST
 from mudroom.ext.agents.home.agent_home import AgentHome
 from mudroom.ext.agents.home.dotfiles import PLACE, SETTINGS, Dotfiles
 from mudroom.session.confinement.confinement import Confinement, owner_inside
@@ -21,16 +22,14 @@ if TYPE_CHECKING:
     from mudroom.core.confinement.spec import Bind
     from mudroom.core.settings import Settings
     from mudroom.ext.agents.home.login import LoginKeeper
-    from mudroom.ext.agents.home.mirror import Mirror
 
 
 class SharedHomeFiles:
     """Files that a command shares with the host, kept equal on both sides. Thread-safe: ``_lock``."""
 
-    def __init__(self, logins: tuple[LoginKeeper, ...], files: LoginKeeper | None, mirror: Mirror | None) -> None:
-        """``files``: keeps the copies in the command's home."""
-        self._logins, self._mirror = (*logins, *([files] if files is not None else [])), mirror
-        self._files = files
+    def __init__(self, logins: tuple[LoginKeeper, ...], files: LoginKeeper | None) -> None:
+        """``files``: keeps the single-file stores."""
+        self._logins, self._files = (*logins, *([files] if files is not None else [])), files
         self._lock = _thread.allocate_lock()
         self._is_closed = False
 
@@ -48,8 +47,6 @@ class SharedHomeFiles:
         with self._lock:
             if self._is_closed:
                 return
-            if self._mirror is not None:
-                self._mirror.look()
             for login in self._logins:
                 login.look(has_ended=has_ended)
 
@@ -59,8 +56,6 @@ class SharedHomeFiles:
             if self._is_closed:
                 return []
             self._is_closed = True
-            if self._mirror is not None:
-                self._mirror.close()
             for login in self._logins:
                 login.close()
             return [note for login in self._logins for note in login.notes]
@@ -79,11 +74,11 @@ def command_home(
     if mode in ("overlay", "copy", "landlock") and grant.level == 1:
         own, keeper = _with_files(confinement, fork, own, mode, settings)
     placed = {path for path, _content in own.files}
-    mirror = _mirror(confinement, [bind for bind in grant.live if bind.path not in copied | placed])
-    if not logins and keeper is None and mirror is None:
+    keeper = _with_mounted(confinement, fork, [bind for bind in grant.live if bind.path not in copied | placed], keeper)
+    if not logins and keeper is None:
         yield own, None
         return
-    files = SharedHomeFiles(logins, keeper, mirror)
+    files = SharedHomeFiles(logins, keeper)
     try:
         yield own, files
     finally:
@@ -128,17 +123,27 @@ def _with_files(
     return grant._replace(live=live, files=tuple(files.items())), keeper
 
 
+def _is_plain(path: bytes) -> bool:
+    return os.path.isfile(path) and os.path.getsize(path) <= LARGEST
+
+
 def _is_single(bind: Bind, home: bytes) -> bool:
     return bind.path.startswith(home) and os.path.isfile(bind.source)
 
 
-def _mirror(confinement: Confinement, opened: list[Bind]) -> Mirror | None:
-    """Return the mirror that keeps single-file credential stores equal to the host's, or None if none is open."""
-    if not opened or confinement.platform.first in ELSEWHERE:  # the command uses the host's file itself
-        return None
-    from mudroom.ext.agents.home.mirror import mirror_of
+def _with_mounted(
+    confinement: Confinement, fork: Fork, opened: list[Bind], keeper: LoginKeeper | None
+) -> LoginKeeper | None:
+    """Return the keeper, or a new one, with the single-file stores that are mounts; None if there are none, or the
+    command uses the host's file itself."""
+    single = [bind for bind in opened if bind.writable and os.path.isfile(bind.source)]
+    if not single or confinement.platform.first in ELSEWHERE:
+        return keeper
+    from mudroom.ext.agents.home.login import FILES, LoginKeeper
 
-    return mirror_of(opened)
+    keeper = keeper or LoginKeeper(fork.path + b"/home/" + FILES)
+    keeper.hold((bind.path.removeprefix(confinement.home + b"/"), bind.source) for bind in single)
+    return keeper
 
 
 def _with_home(
@@ -170,9 +175,11 @@ def _with_home(
     grant = grant._replace(live=tuple(bind for bind in grant.live if bind.path not in logins))
     if mounts:
         return grant._replace(live=(*binds, *grant.live)), tuple(keepers)
-    links = tuple((bind.source, bind.path) for bind in binds)
-    own = [bind._replace(path=bind.source) for bind in (*binds, *grant.live)]
-    return grant._replace(live=tuple(own), links=(*grant.links, *links)), tuple(keepers)
+    files = [bind for bind in binds if mode == "landlock" and _is_plain(bind.source)]  # for ``_with_files``
+    linked = [bind for bind in binds if bind not in files]
+    links = tuple((bind.source, bind.path) for bind in linked)
+    own = [bind._replace(path=bind.source) for bind in (*linked, *grant.live)]
+    return grant._replace(live=(*files, *own), links=(*grant.links, *links)), tuple(keepers)
 
 
 def carry_homes(above: bytes, below: bytes) -> list[str]:

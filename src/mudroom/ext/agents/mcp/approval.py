@@ -19,7 +19,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 
-from mudroom.core.approval.approval import CommandAnswer, CommandQuestion, can_be_kept
+from mudroom.core.approval.approval import CommandAnswer, CommandQuestion, can_be_kept, rule_of
 from mudroom.core.approval.shown_question import shown_question
 from mudroom.core.approval_queue import answer_of
 from mudroom.core.tree.path import show
@@ -140,9 +140,9 @@ def _form(question: CommandQuestion, ticket: Ticket) -> Json:
     if can_be_kept(question):
         words = {
             "once": "Allow it this time",
-            "always": f"Always allow: {question.pattern}",
+            "always": f"Always: {rule_of(question, True)}",
             "no": "Refuse it",
-            "never": f"Never allow: {question.pattern}",
+            "never": f"Never: {rule_of(question, False)}",
         }
     answer = {
         "type": "string",

@@ -62,11 +62,17 @@ def open_stores(wanted: CredentialRequest, home: bytes, environ: Mapping[bytes, 
     named = [path for one in opened for path in (*one.places, *one.places.values(), *one.sockets)]
     named += [home + b"/" + place for store in wanted.agents for place in store.places]
     variables = [variable for one in opened for variable in one.store.variables if variable in environ]
-    found = {store.name for store in wanted.agents if any(os.path.exists(home + b"/" + at) for at, _ in store.renewed)}
-    notes = [note for one in opened for note in one.notes]
-    notes += [note for one in opened if one.name not in found for note in _missing(one, is_agents=one.name in agents)]
+    names = tuple(one.name for one in opened if one.places or one.sockets)
+    notes = [note for one in opened for note in (*one.notes, *(_missing(one) if one.name not in agents else ()))]
+    notes += [
+        f"{store.name}: no login is on this host; one inside stays in its fork"
+        for store in wanted.agents
+        if (store.tokens or store.renewed)
+        and store.name not in names
+        and not any(os.path.exists(home + b"/" + at) for at, _keys in store.renewed)
+    ]
     return OpenedCredentials(
-        tuple(one.name for one in opened if one.places or one.sockets),
+        names,
         (*(Bind(path, path, writable) for path, writable in live.items()), *logins),
         _unique(named),
         _unique(variables),
@@ -113,14 +119,10 @@ def _open(
     return _OpenedStore(name, store, places, sockets, (*wide, *forbidden, *linked), bool(wide or forbidden))
 
 
-def _missing(opened: _OpenedStore, *, is_agents: bool) -> Iterator[str]:
+def _missing(opened: _OpenedStore) -> Iterator[str]:
     """Yield a note if nothing in a store was found on this host."""
-    if opened.places or opened.sockets:
-        return
     store = opened.store
-    if is_agents:
-        yield f"{opened.name}: no login is on this host; one inside stays in its fork"
-    elif opened.name != _DISPLAY and not opened.is_refused:
+    if not (opened.places or opened.sockets or opened.name == _DISPLAY or opened.is_refused):
         places = [f"~/{show(place)}" for place in (*store.directories, *store.files)] or [show(store.sockets[0])]
         yield f"credentials {opened.name}: not found: {', '.join(places)} (a login inside will not be kept)"
 

@@ -17,7 +17,7 @@ import traceback
 from mudroom.core.journal.event_filter import EventFilter
 from mudroom.core.result import Result
 from mudroom.core.tree.change import Changeset, summarise
-from mudroom.errors import FULL, CommandNotStarted, MudroomError, Refused
+from mudroom.errors import FULL, CommandNotStarted, LauncherDied, MudroomError, Refused
 from mudroom.ext.fleet.base.objects import StoreFull
 from mudroom.ext.fleet.wire.message import Errand, ErrandOutcome
 from mudroom.ext.fleet.worker.folder import ErrandFolder
@@ -92,6 +92,8 @@ def run_errand(run: ErrandRun, sessions: SessionCache, approver: CommandApprover
         outcome = _without_result(run, "failed", str(error))._replace(exit_code=error.exit_code)
     except OSError as error:
         outcome = _without_result(run, "failed", _reason(error))
+    except LauncherDied as error:  # not the command's doing: another attempt may end
+        outcome = _without_result(run, "lost", error.message)
     except MudroomError as error:
         full = error.__cause__ if isinstance(error.__cause__, OSError) else None
         is_full = isinstance(error, StoreFull) or (full is not None and full.errno in FULL)

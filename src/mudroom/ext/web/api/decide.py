@@ -177,7 +177,7 @@ def _write_rule(call: ApiCall, row: QueueRow, allow: bool, preset: str) -> str:
             if isinstance(question, HostQuestion):
                 environment.keep_host(session, question, allow, preset)
             else:
-                environment.keep_command(session, question.pattern, allow)
+                environment.keep_command(session, question.rule(allow), allow)
     except (MudroomError, Refusal, OSError) as error:
         return f"the answer holds, but its rule is not written: {error}"
     return ""

@@ -1,6 +1,6 @@
 """The API's OpenAPI document (OpenAPI 3.1, https://spec.openapis.org/oas/v3.1.0), made from its table.
 
-``python -m mudroom.ext.web.server.openapi`` prints it. ``docs/openapi.json`` is that output; a test compares them.
+``python -m mudroom.ext.web.server.openapi`` prints it.
 """
 
 from __future__ import annotations

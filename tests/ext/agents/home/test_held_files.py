@@ -1,8 +1,7 @@
-"""A credential store that is one file and that the host replaces while a command has the old one."""
+"""A single-file store that is a mount: the host replaces the file, and a command has the old inode."""
 
 from __future__ import annotations
 
-import itertools
 import os
 import stat
 from collections.abc import Iterator
@@ -10,20 +9,22 @@ from pathlib import Path
 
 import pytest
 
-from mudroom.core.confinement.spec import Bind
-from mudroom.ext.agents.home.mirror import LIMIT, SETTLED, Mirror, mirror_of
+from mudroom.ext.agents.core.login import LARGEST
+from mudroom.ext.agents.home import login as login_module
+from mudroom.ext.agents.home.login import FILES, LoginKeeper
 
 
 class Store:
     """A file of the host, and the inode of it that a command has."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        path.write_text("first")
-        path.chmod(0o640)
-        seconds = itertools.count(0.0, SETTLED)
-        self.inside = os.open(path, os.O_RDWR)
-        self.mirror = Mirror([os.fsencode(path)], lambda: next(seconds))
+    def __init__(self, root: Path) -> None:
+        self.path = root / "home/token"
+        self.path.parent.mkdir()
+        self.path.write_text("first")
+        self.path.chmod(0o640)
+        self.inside = os.open(self.path, os.O_RDWR)
+        self.keeper = LoginKeeper(os.fsencode(root) + b"/state/vaults/v/forks/f/home/" + FILES)
+        self.keeper.hold([(b"token", os.fsencode(self.path))])
 
     def command(self, text: str) -> None:
         os.ftruncate(self.inside, 0)
@@ -40,16 +41,17 @@ class Store:
 
     def look(self, times: int = 1) -> None:
         for _time in range(times):
-            self.mirror.look()
+            self.keeper.look()
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    store = Store(tmp_path / "token")
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    monkeypatch.setattr(login_module, "SETTLED", 0.0)
+    store = Store(tmp_path)
     yield store
-    store.mirror.close()
+    store.keeper.close()
     os.close(store.inside)
-    assert [name for name in os.listdir(tmp_path) if "mudroom" in name] == []
+    assert [name for name in os.listdir(store.path.parent) if "mudroom" in name] == []
 
 
 def test_as_long_as_it_is_one_file_nothing_is_done(store: Store) -> None:
@@ -64,16 +66,16 @@ def test_as_long_as_it_is_one_file_nothing_is_done(store: Store) -> None:
 def test_what_the_host_puts_in_its_place_is_seen_inside(store: Store) -> None:
     for text in ("longer than before", "short", "x" * 70_000):
         store.replace(text)
-        store.look()
+        store.look(2)
         assert store.seen() == text
         store.path.write_text(text + "!")
-        store.look()
+        store.look(2)
         assert store.seen() == text + "!"
 
 
 def test_what_is_written_inside_then_is_seen_outside(store: Store) -> None:
     store.replace("two")
-    store.look()
+    store.look(2)
     store.command("three")
     store.look()
     assert store.path.read_text() == "two", "it may be in the middle of writing"
@@ -83,27 +85,30 @@ def test_what_is_written_inside_then_is_seen_outside(store: Store) -> None:
     store.look(3)
     assert store.seen() == store.path.read_text() == "three"
     store.command("four")
-    store.mirror.close()
+    store.keeper.close()
     assert store.path.read_text() == "four", "the last look, when the command has ended"
 
 
 def test_an_empty_file_is_never_taken_from_inside(store: Store) -> None:
     store.replace("two")
-    store.look()
+    store.look(2)
     store.command("")
     store.look(3)
-    store.mirror.close()
+    store.keeper.close()
     assert store.path.read_text() == "two"
 
 
-def test_when_both_have_changed_the_hosts_counts(store: Store) -> None:
+def test_when_both_have_changed_the_newer_counts_and_the_other_is_named(store: Store) -> None:
     store.replace("two")
-    store.look()
+    store.look(2)
     store.command("inside")
-    store.look()
     store.replace("outside")
-    store.look(3)
+    os.utime(store.path, ns=(2 << 60, 2 << 60))
+    store.look(2)
     assert store.seen() == store.path.read_text() == "outside"
+    (note,) = store.keeper.notes
+    assert note.startswith("~/token was renewed inside and on this machine: the one on this machine is newer")
+    assert Path(note.rpartition(": ")[2]).read_text() == "inside"
 
 
 @pytest.mark.parametrize("what", ["link", "directory", "fifo", "nothing", "large"])
@@ -119,26 +124,24 @@ def test_what_is_no_file_is_left_alone(store: Store, what: str) -> None:
         os.mkfifo(store.path)
     elif what == "large":
         with store.path.open("wb") as stream:
-            stream.truncate(LIMIT + 1)
+            stream.truncate(LARGEST + 1)
     store.look(2)
     store.command("inside")
     store.look(3)
-    store.mirror.close()
+    store.keeper.close()
     assert store.seen() == "inside"
     assert other.read_text() == "not named"
     assert os.path.lexists(store.path) == (what != "nothing")
     assert store.path.is_symlink() == (what == "link")
 
 
-def test_only_files_that_may_be_written_have_one(tmp_path: Path) -> None:
+def test_a_file_that_is_gone_or_a_directory_is_not_held(tmp_path: Path) -> None:
     (tmp_path / "directory").mkdir()
-    (tmp_path / "file").write_text("")
-    binds = [Bind(os.fsencode(tmp_path / name), b"/x", True) for name in ("directory", "none")]
-    assert mirror_of(binds) is None
-    assert mirror_of([Bind(os.fsencode(tmp_path / "file"), b"/x", False)]) is None
-    found = mirror_of([Bind(os.fsencode(tmp_path / "file"), b"/x", True)])
-    assert found is not None
-    found.close()
+    keeper = LoginKeeper(os.fsencode(tmp_path) + b"/state/vaults/v/forks/f/home/" + FILES)
+    keeper.hold((name.encode(), os.fsencode(tmp_path / name)) for name in ("directory", "none"))
+    keeper.look()
+    keeper.close()
+    assert keeper.notes == []
 
 
 def test_what_a_full_disk_cuts_off_does_not_replace_the_host_s(store: Store) -> None:
@@ -154,5 +157,5 @@ def test_what_a_full_disk_cuts_off_does_not_replace_the_host_s(store: Store) -> 
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert store.path.read_text() == "second"
-    store.look(3)
+    store.keeper.close()
     assert store.path.read_text() == "from inside"
