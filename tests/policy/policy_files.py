@@ -96,11 +96,13 @@ def files(tmp_path: Path) -> Strange:
 LOOSE = {
     "run.network": "open",
     "run.level": "0",
+    "run.engine": "true",
     "run.environment": "[TOKEN]",
     "run.read": "[/srv]",
     "run.output_limit": "1GB",
     "network.mode": "open",
     "network.allow": "[a.com]",
+    "network.hold": "[a.com]",
     "network.private": "[db.example]",
     "network.presets": "[npm]",
     "network.inspect": "[{host: a.com, set: {x-a: b}}]",

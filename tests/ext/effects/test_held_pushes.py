@@ -21,6 +21,7 @@ from mudroom.ext.effects.store import pushes
 from mudroom.ext.effects.upstream import PushServer
 from mudroom.ext.inspection.credentials import save_credentials
 from mudroom.ext.inspection.placeholder import parse_credential
+from mudroom.ext.transfer.vault.bundle import export_fork
 
 pytestmark = [pytest.mark.both_users]
 
@@ -192,6 +193,32 @@ def test_discard_and_rollback_drop_and_say_so(yard: Yard) -> None:
     assert len(kinds) == 4
 
 
+def test_a_damaged_push_goes_with_its_fork_and_not_before(yard: Yard) -> None:
+    with yard.session() as session:
+        yard.run(session, "true")
+        session.forks.checkpoint("f", "here")
+        yard.run(session, remote(yard) + PUSH)
+        damaged = Path(os.fsdecode(session.vault.fork("f").path)) / "effects/1/push.json"
+        damaged.write_bytes(b"{")
+        session.forks.unsaid()
+        session.forks.rollback("f", "here")
+        assert ["effects/1/push.json cannot be read" in line for line in session.forks.unsaid()] == [True]
+        with pytest.raises(MudroomError, match="cannot be read"):
+            session.changes.pushes("f")
+        session.forks.discard("f")
+        assert ["its held pushes are dropped: " in line for line in session.forks.unsaid()] == [True]
+        assert session.vault.find("f") is None
+
+
+def test_an_archive_says_that_it_has_no_pushes(yard: Yard, tmp_path: Path) -> None:
+    with yard.session() as session:
+        yard.run(session, remote(yard) + PUSH)
+        with session.forks.at_rest("f") as fork:
+            exported = export_fork(session.vault, fork, os.fsencode(tmp_path / "f.tar"), 1)
+        assert exported.remarks == ("the pushes that it holds are left out: they stay in this fork",)
+        assert [row.name for row in session.changes.pushes("f")] == ["push:1"]
+
+
 def test_force_delete_and_secrets_are_flagged(yard: Yard) -> None:
     git("branch", "old", at=yard.project)
     git("push", "-q", "origin", "old", at=yard.project)
@@ -225,7 +252,7 @@ SECRET = "ghp_the-real-one-that-nobody-may-see-0123456789"
 def test_the_credential_is_put_in_at_the_release_and_is_never_stored(yard: Yard) -> None:
     yard.forge.token = "Basic " + b64encode(f"me:{SECRET}".encode()).decode()
     with yard.session(TOKEN=SECRET) as session:
-        save_credentials(session.vault.path, (parse_credential("TOKEN", f"forge.example:{yard.tls_port}"),))
+        save_credentials(session.vault.path, (parse_credential("TOKEN", f"forge.example:{yard.tls_port}", user="me"),))
         url = yard.url(tls=True).replace("https://", "https://me:$TOKEN@")
         done = yard.run(session, f"git remote set-url origin {url}; " + PUSH)
         assert done.exit_code == 0, done.stderr

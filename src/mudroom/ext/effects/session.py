@@ -192,7 +192,11 @@ class PushOutbox:
     def drop(self, fork: Fork, since: int = 0) -> list[str]:
         """Drop the pushes that were held since a time. Return a line about each."""
         lines = []
-        for push in pushes(fork.path):
+        try:
+            waiting = pushes(fork.path)
+        except MudroomError as error:
+            return [error.message if since else f"its held pushes are dropped: {error.message}"]
+        for push in waiting:
             if push.time >= since:
                 refs = ", ".join(command.ref for command in push.commands)
                 lines.append(f"{push.name} is dropped: {refs} to {push.remote_url} was not pushed")
