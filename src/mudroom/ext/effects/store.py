@@ -134,8 +134,13 @@ def _write(path: bytes, push: HeldPush) -> None:
 
 
 def remove(place: bytes, push: HeldPush) -> None:
-    remove_tree(place + PUSHES + b"/%d" % push.number)
+    """Remove a fork's push, whole or not at all, durably."""
+    gone = place + PUSHES + b"/.old"
+    if os.path.isdir(gone):  # mudroom was killed below
+        remove_tree(gone)
+    disk.rename_path(place + PUSHES + b"/%d" % push.number, gone)
     sync_directory(place + PUSHES)
+    remove_tree(gone)
 
 
 def open_request(place: bytes, push: HeldPush) -> int:
