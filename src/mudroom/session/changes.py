@@ -13,7 +13,7 @@ from functools import cache
 
 from mudroom.core.result import text
 from mudroom.core.text.linediff import is_binary
-from mudroom.core.tree.change import Changeset, counted_changes
+from mudroom.core.tree.change import Changeset, Remark, counted_changes
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import ApplyUnwritten, MudroomError, UsageError
 from mudroom.session.forks import Forks, await_stamps, set_aside, to_read
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from mudroom.core.merge.merge import PartialChoice
     from mudroom.core.merge.resolution_words import Take
     from mudroom.core.network.push import PushRow
-    from mudroom.core.tree.change import Change, Remark
+    from mudroom.core.tree.change import Change
     from mudroom.core.tree.similar_renames import Move
     from mudroom.stage.source import SourceContent
     from mudroom.vault.apply.applied import ApplyDetail
@@ -84,15 +84,11 @@ class Changes:
         if wanted and applied.name and not applied.conflicts:
             _tell(self._forks, "pushing")
             rows = outbox.release(fork, self._vault.path + b"/applies/" + applied.name.encode(), wanted)
-            landed = landed._replace(applied=applied._replace(pushes=rows))
-        left = [
-            row.name for row in outbox.rows(fork.path) if row.name not in {done.name for done in landed.applied.pushes}
-        ]
-        if left:
-            self._forks.remarks.append(
-                f"not pushed: {', '.join(left)}; mudroom apply {fork.name} {' '.join(left)} does"
-            )
-        return landed
+            applied = _with_pushes(applied, rows)
+        told = {row.name for row in applied.pushes}
+        left = [row.name for row in outbox.rows(fork.path) if row.name not in told]
+        remarks = [Remark(name.encode(), f"is not pushed: mudroom apply {fork.name} {name} does") for name in left]
+        return landed._replace(applied=applied._replace(remarks=(*applied.remarks, *remarks)))
 
     # --- review and apply ---
 
@@ -394,7 +390,7 @@ class Changes:
         _tell(self._forks, "reading the apply")
         applied = redo_apply(self._vault, name, self._report("applying"), self._forks.at_rest, self._at_rest_masked)
         outbox = self._forks.outbox_of(place := self._vault.path + b"/applies/" + applied.name.encode())
-        applied = applied if outbox is None else applied._replace(pushes=outbox.taken_back(place))
+        applied = applied if outbox is None else _with_pushes(applied, outbox.taken_back(place))
         with _told_as_landed(lambda: applied.name, "redone"):
             self._journal_applied("redo", "", applied, **_again(applied))
         return applied
@@ -410,7 +406,7 @@ class Changes:
         applied = undo_apply(self._vault, name, self._report("taking back"), self._forks.at_rest, self._at_rest_masked)
         outbox = self._forks.outbox_of(place := self._vault.path + b"/applies/" + applied.name.encode())
         with _told_as_landed(lambda: applied.name, "undone"):
-            applied = applied if outbox is None else applied._replace(pushes=outbox.undo(place))
+            applied = applied if outbox is None else _with_pushes(applied, outbox.undo(place))
             self._journal_applied("undo", "", applied, **_again(applied))
         return applied
 
@@ -564,6 +560,12 @@ def _recorded(opened: OpenFork, reviewed: Iterable[Change] | None) -> SourceCont
 def _both_ways(changes: Iterable[Change]) -> bool:
     """Return whether the changes include both additions and deletions."""
     return {"added", "deleted"} <= {change.verb for change in changes}
+
+
+def _with_pushes(applied: ApplyResult, rows: tuple[PushRow, ...]) -> ApplyResult:
+    from mudroom.core.network.push import push_remarks
+
+    return applied._replace(pushes=rows, remarks=(*applied.remarks, *push_remarks(rows)))
 
 
 def _tell(forks: Forks, step: str) -> None:

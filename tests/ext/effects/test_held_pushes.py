@@ -22,6 +22,9 @@ from mudroom.ext.effects.upstream import PushServer
 from mudroom.ext.inspection.credentials import save_credentials
 from mudroom.ext.inspection.placeholder import parse_credential
 from mudroom.ext.transfer.vault.bundle import export_fork
+from mudroom.ext.tui import summary as review_summary
+from mudroom.ext.tui.choice import Choice
+from mudroom.ext.web.api.landing import landed_shape, turned_shape
 
 pytestmark = [pytest.mark.both_users]
 
@@ -105,8 +108,27 @@ def test_a_push_alone_is_an_apply_that_undo_takes_back(yard: Yard) -> None:
         landed = session.changes.apply("f", pushes=["push:1"], exact=True)
         assert (landed.applied.written, [row.state for row in landed.applied.pushes]) == (0, ["sent"])
         assert yard.forge.refs() != before
-        assert session.changes.undo(landed.applied.name).pushes[0].state == "undone"
+        undone = session.changes.undo(landed.applied.name)
+        assert [row.state for row in undone.pushes] == ["undone"]
+        assert [remark.path for remark in undone.remarks] == [b"push:1"]
+        assert [remark.path for remark in session.changes.redo(landed.applied.name).remarks] == [b"push:1"]
     assert yard.forge.refs() == before
+
+
+def test_the_page_and_the_review_say_what_was_not_pushed(yard: Yard) -> None:
+    with yard.session() as session:
+        yard.run(session, remote(yard) + PUSH)
+        landed = session.changes.apply("f", [b"a"])
+        text = "is not pushed: mudroom apply f push:1 does"
+        assert [(row.path, row.text) for row in landed_shape(landed).remarks] == [("push:1", text)]
+        assert [(f"push:1 {text}", "warn")] in review_summary.landed(landed, Choice((), {}, ()))
+        session.changes.undo()
+        session.changes.apply("f", pushes=["push:1"], exact=True)
+        undone = session.changes.undo()
+        told = f"taken back: refs/heads/main to {yard.url()}"
+        assert [(row.path, row.text) for row in turned_shape(undone, "undo").remarks] == [("push:1", told)]
+        assert [(f"push:1 {told}", "warn")] in review_summary.undone(undone)
+        assert session.forks.unsaid() == []
 
 
 def test_an_upstream_that_has_moved_refuses_with_a_way_on(yard: Yard) -> None:

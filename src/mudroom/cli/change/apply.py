@@ -13,7 +13,6 @@ from mudroom.cli.change.preview import (
     name_some,
     preview,
     preview_notes,
-    print_pushes,
     push_lines,
     pushes_left,
 )
@@ -315,7 +314,6 @@ def print_landed(landed: LandingResult, fork: str, context: Context) -> None:
         terminal.say(f"  mudroom resolve {fork} decides them, mudroom diff {fork} --conflicts shows them")
     for remark in applied.remarks:
         terminal.say(f"  {show_path(remark.path)} {remark.text}")
-    print_pushes(applied.pushes, context)
     for line in left_out(landed.untold):
         terminal.say(f"  {line}")
     if landed.remaining:

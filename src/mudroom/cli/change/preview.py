@@ -17,7 +17,6 @@ from mudroom.core.tree.runs_later import LaterGroup, group_later
 from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from mudroom.cli.terminal.context import Context
     from mudroom.core.network.push import PushRow
     from mudroom.session import Session
     from mudroom.vault.forks.review import ForkLook
@@ -134,11 +133,6 @@ def push_lines(session: Session, fork: str, names: Collection[str] | None = None
     """Return lines about a fork's held pushes, or about the named ones."""
     rows = (row for row in push_rows(session, fork) if names is None or row.name in names)
     return [show(line.encode()) for row in rows for line in describe_push(row)]
-
-
-def print_pushes(rows: Sequence[PushRow], context: Context) -> None:
-    if rows:
-        part("effects", "cli", "a held push").print_outcomes(rows, context)
 
 
 def pushes_left(rows: Sequence[PushRow]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from mudroom.cli.change.preview import print_pushes, pushes_left
+from mudroom.cli.change.preview import pushes_left
 from mudroom.cli.project_session import exclusive, open_session, print_remarks
 from mudroom.cli.terminal.context import Context
 from mudroom.core.merge.apply_summary import undo_words
@@ -93,7 +93,6 @@ def print_turned(applied: ApplyResult, action: Literal["undo", "redo"], context:
         terminal.say(terminal.conflict_line("stays", conflict))
     for remark in applied.remarks:
         terminal.say(f"  {show_path(remark.path)} {remark.text}")
-    print_pushes(applied.pushes, context)
     if action == "undo" and is_decidable(applied):
         terminal.say(f"  mudroom undo {applied.name} --decide decides them")
     return 3 if applied.conflicts or pushes_left(applied.pushes) else 0

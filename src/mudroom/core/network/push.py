@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from mudroom.core.tree.change import Remark
+from mudroom.core.tree.path import show
 from mudroom.typing import Any, Literal, NamedTuple
 
 PushState = Literal["held", "sending", "sent", "refused", "unknown", "undone"]
@@ -32,10 +36,6 @@ class PushRow(NamedTuple):
     said: tuple[str, ...] = ()
     """The server's lines."""
 
-    @property
-    def is_due(self) -> bool:
-        return self.state != "sent" and self.state != "undone"
-
 
 def push_lines(row: PushRow) -> list[str]:
     """Return a push as lines of text: one for each ref, then its commits."""
@@ -50,6 +50,19 @@ def push_lines(row: PushRow) -> list[str]:
     if row.state != "held":
         lines.append(f"    {row.state}: {row.why}" if row.why else f"    {row.state}")
     return lines
+
+
+def push_remarks(rows: Sequence[PushRow]) -> tuple[Remark, ...]:
+    """Return what has become of pushes in an apply, an undo or a redo, as remarks: all front doors show these."""
+    remarks = []
+    for row in rows:
+        words = {"sent": "pushed", "undone": "taken back", "held": "not pushed"}.get(row.state, row.state)
+        line = f"{words}: {', '.join(ref.ref for ref in row.refs)} to {row.remote}" + (
+            f": {row.why}" if row.why else ""
+        )
+        lines = (line, *(f"remote: {said}" for said in row.said))
+        remarks += [Remark(row.name.encode(), show(line.encode())) for line in lines]
+    return tuple(remarks)
 
 
 def push_to_json(row: PushRow) -> dict[str, Any]:

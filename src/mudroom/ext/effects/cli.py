@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from mudroom.cli.terminal.context import Context
 from mudroom.core.network.push import PushRow
 from mudroom.core.registry import part_or_none
-from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
 from mudroom.session import Session
 
@@ -35,14 +31,3 @@ def _with_lines(session: Session, fork: str, row: PushRow, diffs: object) -> Pus
                 pass  # pushed from another repository than the project's: its commits are shown without lines
         refs.append(ref)
     return row._replace(refs=tuple(refs))
-
-
-def print_outcomes(rows: Iterable[PushRow], context: Context) -> None:
-    """Print what has become of pushes in an apply, an undo or a redo."""
-    for row in rows:
-        refs = ", ".join(ref.ref for ref in row.refs)
-        words = {"sent": "pushed", "undone": "taken back", "held": "not pushed"}.get(row.state, row.state)
-        line = f"  {words}: {refs} to {row.remote} ({row.name})" + (f": {row.why}" if row.why else "")
-        context.terminal.say(show(line.encode()))
-        for said in row.said:
-            context.terminal.say(show(f"    remote: {said}".encode()))
