@@ -157,7 +157,7 @@ def test_this_machine(tmp_path: Path) -> None:
         examine(os.fsencode(tmp_path / name), home=home, environ={b"PATH": os.environb[b"PATH"]}) for name in "ab"
     )
     assert [one._replace(found=one.found.replace("/a ", "/b ")) for one in first] == second
-    rows = (2 if is_installed("certify") else 1) + (4 if is_installed("containers") else 0)
+    rows = (2 if is_installed("certify") else 1) + (4 if is_installed("containers") else 0) + is_installed("engine")
     assert len(first) == 16 + rows
     assert all(finding.fix for finding in first if finding.state != "strict")
 

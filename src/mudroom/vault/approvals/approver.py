@@ -109,6 +109,11 @@ class HostWaiting:
         self._ticket, self._patience, self._until = ticket, patience, time.monotonic() + patience
         self._answer = answer
 
+    @property
+    def name(self) -> str:
+        """The question's name in the queue; empty: it could not be put there."""
+        return self._ticket.asked.name if self._ticket is not None else ""
+
     def fileno(self) -> int:
         return self._ticket.fileno() if self._ticket is not None else -1
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -130,3 +133,57 @@ def test_a_command_cannot_disguise_itself_in_the_question(place: Place) -> None:
         client.say({"id": asked["id"], "error": {"code": -32601, "message": "no"}})
         client.say({"method": "notifications/cancelled", "params": {"requestId": call}})
         assert client.ask("ping") == {}
+
+
+# --- hosts ---
+
+REACH = "/usr/bin/python3 -c \"import urllib.request as r; print(r.urlopen('http://127.0.0.1:%d/').status)\""
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    """A server on this machine's loopback."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), SimpleHTTPRequestHandler) as served:
+        threading.Thread(target=served.serve_forever, daemon=True).start()
+        yield served.server_address[1]
+        served.shutdown()
+
+
+@pytest.mark.parametrize(("answer", "code"), [("once", 0), ("no", 1), ("preset", 1), ("what", 1)])
+def test_the_client_is_asked_about_a_host(place: Place, port: int, answer: str, code: int) -> None:
+    place.write(".mudroom/policy.yaml", f"network: {{ask: ['127.0.0.1:{port}']}}\n")
+    with server(place) as client:
+        client.initialize(elicitation={})
+        call = client.start("bash", command=REACH % port)
+        asked = question(client)
+        assert f"wants to reach 127.0.0.1:{port}." in asked["params"]["message"]
+        client.say({"id": asked["id"], "result": {"action": "accept", "content": {"answer": answer}}})
+        assert client.answer(call)["result"]["structuredContent"]["exit_code"] == code
+
+
+def test_an_answer_about_a_host_is_kept(place: Place) -> None:
+    with server(place) as client:
+        client.initialize(elicitation={})
+        call = client.start("bash", command="/usr/bin/python3 -c \"import urllib.request as r; r.urlopen('http://a.invalid/')\"")
+        asked = question(client)
+        client.say({"id": asked["id"], "result": {"action": "accept", "content": {"answer": "never"}}})
+        assert client.answer(call)["result"]["structuredContent"]["exit_code"] == 1
+    assert "a.invalid:80" in mudroom(place, "net", "ls").stdout
+
+
+def test_the_queue_may_answer_about_a_host_first(place: Place, port: int) -> None:
+    place.write(".mudroom/policy.yaml", f"network: {{ask: ['127.0.0.1:{port}']}}\n")
+    with server(place) as client:
+        client.initialize(elicitation={})
+        call = client.start("bash", command=REACH % port)
+        name = question(client)["params"]["message"].rpartition("mudroom approve ")[2].strip()
+        assert mudroom(place, "approve", name).returncode == 0
+        assert client.answer(call)["result"]["structuredContent"]["exit_code"] == 0
+
+
+def test_a_client_that_asks_nobody_is_not_asked_about_a_host(place: Place) -> None:
+    with server(place) as client:
+        client.initialize()
+        done = client.call("bash", command="/usr/bin/python3 -c \"import urllib.request as r; r.urlopen('http://a.invalid/')\"")
+        assert done["structuredContent"]["exit_code"] == 1
+        assert not [one for one in client.heard if one.get("method") == "elicitation/create"]

@@ -96,7 +96,7 @@ def test_a_link_that_ends_ends_its_connections(start: Worker, project: Path) -> 
 def test_more_than_the_window_ends_the_link(start: Worker, project: Path) -> None:
     worker = start()
     script = ASK_FOR_IT.replace(".read()", ", __import__('time').sleep(1000)")
-    stream, dial = asked(worker, project, script, lease=1.0)
+    stream, dial = asked(worker, project, script, lease=10.0)  # the worker says BYE when it has ended
     worker.send(message.DIALLED, message.Dialled(dial.number, ""), stream)
     while worker.next().kind != message.DATA:
         pass

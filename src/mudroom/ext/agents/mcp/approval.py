@@ -1,4 +1,4 @@
-"""Approvals for commands: by the client, where it can ask its user (elicitation), and by the queue.
+"""Approvals for commands and hosts: by the client, where it can ask its user (elicitation), and by the queue.
 
 revision      the client asks its user               it cannot
 handshake     a request ``elicitation/create``,       the queue, for ``WAIT`` seconds; then the call is answered
@@ -6,6 +6,8 @@ handshake     a request ``elicitation/create``,       the queue, for ``WAIT`` se
               answer counts
 enveloped     the call ends with ``input_required``;  the same
               the client calls again with the answer
+
+The command that wants to reach a host is running: its client is asked during the call, an enveloped one not at all.
 
 Rules of this file:
 1. Each question is in the queue: ``mudroom approve`` may answer it, and only its fingerprint's command is allowed.
@@ -16,17 +18,26 @@ Rules of this file:
 from __future__ import annotations
 
 import sys
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 
 from mudroom.core.approval.approval import CommandAnswer, CommandQuestion, can_be_kept, rule_of
 from mudroom.core.approval.shown_question import shown_question
 from mudroom.core.approval_queue import answer_of
+from mudroom.core.network.flow import FlowAnswer, FlowQuestion
+from mudroom.core.network.preset import offer_for
+from mudroom.core.network.upload_host import upload_note
 from mudroom.core.tree.path import show
 from mudroom.core.tree.quote import show_words
+from mudroom.errors import MudroomError
 from mudroom.ext.agents.mcp.call import Call
 from mudroom.ext.agents.mcp.message import Json
-from mudroom.session.upkeep import Queue, Ticket
+from mudroom.ext.agents.tools.workspace import ToolWorkspace
+from mudroom.session import Session
+from mudroom.session.confinement.host_approver import PendingQuestion
+from mudroom.session.upkeep import HostApprover, Queue, Ticket
 from mudroom.typing import Any
 
 WAIT = 45.0
@@ -104,7 +115,7 @@ class ClientApprover:
         name = ticket.asked.name
         if name in self._needed.answers:
             return _decided(ticket, question, self._needed.answers[name])
-        self._needed.requests[name] = {"method": "elicitation/create", "params": _form(question, ticket)}
+        self._needed.requests[name] = {"method": "elicitation/create", "params": _command_form(question, ticket)}
         return CommandAnswer(False, by="queue", reason=f"waiting for approval {name}: mudroom approve {name}")
 
     def _asked(self, ticket: Ticket, question: CommandQuestion) -> CommandAnswer:
@@ -116,7 +127,7 @@ class ClientApprover:
                 found.append(answer_of(decision))
             return bool(found)
 
-        result = self._ask("elicitation/create", _form(question, ticket), answered_elsewhere)
+        result = self._ask("elicitation/create", _command_form(question, ticket), answered_elsewhere)
         if found:
             return found[0]
         if self._call.cancellation.is_set:
@@ -124,18 +135,92 @@ class ClientApprover:
         return _decided(ticket, question, result)
 
 
-def _decided(ticket: Ticket, question: CommandQuestion, result: object) -> CommandAnswer:
-    """Return the decision in a client's result, or an earlier decision."""
+class ClientForHosts:
+    """Asks the client of a call about the hosts that its commands want to reach, beside the queue
+    (``session/confinement/host_approver.py:RemoteApprover``). ``_lock`` guards the calls."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._lock = threading.Lock()
+        self._calls: list[tuple[ToolWorkspace, Ask]] = []
+
+    @contextmanager
+    def serving(self, workspace: ToolWorkspace, call: Call, ask: Ask) -> Iterator[None]:
+        """Ask this call's client meanwhile, if it can ask its user during a call."""
+        serves = [(workspace, ask)] if call.peer.asks_users and not call.peer.is_enveloped else []
+        with self._lock:
+            self._calls += serves
+        try:
+            yield
+        finally:
+            with self._lock:
+                for one in serves:
+                    self._calls.remove(one)
+
+    def __call__(self, question: FlowQuestion, over: int) -> FlowAnswer:
+        return self._queued(anyway=False)(question, over)
+
+    def begin(self, question: FlowQuestion) -> PendingQuestion:
+        with self._lock:
+            asks = [ask for workspace, ask in self._calls if workspace.fork_or_none == question.fork]
+        waiting = self._queued(anyway=bool(asks)).begin(question)
+        if asks and waiting.name:
+            threading.Thread(target=self._elicit, args=(asks[-1], question, waiting.name), daemon=True).start()
+        return waiting
+
+    def _queued(self, *, anyway: bool) -> HostApprover:
+        return HostApprover(self._session.vault.approvals, self._session.actor.agent or "", anyway=anyway)
+
+    def _elicit(self, ask: Ask, question: FlowQuestion, name: str) -> None:
+        """Ask the client, and answer the question in the queue as ``mudroom approve`` does."""
+        queue, offer = self._session.vault.approvals, offer_for(question.host, question.port)
+        words = {
+            "once": "Allow it for this command",
+            "always": f"Always allow {question.host}:{question.port}",
+            **({"preset": f"Always allow the preset {offer.about}"} if offer is not None else {}),
+            "no": "Refuse it for this command",
+            "never": f"Never allow {question.host}:{question.port}",
+        }
+        note = upload_note(question.host)
+        lines = [
+            f"A command in the fork {_shown(question.fork)} wants to reach {_shown(question.host)}:{question.port}.",
+            *([f"{_shown(question.host)}: {note}."] if note else []),
+            f"  also: mudroom approve {name}",
+        ]
+        result = ask("elicitation/create", _form(lines, words), lambda: queue.decision(name) is not None)
+        if result is None:
+            return  # the queue has answered, or still may
+        word = _word(result) if _word(result) in words else "no"
+        preset = offer.word if offer is not None and word == "preset" else ""
+        try:
+            queue.decide(
+                name,
+                allow=word in ("once", "always", "preset"),
+                by=_BY,
+                keep=word in ("always", "preset", "never"),
+                preset=preset,
+            )
+        except MudroomError:
+            return  # the command has ended, and its question with it; or the question still waits in the queue
+
+
+def _word(result: object) -> str:
+    """Return the answer in a client's result; empty: there is none."""
     given: Mapping[str, Any] = result if isinstance(result, Mapping) else {}
     content = given.get("content")
     word = content.get("answer") if isinstance(content, Mapping) and given.get("action") == "accept" else None
-    allow, keep = _ANSWERS.get(word, (False, False)) if isinstance(word, str) else (False, False)
+    return word if isinstance(word, str) else ""
+
+
+def _decided(ticket: Ticket, question: CommandQuestion, result: object) -> CommandAnswer:
+    """Return the decision in a client's result, or an earlier decision."""
+    allow, keep = _ANSWERS.get(_word(result), (False, False))
     if keep and not can_be_kept(question):
         allow, keep = False, False
     return answer_of(ticket.end("allowed" if allow else "denied", "", _BY, keep)[0])
 
 
-def _form(question: CommandQuestion, ticket: Ticket) -> Json:
+def _command_form(question: CommandQuestion, ticket: Ticket) -> Json:
     words = {"once": "Allow it this time", "no": "Refuse it"}
     if can_be_kept(question):
         words = {
@@ -144,6 +229,10 @@ def _form(question: CommandQuestion, ticket: Ticket) -> Json:
             "no": "Refuse it",
             "never": f"Never: {rule_of(question, False)}",
         }
+    return _form(_lines(question, ticket), words)
+
+
+def _form(lines: list[str], words: Mapping[str, str]) -> Json:
     answer = {
         "type": "string",
         "title": "Answer",
@@ -151,7 +240,7 @@ def _form(question: CommandQuestion, ticket: Ticket) -> Json:
         "enum": list(words),
     }
     schema = {"type": "object", "properties": {"answer": answer}, "required": ["answer"]}
-    return {"message": "\n".join(_lines(question, ticket)), "requestedSchema": schema}
+    return {"message": "\n".join(lines), "requestedSchema": schema}
 
 
 def _lines(question: CommandQuestion, ticket: Ticket) -> list[str]:

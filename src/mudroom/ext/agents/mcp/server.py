@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 
 from mudroom.errors import MudroomError
 from mudroom.ext.agents.mcp import message, resource, revision
-from mudroom.ext.agents.mcp.approval import WAIT, ClientApprover, InputNeeded
+from mudroom.ext.agents.mcp.approval import WAIT, ClientApprover, ClientForHosts, InputNeeded
 from mudroom.ext.agents.mcp.call import Call, Send
 from mudroom.ext.agents.mcp.connection import McpConnection
 from mudroom.ext.agents.mcp.message import (
@@ -61,7 +61,7 @@ class Options(NamedTuple):
     fork: str | None = None
     """None: a separate fork for each client."""
     elicits: bool = True
-    """Whether clients may ask their user about commands."""
+    """Whether clients may ask their user about commands and hosts."""
     asks: bool = True
     """False: a command that needs an approval is refused."""
     patience: float = WAIT
@@ -76,6 +76,9 @@ class Server:
         self.session, self.options, self._log = session, options, log
         self.tools: Mapping[str, Tool] = {**TOOLS, "apply": APPLY} if session.actor.policy.mcp_apply else TOOLS
         self.info = {"name": "mudroom", "title": "mudroom", "version": options.version}
+        self.hosts = ClientForHosts(session)
+        if options.asks and options.elicits:
+            session.machine.ask_about_hosts(self.hosts)
         self._lock = threading.Lock()
         self._workspaces: dict[str, ToolWorkspace] = {}
         """Workspaces that several connections share, by fork."""
@@ -239,7 +242,9 @@ def _call_tool(server: Server, connection: McpConnection, call: Call) -> Json:
     context = ToolContext(
         call.cancellation, approver if options.asks else None, on_output=call.output, on_progress=call.progress
     )
-    done = call_tool(server.workspace(connection, call.peer), name, arguments, context, server.tools)
+    workspace = server.workspace(connection, call.peer)
+    with server.hosts.serving(workspace, call, ask):
+        done = call_tool(workspace, name, arguments, context, server.tools)
     if needed.requests:
         return {"resultType": "input_required", "inputRequests": needed.requests}
     return _shape_of_result(done, call.peer)
