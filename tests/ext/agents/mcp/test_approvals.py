@@ -164,7 +164,9 @@ def test_the_client_is_asked_about_a_host(place: Place, port: int, answer: str, 
 def test_an_answer_about_a_host_is_kept(place: Place) -> None:
     with server(place) as client:
         client.initialize(elicitation={})
-        call = client.start("bash", command="/usr/bin/python3 -c \"import urllib.request as r; r.urlopen('http://a.invalid/')\"")
+        call = client.start(
+            "bash", command="/usr/bin/python3 -c \"import urllib.request as r; r.urlopen('http://a.invalid/')\""
+        )
         asked = question(client)
         client.say({"id": asked["id"], "result": {"action": "accept", "content": {"answer": "never"}}})
         assert client.answer(call)["result"]["structuredContent"]["exit_code"] == 1
@@ -184,6 +186,8 @@ def test_the_queue_may_answer_about_a_host_first(place: Place, port: int) -> Non
 def test_a_client_that_asks_nobody_is_not_asked_about_a_host(place: Place) -> None:
     with server(place) as client:
         client.initialize()
-        done = client.call("bash", command="/usr/bin/python3 -c \"import urllib.request as r; r.urlopen('http://a.invalid/')\"")
+        done = client.call(
+            "bash", command="/usr/bin/python3 -c \"import urllib.request as r; r.urlopen('http://a.invalid/')\""
+        )
         assert done["structuredContent"]["exit_code"] == 1
         assert not [one for one in client.heard if one.get("method") == "elicitation/create"]
