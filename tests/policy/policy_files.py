@@ -102,6 +102,7 @@ LOOSE = {
     "run.output_limit": "1GB",
     "network.mode": "open",
     "network.allow": "[a.com]",
+    "network.hold": "[a.com]",
     "network.private": "[db.example]",
     "network.presets": "[npm]",
     "network.inspect": "[{host: a.com, set: {x-a: b}}]",

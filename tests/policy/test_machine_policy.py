@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mudroom.core.command.policy import STRICTNESS, decide, exact_pattern, has_rule
 from mudroom.core.command.verdict import CommandPart, join_parts
 from mudroom.core.network.host_pattern import overlap
-from mudroom.core.network.host_rules import Request
+from mudroom.core.network.host_rules import Request, holding, parse_rule
 from mudroom.core.network.host_rules import decide as decide_host
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
@@ -48,6 +48,19 @@ def test_it_holds_alone_and_in_a_project_without_files(files: Managed) -> None:
     files.write(machine="run: {view: copy}\nnetwork: {allow: [a.example]}")
     assert files.settings.view == "copy"
     assert [rule.pattern for rule in files.settings.hosts] == ["a.example"]
+
+
+@pytest.mark.parametrize("place", ["user", "local", "project"])
+def test_an_allow_elsewhere_loosens_no_hold_of_the_machine(files: Managed, place: str) -> None:
+    text = "network: {allow: ['git.example', 'git.example:22', '*.example']}"
+    files.write(machine="network: {hold: [git.example]}", **{place: text})
+    hosts = (*files.settings.hosts, parse_rule("git.example", "allow"))
+    for port in (80, 443, 22, 8443):
+        assert holding(hosts, "git.example", port) is not None
+    decision = decide_host(Request("git.example", 443), hosts)
+    assert decision.rule is not None and decision.rule.hold
+    files.write(machine="network: {hold: [git.example]}", **{place: "network: {deny: ['*.example']}"})
+    assert decide_host(Request("git.example", 443), files.settings.hosts).action == "deny"
 
 
 @pytest.mark.parametrize(
@@ -155,10 +168,11 @@ def test_denied_hosts_stay_denied_and_asked_ones_asked(files: Managed) -> None:
     assert decide_host(Request("b.example", 443), files.settings.hosts).reason.startswith("machine policy.yaml:1")
 
 
+@pytest.mark.parametrize("key", ["inspect", "hold"])
 @pytest.mark.parametrize("excluded", ["api.example", "*.example", "**.api.example", '"*"'])
-def test_an_inspected_host_cannot_be_excluded(files: Managed, excluded: str) -> None:
+def test_an_inspected_host_cannot_be_excluded(files: Managed, excluded: str, key: str) -> None:
     excluded = excluded if excluded.startswith('"') else f'"{excluded}"'
-    files.write(machine="network: {inspect: [api.example]}", user=f"network: {{never_inspect: [{excluded}]}}")
+    files.write(machine=f"network: {{{key}: [api.example]}}", user=f"network: {{never_inspect: [{excluded}]}}")
     assert files.refusal().startswith("H/.config/mudroom/policy.yaml:1: network.never_inspect: ")
     assert "M/policy.yaml:1" in files.refusal()
     files.write(user='network: {never_inspect: ["other.example"]}')

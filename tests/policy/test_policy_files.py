@@ -182,8 +182,8 @@ def test_sizes(value: object, expected: int) -> None:
 def test_every_field_of_the_settings_can_be_set() -> None:
     fields = sorted(setting.field for section in SECTIONS.values() for setting in section.values())
     inner = [f"limits.{name}" for name in Limits._fields] + [f"levels.{name}" for name in LevelPolicy._fields]
-    # run.network, network.mode; allow, ask, deny, private, presets, inspect; classes, rules
-    twice = ["network", *["hosts"] * 5, "commands"]
+    # run.network, network.mode; allow, ask, deny, hold, private, presets, inspect; classes, rules
+    twice = ["network", *["hosts"] * 6, "commands"]
     outer = [name for name in Settings._fields if name not in ("limits", "levels")]
     assert fields == sorted([*inner, *outer, *twice])
 
@@ -274,5 +274,6 @@ network:
         "remove_headers": ("cookie",),
         "only": True,
         "foreign": "strip",
+        "hold": False,
     }
     assert [rule.pattern for rule in settings.never_inspect] == ["*.bank.example"]

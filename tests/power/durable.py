@@ -17,10 +17,15 @@ class Row(NamedTuple):
 
 NOTHING = Row("")
 _COMMAND = Row(
-    "an earlier state of the fork, with its checkpoints; what it wrote is in the page cache until an apply",
-    ("test_apply_of_files_that_nobody_has_synced", "test_checkpoint"),
+    "an earlier state of the fork, with its checkpoints; what it wrote is in the page cache until an apply, but for a"
+    " push that its client was told is held",
+    ("test_apply_of_files_that_nobody_has_synced", "test_checkpoint", "test_a_held_push"),
 )
-_LANDING = Row("the project as the verb left it; the fork agrees; undo and redo work", ("test_apply",))
+_LANDING = Row(
+    "the project as the verb left it; the fork agrees; undo and redo work; of a held push that a server has heard of,"
+    " that it is being sent, or its end",
+    ("test_apply", "test_the_release_of_a_held_push"),
+)
 _ANSWER = Row("the answer", ("policy/test_policy_trust.py",))
 TABLE = {
     "run": _COMMAND,

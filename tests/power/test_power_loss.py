@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import random
 from collections import Counter
@@ -21,6 +22,8 @@ from mudroom.core.journal.event import Event
 from mudroom.core.retention import DAY, RetentionLimits
 from mudroom.ext.attempts import record as records
 from mudroom.ext.attempts.value import FORMAT, TryRecord
+from mudroom.ext.effects.store import HeldPush, IncomingPush, open_request, pushes, remove, save, save_sent, sent
+from mudroom.ext.effects.wire import FLUSH, packet
 from mudroom.ext.transfer.vault.bundle import export_fork
 from mudroom.sandbox.client.client import Client
 from mudroom.vault.conflict.resolution import Resolution, keep_content, keep_resolutions, load_resolutions, read_content
@@ -382,6 +385,73 @@ def test_the_record_of_a_try(root: Path, client: Client) -> None:
         return str(len(found.records))
 
     story.survives(recording, check, {"0", "1"})
+
+
+PUSHED = b"%s %s refs/heads/main\0 report-status" % (b"1" * 40, b"2" * 40)
+PACK = b"PACK\0\0\0\2\0\0\0\0"
+
+
+def hold_push(place: bytes) -> HeldPush | None:
+    incoming = IncomingPush(place)
+    try:
+        pack = PACK + hashlib.sha1(PACK, usedforsecurity=False).digest()
+        incoming.add(packet(PUSHED) + FLUSH + pack)
+        return incoming.keep(HeldPush(0, 1, "https", "git.example", 443, "/a.git"))
+    finally:
+        incoming.close()
+
+
+def test_a_held_push(root: Path, client: Client) -> None:
+    story = Story(root, client)
+    with story.world.session() as session:
+        place = session.vault.fork(story.world.fork).path
+    recording = story.record(lambda: hold_push(place))
+
+    def check(finished: bool) -> str:
+        found = pushes(place)
+        assert found or not finished, "the client was told that it is held"
+        for push in found:
+            os.close(open_request(place, push))
+        return str(len(found))
+
+    story.survives(recording, check, {"0", "1"})
+
+
+def test_the_release_of_a_held_push(root: Path, client: Client) -> None:
+    """Before a server hears of it the push is ``sending``, and later it is nowhere ``held``: nothing is sent twice."""
+    story = Story(root, client)
+    with story.world.session() as session:
+        place = session.vault.fork(story.world.fork).path
+        apply = session.vault.new_apply()
+    os.makedirs(apply, exist_ok=True)
+    held = hold_push(place)
+    assert held is not None
+    sending, done = held._replace(state="sending"), held._replace(state="sent")
+
+    recording = story.record(lambda: save(place, sending))
+
+    def check(finished: bool) -> str:
+        (found,) = pushes(place)
+        assert found.state == "sending" or not finished, "the server may have heard of it"
+        return found.state
+
+    story.survives(recording, check, {"held", "sending"})
+
+    def release() -> None:
+        save(place, sending)
+        save_sent(apply, done)
+        remove(place, sending)
+
+    recording = story.record(release)
+
+    def check_settled(finished: bool) -> str:
+        kept, waiting = sent(apply), pushes(place)
+        states = [push.state for push in (*kept, *waiting)]
+        assert states in (["held"], ["sending"], ["sent", "sending"], ["sent"])
+        assert states == ["sent"] or not finished
+        return " ".join(states)
+
+    story.survives(recording, check_settled, {"held", "sending", "sent sending", "sent"})
 
 
 @pytest.mark.deep

@@ -47,6 +47,12 @@ ROWS: Mapping[str, Mapping[str, str]] = {
         "engine": "engine.doctor",
         "keeper": "keeper.cli.keeper",
     },
+    "effects": {
+        "cli": "effects.cli",
+        "desk": "effects.desk",
+        "gate": "effects.gate",
+        "session": "effects.session",
+    },
     "engine": {
         "plan": "engine.plan",
         "storage": "engine.storage",
@@ -104,6 +110,7 @@ ROWS: Mapping[str, Mapping[str, str]] = {
 """By kind, then by name: a module below ``mudroom.ext``. Its first component is the satellite's folder."""
 
 NEEDS: Mapping[str, tuple[str, ...]] = {
+    "effects": ("inspection",),
     "fleet": ("inspection", "transfer"),
     "tui": ("attempts", "review"),
     "web": ("attempts", "review"),

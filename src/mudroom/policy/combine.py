@@ -162,8 +162,8 @@ def _identity(item: GivenSetting) -> str:
 
 
 def _require_inspected(layers: dict[int, list[GivenSetting]]) -> None:
-    """Raise UsageError if another file excludes a host from inspection that the machine's file inspects."""
-    inspected = [item for item in layers.get(MACHINE, ()) if item.key == "network.inspect"]
+    """Raise UsageError if another file excludes a host from inspection that the machine's file inspects or holds."""
+    inspected = [item for item in layers.get(MACHINE, ()) if item.key in ("network.inspect", "network.hold")]
     excluded = [
         item
         for rank, given in layers.items()

@@ -23,7 +23,7 @@ POLICY = b".mudroom/policy.yaml"
 MACHINE = b"" if sys.platform == "win32" else b"/etc/mudroom"
 """Directory of the machine's policy, which is root's; empty: a system on which every user could make it."""
 ANSWERS = b".mudroom/local/permissions.yaml"
-LOOPBACK_WORDS = (b"localhost", b"127.", b"::1", b"@ollama", b"@lmstudio", b"@vllm", b"@litellm")
+LOOPBACK_WORDS = (b"localhost", b"127.", b"::1", b"@ollama", b"@lmstudio", b"@vllm", b"@litellm", b"hold:")
 _SEARCHED = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 _MOST_SEARCHED = 1 << 20
 """Bytes."""

@@ -33,6 +33,7 @@ SECTIONS: dict[str, tuple[Action, bool]] = {
     "ask": ("ask", False),
     "deny": ("deny", False),
     "private": ("allow", True),
+    "hold": ("allow", False),
 }
 """Key in the file → (action of its rules, whether their hosts may be private)."""
 _HEAD = b"""\
@@ -215,6 +216,8 @@ def section_of(rule: HostRule) -> str:
     """Return the key under which a rule is stored."""
     if rule.action != "allow":
         return rule.action
+    if rule.hold:
+        return "hold"
     return "private" if rule.private and not parse_entry(_text(rule), "allow").private else "allow"
 
 
@@ -224,6 +227,12 @@ def _text(rule: HostRule) -> str:
     return show_rule(rule)
 
 
+def _held(rule: HostRule) -> HostRule:
+    from mudroom.core.network.host_rules import held
+
+    return held(rule)
+
+
 def _rows(data: bytes, name: str) -> Rows:
     rows: Rows = []
     for key, node, where in items(compose(data, name), name, ""):
@@ -231,7 +240,8 @@ def _rows(data: bytes, name: str) -> Rows:
             raise unknown(where, "", key, SECTIONS, "key")
         if plain(node, f"{where}: {key}") is not None:  # empty: the list's last text was removed
             action, private = SECTIONS[key]
-            rows += [(key, rule) for rule in host_rules(node, f"{where}: {key}", name, action, private=private)]
+            rules = host_rules(node, f"{where}: {key}", name, action, private=private)
+            rows += [(key, _held(rule) if key == "hold" else rule) for rule in rules]
     return rows
 
 

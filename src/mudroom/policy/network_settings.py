@@ -25,6 +25,16 @@ NETWORK = (
         adds=True,
     ),
     SettingRow(
+        "network.hold",
+        "hosts",
+        HOSTS,
+        "hosts that commands may read, and to which git pushes wait until the fork is applied",
+        "[github.com]",
+        loosening=ANY,
+        adds=True,
+        tightens=True,
+    ),
+    SettingRow(
         "network.ask",
         "hosts",
         HOSTS,

@@ -222,7 +222,13 @@ def _agents(node: Node, name: str) -> Iterator[GivenSetting]:
         yield GivenSetting(f"agents.{agent}", ROLE, role, at)
 
 
-_ACTIONS: dict[str, Action] = {"allow": "allow", "ask": "ask", "deny": "deny", "private": "allow"}
+_ACTIONS: dict[str, Action] = {
+    "allow": "allow",
+    "ask": "ask",
+    "deny": "deny",
+    "hold": "allow",
+    "private": "allow",
+}
 
 
 def _hosts(key: str, node: Node, where: str, name: str) -> Iterator[tuple[HostRule, int]]:
@@ -243,6 +249,10 @@ def _hosts(key: str, node: Node, where: str, name: str) -> Iterator[tuple[HostRu
         rules = inspect_rules(node, where, name)
     else:
         rules = host_rules(node, where, name, _ACTIONS.get(below, "deny"), private=below == "private")
+    if below == "hold":
+        from mudroom.core.network.host_rules import held
+
+        rules = list(map(held, rules))
     for rule, rule_node in zip(rules, node.value, strict=True):
         yield rule, rule_node.start_mark.line + 1
 

@@ -7,13 +7,13 @@ it is passed in (``verification.py``).
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 
 from mudroom.core.result import text
 from mudroom.core.text.linediff import is_binary
-from mudroom.core.tree.change import Changeset, counted_changes
+from mudroom.core.tree.change import Changeset, Remark, counted_changes
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import ApplyUnwritten, MudroomError, UsageError
 from mudroom.session.forks import Forks, await_stamps, set_aside, to_read
@@ -34,7 +34,8 @@ from mudroom.vault.store.store import Vault, require_own
 if TYPE_CHECKING:
     from mudroom.core.merge.merge import PartialChoice
     from mudroom.core.merge.resolution_words import Take
-    from mudroom.core.tree.change import Change, Remark
+    from mudroom.core.network.push import PushRow
+    from mudroom.core.tree.change import Change
     from mudroom.core.tree.similar_renames import Move
     from mudroom.stage.source import SourceContent
     from mudroom.vault.apply.applied import ApplyDetail
@@ -60,6 +61,34 @@ class Changes:
     def __init__(self, forks: Forks, verify: Verify = lambda _on_verify: None) -> None:
         """``verify``: returns the check that is run on an apply's result before it is written, or None."""
         self._forks, self._vault, self.verify = forks, forks.vault, verify
+
+    # --- held pushes ---
+
+    def pushes(self, name: str) -> list[PushRow]:
+        """Return the pushes in a fork that wait for an apply, oldest first."""
+        outbox = self._forks.outbox_of(place := self._vault.fork(name).path)
+        return [] if outbox is None else outbox.rows(place)
+
+    def _require_pushes(self, fork: Fork, wanted: Collection[str]) -> None:
+        outbox = self._forks.outbox_of(fork.path)
+        names = [] if outbox is None else [row.name for row in outbox.rows(fork.path)]
+        for name in wanted:
+            if name not in names:
+                raise UsageError(f"{fork.name} has no {name}", f"mudroom diff {fork.name} shows its pushes")
+
+    def _release(self, fork: Fork, landed: LandingResult, wanted: Collection[str]) -> LandingResult:
+        """Send the wanted pushes if the files have landed. A remark names those that wait."""
+        outbox, applied = self._forks.outbox_of(fork.path), landed.applied
+        if outbox is None:
+            return landed
+        if wanted and applied.name and not applied.conflicts:
+            _tell(self._forks, "pushing")
+            rows = outbox.release(fork, self._vault.path + b"/applies/" + applied.name.encode(), wanted)
+            applied = _with_pushes(applied, rows)
+        told = {row.name for row in applied.pushes}
+        left = [row.name for row in outbox.rows(fork.path) if row.name not in told]
+        remarks = [Remark(name.encode(), f"is not pushed: mudroom apply {fork.name} {name} does") for name in left]
+        return landed._replace(applied=applied._replace(remarks=(*applied.remarks, *remarks)))
 
     # --- review and apply ---
 
@@ -172,6 +201,7 @@ class Changes:
         markers: bool = False,
         backups: bool = False,
         exact: bool = False,
+        pushes: Collection[str] = (),
         on_verify: OnVerify | None = None,
     ) -> LandingResult:
         """Apply a fork to the project, whole or only ``paths``, merged with the project's own changes. Conflicts are in
@@ -184,6 +214,8 @@ class Changes:
         ``markers``: write conflict markers into texts that cannot be merged.
         ``backups``: keep a replaced or removed file beside it as ``NAME.bak``.
         ``exact``: apply the ``paths`` themselves, without the paths below them.
+        ``pushes``: send these held pushes, by name, after the files have landed without conflicts. A push that could
+        not be sent stays in the fork. With ``exact`` and without ``paths`` no file is applied.
         ``on_verify``: called with the verification's command when it begins; returns a function that is called with the
         command's output as it is printed.
         """
@@ -195,11 +227,15 @@ class Changes:
             if _holds_repository(fork):
                 self._forks.secrets.look()  # commits are checked for masked files
             _require_reviewed(fork, reviewed, mounted=mounted)
+            self._require_pushes(fork, pushes)
             request = LandingRequest(tuple(paths), parts or {}, git=git, markers=markers, backups=backups, exact=exact)
+            request = request._replace(pushes=bool(pushes))
             _tell(self._forks, "comparing with the project")
             now, check, report = self._forks.clock(), self.verify(on_verify), self._report("applying")
             with _told_as_landed(lambda: _landed_apply(self._vault, name, now), "applied"):
                 landed = land(self._vault, fork, request, time=now, check=check, progress=report)
+            with _told_as_landed(lambda: landed.applied.name, "applied"):
+                landed = self._release(fork, landed, pushes)
         with _told_as_landed(lambda: landed.applied.name, "applied"):
             _tell(self._forks, "recording the apply")
             if landed.verified is not None:
@@ -353,6 +389,8 @@ class Changes:
             require_kept(self._vault, name)
         _tell(self._forks, "reading the apply")
         applied = redo_apply(self._vault, name, self._report("applying"), self._forks.at_rest, self._at_rest_masked)
+        outbox = self._forks.outbox_of(place := self._vault.path + b"/applies/" + applied.name.encode())
+        applied = applied if outbox is None else _with_pushes(applied, outbox.taken_back(place))
         with _told_as_landed(lambda: applied.name, "redone"):
             self._journal_applied("redo", "", applied, **_again(applied))
         return applied
@@ -366,7 +404,9 @@ class Changes:
             require_kept(self._vault, name)
         _tell(self._forks, "reading the apply")
         applied = undo_apply(self._vault, name, self._report("taking back"), self._forks.at_rest, self._at_rest_masked)
+        outbox = self._forks.outbox_of(place := self._vault.path + b"/applies/" + applied.name.encode())
         with _told_as_landed(lambda: applied.name, "undone"):
+            applied = applied if outbox is None else _with_pushes(applied, outbox.undo(place))
             self._journal_applied("undo", "", applied, **_again(applied))
         return applied
 
@@ -520,6 +560,12 @@ def _recorded(opened: OpenFork, reviewed: Iterable[Change] | None) -> SourceCont
 def _both_ways(changes: Iterable[Change]) -> bool:
     """Return whether the changes include both additions and deletions."""
     return {"added", "deleted"} <= {change.verb for change in changes}
+
+
+def _with_pushes(applied: ApplyResult, rows: tuple[PushRow, ...]) -> ApplyResult:
+    from mudroom.core.network.push import push_remarks
+
+    return applied._replace(pushes=rows, remarks=(*applied.remarks, *push_remarks(rows)))
 
 
 def _tell(forks: Forks, step: str) -> None:

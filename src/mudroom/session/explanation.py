@@ -88,7 +88,8 @@ class Explanation:
     def _loopback(self, mode: Mode) -> tuple[tuple[str, int, int], ...]:
         """Return the host's loopback ports that have listeners inside the sandbox; none without namespaces, where the
         listeners are outside."""
-        level = self._grant.level
-        if self._actor.settings.network_at(level) != "gate" or mode in ELSEWHERE:
+        if mode in ELSEWHERE:
             return ()
-        return tuple((*place, 0) for place in self._machine.loopback_places(mode, level, Outcome()))
+        level = self._grant.level
+        stored = self._machine.stored_rules(self._actor.settings, level)
+        return tuple((*place, 0) for place in self._machine.loopback_places(mode, level, Outcome(), stored))

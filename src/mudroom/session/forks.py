@@ -12,7 +12,7 @@ import itertools
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 
 from mudroom.core.clock import CommandStart
@@ -28,7 +28,7 @@ from mudroom.session.file_tools import LOOK, FileTools
 from mudroom.session.secrets import Secrets
 from mudroom.session.users import Users
 from mudroom.stage.stamp import is_settled
-from mudroom.typing import TYPE_CHECKING, Any, TypeAlias
+from mudroom.typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from mudroom.vault.forks import stacking
 from mudroom.vault.forks.collection import (
     KILLED,
@@ -46,11 +46,12 @@ from mudroom.vault.forks.damage import require_layers, require_tree
 from mudroom.vault.forks.logins import has_logins, settle_logins
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.moment import is_of_earlier_boot
-from mudroom.vault.store.fork import Fork, fork_directory, last_holder, mount_note
+from mudroom.vault.store.fork import PUSHES, Fork, fork_directory, last_holder, mount_note
 from mudroom.vault.store.store import OUTSIDE, Vault, at_once
 from mudroom.vault.sync import sync_all
 
 if TYPE_CHECKING:
+    from mudroom.core.network.push import PushRow
     from mudroom.core.tree.stack import Checkpoint
     from mudroom.session.mounts import Mounts
     from mudroom.session.users import Standing
@@ -74,6 +75,16 @@ def cleaning_up(progress: Progress | None) -> Callable[[int, int], None] | None:
     return None if progress is None else lambda done, total: progress("cleaning up, files", done, total)
 
 
+class HeldPushes(Protocol):
+    """Shows, sends, takes back and drops held pushes (``ext/effects/session.py``)."""
+
+    def rows(self, place: bytes, /) -> list[PushRow]: ...
+    def release(self, fork: Fork, place: bytes, names: Collection[str], /) -> tuple[PushRow, ...]: ...
+    def undo(self, place: bytes, /) -> tuple[PushRow, ...]: ...
+    def taken_back(self, place: bytes, /) -> tuple[PushRow, ...]: ...
+    def drop(self, fork: Fork, since: int, /) -> list[str]: ...
+
+
 class Forks:
     """Thread-safe: each fork's lock guards its data on disk; the other objects have their own locks. ``progress`` is
     replaced as a whole."""
@@ -89,10 +100,11 @@ class Forks:
         waiting: Callable[[str], None] = lambda _holder: None,
         forget: Callable[[str], None] = lambda _name: None,
         let_go: Callable[[str], None] = lambda _name: None,
+        outbox: Callable[[Forks], HeldPushes] | None = None,
     ) -> None:
         """``settings``: the session's own actor's. ``waiting``: called with a lock holder's description if it is waited
         for longer than a second. ``forget``: called with a fork's name when it is gone, ``let_go`` before it is
-        unmounted."""
+        unmounted. ``outbox``: makes the object that shows, sends and drops held pushes."""
         self.vault, self.settings, self.clock, self.new_id = vault, settings, clock, new_id
         self.tools = FileTools(vault, clock)
         self.secrets = Secrets(vault, settings, self.tools.refresh_all)
@@ -101,7 +113,7 @@ class Forks:
         self.remarks: deque[str] = deque(maxlen=_REMARKS)
         """Notes for the next result. Each append and pop is atomic."""
         self.progress, self.waiting = progress, waiting
-        self._forget, self.let_go = forget, let_go
+        self._forget, self.let_go, self._outbox = forget, let_go, outbox
         self.commands = itertools.count()
         """Counts commands: taking the next number is atomic."""
 
@@ -125,6 +137,17 @@ class Forks:
 
     def journal(self, kind: str, fork: str, data: dict[str, Any]) -> None:
         self.vault.journal.append(kind, fork, data, time=self.clock())
+
+    def outbox_of(self, place: bytes) -> HeldPushes | None:
+        """Return the object for held pushes; None if a fork, or an apply, has none. ``place``: its directory."""
+        if self._outbox is None or not os.path.isdir(place + PUSHES):
+            return None
+        return self._outbox(self)
+
+    def _drop_pushes(self, fork: Fork, since: int = 0) -> None:
+        outbox = self.outbox_of(fork.path)
+        if outbox is not None:
+            self.remarks.extend(outbox.drop(fork, since))
 
     # --- locks ---
 
@@ -220,6 +243,8 @@ class Forks:
         def is_unchanged() -> bool:
             record = fork.record
             if fork.interrupted is not None or (record is not None and record.changeset.changes):
+                return False
+            if fork.has_pushes:
                 return False
             if not fork.has_home:
                 return True
@@ -341,7 +366,10 @@ class Forks:
         point = point or self.last_checkpoint(name)
         with self.at_rest(name, set_aside(self), drops=True) as fork:
             require()
+            checkpoint = fork.state.checkpoint(point)
+            since = checkpoint.time if checkpoint is not None else 0
             before = stacking.rollback(self.vault, fork, point, self.clock())
+            self._drop_pushes(fork, since)
         undo = before.name if before is not None else None
         self.journal("rollback", name, {"checkpoint": point, "undo": undo})
         return before
@@ -404,6 +432,7 @@ class Forks:
                 self.remarks.extend(settle_logins(fork.path, is_discarded=True))
                 spoken = part("agents", "conversation", "the conversations of an agent in this fork")
                 self.remarks.extend(spoken.keep_conversations(self.vault, fork, self.clock()))
+            self._drop_pushes(fork)
             self.vault.discard(fork, durable=True)
         self.vault.empty_trash(cleaning_up(self.progress))
         try:
@@ -674,7 +703,7 @@ def _is_used(forks: Forks, fork: Fork, agent: str) -> bool:
         return True
     # file tools' unflushed writes, background commands, a mount
     places = (b"/spill", b"/background/sandbox", b"/mount")
-    if any(os.path.exists(fork.path + place) for place in places):
+    if fork.has_pushes or any(os.path.exists(fork.path + place) for place in places):
         return True
     return fork.agent not in ("", agent) or not stacking.is_unchanged(forks.secrets.masked_vault(fork), fork)
 

@@ -43,13 +43,14 @@ from mudroom.vault.store.store import Vault
 
 if TYPE_CHECKING:
     from mudroom.core.confinement.cache_place import CacheView
+    from mudroom.core.network.host_rules import HostRule
     from mudroom.core.network.loopback import LoopbackPlace
     from mudroom.core.settings import EngineChoice, Settings
     from mudroom.sandbox.client.client import Client, Running
     from mudroom.sandbox.client.terminal import Relay
     from mudroom.sandbox.limits.cgroup import Leaf
     from mudroom.sandbox.limits.limiter import Limiter
-    from mudroom.session.confinement.command_gate import CommandGate, Equipment, SessionGate
+    from mudroom.session.confinement.command_gate import CommandGate, Equipment, PushDesk, SessionGate
     from mudroom.session.confinement.dialler import Dialler
     from mudroom.session.confinement.host_approver import Approver
     from mudroom.session.confinement.level_two import SessionContainers
@@ -321,13 +322,23 @@ class Machine:
         allows."""
         self.host_answers = self.host_answers._replace(approver=approver)
 
-    def equipment(self, mode: Mode, order: Order) -> Equipment | None:
+    def stored_rules(self, settings: Settings, level: int) -> Sequence[HostRule]:
+        """Return the host rules if any may name this machine's loopback, or holds pushes; otherwise no rules. They are
+        read once for a command."""
+        if settings.network_at(level) != "gate":
+            return ()
+        try:
+            return self._loopback_rules()
+        except MudroomError:
+            return ()  # the gate says so when the command uses the network
+
+    def equipment(self, mode: Mode, order: Order, stored: Sequence[HostRule]) -> Equipment | None:
         """Return the equipment to inspect a command's TLS, or None (without loading a module) if no rule inspects its
-        connections. Raise NotInstalled if this installation cannot inspect."""
+        connections. ``stored``: the ``stored_rules``. Raise NotInstalled if this installation cannot inspect."""
         settings, level = order.actor.settings, order.grant.level
         if settings.network_at(level) != "gate":
             return None
-        inspecting = next((rule for rule in settings.hosts if rule.inspect), None)
+        inspecting = next((rule for rule in (*settings.hosts, *stored) if rule.inspect), None)
         if inspecting is None and not self._vault.has_credentials:
             return None
         if self.confinement.platform.is_bridged:  # authority.py judges its files by mode and owner
@@ -357,9 +368,10 @@ class Machine:
         outcome: Outcome,
         relay: Relay | None,
         equipment: Equipment | None,
+        stored: Sequence[HostRule],
     ) -> tuple[AbstractContextManager[CommandGate | None], int]:
         """Return a command's gate, if the policy puts the gate between the command and the network, and the gate's port
-        on the host's loopback if the command has no network namespace (else 0)."""
+        on the host's loopback if the command has no network namespace (else 0). ``stored``: the ``stored_rules``."""
         level = order.grant.level
         gated = order.actor.settings.network_at(level) == "gate"
         if not gated or (mode == "landlock" and self.confinement.host.landlock_abi < 4):
@@ -371,7 +383,7 @@ class Machine:
             raise no_gate_at_level_0()
         outside = mode in ELSEWHERE or mode == "remote" or level == 0
         inspection = equipment.inspection if equipment is not None else None
-        places = self.loopback_places(mode, level, outcome)
+        places = self.loopback_places(mode, level, outcome, stored)
         given = self._dialler(fork, order)
         gate = self.gate.command_gate(
             fork.namespace_listener,
@@ -384,17 +396,23 @@ class Machine:
             outcome.is_networked,
             fork.name,
             given is not None and given.all_hosts,
+            lambda: self._holds(fork),
         )
         return gate, gate.listen(bridged=self.confinement.platform.is_bridged) if outside else 0
 
-    def loopback_places(self, mode: Mode, level: int, outcome: Outcome) -> Sequence[LoopbackPlace]:
+    def _holds(self, fork: Fork) -> PushDesk:
+        from mudroom.core.registry import part
+
+        desks = part("effects", "desk", "a held push")
+        desk: PushDesk = desks.HoldDesk(self._vault, fork, self.gate.rules, self._clock)
+        return desk
+
+    def loopback_places(
+        self, mode: Mode, level: int, outcome: Outcome, rules: Sequence[HostRule]
+    ) -> Sequence[LoopbackPlace]:
         """Return this machine's loopback ports that the command reaches from inside; none at level 0, where the
         command has this machine's own loopback."""
-        try:
-            rules = self._loopback_rules() if level else ()
-        except MudroomError:
-            return ()  # the gate says so when the command uses the network
-        if not rules:
+        if not rules or not level:
             return ()
         from mudroom.session.confinement.loopback import places_for
 

@@ -98,8 +98,9 @@ class Opening:
     def _held(self, view: View, mode: Mode, attempt: ExitStack) -> SharedSandbox:
         machine, forks, fork, order = self._machine, self._forks, self._fork, self._order
         settings, vault = order.actor.settings, self._vault
-        equipment = machine.equipment(mode, order)
-        gated, port = machine.at_the_gate(fork, mode, order, self._outcome, None, equipment)
+        stored = machine.stored_rules(order.actor.settings, order.grant.level)
+        equipment = machine.equipment(mode, order, stored)
+        gated, port = machine.at_the_gate(fork, mode, order, self._outcome, None, equipment, stored)
         gate = attempt.enter_context(gated)
         rlimits, leaf = attempt.enter_context(machine.limited(mode, order, Outcome()))
         grant, files = attempt.enter_context(home_of(machine, fork, order, mode, self._outcome))

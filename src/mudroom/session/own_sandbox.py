@@ -349,13 +349,14 @@ class OwnSandbox:
     def _attempt(self, view: View, mode: Mode) -> CommandEnd:
         """Run the command in a view. Raise StepFailed if a plan step fails."""
         machine, fork, order, outcome = self._machine, self._fork, self._order, self._outcome
-        equipment = machine.equipment(mode, order)
+        stored = machine.stored_rules(order.actor.settings, order.grant.level)
+        equipment = machine.equipment(mode, order, stored)
         platform = machine.confinement.platform
         relay = relay_for(order.stdio, platform.console)
         captured, attended = platform.streams() if platform.streams is not None else (CapturedOutput, attend)
         stdio = relay.descriptors if relay is not None else order.stdio[:3]
         own, most = relay.own if relay is not None else (), order.actor.settings.output_limit
-        gated, port = machine.at_the_gate(fork, mode, order, outcome, relay, equipment)
+        gated, port = machine.at_the_gate(fork, mode, order, outcome, relay, equipment, stored)
         with (
             home_of(machine, fork, order, mode, outcome) as (grant, files),
             gated as gate,

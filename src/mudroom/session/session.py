@@ -29,7 +29,7 @@ from mudroom.session.actor import Actor
 from mudroom.session.approval import UNASKED, Approval, CommandAnswers
 from mudroom.session.confinement.grant import Grant
 from mudroom.session.confinement.host_approver import NO_ANSWERS, HostAnswers
-from mudroom.session.forks import Forks
+from mudroom.session.forks import Forks, HeldPushes
 from mudroom.session.machine import Machine
 from mudroom.session.order import CAPTURED, Order, Pipes, Stdio
 from mudroom.session.retention import tidy
@@ -130,9 +130,16 @@ class Session:
             waiting=waiting,
             forget=self.machine.forget,
             let_go=self.machine.let_go,
+            outbox=self._outbox,
         )
         self.approval = Approval(actor, self.machine, self.forks, commands)
         self.sandboxes = Sandboxes(self.machine, self.forks)
+
+    def _outbox(self, forks: Forks) -> HeldPushes:
+        effects, confinement = part("effects", "session", "a held push"), self.machine.confinement
+        host = effects.HostSide(confinement.variables, confinement.home, self.machine.host_answers.rules)
+        outbox: HeldPushes = effects.PushOutbox(forks, host)
+        return outbox
 
     @functools.cached_property
     def changes(self) -> Changes:

@@ -43,13 +43,14 @@ def test_a_credential_makes_its_host_inspected() -> None:
 
 
 def test_the_host_of_a_credential_is_no_tunnel() -> None:
+    allowing = CREDENTIAL._replace(foreign="allow")
     inspection = Inspection("", (parse_rule("**.example.com", "deny"),), (CREDENTIAL,))
-    assert "the credential TOKEN is for it" in uninspected(Request(API, 443), inspection)
-    assert "the credential TOKEN is for it" in uninspected(Request(API, 22), inspection)
-    assert not uninspected(Request("www.example.com", 443), inspection)
-    assert not uninspected(Request(API, 443), inspection._replace(never=()))
-    assert not uninspected(Request(API, 443), inspection._replace(credentials=(CREDENTIAL._replace(foreign="allow"),)))
-    assert not uninspected(Request(API, 443), None)
+    assert "the credential TOKEN is for it" in uninspected(Request(API, 443), (), inspection)
+    assert "the credential TOKEN is for it" in uninspected(Request(API, 22), (), inspection)
+    assert not uninspected(Request("www.example.com", 443), (), inspection)
+    assert not uninspected(Request(API, 443), (), inspection._replace(never=()))
+    assert not uninspected(Request(API, 443), (), inspection._replace(credentials=(allowing,)))
+    assert not uninspected(Request(API, 443), (), None)
 
 
 def test_headers_that_rules_change_are_checked() -> None:

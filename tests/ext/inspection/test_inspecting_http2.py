@@ -36,7 +36,7 @@ from hyperframe.frame import (
 )
 from seal import Seal, client
 
-from mudroom.core.network.host_rules import HostRule
+from mudroom.core.network.host_rules import HostRule, held
 from mudroom.core.network.inspection import Inspection
 from mudroom.ext.inspection.authority import load_authority
 from mudroom.ext.inspection.frame import PREFACE, goaway
@@ -312,6 +312,17 @@ def test_an_open_connection_is_vetted_by_the_present_rules(world: World) -> None
     raw.send(raw.headers(1, world.headers()))
     assert raw.status(1) == "200"
     guard.guard.update([HostRule("allow", HOST, (world.port,), inspect=True, private=False)])
+    raw.send(raw.headers(3, world.headers()))
+    assert raw.status(3) == "403"
+    assert len(world.origin.requests) == 1
+
+
+def test_an_open_connection_passes_nothing_to_a_host_that_is_held_since(world: World) -> None:
+    guard = world.opened()
+    raw = world.client(guard)
+    raw.send(raw.headers(1, world.headers()))
+    assert raw.status(1) == "200"
+    guard.guard.update([held(HostRule("allow", HOST, (world.port,), private=True))])
     raw.send(raw.headers(3, world.headers()))
     assert raw.status(3) == "403"
     assert len(world.origin.requests) == 1

@@ -5,14 +5,23 @@ from __future__ import annotations
 import argparse
 import fnmatch
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
-from mudroom.cli.change.preview import credentials_line, left_out, name_some, preview, preview_notes
+from mudroom.cli.change.preview import (
+    credentials_line,
+    left_out,
+    name_some,
+    preview,
+    preview_notes,
+    push_lines,
+    pushes_left,
+)
 from mudroom.cli.parser import Rare
 from mudroom.cli.project_session import UNDONE, exclusive, only_fork, open_session, print_remarks, project_paths
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.fold import fold_row
 from mudroom.core.merge.apply_summary import apply_words
+from mudroom.core.network.push import push_to_json
 from mudroom.core.registry import part
 from mudroom.core.result import conflicts_to_json, text
 from mudroom.core.tree.change import Change, Changeset, counted_changes
@@ -26,6 +35,8 @@ from mudroom.typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from mudroom.session import LandingResult, Session, Verification
 
+_PUSH = "push:"
+"""The beginning of a held push's name among the paths."""
 EXAMPLES = """\
 examples:
   mudroom apply run-7f3a                 show the changes, ask, apply
@@ -35,6 +46,7 @@ examples:
   mudroom apply run-7f3a --git           its commits, branches and tags, too; they are left out else
   mudroom apply run-7f3a .git/config     hooks and settings are applied only when they are named
   mudroom apply run-7f3a --commit -m 'fix parser'  the files, and one commit of them on your branch, in your name
+  mudroom apply run-7f3a push:1          only this one of its held pushes; --no-effects: none
   mudroom apply run-7f3a --commits       only the commits that were made in the fork, as a branch mudroom/run-7f3a
 
 A file that changed in the project meanwhile is merged. Where that cannot be, it is a conflict (exit code 3): the
@@ -49,6 +61,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--markers", action="store_true", help=Rare("write conflict markers into files that conflict"))
     parser.add_argument("--bak", action="store_true", help=Rare("keep replaced and removed files as NAME.bak"))
     parser.add_argument("--reviewed", metavar="ID", help=Rare("only if this is the fork's fingerprint in diff --json"))
+    parser.add_argument("--no-effects", action="store_true", help="leave its held pushes in the fork")
     parser.add_argument("--commits", action="store_true", help="bring the fork's commits as a branch; no files")
     parser.add_argument("--commit", action="store_true", help="commit what has been applied; no hook is run")
     parser.add_argument("--message", "-m", metavar="TEXT", help="the message of that commit")
@@ -107,7 +120,9 @@ def _apply(session: Session, name: str, args: argparse.Namespace, context: Conte
         _require_terminal(context, "-p asks about each hunk")
     look = session.changes.review(name, at_rest=True) if args.patch or not args.yes else session.changes.look(name)
     changes = look.changeset.changes
-    paths: Sequence[bytes] = matching_paths(changes, project_paths(args.paths, session))
+    words = [word for word in args.paths if not word.startswith(_PUSH)]
+    named = [word for word in args.paths if word.startswith(_PUSH)]
+    paths: Sequence[bytes] = matching_paths(changes, project_paths(words, session))
     reviewed = args.reviewed if args.yes and not args.patch else args.reviewed or look.fingerprint
     options: dict[str, Any] = {"git": args.git, "markers": args.markers, "backups": args.bak, "reviewed": reviewed}
     if args.patch:
@@ -119,14 +134,19 @@ def _apply(session: Session, name: str, args: argparse.Namespace, context: Conte
         if chosen is None:
             return None
         return _land(session, name, chosen.paths, args, context, options | {"parts": chosen.parts, "exact": True})
-    if not changes:
+    if named and not words:
+        options["exact"] = True  # and no path: no file
+    if not named and not words and not args.no_effects:
+        named = [row.name for row in session.changes.pushes(name)]
+    options["pushes"] = named
+    if not changes and not named:
         undone = session.changes.undone_as(name)
         hint = UNDONE.format(apply=undone) if undone else f"mudroom discard {name} removes it"
         raise UsageError(f"the fork {name} holds no changes", hint)
     _require_directories(changes, paths, name)
     if not args.yes:
         _require_terminal(context, "add --yes")
-        if not _confirm(session, name, look.changeset, paths, context):
+        if not _confirm(session, name, look.changeset, paths, named, context):
             return None
     return _land(session, name, paths, args, context, options)
 
@@ -136,7 +156,7 @@ def apply_chosen(
 ) -> LandingResult | None:
     """Apply a part of a fork without asking, or hunk by hunk (``patch``). Return None if no change was chosen."""
     defaults = argparse.Namespace(patch=patch, yes=True, git=False, markers=False, bak=False, reviewed=None)
-    defaults.commit, defaults.paths = False, words
+    defaults.commit, defaults.paths, defaults.no_effects = False, words, False
     return _apply(session, name, defaults, context)
 
 
@@ -195,13 +215,22 @@ def _require_terminal(context: Context, hint: str) -> None:
         raise UsageError("there is no terminal to ask on", hint)
 
 
-def _confirm(session: Session, name: str, changeset: Changeset, paths: Sequence[bytes], context: Context) -> bool:
+def _confirm(
+    session: Session,
+    name: str,
+    changeset: Changeset,
+    paths: Sequence[bytes],
+    pushes: Collection[str],
+    context: Context,
+) -> bool:
     if paths:
         chosen = [change for change in changeset.changes if any(is_below(change.path, path) for path in paths)]
         changeset = changeset._replace(changes=tuple(chosen))
     notes = preview_notes(session, name, changeset.changes)
     for line in preview("apply would change", changeset, context.terminal, notes):
         context.terminal.say(line)
+    for line in push_lines(session, name, pushes):
+        context.terminal.say(f"  {line}")
     for line in credentials_line(session, name):
         context.terminal.say(f"  {context.terminal.style('!', 'yellow')} {line}")
     undecided = [path for path, decided in session.changes.conflict_paths(name, paths).items() if not decided]
@@ -222,7 +251,7 @@ def _confirm(session: Session, name: str, changeset: Changeset, paths: Sequence[
 def exit_code(landed: LandingResult) -> int:
     if landed.verified is not None and not landed.verified.passed:
         return 5
-    return 3 if landed.conflicts else 0
+    return 3 if landed.conflicts or pushes_left(landed.applied.pushes) else 0
 
 
 def landed_to_json(landed: LandingResult) -> dict[str, Any]:
@@ -240,6 +269,7 @@ def landed_to_json(landed: LandingResult) -> dict[str, Any]:
         "remarks": [{"path": text(remark.path), "text": remark.text} for remark in applied.remarks],
         "repositories": _commits().transfers_to_json(landed.repositories) if landed.repositories else [],
         "undo": applied.name or None,
+        "pushes": [push_to_json(row) for row in applied.pushes],
     }
 
 

@@ -7,10 +7,19 @@ import os
 from collections.abc import Iterator, Sequence
 
 from mudroom.cli.change.agent_settings import changed_settings, section
-from mudroom.cli.change.preview import credentials_line, ignored_row, look_line, look_to_json, remark_lines
+from mudroom.cli.change.preview import (
+    credentials_line,
+    ignored_row,
+    look_line,
+    look_to_json,
+    push_lines,
+    push_rows,
+    remark_lines,
+)
 from mudroom.cli.project_session import UNDONE, only_fork, open_session, project_paths
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.pager import page
+from mudroom.core.network.push import push_to_json
 from mudroom.core.registry import part
 from mudroom.core.result import changes_to_json
 from mudroom.core.text.linediff import unified_diff
@@ -95,6 +104,7 @@ def _review_as_json(session: Session, name: str, context: Context) -> int:
     look = session.changes.review(name)
     listed = changes_to_json(look.changeset, session.changes.moves(name))
     report = {"schema": "mudroom.diff/1", "fork": name, "changes": listed, **look_to_json(look)}
+    report["pushes"] = [push_to_json(row) for row in push_rows(session, name)]
     context.terminal.out(json.dumps(report | {"credentials": list(session.vault.fork(name).credentials)}))
     return 0
 
@@ -134,7 +144,7 @@ def _review(session: Session, name: str, words: list[str], context: Context, *, 
         context.terminal.note(f"{counted(len(files), 'file')} inside .git not shown ({shown})")
     for line in remark_lines(changeset) if not words else ():
         context.terminal.note(line)
-    for line in _settings(session, name) if not words else ():
+    for line in (*push_lines(session, name), *_settings(session, name)) if not words else ():
         context.terminal.say(line)
     return 0
 

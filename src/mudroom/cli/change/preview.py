@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from mudroom.cli.terminal.terminal import Terminal
-from mudroom.core.registry import part_or_none
+from mudroom.core.network.push import push_lines as describe_push
+from mudroom.core.registry import part, part_or_none
 from mudroom.core.text.plural import amount, counted
 from mudroom.core.tree.change import Change, Changeset, summarise
 from mudroom.core.tree.flag import git_directory, is_left_out, is_protected, repositories
 from mudroom.core.tree.landing_form import LEADS_OUT, OWNER, REDUCED, unusual_mode
-from mudroom.core.tree.path import ancestors, name, show_path
+from mudroom.core.tree.path import ancestors, name, show, show_path
 from mudroom.core.tree.rollup import Roll, roll_up
 from mudroom.core.tree.runs_later import LaterGroup, group_later
 from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
+    from mudroom.core.network.push import PushRow
     from mudroom.session import Session
     from mudroom.vault.forks.review import ForkLook
 
@@ -117,6 +119,25 @@ def credentials_line(session: Session, fork: str) -> list[str]:
     """Return a line for the reviewer if the fork's commands could read credentials, or []."""
     names = session.vault.fork(fork).credentials
     return [f"your credentials were open to commands of {fork}: {', '.join(names)}"] if names else []
+
+
+def push_rows(session: Session, fork: str) -> list[PushRow]:
+    """Return the held pushes of a fork, for its review."""
+    if session.forks.outbox_of(session.vault.fork(fork).path) is None:
+        return []
+    rows: list[PushRow] = part("effects", "cli", "a held push").push_rows(session, fork)
+    return rows
+
+
+def push_lines(session: Session, fork: str, names: Collection[str] | None = None) -> list[str]:
+    """Return lines about a fork's held pushes, or about the named ones."""
+    rows = (row for row in push_rows(session, fork) if names is None or row.name in names)
+    return [show(line.encode()) for row in rows for line in describe_push(row)]
+
+
+def pushes_left(rows: Sequence[PushRow]) -> bool:
+    """Return whether a push, or a part of it, is not where an apply, undo or redo was to bring it."""
+    return any(row.why for row in rows)
 
 
 def _describe_change(change: Change) -> str:

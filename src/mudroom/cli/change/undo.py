@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 
+from mudroom.cli.change.preview import pushes_left
 from mudroom.cli.project_session import exclusive, open_session, print_remarks
 from mudroom.cli.terminal.context import Context
 from mudroom.core.merge.apply_summary import undo_words
 from mudroom.core.merge.made_undo import STAYS
+from mudroom.core.network.push import push_to_json
 from mudroom.core.result import conflicts_to_json, text
 from mudroom.core.tree.entry import HELD
 from mudroom.core.tree.path import show_path
@@ -78,9 +80,10 @@ def print_turned(applied: ApplyResult, action: Literal["undo", "redo"], context:
             "refs": list(applied.refs),
             "conflicts": conflicts_to_json(applied.conflicts),
             "remarks": [{"path": text(remark.path), "text": remark.text} for remark in applied.remarks],
+            "pushes": [push_to_json(row) for row in applied.pushes],
         }
         context.terminal.out(json.dumps(report))
-        return 3 if applied.conflicts else 0
+        return 3 if applied.conflicts or pushes_left(applied.pushes) else 0
     terminal = context.terminal
     summary = undo_words(
         action, applied.written, applied.removed, len(applied.again), applied.holder, len(applied.refs)
@@ -92,7 +95,7 @@ def print_turned(applied: ApplyResult, action: Literal["undo", "redo"], context:
         terminal.say(f"  {show_path(remark.path)} {remark.text}")
     if action == "undo" and is_decidable(applied):
         terminal.say(f"  mudroom undo {applied.name} --decide decides them")
-    return 3 if applied.conflicts else 0
+    return 3 if applied.conflicts or pushes_left(applied.pushes) else 0
 
 
 def is_decidable(undone: ApplyResult) -> bool:

@@ -20,7 +20,7 @@ from mudroom.core.network.host import Authority, parse_host
 from mudroom.core.network.host_entry import UnknownPreset, expand, parse_entry, preset_of
 from mudroom.core.network.host_pattern import PRESET
 from mudroom.core.network.host_reason import look_at_authority, parse_asked
-from mudroom.core.network.host_rules import HostDecision, HostRule, Request, decide, parse_rule, show_rule
+from mudroom.core.network.host_rules import HostDecision, HostRule, Request, decide, held, parse_rule, show_rule
 from mudroom.core.network.loopback import about_rule
 from mudroom.core.network.preset import like_preset
 from mudroom.core.registry import part, part_or_none
@@ -43,6 +43,7 @@ examples:
   mudroom net allow github.com:22 '*.corp.example:443,8443'
   mudroom net allow --private db.corp.example:5432   it may be in a private network, or on this machine
   mudroom net allow localhost:11434           a server on this machine: commands reach it at 127.0.0.1:11434, too
+  mudroom net hold github.com                 to be read; a git push waits until the fork is applied
   mudroom net deny gist.github.com            on every port; a deny beats every allow
   mudroom net rm github.com:22 @npm           remove what allow and deny have written
   mudroom net ls                              every rule, and where it stands
@@ -110,7 +111,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(args: argparse.Namespace, context: Context) -> int:
-    wants_hosts = args.what in ("allow", "deny", "rm", "why", "open", "show", "reach")
+    wants_hosts = args.what in ("allow", "hold", "deny", "rm", "why", "open", "show", "reach")
     if wants_hosts and not args.hosts:
         needed = "port" if args.what in ("open", "show") else "fork and port" if args.what == "reach" else "host"
         hint = "in PowerShell a preset stands in quotes: '@npm'" if _ON_WINDOWS else "mudroom net --help has examples"
@@ -164,6 +165,10 @@ _UNIX = {
 
 def _allow(args: argparse.Namespace, context: Context) -> int:
     return _store([_rule(text, "allow", args.private, context) for text in args.hosts], context)
+
+
+def _hold(args: argparse.Namespace, context: Context) -> int:
+    return _store([held(_rule(text, "allow", args.private, context)) for text in args.hosts], context)
 
 
 def _deny(args: argparse.Namespace, context: Context) -> int:
@@ -281,7 +286,7 @@ def _remove(args: argparse.Namespace, context: Context) -> int:
 
 def _action_word(rule: HostRule) -> str:
     word = {"allow": "allowed", "ask": "asked about", "deny": "denied"}[rule.action]
-    return word + _private_words(rule)
+    return ("held" if rule.hold else word) + _private_words(rule)
 
 
 def _private_words(rule: HostRule) -> str:
@@ -384,7 +389,9 @@ def _rule_lines(rules: Sequence[HostRule], columns: int) -> list[str]:
 
 def _describe_limits(rule: HostRule) -> list[str]:
     words = ["may be private"] if rule.private else []
-    if rule.inspect:
+    if rule.hold:
+        words.append("pushes are held")
+    elif rule.inspect:
         words.append("looked into")
     if rule.methods or rule.paths:
         words.append(f"only {' '.join(rule.methods) or 'every method'} {' '.join(rule.paths)}".rstrip())
@@ -489,7 +496,7 @@ def rule_to_json(rule: HostRule) -> dict[str, Any]:
         "private": rule.private,
         "source": rule.source,
         "preset": preset_of(rule),
-    }
+    } | ({"hold": True} if rule.hold else {})
 
 
 def _credential(args: argparse.Namespace, context: Context) -> int:
@@ -499,6 +506,7 @@ def _credential(args: argparse.Namespace, context: Context) -> int:
 
 _ACTIONS = {
     "allow": _allow,
+    "hold": _hold,
     "deny": _deny,
     "rm": _remove,
     "ls": _list,

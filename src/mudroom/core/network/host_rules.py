@@ -68,6 +68,9 @@ class HostRule(NamedTuple):
     foreign: Literal["", "refuse", "strip"] = ""
     """``refuse`` or ``strip`` credentials in inspected requests that are not the user's (``foreign_credential.py``);
     empty: the host's credentials decide."""
+    hold: bool = False
+    """Pushes to its hosts wait for an apply, and all other requests that change something there are refused
+    (``ext/effects``). Such a rule allows and inspects, too."""
 
 
 class Request(NamedTuple):
@@ -140,6 +143,18 @@ def concerns(rule: HostRule, host: str, port: int) -> bool:
     """Return whether a rule applies to a host (canonical) and a port, for any request there."""
     request = Request(host, port)
     return _covers(rule._replace(methods=(), paths=()), parse_host(host.encode()), request)
+
+
+def held(rule: HostRule) -> HostRule:
+    """Return an allow rule as a rule that holds."""
+    return rule._replace(hold=True, inspect=True)
+
+
+def holding(rules: Sequence[HostRule], host: str, port: int) -> HostRule | None:
+    """Return a rule that holds what is sent to a host (canonical), or None. Other rules that allow the host do not
+    change it. Without ports it holds on every port, although it allows only the usual ones."""
+    name = parse_host(host.encode())
+    return next((r for r in rules if r.hold and matches(r.pattern, name) and (not r.ports or port in r.ports)), None)
 
 
 def vet(
@@ -298,10 +313,10 @@ _ESCAPED = frozenset(" !\"$&'()*+,:<=>@[]^`{|}")
 """ASCII characters that may be escaped in a path. The others need no escape, or separate."""
 
 
-def _rank(rule: HostRule) -> tuple[bool, bool, tuple[int, int], str, str]:
+def _rank(rule: HostRule) -> tuple[bool, bool, bool, tuple[int, int], str, str]:
     """Return a sort key that selects the rule to name among rules with the same action: the rule that opens or inspects
     more, then the narrowest."""
-    return rule.inspect, rule.private, specificity(rule.pattern), show_rule(rule), rule.source
+    return rule.hold, rule.inspect, rule.private, specificity(rule.pattern), show_rule(rule), rule.source
 
 
 def _reason(rule: HostRule) -> str:
@@ -311,6 +326,8 @@ def _reason(rule: HostRule) -> str:
         return f"{ASKED}, and {'allowed' if rule.action == 'allow' else 'refused'}"
     if rule.source.startswith(f"{ASKED}, "):
         return rule.source
+    if rule.hold:
+        return f"{_label(rule)} allows reading, and holds git pushes until the fork is applied"
     return f"{_label(rule)} {'allows' if rule.action == 'allow' else 'denies'} it"
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mudroom.core.network.host_rules import HostRule, Request, concerns
+from mudroom.core.network.host_rules import HostRule, Request, concerns, holding
 from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import show
 from mudroom.typing import Literal, NamedTuple
@@ -99,17 +99,25 @@ def is_inspected(host: str, port: int, rules: Sequence[HostRule], inspection: In
     if any(concerns(rule, host, port) for rule in never):
         return False
     credentials = () if inspection is None else inspection.credentials
-    return any(rule.inspect and rule.action != "deny" and concerns(rule, host, port) for rule in rules) or any(
-        credential.host == host and (credential.port == port or credential.foreign != "allow")
-        for credential in credentials
+    return (
+        any(rule.inspect and rule.action != "deny" and concerns(rule, host, port) for rule in rules)
+        or holding(rules, host, port) is not None
+        or any(
+            credential.host == host and (credential.port == port or credential.foreign != "allow")
+            for credential in credentials
+        )
     )
 
 
-def uninspected(request: Request, inspection: Inspection | None) -> str:
-    """Return why a connection that is excluded from inspection is not opened, or an empty string. The reason: a
-    credential is for the host, and in a tunnel a command could use another one there."""
+def uninspected(request: Request, rules: Sequence[HostRule], inspection: Inspection | None) -> str:
+    """Return why a connection that is excluded from inspection is not opened, or an empty string. The reason: a rule
+    holds what is sent there, or a credential is for the host, and in a tunnel a command could use another one."""
     if inspection is None or not any(concerns(rule, request.host, request.port) for rule in inspection.never):
         return ""
+    rule = holding(rules, request.host, request.port)
+    if rule is not None:
+        who = rule.source or rule.pattern
+        return f"{who} holds what is sent there, which needs inspection, and never_inspect excludes it"
     for credential in inspection.credentials:
         if credential.host == request.host and credential.foreign != "allow":
             return (

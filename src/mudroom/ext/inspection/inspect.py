@@ -99,7 +99,8 @@ def _ready(client: Peer, exchange: Exchange, kind: Kind) -> tuple[Inspection, Is
         raise exchange.refuse(f"its rule requires inspection, which needs {error.name}: {EXTRA}") from error
     hello = parse_hello(bytes(client.buffer))
     offered = () if hello is None else hello.alpn
-    usable = tuple(protocol for protocol in (H2, H1) if protocol.encode() in offered)
+    known = (H2, H1) if exchange.holding is None else (H1,)
+    usable = tuple(protocol for protocol in known if protocol.encode() in offered)
     if offered and not usable:
         names = ", ".join(show(protocol) for protocol in offered)
         raise exchange.refuse(f"its rule requires inspection, but it speaks {names}, which is not HTTP; {_EXCLUDE}")

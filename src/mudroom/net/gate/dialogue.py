@@ -8,6 +8,7 @@ client go through ``ResponseWriter``, and nowhere else.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import h11
 
@@ -15,6 +16,7 @@ from mudroom.net.gate.exchange import Exchange, RefusedExchange
 from mudroom.net.gate.inspector import Rewrite
 from mudroom.net.gate.peer import Peer, PeerGone
 from mudroom.net.gate.response_writer import ResponseWriter
+from mudroom.net.gate.sanitizer import CredentialSanitizer
 from mudroom.net.protocol.head import RequestHead, end_to_end
 from mudroom.net.protocol.target import Target
 from mudroom.typing import NamedTuple
@@ -38,7 +40,15 @@ class Message(NamedTuple):
 class Dialogue:
     """One request and its response, through h11 on both sides."""
 
-    def __init__(self, client: Peer, server: Peer, exchange: Exchange, message: Message, rewrite: Rewrite) -> None:
+    def __init__(
+        self,
+        client: Peer,
+        server: Peer,
+        exchange: Exchange,
+        message: Message,
+        rewrite: Rewrite,
+        writer: Callable[[Peer, CredentialSanitizer | None], ResponseWriter] = ResponseWriter,
+    ) -> None:
         self._client = client
         self._server = server
         self._exchange = exchange
@@ -49,7 +59,7 @@ class Dialogue:
         """Bytes that h11 was given last from each end, and may still hold."""
         self._refusal: RefusedExchange | None = None
         """Set if the body was refused after the request had been let through."""
-        self._answer = ResponseWriter(client, rewrite.sanitizer)
+        self._answer = writer(client, rewrite.sanitizer)
         self._from_client = self._answer.connection
         self._toward_server = h11.Connection(h11.CLIENT, max_incomplete_event_size=_RESPONSE_HEAD)
 

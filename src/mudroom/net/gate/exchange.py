@@ -17,7 +17,7 @@ from mudroom.core.network.flow import Fields, Flow, Way
 from mudroom.core.network.fork_host import fork_of, is_fork_host
 from mudroom.core.network.host import Authority, parse_host
 from mudroom.core.network.host_pattern import LOCALHOST, LOCALHOST_ADDRESSES, network_of
-from mudroom.core.network.host_rules import USUAL, HostDecision, HostRule, Request, covering, vet
+from mudroom.core.network.host_rules import USUAL, HostDecision, HostRule, Request, covering, holding, vet
 from mudroom.net.gate.dial import adopt, dial, error_text
 from mudroom.net.gate.fork_dials import ForkUnreachable
 from mudroom.net.gate.guard import Guard
@@ -127,6 +127,16 @@ class Exchange:
         if not self.guard.may_change:
             return []
         return covering(Request(self.host, self.port, self._method, self._path), self.guard.may_change)
+
+    @property
+    def method(self) -> str:
+        """The method as it is judged."""
+        return self._method
+
+    @property
+    def holding(self) -> HostRule | None:
+        """The rule that holds what is sent to the host, or None."""
+        return holding(self.guard.rules, self.host, self.port) if self.guard.may_hold else None
 
     @property
     def is_inspected(self) -> bool:

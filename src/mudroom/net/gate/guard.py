@@ -159,7 +159,7 @@ class Guard:
             or any(concerns(rule, host, port) for rule in self.may_change)
         ):
             return NO_INSPECTOR
-        return "" if request.method else uninspected(request, self.inspection)
+        return "" if request.method else uninspected(request, self.rules, self.inspection)
 
     async def judge(self, request: Request, way: Way, peer: Peer) -> HostDecision:
         """Judge a request; ask the host where the rules say so, and wait for the answer. Raise PeerGone if the client
@@ -227,6 +227,7 @@ class Guard:
         self._inspected.clear()
         self._kept.clear()
         self.may_change = changing(self.rules)
+        self.may_hold = any(rule.hold for rule in self.rules)
         if self.inspector is None and (
             self.inspection is not None or self.may_change or any(rule.inspect for rule in self.rules)
         ):

@@ -13,6 +13,7 @@ import h11
 from mudroom.core.network.fork_header import LOOP, with_caller
 from mudroom.core.network.fork_host import is_fork_host
 from mudroom.core.network.host import Authority
+from mudroom.core.registry import part_or_none
 from mudroom.core.tree.path import show
 from mudroom.net.gate.dialogue import Dialogue, Message
 from mudroom.net.gate.exchange import Exchange, RefusedExchange, Unreachable
@@ -20,7 +21,7 @@ from mudroom.net.gate.guard import Guard
 from mudroom.net.gate.inspector import RefusedResponse, Rewrite, rewrite_of
 from mudroom.net.gate.peer import Peer, PeerGone
 from mudroom.net.gate.request_head import IDLE, read_head
-from mudroom.net.gate.response_writer import send_refusal
+from mudroom.net.gate.response_writer import ResponseWriter, send_refusal
 from mudroom.net.protocol import refusal as say
 from mudroom.net.protocol.head import BadHead, RequestHead, as_judged, end_to_end
 from mudroom.net.protocol.target import Target, parse_target
@@ -127,7 +128,20 @@ class _RequestServer:
                 )
         else:
             upgrade = None
-        path, fields = self.rewrite.request(exchange, decision.rule, target.path, end_to_end(head.fields))
+        fields, writer = end_to_end(head.fields), ResponseWriter
+        if exchange.holding is not None:
+            effects = part_or_none("effects", "gate")
+            if effects is None:
+                raise exchange.refuse("its rule holds pushes, and this installation lacks mudroom/ext/effects")
+            screen = effects.HeldRequest(exchange, head, target.path, self.rewrite)
+            if screen.kind == "push":
+                is_kept: bool = await screen.take(self._client, fields)
+                return is_kept
+            fields, is_answered = await screen.prepare(self._client, fields)
+            if is_answered:
+                return False
+            writer = screen.writer
+        path, fields = self.rewrite.request(exchange, decision.rule, target.path, fields)
         if is_fork_host(exchange.host):
             named = with_caller(fields, self._guard.fork)
             if named is None:
@@ -138,7 +152,7 @@ class _RequestServer:
         peer = await self._server(exchange, target.authority)
         exchange.begin()
         try:
-            return await Dialogue(self._client, peer, exchange, message, self.rewrite).run()
+            return await Dialogue(self._client, peer, exchange, message, self.rewrite, writer).run()
         except (PeerGone, h11.RemoteProtocolError):
             if not is_reused or exchange.received or head.has_body or head.method not in _SAFE or self._client.lost:
                 raise
@@ -146,7 +160,7 @@ class _RequestServer:
         self.close()
         exchange.error, exchange.sent = "", 0
         peer = await self._server(exchange, target.authority)
-        return await Dialogue(self._client, peer, exchange, message, self.rewrite).run()
+        return await Dialogue(self._client, peer, exchange, message, self.rewrite, writer).run()
 
     async def _server(self, exchange: Exchange, authority: Authority) -> Peer:
         link = self._link

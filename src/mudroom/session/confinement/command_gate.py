@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from mudroom.errors import MudroomError, UsageError
 from mudroom.session.confinement.host_approver import NoScreen
 from mudroom.session.confinement.namespace_listener import NamespaceListener
-from mudroom.typing import TYPE_CHECKING, NamedTuple
+from mudroom.typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from mudroom.core.confinement.spec import Bind
@@ -152,6 +152,7 @@ class SessionGate:
         is_networked: bool = False,
         label: str = "",
         all_hosts: bool = False,
+        holds: Callable[[], PushDesk] | None = None,
     ) -> CommandGate:
         """Return the gate beside one command, a context to enter before the command starts.
 
@@ -162,7 +163,8 @@ class SessionGate:
         ``dialler``: makes the dialler at the first connection to another fork; None: no such connection is possible.
         ``is_networked``: whether the command was judged to use the network.
         ``label``: the fork's name.
-        ``all_hosts``: as ``Dialler.all_hosts``."""
+        ``all_hosts``: as ``Dialler.all_hosts``.
+        ``holds``: makes the desk that stores held pushes; None: no push is held."""
         return CommandGate(
             self,
             screen or NoScreen(),
@@ -174,7 +176,19 @@ class SessionGate:
             is_networked,
             label,
             all_hosts,
+            holds,
         )
+
+
+class PushDesk(Protocol):
+    """Stores a command's held pushes (``ext/effects/desk.py``)."""
+
+    def begin(self, guard: GuardHandle, dial: ForkDial, /) -> None:
+        """Answer the gate's wish for a connection over which it hands over a push."""
+
+    def descriptors(self) -> list[int]: ...
+    def attend(self, ready: Collection[int], /) -> None: ...
+    def close(self) -> None: ...
 
 
 class CommandGate:
@@ -192,7 +206,11 @@ class CommandGate:
         is_networked: bool = False,
         label: str = "",
         all_hosts: bool = False,
+        holds: Callable[[], PushDesk] | None = None,
     ) -> None:
+        self._make_holds = holds
+        self._holds: PushDesk | None = None
+        """None until there is a request to a host whose pushes are held."""
         self._is_networked, self._label, self._all_hosts = is_networked, label, all_hosts
         self.loopback: tuple[tuple[str, int, int], ...] = tuple((*place, 0) for place in places)
         """As in ``SandboxSpec.loopback``."""
@@ -271,6 +289,7 @@ class CommandGate:
         if self._guard is not None:
             bells = self._questions.descriptors() if self._questions is not None else []
             bells += self._desk.descriptors() if self._desk is not None else []
+            bells += self._holds.descriptors() if self._holds is not None else []
             return [self._guard.fileno(), *self._namespace_listener.descriptors(), *bells]
         if self._listeners:
             return [*self._namespace_listener.descriptors(), *(descriptor for _kind, descriptor in self._listeners)]
@@ -287,6 +306,8 @@ class CommandGate:
             elif self._guard is not None:
                 if self._desk is not None:
                     self._desk.attend(self._guard, ready)
+                if self._holds is not None:
+                    self._holds.attend(ready)
                 if self._questions is not None:
                     self._questions.look(self._guard)
             elif self._listeners:
@@ -400,6 +421,13 @@ class CommandGate:
                 self._ask(guard, message)
 
     def _dial(self, guard: GuardHandle, request: ForkDial) -> None:
+        from mudroom.core.network.fork_host import is_fork_host
+
+        if self._make_holds is not None and not self._all_hosts and not is_fork_host(request.host):
+            if self._holds is None:
+                self._holds = self._make_holds()
+            self._holds.begin(guard, request)
+            return
         if self._desk is None:
             from mudroom.session.confinement.dial_desk import DialDesk
 
@@ -431,8 +459,9 @@ class CommandGate:
         guard, self._guard = self._guard, None
         if self._questions is not None:
             self._questions.close()
-        if self._desk is not None:
-            self._desk.close()
+        for desk in (self._desk, self._holds):
+            if desk is not None:
+                desk.close()
         if guard is not None:
             try:
                 for flow in guard.shut(LAST_FLOWS):

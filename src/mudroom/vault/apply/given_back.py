@@ -79,6 +79,8 @@ def find_origin(vault: Vault, record: ApplyRecord) -> Fork | None:
 
 def give_back(vault: Vault, fork: Fork, record: ApplyRecord, clock: Callable[[], int]) -> GivenBack:
     """Give the changes of an undone apply back to a fork. ``record``: the apply's, in the state ``undone``."""
+    if not record.ops:  # it has sent pushes alone
+        return GivenBack()
     with slots_of(record) as slots:
         wanted = list(versions(record, slots))
         with OpenFork(vault, fork) as opened:

@@ -140,6 +140,8 @@ class LandingRequest(NamedTuple):
     """Write conflict markers into the project's files that cannot be merged."""
     exact: bool = False
     """Select only the changes at the paths, not below them (``core/tree/choice.py``)."""
+    pushes: bool = False
+    """Pushes of the fork are sent afterwards: record the apply even without files."""
 
 
 class LandingPlan(NamedTuple):
@@ -360,7 +362,7 @@ def perform(
     landing, applied, place = plan.landing, ApplyResult(""), None
     if git is not None:
         git.add_objects()
-    if landing.ops or landing.dropped:
+    if landing.ops or landing.dropped or request.pushes:
         place = ApplyDirectory(vault.new_apply())
         point = save_for_undo(vault, fork, place.path, options.time) if landing.dropped else None
         if point is not None:  # sealed layers are never changed
@@ -377,6 +379,7 @@ def perform(
             sources=_sources(landing),
             verify_fork=options.verify_fork,
             progress=options.progress,
+            is_empty=request.pushes,
         )
     failed = {conflict.path for conflict in applied.conflicts}
     stayed = [op.path for op in landing.ops if op.whole and op.path in failed]  # with everything below them
@@ -449,7 +452,7 @@ def read_record(fork: Fork) -> ForkRecord:
 
 def _select(changes: Sequence[Change], request: LandingRequest) -> list[Change]:
     if not request.paths:
-        return list(changes)
+        return [] if request.exact and request.pushes and not request.parts else list(changes)
     changed = {change.path for change in changes}
     changed |= {above for path in changed for above in ancestors(path)} if not request.exact else set()
     for path in request.paths:

@@ -43,14 +43,16 @@ def keep_remainder(
 ) -> int:
     """Remove the ``landed`` paths from the fork's record. Return how many changes are left.
 
-    With no change left, a fork without a name or checkpoints is discarded, unless a note has named a login in it.
+    With no change left, a fork without a name or checkpoints is discarded, unless a note has named a login in it, or
+    pushes in it wait.
     ``merged``: landed paths whose content in the project differs from the fork's. ``parts``: landed paths of which only
     this part has landed; the rest of the change stays.
     """
     changes = record.changeset.changes
     rest = [change for change in changes if change.path not in landed]
     state = fork.state
-    if not rest and not parts and not state.named and not state.checkpoints and not _has_logins(fork):
+    is_kept = state.named or state.checkpoints or fork.has_pushes or _has_logins(fork)
+    if not rest and not parts and not is_kept:
         vault.discard(fork, durable=True, spares=True)
         vault.empty_trash()
         return 0

@@ -24,6 +24,7 @@ from types import MappingProxyType
 from mudroom.core.merge.made_undo import STAYS
 from mudroom.core.merge.merge import Conflict
 from mudroom.core.merge.operations import Landing, Op
+from mudroom.core.network.push import PushRow
 from mudroom.core.tree.change import Remark
 from mudroom.core.tree.entry import HELD, Entry
 from mudroom.core.tree.path import parent, show
@@ -71,6 +72,8 @@ class ApplyResult(NamedTuple):
     """The current name of that fork."""
     refs: tuple[str, ...] = ()
     """Refs that an undo or redo has moved, for display."""
+    pushes: tuple[PushRow, ...] = ()
+    """The held pushes that an apply has sent or tried to, or that an undo has taken back or tried to."""
 
 
 Settle = Callable[[ApplyResult], tuple[Remark, ...]]
@@ -213,17 +216,19 @@ def apply(
     sources: Mapping[bytes, bytes] = _NO_SOURCES,
     verify_fork: bool = True,
     progress: Progress | None = None,
+    is_empty: bool = False,
 ) -> ApplyResult:
     """Perform the operations in ``record``. ``place`` is a new apply directory.
 
     The mark (``begin``) stays: the caller ends it when the fork's records are settled. ``merged``: directory with the
     content that is not the fork's own (``Op.merged``). ``sources``: the old path of each renamed file. ``verify_fork``:
-    compare the fork's whole directories with the reviewed ones; False if the fork has been locked since.
+    compare the fork's whole directories with the reviewed ones; False if the fork has been locked since. ``is_empty``:
+    record the apply also without operations, for its pushes.
 
     Raise ForkMoved if the fork differs from the review (no change was made), OSError if the disk fails; after an
     OSError call ``recover``.
     """
-    if not record.ops and not record.dropped:
+    if not record.ops and not record.dropped and not is_empty:
         return ApplyResult("")
     place.begin("apply")
     if not record.ops:  # the project stays as it is; only the fork changes

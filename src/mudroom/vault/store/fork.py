@@ -115,6 +115,10 @@ def read_small(path: bytes) -> bytes:
         os.close(descriptor)
 
 
+PUSHES = b"/effects"
+"""The directory with held pushes in a fork's directory, and with sent ones in an apply's."""
+
+
 def write_small(path: bytes, content: bytes, flags: int) -> None:
     """Create or overwrite a file written by mudroom. ``flags``: O_EXCL or O_TRUNC."""
     descriptor = disk.open_path(path, os.O_WRONLY | os.O_CREAT | disk.O_CLOEXEC | disk.O_NOFOLLOW | flags, 0o666)
@@ -269,6 +273,14 @@ class Fork:
                 yield True
             finally:
                 self._lock = self._state = None
+
+    @property
+    def has_pushes(self) -> bool:
+        """Whether pushes in it wait for an apply (``ext/effects/store.py``)."""
+        try:
+            return any(name.isdigit() for name in os.listdir(self.path + PUSHES))
+        except FileNotFoundError:
+            return False
 
     def begin(self, started: CommandStart) -> None:
         """Note that a command is about to run. Until ``end`` the record does not match the layers."""

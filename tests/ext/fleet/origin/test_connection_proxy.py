@@ -159,6 +159,9 @@ REFUSED: dict[str, tuple[list[HostRule], dict[str, Any], str]] = {
     "only some paths": ([HostRule("allow", "a.example", paths=("/x",))], {}, ""),
     "inspected": ([HostRule("allow", "a.example", inspect=True)], {}, ""),
     "inspected, with an answer": ([HostRule("ask", "a.example", inspect=True)], {"answered": True}, ""),
+    "held, and allowed by another rule": (
+        [HostRule("allow", "a.example"), HostRule("allow", "*.example", inspect=True, hold=True)], {}, "",
+    ),
     "with a header": ([HostRule("allow", "a.example", set_headers=(("a", "b"),))], {}, ""),
     "bound by another rule": (
         [HostRule("allow", "a.example"), HostRule("allow", "a.example", inspect=True, only=True)], {}, "only some",

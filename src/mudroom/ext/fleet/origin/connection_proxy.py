@@ -250,8 +250,8 @@ class ConnectionProxy:
 
 
 def _without_requests(rule: HostRule) -> HostRule:
-    """Return a rule as it holds where no request is seen: one that inspects or changes requests allows none. Without a
-    method ``decide`` lets no rule with methods or paths allow anything."""
+    """Return a rule as it holds where no request is seen: one that inspects or changes requests allows none, and one
+    that holds pushes denies all. Without a method ``decide`` lets no rule with methods or paths allow anything."""
     if not (rule.inspect or rule.set_headers or rule.remove_headers or rule.foreign) or rule.action == "deny":
         return rule
-    return rule._replace(action="deny") if rule.action == "ask" else rule._replace(methods=("NONE",))
+    return rule._replace(action="deny") if rule.action == "ask" or rule.hold else rule._replace(methods=("NONE",))

@@ -1,0 +1,81 @@
+"""A git push that waits for an apply: its row in a review, and what has become of it (``ext/effects``)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mudroom.core.tree.change import Remark
+from mudroom.core.tree.path import show
+from mudroom.typing import Any, Literal, NamedTuple
+
+PushState = Literal["held", "sending", "sent", "refused", "unknown", "undone"]
+
+Verb = Literal["new", "moved", "deleted"]
+
+
+class PushedRef(NamedTuple):
+    ref: str
+    old: str
+    new: str
+    verb: Verb
+    commits: tuple[tuple[str, str], ...] = ()
+    """(id, subject), newest first."""
+    lines: tuple[int, int] | None = None
+    """Lines added and removed; None: the project's repository in the fork does not have these commits."""
+    flags: tuple[str, ...] = ()
+
+
+class PushRow(NamedTuple):
+    """A push in a fork, or one that an apply or undo has dealt with."""
+
+    name: str
+    remote: str
+    state: PushState
+    refs: tuple[PushedRef, ...]
+    why: str = ""
+    said: tuple[str, ...] = ()
+    """The server's lines."""
+
+
+def push_lines(row: PushRow) -> list[str]:
+    """Return a push as lines of text: one for each ref, then its commits."""
+    lines = []
+    for ref in row.refs:
+        count = f"{len(ref.commits)} commit{'' if len(ref.commits) == 1 else 's'}"
+        words = [count, *([f"+{ref.lines[0]} -{ref.lines[1]}"] if ref.lines is not None else [])]
+        words = ["deleted"] if ref.verb == "deleted" else [*(["new"] if ref.verb == "new" else []), *words]
+        lines.append(f"{row.name}  push {row.remote} {ref.ref}: {', '.join([*words, *ref.flags])}")
+        lines += [f"    {commit[:10]} {subject}" for commit, subject in ref.commits[:20]]
+        lines += [f"    and {len(ref.commits) - 20:,} before them"] if len(ref.commits) > 20 else []
+    if row.state != "held":
+        lines.append(f"    {row.state}: {row.why}" if row.why else f"    {row.state}")
+    return lines
+
+
+def push_remarks(rows: Sequence[PushRow]) -> tuple[Remark, ...]:
+    """Return what has become of pushes in an apply, an undo or a redo, as remarks: all front doors show these."""
+    remarks = []
+    for row in rows:
+        words = {"sent": "pushed", "undone": "taken back", "held": "not pushed"}.get(row.state, row.state)
+        line = f"{words}: {', '.join(ref.ref for ref in row.refs)} to {row.remote}" + (
+            f": {row.why}" if row.why else ""
+        )
+        lines = (line, *(f"remote: {said}" for said in row.said))
+        remarks += [Remark(row.name.encode(), show(line.encode())) for line in lines]
+    return tuple(remarks)
+
+
+def push_to_json(row: PushRow) -> dict[str, Any]:
+    refs = [
+        {
+            "ref": ref.ref,
+            "old": ref.old,
+            "new": ref.new,
+            "verb": ref.verb,
+            "commits": [{"id": commit, "subject": subject} for commit, subject in ref.commits],
+            "lines": list(ref.lines) if ref.lines is not None else None,
+            "flags": list(ref.flags),
+        }
+        for ref in row.refs
+    ]
+    return row._asdict() | {"refs": refs, "said": list(row.said)}

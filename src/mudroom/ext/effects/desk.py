@@ -1,0 +1,164 @@
+"""The host process's part while a command runs: it stores the pushes that the gate hands over (``message.py``).
+
+Rules of this file: the gate has read untrusted data, so its messages are, too; whether a host's pushes are held is
+decided here again. No code here waits for the gate but to send it an answer.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Collection, Sequence
+
+import msgspec
+
+from mudroom.core.network.fork_host import ForkDial
+from mudroom.core.network.host_rules import HostRule, holding
+from mudroom.errors import FULL, MudroomError
+from mudroom.ext.effects.message import LONGEST, HeldAnswer, HeldQuestion, is_repository
+from mudroom.ext.effects.store import HeldPush, IncomingPush, Rejected, held_refs, pushes
+from mudroom.net.gate_handle import GuardHandle
+from mudroom.vault.store.fork import Fork
+from mudroom.vault.store.store import Vault
+
+MOST_OPEN = 16
+"""Requests that are received at the same time."""
+_PATIENCE = 10.0
+"""Seconds for the gate to take an answer."""
+_PIECE = 1 << 18
+
+
+class HoldDesk:
+    """Owner: the thread that attends to the command."""
+
+    def __init__(
+        self, vault: Vault, fork: Fork, rules: Callable[[], Sequence[HostRule]], clock: Callable[[], int]
+    ) -> None:
+        self._vault, self._fork, self._rules, self._clock = vault, fork, rules, clock
+        self._open: list[_Request] = []
+
+    def descriptors(self) -> list[int]:
+        return [request.channel.fileno() for request in self._open]
+
+    def begin(self, guard: GuardHandle, dial: ForkDial) -> None:
+        """HeldAnswer the gate's wish for a connection."""
+        refusal = ""
+        if holding(self._rules(), dial.host, dial.port) is None:
+            refusal = "no rule holds what is sent there"
+        elif len(self._open) >= MOST_OPEN:
+            refusal = f"{MOST_OPEN} requests are being received"
+        if refusal:
+            guard.dialled(dial.identity, -1, refusal, is_refused=True)
+            return
+        ours, theirs = socket.socketpair()
+        with theirs:
+            ours.setblocking(False)
+            self._open.append(_Request(ours, dial, self))
+            guard.dialled(dial.identity, theirs.fileno(), rule="network.hold")
+
+    def attend(self, ready: Collection[int]) -> None:
+        for request in [request for request in self._open if request.channel.fileno() in ready]:
+            if request.receive():
+                self._open.remove(request)
+                request.close()
+
+    def close(self) -> None:
+        while self._open:
+            self._open.pop().close()
+
+    def held(self, asked: HeldQuestion, dial: ForkDial) -> HeldAnswer:
+        draft = self._draft(asked, dial)
+        return HeldAnswer(held=held_refs(pushes(self._fork.path), draft.repository))
+
+    def incoming(self) -> IncomingPush:
+        return IncomingPush(self._fork.path)
+
+    def keep(self, incoming: IncomingPush, asked: HeldQuestion, dial: ForkDial) -> HeldAnswer:
+        """Store a whole push. Raise Rejected."""
+        push = incoming.keep(self._draft(asked, dial))
+        if push is None:
+            return HeldAnswer()
+        refs = [command.ref for command in push.commands]
+        data = {"push": push.name, "remote": push.remote_url, "refs": refs, "sha256": push.digest, "state": "held"}
+        self._vault.journal.append("effect", self._fork.name, data, time=push.time)
+        return HeldAnswer(refs, list(push.capabilities))
+
+    def _draft(self, asked: HeldQuestion, dial: ForkDial) -> HeldPush:
+        if not is_repository(asked.path):
+            raise Rejected("a push that is not understood")
+        push = HeldPush(0, self._clock(), asked.scheme, dial.host, dial.port, asked.path)
+        return push._replace(credential=asked.credential, login=asked.login)
+
+
+class _Request:
+    """One connection of the gate."""
+
+    def __init__(self, channel: socket.socket, dial: ForkDial, desk: HoldDesk) -> None:
+        self.channel, self._dial, self._desk = channel, dial, desk
+        self._line = b""
+        self._asked: HeldQuestion | None = None
+        self._incoming: IncomingPush | None = None
+
+    def receive(self) -> bool:
+        """Take what has come. Return whether the request is over."""
+        try:
+            data = self.channel.recv(_PIECE)
+        except BlockingIOError:
+            return False
+        except ConnectionError:
+            return True
+        try:
+            if data:
+                self._take(data)
+                return False
+            return self._finish()
+        except Rejected as rejected:
+            head = rejected.head
+            refs = [command.ref for command in head.commands] if head is not None else ["refs/heads/*"]
+            self._answer(HeldAnswer(refs, list(head.capabilities) if head is not None else _SAYING, str(rejected)))
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+            self._answer(HeldAnswer(["refs/heads/*"], _SAYING, "the disk of mudroom's state is full"))
+        except (msgspec.DecodeError, MudroomError) as error:
+            self._answer(
+                HeldAnswer(["refs/heads/*"], _SAYING, str(error) if isinstance(error, MudroomError) else "damaged")
+            )
+        return True
+
+    def _take(self, data: bytes) -> None:
+        if self._asked is None:
+            line, newline, data = (self._line + data).partition(b"\n")
+            if not newline:
+                self._line = line
+                if len(line) > LONGEST:
+                    raise Rejected("a request that is not understood")
+                return
+            self._asked = msgspec.json.decode(line, type=HeldQuestion)
+        if self._asked.kind == "push":
+            if self._incoming is None:
+                self._incoming = self._desk.incoming()
+            self._incoming.add(data)
+
+    def _finish(self) -> bool:
+        if self._asked is not None and self._asked.kind == "refs":
+            self._answer(self._desk.held(self._asked, self._dial))
+        elif self._asked is not None and self._incoming is not None:
+            self._answer(self._desk.keep(self._incoming, self._asked, self._dial))
+        return True
+
+    def _answer(self, answer: HeldAnswer) -> None:
+        self.channel.settimeout(_PATIENCE)
+        try:
+            self.channel.sendall(msgspec.json.encode(answer))
+        except OSError:
+            return  # the gate is gone, and with it the client: a push that is stored stays, and the review shows it
+
+    def close(self) -> None:
+        self.channel.close()
+        if self._incoming is not None:
+            self._incoming.close()
+            self._incoming = None
+
+
+_SAYING = ["report-status", "side-band-64k"]
+"""Taken for the words of a client whose own were not read: all git clients have them (gitprotocol-capabilities(5))."""

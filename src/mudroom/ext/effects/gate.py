@@ -1,0 +1,310 @@
+"""The gate's part: requests to a host with a ``hold`` rule.
+
+Rules of this file: a request that is not known to only read is a push, which the host process stores, or is refused.
+The client is told that a ref has moved only when the push is durable. What is told of a repository's refs has the held
+pushes in it; the protocol's version is 0, whose refs are told in one place.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from typing import Literal
+
+import h11
+import msgspec
+
+from mudroom.core.tree.path import show
+from mudroom.ext.effects.message import LONGEST, MOST_BODY, HeldAnswer, HeldQuestion, is_repository
+from mudroom.ext.effects.wire import overlaid, packet, parse_advertisement, show_advertisement, show_report
+from mudroom.net.gate.dial import adopt
+from mudroom.net.gate.exchange import Exchange, RefusedExchange
+from mudroom.net.gate.fork_dials import ForkUnreachable
+from mudroom.net.gate.inspector import RefusedResponse, Rewrite
+from mudroom.net.gate.peer import Peer, PeerGone
+from mudroom.net.gate.response_writer import ResponseWriter
+from mudroom.net.gate.sanitizer import CredentialSanitizer, Field
+from mudroom.net.protocol.head import RequestHead
+
+MOST_REFS = 32 << 20
+"""Bytes of a server's list of refs."""
+_WANTS = 16 << 10
+"""Bytes of a fetch in which a wanted object is looked for: the wants come first."""
+_READS = ("GET", "HEAD", "OPTIONS")
+_UPLOAD, _RECEIVE, _REFS = "/git-upload-pack", "/git-receive-pack", "/info/refs"
+_RESULT = "application/x-git-%s-pack-result"
+_UNWANTED = (b"git-protocol", b"accept-encoding")
+
+Kind = Literal["read", "refs", "fetch", "push"]
+
+
+class HeldRequest:
+    """One request to a host whose effects are held."""
+
+    def __init__(self, exchange: Exchange, head: RequestHead, path: bytes, rewrite: Rewrite) -> None:
+        """Raise RefusedExchange if it can be neither let through nor held."""
+        self._exchange, self._head, self._rewrite = exchange, head, rewrite
+        place, _mark, query = path.decode("ascii", "replace").partition("?")
+        self._query = query
+        self.kind: Kind
+        self.kind, self._repository = self._sort(place, query)
+        self._held: dict[str, str] = {}
+
+    def _sort(self, place: str, query: str) -> tuple[Kind, str]:
+        exchange, method = self._exchange, self._exchange.method
+        if exchange.guard.all_hosts:
+            raise self._refused("pushes from another machine's forks")
+        if self._head.get(b"upgrade") is not None:
+            raise self._refused("a websocket")
+        if method in _READS and not self._head.has_body:
+            service = query in ("service=git-upload-pack", "service=git-receive-pack")
+            if method == "GET" and service and place.endswith(_REFS):
+                return "refs", self._repository_of(place, _REFS)
+            return "read", ""
+        if method == "POST" and place.endswith(_UPLOAD) and not query:
+            return "fetch", self._repository_of(place, _UPLOAD)
+        if method == "POST" and place.endswith(_RECEIVE) and not query:
+            return "push", self._repository_of(place, _RECEIVE)
+        lfs = "/info/lfs/" in place
+        raise self._refused("files of git LFS" if lfs else f"{method} {show(place.encode())}"[:120])
+
+    def _repository_of(self, place: str, end: str) -> str:
+        repository = place.removesuffix(end)
+        if not is_repository(repository):
+            raise self._refused(f"a repository at {show(repository.encode())}"[:120])
+        return repository
+
+    def _refused(self, what: str) -> RefusedExchange:
+        rule = self._exchange.holding
+        source = "" if rule is None else rule.source or rule.pattern
+        return self._exchange.refuse(
+            f"this cannot be held: {what}; {source} holds git pushes alone: ask, allow or deny it"
+        )
+
+    # --- reading ---
+
+    async def prepare(self, client: Peer, fields: list[Field]) -> tuple[list[Field], bool]:
+        """Return the request's fields for the server, and whether the request has been answered here."""
+        if self.kind in ("refs", "fetch"):
+            self._held = (await self._ask("refs")).held
+            unwanted = _UNWANTED if self.kind == "refs" else _UNWANTED[:1]
+            fields = [field for field in fields if field[0].lower().replace(b"_", b"-") not in unwanted]
+        if self.kind == "fetch" and (missing := await self._wanted(client)):
+            ref = next(ref for ref, new in self._held.items() if new == missing)
+            why = f"mudroom: {ref} has a held push, whose commits only the repository that made it has until the apply"
+            await self._answer(
+                client, ResponseWriter(client, self._rewrite.sanitizer), "upload", packet(b"ERR " + why.encode())
+            )
+            return fields, True
+        return fields, False
+
+    async def _wanted(self, client: Peer) -> str:
+        """Return the held object that a fetch wants, or "". The request's body stays where it is."""
+        raw = self._head.get(b"content-length")
+        length = min(int(raw), _WANTS) if raw is not None and self._head.get(b"expect") is None else 0
+        while len(client.buffer) < length and await client.more():
+            pass
+        body = bytes(client.buffer[:length])
+        if body and self._head.get(b"content-encoding") == b"gzip":
+            try:
+                body = zlib.decompressobj(31).decompress(body, _WANTS)
+            except zlib.error:
+                return ""  # the server answers
+        return next((new for new in self._held.values() if b"want " + new.encode() in body), "")
+
+    def writer(self, client: Peer, sanitizer: CredentialSanitizer | None) -> ResponseWriter:
+        if self.kind == "refs":
+            return _RefsWriter(client, sanitizer, self._held)
+        return ResponseWriter(client, sanitizer)
+
+    # --- pushing ---
+
+    async def take(self, client: Peer, fields: list[Field]) -> bool:
+        """Have a push stored and answer it. Return whether another request may follow on the connection. ``fields``: as
+        the client has sent them."""
+        writer = ResponseWriter(client, self._rewrite.sanitizer)
+        self._rewrite.request(self._exchange, self._exchange.holding, b"/", fields)  # refuses misused credentials
+        desk = await self._desk()
+        try:
+            await self._send(desk, "push", *self._login(fields))
+            length = await self._pass_body(client, writer, desk)
+            answer = await self._answered(desk)
+        finally:
+            desk.cut()
+        self._exchange.sent = length
+        if not answer.refs:  # git's question whether it may push: a lone flush
+            return await self._answer(client, writer, "receive", b"")
+        if answer.problem:
+            text = f"this cannot be held: {answer.problem}"
+        else:
+            text = "\n".join(f"held: {ref} will be pushed when the fork is applied" for ref in answer.refs)
+        report = show_report(answer.capabilities, answer.refs, text, answer.problem and text)
+        return await self._answer(client, writer, "receive", report)
+
+    def _login(self, fields: list[Field]) -> tuple[str, str]:
+        """Return the credential whose placeholder is in the request, and its header as a pattern."""
+        from mudroom.ext.inspection.placeholder import in_basic
+
+        for name, value in fields:
+            for credential in getattr(self._rewrite, "credentials", ()):
+                raw = credential.placeholder.encode()
+                if name.decode("latin-1").lower() != credential.header:
+                    continue
+                if raw in value:
+                    return credential.name, value.replace(raw, b"{}").decode("latin-1")
+                if raw in (pair := in_basic(value)):
+                    return credential.name, "basic " + pair.replace(raw, b"{}").decode("latin-1")
+        return "", ""
+
+    async def _pass_body(self, client: Peer, writer: ResponseWriter, desk: Peer) -> int:
+        side, account = writer.connection, client.account
+        side.receive_data(self._head.raw)
+        side.next_event()
+        if side.they_are_waiting_for_100_continue:
+            await writer.informational(100, [])
+        coding = (self._head.get(b"content-encoding") or b"identity").lower()
+        if coding not in (b"identity", b"gzip"):
+            raise self._refused(f"a body that is compressed by {show(coding)}")
+        unpack = _unpacker() if coding == b"gzip" else None
+        watch = self._rewrite.watch(self._exchange)
+        length, fed = 0, 0
+        try:
+            while True:
+                event = side.next_event()
+                if event is h11.NEED_DATA:
+                    if not client.buffer and not await client.more():
+                        raise PeerGone("the client ended within a push")
+                    account.recharge(fed, len(client.buffer))
+                    fed = len(client.buffer)
+                    side.receive_data(client.take(fed))
+                elif isinstance(event, h11.Data):
+                    for piece in unpack(bytes(event.data)) if unpack is not None else (bytes(event.data),):
+                        length += len(piece)
+                        if length > MOST_BODY:
+                            raise self._refused(f"a push of more than {MOST_BODY >> 20} MiB")
+                        if watch is not None:
+                            watch(piece)
+                        await desk.write(piece)
+                elif isinstance(event, h11.EndOfMessage):
+                    desk.finish()
+                    return length
+                else:
+                    raise PeerGone("the client ended within a push")
+        except zlib.error:
+            raise self._refused("a body that cannot be unpacked") from None
+        finally:
+            account.free(fed)
+
+    async def _answer(self, client: Peer, writer: ResponseWriter, service: str, body: bytes) -> bool:
+        side = writer.connection
+        if side.their_state is h11.IDLE:  # the request's body was not read: the connection ends with the answer
+            side.receive_data(self._head.raw)
+            side.next_event()
+        fields = [
+            (b"Content-Type", (_RESULT % service).encode()),
+            (b"Cache-Control", b"no-cache"),
+            (b"Content-Length", b"%d" % len(body)),
+        ]
+        self._exchange.status = 200
+        self._exchange.received = len(body)
+        await writer.head(200, fields, b"OK")
+        await writer.data(body)
+        await writer.end()
+        client.put_back(side.trailing_data[0])
+        return (side.our_state, side.their_state) == (h11.DONE, h11.DONE)
+
+    # --- the host process ---
+
+    async def _ask(self, kind: str) -> HeldAnswer:
+        desk = await self._desk()
+        try:
+            await self._send(desk, kind)
+            desk.finish()
+            return await self._answered(desk)
+        finally:
+            desk.cut()
+
+    async def _desk(self) -> Peer:
+        exchange = self._exchange
+        dials, host = exchange.guard.dials, exchange.host
+        try:
+            connection = await dials.dial(host, exchange.port, "")
+        except ForkUnreachable as error:
+            raise self._refused(str(error)) from error
+        peer = adopt(connection.socket)
+        peer.closed.add_done_callback(lambda _lost: dials.left(host))
+        return peer
+
+    async def _send(self, desk: Peer, kind: str, credential: str = "", login: str = "") -> None:
+        scheme: Literal["http", "https"] = "https" if self._exchange.way == "https" else "http"
+        line = msgspec.json.encode(HeldQuestion(kind, scheme, self._repository, credential, login)) + b"\n"
+        if len(line) > LONGEST:
+            raise self._refused("a login that is so long")
+        await desk.write(line)
+
+    async def _answered(self, desk: Peer) -> HeldAnswer:
+        while await desk.more():
+            if len(desk.buffer) > MOST_REFS:
+                break
+        try:
+            return msgspec.json.decode(bytes(desk.buffer), type=HeldAnswer)
+        except msgspec.DecodeError:
+            raise self._refused("the push could not be stored") from None
+
+
+class _RefsWriter(ResponseWriter):
+    """Writes a server's list of refs with the held pushes in it."""
+
+    def __init__(self, client: Peer, sanitizer: CredentialSanitizer | None, held: dict[str, str]) -> None:
+        super().__init__(client, sanitizer)
+        self._held = held
+        self._told: bytearray | None = None
+        self._head: tuple[list[Field], bytes] = ([], b"")
+
+    async def head(self, status: int, fields: list[Field], reason: bytes) -> None:
+        kinds = [value for name, value in fields if name.lower() == b"content-type"]
+        if status != 200:
+            await super().head(status, fields, reason)
+            return
+        if not kinds or not kinds[0].startswith(b"application/x-git-") or not kinds[0].endswith(b"-advertisement"):
+            raise RefusedResponse("this cannot be held: the server does not speak git's smart protocol")
+        if any(name.lower() == b"content-encoding" for name, _value in fields):
+            raise RefusedResponse("the server has compressed its list of refs although it was asked not to")
+        self._told, self._head = bytearray(), (fields, reason)
+
+    async def data(self, piece: bytes) -> None:
+        if self._told is None:
+            await super().data(piece)
+            return
+        self._told += piece
+        if len(self._told) > MOST_REFS:
+            raise RefusedResponse(
+                f"this cannot be held: the server's list of refs is longer than {MOST_REFS >> 20} MiB"
+            )
+
+    async def end(self) -> None:
+        if self._told is not None:
+            try:
+                body = show_advertisement(overlaid(parse_advertisement(bytes(self._told)), self._held))
+            except ValueError as error:
+                raise RefusedResponse(f"this cannot be held: {error}") from error
+            framing = (b"content-length", b"transfer-encoding")
+            fields = [field for field in self._head[0] if field[0].lower() not in framing]
+            await super().head(200, [*fields, (b"Content-Length", b"%d" % len(body))], self._head[1])
+            await super().data(body)
+        await super().end()
+
+
+def _unpacker() -> Callable[[bytes], list[bytes]]:
+    """Return a function that unpacks gzip, in pieces of at most 256 KiB."""
+    stream = zlib.decompressobj(31)
+
+    def unpack(data: bytes) -> list[bytes]:
+        pieces = [stream.decompress(data, 1 << 18)]
+        while stream.unconsumed_tail:
+            pieces.append(stream.decompress(stream.unconsumed_tail, 1 << 18))
+            if len(pieces) > MOST_BODY >> 18:
+                raise zlib.error("too much")
+        return pieces
+
+    return unpack

@@ -1,0 +1,238 @@
+"""A fork's held pushes.
+
+    <vault>/forks/<fork>/effects/<number>/push.json, request     a push that waits, and its body as the client sent it
+    <vault>/applies/<apply>/effects/<number>.json                a push that the apply has sent: for its undo
+
+They live as long as their fork and their apply do. Rules of this file: a push is durable before its client hears of it,
+and each state before the act that it announces. A push is ``held``; ``sending`` from before its first byte to the
+answer; ``refused`` by the server, or ``unknown`` if the answer was lost. A sent push leaves the fork.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from mudroom.core.network.push import PushState
+from mudroom.core.tree.path import show
+from mudroom.errors import MudroomError
+from mudroom.ext.effects.message import MOST_BODY
+from mudroom.ext.effects.wire import LONGEST_HEAD, PushHead, RefCommand, parse_push
+from mudroom.stage import disk, safe_open
+from mudroom.stage.layers.layer import remove_tree
+from mudroom.vault.store.fork import PUSHES
+from mudroom.vault.sync import sync_directory
+
+MOST_PUSHES = 100
+"""Held pushes of one fork."""
+_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | disk.O_NOFOLLOW | disk.O_CLOEXEC
+
+
+class HeldPush(NamedTuple):
+    number: int
+    time: int
+    """When it was held, in nanoseconds since 1970."""
+    scheme: Literal["http", "https"]
+    host: str
+    port: int
+    path: str
+    """Of the repository."""
+    commands: tuple[RefCommand, ...] = ()
+    capabilities: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+    pack: int = 0
+    """Where the pack begins in the request."""
+    size: int = 0
+    digest: str = ""
+    """SHA-256 of the request."""
+    credential: str = ""
+    login: str = ""
+    """As in ``message.HeldQuestion``."""
+    state: PushState = "held"
+    apply: str = ""
+    """The apply that sends it, or has sent it."""
+    why: str = ""
+    remote: tuple[str, ...] = ()
+    """The server's lines for people."""
+    moved: tuple[str, ...] = ()
+    """The refs that the server has moved."""
+
+    @property
+    def name(self) -> str:
+        return f"push:{self.number}"
+
+    @property
+    def remote_url(self) -> str:
+        usual = {"http": 80, "https": 443}[self.scheme]
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}{'' if self.port == usual else f':{self.port}'}{self.path}"
+
+    @property
+    def repository(self) -> tuple[str, str, int, str]:
+        """The repository, whichever of its two usual paths the push has named."""
+        return self.scheme, self.host, self.port, self.path.rstrip("/").removesuffix(".git")
+
+
+class Rejected(Exception):
+    """A push that is not held. The text is printable, and ends the sentence "this cannot be held: …"."""
+
+    def __init__(self, why: str, head: PushHead | None = None) -> None:
+        super().__init__(why)
+        self.head = head
+
+
+def pushes(place: bytes) -> list[HeldPush]:
+    """Return the pushes in a fork, oldest first. ``place``: the fork's directory. Raise MudroomError if one is
+    damaged."""
+    return [_load(place + PUSHES + b"/%d/push.json" % number) for number in _numbers(place + PUSHES)]
+
+
+def sent(place: bytes) -> list[HeldPush]:
+    """Return the pushes that an apply has sent, in this order. ``place``: the apply's directory."""
+    return [_load(place + PUSHES + b"/%d.json" % number) for number in _numbers(place + PUSHES)]
+
+
+def _numbers(place: bytes) -> list[int]:
+    try:
+        names = os.listdir(place)
+    except FileNotFoundError:
+        return []
+    return sorted(int(stem) for stem in (name.removesuffix(b".json") for name in names) if stem.isdigit())
+
+
+def _load(path: bytes) -> HeldPush:
+    try:
+        return msgspec.json.decode(safe_open.read(path), type=HeldPush)
+    except (msgspec.DecodeError, FileNotFoundError) as error:
+        raise MudroomError(
+            f"{show(path)} cannot be read: {error}", "mudroom discard FORK drops the fork with it"
+        ) from error
+
+
+def save(place: bytes, push: HeldPush) -> None:
+    """Replace a fork's push durably."""
+    _write(place + PUSHES + b"/%d/push.json" % push.number, push)
+
+
+def save_sent(place: bytes, push: HeldPush) -> None:
+    """Note a push in the directory of the apply that has sent it, durably."""
+    try:
+        os.mkdir(place + PUSHES, 0o700)
+        sync_directory(place)
+    except FileExistsError:
+        pass
+    _write(place + PUSHES + b"/%d.json" % push.number, push)
+
+
+def _write(path: bytes, push: HeldPush) -> None:
+    safe_open.replace(path, msgspec.json.encode(push))
+    sync_directory(os.path.dirname(path))
+
+
+def remove(place: bytes, push: HeldPush) -> None:
+    """Remove a fork's push, whole or not at all, durably."""
+    gone = place + PUSHES + b"/.old"
+    if os.path.isdir(gone):  # mudroom was killed below
+        remove_tree(gone)
+    disk.rename_path(place + PUSHES + b"/%d" % push.number, gone)
+    sync_directory(place + PUSHES)
+    remove_tree(gone)
+
+
+def open_request(place: bytes, push: HeldPush) -> int:
+    """Return a descriptor for a push's body. Raise MudroomError if it is not the body that was held."""
+    path = place + PUSHES + b"/%d/request" % push.number
+    descriptor = safe_open.open_regular(path)
+    digest, at = hashlib.sha256(), 0
+    while block := disk.pread(descriptor, 1 << 20, at):
+        digest.update(block)
+        at += len(block)
+    if digest.hexdigest() != push.digest:
+        os.close(descriptor)
+        raise MudroomError(f"{show(path)} is not what was held", "mudroom discard FORK drops the fork with it")
+    return descriptor
+
+
+def held_refs(held: Sequence[HeldPush], repository: tuple[str, str, int, str]) -> dict[str, str]:
+    """Return a repository's refs as its held pushes will leave them."""
+    waiting = (push for push in held if push.state == "held" and push.repository == repository)
+    return {command.ref: command.new for push in waiting for command in push.commands}
+
+
+class IncomingPush:
+    """A push that is being received."""
+
+    def __init__(self, place: bytes) -> None:
+        """``place``: the fork's directory."""
+        self._place, self._above = place, place + PUSHES
+        try:
+            os.mkdir(self._above, 0o700)
+            sync_directory(place)
+        except FileExistsError:
+            pass
+        self._new = self._above + b"/.new-" + os.urandom(6).hex().encode()
+        os.mkdir(self._new, 0o700)
+        self._file = os.open(self._new + b"/request", _NEW, 0o600)
+        self._digest, self._size = hashlib.sha256(), 0
+
+    def add(self, data: bytes) -> None:
+        """Raise Rejected if it becomes too long."""
+        self._size += len(data)
+        if self._size > MOST_BODY:
+            raise Rejected(f"a push of more than {MOST_BODY >> 20} MiB")
+        self._digest.update(data)
+        while data:
+            data = data[os.write(self._file, data) :]
+
+    def keep(self, draft: HeldPush) -> HeldPush | None:
+        """Store the push durably, and return it; None if it names no ref. ``draft``: with the request's place. Raise
+        Rejected."""
+        try:
+            head = parse_push(disk.pread(self._file, LONGEST_HEAD, 0))
+        except ValueError as error:
+            raise Rejected(str(error) if str(error).startswith("a push") else "a push that is not understood") from None
+        if not head.commands:
+            return None
+        self._check_pack(head)
+        others = pushes(self._place)
+        if len(others) >= MOST_PUSHES:
+            raise Rejected(f"there are {MOST_PUSHES} pushes already", head)
+        number = max((push.number for push in others), default=0) + 1
+        push = draft._replace(
+            number=number, size=self._size, digest=self._digest.hexdigest(), pack=head.pack,
+            commands=head.commands, capabilities=head.capabilities, options=head.options,
+        )  # fmt: skip
+        os.fsync(self._file)
+        safe_open.replace(self._new + b"/push.json", msgspec.json.encode(push))
+        sync_directory(self._new)
+        disk.rename_path(self._new, self._above + b"/%d" % number)
+        sync_directory(self._above)
+        refs = {command.ref for command in push.commands}
+        for other in others:  # this push is made from what the server has since
+            same = other.repository == push.repository and refs.issuperset(command.ref for command in other.commands)
+            if other.state in ("refused", "unknown") and same:
+                remove(self._place, other)
+        return push
+
+    def _check_pack(self, head: PushHead) -> None:
+        start = disk.pread(self._file, 12, head.pack)
+        if all(command.new == "0" * 40 for command in head.commands) and not start:
+            return
+        if start[:4] != b"PACK" or int.from_bytes(start[4:8], "big") not in (2, 3):
+            raise Rejected("a push whose pack is damaged", head)
+        digest, at, end = hashlib.sha1(usedforsecurity=False), head.pack, self._size - 20
+        while at < end:
+            block = disk.pread(self._file, min(1 << 20, end - at), at)
+            digest.update(block)
+            at += len(block)
+        if disk.pread(self._file, 20, end) != digest.digest():
+            raise Rejected("a push whose pack is damaged", head)
+
+    def close(self) -> None:
+        os.close(self._file)
+        if os.path.isdir(self._new):
+            remove_tree(self._new)

@@ -1,0 +1,113 @@
+"""A forge on loopback: bare repositories behind git's own ``git http-backend``, over plain HTTP or TLS."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+from collections.abc import Callable, Iterator
+from http.client import parse_headers
+from pathlib import Path
+from typing import Any
+
+BACKEND = "/usr/lib/git-core/git-http-backend"
+ENVIRONMENT = {
+    "PATH": os.environ["PATH"],
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_GLOBAL": "/dev/null",
+    "HOME": "/nowhere",
+    **{
+        f"GIT_{who}_{what}": value
+        for who in ("AUTHOR", "COMMITTER")
+        for what, value in (("NAME", "A"), ("EMAIL", "a@b"))
+    },
+}
+
+
+def git(*words: str, at: Path | str) -> str:
+    done = subprocess.run(["git", *words], cwd=at, env=ENVIRONMENT, capture_output=True, text=True, check=False)
+    assert not done.returncode, (words, done.stderr)
+    return done.stdout.strip()
+
+
+class Forge:
+    """``before`` and ``after`` are called with the path of each request that pushes, before it is served and before it
+    is answered; either may raise ``ConnectionError`` to cut the connection, or return a status instead of the answer.
+    ``requests`` has (method, path, headers) of all."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        root.mkdir()
+        self.requests: list[tuple[str, str, dict[str, str]]] = []
+        self.before: Callable[[], int | None] = lambda: None
+        self.after: Callable[[], int | None] = lambda: None
+        self.token = ""
+
+    def repository(self, name: str = "team/app.git") -> Path:
+        path = self.root / name
+        path.mkdir(parents=True)
+        git("init", "-q", "--bare", "-b", "main", at=path)
+        for key in ("http.receivepack", "receive.advertisePushOptions", "receive.advertiseAtomic"):
+            git("config", key, "true", at=path)
+        return path
+
+    def refs(self, name: str = "team/app.git") -> dict[str, str]:
+        lines = git("for-each-ref", "--format=%(refname) %(objectname)", at=self.root / name).splitlines()
+        return dict(line.split(" ", 1) for line in lines)
+
+    def pushes(self) -> int:
+        return sum(method == "POST" and path.endswith("/git-receive-pack") for method, path, _headers in self.requests)
+
+    def talk(self, client: socket.socket) -> None:
+        with client.makefile("rb") as stream:
+            while self._serve(client, stream):
+                pass
+
+    def _serve(self, client: socket.socket, stream: Any) -> bool:
+        line = stream.readline(65536).decode("latin-1").split()
+        if len(line) != 3:
+            return False
+        method, target, _version = line
+        fields = parse_headers(stream)
+        headers = {name.lower(): value for name, value in fields.items()}
+        body = (
+            b"".join(_chunks(stream))
+            if "transfer-encoding" in headers
+            else stream.read(int(headers.get("content-length", 0)))
+        )
+        path, _mark, query = target.partition("?")
+        self.requests.append((method, path, headers))
+        if self.token and headers.get("authorization") != self.token:
+            client.sendall(b"HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Basic realm=x\r\nContent-Length: 0\r\n\r\n")
+            return True
+        is_push = method == "POST" and path.endswith("/git-receive-pack") and body != b"0000"
+        status = self.before() if is_push else None
+        answer = b"" if status else self._backend(method, path, query, headers, body)
+        status = status or (self.after() if is_push else None)
+        if status:
+            answer = f"HTTP/1.1 {status} No\r\nContent-Type: text/plain\r\nContent-Length: 0\r\n\r\n".encode()
+        client.sendall(answer)
+        return True
+
+    def _backend(self, method: str, path: str, query: str, headers: dict[str, str], body: bytes) -> bytes:
+        environment = ENVIRONMENT | {
+            "GIT_PROJECT_ROOT": str(self.root), "GIT_HTTP_EXPORT_ALL": "1", "REQUEST_METHOD": method, "PATH_INFO": path,
+            "QUERY_STRING": query, "CONTENT_TYPE": headers.get("content-type", ""), "CONTENT_LENGTH": str(len(body)),
+            "REMOTE_USER": "tester", "REMOTE_ADDR": "127.0.0.1",
+        }  # fmt: skip
+        for name in ("git-protocol", "content-encoding"):
+            if name in headers:
+                environment["HTTP_" + name.upper().replace("-", "_")] = headers[name]
+        done = subprocess.run([BACKEND], input=body, env=environment, capture_output=True, check=False)
+        head, _empty, content = done.stdout.partition(b"\r\n\r\n")
+        lines = head.split(b"\r\n")
+        status = next((line[8:] for line in lines if line.lower().startswith(b"status: ")), b"200 OK")
+        rest = [line for line in lines if line and not line.lower().startswith(b"status: ")]
+        return b"\r\n".join([b"HTTP/1.1 " + status, *rest, b"Content-Length: %d" % len(content), b"", b""]) + content
+
+
+def _chunks(stream: Any) -> Iterator[bytes]:
+    while length := int(stream.readline(), 16):
+        yield stream.read(length)
+        stream.readline()
+    stream.readline()

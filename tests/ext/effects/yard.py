@@ -1,0 +1,89 @@
+"""A forge on loopback, a project that was cloned from it, and sessions whose rules hold what is sent there."""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from forge import ENVIRONMENT, Forge, git
+from seal import Seal
+
+from mudroom.core.network.host_rules import HostRule, held
+from mudroom.core.result import Result
+from mudroom.core.settings import Settings
+from mudroom.ext.effects import upstream
+from mudroom.session import Session
+from mudroom.session.confinement import command_gate
+from mudroom.session.confinement.host_approver import HostAnswers
+from town import Town
+
+_GIT = tuple(name.encode() for name in ENVIRONMENT if name.startswith("GIT_"))
+
+
+class Yard:
+    """A forge, over plain HTTP and over TLS, a project, and sessions whose rules hold what is sent to the forge."""
+
+    def __init__(self, root: Path, town: Town) -> None:
+        self.root, self.forge = root, Forge(root / "forge")
+        self.upstream = self.forge.repository()
+        seal = Seal(root)
+        (root / "roots.pem").write_text(seal.roots)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(seal.pem("forge.example"))
+
+        def talk_tls(client: object) -> None:
+            with context.wrap_socket(client, server_side=True) as inside:  # type: ignore[arg-type]
+                self.forge.talk(inside)
+
+        self.port, self.tls_port = town.serve(self.forge.talk), town.serve(talk_tls)
+        town.names({"forge.example": [["127.0.0.1"]]})
+        self.project = root / "project"
+        git("clone", "-q", str(self.upstream), str(self.project), at=root)
+        (self.project / "a").write_text("one\n")
+        git("add", ".", at=self.project)
+        git("commit", "-qm", "first", at=self.project)
+        git("push", "-q", "origin", "HEAD:main", at=self.project)
+
+    def url(self, *, tls: bool = False) -> str:
+        return (
+            f"https://forge.example:{self.tls_port}/team/app.git"
+            if tls
+            else f"http://forge.example:{self.port}/team/app.git"
+        )
+
+    def session(self, *more: HostRule, hold: bool = True, **environ: str) -> Session:
+        (self.root / "home").mkdir(exist_ok=True)
+        rule = HostRule("allow", "forge.example", (self.port, self.tls_port), private=True, source="the test")
+        rules = (held(rule) if hold else rule, *more)
+        return Session.open(
+            os.fsencode(self.project),
+            state=os.fsencode(self.root / "state"),
+            home=os.fsencode(self.root / "home"),
+            environ={
+                **{name.encode(): value.encode() for name, value in ENVIRONMENT.items()},
+                b"SSL_CERT_FILE": os.fsencode(self.root / "roots.pem"),
+                **{name.encode(): value.encode() for name, value in environ.items()},
+            },
+            settings=Settings(network="gate", hosts=rules, environment=_GIT),
+            hosts=HostAnswers(lambda: rules),
+        )
+
+    def run(self, session: Session, script: str, fork: str = "f") -> Result:
+        if session.vault.find(fork) is None:
+            session.forks.new(fork)
+        return session.run([b"sh", b"-ec", script.encode()], fork=fork)
+
+
+@pytest.fixture
+def yard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Yard]:
+    (tmp_path / "town").mkdir()
+    with Town(tmp_path / "town") as town:
+        monkeypatch.setattr(command_gate, "SHARED", command_gate.SharedGates(lambda _upstream: town.gate))
+        monkeypatch.setattr(upstream, "look_up", lambda _host, _port: [bytes((127, 0, 0, 1))])
+        yield Yard(tmp_path, town)
+
+
+COMMIT = "echo two >> a; git commit -qam second; "
