@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from net_cli import NPM, cli
+from satellites import needs
 from test_vault_verb import Cli
 
 __all__ = ["cli"]  # fixture
@@ -90,11 +91,18 @@ def test_a_credential_for_a_preset_is_refused_with_its_hosts(cli: Cli) -> None:
     assert "there is no preset @npn" in cli("net", "credential", "TOK", "@npn").stderr
 
 
-def test_a_credential_without_the_libraries_of_inspection_is_refused(cli: Cli) -> None:
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["credential", "TOK", "api.example", "--from", "env:HOME"],
+        pytest.param(["hold", "api.example"], marks=needs("effects")),
+    ],
+    ids=["credential", "hold"],
+)
+def test_what_needs_the_libraries_of_inspection_is_refused_without_them(cli: Cli, words: list[str]) -> None:
     program = (
         "import sys, os; from mudroom.ext.inspection import authority; authority.find_spec = lambda _name: None;"
-        "from mudroom.cli.main import run;"
-        "sys.exit(run(['net', 'credential', 'TOK', 'api.example', '--from', 'env:HOME'], os.environb))"
+        f"from mudroom.cli.main import run; sys.exit(run(['net', *{words}], os.environb))"
     )
     environment = {**cli.environment, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", program]
@@ -103,4 +111,5 @@ def test_a_credential_without_the_libraries_of_inspection_is_refused(cli: Cli) -
     assert "cryptography and h2 not installed" in done.stderr
     assert "pip install 'cryptography>=45' 'h2>=4.3'" in done.stderr
     assert cli.json("net", "credential")["credentials"] == []
+    assert "api.example" not in cli("net", "ls").stdout
     assert cli("run", "--", "true").returncode == 0

@@ -168,7 +168,9 @@ def _allow(args: argparse.Namespace, context: Context) -> int:
 
 
 def _hold(args: argparse.Namespace, context: Context) -> int:
-    return _store([held(_rule(text, "allow", args.private, context)) for text in args.hosts], context)
+    rules = [held(_rule(text, "allow", args.private, context)) for text in args.hosts]
+    part("inspection", "net", "mudroom net hold").check_libraries()  # without them no command runs then
+    return _store(rules, context)
 
 
 def _deny(args: argparse.Namespace, context: Context) -> int:
