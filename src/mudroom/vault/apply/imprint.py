@@ -9,8 +9,8 @@ digest. It is written when the operations are done. The rules:
    and time is not.
 3. Without a digest, a file with only another ctime is in doubt, and stays. For a large apply not all files are read, so
    that applying a whole ``node_modules`` costs no reading. Where ctimes are too coarse to tell, all are.
-4. Without an imprint (an older mudroom, or a power loss: it is not synced) the stamp alone decides. An imprint for
-   another state of the apply is ignored.
+4. It is synced: an edit after a power loss is seen, too. Without an imprint (an older mudroom) the stamp alone decides.
+   An imprint for another state of the apply is ignored.
 5. An undo or a redo puts files back by a rename, which changes their ctime. It writes both ctimes into the imprints of
    the other applies that know the path.
 """
@@ -103,17 +103,16 @@ def refresh(place: bytes, moved: Mapping[bytes, Moved]) -> None:
                 first, last = again.get(inode, (before, before))
                 again[inode] = (first if last == before else before), after
         if again != (imprint.again or {}):
-            write(applies + b"/" + name, imprint._replace(again=again), durable=True)
+            write(applies + b"/" + name, imprint._replace(again=again))
 
 
-def write(place: bytes, imprint: Imprint, *, durable: bool = False) -> None:
+def write(place: bytes, imprint: Imprint) -> None:
     import msgspec
 
     with open(place + NAME + b".new", "wb") as stream:
         stream.write(msgspec.msgpack.encode(imprint))
-        if durable:  # this one may have been for long
-            stream.flush()
-            os.fsync(stream.fileno())
+        stream.flush()
+        os.fsync(stream.fileno())
     disk.rename_path(place + NAME + b".new", place + NAME)
 
 

@@ -293,7 +293,7 @@ def _renew_plan(
             trees[op.slot] = {path: each for path, each in below.items() if each is not None}
     place.write(state, record._replace(ops=tuple(ops), trees=trees))
     if mark is not None and known != mark.files:
-        imprint.write(place.path, mark._replace(files=known), durable=True)
+        imprint.write(place.path, mark._replace(files=known))
 
 
 def _with_slots_near(place: ApplyDirectory, record: ApplyRecord) -> ApplyRecord:
