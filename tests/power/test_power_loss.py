@@ -396,7 +396,7 @@ def hold_push(place: bytes) -> HeldPush | None:
     try:
         pack = PACK + hashlib.sha1(PACK, usedforsecurity=False).digest()
         incoming.add(packet(PUSHED) + FLUSH + pack)
-        return incoming.keep(HeldPush(0, 1, "https", "git.example", 443, "/a.git"))
+        return incoming.keep(HeldPush(0, 1, "https", "git.example", 443, "/a.git"))[0]
     finally:
         incoming.close()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from base64 import b64encode
@@ -151,6 +152,8 @@ def test_an_upstream_that_has_moved_refuses_with_a_way_on(yard: Yard) -> None:
         assert again.exit_code == 0, again.stderr
         assert b"held: refs/heads/main" in again.stderr, again
         assert [row.name for row in session.changes.pushes("f")] == ["push:2"], "the refused one is replaced"
+        told = [json.loads(event.data)["why"] for event in session.vault.journal.events() if event.kind == "effect"]
+        assert told[-1] == "replaced by push:2"
         landed = session.changes.apply("f", pushes=["push:2"], exact=True)
         assert [row.state for row in landed.applied.pushes] == ["sent"]
 

@@ -40,7 +40,7 @@ class HoldDesk:
         return [request.channel.fileno() for request in self._open]
 
     def begin(self, guard: GuardHandle, dial: ForkDial) -> None:
-        """HeldAnswer the gate's wish for a connection."""
+        """Answer the gate, which asks for a connection."""
         refusal = ""
         if holding(self._rules(), dial.host, dial.port) is None:
             refusal = "no rule holds what is sent there"
@@ -74,13 +74,12 @@ class HoldDesk:
 
     def keep(self, incoming: IncomingPush, asked: HeldQuestion, dial: ForkDial) -> HeldAnswer:
         """Store a whole push. Raise Rejected."""
-        push = incoming.keep(self._draft(asked, dial))
+        push, replaced = incoming.keep(self._draft(asked, dial))
         if push is None:
             return HeldAnswer()
-        refs = [command.ref for command in push.commands]
-        data = {"push": push.name, "remote": push.remote_url, "refs": refs, "sha256": push.digest, "state": "held"}
-        self._vault.journal.append("effect", self._fork.name, data, time=push.time)
-        return HeldAnswer(refs, list(push.capabilities))
+        for other in (push, *(other._replace(why=f"replaced by {push.name}") for other in replaced)):
+            self._vault.journal.append("effect", self._fork.name, other.event(), time=push.time)
+        return HeldAnswer([command.ref for command in push.commands], list(push.capabilities))
 
     def _draft(self, asked: HeldQuestion, dial: ForkDial) -> HeldPush:
         if not is_repository(asked.path):

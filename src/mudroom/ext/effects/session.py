@@ -207,9 +207,7 @@ class PushOutbox:
     # --- internals ---
 
     def _journal(self, fork: str, push: HeldPush) -> None:
-        refs = [command.ref for command in push.commands]
-        data = {"push": push.name, "remote": push.remote_url, "refs": refs, "sha256": push.digest, "state": push.state}
-        self._forks.journal("effect", fork, data | {"apply": push.apply, "why": push.why})
+        self._forks.journal("effect", fork, push.event())
 
     def _access(self, push: HeldPush) -> ServerAccess:
         """Raise NotSent if the credential that the push was made with cannot be had."""

@@ -71,6 +71,18 @@ class HeldPush(NamedTuple):
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.scheme}://{host}{'' if self.port == usual else f':{self.port}'}{self.path}"
 
+    def event(self) -> dict[str, object]:
+        """Return what the journal keeps."""
+        return {
+            "push": self.name,
+            "remote": self.remote_url,
+            "refs": [command.ref for command in self.commands],
+            "sha256": self.digest,
+            "state": self.state,
+            "apply": self.apply,
+            "why": self.why,
+        }
+
     @property
     def repository(self) -> tuple[str, str, int, str]:
         """The repository, whichever of its two usual paths the push has named."""
@@ -188,15 +200,15 @@ class IncomingPush:
         while data:
             data = data[os.write(self._file, data) :]
 
-    def keep(self, draft: HeldPush) -> HeldPush | None:
-        """Store the push durably, and return it; None if it names no ref. ``draft``: with the request's place. Raise
-        Rejected."""
+    def keep(self, draft: HeldPush) -> tuple[HeldPush | None, list[HeldPush]]:
+        """Store the push durably. Return it, and the refused and unknown pushes that it replaces; None if it names no
+        ref. ``draft``: with the request's place. Raise Rejected."""
         try:
             head = parse_push(disk.pread(self._file, LONGEST_HEAD, 0))
         except ValueError as error:
             raise Rejected(str(error) if str(error).startswith("a push") else "a push that is not understood") from None
         if not head.commands:
-            return None
+            return None, []
         self._check_pack(head)
         others = pushes(self._place)
         if len(others) >= MOST_PUSHES:
@@ -212,11 +224,16 @@ class IncomingPush:
         disk.rename_path(self._new, self._above + b"/%d" % number)
         sync_directory(self._above)
         refs = {command.ref for command in push.commands}
-        for other in others:  # this push is made from what the server has since
-            same = other.repository == push.repository and refs.issuperset(command.ref for command in other.commands)
-            if other.state in ("refused", "unknown") and same:
-                remove(self._place, other)
-        return push
+        replaced = [  # this push is made from what the server has since
+            other
+            for other in others
+            if other.state in ("refused", "unknown")
+            and other.repository == push.repository
+            and refs.issuperset(command.ref for command in other.commands)
+        ]
+        for other in replaced:
+            remove(self._place, other)
+        return push, replaced
 
     def _check_pack(self, head: PushHead) -> None:
         start = disk.pread(self._file, 12, head.pack)
