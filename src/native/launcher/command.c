@@ -540,23 +540,10 @@ static double seconds(struct timeval time)
 static int take_listener(int channel)
 {
     int listener = -1;
-    for (;;) {
-        char word;
-        union {
-            struct cmsghdr head;
-            char room[CMSG_SPACE(sizeof(int))];
-        } rights;
-        struct iovec part = {&word, 1};
-        struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = &rights, .msg_controllen = sizeof rights};
-        if (recvmsg(channel, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT) <= 0)
-            return listener;
+    for (int received; receive_one(channel, MSG_DONTWAIT, &received); listener = received)
         if (listener >= 0)
             close(listener);
-        const struct cmsghdr *head = CMSG_FIRSTHDR(&message);
-        listener = -1;
-        if (head != NULL && head->cmsg_type == SCM_RIGHTS)
-            memcpy(&listener, CMSG_DATA(head), sizeof listener);
-    }
+    return listener;
 }
 
 /* Start a command in this process's sandbox and wait for its end. Return false if it was not started; that is reported. */

@@ -238,18 +238,8 @@ int step_lend(struct context *context, const struct value *arguments, size_t cou
 int step_lent(struct context *context, const struct value *arguments, size_t count)
 {
     (void)count;
-    char word;
-    union {
-        struct cmsghdr head;
-        char room[CMSG_SPACE(sizeof(int))];
-    } rights;
-    struct iovec part = {&word, 1};
-    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = &rights, .msg_controllen = sizeof rights};
-    if (recvmsg(context->engine, &message, MSG_CMSG_CLOEXEC) != 1)
+    int tree;
+    if (!receive_one(context->engine, 0, &tree))
         return ECHILD;
-    const struct cmsghdr *head = CMSG_FIRSTHDR(&message);
-    int tree = -1;
-    if (head != NULL && head->cmsg_type == SCM_RIGHTS)
-        memcpy(&tree, CMSG_DATA(head), sizeof tree);
     return tree < 0 ? EBADF : attach_new(context, tree, arguments[0].data);
 }

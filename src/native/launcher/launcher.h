@@ -71,6 +71,7 @@ struct exited {
 
 bool receive(struct pool *pool, int channel, struct value *value, struct descriptors *descriptors);
 bool send_with(int channel, const void *data, size_t size, const int *descriptors, size_t count);
+bool receive_one(int channel, int flags, int *descriptor);
 bool send_message(int channel, const void *data, size_t size, const int *descriptors, size_t count);
 void close_all(const struct descriptors *descriptors);
 void report_word(int report, const char *word);

@@ -96,6 +96,25 @@ bool send_with(int channel, const void *data, size_t size, const int *descriptor
     return send_part(channel, data, size, descriptors, count) == (ssize_t)size;
 }
 
+/* Receive a message of one byte and its descriptor, or -1 if it has none. ``flags``: recvmsg(2). Return false if none came. */
+bool receive_one(int channel, int flags, int *descriptor)
+{
+    char word;
+    union {
+        struct cmsghdr head;
+        char room[CMSG_SPACE(sizeof(int))];
+    } rights;
+    struct iovec part = {&word, 1};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = &rights, .msg_controllen = sizeof rights};
+    if (recvmsg(channel, &message, MSG_CMSG_CLOEXEC | flags) <= 0)
+        return false;
+    const struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+    *descriptor = -1;
+    if (head != NULL && head->cmsg_type == SCM_RIGHTS)
+        memcpy(descriptor, CMSG_DATA(head), sizeof *descriptor);
+    return true;
+}
+
 /* Send a message as ``receive`` reads it. Return false if the other end is gone. */
 bool send_message(int channel, const void *data, size_t size, const int *descriptors, size_t count)
 {

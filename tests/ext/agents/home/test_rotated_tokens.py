@@ -64,10 +64,10 @@ def vendor() -> Iterator[Vendor]:
 
 
 AGENT = """
-import json, time, urllib.request
+import json, os, urllib.request
 for turn in range({turns}):
     while int(json.load(open(path))["token"].split("-")[1]) % 2 != {mine}:
-        time.sleep(0.01)
+        os.sched_yield()
     token = json.load(open(path))["token"].encode()
     answer = urllib.request.urlopen("http://127.0.0.1:{port}/", token).read().decode()
     open(path + ".tmp", "w").write(json.dumps({{"token": answer}})); os.rename(path + ".tmp", path)
@@ -113,7 +113,7 @@ LOGINS = [
 ]
 
 STAND_IN = """
-import json, time, urllib.request
+import json, os, urllib.request
 def at(value):
     for step in {steps}[:-1]:
         value = value[step]
@@ -132,7 +132,7 @@ def renew():
     {write}
 renew()
 while not (value := load()) or at(value)[{steps}[-1]] != "refresh-2":
-    time.sleep(0.01)
+    os.sched_yield()
 renew()
 """
 
