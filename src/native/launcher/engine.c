@@ -60,7 +60,7 @@ static _Noreturn void execute(int listening, const struct value *arguments)
     char *words[MOST_WORDS + 1] = {0}, *variables[MOST_WORDS + 3] = {0}, itself[32];
     sigset_t none;
     int null = open("/dev/null", O_RDWR);
-    if (null < 0 || !copy_words(words, &arguments[0]) || !copy_words(variables, &arguments[1]))
+    if (null < 0 || !copy_words(words, &arguments[0]) || !copy_words(variables, &arguments[1]) || words[0] == NULL)
         _exit(FAILED);
     snprintf(itself, sizeof itself, "LISTEN_PID=%d", (int)getpid());
     variables[arguments[1].size] = itself;
