@@ -7,6 +7,7 @@ import os
 import pytest
 
 from conftest import Place
+from mudroom.ext.agents.home.agent_home import STORE
 from mudroom.ext.outside.store import copy_out, stored
 from mudroom.session import Session
 from test_carried_homes import TALK, sh
@@ -57,3 +58,14 @@ def test_what_another_fork_of_this_name_has_is_its_own(place: Place) -> None:
     (kept,) = stored(session.vault)
     with open(kept.place) as stream:
         assert stream.read() == "two\n"
+
+
+def test_one_that_cannot_be_read_is_gone_and_stops_no_discard(place: Place) -> None:
+    session = opened(place)
+    sh(session, "a", f"mkdir -p ~/.codex/sessions/2026; echo one >~/{TALK}")
+    store = os.fsdecode(session.vault.fork("a").path + b"/home/codex" + STORE)
+    with open(store, "w") as stream:
+        stream.write("{")
+    (told,) = discarded(session)
+    assert told.startswith("the conversations with codex in a are gone, too: they cannot be stored: ")
+    assert session.vault.find("a") is None

@@ -11,6 +11,7 @@ from mudroom.core.registry import part_or_none
 from mudroom.core.result import LeftFile
 from mudroom.core.text.plural import counted
 from mudroom.core.tree.path import show
+from mudroom.errors import MudroomError
 from mudroom.ext.agents.core.artifact import matcher
 from mudroom.ext.agents.home.agent_home import STORE
 from mudroom.ext.agents.home.staged_file import open_own, walk
@@ -30,6 +31,9 @@ def keep_conversations(vault: Vault, fork: Fork, time: int) -> Iterator[str]:
         try:
             left = list(_conversation(homes + b"/" + agent, opened))
             kept = outside.keep(vault, fork.name, left, opened, None, time) if outside is not None else ()
+        except (OSError, ValueError, LookupError, MudroomError) as error:  # the fork is discarded all the same
+            yield f"the conversations with {show(agent)} in {fork.name} are gone, too: they cannot be stored: {error}"
+            continue
         finally:
             for _path, root in opened:
                 os.close(root)
