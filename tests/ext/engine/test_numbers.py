@@ -123,6 +123,16 @@ def test_files_that_stay_a_container_s_are_named(
         act(os.fsencode(tmp_path))
 
 
+def test_files_of_others_that_no_engine_has_made_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def lacks(*_words: bytes) -> int:
+        raise Unsupported("--engine", "podman", "no podman", "sudo apt install podman")
+
+    monkeypatch.setattr(storage, "_as_root", lacks)
+    with pytest.raises(MudroomError, match="cannot be removed: others own files in it") as error:
+        storage.remove(os.fsencode(tmp_path))
+    assert error.value.hint == f"sudo rm -rf -- {tmp_path}"
+
+
 @pytest.mark.parametrize(
     ("settings", "why"),
     [

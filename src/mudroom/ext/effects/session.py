@@ -91,7 +91,7 @@ class PushOutbox:
                 outcome = self._release(fork, place, push._replace(apply=os.fsdecode(os.path.basename(place))))
                 if outcome.state != "sent":
                     waiting.add(push.repository)
-                self._journal(fork.name, outcome)
+                self._forks.journal("effect", fork.name, outcome.event())
             outcomes.append(_outcome(outcome))
         return tuple(outcomes)
 
@@ -159,7 +159,7 @@ class PushOutbox:
             if push.state == "sent":
                 push = self._undo(push)
                 save_sent(place, push)
-                self._journal("", push)
+                self._forks.journal("effect", "", push.event())
             outcomes.append(_outcome(push))
         return tuple(outcomes)
 
@@ -201,13 +201,10 @@ class PushOutbox:
                 refs = ", ".join(command.ref for command in push.commands)
                 lines.append(f"{push.name} is dropped: {refs} to {push.remote_url} was not pushed")
                 remove(fork.path, push)
-                self._journal(fork.name, push._replace(why="dropped"))
+                self._forks.journal("effect", fork.name, push._replace(why="dropped").event())
         return lines
 
     # --- internals ---
-
-    def _journal(self, fork: str, push: HeldPush) -> None:
-        self._forks.journal("effect", fork, push.event())
 
     def _access(self, push: HeldPush) -> ServerAccess:
         """Raise NotSent if the credential that the push was made with cannot be had."""

@@ -73,15 +73,9 @@ class HeldPush(NamedTuple):
 
     def event(self) -> dict[str, object]:
         """Return what the journal keeps."""
-        return {
-            "push": self.name,
-            "remote": self.remote_url,
-            "refs": [command.ref for command in self.commands],
-            "sha256": self.digest,
-            "state": self.state,
-            "apply": self.apply,
-            "why": self.why,
-        }
+        refs = [command.ref for command in self.commands]
+        known = {"push": self.name, "remote": self.remote_url, "sha256": self.digest, "state": self.state}
+        return {**known, "refs": refs, "apply": self.apply, "why": self.why}
 
     @property
     def repository(self) -> tuple[str, str, int, str]:
@@ -224,13 +218,9 @@ class IncomingPush:
         disk.rename_path(self._new, self._above + b"/%d" % number)
         sync_directory(self._above)
         refs = {command.ref for command in push.commands}
-        replaced = [  # this push is made from what the server has since
-            other
-            for other in others
-            if other.state in ("refused", "unknown")
-            and other.repository == push.repository
-            and refs.issuperset(command.ref for command in other.commands)
-        ]
+        same = (one for one in others if one.repository == push.repository and one.state in ("refused", "unknown"))
+        # this push is made from what the server has since
+        replaced = [other for other in same if refs.issuperset(command.ref for command in other.commands)]
         for other in replaced:
             remove(self._place, other)
         return push, replaced

@@ -7,7 +7,8 @@ import os
 
 from mudroom.core.confinement.plan import NAMESPACES, Plan
 from mudroom.core.tree.path import show
-from mudroom.errors import MudroomError
+from mudroom.core.tree.quote import show_words
+from mudroom.errors import MudroomError, Unsupported, UsageError
 from mudroom.ext.engine.numbers import id_maps
 from mudroom.sandbox.client.invocation import Invocation
 from mudroom.sandbox.client.launcher_client import LauncherClient, SpawnedLauncher
@@ -15,7 +16,13 @@ from mudroom.sandbox.client.launcher_client import LauncherClient, SpawnedLaunch
 
 def remove(path: bytes) -> None:
     """Remove a tree of mudroom's own. No link is followed. Raise MudroomError if that fails."""
-    if _as_root(b"/bin/rm", b"-rf", b"--one-file-system", b"--", path) or os.path.lexists(path):
+    try:
+        status = _as_root(b"/bin/rm", b"-rf", b"--one-file-system", b"--", path)
+    except (Unsupported, UsageError) as error:  # the files need not be of containers
+        raise MudroomError(
+            f"{show(path)} cannot be removed: others own files in it", show_words((b"sudo", b"rm", b"-rf", b"--", path))
+        ) from error
+    if status or os.path.lexists(path):
         raise MudroomError(f"{show(path)} cannot be removed: files of containers are in it", "mudroom doctor")
 
 

@@ -21,7 +21,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from mudroom.core.approval.approval import CommandAnswer, CommandQuestion, can_be_kept, rule_of
 from mudroom.core.approval.shown_question import shown_question
@@ -192,16 +192,10 @@ class ClientForHosts:
             return  # the queue has answered, or still may
         word = _word(result) if _word(result) in words else "no"
         preset = offer.word if offer is not None and word == "preset" else ""
-        try:
+        with suppress(MudroomError):  # the command, and its question, may have ended; or the question still waits
             queue.decide(
-                name,
-                allow=word in ("once", "always", "preset"),
-                by=_BY,
-                keep=word in ("always", "preset", "never"),
-                preset=preset,
+                name, allow=word not in ("no", "never"), by=_BY, keep=word not in ("once", "no"), preset=preset
             )
-        except MudroomError:
-            return  # the command has ended, and its question with it; or the question still waits in the queue
 
 
 def _word(result: object) -> str:
