@@ -39,6 +39,7 @@ enum {
 #define OF_FILES 0x1c007 /* Landlock's rights on files: execute, write, read; truncate, ioctl, resolve_unix */
 #define REFER 0x2000     /* LANDLOCK_ACCESS_FS_REFER */
 #define UNLOGGED 5       /* LANDLOCK_RESTRICT_SELF_LOG_SAME_EXEC_OFF, _SUBDOMAINS_OFF */
+#define MOST_TRIES 10000
 #define MOST_LEFT 8 /* directories whose files end with the command */
 #define DIRECTORY_AT (O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
 
@@ -74,10 +75,21 @@ void begin_context(struct context *context, int64_t namespaces)
     context->detail = NULL;
 }
 
+/* Open below a directory. The kernel returns EAGAIN if a rename or a mount anywhere on the machine ran beside the
+   resolution of a ``..``, also of one in a link (openat2(2)): it is repeated then, as often as a busy machine needs. */
+static int open_scoped(int at, const char *path, int flags, uint64_t resolve)
+{
+    uint64_t how[3] = {(uint64_t)(flags | O_CLOEXEC), 0, resolve};
+    for (int tries = 0;; tries++) {
+        int opened = (int)syscall(OPENAT2, at, path, how, sizeof how);
+        if (opened >= 0 || errno != EAGAIN || tries == MOST_TRIES)
+            return opened;
+    }
+}
+
 static int open_below(const struct context *context, int at, const char *path, int flags)
 {
-    uint64_t how[3] = {(uint64_t)(flags | O_CLOEXEC), 0, context->resolve};
-    return (int)syscall(OPENAT2, at, *path == '\0' ? "." : path, how, sizeof how);
+    return open_scoped(at, *path == '\0' ? "." : path, flags, context->resolve);
 }
 
 /* Open what exists at a path below the new root. An absolute path is the host's: a standing template mounts the view in
@@ -477,9 +489,8 @@ static int step_take(struct context *context, const struct value *arguments, siz
 static int step_beneath(struct context *context, const struct value *arguments, size_t count)
 {
     (void)count;
-    uint64_t how[3] = {O_PATH | O_NOFOLLOW | O_CLOEXEC, 0, 8 /* RESOLVE_BENEATH */};
     struct stat status;
-    int place = (int)syscall(OPENAT2, context->root, PATH_OF(0), how, sizeof how);
+    int place = open_scoped(context->root, PATH_OF(0), O_PATH | O_NOFOLLOW, 8 /* RESOLVE_BENEATH */);
     if (place < 0)
         return errno == EXDEV ? ELOOP : errno;
     int error = fstat(place, &status) < 0 ? errno : S_ISLNK(status.st_mode) ? ELOOP : 0;

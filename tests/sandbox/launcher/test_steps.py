@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -93,6 +95,24 @@ def test_no_step_leads_out_of_the_root(box: Box) -> None:
     path = os.fsencode(box.project)[1:] + b"/.." * (len(box.project.parts) + 1) + b"/x"
     for step in (("directory", path, 0o700), ("file", path, b"", 0o600), ("tmpfs", path, (), 1)):
         assert failure(box, step) == (step[0], errno.EXDEV)
+
+
+def test_renames_elsewhere_end_no_step(box: Box) -> None:
+    """openat2(2) returns EAGAIN for a ``..`` if anything was renamed or mounted meanwhile."""
+    renaming = "import os\nos.chdir({!r})\nprint(flush=True)\nwhile True: os.rename('one', 'two'); os.rename('two', 'one')"
+    elsewhere = box.root / "busy"
+    elsewhere.mkdir()
+    (elsewhere / "one").touch()
+    path = os.fsencode(box.project)[1:] + b"/a/.." * 300 + b"/.." * (len(box.project.parts) + 1)
+    (box.project / "a").mkdir()
+    with subprocess.Popen([sys.executable, "-c", renaming.format(str(elsewhere))], stdout=subprocess.PIPE) as other:
+        try:
+            assert other.stdout is not None
+            other.stdout.readline()
+            for _turn in range(60):
+                assert failure(box, ("tmpfs", path, (), 1)) == ("tmpfs", errno.EXDEV)
+        finally:
+            other.kill()
 
 
 def test_a_failing_step_is_told_with_its_number(box: Box) -> None:
