@@ -52,7 +52,7 @@ PURE = {
     "sandbox.linux.plan", "sandbox.linux.bare_plan", "sandbox.linux.seccomp", "sandbox.linux.syscall",
     "sandbox.linux.metadata", "sandbox.linux.netlink",
     "ext.containers.engine.image_plan", "ext.containers.engine.plain_plan",
-    "ext.containers.engine.profile", "ext.macos.seatbelt", "ext.macos.service", "ext.windows.sandbox.plan",
+    "ext.containers.engine.profile", "ext.macos.seatbelt", "ext.windows.sandbox.plan",
 }  # fmt: skip
 """Beside all of ``core`` and ``net/protocol`` but its ``wire``."""
 NOT_PURE = ("core.system.", "core.text.table", "net.protocol.wire")

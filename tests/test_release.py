@@ -16,7 +16,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 FILES = {
     "src/mudroom/__init__.py": '__version__ = "0.1.0"\n',
-    "src/mudroom/ext/completion/manual.py": 'DATE = "2020-01-01"\n',
+    "src/mudroom/ext/completion/generate.py": 'DATE = "2020-01-01"\n',
     "CHANGELOG.md": "# Changelog\n\n## 0.2.0 (unreleased)\n\n- new\n\n## 0.1.0 (unreleased)\n",
     ".gitignore": ".venv/\n",
     ".venv/bin/python": '#!/bin/sh\n[ "$1" != -m ]\n',  # making an environment fails
@@ -156,7 +156,7 @@ def test_a_release_is_prepared_and_tagged(repository: Repository) -> None:
     today = time.strftime("%Y-%m-%d", time.gmtime())
     assert repository.text("src/mudroom/__init__.py") == '__version__ = "0.2.0"\n'
     assert repository.text("CHANGELOG.md").splitlines()[2::4] == [f"## 0.2.0 ({today})", "## 0.1.0 (unreleased)"]
-    assert repository.text("src/mudroom/ext/completion/manual.py") == f'DATE = "{today}"\n'
+    assert repository.text("src/mudroom/ext/completion/generate.py") == f'DATE = "{today}"\n'
     assert repository.git("log", "--format=%s") == "release: 0.2.0\nfirst\n"
     assert repository.state()[1:] == ("", "v0.2.0rc1\n")
     assert repository.release("--tag").returncode == 0

@@ -19,7 +19,7 @@ from mudroom.core.tree.entry import from_stat
 from mudroom.sandbox.client.client import Client
 from mudroom.session import Session
 from mudroom.stage import disk
-from mudroom.stage.originals.project_form import ProjectForm
+from mudroom.stage.originals.collection import ProjectForm
 from mudroom.vault.apply import form
 from test_filesystems import make_filesystem, mounted
 

@@ -33,7 +33,7 @@ ROWS: Mapping[str, Mapping[str, str]] = {
         "tools": "agents.library",
     },
     "certify": {
-        "cli": "certify.cli.certification",
+        "cli": "certify.cli.certify",
         "opening": "certify.opening",
     },
     "commits": {

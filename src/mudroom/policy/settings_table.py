@@ -16,12 +16,12 @@ from __future__ import annotations
 from mudroom.core.agent.sandbox_level import LEVELS, REFUSE
 from mudroom.core.confinement.default_limit import INOTIFY, INOTIFY_WATCHES, PROCESSES
 from mudroom.core.confinement.limit import show_size
-from mudroom.policy.network_settings import NETWORK
 from mudroom.policy.setting_row import (
     ANY,
     BY_ACTION,
     BY_COMMAND_CLASS,
     DEFAULTS,
+    HEADERS,
     SettingRow,
     above,
     both,
@@ -41,15 +41,20 @@ from mudroom.policy.setting_type import (
     ENVIRONMENT,
     FILES,
     FLAG,
+    FORKS,
     HOME_FILES,
+    HOSTS,
     IMAGE,
+    INSPECTED,
     LEVEL,
     LEVEL_LIST,
     LINES,
+    LINKS,
     MODE,
     PATHS,
     PATTERNS,
     PAUSE,
+    PRESETS,
     PROCESSORS,
     RULES,
     SIZE,
@@ -60,6 +65,123 @@ from mudroom.policy.setting_type import (
     size_from,
     with_off,
 )
+
+# --- The settings in the section ``network``: a part of ``settings_table.py`` ---
+
+
+NETWORK = (
+    SettingRow(
+        "network.mode",
+        "network",
+        MODE,
+        "network of commands",
+        "none",
+        stricter=strictest("open", "gate", "none"),
+        loosening=only("open"),
+    ),
+    SettingRow(
+        "network.allow",
+        "hosts",
+        HOSTS,
+        "hosts that commands may reach",
+        '["@npm", api.example.com, "*.example.org:443"]',
+        loosening=ANY,
+        adds=True,
+    ),
+    SettingRow(
+        "network.hold",
+        "hosts",
+        HOSTS,
+        "hosts that commands may read, and to which git pushes wait until the fork is applied",
+        "[github.com]",
+        loosening=ANY,
+        adds=True,
+        tightens=True,
+    ),
+    SettingRow(
+        "network.ask",
+        "hosts",
+        HOSTS,
+        "hosts that are always asked about, as are hosts without a rule",
+        "[upload.example.com]",
+        adds=True,
+        tightens=True,
+    ),
+    SettingRow(
+        "network.deny",
+        "hosts",
+        HOSTS,
+        "hosts that commands may never reach",
+        "[gist.github.com]",
+        adds=True,
+        tightens=True,
+    ),
+    SettingRow(
+        "network.private",
+        "hosts",
+        HOSTS,
+        "allowed hosts that may be in a private network or on this machine",
+        '["db.corp.example:5432"]',
+        loosening=ANY,
+        adds=True,
+    ),
+    SettingRow(
+        "network.presets",
+        "hosts",
+        PRESETS,
+        "presets, without the @ that they have among hosts",
+        "[npm, pypi, github]",
+        loosening=ANY,
+        adds=True,
+    ),
+    SettingRow(
+        "network.inspect",
+        "hosts",
+        INSPECTED,
+        "hosts whose requests are allowed and inspected inside TLS",
+        "[api.github.com]",
+        loosening=HEADERS,
+        adds=True,
+        tightens=True,
+    ),
+    SettingRow(
+        "network.never_inspect",
+        "never_inspect",
+        HOSTS,
+        "hosts that are never inspected, whatever other rules say",
+        '["*.bank.example"]',
+        loosening=ANY,
+        adds=True,
+    ),
+    SettingRow(
+        "network.agents",
+        "agent_links",
+        LINKS,
+        "which fork may reach a server in which other: its endpoint, or a port",
+        '["planner -> coder", "tester -> coder:8080"]',
+        loosening=ANY,
+        adds=True,
+    ),
+    SettingRow(
+        "network.forks",
+        "fork_rules",
+        FORKS,
+        "ports that forks show to each other, and that they may reach; both sides have to say so",
+        '{show: [8000], reach: ["reviewer:8000", "db-*:5432"]}',
+        loosening=ANY,
+        adds=True,
+    ),
+    SettingRow(
+        "network.cards",
+        "network_cards",
+        AGENTS,
+        "agents whose cards may allow hosts; a deny still holds",
+        "[claude-code]",
+        loosening=ANY,
+        adds=True,
+    ),
+)
+
 
 ROWS: tuple[SettingRow, ...] = (
     SettingRow(

@@ -19,8 +19,7 @@ import pytest
 from clocks import give_way
 from conftest import Place
 from mudroom.errors import MudroomError
-from mudroom.sandbox.client.terminal import raw, substitutes
-from mudroom.sandbox.client.terminal_flow import RESTORED
+from mudroom.sandbox.client.terminal import RESTORED, raw, substitutes
 from mudroom.session import Stdio
 from screen import BASH, PATIENCE, Screen, Shell
 

@@ -16,10 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import triples
-from mudroom.core.text import alignment, sliding
-from mudroom.core.text.alignment import align, gaps
+from mudroom.core.text import alignment
+from mudroom.core.text.alignment import Matches, align, every_alignment, gaps, settle
 from mudroom.core.text.linediff import Block, split_lines
-from mudroom.core.text.sliding import Matches, every_alignment, settle
 
 TRIPLES = int(os.environ.get("MUDROOM_TRIPLES", "300"))
 
@@ -281,5 +280,5 @@ def test_git_chooses_one_of_the_alignments_at_rest(tmp_path: Path) -> None:
         ways = all_alignments(old, new)
         gits = tuple((x, y) for x, y in enumerate(git_partners(len(old), blocks)) if y >= 0)
         other += gits not in ways  # a frequent line was set aside
-        assert gits not in ways or gits in {sliding.settle(numbers(old), numbers(new), way) for way in ways}
+        assert gits not in ways or gits in {alignment.settle(numbers(old), numbers(new), way) for way in ways}
     assert other < TRIPLES / 100

@@ -19,10 +19,9 @@ from mudroom.cli.terminal.terminal import Terminal
 from mudroom.core.settings import Settings
 from mudroom.errors import Unsupported, UsageError
 from mudroom.ext.certify import table
-from mudroom.ext.certify.cli import certification
+from mudroom.ext.certify.cli import certify as certify_verb
 from mudroom.ext.certify.cli.certificate import lines
-from mudroom.ext.certify.cli.certification import certify_first, findings_here, tried_on_linux
-from mudroom.ext.certify.cli.certify import certify_here, execute
+from mudroom.ext.certify.cli.certify import certify_first, certify_here, execute, findings_here, tried_on_linux
 from mudroom.ext.certify.identity import identity
 from mudroom.ext.certify.killed_apply import volume_here
 from mudroom.ext.certify.opening import UNPORTED, can_be_tried, look, open_platform, restrict
@@ -277,7 +276,7 @@ def test_it_runs_by_itself_once_where_somebody_sees_it(
         return HELD
 
     (tmp_path / "state").mkdir(mode=0o700)
-    monkeypatch.setattr(certification, "tried", tried)
+    monkeypatch.setattr(certify_verb, "tried", tried)
     for is_terminal, platform, count in (
         (False, "darwin", 0),
         (True, "linux", 0),
@@ -309,7 +308,7 @@ def test_doctor_and_status_tell_what_is_certified_and_closed(tmp_path: Path, too
     told = lines(look("darwin", bytes(tmp_path), tool))
     environ = context(tmp_path).environ
     (tmp_path / "certificates").rename(tmp_path / "elsewhere")
-    assert certification.certified(environ, "darwin", tool) == ["none: it is not certified yet"]
+    assert certify_verb.certified(environ, "darwin", tool) == ["none: it is not certified yet"]
     assert told == [
         "s, closed",
         "closed: no command runs: kill not shown",

@@ -8,7 +8,7 @@ from certify.document import certificates
 from mudroom.cli.doctor.probe import Finding, diagnose
 from mudroom.core.confinement.protection import PROTECTIONS, WAYS
 from mudroom.errors import Unsupported
-from mudroom.ext.certify.cli.linux_row import ROWS, protections
+from mudroom.ext.certify.cli.certify import ROWS, protections
 from mudroom.ext.certify.row import Certificate, RowResult, opens
 from mudroom.ext.certify.table import TABLES
 from mudroom.ext.certify.verdict import NOTHING_THERE

@@ -17,11 +17,11 @@ from macbox import fake_sandbox_exec
 from certify.document import document, measured, mutants_told
 from certify.lab import LOSING, NO_FACTS, SILENT, UNENFORCED, VOLUME, WITHOUT, Lab, Refusal, lose_plans
 from mudroom.ext.certify import canary
+from mudroom.ext.certify.canary import listen_tcp
 from mudroom.ext.certify.deed import DEEDS, tried
 from mudroom.ext.certify.killed_apply import MOMENTS, try_killed_apply
 from mudroom.ext.certify.macos import mac_trial
 from mudroom.ext.certify.row import RowResult, TrialRow, opens
-from mudroom.ext.certify.server import listen_tcp
 from mudroom.ext.certify.table import MACOS, READINGS
 from mudroom.ext.certify.trial import certify
 from mudroom.ext.certify.volume import Volume, try_volume

@@ -21,10 +21,9 @@ from mudroom.core.network.host_rules import parse_rule
 from mudroom.errors import MudroomError, Unsupported, UsageError
 from mudroom.ext.inspection import authority as module
 from mudroom.ext.inspection.authority import Issuer, certificate_of, load_authority
-from mudroom.ext.inspection.certificate_trust import INSIDE
 from mudroom.ext.inspection.credentials import read_credentials, save_credentials, variables
 from mudroom.ext.inspection.placeholder import parse_credential
-from mudroom.ext.inspection.roots import prepare
+from mudroom.ext.inspection.roots import INSIDE, prepare
 from mudroom.ext.inspection.setup import DIRECTORY, equip
 
 PROJECT = b"/home/ada/pro\xffject"

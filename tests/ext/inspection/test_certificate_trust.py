@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mudroom.core.confinement.spec import Bind
-from mudroom.ext.inspection.certificate_trust import INSIDE, merge, named_bundles, trust
+from mudroom.ext.inspection.roots import INSIDE, merge, named_bundles, trust
 
 ONE = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
 TWO = b"-----BEGIN CERTIFICATE-----\nBBBB\nCC==\n-----END CERTIFICATE-----\n"

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from kept import Kept, kept
 
 from box import if_namespaces
-from mudroom.ext.keeper.pages import MANY, MOST_PAGES, Range, copy_ahead, joined, ranges
+from mudroom.ext.keeper.server import MANY, MOST_PAGES, Range, copy_ahead, joined, ranges
 
 __all__ = ["kept"]  # a fixture
 
@@ -23,7 +23,7 @@ SOURCE = Path(__file__).parents[3] / "src"
 
 LEARNT = """
 import ctypes, mmap, os, sys
-from mudroom.ext.keeper.pages import copy_ahead, own_pages
+from mudroom.ext.keeper.server import copy_ahead, own_pages
 
 SIZE, PAGES = 64, {pages}
 memory = mmap.mmap(-1, SIZE * mmap.PAGESIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)

@@ -26,9 +26,8 @@ from conftest import Place, tick
 from mudroom.core.confinement.plan import Plan, Step, TemplatePlan
 from mudroom.core.settings import Settings
 from mudroom.ext.keeper import server
-from mudroom.ext.keeper.launcher import KeptLauncher
 from mudroom.ext.keeper.prepared import PreparedTemplate
-from mudroom.ext.keeper.server import TAKEN, _accept, receive
+from mudroom.ext.keeper.server import TAKEN, KeptLauncher, _accept, receive
 from mudroom.sandbox.client.connection import Connection
 from mudroom.sandbox.client.launcher_client import LauncherClient
 from mudroom.sandbox.client.template import StandingSandbox
@@ -290,7 +289,7 @@ MOUNTED = """
 import os, subprocess, sys
 sys.path[:0] = sys.argv[1].split(":")
 from mudroom.core.confinement.plan import TemplatePlan
-from mudroom.ext.keeper.launcher import KeptLauncher
+from mudroom.ext.keeper.server import KeptLauncher
 subprocess.run(["mount", "--make-rprivate", "/"], check=True)
 launcher = KeptLauncher()
 prepared = launcher.start_ahead(TemplatePlan(0x10020000, (b"0 0 1", b"0 0 1", True), (("private",),), (), ()))

@@ -17,7 +17,7 @@ from clocks import give_way
 from mudroom.errors import MudroomError
 from mudroom.ext.keeper import start
 from mudroom.ext.keeper.caller import Elsewhere, surroundings, take_over
-from mudroom.ext.keeper.launcher import KeptLauncher
+from mudroom.ext.keeper.server import KeptLauncher
 from mudroom.ext.keeper.start import MOST
 from test_keeper_life import gone, mudroom
 from test_kept_equal import both_ways

@@ -9,8 +9,7 @@ pytest.importorskip("textual", reason="the extra tui is not installed")
 from driving import Driver, drive, text_of_row
 
 from conftest import Place
-from mudroom.ext.tui.conflict import ConflictScreen
-from mudroom.ext.tui.conflictrow import decided_choices
+from mudroom.ext.tui.conflict import ConflictScreen, decided_choices
 from mudroom.ext.tui.dialog import Lines
 from mudroom.session import Session
 

@@ -16,9 +16,8 @@ from starlette.requests import Request
 from mudroom.core.network.budget import FLOOR
 from mudroom.errors import ForkMoved, MudroomError, UsageError
 from mudroom.ext.web.api.endpoint import ApiCall, Endpoint, Raw
-from mudroom.ext.web.server import app, body
-from mudroom.ext.web.server.app import Router
-from mudroom.ext.web.server.body import Bodies
+from mudroom.ext.web.server import app
+from mudroom.ext.web.server.app import Bodies, Router
 from mudroom.ext.web.shape import DoneShape
 from mudroom.ext.web.state.refusal import Refusal
 
@@ -130,7 +129,7 @@ def test_what_is_short_or_does_something_has_no_tag(method: str, found: Any) -> 
 
 @pytest.mark.parametrize("limit", ["BODY_SECONDS", "BODY_PAUSE"])
 def test_a_body_that_does_not_come(monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
-    monkeypatch.setattr(body, limit, 0.05)
+    monkeypatch.setattr(app, limit, 0.05)
     begun: Pieces = [{"type": "http.request", "body": b"{", "more_body": True}]
     bodies = Bodies()
     status, _headers, answer = ask(raising(AssertionError("it is not called")), begun, bodies=bodies)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mudroom.core.text.escaping import WIDEST
 from mudroom.core.text.linediff import split_lines
 from mudroom.ext.review.core.difference import line_of
-from mudroom.ext.web.api.excerpt import ENOUGH, excerpt
+from mudroom.ext.web.api.file import ENOUGH, excerpt
 
 DATA = st.lists(st.sampled_from([b"a", b"\n", b"\xff", "é".encode(), b"\r", b"bc"]), max_size=40).map(b"".join)
 

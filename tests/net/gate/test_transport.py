@@ -16,13 +16,14 @@ from typing import Any
 import pytest
 
 from mudroom.core.network.budget import FLOOR, MemoryBudget
-from mudroom.net.gate import acceptor, transport
-from mudroom.net.gate.acceptor import Acceptor
+from mudroom.net import process as process_module
+from mudroom.net.gate import transport
 from mudroom.net.gate.dial import dial
 from mudroom.net.gate.event_loop import GateLoop
 from mudroom.net.gate.peer import Peer
 from mudroom.net.gate.relay import relay
 from mudroom.net.gate.transport import UNCHARGED, SocketTransport
+from mudroom.net.process import Acceptor
 
 
 class Recorder(asyncio.Protocol):
@@ -350,7 +351,7 @@ def test_an_accepted_connection_is_read_at_once_and_does_not_delay_small_pieces(
 
 
 def test_without_descriptors_the_listener_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(acceptor, "_RETRY", 0.01)
+    monkeypatch.setattr(process_module, "_RETRY", 0.01)
 
     async def work() -> None:
         listener = socket.create_server(("127.0.0.1", 0))

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from mudroom.sandbox.client import terminal_flow
-from mudroom.sandbox.client.terminal_flow import RESTORED, TerminalFlow
+from mudroom.sandbox.client import terminal as terminal_module
+from mudroom.sandbox.client.terminal import RESTORED, TerminalFlow
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_a_question_waits_for_a_terminal_that_is_full(
         shown.append(os.read(ends[2], filled))
         return wanted
 
-    monkeypatch.setattr(terminal_flow, "wait_ready", drain, raising=False)
+    monkeypatch.setattr(terminal_module, "wait_ready", drain, raising=False)
     flow.restore()
     os.close(ends[3])
     shown.append(os.read(ends[2], 4096))

@@ -40,7 +40,7 @@ def test_a_fork_has_one_spelling_where_the_file_system_folds_names(
         names = [other.lower() for other in os.listdir(above)] if real(above) else []
         return last.lower().rstrip(b".") in names
 
-    importlib.import_module("mudroom.vault.store.spelling")  # pytest's hook of imports asks for directories, too
+    importlib.import_module("mudroom.vault.store.store")  # pytest's hook of imports asks for directories, too
     monkeypatch.setattr(os.path, "isdir", folded)
     monkeypatch.setattr(store, "MAY_FOLD", True)
     told = f"the file system takes the name {name} for that of the fork Abc"

@@ -9,13 +9,14 @@ import time
 from collections.abc import Sequence
 from contextlib import nullcontext
 
-from mudroom.cli.net.log import print_log
-from mudroom.cli.net.open_port import open_port
 from mudroom.cli.net.preset import chosen_entry, print_presets, unknown_preset
 from mudroom.cli.project_session import open_session, project_of, settings_of
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.fold import fold, fold_row
-from mudroom.core.network.fork_host import SUFFIX, fork_of, is_fork_host
+from mudroom.core.journal.event import Event, data_of
+from mudroom.core.journal.event_text import flow_text, printable
+from mudroom.core.network.flow import Flow, flow_from_json
+from mudroom.core.network.fork_host import SUFFIX, fork_of, is_fork_host, label_of
 from mudroom.core.network.host import Authority, parse_host
 from mudroom.core.network.host_entry import UnknownPreset, expand, parse_entry, preset_of
 from mudroom.core.network.host_pattern import PRESET
@@ -29,12 +30,155 @@ from mudroom.core.tree.path import show
 from mudroom.errors import Unsupported, UsageError
 from mudroom.policy.config import places, trusts_any
 from mudroom.policy.host_answers import drop, keep, load_entries, missing_answers
+from mudroom.session import Session
+from mudroom.session.confinement.namespace_listener import namespaces_at, show_inside
 from mudroom.typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     import argparse
 
-    from mudroom.session import Session
+
+# --- Open port ---
+# ``mudroom net open PORT``: make a server in a sandbox reachable on this machine's loopback, for this user, as long as
+# its command runs.
+
+
+def open_port(args: argparse.Namespace, context: Context) -> int:
+    inside = _port(args.hosts[0]) if len(args.hosts) == 1 else None
+    if inside is None:
+        raise UsageError("net open takes one port", "mudroom net open 3000")
+    outside = inside if args.as_port is None else _port(args.as_port)
+    if outside is None:
+        raise UsageError(f"--as {args.as_port} is no port", "a number from 1 to 65535, or 0 for any that is free")
+    with open_session(context) as session:
+        name, ended, namespaces = _find_running(session, args.fork)
+
+    def report(port: int) -> None:
+        url = f"http://127.0.0.1:{port}"
+        if context.as_json:
+            context.terminal.out(json.dumps({"schema": "mudroom.net-open/1", "fork": name, "port": port, "url": url}))
+        else:
+            context.terminal.out(f"{url} is port {inside} of the command in {name}, until it ends (Ctrl-C closes it)")
+
+    strangers: dict[str, int] = {}
+
+    def refused(whose: str) -> None:
+        if whose not in strangers:
+            context.terminal.note(f"a connection of {whose} was refused (--all-users lets others in)")
+        strangers[whose] = strangers.get(whose, 0) + 1
+
+    try:
+        show_inside(namespaces, ended, inside, outside, report, None if args.all_users else refused)
+        context.terminal.say("the command has ended")
+    except KeyboardInterrupt:
+        context.terminal.say("closed")
+    finally:
+        for descriptor in (ended, *namespaces):
+            os.close(descriptor)
+        if strangers:
+            with open_session(context) as session:
+                data = {"opened": inside, "refused": sum(strangers.values()), "connections_of": sorted(strangers)}
+                session.vault.journal.append("net", name, data, time=time.time_ns())
+    return 0
+
+
+def _find_running(session: Session, fork: str | None) -> tuple[str, int, list[int]]:
+    """Return the fork's name, a descriptor that signals its command's end, and its namespaces. Without a name, take the
+    only fork in which a command runs. Raise UsageError if there is none, or several."""
+    running: list[tuple[str, int, list[int]]] = []
+    names = [fork] if fork is not None else [fork.name for fork in session.vault.forks()]
+    for name in names:
+        try:
+            running.append((name, *namespaces_at(session.vault.fork(name).namespace_listener)))
+        except OSError:
+            continue  # no command runs there
+    if len(running) == 1:
+        return running[0]
+    for _name, ended, namespaces in running:
+        for descriptor in (ended, *namespaces):
+            os.close(descriptor)
+    if running:
+        names = sorted(name for name, _gone, _namespaces in running)
+        raise UsageError(f"commands are running in several forks: {', '.join(names)}", f"--fork {names[0]} names one")
+    where = f" in {fork}" if fork is not None else ""
+    raise UsageError(
+        f"no command with a network of its own is running{where}",
+        "start the server first: mudroom run -- npm run dev (in another terminal)",
+    )
+
+
+def _port(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 9 and int(text) < 65536 else None
+
+
+# --- ``mudroom net log``: the hosts that commands have reached, and the refused ones ---
+
+
+_PAUSE = 0.2
+"""Seconds between two journal reads."""
+
+
+def print_log(args: argparse.Namespace, context: Context) -> int:
+    with open_session(context) as session:
+        last = 0
+        events = session.vault.journal.events_after(0, "flow")
+        if events:
+            last = events[-1].number
+        chosen = [event for event in events if _is_wanted(event, args)]
+        for event in chosen[-args.last :] if args.last > 0 else chosen:
+            _print_event(event, args.fork, context)
+        if not events and not args.follow and not context.as_json:
+            context.terminal.say("no command has wanted anything of the network yet")
+        while args.follow:
+            time.sleep(_PAUSE)
+            last = _print_new(session, last, args, context)
+    return 0
+
+
+def _print_new(session: Session, last: int, args: argparse.Namespace, context: Context) -> int:
+    for event in session.vault.journal.events_after(last, "flow"):
+        last = event.number
+        if _is_wanted(event, args):
+            _print_event(event, args.fork, context)
+    return last
+
+
+def _is_wanted(event: Event, args: argparse.Namespace) -> bool:
+    if args.fork not in (None, event.fork) and not _leads_to(event, args.fork):
+        return False
+    return not args.denied or data_of(event).get("verdict") != "allow"
+
+
+def _leads_to(event: Event, fork: str) -> bool:
+    """Return whether another fork's flow is a connection to ``fork``."""
+    return bool(label_of(fork)) and data_of(event).get("address") == f"fork {label_of(fork)}"
+
+
+def _print_event(event: Event, fork: str | None, context: Context) -> None:
+    """Print a flow. If only ``fork`` is shown, another fork's flow is a connection to it."""
+    data = data_of(event)
+    caller = event.fork if fork not in (None, event.fork) else ""
+    if context.as_json:
+        row = {"number": event.number, "fork": event.fork} | data
+        if caller:
+            row["from"] = caller
+        try:
+            row |= flow_from_json(data)._asdict()
+        except ValueError as error:
+            row["error"] = str(error)
+        context.terminal.out(json.dumps(row))
+        return
+    try:
+        line = _line(flow_from_json(data))
+    except ValueError as error:
+        line = f"unreadable: {printable(str(error))}"
+    line = f"from fork {printable(caller)}  {line}" if caller else line
+    context.terminal.out(f"{event.number:>4}  {printable(fork or event.fork) or '-':<9} {line}")
+
+
+def _line(flow: Flow) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(flow.started // 10**9)) + "  " + flow_text(flow)
+
 
 EXAMPLES = """\
 examples:

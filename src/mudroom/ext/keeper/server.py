@@ -6,7 +6,7 @@ the process that waits takes the connection (``command.py``), and the keeper for
 nothing that a client sends. From the process of a command it learns which modules the command needed: it loads them,
 too, so that the next one has them. It also learns the steps of the command's sandbox that do not depend on the command,
 and which pages of memory the command has written to. The process that waits is told, has the steps performed ahead
-(``prepared.py``), and makes its copies of the pages (``pages.py``).
+(``prepared.py``), and makes its copies of the pages.
 
 It ends after some idle minutes, at SIGTERM (``mudroom keeper stop``), when its code has changed, and when its directory
 is gone. Running commands continue. It can be killed at any time: the waiting process ends with it, and a client without
@@ -21,29 +21,249 @@ an answer runs its command itself.
 from __future__ import annotations
 
 import _socket
+import ctypes
 import fcntl
 import gc
 import importlib
 import marshal
+import mmap
 import os
 import resource
 import select
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from mudroom.core.confinement.plan import TemplatePlan
-from mudroom.ext.keeper.caller import identity
+from mudroom.errors import MudroomError
+from mudroom.ext.keeper.caller import CallerSurroundings, Elsewhere, identity, take_over
 from mudroom.ext.keeper.code import Code
 from mudroom.ext.keeper.command import Run, serve
-from mudroom.ext.keeper.launcher import KeptLauncher
 from mudroom.ext.keeper.lock import lock_content
-from mudroom.ext.keeper.pages import MANY, Range, copy_ahead, joined, own_pages
 from mudroom.ext.keeper.prepared import PreparedTemplate
 from mudroom.ext.keeper.start import open_directory
-from mudroom.sandbox.client.launcher_client import LauncherClient
+from mudroom.sandbox.client.connection import Connection
+from mudroom.sandbox.client.invocation import ClientTraits
+from mudroom.sandbox.client.launcher_client import FIRST_TO_GO, TEMPLATES, LauncherClient, SpawnedLauncher
 from mudroom.typing import Any, NamedTuple, NoReturn
+
+# --- The memory pages that a command writes to, copied ahead of it ---
+# A process shares its memory with the keeper that forked it. The first write to a page copies it: 2.4 µs each, and a
+# command writes to 1,600, since each use of an object counts a reference in it. The pages hardly differ between
+# commands. A command that had to copy many pages therefore reports them, and the process that waits for the next
+# command makes the same copies while it waits.
+#
+# Rules of this file:
+# 1. A page that is copied ahead has the same content that a later copy would have: it is not written to meanwhile. A
+#    wrongly chosen page costs memory, nothing else.
+# 2. Only page numbers are passed on.
+# 3. A kernel without MADV_POPULATE_WRITE (before Linux 5.14) or a readable pagemap copies every page when it is written
+#    to.
+
+
+Range = tuple[int, int]
+"""(number of the first page, count)."""
+
+MANY = 150
+"""Page faults from which on a command reports its pages."""
+MOST_PAGES = 6000
+"""Pages that are copied ahead: 23 MiB, more than a keeper has."""
+MOST_RANGES = 2000
+_POPULATE_WRITE = 23
+"""MADV_POPULATE_WRITE, madvise(2)."""
+_PRESENT, _EXCLUSIVE, _OF_A_FILE = 1 << 63, 1 << 56, 1 << 61
+"""Bits in a pagemap entry (Documentation/admin-guide/mm/pagemap.rst); reading them needs no privilege."""
+_OWN = _PRESENT | _EXCLUSIVE
+_ENTRY = 8
+"""Bytes."""
+_GAP = 2
+"""Pages between two ranges that are merged: a call costs as much as a copy."""
+
+
+def own_pages() -> list[Range]:
+    """Return the private, writable pages that this process does not share, in order. Raise OSError if the kernel does
+    not show them."""
+    pages: list[int] = []
+    pagemap = os.open("/proc/self/pagemap", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        for first, count in _writable():
+            data = os.pread(pagemap, count * _ENTRY, first * _ENTRY)
+            entries = memoryview(data)[: len(data) // _ENTRY * _ENTRY].cast("Q")
+            pages += [first + at for at, entry in enumerate(entries) if entry & _OWN == _OWN and not entry & _OF_A_FILE]
+    finally:
+        os.close(pagemap)
+    return ranges(pages)
+
+
+def _writable() -> Iterator[Range]:
+    """Yield the private mappings that this process may write to (proc_pid_maps(5))."""
+    descriptor = os.open("/proc/self/maps", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        text = b"".join(iter(lambda: os.read(descriptor, 65536), b""))
+    finally:
+        os.close(descriptor)
+    for line in text.splitlines():
+        place, permissions, _rest = line.split(b" ", 2)
+        if permissions[1:2] == b"w" and permissions[3:4] == b"p":
+            start, _dash, end = place.partition(b"-")
+            yield int(start, 16) // mmap.PAGESIZE, (int(end, 16) - int(start, 16)) // mmap.PAGESIZE
+
+
+def ranges(pages: Iterable[int]) -> list[Range]:
+    """Return sorted page numbers as ranges, including small gaps between them."""
+    found: list[Range] = []
+    first = end = -1
+    for page in pages:
+        if first >= 0 and page <= end + _GAP:
+            end = page + 1
+            continue
+        if first >= 0:
+            found.append((first, end - first))
+        first, end = page, page + 1
+    return [*found, (first, end - first)] if first >= 0 else found
+
+
+def joined(one: Sequence[Range], other: Sequence[Range]) -> list[Range]:
+    """Return the pages in both; only ``other`` if both together would be too many."""
+    both = ranges(sorted({page for first, count in (*one, *other) for page in range(first, first + count)}))
+    fits = sum(count for _first, count in both) <= MOST_PAGES and len(both) <= MOST_RANGES
+    return both if fits else list(other)
+
+
+def copy_ahead(wanted: Iterable[Range]) -> bool:
+    """Copy these pages for this process. Return False if the kernel does not support it. A missing page is skipped."""
+    madvise = ctypes.CDLL(None).madvise
+    madvise.argtypes = (ctypes.c_size_t, ctypes.c_size_t, ctypes.c_int)
+    done = False
+    for first, count in wanted:
+        if madvise(first * mmap.PAGESIZE, count * mmap.PAGESIZE, _POPULATE_WRITE) == 0:
+            done = True
+    return done
+
+
+# --- The launcher that is kept ---
+# The launcher for a command that a keeper runs: it is started before its command, and makes a template for the last
+# command's steps (``prepared.py``). A command with other steps runs exactly as it does in-process.
+
+
+class KeptLauncher:
+    """A launcher that is started ahead of its command: a ``client.LauncherProcess``.
+
+    Owner: the command's thread.
+    """
+
+    most_templates, is_local = TEMPLATES, True
+    traits = ClientTraits(awaits_tick=True)
+
+    def __init__(self) -> None:
+        self._spawned = SpawnedLauncher(apart=True)
+        self._ended: list[int] = []
+        """Pids of launchers that end, or have ended."""
+        self._was_asked = False
+        self._prepared: PreparedTemplate | None = None
+        self.used: TemplatePlan | None = None
+        """The last command's shared steps; None: it had none."""
+        self.took_prepared = False
+        """Whether a command has had the template that was made ahead."""
+        self._surroundings: CallerSurroundings | None = None
+        """Those of the caller, if they are others than the keeper's."""
+
+    @property
+    def connection(self) -> Connection | None:
+        return self._spawned.connection
+
+    def start(self) -> None:
+        if self.connection is not None and self.connection.is_open():
+            return  # it was started ahead
+        self.drop_prepared()
+        self._spawn()
+        try:
+            self._take_over()
+        except Elsewhere as error:
+            raise MudroomError(
+                "the sandbox launcher may not enter this control group",
+                "run the command again; nothing was applied",
+            ) from error
+
+    def surround(self, wanted: CallerSurroundings) -> None:
+        """Give the command's launcher its caller's surroundings, and drop what was made ahead. Raise Elsewhere if that
+        is not permitted."""
+        self._surroundings = wanted
+        self.drop_prepared()
+        if self.connection is not None:
+            self._take_over()
+
+    def _take_over(self) -> None:
+        if self._surroundings is not None:
+            oom = max(FIRST_TO_GO, int(self._surroundings.oom))  # as of each launcher
+            take_over(self._surroundings._replace(oom=f"{oom}\n"), self.require_pid())
+
+    def _spawn(self) -> None:
+        self._end()  # it has died
+        self._spawned.start()
+
+    def _end(self) -> None:
+        pid = self._spawned.let_go()
+        if pid:
+            self._ended.append(pid)
+
+    # --- ahead of a command ---
+
+    def start_ahead(self, plan: TemplatePlan | None) -> PreparedTemplate | None:
+        """Start a launcher, and a template for this plan. Return the template, or None if there is none."""
+        try:
+            if self.connection is None:
+                self._spawn()
+            if plan is not None and self.connection is not None:
+                self.drop_prepared()
+                self._prepared = PreparedTemplate(self.connection, plan)
+        except (OSError, MudroomError):
+            pass  # the launcher is gone, or a limit is reached: a command will find and report that
+        return self._prepared
+
+    def drop_prepared(self) -> None:
+        prepared, self._prepared = self._prepared, None
+        if prepared is not None:
+            prepared.close()
+
+    def template_ahead(self, shared: TemplatePlan | None) -> Connection | None:
+        self.used = shared
+        prepared, self._prepared = self._prepared, None
+        if prepared is None:
+            return None
+        if shared is None:
+            prepared.close()
+            return None
+        template = prepared.taken(shared)
+        self.took_prepared = self.took_prepared or template is not None
+        return template
+
+    # --- its end ---
+
+    def has_ended(self) -> bool:
+        return False
+
+    def require_pid(self) -> int:
+        pid, self._was_asked = self._spawned.pid, True
+        if not pid:  # pid 0 would move this process itself (cgroups(7))
+            raise MudroomError("the sandbox launcher died", "run the command again; nothing was applied")
+        return pid
+
+    def close(self) -> None:
+        """End the launcher and all its sandboxes. A command's groups are removed next, so those who asked for the pid
+        wait for its end; for all others ``reap`` does, when the command has a result."""
+        self.drop_prepared()
+        was_asked, self._was_asked = self._was_asked, False
+        self._end()
+        if was_asked:
+            self.reap()
+
+    def reap(self) -> None:
+        """Wait for the launchers' ends."""
+        while self._ended:
+            os.waitpid(self._ended.pop(), 0)
+
 
 BREATH = 0.05
 """Seconds from a command's start to the next fork, unless it ends before or the next client comes: a short command

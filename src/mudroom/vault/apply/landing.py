@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
 
@@ -20,6 +20,7 @@ from mudroom.core.tree.choice import select_below, select_exactly
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.flag import WORK_TREE, git_directory, is_left_out, is_protected, repositories
 from mudroom.core.tree.path import ancestors, is_below
+from mudroom.core.tree.windows_name import fold
 from mudroom.errors import MudroomError, UsageError
 from mudroom.stage.layers.union import OneLayer, Union
 from mudroom.stage.originals.collection import MASKED
@@ -54,6 +55,20 @@ from mudroom.vault.store.store import Vault
 
 if TYPE_CHECKING:
     from mudroom.core.git.outcome import MadeCommit
+
+
+# --- Renames that change only a name's case, on Windows, where names that differ only in case are the same. Pure ---
+
+
+def removed_first(ops: Iterable[Op]) -> tuple[Op, ...]:
+    """Return the operations, reordered: the old name is removed before the new name is placed, because both cannot
+    exist at once. Meanwhile the removed file is in its slot: recovery and undo bring it back."""
+    ops = tuple(ops)
+    placed = {fold(op.path) for op in ops if op.old is None and op.new is not None}
+    former = tuple(op for op in ops if op.kind == "remove" and fold(op.path) in placed)
+    # ``after`` would delay the removal until the new name is placed
+    return (*(op._replace(after=b"") for op in former), *(op for op in ops if op not in former))
+
 
 _TRIES = 3
 MARKED = "conflict markers were written into it, as requested"
@@ -177,8 +192,6 @@ def prepare(fork: Fork, request: LandingRequest, reconciler: Reconciler, record:
     )
     landing = landing._replace(ops=tuple(ops))
     if sys.platform == "win32":  # names that differ only in case are the same
-        from mudroom.core.merge.case_rename import removed_first
-
         landing = landing._replace(ops=removed_first(landing.ops))
     told = remarks_on(landing.withheld, record.changeset.remarks)
     landing = landing._replace(remarks=(*landing.remarks, *told))

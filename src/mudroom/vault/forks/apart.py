@@ -12,7 +12,7 @@ them.
 4. If no process in the sandbox is alive but something still leads into a layer, or that cannot be found out, the
    layer's files are replaced by copies, which no sandbox has seen. Directories are new as well.
 5. A copy view is not a mount. Its changed files that are open or mapped anywhere are replaced by copies
-   (``stage/lease.py``); a later write through a path changes the times, and the apply is refused. A copy lands.
+  ; a later write through a path changes the times, and the apply is refused. A copy lands.
 
 Hold the fork's lock. A layer can belong to several forks. Only one of them at a time checks it (``released.lock``), so
 that no record names files that another thread or process is replacing.
@@ -21,6 +21,7 @@ that no record names files that another thread or process is replacing.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -32,13 +33,39 @@ from mudroom.stage.layers.closed_directory import entered, look_through
 from mudroom.stage.layers.flatten import flatten
 from mudroom.stage.layers.layer import open_staged, remove_tree
 from mudroom.stage.layers.shown import shown_place
-from mudroom.stage.lease import is_open_elsewhere
 from mudroom.stage.views.released import processes_in, released
 from mudroom.vault.forks.copy_layer import as_in_layer
 from mudroom.vault.lock import Lock
 from mudroom.vault.record import ForkRecord, load, save
 from mudroom.vault.store.fork import APART, RELEASED, Fork
 from mudroom.vault.store.store import Vault
+
+# --- Test whether a regular file is open or mapped elsewhere ---
+
+
+def is_open_elsewhere(descriptor: int) -> bool:
+    """Return whether another open file description, or a mapping, refers to the descriptor's file; True also if the
+    file system cannot tell. The descriptor must be the caller's only one for that file, opened for reading.
+
+    F_SETLEASE with F_WRLCK fails with EAGAIN if the file is open anywhere else, even through a mapping whose descriptor
+    is closed (fcntl(2); check_conflicting_open in fs/locks.c). O_PATH descriptors do not count: they have to be opened
+    again before a write, and the write changes the times.
+
+    False on Windows: the command's job has ended with all its processes, and scanners that hold a new file for a moment
+    do not change it.
+    """
+    if sys.platform == "win32":
+        return False
+    if sys.platform != "linux":
+        return True
+    import fcntl
+
+    try:
+        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    except OSError:
+        return True
+    return False
 
 
 def set_apart(vault: Vault, fork: Fork) -> bool | None:

@@ -61,6 +61,22 @@ if TYPE_CHECKING:
     from mudroom.vault.approvals.queue import Queue
     from mudroom.vault.journal.journal import Journal
 
+
+# --- One spelling for each fork, on file systems that ignore case in names ---
+
+
+def require_spelling(forks: bytes, name: str) -> None:
+    """Raise UsageError if the fork's directory is spelled differently: records, rules and running commands would know
+    the fork under two names. Windows also drops dots at the end."""
+    names = [os.fsdecode(other) for other in os.listdir(forks)]
+    other = next((other for other in names if other.lower() == name.lower().rstrip(".")), name)
+    if name not in names and other != name:
+        raise UsageError(
+            f"the file system takes the name {name} for that of the fork {other}",
+            f"write {other}, or a name that differs in more than upper and lower case",
+        )
+
+
 FORMAT = b"2"
 OUTSIDE = b"/outside"
 """In a vault: files that commands wrote outside the project (``ext/outside/store.py``)."""
@@ -270,8 +286,6 @@ class Vault:
         if not os.path.isdir(fork.path) or fork.is_blank:
             return None
         if MAY_FOLD:
-            from mudroom.vault.store.spelling import require_spelling
-
             require_spelling(self.path + b"/forks", name)
         return fork
 

@@ -12,7 +12,7 @@ from mudroom.errors import MudroomError, UsageError
 from mudroom.ext.containers.core.container import Engine
 from mudroom.ext.containers.core.image import LABEL
 from mudroom.ext.containers.core.image_recipe import Recipe
-from mudroom.ext.containers.engine import packing
+from mudroom.ext.containers.engine import building
 from mudroom.ext.containers.engine.building import Workshop, build
 
 pytestmark = pytest.mark.both_users
@@ -52,7 +52,7 @@ def shop(tmp_path: Path) -> Shop:
 
 @pytest.fixture
 def empty_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packing, "_SYSTEM", ())
+    monkeypatch.setattr(building, "_SYSTEM", ())
 
 
 def test_an_archive_goes_to_the_engine(shop: Shop, empty_host: None) -> None:

@@ -16,10 +16,9 @@ from mudroom.core.confinement.plan import Plan
 from mudroom.ext.containers.core.container import Container, Engine, EngineKind
 from mudroom.ext.containers.core.image_recipe import Recipe
 from mudroom.ext.containers.engine import box, image, remote, runtime, trial
-from mudroom.ext.containers.engine.building import Workshop, build
+from mudroom.ext.containers.engine.building import Workshop, build, pack_host
 from mudroom.ext.containers.engine.image import provide_host_image
 from mudroom.ext.containers.engine.image_file import inspect_image
-from mudroom.ext.containers.engine.packing import pack_host
 from mudroom.ext.containers.engine.remote import RemoteClient, start_remote
 from mudroom.sandbox.client.invocation import Invocation, RunOptions
 from mudroom.sandbox.client.launcher_client import LauncherClient

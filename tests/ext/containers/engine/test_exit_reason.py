@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mudroom.ext.containers.core.container import Engine
-from mudroom.ext.containers.engine.exit_reason import describe_end, explain_end, parse_events
+from mudroom.ext.containers.engine.box import describe_end, explain_end, parse_events
 
 FULL = "its memory was full, and the kernel ended the launcher with the command"
 ITSELF = "its engine says that it ended by itself or was killed from outside"
@@ -44,7 +44,7 @@ def test_the_last_minute_is_asked_about_if_the_clock_was_set_back(
     program = tmp_path / "docker"
     program.write_text('#!/bin/sh\necho "$*" >&2; exit 1\n')
     program.chmod(0o755)
-    monkeypatch.setattr("mudroom.ext.containers.engine.exit_reason.time.time", lambda: 1000.0)
+    monkeypatch.setattr("mudroom.ext.containers.engine.box.time.time", lambda: 1000.0)
     said = [explain_end(Engine("docker", os.fsencode(program)), "c", since, {}) for since in (900.0, 5000.0)]
     assert ["--since=900 " in said[0], "--since=940 " in said[1]] == [True, True]
     assert all("--until=1000.000" in one for one in said)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mudroom.ext.containers.engine.packing import PackedTree, pack_host
+from mudroom.ext.containers.engine.building import PackedTree, pack_host
 
 pytestmark = [pytest.mark.both_users, pytest.mark.root]
 

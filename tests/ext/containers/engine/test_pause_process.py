@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mudroom.ext.containers.engine.pause_process import left_as_found
+from mudroom.ext.containers.cli.engine import left_as_found
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="rootless Podman is for Linux")
 

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from mudroom.errors import MudroomError, UsageError
-from mudroom.ext.fleet.origin.errand_log import AttemptRow, ErrandLog, ErrandRow, RunRow
-from mudroom.ext.fleet.wire.errand import STEPS
+from mudroom.ext.fleet.origin.errand_log import STEPS, AttemptRow, ErrandLog, ErrandRow, RunRow
 from mudroom.ext.fleet.wire.message import Errand
 from whole_text import whole
 

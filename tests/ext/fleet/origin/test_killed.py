@@ -12,7 +12,7 @@ from origin_fixtures import archive, session
 from scripted_worker import HELLO, ScriptedWorker
 
 from mudroom.ext.fleet.origin import dispatcher, worker_session
-from mudroom.ext.fleet.origin.archive import IncomingArchive
+from mudroom.ext.fleet.origin.archive_fetcher import IncomingArchive
 from mudroom.ext.fleet.origin.archive_import import ForkImporter
 from mudroom.ext.fleet.origin.errand_log import ErrandLog
 from mudroom.ext.fleet.origin.link import OriginLink

@@ -22,7 +22,7 @@ from mudroom.errors import MudroomError
 from mudroom.ext.fleet.wire import message
 from mudroom.ext.fleet.wire.frame import Frame, FrameReader
 from mudroom.ext.fleet.wire.tunnel import MOST
-from mudroom.ext.fleet.worker import level
+from mudroom.ext.fleet.worker import stdio
 from mudroom.ext.fleet.worker.base_cache import BaseCache
 from mudroom.ext.fleet.worker.folder import AlreadyAccepted, ErrandFolders
 from mudroom.ext.fleet.worker.lease import Lease
@@ -138,15 +138,15 @@ def test_the_vault_of_a_snapshot_that_was_evicted_goes_once_it_has_no_fork(start
 
 
 def test_levels_are_tried_once_for_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(level, "_ENGINES", ())
+    monkeypatch.setattr(stdio, "_ENGINES", ())
     place, variables = os.fsencode(tmp_path), {b"PATH": os.environb[b"PATH"], b"HOME": os.fsencode(tmp_path)}
-    assert level.tried_levels(place, variables) == (1,)  # level 0 cannot show an origin's path
+    assert stdio.tried_levels(place, variables) == (1,)  # level 0 cannot show an origin's path
     assert os.listdir(tmp_path) == ["levels"]
-    monkeypatch.setattr(level, "_runs_at", lambda *_arguments: pytest.fail("it is known"))
-    assert level.tried_levels(place, variables) == (1,)
+    monkeypatch.setattr(stdio, "_runs_at", lambda *_arguments: pytest.fail("it is known"))
+    assert stdio.tried_levels(place, variables) == (1,)
     (tmp_path / "levels").write_text("another machine\n0 1 2")
-    monkeypatch.setattr(level, "_runs_at", lambda number, *_arguments: number == 1)
-    assert level.tried_levels(place, variables) == (1,)
+    monkeypatch.setattr(stdio, "_runs_at", lambda number, *_arguments: number == 1)
+    assert stdio.tried_levels(place, variables) == (1,)
 
 
 # --- the disk ---

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from scripted_origin import ScriptedOrigin, WorkerProcess, WorkerThread
 
-from mudroom.ext.fleet.worker.level import machine_key
+from mudroom.ext.fleet.worker.stdio import machine_key
 
 Worker = Callable[..., ScriptedOrigin]
 

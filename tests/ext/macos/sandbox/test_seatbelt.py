@@ -18,6 +18,8 @@ from mudroom.core.confinement.plan import explain
 from mudroom.core.confinement.spec import Bind, Copy, HostView, Overlay, SandboxSpec
 from mudroom.ext.macos.host import link_nodes
 from mudroom.ext.macos.seatbelt import (
+    GUARDED,
+    MACH,
     SeatbeltRule,
     ancestors,
     compile_profile,
@@ -28,7 +30,6 @@ from mudroom.ext.macos.seatbelt import (
     subpath,
     writable,
 )
-from mudroom.ext.macos.service import GUARDED, MACH
 from tiers import each
 
 GATE = SPEC._replace(network="gate", proxy=3128)

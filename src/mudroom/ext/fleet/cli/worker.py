@@ -4,17 +4,48 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.protocol_streams import take_streams
 from mudroom.core.confinement.environment import is_inside
-from mudroom.errors import UsageError
+from mudroom.errors import MudroomError, UsageError
+from mudroom.ext.fleet.base.objects import ObjectStore
+from mudroom.ext.fleet.engine import ray
+from mudroom.ext.fleet.worker.frame_stream import FrameStream, origin_hello
+from mudroom.ext.fleet.worker.stdio import checked_name, private_directory, refuse
+from mudroom.policy.config import places
 from mudroom.typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
     import argparse
+
+
+# --- ``mudroom worker --stdio --engine NAME``: a cluster as one worker (``ext/fleet/engine/coordinator.py``) ---
+# Objects for an origin's bases are in ``worker/ORIGIN/cluster`` in the state directory. Errands and their outcomes are
+# on the nodes.
+
+
+ENGINES = {"ray": ray.coordinate}
+
+
+def serve_cluster(read: int, write: int, environ: Mapping[bytes, bytes], engine: str, jobs: int | None) -> None:
+    """Serve one link until its origin is gone and the commands on all nodes have ended. ``jobs``: on each node.
+
+    Raise what the engine raises if there is no cluster or it is not safe, LinkError if the origin speaks another
+    protocol."""
+    frames = FrameStream(read)
+    try:
+        hello = origin_hello(frames.next())
+        top = private_directory(places(environ).state + b"/worker")
+        origin = private_directory(top + b"/" + os.fsencode(checked_name(hello.origin)))
+        store = ObjectStore(origin + b"/cluster")
+        ENGINES[engine](frames, write, hello, store, environ, jobs)
+    except (MudroomError, OSError) as error:
+        refuse(write, error)
+        raise
+
 
 EXAMPLES = """\
 examples:
@@ -58,8 +89,6 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     try:
         with _ended_by_signals():
             if args.engine != "local":
-                from mudroom.ext.fleet.worker.cluster import serve_cluster
-
                 serve_cluster(*streams, context.environ, args.engine, args.jobs)
             else:
                 serve(*streams, context.environ, args.jobs or os.cpu_count() or 1)

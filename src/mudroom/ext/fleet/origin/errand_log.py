@@ -7,7 +7,7 @@
 Rules of this file:
 1. A state is committed, and the disk has it, before it is acted on: a frame that follows from a state is sent after
    ``commit``. So a process that is killed at any point leaves a log that says at least as much as a worker knows.
-2. States only follow each other as ``ext/fleet/wire/errand.py`` allows.
+2. States only follow each other as ``STEPS`` allows.
 3. One process acts on a project's errands. Others read, and leave requests to cancel.
 """
 
@@ -16,17 +16,50 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
 
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, UsageError
-from mudroom.ext.fleet.wire.errand import FINAL, may_follow
 from mudroom.ext.fleet.wire.message import Errand, ErrandOutcome
 from mudroom.stage.layers.layer import remove_tree
 from mudroom.vault.lock import LOCK_NB, LOCK_SH, Lock, flock
+
+# --- Errand states and the steps between them ---
+#     new → sent → accepted → ended → fetched → kept
+#                      └→ lost (its worker is gone)   └→ refused, failed, cancelled, expired (ended without a result)
+#
+# A state is written to the origin's log before it is acted on. After ``accepted`` a command may have had effects
+# outside its fork, so an errand whose worker is gone is ``lost``. It is not sent again, unless the user asked for
+# retries.
+
+
+STEPS: Mapping[str, frozenset[str]] = {
+    "new": frozenset({"sent", "cancelled", "failed"}),
+    "sent": frozenset({"accepted", "refused", "failed", "lost", "new", "cancelled"}),
+    "accepted": frozenset({"ended", "refused", "failed", "cancelled", "expired", "lost"}),
+    "ended": frozenset({"fetched", "kept", "failed"}),
+    "fetched": frozenset({"kept"}),
+    "lost": frozenset({"new", "late"}),
+    "late": frozenset({"fetched", "kept", "failed"}),
+    "refused": frozenset(),
+    "failed": frozenset({"new"}),
+    "cancelled": frozenset(),
+    "expired": frozenset({"fetched", "new"}),
+    "kept": frozenset(),
+}
+"""The states that may follow each. ``sent`` → ``new``: the worker never accepted it. ``lost`` → ``late``: its outcome
+came after all."""
+
+FINAL = frozenset({"kept", "refused", "failed", "cancelled", "expired", "lost"})
+"""States in which a fleet waits for the errand no longer."""
+
+
+def may_follow(state: str, following: str) -> bool:
+    return following in STEPS.get(state, frozenset())
+
 
 DIRECTORY = b"/fleet"
 """Below the vault's directory."""

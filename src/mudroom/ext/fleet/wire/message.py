@@ -52,7 +52,7 @@ class HeldErrand(NamedTuple):
     errand: str
     attempt: int
     state: str
-    """As in ``errand.py``."""
+    """As in ``ext/fleet/origin/errand_log.py``."""
 
 
 class WorkerHello(NamedTuple):

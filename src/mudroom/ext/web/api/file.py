@@ -8,22 +8,22 @@ if they begin like one; otherwise as a download.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 from urllib.parse import quote
 
 from msgspec import Meta, Struct
 
+from mudroom.core.text.escaping import WIDEST, escape_line
+from mudroom.core.tree.path import name, show, show_path
 from mudroom.core.tree.path import name as last
-from mudroom.core.tree.path import show, show_path
 from mudroom.errors import ForkMoved, UsageError
+from mudroom.ext.review.core.difference import DifferenceLine
 from mudroom.ext.review.core.picture import HEAD, picture_of
 from mudroom.ext.review.rows import difference, open_side, tags_of
 from mudroom.ext.web import shape
 from mudroom.ext.web.api.endpoint import ApiCall, Endpoint, Raw, id_of, path_of
-from mudroom.ext.web.api.excerpt import excerpt
-from mudroom.ext.web.api.language import language_of
 from mudroom.ext.web.api.review import AGAIN, Index, mode_of, row_stamp
 from mudroom.ext.web.api.utf16 import utf16_spans
 from mudroom.ext.web.state.refusal import Refusal
@@ -33,6 +33,169 @@ if TYPE_CHECKING:
     from mudroom.ext.review.core import difference as core
     from mudroom.ext.review.rows import MovedRow, RowSide
     from mudroom.session import Session
+
+
+# --- A file's programming language by its name, for syntax highlighting only. Pure ---
+# The names are highlight.js's, for the languages in its common build
+# (https://github.com/highlightjs/highlight.js/blob/main/SUPPORTED_LANGUAGES.md).
+
+
+_SUFFIXES = {
+    "bash": "sh bash zsh ksh bats envrc",
+    "c": "c h",
+    "cpp": "cc cpp cxx c++ hh hpp hxx h++ ino inl",
+    "csharp": "cs csx",
+    "css": "css",
+    "diff": "diff patch",
+    "go": "go",
+    "graphql": "graphql gql",
+    "ini": "ini toml cfg conf properties editorconfig gitconfig npmrc service timer desktop",
+    "java": "java",
+    "javascript": "js jsx mjs cjs",
+    "json": "json jsonc json5 jsonl geojson ipynb webmanifest code-workspace",
+    "kotlin": "kt kts",
+    "less": "less",
+    "lua": "lua",
+    "makefile": "mk mak make",
+    "markdown": "md markdown mdx mkd",
+    "objectivec": "m mm",
+    "perl": "pl pm t",
+    "php": "php phtml",
+    "python": "py pyi pyw gyp bzl",
+    "r": "r",
+    "ruby": "rb rake gemspec podspec ru",
+    "rust": "rs",
+    "scss": "scss",
+    "sql": "sql",
+    "swift": "swift",
+    "typescript": "ts tsx mts cts",
+    "vbnet": "vb",
+    "wasm": "wat wast",
+    "xml": "xml html htm xhtml svg xsd xsl xslt rss atom plist csproj vcxproj vue",
+    "yaml": "yaml yml clang-format clang-tidy",
+}
+_NAMES = {
+    "bash": ".bashrc .bash_profile .profile .zshrc .zshenv .zprofile .bash_aliases PKGBUILD",
+    "ini": ".gitmodules pip.conf Cargo.lock poetry.lock uv.lock Pipfile",
+    "json": ".babelrc .eslintrc .prettierrc composer.lock Pipfile.lock flake.lock",
+    "makefile": "Makefile makefile GNUmakefile",
+    "python": "SConstruct SConscript BUILD WORKSPACE",
+    "ruby": "Gemfile Rakefile Podfile Vagrantfile Brewfile",
+}
+_BY_SUFFIX = {suffix.encode(): language for language, suffixes in _SUFFIXES.items() for suffix in suffixes.split()}
+_BY_NAME = {name_of_file.encode(): language for language, names in _NAMES.items() for name_of_file in names.split()}
+
+
+def language_of(path: bytes) -> str:
+    """Return the language's highlight.js name, or an empty string for an unknown file name."""
+    last = name(path)
+    return _BY_NAME.get(last) or _BY_SUFFIX.get(last.rpartition(b".")[2].lower() if b"." in last else b"", "")
+
+
+# --- Lines from a file that may be too large to be read whole: reads chunks and keeps little. Pure ---
+
+
+_PART = 4 * WIDEST + 4
+"""Bytes kept from a line: enough for all that is shown."""
+ENOUGH = 1 << 20
+"""Characters after which an excerpt ends, however many lines were requested."""
+
+
+class Excerpt(NamedTuple):
+    total: int
+    """Number of lines in the file; if it was not read to its end, the number of lines seen."""
+    lines: tuple[DifferenceLine, ...]
+    whole: bool = True
+    """Whether the file was read to its end."""
+
+
+class _Reader:
+    """Owner: the caller."""
+
+    def __init__(self, side: Literal["old", "new"], first: int, count: int, column: int) -> None:
+        self._side, self._wanted, self._column = side, range(first, first + count), column
+        self.number, self.lines = 1, list[DifferenceLine]()
+        self._length, self._part, self._size = 0, bytearray(), 0
+
+    def read(self, chunk: bytes) -> None:
+        at = 0
+        while (end := chunk.find(b"\n", at)) >= 0:
+            if self.number + 1 < self._wanted.start and not self._length:  # far above: count lines in bulk
+                at = self._skip(chunk, at)
+                continue
+            self._take(chunk, at, end)
+            self._end(ends=True)
+            at = end + 1
+            if self.number >= self._wanted.stop:
+                self.number += chunk.count(b"\n", at)
+                at = chunk.rfind(b"\n") + 1
+                break
+        self._take(chunk, at, len(chunk))
+
+    def finish(self, *, whole: bool) -> Excerpt:
+        """Return the excerpt. The last line is left out if neither its end nor its full shown part was read."""
+        if self._length:
+            self._end(ends=not whole, is_whole=whole)
+        return Excerpt(self.number - 1, tuple(self.lines), whole)
+
+    def _skip(self, chunk: bytes, at: int) -> int:
+        """Skip lines above the wanted ones, halving the size until it fits; return the new index."""
+        size = len(chunk) - at
+        while True:
+            lines = chunk.count(b"\n", at, at + size)
+            if self.number + lines < self._wanted.start:
+                break
+            size //= 2
+        if not lines:
+            self.number += 1
+            return chunk.find(b"\n", at) + 1
+        self.number += lines
+        return chunk.rfind(b"\n", at, at + size) + 1
+
+    def _start(self) -> int:
+        return self._column if self.number == self._wanted.start else 0
+
+    def _take(self, chunk: bytes, at: int, end: int) -> None:
+        if self.number in self._wanted and self._size < ENOUGH:
+            begin = max(at, at + self._start() - self._length)
+            self._part += chunk[begin : min(end, begin + _PART - len(self._part))] if begin < end else b""
+        self._length += end - at
+
+    def _end(self, *, ends: bool, is_whole: bool = True) -> None:
+        if self.number in self._wanted and self._size < ENOUGH and (is_whole or len(self._part) == _PART):
+            start = min(self._start(), self._length)
+            escaped_line = escape_line(bytes(self._part))
+            until = start + (escaped_line.until if escaped_line.cut else len(self._part))
+            cut = self._length - until
+            old, new = (self.number, 0) if self._side == "old" else (0, self.number)
+            self.lines.append(
+                DifferenceLine(
+                    " ", old, new, escaped_line.text, -1, (), escaped_line.odd, cut, until if cut else 0, ends
+                )
+            )
+            self._size += len(escaped_line.text)
+        self.number += 1
+        self._length, self._part = 0, bytearray()
+
+
+def excerpt(
+    chunks: Iterable[bytes],
+    side: Literal["old", "new"],
+    first: int,
+    count: int,
+    column: int = 0,
+    most: int | None = None,
+) -> Excerpt:
+    """Return ``count`` lines from line ``first`` (from 1) on; the first line starts at byte ``column``. After ``most``
+    bytes no further chunk is read."""
+    reader, size = _Reader(side, first, count, column), 0
+    for chunk in chunks:
+        if most is not None and size >= most:
+            return reader.finish(whole=False)
+        reader.read(chunk)
+        size += len(chunk)
+    return reader.finish(whole=True)
+
 
 BLOB_LIMIT = 20 << 20
 """Bytes in a file that is sent unchanged."""

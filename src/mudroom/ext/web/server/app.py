@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from _blake2 import blake2b
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import ExitStack
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -14,20 +15,153 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Match, Route
 
+from mudroom.core.network.budget import FLOOR, Account, MemoryBudget
+from mudroom.errors import MudroomError
 from mudroom.ext.web.api import table
-from mudroom.ext.web.api.endpoint import ApiCall, Endpoint, Raw, decode_body, decode_query
+from mudroom.ext.web.api.endpoint import BODY_LIMIT, ApiCall, Endpoint, Raw, decode_body, decode_query
 from mudroom.ext.web.server import asset, openapi
-from mudroom.ext.web.server.body import Bodies
-from mudroom.ext.web.server.card import card_routes
 from mudroom.ext.web.server.guard import RequestGuard, hosts_of, log_fault
 from mudroom.ext.web.state.refusal import Refusal, fault, refusal_of
 
 if TYPE_CHECKING:
-    from mudroom.core.network.budget import Account
-    from mudroom.ext.web.server.card import Cards
     from mudroom.ext.web.server.guard import Receive, Scope, Send
     from mudroom.ext.web.server.login import Login
     from mudroom.ext.web.state.server_state import ServerState
+
+
+# --- Agents' A2A cards, and their interfaces, which lead to the running agents (``agent_forward.py``) ---
+
+
+Cards = Callable[[str], dict[str, Any]]
+"""A function that makes an agent's card, given its endpoint's URL. Called for each request, because the policy may
+change."""
+
+
+def card_routes(
+    server: ServerState, agents: Mapping[str, tuple[Cards, Cards]], base: str
+) -> tuple[list[Route], set[str]]:
+    """Return the routes and the public paths. ``agents``: by id, functions for the card and its older form."""
+    if not agents:
+        return [Route("/api/v1/agents", _index([]), methods=["GET"])], set()
+    from mudroom.ext.agents.core.a2a import WELL_KNOWN, WELL_KNOWN_OLD, paths_of
+    from mudroom.ext.web.server.agent_forward import forwarding
+
+    routes, public = [], set()
+    paths = paths_of(list(agents))
+    for agent, path in paths.items():
+        for prefix in (path, "") if len(agents) == 1 else (path,):
+            for name, cards in zip((WELL_KNOWN, WELL_KNOWN_OLD), agents[agent], strict=True):
+                routes.append(Route(_decoded_path(prefix) + name, _card(cards, f"{base}{path}/a2a"), methods=["GET"]))
+                public.add(_decoded_path(prefix) + name)
+        routes.append(Route(_decoded_path(path) + "/a2a", forwarding(server, agent), methods=["POST"]))
+    rows = [{"agent": agent, "card": base + path + WELL_KNOWN} for agent, path in paths.items()]
+    routes.append(Route("/api/v1/agents", _index(rows), methods=["GET"]))
+    return routes, public
+
+
+def _decoded_path(path: str) -> str:
+    """Return the path with its percent-encoding decoded, as in a request."""
+    from urllib.parse import unquote
+
+    return unquote(path)
+
+
+def _card(cards: Cards, url: str) -> Callable[[Request], Response]:
+    def answer(_request: Request) -> Response:
+        try:
+            return JSONResponse(cards(url), headers={"cache-control": "no-cache"})
+        except MudroomError as error:  # the policy cannot be read, so the card is not known
+            return JSONResponse({"error": error.message}, 503)
+
+    return answer
+
+
+def _index(agents: list[dict[str, str]]) -> Callable[[Request], Response]:
+    def answer(_request: Request) -> Response:
+        return JSONResponse({"schema": "mudroom.served/1", "agents": agents})
+
+    return answer
+
+
+# --- Request bodies: read as they arrive, within a common memory budget ---
+# Rules: the bytes read are charged to one budget until the request is answered. A body without room is not read further
+# until other requests are answered or have ended; small bodies always have room. A body that stops arriving ends early,
+# so that it does not keep its share.
+
+
+BODY_SECONDS, BODY_PAUSE = 30, 5
+"""Seconds for a request body to arrive, and between two of its parts."""
+BODIES = 64 << 20
+"""Twice the bytes that all bodies hold together: the budget reserves half for another command, and there is none."""
+
+
+class Bodies:
+    """For the server's event loop only."""
+
+    def __init__(self) -> None:
+        self._share = MemoryBudget(BODIES).share()
+
+    @property
+    def held(self) -> int:
+        return self._share.held
+
+    @contextmanager
+    def open(self) -> Iterator[Account]:
+        """Yield an account for one body, which is closed with the request."""
+        account = self._share.open(lambda: None)
+        account.enter()
+        try:
+            yield account
+        finally:
+            self._share.end_connection(account)
+            account.leave()
+
+    async def read(self, request: Request, account: Account) -> bytearray:
+        """Return the body. Raise Refusal if it is too long or does not arrive, ClientDisconnect if the client goes
+        away."""
+        kind = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
+        if kind != "application/json":  # another site's form can send other types: such a body is not even read
+            raise Refusal(415, "bad-request", "a request is application/json")
+        body, parts = bytearray(), request.stream()
+        try:
+            async with asyncio.timeout(BODY_SECONDS):
+                while (part := await _next(parts)) is not None:
+                    body += part
+                    if len(body) > BODY_LIMIT:
+                        raise Refusal(413, "bad-request", f"a request has at most {BODY_LIMIT:,} bytes")
+                    await self._hold(account, len(part))
+        except TimeoutError:
+            raise Refusal(408, "bad-request", f"the request has not come within {BODY_SECONDS} seconds") from None
+        return body
+
+    async def _hold(self, account: Account, length: int) -> None:
+        if account.held + length <= FLOOR:
+            account.hold(length)
+            return
+        granted = asyncio.get_running_loop().create_future()
+
+        def grant() -> bool:
+            if granted.done():
+                return False  # the time is over, and the task is told in a later turn
+            granted.set_result(None)
+            return True
+
+        self._share.wait(account, length, grant)
+        try:
+            await granted
+        finally:
+            if granted.cancelled():
+                self._share.give_up(account)
+
+
+async def _next(parts: AsyncGenerator[bytes, None]) -> bytes | None:
+    """Return the next part, or None at the end. Raise Refusal if it does not arrive."""
+    try:
+        async with asyncio.timeout(BODY_PAUSE):
+            return await anext(parts, None)
+    except TimeoutError:
+        raise Refusal(408, "bad-request", f"no further part of the request came in {BODY_PAUSE} seconds") from None
+
 
 Handler = Callable[[Request], Any]
 

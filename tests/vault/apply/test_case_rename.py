@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from mudroom.core.merge.case_rename import removed_first
 from mudroom.core.merge.operations import Op
 from mudroom.core.tree.entry import Entry
+from mudroom.vault.apply.landing import removed_first
 
 FILE = Entry("file", 0o644, 0, b"", 1, 0, 1, 0, 0, 0, 0)
 

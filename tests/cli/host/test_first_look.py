@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from mudroom.cli.doctor import probe
-from mudroom.cli.doctor.first_look import first_look
 from mudroom.cli.doctor.probe import Finding
 from mudroom.cli.host import doctor, setup
+from mudroom.cli.host.setup import first_look
 from mudroom.cli.main import run
 from mudroom.core.registry import is_installed
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mudroom.core.network.fork_header import MOST_HOPS, with_caller
+from mudroom.net.gate.http import MOST_HOPS, with_caller
 
 SPELLINGS = (
     b"x-mudroom-fork",

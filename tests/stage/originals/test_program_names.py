@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from mudroom.core.git.program_names import commands, may_name
 from mudroom.core.git.settings_file import parse_settings
 from mudroom.core.tree.manifest import words_of
+from mudroom.stage.originals.git_settings import commands, may_name
 from tiers import each
 
 
