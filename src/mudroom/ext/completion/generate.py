@@ -9,6 +9,7 @@ from mudroom import __version__
 from mudroom.ext.completion.fish import fish
 from mudroom.ext.completion.grammar import VerbLine, VerbOption, lines
 from mudroom.ext.completion.posix import bash, zsh
+from mudroom.ext.completion.shell_table import filled
 
 # --- The manual page, in man(7) macros (groff_man(7)), from the same lines as the completions ---
 
@@ -16,78 +17,12 @@ from mudroom.ext.completion.posix import bash, zsh
 DATE = "2026-11-26"
 """The version's date; dev/release sets it."""
 
-_HEAD = """\
-.\\" Written by mudroom completion man from mudroom's own parsers.
-.TH MUDROOM 1 {date} "mudroom {version}" "User Commands"
-.SH NAME
-mudroom \\- run commands and coding agents on a staged view of a project
-.SH SYNOPSIS
-.B mudroom
-.I VERB
-.RI [ OPTION \\&.\\|.\\|.]
-.RB [ \\-\\-
-.IR COMMAND \\&.\\|.\\|.]
-.SH DESCRIPTION
-A command or an agent works on a copy\\-on\\-write view of the project,
-in a sandbox, behind a network gate.
-Its changes are reviewed, then applied or discarded.
-Nothing lands until it is applied, and an apply can be undone.
-.PP
-The verbs are listed below, each with its options.
-.B mudroom
-.I VERB
-.B \\-\\-help
-prints the same.
-.PP
-All verbs have the options
-.BR \\-\\-json ,
-which prints one JSON object instead of text, and
-.B \\-\\-project
-.IR DIR ,
-the project, by default that of the current directory.
-.SH VERBS
-"""
-_TAIL = """\
-.SH EXIT STATUS
-The exit status of the command that was run.
-124: out of time; 125: mudroom failed; 126: not executable, or refused;
-127: not found.
-.PP
-Of
-.BR "mudroom apply" :
-0: applied; 3: conflicts are left; 4: the fork is not what was reviewed;
-5: the verify command of the policy failed.
-.SH ENVIRONMENT
-.TP
-.B MUDROOM_STATE
-The directory of forks, journals and undo data; default: XDG_STATE_HOME/mudroom.
-.TP
-.B MUDROOM_KEEPER
-0: without a keeper, the process that has everything loaded for the next
-command.
-.TP
-.B NO_COLOR
-No colours.
-.SH FILES
-.TP
-.I .mudroom/policy.yaml
-The policy of the project.
-.TP
-.I ~/.local/state/mudroom
-Forks, journals and undo data of all projects.
-.SH SEE ALSO
-.BR git (1),
-.BR user_namespaces (7)
-"""
 _SHARED = ("--json", "--project", "--help")
 
 
 def man(lines: Sequence[VerbLine], version: str) -> str:
-    return (
-        _HEAD.format(date=DATE, version=version)
-        + "".join(_verb(line) for line in lines if len(line.words) == 1)
-        + _TAIL
-    )
+    verbs = "".join(_verb(line) for line in lines if len(line.words) == 1)
+    return filled("mudroom.1", date=DATE, version=version, verbs=verbs)
 
 
 def _verb(line: VerbLine) -> str:

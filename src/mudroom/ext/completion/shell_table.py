@@ -1,10 +1,18 @@
-"""Tables that all shells' completions share, from the lines in ``grammar.py``."""
+"""What all shells' completions share: the files in ``template``, and tables from the lines in ``grammar.py``."""
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Sequence
 
 from mudroom.ext.completion.grammar import VerbLine, VerbOption
+
+
+def filled(name: str, **parts: str) -> str:
+    """Return a template with its ``@NAME@`` replaced. No part is looked at for a further one."""
+    with open(os.path.join(os.path.dirname(__file__), "template", name), encoding="utf-8") as file:
+        return re.sub(r"@([A-Z]+)@", lambda found: parts[found[1].lower()], file.read())
 
 
 def options_by_value(lines: Sequence[VerbLine]) -> dict[tuple[str, tuple[str, ...]], list[str]]:
