@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     CancellableApprover: TypeAlias = Callable[[Cancellation], CommandApprover | None]
     import signal
     from types import FrameType
+else:
+    import _signal as signal  # the signal module would build enums at import
 
 
 # --- Ctrl-C in the main thread during a room's call ---
