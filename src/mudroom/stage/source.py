@@ -172,6 +172,19 @@ class RecordedFiles:
         return self._places[0].open(path) if recorded is None else open_recorded(self._places, path, recorded)
 
 
+def same_as(opened: int, source: SourceContent, path: bytes) -> bool:
+    """Return whether an open file has the content of ``path`` in ``source``, and close it. Raise OSError as open(2) and
+    read(2) do."""
+    try:
+        other = source.open(path)
+        try:
+            return same_bytes(opened, other)
+        finally:
+            os.close(other)
+    finally:
+        os.close(opened)
+
+
 def same_bytes(descriptor: int, other: int) -> bool:
     """Return whether two open files have the same content from their positions to their ends. The descriptors stay
     open."""

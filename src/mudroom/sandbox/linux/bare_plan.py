@@ -42,6 +42,7 @@ from mudroom.sandbox.linux.plan import (
     inside_caches,
     no_audit_flags,
     own_directory,
+    process_steps,
     session_limits,
     tmpfs,
     view_step,
@@ -201,12 +202,7 @@ def _without_namespaces(spec: SandboxSpec, around: HostView, machine: str) -> Pl
     steps: tuple[Step, ...] = (
         ("view", spec.view.work),
         ("terminal", b"/dev/ptmx"),
-        ("umask", spec.umask),
-        ("cwd", spec.cwd),
-        ("drop_bounding_set",),
-        ("drop_capabilities",),
-        ("no_new_privs",),
-        *(("rlimit", *limit) for limit in spec.rlimits),
+        *process_steps(spec),
         ("landlock", everything, 0, scoped, tuple(rules), no_audit_flags(spec.landlock_abi)),
         ("seccomp", filter_for(machine, (*(NO_NETWORK if spec.network == "none" else ()), *NO_NAMESPACES, *DENY))),
     )

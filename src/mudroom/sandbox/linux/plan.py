@@ -386,6 +386,12 @@ def filesystem_rights(abi: int) -> int:
     return sum(bits for since, bits in FS_RIGHTS.items() if abi >= since)
 
 
+def process_steps(spec: SandboxSpec) -> list[Step]:
+    """Return what a command without mounts of its own does to its process, before Landlock and seccomp."""
+    steps: list[Step] = [("umask", spec.umask), ("cwd", spec.cwd), ("drop_bounding_set",), ("drop_capabilities",)]
+    return [*steps, ("no_new_privs",), *(("rlimit", *limit) for limit in spec.rlimits)]
+
+
 def _without_namespaces(spec: SandboxSpec, view: Copy, machine: str) -> list[Step]:
     everything = filesystem_rights(spec.landlock_abi)
     reading = FS_EXECUTE | FS_READ_FILE | FS_READ_DIR
@@ -403,12 +409,7 @@ def _without_namespaces(spec: SandboxSpec, view: Copy, machine: str) -> list[Ste
     return [
         ("view", view.work),
         ("terminal", b"/dev/ptmx"),
-        ("umask", spec.umask),
-        ("cwd", spec.cwd),
-        ("drop_bounding_set",),
-        ("drop_capabilities",),
-        ("no_new_privs",),
-        *(("rlimit", *limit) for limit in spec.rlimits),
+        *process_steps(spec),
         ("landlock", everything, handled_net, scoped, tuple(rules), no_audit_flags(spec.landlock_abi), ports),
         ("seccomp", filter_for(machine, (*outside, *DENY))),
     ]

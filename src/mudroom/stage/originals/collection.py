@@ -56,7 +56,7 @@ from mudroom.stage.beneath import LastDirectory, open_root
 from mudroom.stage.form import attributes_at, flags_at, is_own_group
 from mudroom.stage.originals.ground import Ground
 from mudroom.stage.originals.later_flags import flag_later
-from mudroom.stage.source import Source, read_all, same_bytes, walk
+from mudroom.stage.source import Source, read_all, same_as, walk
 from mudroom.stage.stamp import is_outside
 from mudroom.stage.view import NO_ATTRIBUTES, TOO_DEEP, Attributes, RawDifference, View, is_too_deep
 
@@ -483,16 +483,7 @@ class _Collector:
 
     def _same_content(self, path: bytes, base: Entry) -> bool:
         old = self._ground.open_original(path, base)
-        if old is None:
-            return False
-        try:
-            new = self._staged.open(path)
-            try:
-                return same_bytes(old, new)
-            finally:
-                os.close(new)
-        finally:
-            os.close(old)
+        return old is not None and same_as(old, self._staged, path)
 
     def _same_xattrs(self, path: bytes) -> bool:
         before, after = (xattr.of_file(source, path) for source in (self._base, self._staged))

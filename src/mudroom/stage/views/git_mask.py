@@ -22,7 +22,7 @@ from mudroom.core.tree.entry import Entry, same_shape
 from mudroom.stage import disk
 from mudroom.stage.layers.git_layer import plan_git, write_git_layer
 from mudroom.stage.layers.layer import remove_tree
-from mudroom.stage.source import OpenSource, Source, is_absence, read_all, same_bytes, walk
+from mudroom.stage.source import OpenSource, Source, is_absence, read_all, same_as, walk
 from mudroom.stage.stamp import is_settled
 from mudroom.stage.view import RawDifference
 from mudroom.stage.views.secret import write_beside
@@ -220,12 +220,7 @@ class ApartFromGitLayer:
     def _is_same(self, layer: Source, path: bytes, given: Entry, entry: Entry) -> bool:
         if given.kind != "file" or not same_shape(given, entry) or given.size != entry.size:
             return False
-        one, other = layer.open(path), self._staged.open(path)
-        try:
-            return same_bytes(one, other)
-        finally:
-            os.close(one)
-            os.close(other)
+        return same_as(layer.open(path), self._staged, path)
 
 
 def _key(secrets: Mapping[bytes, Entry], always: Collection[bytes]) -> bytes:

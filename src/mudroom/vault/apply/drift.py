@@ -15,7 +15,7 @@ from mudroom.core.tree.entry import Entry, is_untouched, same_shape, same_stamp
 from mudroom.core.tree.path import name, parent
 from mudroom.stage.beneath import directory, look, open_root
 from mudroom.stage.originals.ground import Ground
-from mudroom.stage.source import DirectorySource, SourceContent, same_bytes
+from mudroom.stage.source import DirectorySource, SourceContent, same_as
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
@@ -115,17 +115,9 @@ def _equals_staged(change: Change, ours: Entry | None, staged: SourceContent, li
 def _same_content(opened: int, path: bytes, live: SourceContent) -> bool:
     """Whether the content equals the content at ``path`` in ``live``. Closes ``opened``."""
     try:
-        mine = live.open(path)
-    except OSError:
-        os.close(opened)
-        return False
-    try:
-        return same_bytes(opened, mine)
+        return same_as(opened, live, path)
     except OSError:
         return False
-    finally:
-        os.close(opened)
-        os.close(mine)
 
 
 def _describe(base: Entry | None, ours: Entry | None) -> str:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack
 
 from mudroom.core.merge.merge import Conflict
 from mudroom.core.merge.operations import Op
@@ -22,7 +21,7 @@ from mudroom.core.tree.change import Remark
 from mudroom.core.tree.entry import HELD, Entry, is_untouched, same_stamp
 from mudroom.stage import disk
 from mudroom.stage.beneath import look, open_beneath, open_root
-from mudroom.stage.source import DirectorySource, same_bytes
+from mudroom.stage.source import DirectorySource, same_as
 from mudroom.vault.apply.imprint import Moved
 from mudroom.vault.apply.imprint import take as take_imprint
 from mudroom.vault.apply.rename import At, aside_of, is_same_file, mend, take
@@ -151,15 +150,10 @@ class Executor:
         current = project.look(op.path)
         if current is None or op.new is None or current.kind != "file" or current[:3] != op.new[:3]:
             return False
-        with ExitStack() as opened:
-            descriptors = []
-            for source, path in ((project, op.path), (slots, slot)):
-                try:
-                    descriptors.append(source.open(path))
-                except OSError:
-                    return False  # the conflict stays
-                opened.callback(os.close, descriptors[-1])
-            return same_bytes(*descriptors)
+        try:
+            return same_as(project.open(op.path), slots, slot)
+        except OSError:
+            return False  # the conflict stays
 
     def _refuse(self, op: Op, reason: str) -> None:
         self.refused.append(op)

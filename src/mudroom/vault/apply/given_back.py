@@ -23,7 +23,7 @@ from mudroom.core.tree.path import is_below
 from mudroom.stage.buffer.buffer import Buffer
 from mudroom.stage.layers.landed import LANDED, LandedPaths, add_landed, elsewhere, keep_original
 from mudroom.stage.originals.original import Originals
-from mudroom.stage.source import DirectorySource, OpenSource, Source, same_bytes
+from mudroom.stage.source import DirectorySource, OpenSource, Source, same_as
 from mudroom.stage.source import walk as walk_source
 from mudroom.typing import NamedTuple
 from mudroom.vault.apply.remainder import keep_remainder
@@ -259,9 +259,4 @@ def _is_same(change: Change, staged: Source, project: Source) -> bool:
         return True
     if here.size != there.size:
         return False
-    descriptors = [staged.open(change.path), project.open(change.path)]
-    try:
-        return same_bytes(*descriptors)
-    finally:
-        for descriptor in descriptors:
-            os.close(descriptor)
+    return same_as(staged.open(change.path), project, change.path)

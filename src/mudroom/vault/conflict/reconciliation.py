@@ -22,7 +22,7 @@ from mudroom.stage.copy import copy_open_file, listed
 from mudroom.stage.filesystem_kind import FUSE, OVERLAYFS, filesystem_magic, has_weak_ctime, is_weak
 from mudroom.stage.layers.layer import remove_tree
 from mudroom.stage.originals.ground import Ground
-from mudroom.stage.source import OpenSource, Source, read_all, same_bytes
+from mudroom.stage.source import OpenSource, Source, read_all, same_as, same_bytes
 from mudroom.stage.views.preflight import filesystem, mounts
 
 LIMIT = 32 * 1024 * 1024
@@ -367,19 +367,9 @@ def _same_file(live: Source, staged: Source, path: bytes, theirs: Entry, ours: E
     if ours.size != theirs.size:
         return False
     try:
-        yours = staged.open(path)
+        return same_as(staged.open(path), live, path)
     except OSError:
         return False
-    try:
-        mine = live.open(path)
-    except OSError:
-        os.close(yours)
-        return False
-    try:
-        return same_bytes(mine, yours)
-    finally:
-        os.close(mine)
-        os.close(yours)
 
 
 def _is_same_tree(root: int, path: bytes, expected: Mapping[bytes, Entry]) -> bool:

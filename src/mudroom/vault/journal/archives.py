@@ -21,6 +21,7 @@ from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
 from mudroom.stage import disk
 from mudroom.typing import NamedTuple
+from mudroom.vault.sync import sync_directory
 
 _FORMAT = 1
 _NAME = regex(rb"(\d{9,19})-(\d{9,19})\.jsonl\.gz")
@@ -156,7 +157,7 @@ def write_archive(directory: bytes, events: Iterable[Event], previous: ChainHead
         previous.number + 1, last, directory + b"/%09d-%09d.jsonl.gz" % (previous.number + 1, last)
     )
     disk.rename_path(new, archive.path)
-    _sync(directory)
+    sync_directory(directory)
     return archive
 
 
@@ -199,11 +200,3 @@ def _free(path: bytes) -> bytes:
 
 def _line(value: object) -> bytes:
     return to_json_text(value, ",", ":").encode("ascii") + b"\n"
-
-
-def _sync(directory: bytes) -> None:
-    descriptor = disk.open_path(directory, os.O_RDONLY | disk.O_DIRECTORY | disk.O_CLOEXEC)
-    try:
-        disk.sync(descriptor)
-    finally:
-        os.close(descriptor)

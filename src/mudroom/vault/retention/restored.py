@@ -38,7 +38,7 @@ from mudroom.stage.layers.shown import with_shown
 from mudroom.stage.layers.union import Union, staged_source
 from mudroom.stage.originals.original import Originals, append_rows, read_rows
 from mudroom.stage.originals.snapshot import read_manifest, save_manifest
-from mudroom.stage.source import DirectorySource, OpenSource, Source, same_bytes
+from mudroom.stage.source import DirectorySource, OpenSource, Source, same_as
 from mudroom.stage.stamp import as_recorded
 from mudroom.stage.views.copy_view import CopyView
 from mudroom.vault.apply import imprint
@@ -110,15 +110,9 @@ class _Base:
         if kept is None:
             return True
         try:
-            opened = self._source.open(path)
+            return same_as(kept, self._source, path)
         except OSError:
-            os.close(kept)
             return False
-        try:
-            return same_bytes(kept, opened)
-        finally:
-            os.close(kept)
-            os.close(opened)
 
 
 def _renew_fork(vault: Vault, fork: Fork, layers: set[str]) -> bool:

@@ -21,7 +21,7 @@ from mudroom.stage.beneath import look, open_root
 from mudroom.stage.layers.layer import remove_tree
 from mudroom.stage.originals.collection import MASKED
 from mudroom.stage.originals.ground import Ground
-from mudroom.stage.source import Source, read_all, same_bytes, walk
+from mudroom.stage.source import Source, read_all, same_as, walk
 from mudroom.vault.apply.rehearsal import rehearse
 from mudroom.vault.conflict.reconciliation import LIMIT, merge_texts
 from mudroom.vault.forks.open_fork import OpenFork
@@ -85,12 +85,7 @@ class _Sides:
             return False
         if ours.kind != "file":
             return True
-        mine, yours = self._ours.open(change.path), self._theirs.open(change.path)
-        try:
-            return same_bytes(mine, yours)
-        finally:
-            os.close(mine)
-            os.close(yours)
+        return same_as(self._ours.open(change.path), self._theirs, change.path)
 
     def _same_tree(self, path: bytes, expected: dict[bytes, Entry]) -> bool:
         present = dict(walk(self._ours, path))

@@ -15,11 +15,12 @@ from mudroom.core.git.index import Index, IndexEntry, TreeItem, encode_index, pa
 from mudroom.errors import UsageError
 from mudroom.ext.commits.git.check import parse_tree
 from mudroom.ext.commits.git.repository import Repository
-from mudroom.ext.commits.git.write import RepositoryWriter, sync_directory
+from mudroom.ext.commits.git.write import RepositoryWriter
 from mudroom.stage import disk
 from mudroom.stage.beneath import open_file, open_root
 from mudroom.stage.source import Source, read_all
 from mudroom.typing import NamedTuple
+from mudroom.vault.sync import sync_directory
 
 _HASH_LIMIT = 64 << 20
 _WORD = 0xFFFFFFFF

@@ -23,10 +23,11 @@ from mudroom.errors import UsageError
 from mudroom.ext.commits.core.ref_plan import HEAD, STASH, RefMove, RepositoryMoves
 from mudroom.ext.commits.git.index_file import IndexMove, IndexUpdate, move_index
 from mudroom.ext.commits.git.repository import Repository
-from mudroom.ext.commits.git.write import RepositoryWriter, sync_directory
+from mudroom.ext.commits.git.write import RepositoryWriter
 from mudroom.stage import disk
 from mudroom.typing import NamedTuple
 from mudroom.vault.git.place import RepositoryPlace
+from mudroom.vault.sync import sync_directory
 
 _NO_PACKED = b"# pack-refs with: peeled fully-peeled sorted \n"
 

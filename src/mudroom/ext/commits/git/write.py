@@ -17,6 +17,7 @@ from mudroom.errors import UsageError
 from mudroom.ext.commits.git.repository import NUMBERS, Repository
 from mudroom.stage import disk
 from mudroom.typing import BinaryIO, NoReturn
+from mudroom.vault.sync import sync_directory
 
 _IDENTITY = b"mudroom <mudroom@localhost>"
 
@@ -186,14 +187,6 @@ def _holds(path: bytes, content: bytes) -> bool:
     except FileNotFoundError:
         return False
     return bool(data) and content.startswith(data)
-
-
-def sync_directory(directory: bytes) -> None:
-    descriptor = disk.open_path(directory, os.O_RDONLY | disk.O_DIRECTORY)
-    try:
-        disk.sync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _raise_named(name: bytes, lock: bytes, error: OSError) -> NoReturn:

@@ -15,6 +15,7 @@ from mudroom.sandbox.linux.plan import (
     domain,
     filter_for,
     gate_steps,
+    process_steps,
 )
 from mudroom.sandbox.linux.seccomp import rows
 from mudroom.sandbox.linux.syscall import DENY, NO_NETWORK
@@ -30,12 +31,7 @@ def compile_inside(spec: SandboxSpec, machine: str) -> Plan:
         ("view", spec.project),
         ("terminal", b"/dev/ptmx"),
         *((("listen", PROXY_PORT, 0, (), b""), *gate_steps(spec)) if spec.network == "gate" else ()),
-        ("umask", spec.umask),
-        ("cwd", spec.cwd),
-        ("drop_bounding_set",),
-        ("drop_capabilities",),
-        ("no_new_privs",),
-        *(("rlimit", *limit) for limit in spec.rlimits),
+        *process_steps(spec),
         *domain(spec.landlock_abi),  # no signal reaches the launcher, the container's first process, of the same user
         *_filter(spec, machine),
     ]

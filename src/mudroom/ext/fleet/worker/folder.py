@@ -30,6 +30,7 @@ import msgspec
 from mudroom.errors import UsageError
 from mudroom.ext.fleet.wire.message import Errand, ErrandOutcome
 from mudroom.vault.lock import LOCK_EX, LOCK_NB, LOCK_SH, flock
+from mudroom.vault.sync import sync_directory
 
 MOST_KEPT = 20_000
 """Names in ``kept``. Beyond them the oldest are removed."""
@@ -223,11 +224,3 @@ def folder_name(errand: str, attempt: int) -> bytes:
 def _write(path: bytes, data: bytes) -> None:
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), "wb") as file:
         file.write(data)
-
-
-def sync_directory(path: bytes) -> None:
-    opened = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)

@@ -25,7 +25,7 @@ from mudroom.stage.originals.collection import collect
 from mudroom.stage.originals.ground import Ground
 from mudroom.stage.originals.original import Originals
 from mudroom.stage.originals.private_base import PrivateBase
-from mudroom.stage.source import OpenSource, Source, SourceContent, same_bytes, walk
+from mudroom.stage.source import OpenSource, Source, SourceContent, same_as, walk
 from mudroom.stage.views.overlay import OverlayView
 from mudroom.vault.apply.tree import set_mode
 
@@ -123,16 +123,10 @@ def same_file(one: SourceContent, other: SourceContent, path: bytes, a: Entry, b
     """Return whether two files have the same content, whatever their modes. An unreadable file is not the same."""
     if a.size != b.size:
         return False
-    opened: list[int] = []
     try:
-        opened += [one.open(path)]
-        opened += [other.open(path)]
-        return same_bytes(*opened)
+        return same_as(one.open(path), other, path)
     except (PermissionError, FileHeld):
         return False
-    finally:
-        for descriptor in opened:
-            os.close(descriptor)
 
 
 def align_modes(tree: bytes, claims: Mapping[bytes, Change], base: Source) -> None:
