@@ -18,7 +18,7 @@ from contextlib import ExitStack, closing
 from typing import cast
 
 import mudroom
-from bench.client import clients
+from bench.client import client
 from bench.gate import gate
 from bench.landing import SYNCFS, many_added, many_modified
 from bench.limited import at_once, installed
@@ -170,7 +170,7 @@ def _whole_process(base: bytes, scale: Scale) -> Iterator[Finding]:
         cwd, env = place.project, place.environ
         alone = dict(env)
         del env[b"MUDROOM_KEEPER"]  # it says that there is none; here commands start one
-        native, script = clients(place.root)
+        native = client(place.root)
         lines = {
             "run": ["run", "--yes", "--", "true"],
             "exec": ["exec", "--json", "--fork", "reach", "--", "true"],
@@ -178,20 +178,15 @@ def _whole_process(base: bytes, scale: Scale) -> Iterator[Finding]:
         }
         codex = [installed("codex"), "sandbox", "-c", 'sandbox_mode="workspace-write"', "--", "true"]
         why = _start_keeper(place, [native, *lines["run"]])
-        no_native = "no C compiler" if native == script else ""
         try:
-            kept = {
-                **({f"{verb}, native": [native, *words] for verb, words in lines.items()} if not no_native else {}),
-                **{f"{verb}, keeper": [script, *words] for verb, words in lines.items()},
-            }
             contestants: list[Contestant] = [
-                *(timed(name, words, cwd, env) for name, words in kept.items() if not why),
+                *(timed(f"{verb}, keeper", [native, *words], cwd, env) for verb, words in lines.items() if not why),
                 timed(_PASS, [sys.executable, "-I", "-S", "-c", "pass"], cwd, env),
                 *(timed(verb, [native, *words], cwd, alone) for verb, words in lines.items()),
                 Rival(timed(_CODEX, codex, cwd, env), _CODEX),
             ]
             found = interleave(contestants, max(3, min(scale.cold, 20)), warm_up=2)
-            yield from _processes(found, why or no_native)
+            yield from _processes(found, why)
             if not why:
                 yield _keeper_memory(place, native)
         finally:
@@ -201,14 +196,11 @@ def _whole_process(base: bytes, scale: Scale) -> Iterator[Finding]:
 
 def _processes(found: Found, why: str) -> Iterator[Finding]:
     rows = (
-        ("run, native", "`mudroom run --yes -- true`, with keeper", _PASS, 2.0),
-        ("run, keeper", "`mudroom run --yes -- true`, with keeper, Python client", _PASS, None),
+        ("run, keeper", "`mudroom run --yes -- true`, with keeper", _PASS, 2.0),
         ("run", "`mudroom run --yes -- true`, without keeper", _PASS, 6.0),
-        ("exec, native", "`mudroom exec --json -- true`, with keeper", _CODEX, 0.25),
-        ("exec, keeper", "`mudroom exec --json -- true`, with keeper, Python client", _CODEX, None),
+        ("exec, keeper", "`mudroom exec --json -- true`, with keeper", _CODEX, 0.25),
         ("exec", "`mudroom exec --json -- true`, without keeper", _CODEX, None),
-        ("status, native", "`mudroom status`, with keeper", _PASS, None),
-        ("status, keeper", "`mudroom status`, with keeper, Python client", _PASS, None),
+        ("status, keeper", "`mudroom status`, with keeper", _PASS, None),
         ("status", "`mudroom status`, without keeper", _PASS, None),
     )
     for name, what, rival, times in rows:
