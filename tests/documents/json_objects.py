@@ -233,6 +233,13 @@ def _kind(value: Any) -> str:
     return "object"
 
 
+def lines_of(schemas: Mapping[str, Any]) -> str:
+    """Return the text of docs/json.schema.json: a line for each definition."""
+    rows = ",\n".join(f"  {json.dumps(name)}: {json.dumps(shape)}" for name, shape in schemas["$defs"].items())
+    head = "".join(f" {json.dumps(key)}: {json.dumps(value)},\n" for key, value in schemas.items() if key != "$defs")
+    return f'{{\n{head} "$defs": {{\n{rows}\n }}\n}}\n'
+
+
 def document(found: Mapping[str, list[tuple[str, Any]]]) -> dict[str, Any]:
     """Return docs/json.schema.json: a definition for each schema, with the verbs that print it."""
     definitions = {}

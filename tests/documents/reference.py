@@ -1,20 +1,23 @@
-"""``python -m documents.reference``: write docs/reference and docs/json.schema.json anew, from the program."""
+"""``python -m documents.reference``: write docs/reference and docs/json.schema.json anew, from the program.
+
+``--commands`` writes the page of all options, which is not in the repository: the site has it (``dev/docs --site``).
+"""
 
 from __future__ import annotations
 
 import contextlib
 import inspect
 import io
-import json
 import os
 import re
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import mudroom
-from documents.json_objects import NOT_PRINTED, SCHEMAS, document, printed
+from documents.json_objects import NOT_PRINTED, SCHEMAS, document, lines_of, printed
 from documents.machine import ROOT
 from mudroom.cli.main import VERBS, run
 from mudroom.library import opening, satellite
@@ -114,10 +117,12 @@ def _type(shape: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:] == ["--commands"]:
+        COMMANDS.write_text(commands_page())
+        sys.exit()
     root = tempfile.mkdtemp(prefix="mudroom-docs.")
     schemas = document(printed(Path(root) / "d"))
     remove_tree(root.encode())
-    SCHEMAS.write_text(json.dumps(schemas, indent=1, sort_keys=False) + "\n")
+    SCHEMAS.write_text(lines_of(schemas))
     JSON.write_text(json_page(schemas))
-    COMMANDS.write_text(commands_page())
     LIBRARY.write_text(library_page())

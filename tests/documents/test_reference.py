@@ -11,7 +11,6 @@ import pytest
 
 from documents.json_objects import BRIEF, COMMANDS, NOT_PRINTED, SCHEMAS, infer, printed
 from documents.machine import ROOT
-from documents.reference import COMMANDS as COMMANDS_PAGE
 from documents.reference import JSON, LIBRARY, commands_page, json_page, library_page
 from mudroom.cli.main import VERBS, offered_verbs
 from satellites import needs, whole
@@ -21,8 +20,9 @@ NAMELESS = {"log", "net log", "policy why", "agent card", "ps"}
 
 
 @pytest.mark.skipif(offered_verbs() != VERBS, reason="a satellite with a verb is absent")
-def test_the_page_of_commands_is_made_of_the_help() -> None:
-    assert COMMANDS_PAGE.read_text() == commands_page(), "dev/docs --update writes it"
+def test_the_page_of_commands_has_the_help_of_each_verb() -> None:
+    page = commands_page()
+    assert [verb for verb in VERBS if f"\n## {verb}\n\n```text\nusage: mudroom {verb} " not in page] == []
 
 
 def test_the_page_of_the_library_is_made_of_its_docstrings() -> None:
