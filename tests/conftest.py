@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import re
 import signal
 import stat
 import sys
@@ -24,7 +23,7 @@ from mudroom.sandbox.client.client import Client
 from mudroom.sandbox.client.launcher_client import LauncherClient, SpawnedLauncher
 from mudroom.session import Session
 
-pytest_plugins = ["left_out", "once_more", "skip_budget", "tiers"]
+pytest_plugins = ["left_out", "skip_budget", "tiers"]
 pytest_plugins += [name for name in ("browser", "engines") if find_spec(name)]  # of satellites
 
 for name, action in (("SIGHUP", signal.SIG_DFL), ("SIGQUIT", signal.SIG_DFL), ("SIGINT", signal.default_int_handler)):
@@ -108,19 +107,6 @@ def no_keeper_is_left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
 def act_as(session: Session, **changes: Any) -> None:
     """The next commands of a session are another actor's: with other settings, card, level or agent."""
     session.approval.actor = session.actor._replace(**changes)
-
-
-NUMBERS = itertools.count()
-
-
-@pytest.fixture
-def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory of the test's own, as pytest's, which lists the directories of all earlier tests to number the next
-    one: a millisecond and a half after 2,500 tests."""
-    name = re.sub(r"\W", "_", request.node.name)[:26]  # with its number no longer than pytest's: sockets lie below
-    path = tmp_path_factory.getbasetemp() / f"{name}{next(NUMBERS)}"
-    path.mkdir(0o700)
-    return path
 
 
 class Place:

@@ -1,4 +1,4 @@
-"""The two tiers of the tests, and the seed of the day.
+"""The two tiers of the tests, and the seed of what is drawn.
 
 The quick tier is what ``./check`` runs, and CI: MUDROOM_TESTS=quick, without tests marked ``deep``, each test once, as
 an ordinary user, and those marked ``root`` as root too: identities, capabilities, control groups, owners, permissions
@@ -6,9 +6,8 @@ and mounts of the kernel are others for root. ``dev/deep`` runs everything as bo
 tests have a quarter of their examples in the quick tier (``examples``; 25 where a test names no number), and the fault
 tests a smaller sample (``sample``, ``every``, ``pairs``, ``daily``).
 
-The calls in which the fault tests inject faults are drawn at random, and each day the quick tier has other deep tests
-(``--of-the-day``). The seed is MUDROOM_SEED, by default the date (UTC). A failed test prints the command that runs it
-again with the same seed.
+The calls in which the fault tests inject faults are drawn at random. The seed is MUDROOM_SEED, by default the date
+(UTC). A failed test prints the command that runs it again with the same seed.
 """
 
 from __future__ import annotations
@@ -28,8 +27,6 @@ from hypothesis import settings as hypothesis_settings
 
 Row = TypeVar("Row")
 Column = TypeVar("Column")
-DAYS = 30
-"""After so many days, about a month, each deep test without a limit of its own has been in the quick tier."""
 QUICK = os.environ.get("MUDROOM_TESTS") == "quick"
 SEED = os.environ.setdefault("MUDROOM_SEED", time.strftime("%Y%m%d", time.gmtime()))
 """Exported to the processes of xdist, too: midnight may pass between their start and ours."""
@@ -116,22 +113,10 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--of-the-day", action="store_true", help=f"one of {DAYS} selected tests, others each day")
-
-
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.getoption("--of-the-day"):
-        chosen = [item for item in items if not item.get_closest_marker("limit") and is_of_the_day(item.nodeid)]
-        config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
-        items[:] = chosen
     if hasattr(config, "workerinput"):
         longest_first(items)
-
-
-def is_of_the_day(test: str) -> bool:
-    return (zlib.crc32(test.encode()) + int(SEED)) % DAYS == 0
 
 
 def longest_first(items: list[pytest.Item]) -> None:
