@@ -46,3 +46,12 @@ def test_a_file_system_that_tells_nothing_of_holes(
 def test_a_file_that_has_got_shorter_has_an_end(tmp_path: Path) -> None:
     (tmp_path / "one").write_bytes(b"short")
     assert copied(tmp_path, 100) == b"short" + bytes(95)
+
+
+def test_the_size_of_a_file_without_a_hole_at_its_end_is_not_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ext4 journals a size that is set before it writes the data: a power cut left zeros of the full size."""
+    (tmp_path / "one").write_bytes(b"text")
+    monkeypatch.delattr(os, "ftruncate")
+    assert copied(tmp_path, 4) == b"text"

@@ -535,10 +535,10 @@ class Forks:
         holder = last_holder(fork) if fork.interrupted is not None else "looking at what is left"
         # Wait for another reader, since without the lock this is no review, but not for a running command.
         with fork.lock_if_free(holder, PATIENCE) as free:
-            if free and fork.interrupted is None and fork.record is None and not stacking.tree_is_empty(fork):
-                fork.begin(CommandStart(fork.created))  # the record is lost: its name was not on disk
             if free:
                 _find_losses(self.vault, fork)
+            if free and fork.interrupted is None and fork.record is None and not stacking.tree_is_empty(fork):
+                fork.begin(CommandStart(fork.created))  # the record is lost: its name was not on disk
             if free and (fork.interrupted is not None or mount_note(fork) is not None):
                 self.settle(fork)
                 mounting(self).collect(fork)
@@ -633,7 +633,8 @@ def settled_mount(forks: Forks, fork: Fork) -> MountNote | None:
 def _find_losses(vault: Vault, fork: Fork) -> None:
     """Find the files that a crash of the machine has cut off. Costs a stat(2) but once after each boot.
 
-    The state of a fork may be on disk, and the writable layer that it names not: then nothing was in it.
+    The state of a fork may be on disk, and the writable layer that it names not. It was made for a command if the state
+    ends with the checkpoint before it; otherwise nothing was in it.
     """
     is_earlier, upper = is_of_earlier_boot(fork.record_path), fork.state.upper
     if is_earlier is False:
@@ -644,8 +645,9 @@ def _find_losses(vault: Vault, fork: Fork) -> None:
         require_layers(fork)
         require_tree(fork)
         stacking.make_tree(vault, upper, fork.state.layers)
-        add_empty(fork, ())
-        fork.begin(CommandStart(fork.created))
+        if (points := fork.state.checkpoints) and points[-1].automatic and not stacking.is_left_by_rollback(points[-1]):
+            add_empty(fork, ())
+            fork.begin(CommandStart(fork.created))
     if is_earlier:
         from mudroom.vault.forks.crash import find_losses
 

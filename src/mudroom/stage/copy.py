@@ -239,12 +239,15 @@ def copy_content(read: int, write: int, size: int, *, only_reflink: bool = False
         extent = _next_data(read, position)
         if extent is None:
             _copy_whole(read, write, position, size)
-            break
+            return True
         if extent[0] >= size:
             break  # only a hole is left
-        _copy_range(read, write, *extent)
-        position = extent[1]
-    os.ftruncate(write, size)
+        end = min(extent[1], size)
+        position = _copy_range(read, write, extent[0], end)
+        if position < end:
+            break  # the file has shrunk
+    if position < size:  # otherwise ext4 journals the size before the data: zeros of the full size after a power loss
+        os.ftruncate(write, size)
     return True
 
 
