@@ -9,6 +9,7 @@ import pytest
 
 from conftest import Place
 from mudroom.session import Session
+from mudroom.stage.originals import collection, original
 from mudroom.vault.apply import imprint
 
 Tree = dict[str, bytes]
@@ -115,6 +116,63 @@ def test_a_fork_from_between_two_applies_has_no_conflict_after_the_undo(place: P
     turned(session, place, back=True, wanted=between)
     assert session.changes.apply("third").conflicts == ()
     assert (place.project / "d0/1").read_bytes().endswith(b"\0one\0third")
+
+
+PENDING = r"""
+rm d0/1; rm -r wholeone; printf '\0third' >> d0/2; printf '\0third' >> big
+"""
+
+
+@pytest.mark.parametrize("rounds", [1, 2])
+@pytest.mark.parametrize("back", [1, 2])
+def test_what_an_undo_has_put_back_is_no_conflict_of_a_fork_without_its_content(
+    place: Place, monkeypatch: pytest.MonkeyPatch, rounds: int, back: int
+) -> None:
+    """Above ``DELETED_FILES`` and ``LARGE`` only the entries of a pending fork's originals are known."""
+    monkeypatch.setattr(collection, "DELETED_FILES", 0)
+    monkeypatch.setattr(original, "SMALL", -1)
+    monkeypatch.setattr(original, "LARGE", -1)
+    fill(place, 5, 1)
+    session = place.session()
+    land(session, "one", 5)
+    session.run([b"sh", b"-c", PENDING.encode()], fork="third")
+    between = tree(place.project)
+    for tag in ("two", "more")[:back]:
+        land(session, tag, 5)
+    after = tree(place.project)
+    for round_ in range(rounds):
+        if round_:
+            for _ in range(back):
+                session.changes.redo()
+            assert differing(tree(place.project), after) == []
+        for _ in range(back):
+            session.changes.undo()
+        assert differing(tree(place.project), between) == []
+    assert session.changes.conflicts("third") == []
+    assert session.changes.apply("third").conflicts == ()
+    wanted = {name: content for name, content in between.items() if name != "d0/1" and "wholeone" not in name}
+    wanted |= {name: between[name] + b"\0third" for name in ("d0/2", "big")}
+    assert differing(tree(place.project), wanted) == []
+
+
+def test_an_edit_after_an_undo_is_a_conflict_of_a_fork_without_its_content(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(collection, "DELETED_FILES", 0)
+    fill(place, 5, 0)
+    session = place.session()
+    land(session, "one", 5)
+    session.run([b"sh", b"-c", b"rm d0/1 d0/2 wholeone/1"], fork="third")
+    land(session, "two", 5)
+    session.changes.undo()
+    for name in ("d0/1", "wholeone/1"):
+        path = place.project / name
+        stat = path.stat()
+        path.write_bytes(path.read_bytes()[::-1])
+        os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))  # as rsync and cp -p do
+    applied = session.changes.apply("third")
+    assert sorted(conflict.path for conflict in applied.conflicts) == [b"d0/1", b"wholeone/1"]
+    assert not (place.project / "d0/2").exists()
 
 
 def test_an_imprint_of_another_apply_that_is_damaged_stops_no_undo(place: Place) -> None:

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 
 from mudroom.core.tree.change import Changeset
-from mudroom.core.tree.entry import Entry, is_untouched, same_stamp
+from mudroom.core.tree.entry import Entry, same_stamp
 from mudroom.stage.layers.landed import LandedPaths, open_kept
 from mudroom.stage.layers.shown import PATHS, entries_of, read_paths
+from mudroom.stage.originals.moved_files import Ctimes, ctimes_of
 from mudroom.stage.originals.original import Originals
 from mudroom.stage.source import Source
 from mudroom.typing import TYPE_CHECKING
@@ -39,6 +40,7 @@ class Ground:
         project: bytes = b"",
         settings_at: bytes = b"",
         private: PrivateBase | None = None,
+        moved: Callable[[], Ctimes] = dict,
     ) -> None:
         """``base``: the project, or a snapshot, which cannot change (``frozen``).
 
@@ -58,7 +60,7 @@ class Ground:
         self.sealed, self.before, self.landed, self.masked, self._fork = sealed, before, landed, masked, fork
         self.project, self.settings_at, self._private = project, settings_at, private
         self._masked_names, self._own = masked_names, own
-        self._shown, self._settled = shown, settled
+        self._shown, self._settled, self._moved = shown, settled, moved
 
     def is_private(self, path: bytes) -> bool:
         """Return whether the path is in the fork's private repository, whose base never changes."""
@@ -127,12 +129,17 @@ class Ground:
         kept = self.originals.content(path) if landed is None else None
         if kept is not None:
             return kept
-        if not self.frozen and not is_untouched(entry, self.base.look(path)):
+        if not self.frozen and not self._is_untouched(entry, self.base.look(path)):
             return None
         try:
             return self.base.open(path)
         except OSError:
             return None
+
+    def _is_untouched(self, entry: Entry, current: Entry | None) -> bool:
+        if current is None or not same_stamp(entry, current):
+            return False
+        return entry.ctime == current.ctime or entry.ctime in ctimes_of(self._moved(), current)
 
     def read_original(self, path: bytes, entry: Entry, limit: int) -> bytes | None:
         """Return a file's original content, or None if it is unknown, has more than ``limit`` bytes or cannot be

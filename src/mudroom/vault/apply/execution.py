@@ -21,8 +21,8 @@ from mudroom.core.tree.change import Remark
 from mudroom.core.tree.entry import HELD, Entry, is_untouched, same_stamp
 from mudroom.stage import disk
 from mudroom.stage.beneath import look, open_beneath, open_root
+from mudroom.stage.originals.moved_files import Moved
 from mudroom.stage.source import DirectorySource, same_as
-from mudroom.vault.apply.imprint import Moved
 from mudroom.vault.apply.imprint import take as take_imprint
 from mudroom.vault.apply.rename import At, aside_of, is_same_file, mend, take
 from mudroom.vault.apply.tree import (

@@ -11,8 +11,8 @@ digest. It is written when the operations are done. The rules:
    that applying a whole ``node_modules`` costs no reading. Where ctimes are too coarse to tell, all are.
 4. It is synced: an edit after a power loss is seen, too. Without an imprint (an older mudroom) the stamp alone decides.
    An imprint for another state of the apply is ignored.
-5. An undo or a redo puts files back by a rename, which changes their ctime. It writes both ctimes into the imprints of
-   the other applies that know the path.
+5. An undo or a redo puts files back by a rename, which changes their ctime: all ctimes of an untouched file count
+   (``stage/originals/moved_files.py``).
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from _blake2 import blake2b
 from collections.abc import Iterable, Mapping
 
 from mudroom.core.merge.operations import Op
-from mudroom.core.tree.entry import Entry, is_untouched, same_stamp
-from mudroom.core.tree.path import ancestors
+from mudroom.core.tree.entry import Entry, same_stamp
 from mudroom.stage import disk, safe_open
 from mudroom.stage.beneath import LastDirectory
 from mudroom.stage.filesystem_kind import has_weak_ctime, is_weak
+from mudroom.stage.originals.moved_files import Ctimes, Moved, ctimes_of
 from mudroom.stage.stamp import is_earlier
 from mudroom.typing import NamedTuple
 
@@ -56,18 +56,6 @@ class Imprint(NamedTuple):
     from the fork, or have a ctime from here to ``ended``."""
     ended: int
     files: dict[bytes, FileImprint]
-    again: dict[int, tuple[int, int]] | None = None
-    """By inode: the ctime of a file that mudroom has moved away since, and its ctime after it was put back."""
-
-
-class Moved(NamedTuple):
-    """A file that an operation has put into the project."""
-
-    inode: int
-    before: int
-    """Its ctime when it was planned, nanoseconds."""
-    after: int
-    """Its ctime in the project."""
 
 
 Trees = Mapping[int, Mapping[bytes, Entry]]
@@ -88,22 +76,6 @@ def take(
     with LastDirectory(project) as reader:
         write(place, _imprint(state, reader, ops, trees, began, digests, moved))
     return moved
-
-
-def refresh(place: bytes, moved: Mapping[bytes, Moved]) -> None:
-    """Let the imprints of the other applies know the files that this one has put back."""
-    applies, _slash, mine = place.rpartition(b"/")
-    for name in os.listdir(applies) if moved else ():
-        imprint = _read(applies + b"/" + name) if name not in (mine, b"pending") else None
-        if imprint is None:
-            continue
-        again = dict(imprint.again or {})
-        for path, (inode, before, after) in moved.items():
-            if path in imprint.files or any(above in imprint.files for above in ancestors(path)):
-                first, last = again.get(inode, (before, before))
-                again[inode] = (first if last == before else before), after
-        if again != (imprint.again or {}):
-            write(applies + b"/" + name, imprint._replace(again=again))
 
 
 def write(place: bytes, imprint: Imprint) -> None:
@@ -204,8 +176,8 @@ def digest_at(project: LastDirectory, path: bytes, size: int) -> bytes:
 class Recognition:
     """Compares the project's entries with those that the apply put there."""
 
-    def __init__(self, imprint: Imprint | None, project: LastDirectory) -> None:
-        self._imprint, self._project = imprint, project
+    def __init__(self, imprint: Imprint | None, project: LastDirectory, moved: Ctimes) -> None:
+        self._imprint, self._project, self._moved = imprint, project, moved
         self.device = disk.fstat(project.root).st_dev
         """Of the project's root now: numbers in the record may be from an earlier mount."""
 
@@ -217,12 +189,10 @@ class Recognition:
             return False
         known = self._imprint.files.get(path, FileImprint(0))
         if same_stamp(expected, current):
-            was, now = (self._imprint.again or {}).get(current.inode, (0, 0))
-            if now == current.ctime:
-                current = current._replace(ctime=was)
-            if known.ctime:
-                if current.ctime == known.ctime:
-                    return True
-            elif is_untouched(expected, current) or self._imprint.began <= current.ctime <= self._imprint.ended:
+            ctimes = ctimes_of(self._moved, current)
+            if known.ctime in ctimes:
+                return True
+            began, ended = self._imprint.began, self._imprint.ended
+            if not known.ctime and any(ctime == expected.ctime or began <= ctime <= ended for ctime in ctimes):
                 return True
         return bool(known.digest) and digest_at(self._project, path, current.size) == known.digest

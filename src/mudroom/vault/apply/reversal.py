@@ -17,6 +17,7 @@ from mudroom.core.tree.path import is_below
 from mudroom.stage import disk
 from mudroom.stage.beneath import LastDirectory, directory, open_root
 from mudroom.stage.layers.landed import elsewhere
+from mudroom.stage.originals import moved_files
 from mudroom.typing import NamedTuple
 from mudroom.vault.apply.form import follow_list
 from mudroom.vault.apply.imprint import Recognition
@@ -55,7 +56,7 @@ def reverse(record: ApplyRecord, place: bytes, state: str) -> Reversal:
         os.close(slots)
         raise
     reader = LastDirectory(root)
-    recognition = Recognition(load_imprint(place, state), reader)
+    recognition = Recognition(load_imprint(place, state), reader, moved_files.read(os.path.dirname(place)))
     trees = dict(record.trees)
     numbers = (int(name) for name in disk.names(slots) if name.isdigit())
     unmerge = Unmerge(place, root, slots, max(numbers, default=0) + 1_000_000)

@@ -32,9 +32,9 @@ from mudroom.errors import FULL, MudroomError, UsageError
 from mudroom.stage import disk
 from mudroom.stage.beneath import mount_of, open_layer
 from mudroom.stage.layers.closed_directory import look_through
+from mudroom.stage.originals import moved_files
 from mudroom.typing import Literal, NamedTuple
 from mudroom.vault.apply.execution import Executor, Progress
-from mudroom.vault.apply.imprint import refresh
 from mudroom.vault.apply.plan_state import State as State
 from mudroom.vault.apply.plan_state import plan_path, state_of
 from mudroom.vault.apply.reversal import reverse
@@ -366,7 +366,7 @@ def _finish(
         if executor.done:
             moved = executor.leave_imprint(place.path, new, place.began(), digests)
             if old != "ready":
-                refresh(place.path, moved)
+                moved_files.add(os.path.dirname(place.path), moved.values())
     finally:
         executor.close()
     if old == "ready" and executor.undone:  # a conflict keeps both versions: theirs stays in the fork

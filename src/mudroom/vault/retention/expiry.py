@@ -16,6 +16,7 @@ from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
 from mudroom.stage import disk
 from mudroom.stage.layers.layer import remove_at
+from mudroom.stage.originals import moved_files
 from mudroom.stage.source import is_absence
 from mudroom.vault.apply.slot_directory import is_mark, open_slots, remove_empty_slots
 from mudroom.vault.apply.transaction import ApplyDirectory
@@ -46,6 +47,10 @@ def sweep_applies(
     for place in places.values():
         if os.path.exists(place.path + _REMOVED):
             _remove(vault, place)
+    states = (fork.state_or_none for fork in vault.forks())
+    gone = {apply.name for apply in going}
+    started = [*(state.created for state in states if state), *(fact.time for fact in facts if fact.name not in gone)]
+    moved_files.forget(vault.path + b"/applies", min(started, default=now))
     if going:
         vault.empty_trash()
     return going
