@@ -88,7 +88,7 @@ def test_hosts_that_were_allowed_elsewhere_are_not_allowed_here(files: Strange) 
     host_answers.keep(project, parse_rule("db.good.com", "allow", private=True), state=state)
     assert hosts() == ["good.com", "db.good.com", "a.com", "b.com"]
     assert len(host_answers.load(project, state, trusts_all=True)) == 6
-    assert host_answers.loosening_items(project)[0] == ("local network.allow: evil.com", "permissions.yaml:1")
+    assert host_answers.loosening_items(project, state)[0] == ("local network.allow: evil.com", "permissions.yaml:1")
     host_answers.drop(project, "good.com", state=state)
     path.write_text("allow: [good.com]\n")
     assert hosts() == []
