@@ -14,6 +14,7 @@ from mudroom.errors import UsageError
 from mudroom.policy import host_answers
 from mudroom.policy.combine import PROJECT, merge, project_items, read, read_project, roles_of
 from mudroom.policy.config import load_policy
+from mudroom.policy.local_directory import answers_directory
 from mudroom.policy.parse import settings_from
 from mudroom.policy.trust import record_path, remember
 
@@ -65,6 +66,11 @@ class Strange(Files):
         del self.environ[b"MUDROOM_TRUST_POLICY"]
         self.state = root / "state"
         self.environ[b"MUDROOM_STATE"] = os.fsencode(self.state)
+
+    @property
+    def answers(self) -> Path:
+        """The directory with the answers about this project."""
+        return Path(os.fsdecode(answers_directory(os.fsencode(self.project), os.fsencode(self.state))))
 
     def trust(self) -> None:
         state = os.fsencode(self.state)

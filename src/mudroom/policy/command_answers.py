@@ -32,8 +32,8 @@ _REST = " *"
 _HEAD = b"""\
 # What is done about agents' commands in this project, as it was answered on this machine. Written by answers of
 # "always"; yours to edit. A line is a whole command; with " *" at its end, whatever follows; with "(as of ...)" only
-# while its directory, terms and files are as they were. What is for everybody stands in the project's
-# .mudroom/policy.yaml, under commands:
+# while its directory, terms and files are as they were. What is for everybody stands in the project's policy,
+# under commands:
 """
 
 

@@ -37,8 +37,7 @@ SECTIONS: dict[str, tuple[Action, bool]] = {
 """Key in the file → (action of its rules, whether their hosts may be private)."""
 _HEAD = b"""\
 # Which hosts the commands of this project may reach, as it was answered on this machine. Written by answers of "always"
-# and "never", and by mudroom net; yours to edit. What is for everybody stands in the project's
-# .mudroom/policy.yaml, under network:
+# and "never", and by mudroom net; yours to edit. What is for everybody stands in the project's policy, under network:
 """
 
 

@@ -97,9 +97,9 @@ class LocalDirectory:
 
     def _open(self) -> None:
         root, outer, inner = self.path.rsplit(b"/", 2)
-        if self._state is not None and self._write:
+        if self._write and self._state is not None:
             require_private(root)
-        elif self._state is not None and not os.path.isdir(self.path):
+        elif not self._write and not os.path.isdir(parent := root + b"/" + outer) and not os.path.islink(parent):
             return
         above = disk.open_path(root, os.O_RDONLY | disk.O_DIRECTORY | disk.O_CLOEXEC)
         shown = show(root)
