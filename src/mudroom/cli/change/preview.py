@@ -263,8 +263,8 @@ _NO_COMMIT = "left out, the index is yours and only commits come over (git add s
 
 
 def left_out(withheld: Sequence[bytes], *, asks_git: bool = False) -> list[str]:
-    """Return a line for each reason why apply left paths out, with the way to apply them. ``asks_git``: commits were asked
-    for, so that what is left is none, such as an index."""
+    """Return a line for each reason why apply left paths out, with the way to apply them. ``asks_git``: commits were
+    asked for, so that what is left is none, such as an index."""
     units = {git for path in withheld if (git := git_directory(path)) not in (None, path) and not is_protected(path)}
     others = [path for path in withheld if is_protected(path) or git_directory(path) not in units]
     above = {directory for path in withheld for directory in ancestors(path)}
@@ -272,10 +272,7 @@ def left_out(withheld: Sequence[bytes], *, asks_git: bool = False) -> list[str]:
     staying = [path for path in others if path in above and not is_protected(path) and name(path) != b"hooks"]
     about_git = _NO_COMMIT if asks_git else "left out, --git brings its commits"
     reasons = (
-        (
-            _NO_COMMIT if git else "left out, --git brings its commits",
-            sorted(unit for unit in units if unit is not None),
-        ),
+        (about_git, sorted(unit for unit in units if unit is not None)),
         ("left out, to be named if wanted", named),
         ("stays because of what is in it", staying),
     )
