@@ -91,10 +91,10 @@ def test_hosts_that_were_allowed_elsewhere_are_not_allowed_here(files: Strange) 
     assert host_answers.loosening_items(project, state)[0] == ("local network.allow: evil.com", "permissions.yaml:1")
     host_answers.drop(project, "good.com", state=state)
     path.write_text("allow: [good.com]\n")
-    assert hosts() == []
+    assert hosts() == ["db.good.com"]
     host_answers.keep(project, parse_rule("good.com", "deny"), state=state)
     host_answers.keep(project, parse_rule("good.com", "allow"))
-    assert hosts() == [], "mudroom was not told whose machine this is"
+    assert hosts() == ["db.good.com", "good.com"], "mudroom was not told whose machine this is"
 
 
 def test_what_mudroom_takes_out_itself_is_not_missed(files: Strange) -> None:

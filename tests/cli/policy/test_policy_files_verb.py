@@ -457,7 +457,7 @@ def test_answers_that_came_with_the_project(cli: Cli) -> None:
         "+ local secrets.show: .env   policy.yaml:1",
         "+ local commands.rules: allow sudo x   rules.yaml:1",
         "+ local network.allow: evil.com   permissions.yaml:1",
-        "  local network.allow: good.com   permissions.yaml:1",
+        "  local network.allow: good.com   permissions.yaml:4",
         "mudroom: there is nobody here to ask (add --yes if you trust who wrote it)",
     ]
     assert cli.json("policy", "trust", "--yes")["trusted"]
