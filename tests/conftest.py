@@ -19,6 +19,7 @@ import pytest
 from inner_path import inner
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
+from mudroom.policy.local_directory import answers_directory
 from mudroom.sandbox.client.client import Client
 from mudroom.sandbox.client.launcher_client import LauncherClient, SpawnedLauncher
 from mudroom.session import Session
@@ -128,6 +129,11 @@ class Place:
         path.write_bytes(content.encode() if isinstance(content, str) else content)
         path.chmod(mode)
         return path
+
+    @property
+    def answers(self) -> Path:
+        """The directory with the answers about this project."""
+        return Path(os.fsdecode(answers_directory(os.fsencode(self.project), os.fsencode(self.state))))
 
     def session(self, settings: Settings | None = None, **options: Any) -> Session:
         tick()

@@ -14,6 +14,7 @@ from mudroom.errors import UsageError
 from mudroom.policy import host_answers
 from mudroom.policy.combine import PROJECT, merge, project_items, read, read_project, roles_of
 from mudroom.policy.config import load_policy
+from mudroom.policy.local_directory import answers_directory
 from mudroom.policy.parse import settings_from
 from mudroom.policy.trust import record_path, remember
 
@@ -66,18 +67,23 @@ class Strange(Files):
         self.state = root / "state"
         self.environ[b"MUDROOM_STATE"] = os.fsencode(self.state)
 
+    @property
+    def answers(self) -> Path:
+        """The directory with the answers about this project."""
+        return Path(os.fsdecode(answers_directory(os.fsencode(self.project), os.fsencode(self.state))))
+
     def trust(self) -> None:
-        layers = read(os.fsencode(self.project), os.fsencode(self.home / ".config/mudroom"), b"")
-        remember(os.fsencode(self.project), os.fsencode(self.state), project_items(layers), roles_of(layers), 1)
+        state = os.fsencode(self.state)
+        layers = read(os.fsencode(self.project), os.fsencode(self.home / ".config/mudroom"), state, b"")
+        remember(os.fsencode(self.project), state, project_items(layers), roles_of(layers), 1)
 
     def trust_all(self) -> None:
         """With what was answered about hosts."""
         project, state = os.fsencode(self.project), os.fsencode(self.state)
-        layers = read(project, os.fsencode(self.home / ".config/mudroom"), b"")
-        answers = [text for text, _at in host_answers.loosening_items(project)]
-        remember(
-            project, state, project_items(layers), roles_of(layers), 1, answers, host_answers.tightening_items(project)
-        )
+        layers = read(project, os.fsencode(self.home / ".config/mudroom"), state, b"")
+        answers = [text for text, _at in host_answers.loosening_items(project, state)]
+        tight = host_answers.tightening_items(project, state)
+        remember(project, state, project_items(layers), roles_of(layers), 1, answers, tight)
 
     @property
     def record(self) -> Path:

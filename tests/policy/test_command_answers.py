@@ -177,7 +177,7 @@ def test_a_row_that_would_not_be_read_as_it_was_meant_is_not_written(project: by
     remember(project, "make")
     before = file_of(project).read_text()
     with pytest.raises(MudroomError) as raised:
-        command_answers._FILE.change(project, lambda _key, _text: False, [("allow", "make  all", "")])
+        command_answers._FILE.change(project, None, lambda _key, _text: False, [("allow", "make  all", "")])
     assert str(raised.value) == (
         f"{file_of(project)} cannot be changed by mudroom without changing its other content "
         "(edit it by hand: under each key a list of texts, one a line)"

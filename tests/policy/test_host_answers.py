@@ -180,7 +180,7 @@ def test_the_project_itself_may_be_reached_through_a_link(project: bytes, tmp_pa
 def test_the_first_rule_makes_the_file(project: bytes, tmp_path: Path) -> None:
     assert keep(project, rule("a.com"), "asked by npm install\n\x1b[31m") == HostAnswerFile(False, ())
     directory = tmp_path / ".mudroom/local"
-    assert {one.name for one in directory.iterdir()} == {".gitignore", "lock", "permissions.yaml"}
+    assert {one.name for one in directory.iterdir()} == {"lock", "permissions.yaml"}
     assert directory.stat().st_mode & 0o777 == 0o700
     assert (tmp_path / FILE).stat().st_mode & 0o777 == 0o600
     text = (tmp_path / FILE).read_text()
@@ -384,7 +384,7 @@ def test_who_can_only_read_keeps_nobody_from_writing(project: bytes, path: Path,
         with LocalDirectory(project, write=True):
             pass
     assert [one.pattern for one in load(project)] == ["first.example", "second.example"]
-    assert {one.name for one in path.parent.iterdir()} == {".gitignore", "lock", "permissions.yaml"}
+    assert {one.name for one in path.parent.iterdir()} == {"lock", "permissions.yaml"}
 
 
 def test_a_writer_that_never_ends_is_told(project: bytes, monkeypatch: pytest.MonkeyPatch) -> None:

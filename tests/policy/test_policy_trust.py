@@ -206,7 +206,7 @@ HOSTILE = "\\x1bc\\u202e\\n"
 )
 def test_what_is_shown_to_be_trusted_does_nothing_to_the_terminal(files: Strange, text: str) -> None:
     files.write(project=text, user="roles: {free: {}}")
-    layers = read(os.fsencode(files.project), os.fsencode(files.home / ".config/mudroom"), b"")
+    layers = read(os.fsencode(files.project), os.fsencode(files.home / ".config/mudroom"), b"/none", b"")
     assert layers[PROJECT]
     assert all(describe(one).isprintable() for one in layers[PROJECT])
 

@@ -72,6 +72,26 @@ print(oct(os.lstat('new/sub/deeper/fifo').st_mode), sorted(os.listdir('new/sub')
     assert denials(ended.refused) == ()
 
 
+@pytest.mark.parametrize("kind", OVERLAYS)
+def test_a_file_s_names_stay_names_of_one_file(box: Box, kind: str) -> None:
+    """As on other file systems, and as ``mv`` copies them. A name outside of the directory is a file of its own."""
+    fill(box.project)
+    for name in ("old/sub/second", "old/third", "outside"):
+        os.link(box.project / "old" / "file", box.project / name)
+    code = """
+os.rename('old', 'new')
+first, second, third = (os.stat(f'new/{name}') for name in ('file', 'sub/second', 'third'))
+print(first.st_nlink, first.st_ino == second.st_ino == third.st_ino, os.path.lexists('old'), os.path.exists('outside'))
+open('new/sub/second', 'a').write('more\\n')
+print(repr(open('new/third').read()), sorted(os.listdir('new')))
+"""
+    ended, said = box.run(python(code), box.prepared(kind))
+    assert (ended.status, said.splitlines()) == (
+        0,
+        ["3 True False True", "'first\\nmore\\n' ['file', 'sub', 'third']"],
+    )
+
+
 @pytest.mark.parametrize(
     ("before", "call", "error"),
     [

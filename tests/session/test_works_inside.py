@@ -15,7 +15,9 @@ import pytest
 from box import if_namespaces
 from conftest import Place
 from mudroom.core.confinement.spec import Network
+from mudroom.core.network.host_rules import parse_rule
 from mudroom.core.settings import Settings
+from mudroom.policy import command_answers, host_answers
 
 pytestmark = pytest.mark.both_users
 
@@ -168,3 +170,16 @@ def test_names_in_the_host_s_table_are_the_gate_s_to_judge(place: Place) -> None
     inside = place.session(Settings(network="gate")).run([b"cat", b"/etc/hosts"]).stdout.decode().split()
     assert names & set(inside) <= {"localhost", "ip6-localhost", "ip6-loopback"}
     assert inside[-2:] == ["127.0.0.1", "mudroom"]
+
+
+def test_an_empty_project_is_empty_inside_after_answers(place: Place) -> None:
+    """``git clone URL .``, ``npm create … .`` and ``cargo init`` want an empty directory."""
+    project, state = os.fsencode(place.project), os.fsencode(place.state)
+    host_answers.keep(project, parse_rule("github.com", "allow"), state=state)
+    command_answers.remember(project, "git push", state=state)
+    assert [rule.pattern for rule in host_answers.load(project, state)] == ["github.com"]
+    made = "git init -q /tmp/up; git -C /tmp/up -c user.name=x -c user.email=x@y commit -q --allow-empty -m x"
+    script = f"ls -A; {made}; git clone -q /tmp/up . && ls -A"
+    result = place.session().run([b"sh", b"-c", script.encode()], fork="f")
+    assert (result.exit_code, result.stdout) == (0, b".git\n"), result
+    assert os.listdir(place.project) == []

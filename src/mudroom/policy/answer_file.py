@@ -1,4 +1,4 @@
-"""An answer file in ``.mudroom/local``: under each key a list of texts, one a line.
+"""An answer file (``local_directory.py``): under each key a list of texts, one a line.
 
 Rules of this file: users edit such files, too, so all other content stays, comments included. The new content is parsed
 before it is written. If it does not hold exactly the old rows and the change, the file is not changed.
@@ -6,8 +6,10 @@ before it is written. If it does not hold exactly the old rows and the change, t
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Sequence
 
+from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, UsageError
 from mudroom.policy.local_directory import LocalDirectory
 from mudroom.typing import NamedTuple
@@ -26,12 +28,22 @@ class AnswerFile(NamedTuple):
     """Parse a file's rows, in order; ``name`` is shown in error messages. Raises UsageError."""
 
     def change(
-        self, project: bytes, removes: Callable[[str, str], bool], additions: Iterable[tuple[str, str, str]] = ()
-    ) -> bytes:
-        """Remove the rows for which ``removes`` returns True, add the missing ``additions`` (key, text, comment), and
-        return the file's previous content. Raise UsageError as ``rows`` does, MudroomError if the file's style does not
-        allow the change; the file is then unchanged."""
-        with LocalDirectory(project, write=True) as local:
+        self,
+        project: bytes,
+        state: bytes | None,
+        removes: Callable[[str, str], bool],
+        additions: Iterable[tuple[str, str, str]] = (),
+    ) -> list[bytes]:
+        """Remove the rows for which ``removes`` returns True, also from the user's file, add the missing ``additions``
+        (key, text, comment) to mudroom's, and return the files' previous contents. Without ``state``, both are the
+        user's. Raise UsageError as ``rows`` does, MudroomError if a file's style does not allow the change; that file
+        is then unchanged."""
+        contents = []
+        users = project + b"/.mudroom/local/" + self.name
+        if state is not None and os.path.lexists(users):
+            contents += self.change(project, None, removes)
+            additions = [row for row in additions if row[:2] not in self.rows(contents[0], show(users))]
+        with LocalDirectory(project, state, write=True) as local:
             name = local.shown(self.name)
             data = local.read(self.name) or b""
             before = self.rows(data, name)
@@ -39,7 +51,7 @@ class AnswerFile(NamedTuple):
             after = self._edit(data, name, before, removes, new)
             if after != data:
                 local.replace(self.name, after)
-        return data
+        return [*contents, data]
 
     def _edit(
         self,

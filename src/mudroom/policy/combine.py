@@ -2,7 +2,8 @@
 
 The layers are: the built-in defaults; the machine's ``/etc/mudroom/policy.yaml``, of root; the project's
 ``.mudroom/policy.yaml``, written by the project's authors; the user's own ``policy.yaml`` for all projects;
-``.mudroom/local/policy.yaml`` and ``rules.yaml``, the user's for this project on this machine.
+``.mudroom/local/policy.yaml``, and the answers in ``rules.yaml`` (``local_directory.py``), the user's for this project
+on this machine.
 
 Rules of this file:
 
@@ -32,7 +33,7 @@ from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.policy.command_answers import NAME as RULES
 from mudroom.policy.command_answers import parse as parse_rules
-from mudroom.policy.local_directory import LocalDirectory, read_open, require_of_root
+from mudroom.policy.local_directory import LocalDirectory, answer_files, read_answers, read_open, require_of_root
 from mudroom.policy.parse import ROLE, GivenSetting, PolicyFolder, parse, settings_from
 from mudroom.policy.setting_row import stricter_action
 from mudroom.policy.trust import TrustJudgement, describe, judge, record_path, roles_in
@@ -50,7 +51,7 @@ def load(project: bytes, config: bytes, state: bytes, machine: bytes, *, trusts_
     """Return the settings. ``config``: the user's own policy directory. ``machine``: the machine's; empty: none.
     ``trusts_all``: the caller trusts any project. Raise UsageError naming file, line and key."""
     files = list(watched_files(project, config, state, machine))
-    layers = read(project, config, machine, files)
+    layers = read(project, config, state, machine, files)
     judgement = judge(project, state, project_items(layers), roles_of(layers), trusts_all=trusts_all)
     given = merge(believed(layers, judgement))
     left_out = tuple(LeftOut(describe(item), item.at) for item in judgement.left_out)
@@ -96,7 +97,7 @@ def project_items(layers: dict[int, list[GivenSetting]]) -> list[GivenSetting]:
 
 
 def read(
-    project: bytes, config: bytes, machine: bytes, files: list[bytes] | None = None
+    project: bytes, config: bytes, state: bytes, machine: bytes, files: list[bytes] | None = None
 ) -> dict[int, list[GivenSetting]]:
     """Return each layer's items. ``files`` collects included files' names."""
     included: list[bytes] = [] if files is None else files
@@ -104,7 +105,7 @@ def read(
         MACHINE: _read_machine(machine, included) if machine else [],
         USER: _read_user(config, included),
         PROJECT: read_project(project, included),
-        LOCAL: _read_local(project, included),
+        LOCAL: _read_local(project, state, included),
     }
     return {
         rank: [_with_rank(item._replace(local=rank == LOCAL), rank) for item in given] for rank, given in layers.items()
@@ -122,7 +123,8 @@ def watched_files(project: bytes, config: bytes, state: bytes, machine: bytes) -
     yield config + b"/" + POLICY
     yield from _links(config + b"/" + POLICY)
     yield project + b"/.mudroom/local"
-    yield from (project + b"/.mudroom/local/" + name for name in (POLICY, RULES))
+    yield project + b"/.mudroom/local/" + POLICY
+    yield from answer_files(project, state, RULES)
     yield record_path(state, project)
 
 
@@ -305,14 +307,12 @@ def read_project(project: bytes, included: list[bytes] | None = None) -> list[Gi
     return parse(data, show(directory + b"/" + POLICY), folder)
 
 
-def _read_local(project: bytes, included: list[bytes]) -> list[GivenSetting]:
-    if not os.path.isdir(project + b"/.mudroom"):
-        return []
+def _read_local(project: bytes, state: bytes, included: list[bytes]) -> list[GivenSetting]:
     with LocalDirectory(project) as local:
-        data, rules = local.read(POLICY), local.read(RULES)
-        folder = _folder(project + b"/.mudroom/local", included, local.read)
+        data = local.read(POLICY)
+        folder = _folder(local.path, included, local.read)
         given = parse(data, local.shown(POLICY), folder) if data is not None else []
-        return given + (parse_rules(rules, local.shown(RULES)) if rules is not None else [])
+    return given + [item for rules, shown in read_answers(project, state, RULES) for item in parse_rules(rules, shown)]
 
 
 def _folder(directory: bytes, included: list[bytes], read: Callable[[bytes], bytes | None]) -> PolicyFolder:

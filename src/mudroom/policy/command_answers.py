@@ -1,4 +1,4 @@
-"""Answers about commands on this machine: the project's ``.mudroom/local/rules.yaml``.
+"""Answers about commands on this machine: the files ``rules.yaml`` (``local_directory.py``).
 
 Rules of this file: under each action stands a list of commands, one a line, split as a shell would; nothing is
 expanded. A line is the whole command, to its last word: ``rm -rf build`` does not match ``rm -rf build /home``. A line
@@ -16,7 +16,7 @@ from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.policy.answer_file import AnswerFile
 from mudroom.policy.command_rules import LONGEST
-from mudroom.policy.local_directory import LocalDirectory
+from mudroom.policy.local_directory import read_answers
 from mudroom.policy.parse import GivenSetting
 from mudroom.policy.setting_row import LOOSENS_UP_TO
 from mudroom.policy.settings_table import SECTIONS
@@ -32,7 +32,8 @@ _REST = " *"
 _HEAD = b"""\
 # What is done about agents' commands in this project, as it was answered on this machine. Written by answers of
 # "always"; yours to edit. A line is a whole command; with " *" at its end, whatever follows; with "(as of ...)" only
-# while its directory, terms and files are as they were. What is for everybody stands in ../policy.yaml, under commands:
+# while its directory, terms and files are as they were. What is for everybody stands in the project's policy,
+# under commands:
 """
 
 
@@ -54,11 +55,9 @@ def parse(data: bytes, name: str) -> list[GivenSetting]:
     return given
 
 
-def load(project: bytes) -> list[CommandRule]:
-    """Return the file's rules; empty if it is missing."""
-    with LocalDirectory(project) as local:
-        data = local.read(NAME)
-        return [item.value[0] for item in parse(data, local.shown(NAME))] if data is not None else []
+def load(project: bytes, state: bytes | None = None) -> list[CommandRule]:
+    """Return the files' rules."""
+    return [item.value[0] for data, shown in read_answers(project, state, NAME) for item in parse(data, shown)]
 
 
 def remember(
@@ -77,8 +76,8 @@ def remember(
     def goes(key: str, text: str) -> bool:
         return key != action and split_bound(text)[0] in texts
 
-    before = _FILE.change(project, goes, [(action, text, comment) for text in texts])
-    rows = _rows(before, "") if before else []
+    before = _FILE.change(project, state, goes, [(action, text, comment) for text in texts])
+    rows = [row for data in before for row in _rows(data, "")]
     replaced = tuple((_action(key), text) for key, text in rows if goes(key, text))
     if state is not None and (replaced or not loose):
         missed = () if loose else [(item_mark, KEY) for item_mark in marks]

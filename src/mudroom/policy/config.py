@@ -15,6 +15,7 @@ from mudroom.core.settings import Loaded, Settings
 from mudroom.core.tree.path import show
 from mudroom.core.tree.secret import UNKNOWN
 from mudroom.errors import UsageError
+from mudroom.policy.local_directory import answer_files, answers_directory
 from mudroom.stage import disk
 from mudroom.stage.views.preflight import policy_above
 from mudroom.typing import NamedTuple
@@ -22,7 +23,6 @@ from mudroom.typing import NamedTuple
 POLICY = b".mudroom/policy.yaml"
 MACHINE = b"" if sys.platform == "win32" else b"/etc/mudroom"
 """Directory of the machine's policy, which is root's; empty: a system on which every user could make it."""
-ANSWERS = b".mudroom/local/permissions.yaml"
 LOOPBACK_WORDS = (b"localhost", b"127.", b"::1", b"@ollama", b"@lmstudio", b"@vllm", b"@litellm", b"hold:")
 _SEARCHED = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 _MOST_SEARCHED = 1 << 20
@@ -69,15 +69,16 @@ def _home_of_user() -> bytes:
 
 def load_policy(project: bytes, environ: Mapping[bytes, bytes], *, items: bool = False) -> Loaded:
     """Return the project's settings: its policy as far as this user trusts it, the user's own policy, that for this
-    project on this machine, and the machine's (``policy/combine.py``). Without any such file this costs three failed
+    project on this machine, and the machine's (``policy/combine.py``). Without any such file this costs four failed
     lstat(2) calls, with unchanged files a few more (``policy/cache.py``). ``items``: also return all given items. Raise
     UsageError naming file and line."""
     config = user_config(environ)
-    if not any(map(os.path.lexists, (project + b"/.mudroom", config + b"/policy.yaml", MACHINE + b"/policy.yaml"))):
+    state, trusts_all = places(environ).state, trusts_any(environ)
+    policies = (project + b"/.mudroom", config + b"/policy.yaml", MACHINE + b"/policy.yaml")
+    if not any(map(os.path.lexists, (*policies, answers_directory(project, state) + b"/rules.yaml"))):
         return Loaded()
     from mudroom.policy import cache
 
-    state, trusts_all = places(environ).state, trusts_any(environ)
     cache_file, key = cache.cache_path(state, project), cache.key_of(project, config, MACHINE, trusts_all=trusts_all)
     cached = None if items else cache.load(cache_file, key)
     if cached is not None:
@@ -93,11 +94,15 @@ def load_policy(project: bytes, environ: Mapping[bytes, bytes], *, items: bool =
     return loaded if items else loaded._replace(given=())
 
 
-def answers_name_loopback(project: bytes) -> bool:
-    """Return whether this machine's answers about hosts may name its loopback. The file is searched, not parsed: for a
-    command without such an answer, parsing would cost more than all other work that mudroom does for it."""
+def answers_name_loopback(project: bytes, state: bytes) -> bool:
+    """Return whether this machine's answers about hosts may name its loopback. The files are searched, not parsed: for
+    a command without such an answer, parsing would cost more than all other work that mudroom does for it."""
+    return any(map(_names_loopback, answer_files(project, state, b"permissions.yaml")))
+
+
+def _names_loopback(path: bytes) -> bool:
     try:
-        descriptor = disk.open_path(project + b"/" + ANSWERS, os.O_RDONLY | _SEARCHED)
+        descriptor = disk.open_path(path, os.O_RDONLY | _SEARCHED)
     except OSError:
         return False
     try:
@@ -165,8 +170,9 @@ def not_above(project: bytes, above: bytes) -> str:
 def left_out(loaded: Loaded) -> str:
     """Return one line that says which part of the project's policy is not trusted, and what to do."""
     items = list(dict.fromkeys(item.text for item in loaded.left_out))
-    files = dict.fromkeys(("/" + item.at).rpartition("/.mudroom/")[2].rpartition(":")[0] for item in loaded.left_out)
+    names = [("/" + item.at).rpartition(":")[0].rpartition("/.mudroom/") for item in loaded.left_out]
+    files = dict.fromkeys(f".mudroom/{name}" if inside else name[1:] for _project, inside, name in names)
     more = f" and {len(items) - MOST_LEFT_OUT} more" if len(items) > MOST_LEFT_OUT else ""
     shown = "; ".join(item if len(item) < 80 else item[:79] + "…" for item in items[:MOST_LEFT_OUT])
-    where = ", ".join(".mudroom/" + name for name in list(files)[:MOST_LEFT_OUT])
+    where = ", ".join(list(files)[:MOST_LEFT_OUT])
     return f"not taken from {where}, {loaded.why}: {shown}{more} (mudroom policy trust shows all and asks)"

@@ -1,10 +1,9 @@
-"""Answers about hosts on this machine: the project's ``.mudroom/local/permissions.yaml``.
+"""Answers about hosts on this machine: the files ``permissions.yaml`` (``local_directory.py``).
 
 Rules of this file: users edit it, too, so it is parsed strictly, and all other content stays. A file that cannot be
-read or parsed is an error, never treated as missing: it may hold denials. A sandbox may read it and cannot change it,
-like all of ``.mudroom``. The new content is parsed before it is written. If it does not hold exactly the old rows and
-the change, the file is not changed. A preset stands in it as its word (``"@npm"``), so it follows later changes of the
-preset table.
+read or parsed is an error, never treated as missing: it may hold denials. No sandbox can change it. The new content is
+parsed before it is written. If it does not hold exactly the old rows and the change, the file is not changed. A preset
+stands in it as its word (``"@npm"``), so it follows later changes of the preset table.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from mudroom.core.network.host_entry import expand, parse_entry
 from mudroom.core.tree.path import show
 from mudroom.policy.answer_file import AnswerFile
-from mudroom.policy.local_directory import LocalDirectory
+from mudroom.policy.local_directory import answer_files, read_answers
 from mudroom.policy.trust import ANSWER, vouch, vouched
 from mudroom.policy.yaml import compose, host_rules, items, plain, unknown
 from mudroom.typing import TYPE_CHECKING, NamedTuple
@@ -38,7 +37,7 @@ SECTIONS: dict[str, tuple[Action, bool]] = {
 """Key in the file → (action of its rules, whether their hosts may be private)."""
 _HEAD = b"""\
 # Which hosts the commands of this project may reach, as it was answered on this machine. Written by answers of "always"
-# and "never", and by mudroom net; yours to edit. What is for everybody stands in ../policy.yaml, under network:
+# and "never", and by mudroom net; yours to edit. What is for everybody stands in the project's policy, under network:
 """
 
 
@@ -50,7 +49,7 @@ class HostAnswerFile(NamedTuple):
 
 
 def load(project: bytes, state: bytes | None = None, *, trusts_all: bool = False) -> tuple[HostRule, ...]:
-    """Return the rules; empty if the file is missing. With mudroom's ``state``, rules that allow count only if they
+    """Return the rules; empty if the files are missing. With mudroom's ``state``, rules that allow count only if they
     were answered on this machine or trusted since (``policy/trust.py``), because the file may have come with the
     project. If a denial that was answered here is missing, no allow counts: another program has changed the file. Raise
     UsageError, one line that names the file and usually the line."""
@@ -59,7 +58,7 @@ def load(project: bytes, state: bytes | None = None, *, trusts_all: bool = False
 
 def load_entries(project: bytes, state: bytes | None = None, *, trusts_all: bool = False) -> tuple[HostRule, ...]:
     """Return the rules as ``load`` does, but with presets as their words (``core/network/host_entry.py``)."""
-    rows = _load(project)
+    rows = _load(project, state)
     if state is None or trusts_all or all(rule.action != "allow" for _section, rule in rows):
         return tuple(rule for _section, rule in rows)
 
@@ -75,7 +74,7 @@ def _expand(rules: Sequence[HostRule]) -> Iterator[HostRule]:
 def missing_answers(project: bytes, state: bytes) -> list[str]:
     """Return the denials and questions that were answered on this machine and are missing in the file, in the form of
     ``trust.mark``."""
-    return _missing_answers(project, state, _load(project))
+    return _missing_answers(project, state, _load(project, state))
 
 
 def _missing_answers(project: bytes, state: bytes, rows: Rows) -> list[str]:
@@ -84,20 +83,18 @@ def _missing_answers(project: bytes, state: bytes, rows: Rows) -> list[str]:
     return sorted(denied(project, state).difference(_mark(section, rule) for section, rule in rows))
 
 
-def tightening_items(project: bytes) -> list[str]:
-    """Return the file's items whose removal has to be noticed."""
-    return [_mark(section, rule) for section, rule in _load(project) if rule.action != "allow"]
+def tightening_items(project: bytes, state: bytes) -> list[str]:
+    """Return the items whose removal has to be noticed."""
+    return [_mark(section, rule) for section, rule in _load(project, state) if rule.action != "allow"]
 
 
-def loosening_items(project: bytes) -> list[tuple[str, str]]:
-    """Return the file's items that need trust: (item as by ``trust.mark``, "file:line")."""
-    return [(_mark(section, rule), rule.source) for section, rule in _load(project) if rule.action == "allow"]
+def loosening_items(project: bytes, state: bytes) -> list[tuple[str, str]]:
+    """Return the items that need trust: (item as by ``trust.mark``, "file:line")."""
+    return [(_mark(section, rule), rule.source) for section, rule in _load(project, state) if rule.action == "allow"]
 
 
-def _load(project: bytes) -> Rows:
-    with LocalDirectory(project) as local:
-        data = local.read(NAME)
-        return _rows(data, local.shown(NAME)) if data is not None else []
+def _load(project: bytes, state: bytes | None) -> Rows:
+    return [row for data, shown in read_answers(project, state, NAME) for row in _rows(data, shown)]
 
 
 def _mark(section: str, rule: HostRule) -> str:
@@ -133,24 +130,24 @@ class HostRules:
         """The files' stamp (None: read them again), and the rules."""
 
     def __call__(self) -> Sequence[HostRule]:
-        now = stamp(self._project, self._files())
+        now = stamp(self._project, self._state, self._files())
         last, known = self._known
         if now != last:
             self._known = None, known  # in case a file has an error
             rules = (*self._policy(), *load(self._project, self._state, trusts_all=self._trusts_all))
             if rules != known:
                 known = rules
-            self._known = now if len(now) == 2 + len(self._files()) else None, known
+            self._known = now if len(now) == (2 if self._state is None else 3) + len(self._files()) else None, known
         return known
 
     def remember(self, rule: HostRule) -> None:
         keep(self._project, rule, self._note(), state=self._state)
 
 
-def stamp(project: bytes, more: Sequence[bytes] = ()) -> tuple[object, ...]:
+def stamp(project: bytes, state: bytes | None = None, more: Sequence[bytes] = ()) -> tuple[object, ...]:
     """Return a value that changes when a file with rules changes: the project's files, or ``more``. Costs a stat(2)
     call for each file; the files are not checked."""
-    return tuple(map(_stamp, (project + b"/.mudroom/policy.yaml", project + b"/.mudroom/local/" + NAME, *more)))
+    return tuple(map(_stamp, (project + b"/.mudroom/policy.yaml", *answer_files(project, state, NAME), *more)))
 
 
 def _stamp(path: bytes) -> tuple[int, ...] | int | None:
@@ -179,11 +176,9 @@ def keep(project: bytes, rule: HostRule, note: str = "", *, state: bytes | None 
     section, text = section_of(rule), _text(rule)
     if rule.action == "allow":  # before the file is written, so that a concurrent reader finds the rule trusted
         _vouch(project, state, coming=[_mark(section, rule)])
-    before = _rows(
-        _FILE.change(project, lambda key, row: key != section and row == text, [(section, text, show(note.encode()))]),
-        os.fsdecode(NAME),
-    )
-    same = [(key, row) for key, row in before if _text(row) == text]
+    row = (section, text, show(note.encode()))
+    before = _FILE.change(project, state, lambda key, row: key != section and row == text, [row])
+    same = _rows_of(before, text)
     going = [_mark(key, row) for key, row in same if key != section]
     _vouch(project, state, going=going, denied=[_mark(section, rule)] if rule.action != "allow" else [])
     return HostAnswerFile(any(key == section for key, _one in same), tuple(row for key, row in same if key != section))
@@ -193,12 +188,16 @@ def drop(project: bytes, text: str, *, state: bytes | None = None) -> tuple[Host
     """Remove the rules for these hosts and ports from the file, and return them. Raise ValueError if the text is not a
     rule (``parse_entry``), else as ``keep``."""
     wanted_text = _text(parse_entry(text, "deny"))
-    if not any(_text(rule) == wanted_text for rule in load_entries(project)):
+    if not any(_text(rule) == wanted_text for _key, rule in _load(project, state)):
         return ()
-    before = _rows(_FILE.change(project, lambda _key, rule: rule == wanted_text), os.fsdecode(NAME))
-    gone = [(key, rule) for key, rule in before if _text(rule) == wanted_text]
+    gone = _rows_of(_FILE.change(project, state, lambda _key, rule: rule == wanted_text), wanted_text)
     _vouch(project, state, going=[_mark(key, rule) for key, rule in gone])
     return tuple(rule for _key, rule in gone)
+
+
+def _rows_of(contents: Sequence[bytes], text: str) -> Rows:
+    """Return the rows for these hosts and ports."""
+    return [row for data in contents for row in _rows(data, os.fsdecode(NAME)) if _text(row[1]) == text]
 
 
 def _vouch(

@@ -1,8 +1,11 @@
-"""A project's ``.mudroom/local``, the directory for this machine only, and the files in it.
+"""A project's two directories for this machine only, and the files in them.
+
+mudroom writes its answers to ``answers`` in its state: in the project they would be in the way of ``git clone URL .``
+and other programs that want an empty directory. ``.mudroom/local`` is written by users. What both say holds.
 
 Rules of this file: no symbolic link is followed, and a file that other users could have written is an error: it must
 belong to the user (or to root), and no other user may have write permission. Files are replaced, never modified; a
-reader sees the old file or the new one. A command in a sandbox may read the whole directory, but must not be able to
+reader sees the old file or the new one. A command in a sandbox may read ``.mudroom/local``, but must not be able to
 block a writer by holding a file open.
 """
 
@@ -12,11 +15,13 @@ import os
 import stat
 import sys
 import time
+from collections.abc import Iterator
 
 from mudroom.core.system.write_lock import is_read_locked, try_write_lock
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.stage import disk
+from mudroom.stage.private_directory import project_name, require_private
 
 if sys.platform == "win32":
     from mudroom.core.registry import twin
@@ -35,13 +40,14 @@ _ELSEWHERE = "replace the link by a real file or directory"
 class LocalDirectory:
     """The directory while it is open: ``with LocalDirectory(project) as local``.
 
-    ``there`` is False if the project has none. With ``write``, the directory is created with a ``.gitignore`` in it,
-    and other writers wait at most ``PATIENCE`` seconds (the file ``lock``). Raises UsageError, one line that names the
-    path.
+    With mudroom's ``state``, the one in the state. ``there`` is False if there is none. With ``write``, the directory
+    is created, and other writers wait at most ``PATIENCE`` seconds (the file ``lock``). Raises UsageError, one line
+    that names the path, MudroomError if the state cannot be made private.
     """
 
-    def __init__(self, project: bytes, *, write: bool = False) -> None:
-        self._project, self._write = project, write
+    def __init__(self, project: bytes, state: bytes | None = None, *, write: bool = False) -> None:
+        self.path = project + b"/.mudroom/local" if state is None else answers_directory(project, state)
+        self._state, self._write = state, write
         self._descriptor = self._lock = -1
 
     def __enter__(self) -> LocalDirectory:
@@ -63,7 +69,7 @@ class LocalDirectory:
         return self._descriptor >= 0
 
     def shown(self, name: bytes = b"") -> str:
-        return show(self._project) + "/.mudroom/local" + (f"/{show(name)}" if name else "")
+        return show(self.path) + (f"/{show(name)}" if name else "")
 
     def read(self, name: bytes) -> bytes | None:
         """Return a file's content, or None if it is missing."""
@@ -90,10 +96,15 @@ class LocalDirectory:
         disk.sync(self._descriptor)
 
     def _open(self) -> None:
-        above = disk.open_path(self._project, os.O_RDONLY | disk.O_DIRECTORY | disk.O_CLOEXEC)
-        shown = show(self._project)
-        for name, mode in ((b".mudroom", 0o777), (b"local", 0o700)):
-            shown += "/" + name.decode()
+        root, outer, inner = self.path.rsplit(b"/", 2)
+        if self._write and self._state is not None:
+            require_private(root)
+        elif not self._write and not os.path.isdir(parent := root + b"/" + outer) and not os.path.islink(parent):
+            return
+        above = disk.open_path(root, os.O_RDONLY | disk.O_DIRECTORY | disk.O_CLOEXEC)
+        shown = show(root)
+        for name, mode in ((outer, 0o777 if self._state is None else 0o700), (inner, 0o700)):
+            shown += "/" + show(name)
             try:
                 descriptor = self._open_directory(name, mode, above, shown)
             finally:
@@ -105,7 +116,6 @@ class LocalDirectory:
         _require_own(above, os.fstat(above), shown)
         if self._write:
             self._acquire_lock()
-            self._write_gitignore()
 
     def _acquire_lock(self) -> None:
         until = time.monotonic() + PATIENCE
@@ -171,18 +181,32 @@ class LocalDirectory:
             return UsageError(f"{shown} is a symbolic link", _ELSEWHERE)
         return UsageError(f"{shown}: {error.strerror}")
 
-    def _write_gitignore(self) -> None:
-        try:
-            self._create(b".gitignore", b"*\n", 0o644)
-        except FileExistsError:
-            pass
-
     def _create(self, name: bytes, data: bytes, mode: int) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | disk.O_NOFOLLOW | disk.O_CLOEXEC
         with open(disk.open_at(self._descriptor, name, flags, mode), "wb") as stream:
             stream.write(data)
             stream.flush()
             os.fsync(stream.fileno())
+
+
+def answers_directory(project: bytes, state: bytes) -> bytes:
+    """Return the directory in the state."""
+    return state + b"/answers/" + project_name(project)
+
+
+def answer_files(project: bytes, state: bytes | None, name: bytes) -> tuple[bytes, ...]:
+    """Return the paths of a project's answer files that mudroom reads; they may be missing."""
+    users = project + b"/.mudroom/local/" + name
+    return (users,) if state is None else (users, answers_directory(project, state) + b"/" + name)
+
+
+def read_answers(project: bytes, state: bytes | None, name: bytes) -> Iterator[tuple[bytes, str]]:
+    """Yield the content and the shown path of each answer file."""
+    for place in (None,) if state is None else (None, state):
+        with LocalDirectory(project, place) as local:
+            data = local.read(name)
+            if data is not None:
+                yield data, local.shown(name)
 
 
 def read_open(descriptor: int, shown: str, *, own: bool = True) -> bytes:

@@ -102,7 +102,10 @@ def open_project(
         later=later,
         level=level,
         card=card,
-        hosts=answers._replace(rules=current, loopback_rules=loopback_rules(real, current, (*policy.hosts, *also))),
+        hosts=answers._replace(
+            rules=current,
+            loopback_rules=loopback_rules(real, locations.state, current, (*policy.hosts, *also)),
+        ),
         agent=agent,
         commands=CommandAnswers(CommandRules(project, environ) if agent is not None else None),
     )
@@ -186,13 +189,13 @@ def host_answers(project: bytes, environ: Mapping[bytes, bytes]) -> HostAnswers:
 
 
 def loopback_rules(
-    project: bytes, rules: Callable[[], Sequence[HostRule]], given: Sequence[HostRule]
+    project: bytes, state: bytes, rules: Callable[[], Sequence[HostRule]], given: Sequence[HostRule]
 ) -> Callable[[], Sequence[HostRule]]:
     """Return a function that returns the host rules if any may name this machine's loopback, otherwise no rules.
-    ``given``: the rules that do not come from answers stored on this machine. Without stored answers, a call costs one
-    failed open(2)."""
+    ``given``: the rules that do not come from answers stored on this machine. Without stored answers, a call costs two
+    failed open(2) calls."""
     names = any(word.decode() in rule.pattern for rule in given for word in LOOPBACK_WORDS)
-    return lambda: rules() if names or answers_name_loopback(project) else ()
+    return lambda: rules() if names or answers_name_loopback(project, state) else ()
 
 
 def combined_rules(

@@ -29,14 +29,22 @@ if sys.platform == "win32":
 PRIVATE = 0o700
 _OTHERS = 0o077
 _NAMES = frozenset(
-    b"agents certificates compiled doors engines hooks images keeper lost+found runtime serve trust variables vaults "
-    b"worker".split()
+    b"agents answers certificates compiled doors engines hooks images keeper lost+found runtime serve trust variables "
+    b"vaults worker".split()
 )
 """Names in a state directory. mkfs makes ``lost+found`` in a volume's root."""
 _PREFIXES = (b"certify-", b"doctor-")
 _UNMAPPED = 65534
 """Owner of a file whose owner has no uid in this user namespace (/proc/sys/kernel/overflowuid, user_namespaces(7))."""
 _O_PATH: int = getattr(os, "O_PATH", os.O_RDONLY)
+
+
+def project_name(project: bytes, key: bytes = b"") -> bytes:
+    """Return a readable name for a project's part of the state, with a hash of ``key``, else of the project's path."""
+    from _blake2 import blake2b
+
+    readable = bytes(c if chr(c).isalnum() and c < 128 else ord("-") for c in os.path.basename(project))[:40]
+    return (readable or b"project") + b"-" + blake2b(key or project, digest_size=6).hexdigest().encode()
 
 
 def require_private(state: bytes) -> None:

@@ -8,7 +8,8 @@
  * 1. Init tries the call itself for a directory. Every answer but EXDEV is the kernel's own. For that one it forks a mover,
  *    whose exit code will be the answer; meanwhile it answers others.
  * 2. The mover fills a new directory beside the new name: directories are made, all other files are linked (link(2), by which the
- *    overlay copies them up). The old directory is whole until the end of this step.
+ *    overlay copies them up). The old directory is whole until the end of this step. An overlay copies each name of a file
+ *    for itself: the second is linked to what the first has become.
  * 3. It renames the new directory to the new name. An upper directory can be renamed.
  * 4. It removes the old directory, and no file that the new one does not have: another process may have added some.
  *
@@ -48,6 +49,7 @@
 #define REFUSED 254 /* exit code of a mover: EXDEV, which the user is told */
 #define PASSED 253  /* no error number: the kernel is left to perform the call */
 #define PART 65536
+#define SLOTS 262144 /* a power of two above MOST_ENTRIES */
 
 struct rename {
     const struct call *call;
@@ -55,6 +57,7 @@ struct rename {
     char *old, *new; /* the names in them */
     uint64_t flags;
     size_t entries;
+    char made[LONGEST_PATH]; /* in step 2: the directory that is filled, from ``to`` on */
 };
 
 /* The arguments of a call: directory and path of both names, and flags; -1: it has none. */
@@ -216,13 +219,62 @@ static int copy_metadata(int from, int to)
     return error == 0 && futimens(to, times) < 0 ? errno : error;
 }
 
+/* A file with several names, as it was found, and its first new name. */
+struct shared_file {
+    dev_t device;
+    ino_t inode;
+    char *path;
+};
+
+/* Return the slot of a file with several names, which has no path before the first; NULL for any other, or without memory. */
+static struct shared_file *find_shared(const struct stat *status)
+{
+    static struct shared_file *slots;
+    if (status->st_nlink < 2 || (slots == NULL && (slots = calloc(SLOTS, sizeof *slots)) == NULL))
+        return NULL;
+    size_t slot = ((uint64_t)status->st_ino * 0x9e3779b97f4a7c15U) >> 46; /* 18 bits */
+    while (slots[slot].path != NULL &&
+           (slots[slot].inode != status->st_ino || slots[slot].device != status->st_dev))
+        slot = (slot + 1) % SLOTS;
+    return &slots[slot];
+}
+
+/* Link a file to its first new name. */
+static bool link_again(const struct rename *rename, char *path, int to, const char *name)
+{
+    char *last = strrchr(path, '/');
+    *last = '\0';
+    int above = open_inside(rename->to, path);
+    *last = '/';
+    bool is_linked = above >= 0 && linkat(above, last + 1, to, name, 0) == 0;
+    if (above >= 0)
+        close(above);
+    return is_linked;
+}
+
+static int link_file(const struct rename *rename, int from, const char *name, const struct stat *status, int to)
+{
+    struct shared_file *shared = find_shared(status);
+    if (shared != NULL && shared->path != NULL && link_again(rename, shared->path, to, name))
+        return 0;
+    if (linkat(from, name, to, name, 0) < 0)
+        return errno;
+    char *path = NULL;
+    if (shared != NULL && shared->path == NULL && asprintf(&path, "%s/%s", rename->made, name) > 0)
+        *shared = (struct shared_file){status->st_dev, status->st_ino, path};
+    return 0;
+}
+
 static int fill(struct rename *rename, int from, int to, int depth);
 
 /* Make the directory ``name`` in ``to`` the same as the one in ``from``. */
 static int fill_directory(struct rename *rename, int from, const char *name, int to, const char *new, int depth)
 {
     int source = open_inside(from, name), target = -1, error = 0;
-    if (source < 0 || mkdirat(to, new, 0700) < 0 || (target = open_inside(to, new)) < 0)
+    size_t length = strlen(rename->made), room = sizeof rename->made - length;
+    if ((size_t)snprintf(rename->made + length, room, length == 0 ? "%s" : "/%s", new) >= room)
+        error = ENAMETOOLONG;
+    else if (source < 0 || mkdirat(to, new, 0700) < 0 || (target = open_inside(to, new)) < 0)
         error = errno;
     if (error == 0)
         error = fill(rename, source, target, depth);
@@ -232,6 +284,7 @@ static int fill_directory(struct rename *rename, int from, const char *name, int
         close(source);
     if (target >= 0)
         close(target);
+    rename->made[length] = '\0';
     return error;
 }
 
@@ -251,8 +304,8 @@ static int fill(struct rename *rename, int from, int to, int depth)
             error = errno;
         else if (S_ISDIR(status.st_mode))
             error = fill_directory(rename, from, name, to, name, depth + 1);
-        else if (linkat(from, name, to, name, 0) < 0)
-            error = errno;
+        else
+            error = link_file(rename, from, name, &status, to);
     }
     if (error == 0)
         error = errno;
@@ -261,7 +314,8 @@ static int fill(struct rename *rename, int from, int to, int depth)
 }
 
 /* Whether the new directory has an entry of the old one: for a file, a link to the same. An overlay's links have different
-   inode numbers ("index" in overlayfs.rst), and the same times, to the nanosecond, of one file below. */
+   inode numbers ("index" in overlayfs.rst), and the same times, to the nanosecond, of one file below. A name that was linked to
+   another's copy is still the file that was found in step 2. */
 static bool is_kept(int kept, const char *name, const struct stat *old)
 {
     struct stat new;
@@ -269,10 +323,12 @@ static bool is_kept(int kept, const char *name, const struct stat *old)
         return false;
     if (S_ISDIR(old->st_mode))
         return S_ISDIR(new.st_mode);
-    return (old->st_mode == new.st_mode && old->st_nlink > 1 && old->st_nlink == new.st_nlink &&
-            old->st_size == new.st_size &&
-            memcmp(&old->st_mtim, &new.st_mtim, sizeof new.st_mtim) == 0 &&
-            memcmp(&old->st_ctim, &new.st_ctim, sizeof new.st_ctim) == 0);
+    if (old->st_mode != new.st_mode || old->st_nlink < 2 || old->st_size != new.st_size ||
+        memcmp(&old->st_mtim, &new.st_mtim, sizeof new.st_mtim) != 0)
+        return false;
+    const struct shared_file *shared = find_shared(old);
+    return ((shared != NULL && shared->path != NULL) ||
+            (old->st_nlink == new.st_nlink && memcmp(&old->st_ctim, &new.st_ctim, sizeof new.st_ctim) == 0));
 }
 
 static int remove_directory(int at, const char *name, int kept);

@@ -33,6 +33,11 @@ def test_what_was_left_out(withheld: bytes, lines: list[str]) -> None:
     assert left_out(withheld.split()) == lines
 
 
+def test_what_stays_although_commits_were_asked_for() -> None:
+    [line] = left_out([b".git/index"], asks_git=True)
+    assert line == "left out, the index is yours and only commits come over (git add stages here): .git"
+
+
 def test_one_file_that_runs_later_is_one_file() -> None:
     entry = Entry("file", 0o644, 1, b"", 0, 1, 1, 0, 0, 0, 0)
     changes = [Change(b"__pycache__/a.pyc", "added", None, entry, flags=("executes-later",), runs="at the next import")]

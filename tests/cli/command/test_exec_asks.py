@@ -143,4 +143,4 @@ def test_hosts_wait_in_the_queue_as_well(cli: Approving) -> None:
     assert cli("approve", name, "--deny", "--always").returncode == 0
     screen.expect("told: HTTP/1.1 403")
     assert screen.exit_code() == 0
-    assert NOBODY in (cli.place.project / ".mudroom/local/permissions.yaml").read_text()
+    assert NOBODY in (cli.place.answers / "permissions.yaml").read_text()

@@ -89,7 +89,7 @@ def test_answers_are_searched_for_loopback(tmp_path: Path, content: str | None, 
     (tmp_path / ".mudroom/local").mkdir(parents=True)
     if content is not None:
         (tmp_path / ".mudroom/local/permissions.yaml").write_text(content)
-    assert answers_name_loopback(os.fsencode(tmp_path)) is expected
+    assert answers_name_loopback(os.fsencode(tmp_path), b"/none") is expected
 
 
 @pytest.mark.parametrize("odd", ["link", "fifo", "directory"])
@@ -103,7 +103,7 @@ def test_odd_answers_are_not_searched(tmp_path: Path, odd: str) -> None:
         os.mkfifo(place)
     else:
         place.mkdir()
-    assert not answers_name_loopback(os.fsencode(tmp_path))
+    assert not answers_name_loopback(os.fsencode(tmp_path), b"/none")
 
 
 def test_an_allow_of_a_name_holds_if_its_address_is_public(cli: Cli) -> None:

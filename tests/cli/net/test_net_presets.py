@@ -12,7 +12,7 @@ __all__ = ["cli"]  # fixture
 
 
 def test_a_preset_is_a_word(cli: Cli) -> None:
-    path = cli.place.project / ".mudroom/local/permissions.yaml"
+    path = cli.place.answers / "permissions.yaml"
     assert cli("net", "allow", "@npm", "a.com").stdout == (
         f"@npm is allowed: {NPM}\na.com is allowed on the ports 80 and 443\n"
     )

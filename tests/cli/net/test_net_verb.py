@@ -48,7 +48,7 @@ def test_allow_deny_ls_rm(cli: Cli) -> None:
     events = [line.split(maxsplit=4)[3:] for line in cli("log").stdout.splitlines()]
     assert events[0] == ["net", "-         allow=example.com, github.com:22, *.example.org:80,443"]
     assert events[-1] == ["net", "-         rm=github.com:22, example.com"]
-    assert (cli.place.project / ".mudroom/local/.gitignore").read_text() == "*\n"
+    assert not (cli.place.project / ".mudroom").exists()
     assert cli("net", "ls").stderr == ""
     cli.place.write(".mudroom/policy.yaml", "network: {mode: none}")
     assert cli("net", "ls").stderr == NONE
@@ -203,10 +203,12 @@ def test_a_broken_file_is_an_error_everywhere(cli: Cli) -> None:
 
 def test_a_command_reads_the_rules_and_cannot_change_them(cli: Cli) -> None:
     cli("net", "allow", "a.com")
-    path = cli.place.project / ".mudroom/local/permissions.yaml"
-    before = path.read_bytes()
+    file = cli.place.answers / "permissions.yaml"
+    own = cli.place.write(".mudroom/local/permissions.yaml", file.read_text(), mode=0o600)
+    own.parent.chmod(0o700)
+    before = own.read_bytes()
     script = (
-        "cat .mudroom/local/permissions.yaml;"
+        f"cat .mudroom/local/permissions.yaml; cat {file}; echo evil.example > {file};"
         "for name in permissions.yaml new; do echo evil.example > .mudroom/local/$name; done;"
         "rm -rf .mudroom; mv .mudroom x; ln -sf /tmp .mudroom/local; chmod 777 .mudroom/local;"
         "echo z > .mudroom/policy.yaml; true"
@@ -214,8 +216,9 @@ def test_a_command_reads_the_rules_and_cannot_change_them(cli: Cli) -> None:
     done = cli("run", "--yes", "--json", "--", "sh", "-c", script)
     result = json.loads(done.stdout)
     assert "a.com" in result["stdout"]
-    assert (path.read_bytes(), result["changes"]["files"]) == (before, [])
-    assert rules(cli) == [("allow", "a.com", [], "permissions.yaml:4")]
+    assert result["stdout"].count("a.com") == 1
+    assert (own.read_bytes(), file.read_bytes(), result["changes"]["files"]) == (before, before, [])
+    assert rules(cli) == [("allow", "a.com", [], "permissions.yaml:4")] * 2
 
 
 def test_rules_that_a_command_makes_up_are_not_applied(cli: Cli) -> None:

@@ -144,7 +144,7 @@ def test_always_for_a_host_writes_its_rule(cli: Approving) -> None:
     done = cli("approve", cli.put(HOST), "--always")
     assert done.returncode == 0, done.stderr
     assert "rule: allow registry.example:443" in done.stderr
-    assert "registry.example:443" in (cli.place.project / ".mudroom/local/permissions.yaml").read_text()
+    assert "registry.example:443" in (cli.place.answers / "permissions.yaml").read_text()
 
 
 def test_always_for_a_worker_s_question_writes_no_rule(cli: Approving) -> None:
@@ -156,7 +156,7 @@ def test_always_for_a_worker_s_question_writes_no_rule(cli: Approving) -> None:
 
 
 def test_always_and_never_for_a_command_write_its_rule(cli: Approving) -> None:
-    rules = cli.place.project / ".mudroom/local/rules.yaml"
+    rules = cli.place.answers / "rules.yaml"
     for words, section, other in ((("--always",), "allow", "deny"), (("--always", "--deny"), "deny", "allow")):
         done = cli("approve", cli.put(QUESTION._replace(fork=section, pattern=f"insmod x{AS_ASKED}")), *words)
         assert done.returncode == 0, done.stderr

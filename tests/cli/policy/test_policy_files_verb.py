@@ -41,7 +41,7 @@ def why(cli: Cli, *command: str) -> dict[str, Any]:
 
 def test_answers_about_hosts_are_checked_too(cli: Cli) -> None:
     cli("net", "allow", "good.com")
-    file = cli.place.project / ".mudroom/local/permissions.yaml"
+    file = cli.place.answers / "permissions.yaml"
     done = cli("policy", "check")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", f"read: {file}\n")
     file.write_text("alow: [good.com]\n")
@@ -118,15 +118,15 @@ def test_init_forgets_no_answer(cli: Cli) -> None:
     project, state = os.fsencode(cli.place.project), os.fsencode(cli.place.state)
     remember(project, "sudo x", state=state)
     remember(project, "git push", action="deny", state=state)
-    (cli.place.project / ".mudroom/local/policy.yaml").write_text("run: {environment: [TOKEN]}\n")
+    cli.place.write(".mudroom/local/policy.yaml", "run: {environment: [TOKEN]}\n", mode=0o600).parent.chmod(0o700)
     assert cli.json("policy", "trust", "--yes")["trusted"]
     cli.json("policy", "init")
     assert cli("net", "why", "good.com").returncode == 0
     assert cli.json("policy", "show")["left_out"] == []
     assert cli.json("policy", "trust")["trusted"], "nothing new: nobody is asked"
-    (cli.place.project / ".mudroom/local/permissions.yaml").write_text("allow: [good.com]\n")
+    (cli.place.answers / "permissions.yaml").write_text("allow: [good.com]\n")
     assert cli("net", "why", "good.com").returncode == 1, "what was denied is still missed"
-    (cli.place.project / ".mudroom/local/rules.yaml").write_text("allow: [sudo x]\n")
+    (cli.place.answers / "rules.yaml").write_text("allow: [sudo x]\n")
     assert len(cli.json("policy", "show")["left_out"]) == 2
 
 
@@ -422,7 +422,7 @@ def test_a_denial_that_is_gone_is_asked_about(cli: Cli) -> None:
     for words in (("net", "deny", "bad.com"), ("net", "allow", "good.com")):
         assert cli(*words).returncode == 0
     assert cli("net", "why", "good.com").returncode == 0
-    answers = cli.place.project / ".mudroom/local/permissions.yaml"
+    answers = cli.place.answers / "permissions.yaml"
     answers.write_text("allow: [good.com]\n")
     assert cli("net", "why", "good.com").returncode == 1
     assert "permissions.yaml: 1 for it no longer says local network.deny: bad.com" in cli("net", "ls").stderr
@@ -449,7 +449,7 @@ def test_answers_that_came_with_the_project(cli: Cli) -> None:
     assert cli("net", "why", "evil.com").returncode == 1
     listed = cli("net", "ls")
     assert "evil.com" not in listed.stdout
-    assert "not taken from .mudroom/local/permissions.yaml: 1 that nobody has said on this machine" in listed.stderr
+    assert "not taken from permissions.yaml: 1 that nobody has said on this machine" in listed.stderr
     assert cli("net", "allow", "good.com").returncode == 0
     assert "evil.com" not in cli("net", "ls").stdout
     asked = cli("policy", "trust").stderr.splitlines()
@@ -457,7 +457,7 @@ def test_answers_that_came_with_the_project(cli: Cli) -> None:
         "+ local secrets.show: .env   policy.yaml:1",
         "+ local commands.rules: allow sudo x   rules.yaml:1",
         "+ local network.allow: evil.com   permissions.yaml:1",
-        "  local network.allow: good.com   permissions.yaml:1",
+        "  local network.allow: good.com   permissions.yaml:4",
         "mudroom: there is nobody here to ask (add --yes if you trust who wrote it)",
     ]
     assert cli.json("policy", "trust", "--yes")["trusted"]

@@ -46,7 +46,7 @@ def run(place: Place, *hosts: str, words: tuple[str, ...] = ()) -> Screen:
 
 
 def answers(place: Place) -> str:
-    file = place.project / ".mudroom/local/permissions.yaml"
+    file = place.answers / "permissions.yaml"
     lines = file.read_text().splitlines(keepends=True) if file.exists() else []
     return "".join(line for line in lines if not line.startswith("#"))
 

@@ -159,7 +159,7 @@ def test_always_writes_the_rule_that_was_shown(waiting: Waiting) -> None:
         status, found = waiting.answer(name, allow=True, keep=True, rule=shown["allow_rule"])
         assert (status, found["rule_written"], found["problem"]) == (200, True, "")
         assert found["question"]["kept"] is True
-        written = (waiting.place.project / ".mudroom/local" / file).read_text()
+        written = (waiting.place.answers / file).read_text()
         assert shown["allow_rule"].removeprefix("allow ").removesuffix(", in any directory") in written
         assert "# asked 20" in written
 
@@ -167,7 +167,7 @@ def test_always_writes_the_rule_that_was_shown(waiting: Waiting) -> None:
 def test_never_does_as_well(waiting: Waiting) -> None:
     name = waiting.put(HOST)
     assert waiting.answer(name, allow=False, keep=True, rule="deny registry.example:443")[0] == 200
-    text = (waiting.place.project / ".mudroom/local/permissions.yaml").read_text()
+    text = (waiting.place.answers / "permissions.yaml").read_text()
     assert 'deny:\n  - "registry.example:443"' in text or "deny:\n  - registry.example:443" in text
 
 

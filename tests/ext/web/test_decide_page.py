@@ -130,7 +130,7 @@ def test_always_writes_what_is_shown(place: Place, queue: Queue, page: Page) -> 
             always.click()
         one.get_by_text("Denied on the page, always").wait_for()
         assert ticket.look() is not None
-    assert HOST.fingerprint in (place.project / ".mudroom/local/permissions.yaml").read_text()
+    assert HOST.fingerprint in (place.answers / "permissions.yaml").read_text()
 
 
 @pytest.mark.deep

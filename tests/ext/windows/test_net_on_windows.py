@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -21,8 +22,6 @@ from mudroom.stage import disk
 from test_session_on_windows import Place, place
 
 __all__ = ["place"]
-
-FILE = ".mudroom/local/" + NAME.decode()
 
 
 def rules(place: Place) -> list[tuple[str, str, list[int], bool]]:
@@ -52,7 +51,9 @@ def test_rules_are_kept_explained_and_removed(place: Place) -> None:
     said = place.say("net", "rm", "api.example.com", "db.corp.example:5432")
     assert said.code == 0 and place.say("net", "why", "api.example.com").code == 1, said
     today = time.strftime("%Y-%m-%d").encode()
-    body = place.files()[FILE].split(b"\n", 2)[2]  # two lines of comment
+    state = Path(os.fsdecode(places(environment()).state))
+    [file] = (state / "answers").glob("*/" + NAME.decode())
+    body = file.read_bytes().split(b"\n", 2)[2]  # two lines of comment
     rows = (b"allow:", b'  - "*.corp.example:443,8443"  # ' + today, b"deny:", b"  - gist.github.com  # " + today)
     assert body == b"\n".join((*rows, b"private:", b"")), body
     kinds = [json.loads(line)["kind"] for line in place.say("log", "--json").out.splitlines()]

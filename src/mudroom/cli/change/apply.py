@@ -92,7 +92,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
             report |= _commits().one_commit_to_json(landed)
         context.terminal.out(json.dumps(report))
     else:
-        print_landed(landed, name, context)
+        print_landed(landed, name, context, git=args.git)
         if args.commit:
             _commits().print_one_commit(landed, context)
     return exit_code(landed) or (1 if landed.commit_problem else 0)
@@ -291,7 +291,7 @@ def _print_unverified(verified: Verification, fork: str, context: Context) -> No
     terminal.say(f"  the project is as it was; all stays in {fork}: mudroom diff {fork}, mudroom discard {fork}")
 
 
-def print_landed(landed: LandingResult, fork: str, context: Context) -> None:
+def print_landed(landed: LandingResult, fork: str, context: Context, *, git: bool = False) -> None:
     applied, terminal = landed.applied, context.terminal
     if landed.verified is not None and not landed.verified.passed:
         _print_unverified(landed.verified, fork, context)
@@ -314,7 +314,7 @@ def print_landed(landed: LandingResult, fork: str, context: Context) -> None:
         terminal.say(f"  mudroom resolve {fork} decides them, mudroom diff {fork} --conflicts shows them")
     for remark in applied.remarks:
         terminal.say(f"  {show_path(remark.path)} {remark.text}")
-    for line in left_out(landed.untold):
+    for line in left_out(landed.untold, asks_git=git):
         terminal.say(f"  {line}")
     if landed.remaining:
         terminal.say(

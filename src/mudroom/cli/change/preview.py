@@ -259,15 +259,20 @@ def _is_worth_a_line(change: Change) -> bool:
     return change.verb != "deleted" and b"node_modules/" not in change.path and b"site-packages/" not in change.path
 
 
-def left_out(withheld: Sequence[bytes]) -> list[str]:
-    """Return a line for each reason why apply left paths out, with the way to apply them."""
+_NO_COMMIT = "left out, the index is yours and only commits come over (git add stages here)"
+
+
+def left_out(withheld: Sequence[bytes], *, asks_git: bool = False) -> list[str]:
+    """Return a line for each reason why apply left paths out, with the way to apply them. ``asks_git``: commits were
+    asked for, so that what is left is none, such as an index."""
     units = {git for path in withheld if (git := git_directory(path)) not in (None, path) and not is_protected(path)}
     others = [path for path in withheld if is_protected(path) or git_directory(path) not in units]
     above = {directory for path in withheld for directory in ancestors(path)}
     named = [path for path in others if path not in above]
     staying = [path for path in others if path in above and not is_protected(path) and name(path) != b"hooks"]
+    about_git = _NO_COMMIT if asks_git else "left out, --git brings its commits"
     reasons = (
-        ("left out, --git brings its commits", sorted(unit for unit in units if unit is not None)),
+        (about_git, sorted(unit for unit in units if unit is not None)),
         ("left out, to be named if wanted", named),
         ("stays because of what is in it", staying),
     )

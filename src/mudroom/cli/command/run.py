@@ -536,7 +536,7 @@ def _apply(session: Session, result: Result, context: Context, *, git: bool) -> 
             _print_kept(result.fork, context)
         raise
     if not context.as_json:
-        print_landed(landed, result.fork, context)
+        print_landed(landed, result.fork, context, git=git)
     return landed_to_json(landed), exit_code(landed)
 
 

@@ -444,7 +444,7 @@ def _private_words(rule: HostRule) -> str:
 def _other_rule_hint(text: str, project: bytes, context: Context) -> str:
     """Return the command with the wanted effect, or the place of a rule for that host."""
     pattern = parse_entry(text, "deny").pattern
-    answers = load_entries(project)
+    answers = load_entries(project, places(context.environ).state, trusts_all=True)
     if any(rule.pattern == PRESET + pattern for rule in answers):
         return f"mudroom net rm {PRESET}{pattern}"
     rules = (*expand(answers), *settings_of(context, project).hosts)
@@ -464,13 +464,14 @@ def _other_rule_hint(text: str, project: bytes, context: Context) -> str:
 
 def _machine_answers(project: bytes, context: Context) -> tuple[HostRule, ...]:
     """Return the answers given on this machine. Print a note if others are left out."""
-    all_answers = load_entries(project)
-    answers = load_entries(project, places(context.environ).state, trusts_all=trusts_any(context.environ))
+    state = places(context.environ).state
+    all_answers = load_entries(project, state, trusts_all=True)
+    answers = load_entries(project, state, trusts_all=trusts_any(context.environ))
     if len(answers) < len(all_answers):
-        vanished = missing_answers(project, places(context.environ).state)
+        vanished = missing_answers(project, state)
         why = f"for it no longer says {vanished[0]}" if vanished else "that nobody has said on this machine"
         context.terminal.note(
-            f"not taken from .mudroom/local/permissions.yaml: {len(all_answers) - len(answers)} {why} "
+            f"not taken from permissions.yaml: {len(all_answers) - len(answers)} {why} "
             "(mudroom policy trust shows all and asks)"
         )
     return tuple(expand(answers))

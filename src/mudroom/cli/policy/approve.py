@@ -52,7 +52,7 @@ _LOOK = 2.0
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("ids", nargs="*", metavar="ID", help="a question; without one, waiting questions are listed")
     parser.add_argument("--deny", action="store_true", help="the answer is no")
-    parser.add_argument("--always", action="store_true", help="write a rule, too: for this machine, in .mudroom/local")
+    parser.add_argument("--always", action="store_true", help="write a rule, too: for this project on this machine")
     parser.add_argument("--preset", action="store_true", help="of a host: allow its preset, for this machine")
     parser.add_argument("--reason", metavar="TEXT", default="", help="told to the agent")
     parser.add_argument("--follow", "-f", action="store_true", help="ask here, as questions come, until Ctrl-C")

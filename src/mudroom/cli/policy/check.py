@@ -18,6 +18,7 @@ from mudroom.policy.combine import read, read_single, watched_files
 from mudroom.policy.config import MACHINE, left_out, load_policy, not_above, places, user_config
 from mudroom.policy.host_answers import NAME
 from mudroom.policy.host_answers import load as answered
+from mudroom.policy.local_directory import answer_files
 from mudroom.policy.parse import GivenSetting, settings_from
 from mudroom.stage.views.preflight import policy_above
 from mudroom.typing import TYPE_CHECKING
@@ -71,11 +72,10 @@ def _check_project(context: Context) -> tuple[list[str], list[RuleProblem]]:
     config, state = user_config(context.environ), places(context.environ).state
     files = [show(path) for path in watched_files(project, config, state, MACHINE) if os.path.lexists(path)]
     files = [path for path in files if path.endswith(".yaml")]
-    answers = project + b"/.mudroom/local/" + NAME
-    files += [show(answers)] if os.path.lexists(answers) else []
-    answer_problems = list(_check_answers(project))
+    files += [show(path) for path in answer_files(project, state, NAME) if os.path.lexists(path)]
+    answer_problems = list(_check_answers(project, state))
     try:
-        layers = read(project, config, MACHINE)
+        layers = read(project, config, state, MACHINE)
         loaded = load_policy(project, context.environ)
     except UsageError as error:
         return files, [RuleProblem("error", "", error.message, error.hint), *answer_problems]
@@ -113,10 +113,10 @@ def _paths(project: bytes) -> Iterator[bytes]:
         yield from (prefix + name + b"/" for name in below)
 
 
-def _check_answers(project: bytes) -> Iterator[RuleProblem]:
+def _check_answers(project: bytes, state: bytes) -> Iterator[RuleProblem]:
     """Yield problems in the answers about hosts, which are not a policy layer and are read only for connections."""
     try:
-        answered(project)
+        answered(project, state)
     except UsageError as error:
         yield RuleProblem("error", "", error.message, error.hint)
 

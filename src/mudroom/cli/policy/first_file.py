@@ -40,8 +40,9 @@ def execute(args: argparse.Namespace, context: Context) -> int:
             f"{show(path)} is there already", "mudroom policy check reads it, mudroom policy show tells it"
         )
     _create(directory + b"/" + SCHEMA_FILE, json.dumps(schema(), indent=2) + "\n")
-    layers = read(project, user_config(context.environ), MACHINE)
-    begin(project, places(context.environ).state, layers[PROJECT], roles_of(layers), time.time_ns())
+    state = places(context.environ).state
+    layers = read(project, user_config(context.environ), state, MACHINE)
+    begin(project, state, layers[PROJECT], roles_of(layers), time.time_ns())
     note_change(context, written="policy.yaml")
     if context.as_json:
         context.terminal.out(json.dumps({"schema": "mudroom.policy-init/1", "path": os.fsdecode(path)}))

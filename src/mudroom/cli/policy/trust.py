@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 
 from mudroom.cli.project_session import open_session, project_of
@@ -26,7 +25,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 
 def _trust(args: argparse.Namespace, context: Context) -> int:
     project, state = project_of(context), places(context.environ).state
-    layers = read(project, user_config(context.environ), MACHINE)
+    layers = read(project, user_config(context.environ), state, MACHINE)
     settings, roles = project_items(layers), roles_of(layers)
     freed = freeing_roles(settings, roles)
     loose = [(mark(setting), setting.at) for setting in settings if loosens(setting, freed)]
@@ -35,8 +34,7 @@ def _trust(args: argparse.Namespace, context: Context) -> int:
     local_settings = [
         setting for setting in settings if setting.local and holds(setting) and not loosens(setting, freed)
     ]  # local settings count more once they were seen
-    has_policy = os.path.isdir(project + b"/.mudroom")
-    answers, denials = (loosening_items(project), tightening_items(project)) if has_policy else ([], [])
+    answers, denials = loosening_items(project, state), tightening_items(project, state)
     vanished = missing_answers(project, state) if answers else []
     loose += [*((mark(setting), setting.at) for setting in local_settings), *answers]
     new_texts = {

@@ -36,7 +36,6 @@ import _thread
 import errno
 import os
 import sys
-from _blake2 import blake2b
 from collections.abc import Callable, Collection
 
 from mudroom.core.tree import stack
@@ -45,7 +44,7 @@ from mudroom.core.tree.stack import LIVE, ForkState
 from mudroom.errors import ForkExists, ForkGone, MudroomError, UsageError
 from mudroom.stage import disk, safe_open
 from mudroom.stage.layers.layer import remove_tree
-from mudroom.stage.private_directory import make_private, require_private
+from mudroom.stage.private_directory import make_private, project_name, require_private
 from mudroom.stage.reader import ANEW, FileReader
 from mudroom.stage.views.secret import NO_MASK
 from mudroom.typing import TYPE_CHECKING
@@ -461,12 +460,9 @@ def require_private_state(state: bytes) -> None:
 
 
 def vault_path(state: bytes, project: bytes, source: bytes = b"") -> bytes:
-    """Return a vault's path: a readable name with a hash of the project's path, and the source directory if that
-    differs."""
+    """Return a vault's path: it depends on the project's path, and on the source directory if that differs."""
     key = project if source in (b"", project) else project + b"\0" + source  # no path holds a NUL
-    digest = blake2b(key, digest_size=6).hexdigest().encode()
-    readable = bytes(c if chr(c).isalnum() and c < 128 else ord("-") for c in os.path.basename(project))[:40]
-    return state + b"/vaults/" + (readable or b"project") + b"-" + digest
+    return state + b"/vaults/" + project_name(project, key)
 
 
 def open_vault(state: bytes, project: bytes, source: bytes = b"") -> Vault:
