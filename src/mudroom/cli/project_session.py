@@ -132,9 +132,9 @@ def settle_first(session: Session, context: Context, command: str) -> None:
 
 
 @contextmanager
-def exclusive(session: Session, context: Context, command: str, *, is_short: bool = False) -> Iterator[None]:
+def exclusive(session: Session, context: Context, command: str, *forks: str, is_short: bool = False) -> Iterator[None]:
     """Hold the vault's lock. If it is taken, wait with a message. Then recover applies that a crash cut off.
-    ``is_short``: do not tell that agents are stopped."""
+    ``forks``: as for ``Session.alone``. ``is_short``: do not tell that agents are stopped."""
     started = time.strftime("%H:%M:%S")
     holder = f"`{command}` (process {os.getpid()}, since {started})"
     print_line = context.terminal.say
@@ -142,6 +142,7 @@ def exclusive(session: Session, context: Context, command: str, *, is_short: boo
         holder,
         context.terminal.tell_waiting,
         lambda: None if is_short else print_line("stopping the agents that run in this project; they go on afterwards"),
+        forks,
     ) as recovered:
         for recovery in recovered:
             print_recovered(context, recovery.name, recovery.fork, recovery.outcome)

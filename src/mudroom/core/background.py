@@ -22,6 +22,9 @@ class BackgroundStart(NamedTuple):
     agent: str = ""
     timeout: float | None = None
     """Time limit in seconds; None: no limit."""
+    companion: int = 0
+    """Pid of the agent's process with whose end it ends, and which needs it for nothing but what others leave; 0: none.
+    Who needs the fork at rest may end it."""
 
 
 class BackgroundEnd(NamedTuple):
@@ -46,6 +49,7 @@ def to_json(started: BackgroundStart, ended: BackgroundEnd | None) -> dict[str, 
         "keeper": started.keeper,
         "level": started.level,
         "timeout": started.timeout,
+        "companion": started.companion,
         "state": "running" if ended is None else "ended",
     }
     if ended is not None:
@@ -72,6 +76,7 @@ def from_json(data: dict[str, Any]) -> tuple[BackgroundStart, BackgroundEnd | No
         int(data["level"]),
         str(data["agent"]),
         data["timeout"],
+        int(data.get("companion", 0)),
     )
     if "ended" not in data:
         return started, None

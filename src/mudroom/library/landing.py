@@ -40,7 +40,7 @@ def apply(
     words = None if verify is None else words_of(verify)
     with life.call() as session:
         session.sandboxes.wait_for_ended(name)
-        with session.alone(holder(f"mudroom apply {name}")):
+        with session.alone(holder(f"mudroom apply {name}"), forks=(name,)):
             made = session.changes if words is None else session.changes_verified_by(words)
             return landed(made.apply(name, chosen, reviewed=reviewed, git=git))
 

@@ -146,6 +146,7 @@ def _begun(parts: Parts, fork: Fork, order: Order, case: Case, place: JoinedSand
         order.grant.level,
         order.actor.agent or "",
         order.timeout,
+        order.companion,
     )
     _journal(parts, order, started, case, point)  # first: a command that cannot be journalled is not started
     place.start(started)

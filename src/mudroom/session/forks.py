@@ -26,7 +26,7 @@ from mudroom.errors import FULL, ForkExists, ForkGone, MudroomError, SandboxAliv
 from mudroom.session.exclusive import Exclusive
 from mudroom.session.file_tools import LOOK, FileTools
 from mudroom.session.secrets import Secrets
-from mudroom.session.users import Users
+from mudroom.session.users import Users, is_shared
 from mudroom.stage.stamp import is_settled
 from mudroom.typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from mudroom.vault.forks import stacking
@@ -157,6 +157,8 @@ class Forks:
 
         Raise Occupied if a background command runs in the fork, ForkGone if the fork is gone once the lock is free,
         UsageError if this thread has the vault alone and a paused command holds the lock."""
+        if not standing:
+            self.end_companions(fork)
         self.users.require_free(fork)
         if not self.exclusive.is_ours:
             with fork.lock(holder, self.waiting, standing=standing):
@@ -170,6 +172,15 @@ class Forks:
                     "try again when it has ended",
                 )
             yield
+
+    def end_companions(self, fork: Fork) -> None:
+        """End a fork's shared sandbox if it only serves what agents have left there, and wait until it is gone."""
+        if not self.users.end_companions(fork):
+            return
+        until = time.monotonic() + PATIENCE
+        while is_shared(fork) and time.monotonic() < until:  # longer only beside a command, which is not waited for
+            time.sleep(LOOK)
+        self.remarks.append(f"background processes and /tmp of the agent's session in {fork.name} have ended")
 
     @contextmanager
     def at_rest(
@@ -416,6 +427,7 @@ class Forks:
         """Discard a fork. ``reviewed``: the reviewed changes' fingerprint. Raise ForkMoved if the fork's changes differ
         from it, UsageError if a command is running in the fork, ForkGone if another process discards it."""
         fork = self.vault.fork(name)
+        self.end_companions(fork)
         self.users.require_free(fork)
         mounting(self).settle_if_free(fork)
         stacking.require_idle(fork)

@@ -11,12 +11,14 @@ from mudroom.errors import MudroomError, Unsupported, UsageError
 from mudroom.sandbox.client.capture import CapturedOutput, Watch, attend
 from mudroom.sandbox.client.held import ENDING
 from mudroom.sandbox.client.invocation import Exit, Invocation
+from mudroom.sandbox.client.stream import OutputRelay
 from mudroom.session.forks import Forks
 from mudroom.session.machine import Machine
 from mudroom.session.order import CommandEnd, Order, Outcome
 from mudroom.session.own_sandbox import note_failures, reached_beside, relay_for
 from mudroom.session.users import RunningCommands
 from mudroom.typing import TYPE_CHECKING
+from mudroom.vault.forks.background import Book
 from mudroom.vault.forks.collection import CollectedCommand, work_place
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.turn import LOOK
@@ -111,12 +113,19 @@ class JoinedSandbox:
             limit, heard = order.actor.settings.output_limit, order.stdio.on_output
             with CapturedOutput(*descriptors, limit, heard, own) as output:
                 ended, timed_out = self._attend(order, outcome, output, relay)
+                for stream in output.relays if self._keeps() else ():
+                    if isinstance(stream, OutputRelay):
+                        stream.hand_over()
             note_failures(output, outcome)
         limits = reached_beside(order, ended, timed_out=timed_out, output=output)
         now = standing.flows()
         if now:
             outcome.flows = tuple(flows_since(before, now))
         return CommandEnd(ended, timed_out, output, limits, None, outcome.flows)
+
+    def _keeps(self) -> bool:
+        """Return whether the processes that the command leaves go on: in the session of an agent."""
+        return any(started.companion and ended is None for started, ended in Book(self._fork).rows())
 
     @contextmanager
     def _relay(self, order: Order) -> Iterator[Relay | None]:
@@ -138,7 +147,7 @@ class JoinedSandbox:
         watch = None if order.alone else Watch(LOOK, lambda: turn.stand_aside(nothing, nothing))
         terms = self._terms()
         try:
-            invocation = Invocation(order.argv, environment, output.descriptors, numbers)
+            invocation = Invocation(order.argv, environment, output.descriptors, numbers, self._keeps())
             outcome.running = running = self._running.start(
                 outcome, self._fork, lambda: self._standing.join(invocation, cwd, terms)
             )

@@ -124,6 +124,8 @@ class Order(NamedTuple):
     """Whether it runs in the background."""
     pipes: Pipes | None = None
     """A background command's descriptors; None: its output is kept in the vault."""
+    companion: int = 0
+    """A background command's: as in ``BackgroundStart``."""
     called: int = 0
     """Time of the caller's request, by ``time.time_ns``."""
     approver: CommandApprover | None = None

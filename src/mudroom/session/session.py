@@ -259,12 +259,13 @@ class Session:
         timeout: float | None = None,
         actor: Actor | None = None,
         approver: CommandApprover | None = None,
+        companion: int = 0,
     ) -> Background:
         """Start a background command in a fork (default: a new fork). Until it ends, the fork's other commands run in
         the same sandbox. It ends with this session.
 
         ``stdio``: pipe ends that the caller made, which the command gets as they are; the caller closes its copies.
-        None: no input, and output kept in the vault (``Background.output``).
+        None: no input, and output kept in the vault (``Background.output``). ``companion``: as in ``BackgroundStart``.
 
         It is judged as by ``run``, and by the policy's rule for background commands; if it is refused,
         ``Background.refused`` is set. If the program does not exist, it ends with 127. Raise UsageError if the fork's
@@ -275,7 +276,9 @@ class Session:
         from mudroom.session.background import start
 
         order = self._order(argv, fork, cwd, timeout, actor)
-        return start(self._parts(), order._replace(stays=True, pipes=stdio, approver=approver))
+        if companion:
+            order = order._replace(timeout=None)
+        return start(self._parts(), order._replace(stays=True, pipes=stdio, approver=approver, companion=companion))
 
     def background(self, identity: str) -> Background:
         """Return the background command with this id, in any session. Raise UsageError if there is none."""
@@ -323,14 +326,21 @@ class Session:
 
     @contextmanager
     def alone(
-        self, what: str, waiting: Callable[[str], None] = lambda _who: None, stopping: Callable[[], None] = lambda: None
+        self,
+        what: str,
+        waiting: Callable[[str], None] = lambda _who: None,
+        stopping: Callable[[], None] = lambda: None,
+        forks: Sequence[str] = (),
     ) -> Iterator[list[Recovery]]:
         """Have the vault alone, for a user's command, an apply or an undo. Wait for other user commands; pause agents'
         commands, and those in this session's other threads, for the block. Yield the recoveries of applies that a crash
         had left unfinished.
 
-        ``waiting`` is called with the lock holder, ``stopping`` if agents have to be paused.
+        ``waiting`` is called with the lock holder, ``stopping`` if agents have to be paused. ``forks``: those that have
+        to be at rest in the block.
         """
+        for fork in forks:  # first: their holders are paused then
+            self.forks.end_companions(self.vault.fork(fork))
         with self.forks.exclusive.taken(what, waiting, stopping, self.sandboxes.aside):
             yield self.changes.recover() if self.vault.has_unfinished() else []
             tidy(self.forks)

@@ -155,6 +155,21 @@ class Users:
         with remote:
             yield remote
 
+    def end_companions(self, fork: Fork) -> bool:
+        """Ask the fork's background commands to end if all of them are companions of agents. Return whether they
+        are."""
+        if self._exclusive.is_ours or not is_shared(fork):
+            return False
+        from mudroom.vault.forks.background import Book
+
+        rows = [started for started, ended in Book(fork).rows() if ended is None]
+        remote = remote_of(fork) if rows and all(row.companion for row in rows) else None
+        if remote is None:
+            return False
+        with remote:
+            remote.end([row.id for row in rows])
+        return True
+
     def require_free(self, fork: Fork) -> None:
         """Raise Occupied if a background command is running in the fork."""
         if not is_shared(fork):

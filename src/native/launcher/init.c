@@ -12,6 +12,8 @@
  *    (PR_SET_CHILD_SUBREAPER), kills them when the command has ended, and tells init. No process may trace it
  *    (PR_SET_DUMPABLE is inherited over fork), and none of another command may open its command's (set_apart). Other
  *    processes in the sandbox can kill it: its orphans then become init's children, and init kills them.
+ * 4. A command that "keeps" its orphans, and ended by itself, leaves its warden with them. Init reports the command's end,
+ *    and keeps the warden until its last process, or the sandbox, ends.
  *
  * Before the first request, init sends one byte over the door; if the view is an overlay, with a descriptor that
  * reconfigures it (the step "view"). A request is {"op": "command", "id", "argv", "env", "proxies", "search", "cwd",
@@ -157,7 +159,7 @@ struct member { /* a running command, as init knows it */
     pid_t warden;
     int64_t identity;
     int report;
-    struct result *result;
+    struct result *result; /* NULL: the end is reported, and the warden stays with orphans */
     struct refusals before; /* the counts in the sandbox when it began */
 };
 
@@ -214,11 +216,19 @@ static _Noreturn void be_warden(struct context *context, const struct value *req
     }
     command = (struct command){.request = request, .context = context, .report = report,
                                .signals = watch_signals(sockets > 0), .channel = sockets ? context->channel : -1,
-                               .ends_children = true};
+                               .ends_children = !number_of(request, "keeps")};
     if (!run_command(&command, &result->exited))
         _exit(FAILED);
+    if (!WIFEXITED(result->exited.status))
+        end_children(NULL);
     result->refusals = command.refusals;
     result->is_complete = true;
+    if (!command.ends_children) {
+        keep_only(NULL, 0); /* the host reads the report to its end */
+        kill(getppid(), SIGCHLD);
+        while (waitpid(-1, NULL, 0) > 0 || errno == EINTR)
+            ;
+    }
     _exit(0);
 }
 
@@ -289,7 +299,7 @@ static void handle(struct holder *holder, const struct value *request, struct de
     }
     close_all(given);
     for (size_t index = 0; identity != NULL && index < holder->count; index++)
-        if (holder->members[index].identity == identity->number)
+        if (holder->members[index].identity == identity->number && holder->members[index].result != NULL)
             /* The warden forwards the signal; SIGKILL ends the warden, and init kills its orphans. */
             kill(holder->members[index].warden, (int)number_of(request, "signal"));
 }
@@ -347,12 +357,18 @@ static void reap_wardens(struct holder *holder)
 {
     int status;
     pid_t pid;
+    for (size_t index = 0; index < holder->count; index++)
+        if (holder->members[index].result != NULL && holder->members[index].result->is_complete) {
+            finish(holder, &holder->members[index], 0);
+            holder->members[index].result = NULL;
+        }
     while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
         for (size_t index = 0; index < holder->count; index++)
             if (holder->members[index].warden == pid) {
                 struct member ended = holder->members[index];
                 holder->members[index] = holder->members[--holder->count];
-                finish(holder, &ended, status);
+                if (ended.result != NULL)
+                    finish(holder, &ended, status);
                 break;
             }
         finish_rename(holder->context, pid, status, &holder->refusals);

@@ -78,7 +78,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         _commits(f"mudroom apply --commit{'s' if args.commits else ''}")  # before anything is asked
     with open_session(context) as session:
         name = only_fork(session, args.fork)
-        with exclusive(session, context, f"mudroom apply {name}"):
+        with exclusive(session, context, f"mudroom apply {name}", name):
             if args.commits:
                 code: int = _commits().bring_commits(session, name, args, context)
                 return code

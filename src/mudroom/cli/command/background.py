@@ -13,6 +13,7 @@ import os
 import re
 import signal
 import sys
+import time
 from collections.abc import Callable
 
 from mudroom.cli.terminal.context import Context
@@ -21,6 +22,7 @@ from mudroom.core.background import to_json
 from mudroom.core.result import Result
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, Unsupported
+from mudroom.sandbox.client.connection import wait_readable
 from mudroom.sandbox.client.launcher_client import LauncherClient, SpawnedLauncher
 from mudroom.session import Background
 from mudroom.typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
@@ -28,6 +30,10 @@ from mudroom.typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 if TYPE_CHECKING:
     from mudroom.cli.command.run import OpenedProgram
     from mudroom.session import Client
+
+
+LOOK = 2.0
+"""Seconds between two looks whether a command that ends with an agent has ended before."""
 
 
 class Keeper(NamedTuple):
@@ -103,6 +109,7 @@ def _run_keeper(write: int, keeper: Keeper, parent: int) -> NoReturn:
                 _report(write, {"refused": keeper.refused(background.refused)})
             elif _report(write, {"started": to_json(background.started, None)}):
                 _detach(write, parent)
+                _await_companion(background)
                 session.sandboxes.keep()
         code = 0
     except MudroomError as error:
@@ -155,6 +162,19 @@ def _detach(write: int, parent: int) -> None:
     for descriptor in (0, 1, 2, write):  # not closed: another file could get the number before the next write
         os.dup2(null, descriptor)
     os.close(null)
+
+
+def _await_companion(background: Background) -> None:
+    """Block until the agent's process has ended, or the command; then end the command."""
+    if not background.started.companion:
+        return
+    try:
+        process = os.pidfd_open(background.started.companion)
+    except ProcessLookupError:
+        process = -1
+    while process >= 0 and not wait_readable([process], time.monotonic() + LOOK) and background.poll() is None:
+        pass
+    background.end()
 
 
 def _die_with(number: int) -> None:

@@ -65,6 +65,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="let it go on, and return at once with its id; until it ends, other commands of this fork run beside it",
     )
+    parser.add_argument(
+        "--companion", type=int, default=0, metavar="PID", help=Rare("with --background: until this process has ended")
+    )
     add_on_option(parser)
     parser.add_argument("--stream", action="store_true", help=Rare("with --json: print output as it arrives"))
     parser.add_argument("--quiet", action="store_true", help=Rare("print nothing about a command that has run"))
@@ -125,7 +128,7 @@ def _print_fork(fork: str, context: Context) -> None:
 
 def _background(session: Session, argv: list[bytes], args: argparse.Namespace, context: Context) -> Background:
     set_host_approver(args.ask, context, session, stays=False)
-    return session.start(argv, fork=args.fork, cwd=command_directory(session))
+    return session.start(argv, fork=args.fork, cwd=command_directory(session), companion=args.companion)
 
 
 def _command(args: argparse.Namespace) -> list[bytes]:

@@ -34,7 +34,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
             for name in names:
                 session.sandboxes.end(name)
                 end_mount(session, name)
-        with exclusive(session, context, "mudroom discard"):
+        with exclusive(session, context, "mudroom discard", *names):
             for name in names:
                 session.forks.discard(name)
         print_remarks(session, context)

@@ -188,7 +188,8 @@ class ReviewModel:
         def waiting(other: str) -> None:
             raise Busy(show(other.encode()))
 
-        with self.session.alone(f"{what} (mudroom review, process {os.getpid()})", waiting) as recovered:
+        holder = f"{what} (mudroom review, process {os.getpid()})"
+        with self.session.alone(holder, waiting, forks=(self.fork,)) as recovered:
             self.recovered += [
                 f"apply {recovery.name} of {show(recovery.fork.encode())} {RECOVERY_WORDS[recovery.outcome]}"
                 for recovery in recovered

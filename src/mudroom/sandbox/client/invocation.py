@@ -36,6 +36,8 @@ class Invocation(NamedTuple):
     terminal: Sequence[int] = ()
     """Its standard descriptors that become its own pseudo-terminal. The command then starts only after
     ``Running.terminal`` was called."""
+    keeps: bool = False
+    """In a held sandbox: processes that it leaves go on, unless a signal ended it."""
 
     def request(self) -> dict[str, Any]:
         """Return its part of a request."""
@@ -46,6 +48,7 @@ class Invocation(NamedTuple):
             "proxies": gate_variables(self.env),
             "search": search,
             "terminal": tuple(self.terminal),
+            "keeps": int(self.keeps),
         }
 
 

@@ -177,7 +177,7 @@ class OutputRelay:
         PIPE_BUF)."""
         if not self._take(_WRITE):
             return 0
-        if not _is_writable(self.target):
+        if not _has(self.target, select.POLLOUT):
             raise BlockingIOError
         return self._written(os.write(self.target, self._waiting[:_PAGE]))
 
@@ -197,15 +197,24 @@ class OutputRelay:
         self.ended, self.is_blocked, self._waiting = True, False, b""
         os.close(self._read)
 
+    def hand_over(self) -> None:
+        """Let cat(1) relay the output of processes that go on. Do nothing if none of them has the pipe."""
+        if self.ended or _has(self._read, 0):
+            return
+        os.set_blocking(self._read, True)
+        actions = [(os.POSIX_SPAWN_DUP2, self._read, 0), (os.POSIX_SPAWN_DUP2, self.target, 1)]
+        os.posix_spawnp("cat", ["cat"], {}, file_actions=actions, setsid=True)
+
     def close(self) -> None:
         self.close_theirs()
         if not self.ended:
             self._end()
 
 
-def _is_writable(descriptor: int) -> bool:
+def _has(descriptor: int, events: int) -> bool:
+    """Return whether one of the poll(2) events, a hang-up or an error has occurred."""
     poller = select.poll()
-    poller.register(descriptor, select.POLLOUT)
+    poller.register(descriptor, events)
     return bool(poller.poll(0))
 
 

@@ -12,6 +12,7 @@ from mudroom.core.registry import AGENT_PROGRAMS
 from mudroom.ext.agents.catalog import Catalog
 from mudroom.ext.agents.core.profile import generic_profile
 from test_agent_profiles import Agent
+from test_vault_verb import Cli
 
 pytestmark = pytest.mark.both_users
 
@@ -106,6 +107,21 @@ def test_variables_that_look_like_the_agent_s_and_are_not_passed_are_named(agent
     assert named in said
     said = agent.cli("exec", "--env", "CLAUDE_CODE_USE_VERTEX", "--", "claude").stderr
     assert "not passed: ANTHROPIC_VERTEX_PROJECT_ID (--env NAME passes one)" in said
+    (agent.home / "prefix/bin/mini").symlink_to(agent.program)
+    agent.cli.environment |= {"MSWEA_X": "1", "BASH_X": "1"}
+    assert ", MSWEA_X (--env NAME passes one)" in agent.cli("exec", "--", "mini").stderr
+
+
+@pytest.mark.parametrize("outside", [(), ("--outside",)])
+@pytest.mark.parametrize("program", ["@agentclientprotocol/claude-agent-acp", "@agentclientprotocol/codex-acp"])
+def test_an_adapter_that_is_missing_is_installed_by_its_own_package(
+    place: Place, program: str, outside: tuple[str, ...]
+) -> None:
+    word = program.partition("/")[2]
+    ended = Cli(place)("acp", *outside, "--", word)
+    assert (ended.returncode, ended.stderr.splitlines()[-1]) == (
+        127, f"mudroom: {word}: no such program on PATH (npm install -g {program})"
+    )  # fmt: skip
 
 
 def unknown(agent: Agent, name: str = "my-agent") -> None:

@@ -63,6 +63,7 @@ def test_a_command_in_the_background_is_refused() -> None:
     """It would hold the fork: the next command would wait for ever."""
     assert "mudroom exec --background --fork a" in claude("Bash", command="make", run_in_background=True).reason
     assert claude("Bash", command="make", run_in_background=False).decision == "allow"
+    assert claude("Bash", place(stand=lambda: True), command="make", run_in_background=True).decision == "allow"
 
 
 @given(st.text("ab '\"\\;$`\n", min_size=1, max_size=8), st.text("a '\";", max_size=4))

@@ -77,6 +77,23 @@ def test_an_edit_of_what_only_the_fork_has(here: Hooked) -> None:
     assert here.everything() == before, said
 
 
+SERVER = "python3 -u -m http.server 8765 --bind 127.0.0.1 >/tmp/log 2>&1 & echo one >/tmp/kept"
+LOOK = "for _ in 1 2 3 4 5 6 7 8 9; do curl -s http://127.0.0.1:8765/calc.py && break; sleep 0.5; done; cat /tmp/kept"
+
+
+@pytest.mark.deep
+@pytest.mark.both_users
+@every_agent
+def test_a_server_and_files_in_tmp_last_for_the_session(here: Hooked) -> None:
+    here.install()
+    server, ended = here.play((Step("start", SERVER), Step("look", LOOK), Step("finish", content="Done.")))
+    said = (ended.output[-3000:], server.results, server.errors)
+    assert "return a - b" in server.results[1], said
+    assert "one" in server.results[1], said
+    while '"running"' in here.mudroom("ps", "--all", "--json"):
+        pass
+
+
 @pytest.mark.deep
 @pytest.mark.both_users
 @pytest.mark.parametrize("how", BREAKS)

@@ -17,9 +17,9 @@ from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.protocol_streams import take_streams
 from mudroom.cli.terminal.signals import wake_for_signals
 from mudroom.core.tree.path import is_below
-from mudroom.errors import CommandNotStarted, UsageError
+from mudroom.errors import UsageError
 from mudroom.ext.agents.acp.serve import AgentStart, Asking, ServeEnd, serve
-from mudroom.ext.agents.cli.agent_profile import NOT_FOUND, chosen_profile, search_of
+from mudroom.ext.agents.cli.agent_profile import chosen_profile, missing_program, search_of
 from mudroom.ext.agents.cli.agent_run import (
     closed_place_notes,
     open_requested,
@@ -98,8 +98,7 @@ def _serve_inside(args: argparse.Namespace, context: Context, client: Client) ->
 def _serve_outside(args: argparse.Namespace, context: Context, client: Client) -> int:
     profile, word = chosen_profile(args.command[0], context), os.fsencode(args.command[0])
     if find_program(word, search_of(context.environ), working_directory()) is None:
-        hint = profile.install or "name a program that is on PATH, or its path"
-        raise CommandNotStarted(f"{args.command[0]}: no such program on PATH", NOT_FOUND, hint)
+        raise missing_program(args.command[0], profile)
     name = profile.name
     with open_session(
         context,

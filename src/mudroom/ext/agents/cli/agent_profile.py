@@ -71,13 +71,26 @@ class ProfiledAgent(NamedTuple):
     notes: tuple[str, ...]
 
 
+_ADAPTERS = {
+    "claude-agent-acp": "npm install -g @agentclientprotocol/claude-agent-acp",
+    "claude-code-acp": "npm install -g @zed-industries/claude-code-acp",
+    "codex-acp": "npm install -g @agentclientprotocol/codex-acp",
+}
+"""Programs that start an agent for an editor and come in a package of their own."""
+
+
+def missing_program(word: str, profile: AgentProfile) -> CommandNotStarted:
+    """Return the error for a program that is not on this host."""
+    hint = _ADAPTERS.get(word) or profile.install or "name a program that is on PATH, or its path"
+    return CommandNotStarted(f"{word}: no such program on PATH", NOT_FOUND, hint)
+
+
 def profiled(argv: Sequence[str], context: Context, settings: Settings, level: int) -> ProfiledAgent:
     """Return the agent in a command line. Raise CommandNotStarted, with how to install it, if it is missing."""
     profile = chosen_profile(argv[0], context)
     program = find_program(os.fsencode(argv[0]), search_of(context.environ), working_directory())
     if program is None:
-        hint = profile.install if profile.install else "name a program that is on PATH, or its path"
-        raise CommandNotStarted(f"{argv[0]}: no such program on PATH", NOT_FOUND, hint)
+        raise missing_program(argv[0], profile)
     # at level 0 only its own sandbox would confine it: it stays on, and where it cannot run the summary names the level
     inner = profile.sandbox if level else InnerSandbox()
     if not profile.programs:  # at level 0 it has the host's own home, read-only
@@ -146,12 +159,17 @@ def first_line(agent: ProfiledAgent, context: Context, settings: Settings) -> st
 _VENDORS = regex(r"(.+?)_(?:API_KEY|AUTH_TOKEN|BASE_URL|API_BASE)")
 """A variable with a key or an address: other variables of the same vendor begin as it does."""
 
+_OWN = 3
+"""Passed variables with one first word that make it the agent's own, as MSWEA: two are general ones, as BASH."""
+
 
 def withheld_variables(agent: ProfiledAgent, environ: Mapping[bytes, bytes], settings: Settings) -> list[str]:
     """Return the host's variables that are not passed and look like keys, or like the agent's own."""
     profile = agent.profile
     vendors = {vendor[1] for name in profile.environment.passed if (vendor := _VENDORS.fullmatch(name)) is not None}
     vendors |= {_NAME.sub("_", word.replace("-", "_")).upper() for word in (profile.name, *profile.programs)}
+    firsts = [name.partition("_")[0] for name in profile.environment.passed]
+    vendors |= {first for first in firsts if firsts.count(first) >= _OWN}
     alike = [name for name in map(os.fsdecode, environ) if name.startswith(tuple(f"{vendor}_" for vendor in vendors))]
     passed = {name.partition(b"=")[0] for name in agent.environment} | _named(settings)
     return sorted(name for name in {*secret_variables(environ), *alike} if os.fsencode(name) not in passed)

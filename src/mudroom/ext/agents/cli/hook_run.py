@@ -17,7 +17,7 @@ from mudroom.core.text.json_text import to_json_text
 from mudroom.errors import MudroomError, UsageError
 from mudroom.ext.agents.core.hook_answer import DENY, HookAnswer, HookPlace, answer, message
 from mudroom.ext.agents.core.hook_contract import CONTRACTS
-from mudroom.ext.agents.core.hook_settings import exec_words
+from mudroom.ext.agents.core.hook_settings import PARENT, exec_words
 from mudroom.policy.config import places
 from mudroom.stage.views.preflight import find_project
 from mudroom.typing import Any
@@ -25,6 +25,7 @@ from mudroom.vault.store.store import vault_path
 
 LIMIT = 64 << 20
 """Bytes in an event. A file that is written as a whole is in it."""
+_SHELLS = ("sh", "dash", "bash", "zsh", "busybox", "timeout")
 _SCRIPT = "mudroom-python"
 """As in ``src/native/native.h``: the console script, where ``mudroom`` is the program."""
 
@@ -85,20 +86,60 @@ def _place(agent: str, fork: str, tools: Sequence[str], event: Any, context: Con
             mounted.append(_mount(fork, project, context))
         return mounted[0]
 
+    def stand() -> bool:
+        agent_pid = _agent_process(context)
+        if not agent_pid:
+            return False
+        try:
+            mount()  # before: a fork in use cannot be mounted
+        except MudroomError:
+            return False
+        return _stand(words, fork, agent_pid, project, context)
+
     mounted: list[str] = []
+    words = exec_words(own_words(), fork, agent, shown)
     return HookPlace(
         project=shown,
         directory=os.path.realpath(directory),
         home=os.fsdecode(home),
         fork=fork,
-        words=exec_words(own_words(), fork, agent, shown),
+        words=words,
         mount=mount,
         resolve=os.path.realpath,
         usual_mount=os.fsdecode(vault_path(os.path.realpath(places(context.environ).state), project))
         + "/mounts/"
         + fork,
         tools=tuple(tools),
+        stand=stand,
     )
+
+
+def _agent_process(context: Context) -> int:
+    """Return the pid of the agent: the nearest ancestor of the hook that is not a shell; 0 if it cannot be told."""
+    try:
+        pid = int(context.environ.get(PARENT.encode(), b"0"))
+        while pid > 1:
+            with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as stream:
+                before, _bracket, after = stream.read().rpartition(")")
+            if before.partition("(")[2] not in _SHELLS:
+                return pid
+            pid = int(after.split()[1])  # ppid: proc_pid_stat(5)
+    except (OSError, ValueError):
+        pass  # it has ended
+    return 0
+
+
+def _stand(words: Sequence[str], fork: str, pid: int, project: bytes, context: Context) -> bool:
+    """Let the fork's sandbox stay until the agent ends, by a command that does nothing. Return whether it does."""
+    with open_session(context._replace(project=project)) as session:
+        rows = session.sandboxes.backgrounds(fork)
+    if any(started.companion == pid and ended is None for started, ended in rows):
+        return True
+    import subprocess
+
+    line = [*words, "--background", "--companion", str(pid), "--ask", "never", "--", "sleep", "infinity"]
+    done = subprocess.run(line, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    return done.returncode == 0
 
 
 def own_words() -> tuple[str, ...]:

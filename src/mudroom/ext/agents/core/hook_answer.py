@@ -58,6 +58,8 @@ class HookPlace(NamedTuple):
     """Tools that the user allows: names, or prefixes ending with ``*``."""
     prefixed: bool = False
     """The agent starts all commands through mudroom already."""
+    stand: Callable[[], bool] = lambda: False
+    """Let the fork's sandbox stay until the agent ends. Return False if that is not possible."""
 
 
 class HookAnswer(NamedTuple):
@@ -147,7 +149,7 @@ def _parsed(text: str) -> object:
 
 def _command(tool: str, contract: ToolContract, arguments: dict[str, Any], place: HookPlace) -> dict[str, Any] | None:
     given = _text(tool, contract.field, arguments)
-    if contract.background and arguments.get(contract.background):
+    if not place.stand() and contract.background and arguments.get(contract.background):
         raise _Denied(
             "a command in the background would hold the fork, and others would wait for its end (the user may run "
             f"mudroom exec --background --fork {place.fork} -- …)"

@@ -27,8 +27,10 @@ PATIENCE = 60
 BEGIN, END = f"# {MARK}: begin", f"# {MARK}: end"
 SCOPES = ("project", "user")
 
+PARENT = "MUDROOM_HOOK_PARENT"
+"""Variable with the pid of the process that has started the hook."""
 _NO_ANSWER = "mudroom: its hook gave no answer, so this is refused (mudroom hook install %s --check says why)"
-_RUN = f'a=$(timeout -k 1 {SECONDS} "$@") && case $a in "{{"*) printf "%s\\n" "$a" && exit 0;; esac; '
+_RUN = f'a=$({PARENT}=$PPID timeout -k 1 {SECONDS} "$@") && case $a in "{{"*) printf "%s\\n" "$a" && exit 0;; esac; '
 _BLOCKS = f'echo "{_NO_ANSWER}" >&2; exit 2'
 """Exit code 2 blocks: claude, codex, gemini, cursor."""
 _ANSWERS = f"""printf '{{"permissionDecision":"deny","permissionDecisionReason":"{_NO_ANSWER}"}}\\n'"""
@@ -292,6 +294,7 @@ export const MudroomHook = async ({ directory }) => ({
   "tool.execute.before": async (input, output) => {
     const event = { event: "tool.execute.before", tool: input.tool, args: output.args ?? {}, cwd: directory }
     const end = spawnSync(words[0], words.slice(1), {
+      env: { ...process.env, MUDROOM_HOOK_PARENT: `${process.pid}` },
       input: JSON.stringify(event), encoding: "utf8", timeout: 20000, killSignal: "SIGKILL", maxBuffer: 1 << 28,
     })
     let answer
