@@ -535,10 +535,10 @@ class Forks:
         holder = last_holder(fork) if fork.interrupted is not None else "looking at what is left"
         # Wait for another reader, since without the lock this is no review, but not for a running command.
         with fork.lock_if_free(holder, PATIENCE) as free:
-            if free and fork.interrupted is None and fork.record is None and not stacking.tree_is_empty(fork):
-                fork.begin(CommandStart(fork.created))  # the record is lost: its name was not on disk
             if free:
                 _find_losses(self.vault, fork)
+            if free and fork.interrupted is None and fork.record is None and not stacking.tree_is_empty(fork):
+                fork.begin(CommandStart(fork.created))  # the record is lost: its name was not on disk
             if free and (fork.interrupted is not None or mount_note(fork) is not None):
                 self.settle(fork)
                 mounting(self).collect(fork)

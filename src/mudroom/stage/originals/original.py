@@ -312,7 +312,7 @@ def read_rows(data: bytes, path: bytes) -> list[_Row]:
         while position + 8 <= len(data):
             length = int.from_bytes(data[position : position + 8], "little")
             batch = data[position + 8 : position + 8 + length]
-            if len(batch) < length:
+            if len(batch) < length or not batch.strip(b"\0"):
                 break
             decoded = msgspec.msgpack.decode(batch, type=list[tuple[bytes, Original]])
             if any(

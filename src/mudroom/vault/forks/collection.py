@@ -31,6 +31,7 @@ from mudroom.vault.forks.stacking import seal_upper, tree_is_empty
 from mudroom.vault.moment import present
 from mudroom.vault.store.fork import Fork, load_record, mount_note
 from mudroom.vault.store.store import Vault
+from mudroom.vault.sync import sync_all
 
 if TYPE_CHECKING:
     from mudroom.stage.originals.snapshot import Choose
@@ -190,6 +191,7 @@ def take_snapshot(vault: Vault, fork: Fork, settings: Settings, progress: Progre
         notes.append(EMPTY.format(paths=named(strange), why="of the network, or of a program"))
     if vault.mask.shown:
         write_paths(vault.base(name) + HELD, vault.mask.shown)
+    sync_all(vault.base(name))
     fork.save(fork.state._replace(base=name))
     return notes
 
@@ -236,10 +238,11 @@ def gather(
     *,
     settle: bool = True,
     crashed: bool = False,
+    durable: bool = False,
 ) -> Changeset:
     """Collect the fork's changes and write its record. Hold the fork's lock; no command may be running in it.
     ``settle``: settle the fork's repository if it has changed one. ``crashed``: the machine has crashed while the
-    command ran."""
+    command ran. ``durable``: so is the record."""
     if os.path.lexists(fork.path + b"/engine"):
         from mudroom.core.registry import part
 
@@ -283,7 +286,7 @@ def gather(
         record = ForkRecord(
             FORK_FORMAT, fork.name, view.kind, argv, command.time, command.exit_code, changeset, command.level
         )
-        save(fork.record_path, record, durable=False)
+        save(fork.record_path, record, durable=durable)
     return changeset
 
 

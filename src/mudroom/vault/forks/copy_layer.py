@@ -25,6 +25,7 @@ from mudroom.vault.record import ForkRecord, save
 from mudroom.vault.store.fork import Fork, mount_note
 from mudroom.vault.store.masked_secrets import masked_of
 from mudroom.vault.store.store import Vault
+from mudroom.vault.sync import sync_all
 
 SEALING = b"/sealing"
 """File in the copy's directory, from the first write to the layer until the copy stands on it. After a crash in
@@ -63,6 +64,7 @@ def leave_copy(vault: Vault, fork: Fork) -> None:
                 break
     else:
         raise MudroomError(f"the files of {fork.name} are being changed", "try again when nothing writes to them")
+    sync_all(vault.path)  # before the copy goes
     _name_layer_in_record(fork, tree)
     os.unlink(fork.copy_place + b"/manifest")
     vault.throw_away(fork.copy_place)
@@ -83,9 +85,9 @@ def seal_copy(
     *,
     as_reviewed: bool = False,
     secrets: frozenset[bytes] = frozenset(),
-    durable: bool = False,
 ) -> None:
-    """Write the copy's changes into the fork's upper layer and seal it. Costs as much as was changed.
+    """Write the copy's changes into the fork's upper layer and seal it. Costs as much as was changed. The layer is
+    synced, because the state and the manifest that name its files are: a power loss would leave them empty.
 
     Secrets that its commands were shown (in the vault's mask or in ``secrets``) go to the fork's shown secrets.
     ``as_reviewed``: raise ForkMoved if the copy differs from the record; then no change was made.
@@ -111,8 +113,9 @@ def seal_copy(
         paths = secrets.union(vault.mask.paths, vault.mask.shown, read_paths(fork.shown + PATHS))
         layer = tree.removesuffix(TREE)
         take(layer, paths - masked_of(fork.path).at(fork.state) - own_paths(layer), fork.shown, whole)
+    sync_all(vault.path)  # before the record names the layer's files
     _name_layer_in_record(fork, tree)
-    vault.seal(fork, durable=durable)
+    vault.seal(fork, durable=True)
     with OpenFork(vault, fork) as opened:
         view.rebase(opened.lower)
     os.unlink(mark)
@@ -142,7 +145,7 @@ def _name_layer_in_record(fork: Fork, tree: bytes) -> None:
     record = fork.record
     if record is None:
         return
-    save(fork.record_path, as_in_layer(record, tree, fork.shown), durable=False)
+    save(fork.record_path, as_in_layer(record, tree, fork.shown), durable=True)
 
 
 def as_in_layer(record: ForkRecord, tree: bytes, shown: bytes) -> ForkRecord:

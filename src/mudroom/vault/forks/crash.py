@@ -2,11 +2,13 @@
 
 A file system with delayed allocation keeps the names of new files and loses their content: they are empty afterwards.
 No command has done that, so such a file does not land unless it is named (``with_losses``). It is found once in each
-boot: it is shorter than the fork's record says, or it is empty and the machine crashed while the command ran. A name
-may be lost, too: a file is gone, or one that the command removed is there again. That is told, as is the crash itself.
+boot: it is shorter than the fork's record says, or it is empty and the machine crashed while the command ran, or it is
+a text that ends with zeros: ext4 journals a size when a write is submitted, or at once if a block has room for it
+(``mpage_map_and_submit_extent``, ``ext4_da_write_end``, fs/ext4/inode.c). A name may be lost, too: a file is gone, or
+one that the command removed is there again. That is told, as is the crash itself.
 
-    forks/<name>/lost       by path: the recorded size, and inode, size and mtime as they were found; of a name that is
-                            lost _GONE or _AGAIN, and zeros; by the empty path: a command was cut off
+    forks/<name>/lost       by path: the recorded size or _ZEROS, and inode, size and mtime as they were found; of a
+                            name that is lost _GONE or _AGAIN, and zeros; by the empty path: a command was cut off
     forks/<name>/examined   empty: its mtime is when the files were compared with the record
 """
 
@@ -15,7 +17,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from mudroom.core.clock import CommandStart
 from mudroom.core.tree.change import Change, Changeset, Remark
@@ -26,7 +28,7 @@ from mudroom.core.tree.quote import show_words
 from mudroom.errors import MudroomError
 from mudroom.stage import disk, safe_open
 from mudroom.stage.layers.union import Union, staged_source
-from mudroom.stage.source import DirectorySource
+from mudroom.stage.source import DirectorySource, Source
 from mudroom.vault.moment import is_of_earlier_boot, running
 from mudroom.vault.store.fork import Fork, mount_note
 
@@ -35,11 +37,16 @@ SHORT = "was cut off by a crash of the machine ({left:,} of {size:,} bytes are l
 EMPTY = "is empty after a crash of the machine that cut its command off: it lands only if it is named"
 GONE = "was taken by a crash of the machine: it is not among the changes any more"
 AGAIN = "was removed by the command, and is there again after a crash of the machine"
+ZEROS = "ends with zeros after a crash of the machine: it lands only if it is named"
 CUT = "a crash of the machine cut a command of this fork off: what it wrote last can be missing"
 BACK = "; mudroom rollback goes back to a checkpoint"
 _UNKNOWN = -1
 """In place of a recorded size."""
-_GONE, _AGAIN = -2, -3
+_GONE, _AGAIN, _ZEROS = -2, -3, -4
+_UNSYNCED = 60 * 10**9
+"""Nanoseconds after which the kernel has written a file (``dirty_expire_centisecs``, twice)."""
+_HEAD = 8000
+"""Bytes at the beginning, by which git tells a text from a binary file."""
 _Row = tuple[int, int, int, int]
 
 
@@ -48,6 +55,7 @@ def find_losses(fork: Fork) -> None:
     they are collected as lost. Hold the fork's lock; no command may be running."""
     if is_of_earlier_boot(fork.path + _EXAMINED) is False:
         return
+    _empty_zeros(fork)
     record = fork.record
     if record is not None and fork.contents and fork.interrupted is None and mount_note(fork) is None:
         apart = fork.shown_at((fork.state.upper, *fork.state.layers))
@@ -58,8 +66,9 @@ def find_losses(fork: Fork) -> None:
                 return bool(apart)
             return any(os.path.lexists(apart + b"/tree/" + each) for each in (path, *ancestors(path)))
 
+        since = record.started - _UNSYNCED
         with _shown(fork) as shown:
-            rows = ((change.path, _lost(change, shown(change.path))) for change in record.changeset.changes)
+            rows = ((change.path, _lost(change, shown, since)) for change in record.changeset.changes)
             lost = {path: row for path, row in rows if row is not None and not is_apart(path, row)}
         if lost:
             _add(fork, lost)
@@ -81,25 +90,42 @@ class _Everything(DirectorySource):
 
 
 @contextmanager
-def _shown(fork: Fork) -> Iterator[Callable[[bytes], Entry | None]]:
+def _shown(fork: Fork) -> Iterator[Source]:
     """Yield what a fork says of a path: its entry, None if it is removed, or ``_Everything.ENTRY`` if the fork does not
     say anything."""
-    if fork.has_copy:
-        with staged_source(fork.contents) as staged:
-            yield staged.look
-    else:
-        with Union(fork.contents, _Everything()) as union:
-            yield union.look
+    with staged_source(fork.contents) if fork.has_copy else Union(fork.contents, _Everything()) as shown:
+        yield shown
 
 
-def _lost(change: Change, entry: Entry | None) -> _Row | None:
-    recorded = change.staged
+def _empty_zeros(fork: Fork) -> None:
+    """Empty the records that have their size, but only zeros (``Fork.has_lost_record``)."""
+    for path in (fork.record_path, *(fork.layer(name) + b"/record" for name in fork.state.layers)):
+        with suppress(FileNotFoundError), open(safe_open.open_regular(path, os.O_RDWR), "r+b") as stream:
+            if stream.read(1) == b"\0":
+                stream.truncate(0)
+
+
+def _lost(change: Change, shown: Source, since: int) -> _Row | None:
+    recorded, entry = change.staged, shown.look(change.path)
     if recorded is None:
         return (_AGAIN, 0, 0, 0) if entry is not None else None
     if entry is None or entry is _Everything.ENTRY:
         return _GONE, 0, 0, 0
-    is_short = recorded.kind == entry.kind == "file" and entry.size < recorded.size
-    return (recorded.size, *_stamp(entry)) if is_short else None
+    if not recorded.kind == entry.kind == "file":
+        return None
+    if entry.size < recorded.size:
+        return recorded.size, *_stamp(entry)
+    has_zeros = entry.size and entry.ctime > since and _ends_with_zeros(shown.open(change.path), entry.size)
+    return (_ZEROS, *_stamp(entry)) if has_zeros else None
+
+
+def _ends_with_zeros(descriptor: int, size: int) -> bool:
+    """Return whether a text ends with zeros. A binary file has others. Close the descriptor."""
+    try:
+        is_zero = disk.pread(descriptor, 1, size - 1) == b"\0"
+        return is_zero and b"\0" not in disk.pread(descriptor, _HEAD, 0).rstrip(b"\0")
+    finally:
+        os.close(descriptor)
 
 
 def is_cut_off_by_crash(fork: Fork, started: CommandStart) -> bool:
@@ -146,7 +172,7 @@ def with_losses(fork: Fork, changeset: Changeset) -> Changeset:
 
 
 def _told(row: _Row, has_checkpoints: bool) -> str:
-    words = {_UNKNOWN: EMPTY if row[1] else CUT, _GONE: GONE, _AGAIN: AGAIN}
+    words = {_UNKNOWN: EMPTY if row[1] else CUT, _GONE: GONE, _AGAIN: AGAIN, _ZEROS: ZEROS}
     text = words.get(row[0]) or SHORT.format(left=row[2], size=row[0])
     return text + (BACK if has_checkpoints else "")
 

@@ -60,14 +60,14 @@ def is_unchanged(vault: Vault, fork: Fork) -> bool:
 def seal_upper(vault: Vault, fork: Fork, *, durable: bool = False) -> None:
     """Seal the upper layer, and give the fork a new one. Costs three small files. ``durable``: see ``Vault.seal``.
 
-    For a copy view, the copy's changes are first written into the upper layer, which costs as much as was changed.
+    For a copy view, the copy's changes are first written into the upper layer (``seal_copy``).
     """
     if upper_is_empty(fork):
         return
     if fork.has_copy:
         from mudroom.vault.forks.copy_layer import seal_copy
 
-        seal_copy(vault, fork, durable=durable)
+        seal_copy(vault, fork)
         return
     vault.seal(fork, durable=durable)
 
@@ -149,8 +149,12 @@ def rollback(vault: Vault, fork: Fork, name: str, time: int) -> Checkpoint | Non
     make_tree(vault, upper, point.layers)
     for made in (vault.layer(upper), vault.path + b"/layers"):
         sync_directory(made)  # without the layer and its tree nothing would be collected after a power loss
-    # If cut off from here on, the changes are collected again, because the record may not match the layers.
-    fork.begin(present())
+    # If cut off from here on, the changes are collected again, because the record may not match the layers. Without a
+    # boot no command counts as cut off by a crash of the machine.
+    fork.begin(present()._replace(boot=0), durable=True)
+    if fork.is_copy:
+        vault.throw_away(fork.copy_place + b"/manifest")  # the next command makes the copy again; the layers hold all
+        sync_directory(fork.copy_place)
     sync_directory(fork.path)
     fork.save(stack.rolled_back(state, point, upper))
     _keep_masked(fork, fork, is_same=False)
@@ -159,8 +163,6 @@ def rollback(vault: Vault, fork: Fork, name: str, time: int) -> Checkpoint | Non
     fork.end()
     sync_directory(fork.path)  # otherwise the next boot finds a command that was cut off
     vault.throw_away(vault.layer(state.upper))
-    if fork.is_copy:
-        vault.throw_away(fork.copy_place + b"/manifest")  # the next command makes the copy again
     vault.empty_trash()
     return before
 

@@ -282,10 +282,13 @@ class Fork:
         except FileNotFoundError:
             return False
 
-    def begin(self, started: CommandStart) -> None:
+    def begin(self, started: CommandStart, *, durable: bool = False) -> None:
         """Note that a command is about to run. Until ``end`` the record does not match the layers."""
         forget_release(self._vault, self.state.upper)
-        write_small(self.path + b"/running", b"%d %d" % started, os.O_TRUNC)
+        if durable:
+            safe_open.replace(self.path + b"/running", b"%d %d" % started)
+        else:
+            write_small(self.path + b"/running", b"%d %d" % started, os.O_TRUNC)
 
     def end(self) -> None:
         with suppress(FileNotFoundError):  # a lost record has no mark
@@ -418,12 +421,7 @@ class Fork:
         recorded = self.credentials
         new = [name for name in names if name not in recorded]
         if new:
-            self._replace(CREDENTIALS, "".join(f"{name}\n" for name in (*recorded, *new)).encode())
-
-    def _replace(self, name: bytes, content: bytes) -> None:
-        with open(self.path + name + b".new", "wb") as stream:
-            stream.write(content)
-        disk.rename_path(self.path + name + b".new", self.path + name)
+            safe_open.replace(self.path + CREDENTIALS, "".join(f"{name}\n" for name in (*recorded, *new)).encode())
 
     @property
     def record(self) -> ForkRecord | None:
