@@ -17,6 +17,8 @@ from mudroom.session.upkeep import problems
 from mudroom.vault.forks.crash import LOST
 from mudroom.vault.forks.fork_summary import ForkSummaries
 from mudroom.vault.retention.prune import collect_garbage
+from mudroom.vault.store import store
+from mudroom.vault.store.fork import Fork
 
 ONE, TWO = [b"sh", b"-c", b"echo 1 > one; echo more >> edited"], [b"sh", b"-c", b"echo 2 > two"]
 
@@ -251,6 +253,66 @@ def test_gc_removes_a_fork_that_a_crash_has_left_without_its_state(place: Place)
         with session.alone("gc"):
             collect_garbage(session.vault, RetentionLimits(0, 1, 0), session.forks.clock())
         assert not os.path.lexists(fork.path)
+
+
+def test_the_writable_layer_of_a_checkpoint_is_on_disk_before_the_state_names_it(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """btrfs: a checkpoint that was cut off was told as a command that was cut off."""
+    filled(place)
+    synced: list[str] = []
+    monkeypatch.setattr(store, "sync_all", lambda path: synced.extend(os.listdir(os.fsdecode(path) + "/layers")))
+    with place.session() as session:
+        session.forks.checkpoint("f", "point")
+        assert session.vault.fork("f").state.upper in synced
+
+
+def test_a_rollback_that_a_crash_has_cut_off_is_no_command(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_checkpoint(place)
+    monkeypatch.setattr(Fork, "end", lambda _fork: None)
+    with place.session() as session:
+        session.forks.rollback("f", "point")
+        note = session.vault.fork("f").path + b"/running"
+    os.utime(note, ns=(booted() - 10**9,) * 2)
+    age(place)
+    monkeypatch.undo()
+    assert remarks_of(place) == {}
+    assert changed(place) == [b"edited", b"one"]
+
+
+@pytest.mark.parametrize(
+    ("content", "is_told"),
+    [(b"edited\nmo\0\0\0", True), (bytes(12), True), (b"\x7fELF\0\1\0more\0", False), (b"edited\0more\n", False)],
+)
+def test_a_text_that_ends_with_zeros_after_a_crash_does_not_land_unless_it_is_named(
+    place: Place, content: bytes, is_told: bool
+) -> None:
+    """ext4 keeps the size of what was written, and zeros in place of it."""
+    filled(place)
+    with place.session() as session:
+        fork = session.vault.fork("f")
+        with open(fork.upper + b"/edited", "r+b") as stream:
+            stream.write(content)
+            stream.truncate()
+        fork.begin(CommandStart(1))
+        session.changes.of("f")
+    age(place)
+    told = remarks_of(place).get(b"edited", "")
+    assert told.startswith("ends with zeros after a crash of the machine") == is_told
+    with place.session() as session:
+        session.changes.review("f")
+        session.changes.apply("f")
+    assert ((place.project / "edited").read_bytes() == content) != is_told
+
+
+def test_a_record_of_zeros_is_a_lost_one(place: Place) -> None:
+    with_checkpoint(place)
+    for path in (record_of(place), sealed(place) / "record"):
+        path.write_bytes(bytes(path.stat().st_size))
+    age(place)
+    assert changed(place) == [b"edited", b"one", b"two"]
+    with place.session() as session:
+        assert problems(session) == []
 
 
 def test_a_writable_layer_that_was_not_on_disk_yet_is_made_again_and_told(place: Place) -> None:

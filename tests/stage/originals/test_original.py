@@ -91,3 +91,10 @@ def test_a_damaged_index_is_told_each_time(layers: list[bytes], reading: FileRea
     for _time in range(2):
         with pytest.raises(MudroomError, match="damaged"):
             Originals(layers, reading)
+
+
+def test_a_batch_of_zeros_was_cut_off_by_a_crash(layers: list[bytes]) -> None:
+    keep(layers[:1], a=b"first")
+    with open(layers[0] + b"/originals/index", "ab") as stream:
+        stream.write(bytes(100))
+    assert content(Originals(layers[:1]), b"a") == b"first"

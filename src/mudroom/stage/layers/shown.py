@@ -19,7 +19,7 @@ from _blake2 import blake2b
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from mudroom.core.tree.entry import Entry
-from mudroom.stage import disk
+from mudroom.stage import disk, safe_open
 from mudroom.stage.beneath import open_layer
 from mudroom.stage.layers.closed_directory import entered, look_through
 from mudroom.stage.layers.layer import LayerWriter, is_opaque, is_whiteout, read_directory, remove_at, remove_tree
@@ -65,9 +65,7 @@ def read_paths(path: bytes) -> frozenset[bytes]:
 
 
 def write_paths(path: bytes, paths: Iterable[bytes]) -> None:
-    with open(path + b".new", "wb") as stream:
-        stream.write(b"\0".join(sorted(paths)))
-    disk.rename_path(path + b".new", path)
+    safe_open.replace(path, b"\0".join(sorted(paths)))
 
 
 def find(root: int, path: bytes) -> Entry | Hidden | None:

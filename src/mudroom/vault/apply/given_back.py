@@ -35,7 +35,6 @@ from mudroom.vault.forks.review import forget
 from mudroom.vault.record import ApplyRecord
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
-from mudroom.vault.sync import sync_all
 
 SECRET = "is a secret, and is not in {fork} again; mudroom redo {apply} brings it"
 REPOSITORY = "is in a repository, and is not in {fork} again; mudroom redo {apply} brings it"
@@ -147,7 +146,6 @@ def stage(
             if before is not None:
                 command = command._replace(argv=before.command, exit_code=before.exit_code, level=before.level)
             lost = editor.flush(command)
-            sync_all(fork.path)  # the undo is reported as durable, and the slots go with the apply
         else:
             collect_again(vault, fork)
     finally:

@@ -238,10 +238,11 @@ def gather(
     *,
     settle: bool = True,
     crashed: bool = False,
+    durable: bool = False,
 ) -> Changeset:
     """Collect the fork's changes and write its record. Hold the fork's lock; no command may be running in it.
     ``settle``: settle the fork's repository if it has changed one. ``crashed``: the machine has crashed while the
-    command ran."""
+    command ran. ``durable``: so is the record."""
     if os.path.lexists(fork.path + b"/engine"):
         from mudroom.core.registry import part
 
@@ -285,7 +286,7 @@ def gather(
         record = ForkRecord(
             FORK_FORMAT, fork.name, view.kind, argv, command.time, command.exit_code, changeset, command.level
         )
-        save(fork.record_path, record, durable=False)
+        save(fork.record_path, record, durable=durable)
     return changeset
 
 

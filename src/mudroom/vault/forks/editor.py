@@ -33,6 +33,7 @@ from mudroom.vault.lock import LOCK_EX, LOCK_NB, flock
 from mudroom.vault.moment import command_start
 from mudroom.vault.store.fork import Fork, mount_note
 from mudroom.vault.store.store import Vault
+from mudroom.vault.sync import sync_all
 
 # --- A fork's directory for contents that do not fit into one write buffer's memory ---
 #     forks/<name>/spill/<random>/    locked (flock(2)) while its buffer exists, in whichever process
@@ -295,7 +296,8 @@ class Editor:
 
     def flush(self, command: CollectedCommand | None = None) -> list[bytes]:
         """Write the buffer into the fork and update its record. Hold the fork's lock; no command may be running in it.
-        ``command``: for the record; None: file tools.
+        ``command``: an undo, for the record; its files are durable before the record, and that at the end. None: file
+        tools.
 
         Return paths that cannot be staged: sockets, and files that are gone from the layers below. Changes at paths
         that another writer has changed are withdrawn first (``refused``).
@@ -314,11 +316,14 @@ class Editor:
         started = command_start(self._vault.path, 0) if note is None else note.since
         with self._writer() as writer:
             lost = self.buffer.flush(writer)
+        is_undo = command is not None
+        if is_undo:  # recovery takes what the record names for given back, and its slots go with the apply
+            sync_all(self._fork.path)
         with OpenFork(self._vault, self._fork) as opened:
             mode: Mode = "copy" if self._fork.has_copy else "overlay"
             view = view_of(self._vault, self._fork, opened, mode)
             command = command or CollectedCommand((b"(file tools)",), 0, self._clock())
-            gather(self._fork, opened, view, command, started)
+            gather(self._fork, opened, view, command, started, durable=is_undo)
         self.refresh()
         self._versions.clear()
         return lost

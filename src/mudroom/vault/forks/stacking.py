@@ -152,6 +152,9 @@ def rollback(vault: Vault, fork: Fork, name: str, time: int) -> Checkpoint | Non
     # If cut off from here on, the changes are collected again, because the record may not match the layers. Without a
     # boot no command counts as cut off by a crash of the machine.
     fork.begin(present()._replace(boot=0), durable=True)
+    if fork.is_copy:
+        vault.throw_away(fork.copy_place + b"/manifest")  # the next command makes the copy again; the layers hold all
+        sync_directory(fork.copy_place)
     sync_directory(fork.path)
     fork.save(stack.rolled_back(state, point, upper))
     _keep_masked(fork, fork, is_same=False)
@@ -160,8 +163,6 @@ def rollback(vault: Vault, fork: Fork, name: str, time: int) -> Checkpoint | Non
     fork.end()
     sync_directory(fork.path)  # otherwise the next boot finds a command that was cut off
     vault.throw_away(vault.layer(state.upper))
-    if fork.is_copy:
-        vault.throw_away(fork.copy_place + b"/manifest")  # the next command makes the copy again
     vault.empty_trash()
     return before
 

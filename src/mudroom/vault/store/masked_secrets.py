@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mudroom.core.tree.stack import ForkState
-from mudroom.stage import disk
+from mudroom.stage import safe_open
 from mudroom.typing import NamedTuple
 
 MASKED = b"/masked"
@@ -75,6 +75,8 @@ def keep_masked(fork: bytes, masked: MaskedSecrets, former: MaskedSecrets | None
     is_same_top = masked.top == before.top or (before.top is not None and not masked.paths)
     if masked._replace(top=b"") == before._replace(top=b"") and is_same_top:
         return
-    with open(fork + MASKED + b".new", "wb") as stream:
+    if before.names:
+        safe_open.replace(fork + MASKED, masked.content)
+        return
+    with open(fork + MASKED, "wb") as stream:
         stream.write(masked.content)
-    disk.rename_path(fork + MASKED + b".new", fork + MASKED)

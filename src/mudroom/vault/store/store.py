@@ -254,8 +254,8 @@ class Vault:
 
     def seal(self, fork: Fork, *, durable: bool = False) -> None:
         """Seal the fork's upper layer, and give the fork a new one. ``durable``: for a checkpoint that is reported. Its
-        files are synced before the state names them: btrfs keeps a state that was synced, and drops a layer that was
-        not.
+        files and the new layer are synced before the state names them: btrfs keeps a state that was synced, and drops a
+        layer that was not.
 
         The record of the stack up to the sealed layer is kept with that layer. The fork's own record stays until its
         next command.
@@ -266,9 +266,10 @@ class Vault:
             remove_tree(beside)  # left by a crash, or made by a container's user
         if fork.record is not None:
             os.link(fork.record_path, beside)  # safe: a record is replaced, never written in place
+        upper = self.new_layer()
         if durable:
             sync_all(self.path)
-        fork.save(stack.seal(state, self.new_layer()))
+        fork.save(stack.seal(state, upper))
 
     def _open_fork(self, name: str) -> Fork:
         return Fork(name, self.path + b"/forks/" + fork_directory(name), self.path, self.reading)
