@@ -20,7 +20,7 @@ import pytest
 from inner_path import inner
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
-from mudroom.policy.local_directory import answers_directory
+from mudroom.policy.config import answers_directory
 from mudroom.sandbox.client.client import Client
 from mudroom.sandbox.client.launcher_client import LauncherClient, SpawnedLauncher
 from mudroom.session import Session
