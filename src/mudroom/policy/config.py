@@ -16,7 +16,7 @@ from mudroom.core.tree.path import show
 from mudroom.core.tree.secret import UNKNOWN
 from mudroom.errors import UsageError
 from mudroom.stage import disk
-from mudroom.stage.private_directory import project_name
+from mudroom.stage.private_directory import answer_files, answers_directory
 from mudroom.stage.views.preflight import policy_above
 from mudroom.typing import NamedTuple
 
@@ -92,17 +92,6 @@ def load_policy(project: bytes, environ: Mapping[bytes, bytes], *, items: bool =
     if all(isinstance(stamp, tuple) for stamp in included.values()):  # else a file has been deleted since it was read
         cache.store(cache_file, key, loaded, (before | included).items(), began)
     return loaded if items else loaded._replace(given=())
-
-
-def answers_directory(project: bytes, state: bytes) -> bytes:
-    """Return the directory in the state."""
-    return state + b"/answers/" + project_name(project)
-
-
-def answer_files(project: bytes, state: bytes | None, name: bytes) -> tuple[bytes, ...]:
-    """Return the paths of a project's answer files that mudroom reads; they may be missing."""
-    users = project + b"/.mudroom/local/" + name
-    return (users,) if state is None else (users, answers_directory(project, state) + b"/" + name)
 
 
 def answers_name_loopback(project: bytes, state: bytes) -> bool:

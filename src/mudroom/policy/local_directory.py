@@ -20,9 +20,8 @@ from collections.abc import Iterator
 from mudroom.core.system.write_lock import is_read_locked, try_write_lock
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
-from mudroom.policy.config import answers_directory
 from mudroom.stage import disk
-from mudroom.stage.private_directory import require_private
+from mudroom.stage.private_directory import answers_directory, require_private
 
 if sys.platform == "win32":
     from mudroom.core.registry import twin
