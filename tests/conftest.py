@@ -19,10 +19,10 @@ import pytest
 from inner_path import inner
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
-from mudroom.policy.local_directory import answers_directory
 from mudroom.sandbox.client.client import Client
 from mudroom.sandbox.client.launcher_client import LauncherClient, SpawnedLauncher
 from mudroom.session import Session
+from mudroom.stage.private_directory import answers_directory
 
 pytest_plugins = ["left_out", "skip_budget", "tiers"]
 pytest_plugins += [name for name in ("browser", "engines") if find_spec(name)]  # of satellites

@@ -33,11 +33,12 @@ from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.policy.command_answers import NAME as RULES
 from mudroom.policy.command_answers import parse as parse_rules
-from mudroom.policy.local_directory import LocalDirectory, answer_files, read_answers, read_open, require_of_root
+from mudroom.policy.local_directory import LocalDirectory, read_answers, read_open, require_of_root
 from mudroom.policy.parse import ROLE, GivenSetting, PolicyFolder, parse, settings_from
 from mudroom.policy.setting_row import stricter_action
 from mudroom.policy.trust import TrustJudgement, describe, judge, record_path, roles_in
 from mudroom.stage import disk
+from mudroom.stage.private_directory import answer_files
 
 PROJECT, USER, LOCAL = (RANKS.index(name) for name in ("project", "user", "local"))
 UNSEEN = -1

@@ -15,8 +15,8 @@ from mudroom.core.settings import Loaded, Settings
 from mudroom.core.tree.path import show
 from mudroom.core.tree.secret import UNKNOWN
 from mudroom.errors import UsageError
-from mudroom.policy.local_directory import answer_files, answers_directory
 from mudroom.stage import disk
+from mudroom.stage.private_directory import answer_files, answers_directory
 from mudroom.stage.views.preflight import policy_above
 from mudroom.typing import NamedTuple
 

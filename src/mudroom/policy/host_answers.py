@@ -15,9 +15,10 @@ from collections.abc import Callable, Iterator, Sequence
 from mudroom.core.network.host_entry import expand, parse_entry
 from mudroom.core.tree.path import show
 from mudroom.policy.answer_file import AnswerFile
-from mudroom.policy.local_directory import answer_files, read_answers
+from mudroom.policy.local_directory import read_answers
 from mudroom.policy.trust import ANSWER, vouch, vouched
 from mudroom.policy.yaml import compose, host_rules, items, plain, unknown
+from mudroom.stage.private_directory import answer_files
 from mudroom.typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from mudroom.core.system.write_lock import is_read_locked, try_write_lock
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.stage import disk
-from mudroom.stage.private_directory import project_name, require_private
+from mudroom.stage.private_directory import answers_directory, require_private
 
 if sys.platform == "win32":
     from mudroom.core.registry import twin
@@ -187,17 +187,6 @@ class LocalDirectory:
             stream.write(data)
             stream.flush()
             os.fsync(stream.fileno())
-
-
-def answers_directory(project: bytes, state: bytes) -> bytes:
-    """Return the directory in the state."""
-    return state + b"/answers/" + project_name(project)
-
-
-def answer_files(project: bytes, state: bytes | None, name: bytes) -> tuple[bytes, ...]:
-    """Return the paths of a project's answer files that mudroom reads; they may be missing."""
-    users = project + b"/.mudroom/local/" + name
-    return (users,) if state is None else (users, answers_directory(project, state) + b"/" + name)
 
 
 def read_answers(project: bytes, state: bytes | None, name: bytes) -> Iterator[tuple[bytes, str]]:

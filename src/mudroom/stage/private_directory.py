@@ -47,6 +47,17 @@ def project_name(project: bytes, key: bytes = b"") -> bytes:
     return (readable or b"project") + b"-" + blake2b(key or project, digest_size=6).hexdigest().encode()
 
 
+def answers_directory(project: bytes, state: bytes) -> bytes:
+    """Return the directory in the state."""
+    return state + b"/answers/" + project_name(project)
+
+
+def answer_files(project: bytes, state: bytes | None, name: bytes) -> tuple[bytes, ...]:
+    """Return the paths of a project's answer files that mudroom reads; they may be missing."""
+    users = project + b"/.mudroom/local/" + name
+    return (users,) if state is None else (users, answers_directory(project, state) + b"/" + name)
+
+
 def require_private(state: bytes) -> None:
     """Create the state directory if it is missing, and close it to other users.
 
