@@ -116,6 +116,17 @@ def test_a_push_alone_is_an_apply_that_undo_takes_back(yard: Yard) -> None:
     assert yard.forge.refs() == before
 
 
+def test_a_push_is_sent_from_a_fork_that_has_no_change_or_none_left(yard: Yard) -> None:
+    with yard.session() as session:
+        assert yard.run(session, remote(yard) + "git checkout -q .; git push -q origin HEAD:x").exit_code == 0
+        session.changes.apply("f", pushes=["push:1"], exact=True)
+        yard.run(session, "echo new > b; git push -q origin HEAD:y")
+        session.changes.apply("f")
+        assert [row.state for row in session.changes.pushes("f")] == ["held"]
+        session.changes.apply("f", pushes=["push:1"], exact=True)
+    assert {"refs/heads/x", "refs/heads/y"} <= yard.forge.refs().keys()
+
+
 def test_the_page_and_the_review_say_what_was_not_pushed(yard: Yard) -> None:
     with yard.session() as session:
         yard.run(session, remote(yard) + PUSH)

@@ -50,7 +50,11 @@ def push_lines(row: PushRow) -> list[str]:
     """Return a row as lines of text: one for each ref, then its commits; or one for a publish, then its files."""
     lines = []
     for ref in row.refs:
-        count = counted(len(ref.commits), "commit") if row.kind == "push" else counted(len(row.files), "file")
+        count = (
+            counted(len(ref.commits), "commit")
+            if row.kind == "push"
+            else counted(sum(sign != "-" for sign, _path in row.files), "file")
+        )
         words = [count, *([f"+{ref.lines[0]} -{ref.lines[1]}"] if ref.lines is not None else [])]
         words = (
             ["deleted"]

@@ -25,6 +25,8 @@ from mudroom.core.text.regex import regex
 
 MOST_FILES, MOST_BYTES = 10_000, 256 << 20
 """Files of a package, and their bytes, that are looked at."""
+NO_FILES = b"PK\5\6" + bytes(18)
+"""A package without a file."""
 _PLACE = regex(r"(/([A-Za-z0-9._~@+-]|%40|%2[fF])+)*/?")
 _NPM_NAME = regex(r"(@[A-Za-z0-9~-][A-Za-z0-9._~-]*/)?[A-Za-z0-9~-][A-Za-z0-9._~-]*")
 _PYPI_NAME = regex(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
@@ -148,27 +150,27 @@ def _form(path: str, content_type: str, body: bytes) -> PackageRequest:
 # --- what a registry tells ---
 
 
-def published(publish: Publish, body: bytes) -> dict[str, tuple[str, str, str]]:
-    """Return what a package's page tells: version (pypi: file) → (digest, URL, version), the latest last. The digest is
-    empty if it is of another kind than the publish's."""
+def published(publish: Publish, body: bytes) -> dict[str, tuple[str, str]]:
+    """Return what a package's page tells: version (pypi: file) → (digest, URL), in its order. The digest is empty if it
+    is of another kind than the publish's."""
     if publish.registry == "npm":
         try:
             versions = msgspec.json.decode(body)["versions"]
             dists = {version: manifest["dist"] for version, manifest in versions.items()}
-            return {v: (str(dist.get("integrity", "")), str(dist["tarball"]), v) for v, dist in dists.items()}
+            return {v: (str(dist.get("integrity", "")), str(dist["tarball"])) for v, dist in dists.items()}
         except (msgspec.DecodeError, KeyError, TypeError, AttributeError):
             raise ValueError("the registry's document is not understood") from None
     if body.lstrip()[:1] == b"{":
         try:
             files = msgspec.json.decode(body)["files"]
-            return {str(f["filename"]): (str(f["hashes"].get("sha256", "")), str(f["url"]), "") for f in files}
+            return {str(f["filename"]): (str(f["hashes"].get("sha256", "")), str(f["url"])) for f in files}
         except (msgspec.DecodeError, KeyError, TypeError, AttributeError):
             raise ValueError("the index's page is not understood") from None
     rows = {}
     for link in _LINK.findall(body.decode("utf-8", "replace")):
         url, _mark, fragment = html.unescape(link).partition("#")
         digest = fragment.removeprefix("sha256=") if fragment.startswith("sha256=") else ""
-        rows[unquote(urlsplit(url).path).rpartition("/")[2]] = digest, url, ""
+        rows[unquote(urlsplit(url).path).rpartition("/")[2]] = digest, url
     return rows
 
 

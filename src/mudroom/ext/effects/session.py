@@ -81,6 +81,24 @@ class Outbox:
         refs = tuple(_ref(command, view, flags) for command in push.commands)
         return _outcome(push)._replace(refs=refs)
 
+    def compared(self, place: bytes, row: PushRow) -> PushRow:
+        """Return a publish's row with its files compared with the last version that the registry has; another row as it
+        is."""
+        push = next(one for one in effects(place) if one.name == row.name)
+        if push.publish is None:
+            return row
+        try:
+            registry = Registry(push, push.publish, self._access(push))
+            last, content = registry.last()
+            there = package_files(content, lambda _data: False)[0]
+            here = package_files(package(place, push).content, lambda _data: False)[0]
+        except (NotSent, ValueError) as problem:
+            return _flagged(row, f"not compared: {problem}")
+        signs = {name: "+" if name not in there else "" if there[name] == here[name] else "~" for name in here}
+        signs |= dict.fromkeys(there.keys() - here.keys(), "-")
+        row = row._replace(files=tuple((signs[name], name) for name in sorted(signs)))
+        return _flagged(row, f"compared with {last}" if last else "first publish of this name")
+
     def _is_secret(self, data: bytes) -> bool:
         text = data[:_SEARCHED].decode("utf-8", "replace")
         return redact(text, self._forks.vault.secrets()) != text
@@ -246,6 +264,10 @@ _EMPTY = PackView({}, {}, False, True)
 
 def _has_pack(push: HeldEffect) -> bool:
     return push.size > push.pack
+
+
+def _flagged(row: PushRow, flag: str) -> PushRow:
+    return row._replace(refs=tuple(ref._replace(flags=(*ref.flags, flag)) for ref in row.refs))
 
 
 def _outcome(push: HeldEffect) -> PushRow:

@@ -14,11 +14,11 @@ import ssl
 from binascii import b2a_base64
 from collections.abc import Sequence
 from contextlib import closing
-from urllib.parse import quote
+from urllib.parse import quote, urljoin, urlsplit
 
 from mudroom.core.network.address import show_address
 from mudroom.core.network.host_rules import HostRule, Request, decide, vet
-from mudroom.ext.effects.publish import Publish, published
+from mudroom.ext.effects.publish import NO_FILES, Publish, published
 from mudroom.ext.effects.store import HeldEffect
 from mudroom.ext.effects.wire import NONE, PushReport, RefCommand, parse_advertisement, parse_report, show_push
 from mudroom.ext.inspection.authority import client_context
@@ -231,15 +231,19 @@ class Registry(_Server):
             return True
         raise NotSent(f"{publish.label} is there already, and is not replaced: publish another version", by_server=True)
 
-    def published(self) -> dict[str, tuple[str, str, str]]:
+    def _page(self) -> str:
+        publish = self._publish
+        if publish.registry == "npm":
+            above = publish.page.removesuffix(publish.package)
+            return quote(above, safe="/@") + publish.package.replace("/", "%2f")
+        return quote(publish.page) + "/"
+
+    def published(self) -> dict[str, tuple[str, str]]:
         """Return what the registry tells of the package, as ``publish.published`` does. Raise NotSent."""
         publish, place = self._publish, self._push.page_host
         index = self if place == self._push.host else _Server(self._push._replace(host=place), self._access.anonymous)
         npm = publish.registry == "npm"
-        path = quote(publish.page, safe="/@" if npm else "/") + ("" if npm else "/")
-        if npm and publish.package.startswith("@"):
-            path = path.removesuffix(publish.package) + publish.package.replace("/", "%2f")
-        answer, body = index._get(path, "application/json" if npm else _SIMPLE)
+        answer, body = index._get(self._page(), "application/json" if npm else _SIMPLE)
         if answer.status == 404 or (not npm and answer.status in (302, 303)):  # an index may send on to another one
             return {}
         if answer.status != 200:
@@ -248,6 +252,28 @@ class Registry(_Server):
             return published(publish, body)
         except ValueError as error:
             raise NotSent(str(error)) from error
+
+    def last(self) -> tuple[str, bytes]:
+        """Return the version that was published last, and its file; for an index, its last file of this kind. Both are
+        empty if there is none. Raise NotSent."""
+        there, kind = self.published(), self._publish.file[-4:]
+        names = [name for name in there if self._publish.registry == "npm" or name.endswith(kind)]
+        if not names:
+            return "", NO_FILES
+        url = urlsplit(
+            urljoin(self._push._replace(host=self._push.page_host, path=self._page()).remote_url, there[names[-1]][1])
+        )
+        place = self._push._replace(
+            scheme="https" if url.scheme == "https" else "http",
+            host=url.hostname or "",
+            port=url.port or (443 if url.scheme == "https" else 80),
+        )
+        is_same = place.repository == self._push.repository
+        path = url.path + (f"?{url.query}" if url.query else "")
+        answer, content = _Server(place, self._access if is_same else self._access.anonymous)._get(path)
+        if answer.status != 200:
+            raise NotSent(f"{names[-1]}: {self._refusal(answer)}")
+        return names[-1], content
 
     def send(self, body: BinaryIO) -> PushReport:
         npm = self._publish.registry == "npm"
