@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.error import HTTPError
@@ -40,8 +40,12 @@ def installed(command: str, at: Path) -> None:
 
 
 @contextmanager
-def served(arguments: list[str], port: int, at: Path) -> Iterator[None]:
-    with (at / "log").open("wb") as log, subprocess.Popen(arguments, cwd=at, stdout=log, stderr=log) as server:
+def served(arguments: list[str], port: int, at: Path, **environ: str) -> Iterator[None]:
+    environment = os.environ | environ
+    with (
+        (at / "log").open("wb") as log,
+        subprocess.Popen(arguments, cwd=at, stdout=log, stderr=log, env=environment) as server,
+    ):
         try:
             limit = time.monotonic() + _WAIT
             while True:
@@ -121,61 +125,43 @@ def test_npm_pnpm_and_yarn_publish_to_verdaccio(yard: Yard) -> None:
         assert again.stdout.splitlines()[-1] == b"1.0.0", again
 
 
-def uploads() -> list[tuple[str, Callable[[str], str]]]:
-    return [
-        ("twine", lambda url: f"PYTHONPATH=tools python3 -m twine upload -u a -p b --repository-url {url} dist/*"),
-        ("uv", lambda url: f"tools/bin/uv publish --username a --password b --publish-url {url} dist/*"),
-        ("flit", lambda url: f"FLIT_USERNAME=a FLIT_PASSWORD=b FLIT_INDEX_URL={url} PYTHONPATH=tools python3 -m flit publish"),
-        ("poetry", lambda url: f"export PYTHONPATH=tools; python3 -m poetry config repositories.x {url}; "
-                               "python3 -m poetry publish -r x -u a -p b"),
-    ]  # fmt: skip
+PYTHON = "PYTHONPATH=tools " + sys.executable
+UPLOADS = {
+    "twine": PYTHON + " -m twine upload -u a -p b --repository-url {url}/ dist/*",
+    "uv": "tools/bin/uv publish --username a --password b --publish-url {url}/ dist/*",
+    "flit": "FLIT_USERNAME=a FLIT_PASSWORD=b FLIT_INDEX_URL={url}/ " + PYTHON + " -m flit publish --no-use-vcs",
+    "poetry": "export POETRY_REPOSITORIES_X_URL={url}/; " + PYTHON + " -m poetry publish -n -r x -u a -p b",
+}
 
 
-@pytest.mark.parametrize(("client", "command"), uploads(), ids=[name for name, _command in uploads()])
-def test_python_clients_publish_to_pypiserver(yard: Yard, client: str, command: Callable[[str], str]) -> None:
+@pytest.mark.parametrize("client", UPLOADS)
+def test_python_clients_publish_to_pypiserver(yard: Yard, client: str) -> None:
     tools, port = yard.project / "tools", free_port()
-    pip = f"{sys.executable} -m pip install -q --disable-pip-version-check"
-    installed(f"{pip} --target tools pypiserver flit {client}", yard.project)
+    installed(f"{sys.executable} -m pip install -q --target tools pypiserver flit {client}", yard.project)
     (yard.project / "tiny.py").write_text('"""A module."""\n\n__version__ = "1.0"\n')
     (yard.project / "pyproject.toml").write_text(
         '[build-system]\nrequires = ["flit_core"]\nbuild-backend = "flit_core.buildapi"\n'
-        '[project]\nname = "tiny"\nversion = "1.0"\ndescription = "A module"\nauthors = [{name = "A", email = "a@b.c"}]\n'
+        '[project]\nname = "tiny"\nversion = "1.0"\ndescription = "A module"\n'
+        'authors = [{name = "A", email = "a@b.c"}]\n'
     )
-    environment = os.environ | {"PYTHONPATH": str(tools)}
-    subprocess.run(
-        [sys.executable, "-m", "flit", "build", "--no-use-vcs"], cwd=yard.project, env=environment, check=True
-    )
-    store = yard.root / "store"
+    installed(PYTHON + " -m flit build --no-use-vcs", yard.project)
+    store, url = yard.root / "store", f"http://registry.example:{port}"
     store.mkdir()
     program = [sys.executable, "-m", "pypiserver", "run", "-p", str(port), "-i", "127.0.0.1", "-P", ".", "-a", ".",
                "--disable-fallback", str(store)]  # fmt: skip
-    os.environ["PYTHONPATH"] = str(tools)
-    try:
-        server = served(program, port, yard.root)
-        server.__enter__()
-    finally:
-        del os.environ["PYTHONPATH"]
-    try:
-        with opened(yard, port) as session:
-            url = f"http://registry.example:{port}"
-            done = yard.run(session, command(f"{url}/"))
-            assert done.exit_code == 0, (done.stdout, done.stderr)
-            rows = session.changes.pushes("f")
-            assert sorted(row.refs[0].ref for row in rows) == [
-                "tiny 1.0 (tiny-1.0-py3-none-any.whl)", "tiny 1.0 (tiny-1.0.tar.gz)",
-            ]  # fmt: skip
-            index = f"--no-cache-dir --no-deps --index-url {url}/simple/ --trusted-host registry.example"
-            read = yard.run(
-                session,
-                f"PYTHONPATH=tools python3 -m pip install -q {index} --target t tiny; "
-                "PYTHONPATH=t python3 -c 'import tiny; print(tiny.__file__)'",
-            )
-            assert b"/t/tiny.py" in read.stdout, (read.stdout, read.stderr)
-            assert list(store.iterdir()) == []
-            landed = session.changes.apply("f", pushes=[row.name for row in rows], exact=True)
-            assert [(row.state, row.why) for row in landed.applied.pushes] == [("sent", "")] * 2
-            assert {path.name: path.read_bytes() for path in store.iterdir() if path.is_file()} == {
-                path.name: path.read_bytes() for path in (yard.project / "dist").iterdir()
-            }
-    finally:
-        server.__exit__(None, None, None)
+    with served(program, port, yard.root, PYTHONPATH=str(tools)), opened(yard, port) as session:
+        done = yard.run(session, UPLOADS[client].format(url=url))
+        assert done.exit_code == 0, (done.stdout, done.stderr)
+        rows = session.changes.pushes("f")
+        built = sorted(path.name for path in (yard.project / "dist").iterdir())
+        assert sorted(row.refs[0].ref for row in rows) == [f"tiny 1.0 ({name})" for name in built]
+        index = f"--no-cache-dir --no-deps --index-url {url}/simple/ --trusted-host registry.example"
+        read = yard.run(
+            session,
+            f"{PYTHON} -m pip install -q {index} --target t tiny; cat t/tiny.py",
+        )
+        assert read.stdout == (yard.project / "tiny.py").read_bytes(), read.stderr
+        assert list(store.iterdir()) == []
+        landed = session.changes.apply("f", pushes=[row.name for row in rows], exact=True)
+        assert [(row.state, row.why) for row in landed.applied.pushes] == [("sent", "")] * 2
+        assert sorted(path.name for path in store.rglob("tiny*") if path.is_file()) == built
