@@ -96,7 +96,7 @@ class HeldRequest:
         rule = self._exchange.holding
         source = "" if rule is None else rule.source or rule.pattern
         return self._exchange.refuse(
-            f"this cannot be held: {what}; {source} holds git pushes and publishes alone: ask, allow or deny it"
+            f"this cannot be held: {what}; {source} holds pushes and publishes alone: ask, allow or deny it"
         )
 
     # --- reading ---

@@ -35,6 +35,8 @@ from mudroom.typing import NamedTuple
 from mudroom.vault.store.fork import Fork
 
 _PROTECTED = ("refs/heads/main", "refs/heads/master")
+_GLANCE = 10.0
+"""Seconds for a registry's next bytes while a review is shown."""
 _SEARCHED = 1 << 20
 """Bytes of an object in which a secret is looked for."""
 
@@ -88,7 +90,7 @@ class Outbox:
         if push.publish is None:
             return row
         try:
-            registry = Registry(push, push.publish, self._access(push))
+            registry = Registry(push, push.publish, self._access(push)._replace(patience=_GLANCE))
             last, content = registry.last()
             there = package_files(content, lambda _data: False)[0]
             here = package_files(package(place, push).content, lambda _data: False)[0]

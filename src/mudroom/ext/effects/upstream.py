@@ -26,8 +26,6 @@ from mudroom.net.gate.resolve import LocalAddresses
 from mudroom.net.protocol.upstream import Upstream
 from mudroom.typing import BinaryIO, NamedTuple, Protocol
 
-_PATIENCE = 60.0
-"""Seconds for the server's next bytes."""
 _MOST_PAGE, _MOST_REPORT = 64 << 20, 4 << 20
 _SIMPLE = "application/vnd.pypi.simple.v1+json, text/html;q=0.2"
 _AGAIN = "in the fork: git fetch, git rebase --no-fork-point on it, git push; then apply it again"
@@ -56,6 +54,8 @@ class ServerAccess(NamedTuple):
     proxy: Upstream | None
     authorization: tuple[str, str] | None
     """Header and value, with the user's credential."""
+    patience: float = 60.0
+    """Seconds for the server's next bytes."""
 
     @property
     def anonymous(self) -> ServerAccess:
@@ -147,7 +147,7 @@ class _Server:
             reason = vet(allowed, addresses, LocalAddresses(addresses), rules=self._access.rules, port=push.port)
             if reason is not None:
                 raise PermissionError(0, reason)
-            channel = _first(addresses, push.port)
+            channel = _first(addresses, push.port, self._access.patience)
         if push.scheme == "https":
             context = client_context(self._access.roots, ("http/1.1",))
             try:
@@ -155,12 +155,14 @@ class _Server:
             except BaseException:
                 channel.close()
                 raise
-        connection = http.client.HTTPConnection(push.host, push.port, timeout=_PATIENCE)
+        connection = http.client.HTTPConnection(push.host, push.port, timeout=self._access.patience)
         connection.sock = channel
         return connection
 
     def _tunnel(self, proxy: Upstream) -> socket.socket:
-        place = http.client.HTTPConnection(proxy.authority.host.text, proxy.authority.port, timeout=_PATIENCE)
+        place = http.client.HTTPConnection(
+            proxy.authority.host.text, proxy.authority.port, timeout=self._access.patience
+        )
         login = b2a_base64(proxy.credentials, newline=False).decode() if proxy.credentials else ""
         headers = {"Proxy-Authorization": f"Basic {login}"} if login else {}
         place.set_tunnel(self._push.host, self._push.port, headers)
@@ -243,7 +245,10 @@ class Registry(_Server):
         publish, place = self._publish, self._push.page_host
         index = self if place == self._push.host else _Server(self._push._replace(host=place), self._access.anonymous)
         npm = publish.registry == "npm"
-        answer, body = index._get(self._page(), "application/json" if npm else _SIMPLE)
+        try:
+            answer, body = index._get(self._page(), "application/json" if npm else _SIMPLE)
+        except NotSent as problem:
+            raise NotSent(f"{place} cannot be asked for {publish.package}: {problem}") from problem
         if answer.status == 404 or (not npm and answer.status in (302, 303)):  # an index may send on to another one
             return {}
         if answer.status != 200:
@@ -302,12 +307,12 @@ def look_up(host: str, port: int) -> list[bytes]:
     return [socket.inet_pton(family, str(place[0])) for family, _type, _protocol, _name, place in rows]
 
 
-def _first(addresses: Sequence[bytes], port: int) -> socket.socket:
+def _first(addresses: Sequence[bytes], port: int, patience: float) -> socket.socket:
     """Return a connection to the first address that takes one."""
     problem = OSError("it has no address")
     for packed in addresses:
         try:
-            return socket.create_connection((show_address(packed), port), timeout=_PATIENCE)
+            return socket.create_connection((show_address(packed), port), timeout=patience)
         except OSError as error:
             problem = error
     raise problem
