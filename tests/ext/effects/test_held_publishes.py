@@ -18,7 +18,10 @@ from mudroom.core.result import Result
 from mudroom.errors import MudroomError
 from mudroom.ext.effects import session as release
 from mudroom.ext.effects.publish import package_files, parse_publish
+from mudroom.ext.effects.store import HeldEffect
 from mudroom.ext.effects.upstream import Registry as RegistryClient
+from mudroom.ext.inspection.credentials import save_credentials
+from mudroom.ext.inspection.placeholder import parse_credential
 from mudroom.session import Session
 
 pytestmark = [pytest.mark.both_users]
@@ -253,3 +256,47 @@ def test_a_stored_publish_that_was_changed_is_not_sent(yard: Yard) -> None:
         with pytest.raises(MudroomError, match="is not what was held"):
             session.changes.apply("f", pushes=["publish:1"], exact=True)
     assert not yard.registry.publishes()
+
+
+SECRET = "npm_the-real-one-that-nobody-may-see-0123456789"
+
+
+def test_the_credential_is_put_in_at_the_release_and_is_never_stored(yard: Yard) -> None:
+    yard.registry.token = f"Bearer {SECRET}"
+    place, body = f"registry.example:{yard.registry_tls_port}", npm_document("tiny", "1.0.0", tarball(FILES))
+    (yard.project / "body").write_bytes(body)
+    with yard.session(TOKEN=SECRET) as session:
+        save_credentials(session.vault.path, (parse_credential("TOKEN", place),))
+        kind = "-H 'Content-Type: application/json' -H \"Authorization: Bearer $TOKEN\""
+        done = yard.run(session, f"{CURL} -X PUT {kind} https://{place}/tiny")
+        assert done.stdout.endswith(b"\n200"), done
+        vault = Path(os.fsdecode(session.vault.path))
+        assert not any(SECRET.encode() in path.read_bytes() for path in vault.rglob("*") if path.is_file())
+        landed = session.changes.apply("f", pushes=["publish:1"], exact=True)
+        assert [(row.state, row.why) for row in landed.applied.pushes] == [("sent", "")]
+    assert len(yard.registry.files) == 1
+
+
+def test_an_index_that_cannot_be_asked_is_named_and_nothing_is_sent(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with yard.session() as session:
+        pypi(yard, session)
+        monkeypatch.setattr(HeldEffect, "page_host", "index.example")
+        landed = session.changes.apply("f", pushes=["publish:1"], exact=True)
+        (row,) = landed.applied.pushes
+        assert (row.state, row.why) == ("held", "index.example cannot be asked for Tiny: no rule names it")
+    assert not yard.registry.publishes()
+
+
+def test_many_reads_at_once_and_a_publish_between_two_reads_of_one_command(yard: Yard) -> None:
+    (yard.project / "body").write_bytes(npm_document("tiny", "1.0.0", tarball(FILES), origin(yard)))
+    told, url = "-w '%{http_code} '", origin(yard)
+    script = (
+        f"curl -s -Z --parallel-immediate --parallel-max 50 {told} '{url}/p[1-60]' -o /dev/null; "
+        f"curl -s -o out {told} {url}/tiny; {CURL} -o out -X PUT -H 'Content-Type: application/json' {url}/tiny; "
+        f"echo; curl -s -o out {told} {url}/tiny; curl -s -o out {told} -I {url}/tiny/-/tiny-1.0.0.tgz"
+    )
+    with yard.session() as session:
+        done = yard.run(session, script)
+    assert done.stdout.split() == [b"404"] * 61 + [b"200"] * 3, done
