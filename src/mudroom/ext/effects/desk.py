@@ -94,7 +94,7 @@ class HoldDesk:
 
     def keep(self, incoming: IncomingEffect, asked: HeldQuestion, dial: ForkDial) -> HeldAnswer:
         """Store a whole effect. Raise Rejected."""
-        push, replaced = incoming.keep(self._draft(asked, dial))
+        push, replaced = incoming.keep(self._draft(asked, dial), asked.content_type)
         if push is None:
             return HeldAnswer()
         for other in (push, *(other._replace(why=f"replaced by {push.name}") for other in replaced)):
@@ -105,7 +105,7 @@ class HoldDesk:
         if not (is_repository if asked.kind in ("push", "refs") else is_place)(asked.path):
             raise Rejected("a request that is not understood")
         push = HeldEffect(0, self._clock(), asked.scheme, dial.host, dial.port, asked.path)
-        return push._replace(credential=asked.credential, login=asked.login, content_type=asked.content_type)
+        return push._replace(credential=asked.credential, login=asked.login)
 
 
 class _Request:

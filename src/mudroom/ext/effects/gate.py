@@ -19,7 +19,7 @@ import msgspec
 from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import show
 from mudroom.ext.effects.message import LONGEST, MOST_BODY, HeldAnswer, HeldQuestion, is_repository
-from mudroom.ext.effects.publish import PackageRequest, canonical, is_place
+from mudroom.ext.effects.publish import canonical, is_place
 from mudroom.ext.effects.publish import overlaid as page_with
 from mudroom.ext.effects.wire import overlaid, packet, parse_advertisement, show_advertisement, show_report
 from mudroom.net.gate.dial import adopt
@@ -154,10 +154,21 @@ class HeldRequest:
         return next((new for new in self._held.held.values() if b"want " + new.encode() in body), "")
 
     def writer(self, client: Peer, sanitizer: CredentialSanitizer | None) -> ResponseWriter:
+        held, origin = self._held, self._origin()
         if self.kind == "refs":
-            return _RefsWriter(client, sanitizer, self._held)
-        if self._held.page:
-            return _PageWriter(client, sanitizer, self._held.page, self._origin())
+            return _OverlayWriter(
+                client,
+                sanitizer,
+                _is_advertisement,
+                lambda _status, told: (show_advertisement(overlaid(parse_advertisement(told), held.held)), ""),
+            )
+        if held.page:
+            return _OverlayWriter(
+                client,
+                sanitizer,
+                lambda status, _fields: status in (200, 302, 303, 404),  # an index may send on to another one
+                lambda status, told: page_with(held.page, origin, told if status == 200 else None),
+            )
         return ResponseWriter(client, sanitizer)
 
     # --- pushing ---
@@ -334,20 +345,23 @@ class HeldRequest:
 class _OverlayWriter(ResponseWriter):
     """Writes a server's answer with what is held in it."""
 
-    def __init__(self, client: Peer, sanitizer: CredentialSanitizer | None) -> None:
+    def __init__(
+        self,
+        client: Peer,
+        sanitizer: CredentialSanitizer | None,
+        is_changed: Callable[[int, list[Field]], bool],
+        changed: Callable[[int, bytes], tuple[bytes, str]],
+    ) -> None:
+        """``changed``: returns the body for the client, and its content type ("": as it was), from the server's status
+        and body; raises ValueError."""
         super().__init__(client, sanitizer)
+        self._is_changed, self._changed = is_changed, changed
         self._told: bytearray | None = None
-        self._status, self._fields, self._reason = 200, [], b"OK"  # type: tuple[int, list[Field], bytes]
-
-    def is_changed(self, status: int, fields: list[Field]) -> bool:
-        raise NotImplementedError
-
-    def changed(self, told: bytes) -> tuple[bytes, str]:
-        """Return the body, and its content type ("": as it was). Raise ValueError."""
-        raise NotImplementedError
+        self._status = 200
+        self._fields: list[Field] = []
 
     async def head(self, status: int, fields: list[Field], reason: bytes) -> None:
-        if not self.is_changed(status, fields):
+        if not self._is_changed(status, fields):
             await super().head(status, fields, reason)
             return
         if any(name.lower() == b"content-encoding" for name, _value in fields):
@@ -365,7 +379,7 @@ class _OverlayWriter(ResponseWriter):
     async def end(self) -> None:
         if self._told is not None:
             try:
-                body, kind = self.changed(bytes(self._told))
+                body, kind = self._changed(self._status, bytes(self._told))
             except (ValueError, LookupError, TypeError, AttributeError) as error:
                 raise RefusedResponse(f"this cannot be held: {error}") from error
             gone = {b"content-length", b"transfer-encoding", *([b"content-type", b"etag", b"location"] if kind else [])}
@@ -376,33 +390,11 @@ class _OverlayWriter(ResponseWriter):
         await super().end()
 
 
-class _RefsWriter(_OverlayWriter):
-    def __init__(self, client: Peer, sanitizer: CredentialSanitizer | None, held: HeldAnswer) -> None:
-        super().__init__(client, sanitizer)
-        self._held = held.held
-
-    def is_changed(self, status: int, fields: list[Field]) -> bool:
-        kinds = [value for name, value in fields if name.lower() == b"content-type"]
-        if status == 200 and not (kinds and regex(rb"application/x-git-.*-advertisement").fullmatch(kinds[0])):
-            raise RefusedResponse("this cannot be held: the server does not speak git's smart protocol")
-        return status == 200
-
-    def changed(self, told: bytes) -> tuple[bytes, str]:
-        return show_advertisement(overlaid(parse_advertisement(told), self._held)), ""
-
-
-class _PageWriter(_OverlayWriter):
-    def __init__(
-        self, client: Peer, sanitizer: CredentialSanitizer | None, page: Sequence[PackageRequest], origin: str
-    ) -> None:
-        super().__init__(client, sanitizer)
-        self._page, self._origin = page, origin
-
-    def is_changed(self, status: int, _fields: list[Field]) -> bool:
-        return status in (200, 302, 303, 404)  # an index may send on to another one where it has no package
-
-    def changed(self, told: bytes) -> tuple[bytes, str]:
-        return page_with(self._page, self._origin, told if self._status == 200 else None)
+def _is_advertisement(status: int, fields: list[Field]) -> bool:
+    kinds = [value for name, value in fields if name.lower() == b"content-type"]
+    if status == 200 and not (kinds and regex(rb"application/x-git-.*-advertisement").fullmatch(kinds[0])):
+        raise RefusedResponse("this cannot be held: the server does not speak git's smart protocol")
+    return status == 200
 
 
 def _unpacker() -> Callable[[bytes], list[bytes]]:

@@ -49,6 +49,8 @@ class Publish(NamedTuple):
     page: str
     """Path of the registry's list of what is published of this package, without escapes and without a last slash."""
     tags: tuple[str, ...] = ()
+    content_type: str = ""
+    """Of the request."""
 
     @property
     def label(self) -> str:

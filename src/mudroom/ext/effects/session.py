@@ -49,7 +49,7 @@ class HostSide(NamedTuple):
     rules: Callable[[], Sequence[HostRule]]
 
 
-class Outbox:
+class EffectOutbox:
     def __init__(self, forks: Forks, host: HostSide) -> None:
         self._forks, self._host = forks, host
 

@@ -44,10 +44,8 @@ class HeldEffect(NamedTuple):
     """Of the repository; of a publish its request's."""
     publish: Publish | None = None
     """None: it is a push."""
-    content_type: str = ""
     commands: tuple[RefCommand, ...] = ()
     capabilities: tuple[str, ...] = ()
-    options: tuple[str, ...] = ()
     pack: int = 0
     """Where the pack begins in the request."""
     size: int = 0
@@ -184,11 +182,8 @@ def open_request(place: bytes, push: HeldEffect) -> int:
 def package(place: bytes, effect: HeldEffect) -> PackageRequest:
     """Return what a fork's held publish publishes. Raise MudroomError as ``open_request`` does."""
     with os.fdopen(open_request(place, effect), "rb") as request:
-        return _package(effect, request.read())
-
-
-def _package(effect: HeldEffect, body: bytes) -> PackageRequest:
-    return parse_publish(effect.path, effect.content_type, body)
+        kind = effect.publish.content_type if effect.publish is not None else ""
+        return parse_publish(effect.path, kind, request.read())
 
 
 def held_refs(held: Sequence[HeldEffect], repository: tuple[str, str, int, str]) -> dict[str, str]:
@@ -222,10 +217,11 @@ class IncomingEffect:
         while data:
             data = data[os.write(self._file, data) :]
 
-    def keep(self, draft: HeldEffect) -> tuple[HeldEffect | None, list[HeldEffect]]:
+    def keep(self, draft: HeldEffect, content_type: str = "") -> tuple[HeldEffect | None, list[HeldEffect]]:
         """Store the effect durably. Return it, and the refused and unknown effects that it replaces; None if it is a
-        push that names no ref. ``draft``: with the request's place; a publish has a content type. Raise Rejected."""
-        push, head = (self._publish(draft), None) if draft.content_type else self._push(draft)
+        push that names no ref. ``draft``: with the request's place. ``content_type``: of a publish. Raise
+        Rejected."""
+        push, head = (self._publish(draft, content_type), None) if content_type else self._push(draft)
         if not push.labels:
             return None, []
         others = effects(self._place)
@@ -247,9 +243,10 @@ class IncomingEffect:
             remove(self._place, other)
         return push, replaced
 
-    def _publish(self, draft: HeldEffect) -> HeldEffect:
+    def _publish(self, draft: HeldEffect, kind: str) -> HeldEffect:
         try:
-            return draft._replace(publish=_package(draft, disk.pread(self._file, self._size, 0)).publish)
+            publish = parse_publish(draft.path, kind, disk.pread(self._file, self._size, 0)).publish
+            return draft._replace(publish=publish._replace(content_type=kind))
         except ValueError as error:
             raise Rejected(str(error)) from None
 
@@ -260,9 +257,7 @@ class IncomingEffect:
             raise Rejected(str(error) if str(error).startswith("a push") else "a push that is not understood") from None
         if head.commands:
             self._check_pack(head)
-        return draft._replace(
-            pack=head.pack, commands=head.commands, capabilities=head.capabilities, options=head.options
-        ), head
+        return draft._replace(pack=head.pack, commands=head.commands, capabilities=head.capabilities), head
 
     def _check_pack(self, head: PushHead) -> None:
         start = disk.pread(self._file, 12, head.pack)

@@ -282,7 +282,7 @@ class Registry(_Server):
 
     def send(self, body: BinaryIO) -> PushReport:
         npm = self._publish.registry == "npm"
-        kind = self._push.content_type
+        kind = self._publish.content_type
         answer, data = self._send("PUT" if npm else "POST", self._push.path, body, self._push.size, kind, "*/*")
         said = (
             data.decode("utf-8", "replace").split("\n")
