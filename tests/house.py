@@ -103,7 +103,9 @@ ROOMS: Mapping[str, Room] = {
     "ext.windows": Room("Windows: its API, job objects, AppContainer; twins of POSIX calls", _ALL),
     "ext.macos": Room("macOS: Seatbelt", _ALL),
     "ext.inspection": Room("inside HTTPS: certificates, credentials that no sandbox has", _ALL),
-    "ext.effects": Room("git pushes that wait for an apply: held, shown, sent, taken back", (*_ALL, "ext.inspection")),
+    "ext.effects": Room(
+        "git pushes and publishes that wait for an apply: held, shown, sent, taken back", (*_ALL, "ext.inspection")
+    ),
     "ext.containers": Room("level 2: images, engines, containers", _ALL),
     "ext.engine": Room("an engine of containers beside a command, in a sandbox of its own", _ALL),
     "ext.certify": Room(

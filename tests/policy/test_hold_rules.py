@@ -16,7 +16,8 @@ def test_a_hold_allows_inspects_and_holds_whatever_else_allows() -> None:
     decision = decide(Request("git.example", 443), rules)
     assert (decision.action, decision.rule) == ("allow", rule)
     assert (
-        decision.reason == "policy.yaml:2: git.example allows reading, and holds git pushes until the fork is applied"
+        decision.reason
+        == "policy.yaml:2: git.example allows reading, and holds pushes and publishes until the fork is applied"
     )
     assert decide(Request("git.example", 443), [*rules, parse_rule("git.example", "deny")]).action == "deny"
     assert decide(Request("git.example", 443), [*rules, parse_rule("git.example", "ask")]).action == "ask"

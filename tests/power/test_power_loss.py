@@ -22,7 +22,7 @@ from mudroom.core.journal.event import Event
 from mudroom.core.retention import DAY, RetentionLimits
 from mudroom.ext.attempts import record as records
 from mudroom.ext.attempts.value import FORMAT, TryRecord
-from mudroom.ext.effects.store import HeldPush, IncomingPush, open_request, pushes, remove, save, save_sent, sent
+from mudroom.ext.effects.store import HeldEffect, IncomingEffect, effects, open_request, remove, save, save_sent, sent
 from mudroom.ext.effects.wire import FLUSH, packet
 from mudroom.ext.transfer.vault.bundle import export_fork
 from mudroom.sandbox.client.client import Client
@@ -391,12 +391,12 @@ PUSHED = b"%s %s refs/heads/main\0 report-status" % (b"1" * 40, b"2" * 40)
 PACK = b"PACK\0\0\0\2\0\0\0\0"
 
 
-def hold_push(place: bytes) -> HeldPush | None:
-    incoming = IncomingPush(place)
+def hold_push(place: bytes) -> HeldEffect | None:
+    incoming = IncomingEffect(place)
     try:
         pack = PACK + hashlib.sha1(PACK, usedforsecurity=False).digest()
         incoming.add(packet(PUSHED) + FLUSH + pack)
-        return incoming.keep(HeldPush(0, 1, "https", "git.example", 443, "/a.git"))[0]
+        return incoming.keep(HeldEffect(0, 1, "https", "git.example", 443, "/a.git"))[0]
     finally:
         incoming.close()
 
@@ -408,7 +408,7 @@ def test_a_held_push(root: Path, client: Client) -> None:
     recording = story.record(lambda: hold_push(place))
 
     def check(finished: bool) -> str:
-        found = pushes(place)
+        found = effects(place)
         assert found or not finished, "the client was told that it is held"
         for push in found:
             os.close(open_request(place, push))
@@ -431,7 +431,7 @@ def test_the_release_of_a_held_push(root: Path, client: Client) -> None:
     recording = story.record(lambda: save(place, sending))
 
     def check(finished: bool) -> str:
-        (found,) = pushes(place)
+        (found,) = effects(place)
         assert found.state == "sending" or not finished, "the server may have heard of it"
         return found.state
 
@@ -445,7 +445,7 @@ def test_the_release_of_a_held_push(root: Path, client: Client) -> None:
     recording = story.record(release)
 
     def check_settled(finished: bool) -> str:
-        kept, waiting = sent(apply), pushes(place)
+        kept, waiting = sent(apply), effects(place)
         states = [push.state for push in (*kept, *waiting)]
         assert states in (["held"], ["sending"], ["sent", "sending"], ["sent"])
         assert states == ["sent"] or not finished

@@ -92,7 +92,7 @@ NETWORK = (
         "network.hold",
         "hosts",
         HOSTS,
-        "hosts that commands may read, and to which git pushes wait until the fork is applied",
+        "hosts that commands may read, and to which git pushes and publishes wait until the fork is applied",
         "[github.com]",
         loosening=ANY,
         adds=True,

@@ -65,7 +65,7 @@ class Changes:
     # --- held pushes ---
 
     def pushes(self, name: str) -> list[PushRow]:
-        """Return the pushes in a fork that wait for an apply, oldest first."""
+        """Return the pushes and publishes in a fork that wait for an apply, oldest first."""
         outbox = self._forks.outbox_of(place := self._vault.fork(name).path)
         return [] if outbox is None else outbox.rows(place)
 
@@ -74,7 +74,9 @@ class Changes:
         names = [] if outbox is None else [row.name for row in outbox.rows(fork.path)]
         for name in wanted:
             if name not in names:
-                raise UsageError(f"{fork.name} has no {name}", f"mudroom diff {fork.name} shows its pushes")
+                raise UsageError(
+                    f"{fork.name} has no {name}", f"mudroom diff {fork.name} shows its pushes and publishes"
+                )
 
     def _release(self, fork: Fork, landed: LandingResult, wanted: Collection[str]) -> LandingResult:
         """Send the wanted pushes if the files have landed. A remark names those that wait."""
@@ -82,12 +84,12 @@ class Changes:
         if outbox is None:
             return landed
         if wanted and applied.name and not applied.conflicts:
-            _tell(self._forks, "pushing")
+            _tell(self._forks, "sending")
             rows = outbox.release(fork, self._vault.path + b"/applies/" + applied.name.encode(), wanted)
             applied = _with_pushes(applied, rows)
         told = {row.name for row in applied.pushes}
         left = [row.name for row in outbox.rows(fork.path) if row.name not in told]
-        remarks = [Remark(name.encode(), f"is not pushed: mudroom apply {fork.name} {name} does") for name in left]
+        remarks = [Remark(name.encode(), f"is not sent: mudroom apply {fork.name} {name} does") for name in left]
         return landed._replace(applied=applied._replace(remarks=(*applied.remarks, *remarks)))
 
     # --- review and apply ---

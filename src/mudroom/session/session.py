@@ -138,7 +138,7 @@ class Session:
     def _outbox(self, forks: Forks) -> HeldPushes:
         effects, confinement = part("effects", "session", "a held push"), self.machine.confinement
         host = effects.HostSide(confinement.variables, confinement.home, self.machine.host_answers.rules)
-        outbox: HeldPushes = effects.PushOutbox(forks, host)
+        outbox: HeldPushes = effects.EffectOutbox(forks, host)
         return outbox
 
     @functools.cached_property

@@ -58,6 +58,9 @@ class Forge:
     def pushes(self) -> int:
         return sum(method == "POST" and path.endswith("/git-receive-pack") for method, path, _headers in self.requests)
 
+    def is_effect(self, method: str, _path: str, _body: bytes) -> bool:
+        return method == "POST" and _path.endswith("/git-receive-pack") and _body != b"0000"
+
     def talk(self, client: socket.socket) -> None:
         with client.makefile("rb") as stream:
             while self._serve(client, stream):
@@ -80,24 +83,24 @@ class Forge:
         if self.token and headers.get("authorization") != self.token:
             client.sendall(b"HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Basic realm=x\r\nContent-Length: 0\r\n\r\n")
             return True
-        is_push = method == "POST" and path.endswith("/git-receive-pack") and body != b"0000"
-        status = self.before() if is_push else None
+        is_effect = self.is_effect(method, path, body)
+        status = self.before() if is_effect else None
         answer = b"" if status else self._backend(method, path, query, headers, body)
-        status = status or (self.after() if is_push else None)
+        status = status or (self.after() if is_effect else None)
         if status:
             answer = f"HTTP/1.1 {status} No\r\nContent-Type: text/plain\r\nContent-Length: 0\r\n\r\n".encode()
         client.sendall(answer)
         return True
 
-    def _backend(self, method: str, path: str, query: str, headers: dict[str, str], body: bytes) -> bytes:
+    def _backend(self, method: str, path: str, _query: str, _headers: dict[str, str], body: bytes) -> bytes:
         environment = ENVIRONMENT | {
             "GIT_PROJECT_ROOT": str(self.root), "GIT_HTTP_EXPORT_ALL": "1", "REQUEST_METHOD": method, "PATH_INFO": path,
-            "QUERY_STRING": query, "CONTENT_TYPE": headers.get("content-type", ""), "CONTENT_LENGTH": str(len(body)),
+            "QUERY_STRING": _query, "CONTENT_TYPE": _headers.get("content-type", ""), "CONTENT_LENGTH": str(len(body)),
             "REMOTE_USER": "tester", "REMOTE_ADDR": "127.0.0.1",
         }  # fmt: skip
         for name in ("git-protocol", "content-encoding"):
-            if name in headers:
-                environment["HTTP_" + name.upper().replace("-", "_")] = headers[name]
+            if name in _headers:
+                environment["HTTP_" + name.upper().replace("-", "_")] = _headers[name]
         done = subprocess.run([BACKEND], input=body, env=environment, capture_output=True, check=False)
         head, _empty, content = done.stdout.partition(b"\r\n\r\n")
         lines = head.split(b"\r\n")

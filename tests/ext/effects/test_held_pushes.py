@@ -18,7 +18,7 @@ from mudroom.core.network.host_rules import Request, held, holding, parse_rule
 from mudroom.core.network.inspection import Inspection, uninspected
 from mudroom.errors import MudroomError, UsageError
 from mudroom.ext.effects import session as release
-from mudroom.ext.effects.store import pushes
+from mudroom.ext.effects.store import effects
 from mudroom.ext.effects.upstream import PushServer
 from mudroom.ext.inspection.credentials import save_credentials
 from mudroom.ext.inspection.placeholder import parse_credential
@@ -51,7 +51,7 @@ def test_a_push_waits_and_the_command_reads_it_back(yard: Yard, tls: bool, versi
             "echo three >> a; git commit -qam third; git push -q origin HEAD:main HEAD:topic; git pull -q origin main",
         )
         assert second.exit_code == 0, second.stderr
-        held_pushes = pushes(session.vault.fork("f").path)
+        held_pushes = effects(session.vault.fork("f").path)
         assert [(push.name, push.state) for push in held_pushes] == [("push:1", "held"), ("push:2", "held")]
         assert [[command.ref for command in push.commands] for push in held_pushes] == [
             ["refs/heads/main"],
@@ -116,11 +116,22 @@ def test_a_push_alone_is_an_apply_that_undo_takes_back(yard: Yard) -> None:
     assert yard.forge.refs() == before
 
 
+def test_a_push_is_sent_from_a_fork_that_has_no_change_or_none_left(yard: Yard) -> None:
+    with yard.session() as session:
+        assert yard.run(session, remote(yard) + "git checkout -q .; git push -q origin HEAD:x").exit_code == 0
+        session.changes.apply("f", pushes=["push:1"], exact=True)
+        yard.run(session, "echo new > b; git push -q origin HEAD:y")
+        session.changes.apply("f")
+        assert [row.state for row in session.changes.pushes("f")] == ["held"]
+        session.changes.apply("f", pushes=["push:1"], exact=True)
+    assert {"refs/heads/x", "refs/heads/y"} <= yard.forge.refs().keys()
+
+
 def test_the_page_and_the_review_say_what_was_not_pushed(yard: Yard) -> None:
     with yard.session() as session:
         yard.run(session, remote(yard) + PUSH)
         landed = session.changes.apply("f", [b"a"])
-        text = "is not pushed: mudroom apply f push:1 does"
+        text = "is not sent: mudroom apply f push:1 does"
         assert [(row.path, row.text) for row in landed_shape(landed).remarks] == [("push:1", text)]
         assert [(f"push:1 {text}", "warn")] in review_summary.landed(landed, Choice((), {}, ()))
         session.changes.undo()
@@ -223,15 +234,15 @@ def test_a_damaged_push_goes_with_its_fork_and_not_before(yard: Yard) -> None:
         yard.run(session, "true")
         session.forks.checkpoint("f", "here")
         yard.run(session, remote(yard) + PUSH)
-        damaged = Path(os.fsdecode(session.vault.fork("f").path)) / "effects/1/push.json"
+        damaged = Path(os.fsdecode(session.vault.fork("f").path)) / "effects/1/effect.json"
         damaged.write_bytes(b"{")
         session.forks.unsaid()
         session.forks.rollback("f", "here")
-        assert ["effects/1/push.json cannot be read" in line for line in session.forks.unsaid()] == [True]
+        assert ["effects/1/effect.json cannot be read" in line for line in session.forks.unsaid()] == [True]
         with pytest.raises(MudroomError, match="cannot be read"):
             session.changes.pushes("f")
         session.forks.discard("f")
-        assert ["its held pushes are dropped: " in line for line in session.forks.unsaid()] == [True]
+        assert ["its held pushes and publishes are dropped: " in line for line in session.forks.unsaid()] == [True]
         assert session.vault.find("f") is None
 
 
@@ -240,7 +251,7 @@ def test_an_archive_says_that_it_has_no_pushes(yard: Yard, tmp_path: Path) -> No
         yard.run(session, remote(yard) + PUSH)
         with session.forks.at_rest("f") as fork:
             exported = export_fork(session.vault, fork, os.fsencode(tmp_path / "f.tar"), 1)
-        assert exported.remarks == ("the pushes that it holds are left out: they stay in this fork",)
+        assert exported.remarks == ("the pushes and publishes that it holds are left out: they stay in this fork",)
         assert [row.name for row in session.changes.pushes("f")] == ["push:1"]
 
 

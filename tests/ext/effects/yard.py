@@ -1,14 +1,16 @@
-"""A forge on loopback, a project that was cloned from it, and sessions whose rules hold what is sent there."""
+"""A forge and a registry on loopback, a clone of a project, and sessions whose rules hold what is sent there."""
 
 from __future__ import annotations
 
 import os
+import socket
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from forge import ENVIRONMENT, Forge, git
+from registry import Registry
 from seal import Seal
 
 from mudroom.core.network.host_rules import HostRule, held
@@ -24,7 +26,8 @@ _GIT = tuple(name.encode() for name in ENVIRONMENT if name.startswith("GIT_"))
 
 
 class Yard:
-    """A forge, over plain HTTP and over TLS, a project, and sessions whose rules hold what is sent to the forge."""
+    """A forge, over plain HTTP and over TLS, a registry, a project, and sessions whose rules hold what is sent to
+    them."""
 
     def __init__(self, root: Path, town: Town) -> None:
         self.root, self.forge = root, Forge(root / "forge")
@@ -32,14 +35,20 @@ class Yard:
         seal = Seal(root)
         (root / "roots.pem").write_text(seal.roots)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(seal.pem("forge.example"))
+        context.load_cert_chain(seal.pem("forge.example", "registry.example"))
 
-        def talk_tls(client: object) -> None:
-            with context.wrap_socket(client, server_side=True) as inside:  # type: ignore[arg-type]
-                self.forge.talk(inside)
+        def over_tls(talk: Callable[[socket.socket], None]) -> Callable[[socket.socket], None]:
+            def talk_tls(client: socket.socket) -> None:
+                with context.wrap_socket(client, server_side=True) as inside:
+                    talk(inside)
 
-        self.port, self.tls_port = town.serve(self.forge.talk), town.serve(talk_tls)
-        town.names({"forge.example": [["127.0.0.1"]]})
+            return talk_tls
+
+        self.port, self.tls_port = town.serve(self.forge.talk), town.serve(over_tls(self.forge.talk))
+        self.registry = Registry(root / "registry")
+        self.registry_port = town.serve(self.registry.talk)
+        self.registry_tls_port = town.serve(over_tls(self.registry.talk))
+        town.names({"forge.example": [["127.0.0.1"]], "registry.example": [["127.0.0.1"]]})
         self.project = root / "project"
         git("clone", "-q", str(self.upstream), str(self.project), at=root)
         (self.project / "a").write_text("one\n")
@@ -57,7 +66,9 @@ class Yard:
     def session(self, *more: HostRule, hold: bool = True, **environ: str) -> Session:
         (self.root / "home").mkdir(exist_ok=True)
         rule = HostRule("allow", "forge.example", (self.port, self.tls_port), private=True, source="the test")
-        rules = (held(rule) if hold else rule, *more)
+        ports = self.registry_port, self.registry_tls_port
+        registry = HostRule("allow", "registry.example", ports, private=True, source="the test")
+        rules = (held(rule) if hold else rule, held(registry), *more)
         return Session.open(
             os.fsencode(self.project),
             state=os.fsencode(self.root / "state"),

@@ -35,8 +35,8 @@ from mudroom.typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from mudroom.session import LandingResult, Session, Verification
 
-_PUSH = "push:"
-"""The beginning of a held push's name among the paths."""
+_EFFECTS = "push:", "publish:"
+"""The beginnings of held effects' names among the paths."""
 EXAMPLES = """\
 examples:
   mudroom apply run-7f3a                 show the changes, ask, apply
@@ -46,7 +46,7 @@ examples:
   mudroom apply run-7f3a --git           its commits, branches and tags, too; they are left out else
   mudroom apply run-7f3a .git/config     hooks and settings are applied only when they are named
   mudroom apply run-7f3a --commit -m 'fix parser'  the files, and one commit of them on your branch, in your name
-  mudroom apply run-7f3a push:1          only this one of its held pushes; --no-effects: none
+  mudroom apply run-7f3a push:1          only this one of its held pushes and publishes; --no-effects: none
   mudroom apply run-7f3a --commits       only the commits that were made in the fork, as a branch mudroom/run-7f3a
 
 A file that changed in the project meanwhile is merged. Where that cannot be, it is a conflict (exit code 3): the
@@ -61,7 +61,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--markers", action="store_true", help=Rare("write conflict markers into files that conflict"))
     parser.add_argument("--bak", action="store_true", help=Rare("keep replaced and removed files as NAME.bak"))
     parser.add_argument("--reviewed", metavar="ID", help=Rare("only if this is the fork's fingerprint in diff --json"))
-    parser.add_argument("--no-effects", action="store_true", help="leave its held pushes in the fork")
+    parser.add_argument("--no-effects", action="store_true", help="leave its held pushes and publishes in the fork")
     parser.add_argument("--commits", action="store_true", help="bring the fork's commits as a branch; no files")
     parser.add_argument("--commit", action="store_true", help="commit what has been applied; no hook is run")
     parser.add_argument("--message", "-m", metavar="TEXT", help="the message of that commit")
@@ -120,8 +120,8 @@ def _apply(session: Session, name: str, args: argparse.Namespace, context: Conte
         _require_terminal(context, "-p asks about each hunk")
     look = session.changes.review(name, at_rest=True) if args.patch or not args.yes else session.changes.look(name)
     changes = look.changeset.changes
-    words = [word for word in args.paths if not word.startswith(_PUSH)]
-    named = [word for word in args.paths if word.startswith(_PUSH)]
+    words = [word for word in args.paths if not word.startswith(_EFFECTS)]
+    named = [word for word in args.paths if word.startswith(_EFFECTS)]
     paths: Sequence[bytes] = matching_paths(changes, project_paths(words, session))
     reviewed = args.reviewed if args.yes and not args.patch else args.reviewed or look.fingerprint
     options: dict[str, Any] = {"git": args.git, "markers": args.markers, "backups": args.bak, "reviewed": reviewed}

@@ -187,7 +187,7 @@ examples:
   mudroom net allow github.com:22 '*.corp.example:443,8443'
   mudroom net allow --private db.corp.example:5432   it may be in a private network, or on this machine
   mudroom net allow localhost:11434           a server on this machine: commands reach it at 127.0.0.1:11434, too
-  mudroom net hold github.com                 to be read; a git push waits until the fork is applied
+  mudroom net hold github.com                 to be read; a push or publish waits for the apply
   mudroom net deny gist.github.com            on every port; a deny beats every allow
   mudroom net rm github.com:22 @npm           remove what allow and deny have written
   mudroom net ls                              every rule, and where it stands
@@ -537,7 +537,7 @@ def _rule_lines(rules: Sequence[HostRule], columns: int) -> list[str]:
 def _describe_limits(rule: HostRule) -> list[str]:
     words = ["may be private"] if rule.private else []
     if rule.hold:
-        words.append("pushes are held")
+        words.append("pushes and publishes are held")
     elif rule.inspect:
         words.append("looked into")
     if rule.methods or rule.paths:

@@ -190,7 +190,7 @@ ROWS: dict[str, Row] = {
     "commits": lambda data: _named(data, "branch", "commits", "head", "before"),
     "degrade": lambda data: [f"to {printable(data.get('to', '?'))}", printable(data.get("why", ""))],
     "discard": _any,
-    "effect": lambda data: _named(data, "push", "remote", "refs", "state", "apply", "why"),
+    "effect": lambda data: _named(data, "effect", "remote", "names", "state", "apply", "why"),
     "edit": lambda data: [_count(data, "changed", "{:,} changed by file tools")],
     "export": lambda data: [_count(data, "bytes", "1 byte" if _length(data, "bytes") == 1 else "{:,} bytes")],
     "flow": _flow,

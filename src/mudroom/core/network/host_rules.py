@@ -327,7 +327,7 @@ def _reason(rule: HostRule) -> str:
     if rule.source.startswith(f"{ASKED}, "):
         return rule.source
     if rule.hold:
-        return f"{_label(rule)} allows reading, and holds git pushes until the fork is applied"
+        return f"{_label(rule)} allows reading, and holds pushes and publishes until the fork is applied"
     return f"{_label(rule)} {'allows' if rule.action == 'allow' else 'denies'} it"
 
 

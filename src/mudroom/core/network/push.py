@@ -1,20 +1,25 @@
-"""A git push that waits for an apply: its row in a review, and what has become of it (``ext/effects``)."""
+"""A git push, or the publish of a package, that waits for an apply: its row in a review, and what has become of it
+(``ext/effects``)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from mudroom.core.text.plural import counted
 from mudroom.core.tree.change import Remark
 from mudroom.core.tree.path import show
 from mudroom.typing import Any, Literal, NamedTuple
 
 PushState = Literal["held", "sending", "sent", "refused", "unknown", "undone"]
 
+EffectKind = Literal["push", "publish"]
+
 Verb = Literal["new", "moved", "deleted"]
 
 
 class PushedRef(NamedTuple):
     ref: str
+    """Of a publish: package and version."""
     old: str
     new: str
     verb: Verb
@@ -26,7 +31,7 @@ class PushedRef(NamedTuple):
 
 
 class PushRow(NamedTuple):
-    """A push in a fork, or one that an apply or undo has dealt with."""
+    """A push or publish in a fork, or one that an apply or undo has dealt with."""
 
     name: str
     remote: str
@@ -35,28 +40,45 @@ class PushRow(NamedTuple):
     why: str = ""
     said: tuple[str, ...] = ()
     """The server's lines."""
+    kind: EffectKind = "push"
+    files: tuple[tuple[str, str], ...] = ()
+    """Of a publish: (sign, path). The sign is "+", "~" or "-" against the last published version, empty for a file that
+    is the same, or that could not be compared."""
 
 
 def push_lines(row: PushRow) -> list[str]:
-    """Return a push as lines of text: one for each ref, then its commits."""
+    """Return a row as lines of text: one for each ref, then its commits; or one for a publish, then its files."""
     lines = []
     for ref in row.refs:
-        count = f"{len(ref.commits)} commit{'' if len(ref.commits) == 1 else 's'}"
+        count = (
+            counted(len(ref.commits), "commit")
+            if row.kind == "push"
+            else counted(sum(sign != "-" for sign, _path in row.files), "file")
+        )
         words = [count, *([f"+{ref.lines[0]} -{ref.lines[1]}"] if ref.lines is not None else [])]
-        words = ["deleted"] if ref.verb == "deleted" else [*(["new"] if ref.verb == "new" else []), *words]
-        lines.append(f"{row.name}  push {row.remote} {ref.ref}: {', '.join([*words, *ref.flags])}")
+        words = (
+            ["deleted"]
+            if ref.verb == "deleted"
+            else [*(["new"] if ref.verb == "new" and row.kind == "push" else []), *words]
+        )
+        what = f"push {row.remote} {ref.ref}" if row.kind == "push" else f"publish {ref.ref} to {row.remote}"
+        lines.append(f"{row.name}  {what}: {', '.join([*words, *ref.flags])}")
         lines += [f"    {commit[:10]} {subject}" for commit, subject in ref.commits[:20]]
         lines += [f"    and {len(ref.commits) - 20:,} before them"] if len(ref.commits) > 20 else []
+    changed = [file for file in row.files if file[0]] or row.files
+    lines += [f"    {sign or ' '} {path}" for sign, path in changed[:100]]
+    lines += [f"    and {len(changed) - 100:,} more"] if changed[100:] else []
     if row.state != "held":
         lines.append(f"    {row.state}: {row.why}" if row.why else f"    {row.state}")
     return lines
 
 
 def push_remarks(rows: Sequence[PushRow]) -> tuple[Remark, ...]:
-    """Return what has become of pushes in an apply, an undo or a redo, as remarks: all front doors show these."""
+    """Return what has become of effects in an apply, an undo or a redo, as remarks: all front doors show these."""
     remarks = []
     for row in rows:
-        words = {"sent": "pushed", "undone": "taken back", "held": "not pushed"}.get(row.state, row.state)
+        done = "pushed" if row.kind == "push" else "published"
+        words = {"sent": done, "undone": "taken back", "held": f"not {done}"}.get(row.state, row.state)
         line = f"{words}: {', '.join(ref.ref for ref in row.refs)} to {row.remote}" + (
             f": {row.why}" if row.why else ""
         )
@@ -78,4 +100,4 @@ def push_to_json(row: PushRow) -> dict[str, Any]:
         }
         for ref in row.refs
     ]
-    return row._asdict() | {"refs": refs, "said": list(row.said)}
+    return row._asdict() | {"refs": refs, "said": list(row.said), "files": [list(file) for file in row.files]}

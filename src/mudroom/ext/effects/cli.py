@@ -1,4 +1,4 @@
-"""A fork's held pushes on the terminal."""
+"""A fork's held effects on the terminal."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ _COUNTED = 50
 
 
 def push_rows(session: Session, fork: str) -> list[PushRow]:
-    """Return a fork's pushes for its review, with the lines of their commits where the fork's repository has them."""
-    rows = session.changes.pushes(fork)
+    """Return a fork's effects for its review: pushes with the lines of their commits where the fork's repository has
+    them, publishes compared with the last version that the registry has."""
+    outbox = session.forks.outbox_of(place := session.vault.fork(fork).path)
+    rows = [] if outbox is None else [outbox.compared(place, row) for row in outbox.rows(place)]
     commits = part_or_none("commits", "session") if rows else None
     return rows if commits is None else [_with_lines(session, fork, row, commits.commit_diffs) for row in rows]
 

@@ -1,6 +1,6 @@
-"""The host process's part while a command runs: it stores the pushes that the gate hands over (``message.py``).
+"""The host process's part while a command runs: it stores the effects that the gate hands over (``message.py``).
 
-Rules of this file: the gate has read untrusted data, so its messages are, too; whether a host's pushes are held is
+Rules of this file: the gate has read untrusted data, so its messages are, too; whether a host's effects are held is
 decided here again. No code here waits for the gate but to send it an answer.
 """
 
@@ -15,7 +15,8 @@ from mudroom.core.network.fork_host import ForkDial
 from mudroom.core.network.host_rules import HostRule, holding
 from mudroom.errors import FULL, MudroomError
 from mudroom.ext.effects.message import LONGEST, HeldAnswer, HeldQuestion, is_repository
-from mudroom.ext.effects.store import HeldPush, IncomingPush, Rejected, held_refs, pushes
+from mudroom.ext.effects.publish import canonical, is_place
+from mudroom.ext.effects.store import HeldEffect, IncomingEffect, Rejected, effects, held_refs, package
 from mudroom.net.gate_handle import GuardHandle
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
@@ -25,6 +26,8 @@ MOST_OPEN = 16
 _PATIENCE = 10.0
 """Seconds for the gate to take an answer."""
 _PIECE = 1 << 18
+_MOST_FILE = 20 << 20
+"""Bytes of a published file that is read before the apply."""
 
 
 class HoldDesk:
@@ -67,24 +70,41 @@ class HoldDesk:
 
     def held(self, asked: HeldQuestion, dial: ForkDial) -> HeldAnswer:
         draft = self._draft(asked, dial)
-        return HeldAnswer(held=held_refs(pushes(self._fork.path), draft.repository))
+        if asked.kind == "refs":
+            return HeldAnswer(held=held_refs(effects(self._fork.path), draft.repository))
+        told = [
+            (one, one.publish)
+            for one in effects(self._fork.path)
+            if one.publish is not None and (one.state, one.page_host, one.port) == ("held", dial.host, dial.port)
+        ]
+        if asked.kind == "pages":
+            return HeldAnswer([publish.page for _one, publish in told])
+        path = canonical(asked.path)
+        for one, publish in told:
+            if publish.place == path:
+                content = package(self._fork.path, one).content
+                if len(content) > _MOST_FILE:
+                    raise Rejected(f"to read {publish.file} before the apply, as it is above {_MOST_FILE >> 20} MiB")
+                return HeldAnswer(file=content)
+        requests = [package(self._fork.path, one) for one, publish in told if publish.page == path]
+        return HeldAnswer(page=[request._replace(content=b"") for request in requests])
 
-    def incoming(self) -> IncomingPush:
-        return IncomingPush(self._fork.path)
+    def incoming(self) -> IncomingEffect:
+        return IncomingEffect(self._fork.path)
 
-    def keep(self, incoming: IncomingPush, asked: HeldQuestion, dial: ForkDial) -> HeldAnswer:
-        """Store a whole push. Raise Rejected."""
-        push, replaced = incoming.keep(self._draft(asked, dial))
+    def keep(self, incoming: IncomingEffect, asked: HeldQuestion, dial: ForkDial) -> HeldAnswer:
+        """Store a whole effect. Raise Rejected."""
+        push, replaced = incoming.keep(self._draft(asked, dial), asked.content_type)
         if push is None:
             return HeldAnswer()
         for other in (push, *(other._replace(why=f"replaced by {push.name}") for other in replaced)):
             self._vault.journal.append("effect", self._fork.name, other.event(), time=push.time)
-        return HeldAnswer([command.ref for command in push.commands], list(push.capabilities))
+        return HeldAnswer(list(push.labels), list(push.capabilities))
 
-    def _draft(self, asked: HeldQuestion, dial: ForkDial) -> HeldPush:
-        if not is_repository(asked.path):
-            raise Rejected("a push that is not understood")
-        push = HeldPush(0, self._clock(), asked.scheme, dial.host, dial.port, asked.path)
+    def _draft(self, asked: HeldQuestion, dial: ForkDial) -> HeldEffect:
+        if not (is_repository if asked.kind in ("push", "refs") else is_place)(asked.path):
+            raise Rejected("a request that is not understood")
+        push = HeldEffect(0, self._clock(), asked.scheme, dial.host, dial.port, asked.path)
         return push._replace(credential=asked.credential, login=asked.login)
 
 
@@ -95,7 +115,7 @@ class _Request:
         self.channel, self._dial, self._desk = channel, dial, desk
         self._line = b""
         self._asked: HeldQuestion | None = None
-        self._incoming: IncomingPush | None = None
+        self._incoming: IncomingEffect | None = None
 
     def receive(self) -> bool:
         """Take what has come. Return whether the request is over."""
@@ -133,16 +153,16 @@ class _Request:
                     raise Rejected("a request that is not understood")
                 return
             self._asked = msgspec.json.decode(line, type=HeldQuestion)
-        if self._asked.kind == "push":
+        if self._asked.kind in ("push", "publish"):
             if self._incoming is None:
                 self._incoming = self._desk.incoming()
             self._incoming.add(data)
 
     def _finish(self) -> bool:
-        if self._asked is not None and self._asked.kind == "refs":
-            self._answer(self._desk.held(self._asked, self._dial))
-        elif self._asked is not None and self._incoming is not None:
+        if self._asked is not None and self._incoming is not None:
             self._answer(self._desk.keep(self._incoming, self._asked, self._dial))
+        elif self._asked is not None:
+            self._answer(self._desk.held(self._asked, self._dial))
         return True
 
     def _answer(self, answer: HeldAnswer) -> None:
@@ -150,7 +170,7 @@ class _Request:
         try:
             self.channel.sendall(msgspec.json.encode(answer))
         except OSError:
-            return  # the gate is gone, and with it the client: a push that is stored stays, and the review shows it
+            return  # the gate is gone, and with it the client: an effect that is stored stays, and the review shows it
 
     def close(self) -> None:
         self.channel.close()

@@ -1,25 +1,31 @@
 """The gate's part: requests to a host with a ``hold`` rule.
 
-Rules of this file: a request that is not known to only read is a push, which the host process stores, or is refused.
-The client is told that a ref has moved only when the push is durable. What is told of a repository's refs has the held
-pushes in it; the protocol's version is 0, whose refs are told in one place.
+Rules of this file: a request that is not known to only read is a push or a publish, which the host process stores,
+or is refused. The client is told of success only when the effect is durable. What is told of a repository's refs and of
+a package's versions has the held ones in it; the version of git's protocol is 0, whose refs are told in one place.
 """
 
 from __future__ import annotations
 
+import asyncio
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal
+from weakref import WeakKeyDictionary
 
 import h11
 import msgspec
 
+from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import show
 from mudroom.ext.effects.message import LONGEST, MOST_BODY, HeldAnswer, HeldQuestion, is_repository
+from mudroom.ext.effects.publish import canonical, is_place
+from mudroom.ext.effects.publish import overlaid as page_with
 from mudroom.ext.effects.wire import overlaid, packet, parse_advertisement, show_advertisement, show_report
 from mudroom.net.gate.dial import adopt
 from mudroom.net.gate.exchange import Exchange, RefusedExchange
 from mudroom.net.gate.fork_dials import ForkUnreachable
+from mudroom.net.gate.guard import Guard
 from mudroom.net.gate.inspector import RefusedResponse, Rewrite
 from mudroom.net.gate.peer import Peer, PeerGone
 from mudroom.net.gate.response_writer import ResponseWriter
@@ -34,8 +40,12 @@ _READS = ("GET", "HEAD", "OPTIONS")
 _UPLOAD, _RECEIVE, _REFS = "/git-upload-pack", "/git-receive-pack", "/info/refs"
 _RESULT = "application/x-git-%s-pack-result"
 _UNWANTED = (b"git-protocol", b"accept-encoding")
+_UNWANTED_OF_PAGES = (b"accept-encoding", b"if-none-match", b"if-modified-since", b"range")
 
-Kind = Literal["read", "refs", "fetch", "push"]
+Kind = Literal["read", "refs", "fetch", "push", "publish"]
+
+_pages: WeakKeyDictionary[Guard, asyncio.Task[HeldAnswer]] = WeakKeyDictionary()
+"""The held pages as a command's guard was told: each read is compared with them."""
 
 
 class HeldRequest:
@@ -45,10 +55,13 @@ class HeldRequest:
         """Raise RefusedExchange if it can be neither let through nor held."""
         self._exchange, self._head, self._rewrite = exchange, head, rewrite
         place, _mark, query = path.decode("ascii", "replace").partition("?")
-        self._query = query
         self.kind: Kind
-        self.kind, self._repository = self._sort(place, query)
-        self._held: dict[str, str] = {}
+        self.kind, self._place = self._sort(place, query)
+        self._held = HeldAnswer()
+
+    @property
+    def is_effect(self) -> bool:
+        return self.kind in ("push", "publish")
 
     def _sort(self, place: str, query: str) -> tuple[Kind, str]:
         exchange, method = self._exchange, self._exchange.method
@@ -60,7 +73,12 @@ class HeldRequest:
             service = query in ("service=git-upload-pack", "service=git-receive-pack")
             if method == "GET" and service and place.endswith(_REFS):
                 return "refs", self._repository_of(place, _REFS)
-            return "read", ""
+            return "read", place
+        content_type = (self._head.get(b"content-type") or b"").lower()
+        is_json = method == "PUT" and content_type.startswith(b"application/json") and "/-/" not in place
+        is_form = method == "POST" and content_type.startswith(b"multipart/form-data")
+        if (is_json or is_form) and not query and is_place(place):
+            return "publish", place
         if method == "POST" and place.endswith(_UPLOAD) and not query:
             return "fetch", self._repository_of(place, _UPLOAD)
         if method == "POST" and place.endswith(_RECEIVE) and not query:
@@ -78,7 +96,7 @@ class HeldRequest:
         rule = self._exchange.holding
         source = "" if rule is None else rule.source or rule.pattern
         return self._exchange.refuse(
-            f"this cannot be held: {what}; {source} holds git pushes alone: ask, allow or deny it"
+            f"this cannot be held: {what}; {source} holds pushes and publishes alone: ask, allow or deny it"
         )
 
     # --- reading ---
@@ -86,17 +104,40 @@ class HeldRequest:
     async def prepare(self, client: Peer, fields: list[Field]) -> tuple[list[Field], bool]:
         """Return the request's fields for the server, and whether the request has been answered here."""
         if self.kind in ("refs", "fetch"):
-            self._held = (await self._ask("refs")).held
+            self._held = await self._ask("refs")
             unwanted = _UNWANTED if self.kind == "refs" else _UNWANTED[:1]
             fields = [field for field in fields if field[0].lower().replace(b"_", b"-") not in unwanted]
         if self.kind == "fetch" and (missing := await self._wanted(client)):
-            ref = next(ref for ref, new in self._held.items() if new == missing)
+            ref = next(ref for ref, new in self._held.held.items() if new == missing)
             why = f"mudroom: {ref} has a held push, whose commits only the repository that made it has until the apply"
             await self._answer(
-                client, ResponseWriter(client, self._rewrite.sanitizer), "upload", packet(b"ERR " + why.encode())
+                client,
+                ResponseWriter(client, self._rewrite.sanitizer),
+                _RESULT % "upload",
+                packet(b"ERR " + why.encode()),
             )
             return fields, True
+        if self.kind == "read" and await self._is_held_page():
+            self._held = await self._ask("page")
+            if self._held.problem:
+                raise self._refused(self._held.problem)
+            if self._held.file is not None:
+                writer = ResponseWriter(client, self._rewrite.sanitizer)
+                await self._answer(client, writer, "application/octet-stream", self._held.file)
+                return fields, True
+            if self._held.page:
+                fields = [field for field in fields if field[0].lower() not in _UNWANTED_OF_PAGES]
         return fields, False
+
+    async def _is_held_page(self) -> bool:
+        guard, path = self._exchange.guard, canonical(self._place)
+        if not path or not is_place(self._place):
+            return False
+        asked = _pages.get(guard)
+        if asked is None or (asked.done() and (asked.cancelled() or asked.exception() is not None)):
+            asked = _pages[guard] = asyncio.get_running_loop().create_task(self._ask("pages"))
+        told = await asyncio.shield(asked)
+        return any(path == page or path.startswith(page + "/") for page in told.refs)
 
     async def _wanted(self, client: Peer) -> str:
         """Return the held object that a fetch wants, or "". The request's body stays where it is."""
@@ -110,36 +151,64 @@ class HeldRequest:
                 body = zlib.decompressobj(31).decompress(body, _WANTS)
             except zlib.error:
                 return ""  # the server answers
-        return next((new for new in self._held.values() if b"want " + new.encode() in body), "")
+        return next((new for new in self._held.held.values() if b"want " + new.encode() in body), "")
 
     def writer(self, client: Peer, sanitizer: CredentialSanitizer | None) -> ResponseWriter:
+        held, origin = self._held, self._origin()
         if self.kind == "refs":
-            return _RefsWriter(client, sanitizer, self._held)
+            return _OverlayWriter(
+                client,
+                sanitizer,
+                _is_advertisement,
+                lambda _status, told: (show_advertisement(overlaid(parse_advertisement(told), held.held)), ""),
+            )
+        if held.page:
+            return _OverlayWriter(
+                client,
+                sanitizer,
+                lambda status, _fields: status in (200, 302, 303, 404),  # an index may send on to another one
+                lambda status, told: page_with(held.page, origin, told if status == 200 else None),
+            )
         return ResponseWriter(client, sanitizer)
 
     # --- pushing ---
 
     async def take(self, client: Peer, fields: list[Field]) -> bool:
-        """Have a push stored and answer it. Return whether another request may follow on the connection. ``fields``: as
-        the client has sent them."""
+        """Have an effect stored and answer it. Return whether another request may follow on the connection. ``fields``:
+        as the client has sent them."""
         writer = ResponseWriter(client, self._rewrite.sanitizer)
         self._rewrite.request(self._exchange, self._exchange.holding, b"/", fields)  # refuses misused credentials
         desk = await self._desk()
         try:
-            await self._send(desk, "push", *self._login(fields))
+            await self._send(desk, self.kind, *self._login(fields))
             length = await self._pass_body(client, writer, desk)
             answer = await self._answered(desk)
         finally:
             desk.cut()
         self._exchange.sent = length
+        if self.kind == "publish":
+            return await self._tell_published(client, writer, answer)
         if not answer.refs:  # git's question whether it may push: a lone flush
-            return await self._answer(client, writer, "receive", b"")
+            return await self._answer(client, writer, _RESULT % "receive", b"")
         if answer.problem:
             text = f"this cannot be held: {answer.problem}"
         else:
             text = "\n".join(f"held: {ref} will be pushed when the fork is applied" for ref in answer.refs)
         report = show_report(answer.capabilities, answer.refs, text, answer.problem and text)
-        return await self._answer(client, writer, "receive", report)
+        return await self._answer(client, writer, _RESULT % "receive", report)
+
+    async def _tell_published(self, client: Peer, writer: ResponseWriter, answer: HeldAnswer) -> bool:
+        _pages.pop(self._exchange.guard, None)
+        if answer.problem:
+            said = {"error": (text := str(self._refused(answer.problem))), "success": False}
+            reason, status = f"mudroom: {text}"[:200].encode("ascii", "replace"), 403
+        else:
+            text = f"held: {', '.join(answer.refs)} will be published when the fork is applied"
+            said, reason, status = {"ok": text, "success": True}, b"OK", 200
+        notice = (b"npm-notice", text.encode("ascii", "replace"))
+        return await self._answer(
+            client, writer, "application/json", msgspec.json.encode(said), status, reason, [notice]
+        )
 
     def _login(self, fields: list[Field]) -> tuple[str, str]:
         """Return the credential whose placeholder is in the request, and its header as a pattern."""
@@ -173,7 +242,7 @@ class HeldRequest:
                 event = side.next_event()
                 if event is h11.NEED_DATA:
                     if not client.buffer and not await client.more():
-                        raise PeerGone("the client ended within a push")
+                        raise PeerGone("the client ended within a request")
                     account.recharge(fed, len(client.buffer))
                     fed = len(client.buffer)
                     side.receive_data(client.take(fed))
@@ -181,7 +250,7 @@ class HeldRequest:
                     for piece in unpack(bytes(event.data)) if unpack is not None else (bytes(event.data),):
                         length += len(piece)
                         if length > MOST_BODY:
-                            raise self._refused(f"a push of more than {MOST_BODY >> 20} MiB")
+                            raise self._refused(f"a request of more than {MOST_BODY >> 20} MiB")
                         if watch is not None:
                             watch(piece)
                         await desk.write(piece)
@@ -189,26 +258,37 @@ class HeldRequest:
                     desk.finish()
                     return length
                 else:
-                    raise PeerGone("the client ended within a push")
+                    raise PeerGone("the client ended within a request")
         except zlib.error:
             raise self._refused("a body that cannot be unpacked") from None
         finally:
             account.free(fed)
 
-    async def _answer(self, client: Peer, writer: ResponseWriter, service: str, body: bytes) -> bool:
+    async def _answer(
+        self,
+        client: Peer,
+        writer: ResponseWriter,
+        kind: str,
+        body: bytes,
+        status: int = 200,
+        reason: bytes = b"OK",
+        more: Sequence[Field] = (),
+    ) -> bool:
         side = writer.connection
         if side.their_state is h11.IDLE:  # the request's body was not read: the connection ends with the answer
             side.receive_data(self._head.raw)
             side.next_event()
         fields = [
-            (b"Content-Type", (_RESULT % service).encode()),
+            (b"Content-Type", kind.encode()),
+            *more,
             (b"Cache-Control", b"no-cache"),
             (b"Content-Length", b"%d" % len(body)),
         ]
-        self._exchange.status = 200
+        self._exchange.status = status
         self._exchange.received = len(body)
-        await writer.head(200, fields, b"OK")
-        await writer.data(body)
+        await writer.head(status, fields, reason)
+        if self._exchange.method != "HEAD":
+            await writer.data(body)
         await writer.end()
         client.put_back(side.trailing_data[0])
         return (side.our_state, side.their_state) == (h11.DONE, h11.DONE)
@@ -236,11 +316,21 @@ class HeldRequest:
         return peer
 
     async def _send(self, desk: Peer, kind: str, credential: str = "", login: str = "") -> None:
-        scheme: Literal["http", "https"] = "https" if self._exchange.way == "https" else "http"
-        line = msgspec.json.encode(HeldQuestion(kind, scheme, self._repository, credential, login)) + b"\n"
+        content_type = (self._head.get(b"content-type") or b"").decode("latin-1") if kind == "publish" else ""
+        question = HeldQuestion(kind, self._scheme, self._place, credential, login, content_type)
+        line = msgspec.json.encode(question) + b"\n"
         if len(line) > LONGEST:
             raise self._refused("a login that is so long")
         await desk.write(line)
+
+    @property
+    def _scheme(self) -> Literal["http", "https"]:
+        return "https" if self._exchange.way == "https" else "http"
+
+    def _origin(self) -> str:
+        exchange = self._exchange
+        host = f"[{exchange.host}]" if ":" in exchange.host else exchange.host
+        return f"{self._scheme}://{host}:{exchange.port}"
 
     async def _answered(self, desk: Peer) -> HeldAnswer:
         while await desk.more():
@@ -249,28 +339,34 @@ class HeldRequest:
         try:
             return msgspec.json.decode(bytes(desk.buffer), type=HeldAnswer)
         except msgspec.DecodeError:
-            raise self._refused("the push could not be stored") from None
+            raise self._refused("it could not be stored") from None
 
 
-class _RefsWriter(ResponseWriter):
-    """Writes a server's list of refs with the held pushes in it."""
+class _OverlayWriter(ResponseWriter):
+    """Writes a server's answer with what is held in it."""
 
-    def __init__(self, client: Peer, sanitizer: CredentialSanitizer | None, held: dict[str, str]) -> None:
+    def __init__(
+        self,
+        client: Peer,
+        sanitizer: CredentialSanitizer | None,
+        is_changed: Callable[[int, list[Field]], bool],
+        changed: Callable[[int, bytes], tuple[bytes, str]],
+    ) -> None:
+        """``changed``: returns the body for the client, and its content type ("": as it was), from the server's status
+        and body; raises ValueError."""
         super().__init__(client, sanitizer)
-        self._held = held
+        self._is_changed, self._changed = is_changed, changed
         self._told: bytearray | None = None
-        self._head: tuple[list[Field], bytes] = ([], b"")
+        self._status = 200
+        self._fields: list[Field] = []
 
     async def head(self, status: int, fields: list[Field], reason: bytes) -> None:
-        kinds = [value for name, value in fields if name.lower() == b"content-type"]
-        if status != 200:
+        if not self._is_changed(status, fields):
             await super().head(status, fields, reason)
             return
-        if not kinds or not kinds[0].startswith(b"application/x-git-") or not kinds[0].endswith(b"-advertisement"):
-            raise RefusedResponse("this cannot be held: the server does not speak git's smart protocol")
         if any(name.lower() == b"content-encoding" for name, _value in fields):
-            raise RefusedResponse("the server has compressed its list of refs although it was asked not to")
-        self._told, self._head = bytearray(), (fields, reason)
+            raise RefusedResponse("the server has compressed its answer although it was asked not to")
+        self._told, self._status, self._fields = bytearray(), status, fields
 
     async def data(self, piece: bytes) -> None:
         if self._told is None:
@@ -278,21 +374,27 @@ class _RefsWriter(ResponseWriter):
             return
         self._told += piece
         if len(self._told) > MOST_REFS:
-            raise RefusedResponse(
-                f"this cannot be held: the server's list of refs is longer than {MOST_REFS >> 20} MiB"
-            )
+            raise RefusedResponse(f"this cannot be held: the server's answer is longer than {MOST_REFS >> 20} MiB")
 
     async def end(self) -> None:
         if self._told is not None:
             try:
-                body = show_advertisement(overlaid(parse_advertisement(bytes(self._told)), self._held))
-            except ValueError as error:
+                body, kind = self._changed(self._status, bytes(self._told))
+            except (ValueError, LookupError, TypeError, AttributeError) as error:
                 raise RefusedResponse(f"this cannot be held: {error}") from error
-            framing = (b"content-length", b"transfer-encoding")
-            fields = [field for field in self._head[0] if field[0].lower() not in framing]
-            await super().head(200, [*fields, (b"Content-Length", b"%d" % len(body))], self._head[1])
+            gone = {b"content-length", b"transfer-encoding", *([b"content-type", b"etag", b"location"] if kind else [])}
+            fields = [field for field in self._fields if field[0].lower() not in gone]
+            fields += [(b"Content-Type", kind.encode())] if kind else []
+            await super().head(200, [*fields, (b"Content-Length", b"%d" % len(body))], b"OK")
             await super().data(body)
         await super().end()
+
+
+def _is_advertisement(status: int, fields: list[Field]) -> bool:
+    kinds = [value for name, value in fields if name.lower() == b"content-type"]
+    if status == 200 and not (kinds and regex(rb"application/x-git-.*-advertisement").fullmatch(kinds[0])):
+        raise RefusedResponse("this cannot be held: the server does not speak git's smart protocol")
+    return status == 200
 
 
 def _unpacker() -> Callable[[bytes], list[bytes]]:

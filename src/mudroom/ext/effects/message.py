@@ -1,6 +1,6 @@
-"""Messages between the gate, which reads the client's requests, and the host process, which stores pushes.
+"""Messages between the gate, which reads the client's requests, and the host process, which stores effects.
 
-The gate sends one line of JSON, then a push's body as the client has sent it, and the end of file; the host answers
+The gate sends one line of JSON, then an effect's body as the client has sent it, and the end of file; the host answers
 with JSON and the end of file. Both ends parse strictly.
 """
 
@@ -11,34 +11,41 @@ from typing import Literal
 import msgspec
 
 from mudroom.core.text.regex import regex
+from mudroom.ext.effects.publish import PackageRequest
 
 LONGEST = 16 << 10
 """Bytes in the first line."""
 MOST_BODY = 256 << 20
-"""Bytes of a push that can be held."""
+"""Bytes of an effect that can be held."""
 _PATH = regex(r"/[A-Za-z0-9._~@+/-]{1,500}")
 
 
 class HeldQuestion(msgspec.Struct, array_like=True):
     kind: str
-    """``push``, or ``refs``: only what is held."""
+    """``push`` or ``publish``; ``refs``, ``pages`` or ``page``: only what is held."""
     scheme: Literal["http", "https"]
     path: str
-    """Of the repository."""
+    """Of the repository; for a publish and a page the request's."""
     credential: str = ""
     """The variable whose placeholder was in the request; empty: none."""
     login: str = ""
     """The header with that credential, ``{}`` for its value: ``basic user:{}``, ``Bearer {}``."""
+    content_type: str = ""
+    """Of a publish."""
 
 
 class HeldAnswer(msgspec.Struct, array_like=True):
     refs: list[str] = []
-    """The refs of the push."""
+    """The refs of the push; what is published; the held pages."""
     capabilities: list[str] = []
     problem: str = ""
-    """Why the push is not held."""
+    """Why it is not held."""
     held: dict[str, str] = {}
     """Ids by ref, as the held pushes will leave them."""
+    file: bytes | None = None
+    """The published file that lies at the path."""
+    page: list[PackageRequest] = []
+    """The held publishes that the page at the path will tell, without their files."""
 
 
 def is_repository(path: str) -> bool:

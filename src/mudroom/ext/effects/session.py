@@ -1,18 +1,17 @@
-"""A fork's held pushes in a session: shown in its review, sent with its apply, taken back with the apply's undo.
+"""A fork's held effects in a session: shown in its review, sent with its apply, taken back with the apply's undo.
 
 Rules of this file:
-1. A push is sent at most once by one apply, in the order in which the pushes were held. ``sending`` is durable before
-   the first byte, and what has come of it before the next push.
-2. The server's refs are asked before a push is sent. A ref that is not where the push expects it is a refusal with its
-   words; between the question and the push the server's own compare-and-swap of the old ids guards.
-3. If the answer is lost, the refs are asked again: the push is sent, or it is ``unknown``, and no apply repeats it
+1. An effect is sent at most once by one apply, in the order in which they were held. ``sending`` is durable before
+   the first byte, and what has come of it before the next.
+2. The server is asked for the protocol's key (the refs, the version) before anything is sent. A ref that is not where
+   the push expects it, or a version that is there, is a refusal with its words.
+3. If the answer is lost, the server is asked again: the effect is sent, or it is ``unknown``, and no apply repeats it
    before it has asked.
 4. The user's credential is read when it is needed, and is in no message.
 """
 
 from __future__ import annotations
 
-import io
 import os
 from binascii import b2a_base64
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -23,9 +22,10 @@ from mudroom.core.text.redaction import redact
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
 from mudroom.ext.effects.pack import PackView, view_pack
-from mudroom.ext.effects.store import HeldPush, open_request, pushes, remove, save, save_sent, sent
-from mudroom.ext.effects.upstream import LostAnswer, NotSent, PushServer, ServerAccess
-from mudroom.ext.effects.wire import NONE, PushReport, RefCommand, show_push
+from mudroom.ext.effects.publish import package_files
+from mudroom.ext.effects.store import HeldEffect, effects, open_request, package, remove, save, save_sent, sent
+from mudroom.ext.effects.upstream import EffectServer, LostAnswer, NotSent, PushServer, Registry, ServerAccess
+from mudroom.ext.effects.wire import NONE, PushReport, RefCommand
 from mudroom.ext.inspection.credentials import load_credentials, read_credentials
 from mudroom.ext.inspection.roots import own_roots
 from mudroom.net.protocol.upstream import parse_upstream
@@ -35,32 +35,44 @@ from mudroom.typing import NamedTuple
 from mudroom.vault.store.fork import Fork
 
 _PROTECTED = ("refs/heads/main", "refs/heads/master")
-_AGAIN = "in the fork: git fetch, git rebase --no-fork-point on it, git push; then apply it again"
-"""Without the option git takes the held commits, which the remote branch had, for ones that upstream has dropped."""
+_GLANCE = 10.0
+"""Seconds for a registry's next bytes while a review is shown."""
 _SEARCHED = 1 << 20
 """Bytes of an object in which a secret is looked for."""
 
 
 class HostSide(NamedTuple):
-    """What a push is sent with."""
+    """What an effect is sent with."""
 
     variables: Mapping[bytes, bytes]
     home: bytes
     rules: Callable[[], Sequence[HostRule]]
 
 
-class PushOutbox:
+class EffectOutbox:
     def __init__(self, forks: Forks, host: HostSide) -> None:
         self._forks, self._host = forks, host
 
     # --- the review ---
 
     def rows(self, place: bytes) -> list[PushRow]:
-        """Return the pushes in a fork, oldest first. ``place``: the fork's directory."""
-        return [self._row(place, push) for push in pushes(place)]
+        """Return the effects in a fork, oldest first. ``place``: the fork's directory."""
+        return [self._row(place, push) for push in effects(place)]
 
-    def _row(self, place: bytes, push: HeldPush) -> PushRow:
+    def _row(self, place: bytes, push: HeldEffect) -> PushRow:
         flags: list[str] = []
+        if push.publish is not None:
+            flags += [f"tag {tag}" for tag in push.publish.tags if tag != "latest"]
+            try:
+                files, has_secret = package_files(package(place, push).content, self._is_secret)
+            except ValueError as error:
+                files, has_secret = {}, False
+                flags.append(str(error))
+            flags += ["may have a secret"] if has_secret else []
+            row = _outcome(push)
+            return row._replace(
+                refs=(row.refs[0]._replace(flags=tuple(flags)),), files=tuple(("", name) for name in sorted(files))
+            )
         try:
             with os.fdopen(open_request(place, push), "rb") as request:
                 view = view_pack(request.fileno(), push.pack, push.size, self._is_secret) if _has_pack(push) else _EMPTY
@@ -71,6 +83,24 @@ class PushOutbox:
         refs = tuple(_ref(command, view, flags) for command in push.commands)
         return _outcome(push)._replace(refs=refs)
 
+    def compared(self, place: bytes, row: PushRow) -> PushRow:
+        """Return a publish's row with its files compared with the last version that the registry has; another row as it
+        is."""
+        push = next(one for one in effects(place) if one.name == row.name)
+        if push.publish is None:
+            return row
+        try:
+            registry = Registry(push, push.publish, self._access(push)._replace(patience=_GLANCE))
+            last, content = registry.last()
+            there = package_files(content, lambda _data: False)[0]
+            here = package_files(package(place, push).content, lambda _data: False)[0]
+        except (NotSent, ValueError) as problem:
+            return _flagged(row, f"not compared: {problem}")
+        signs = {name: "+" if name not in there else "" if there[name] == here[name] else "~" for name in here}
+        signs |= dict.fromkeys(there.keys() - here.keys(), "-")
+        row = row._replace(files=tuple((signs[name], name) for name in sorted(signs)))
+        return _flagged(row, f"compared with {last}" if last else "first publish of this name")
+
     def _is_secret(self, data: bytes) -> bool:
         text = data[:_SEARCHED].decode("utf-8", "replace")
         return redact(text, self._forks.vault.secrets()) != text
@@ -78,9 +108,9 @@ class PushOutbox:
     # --- sending ---
 
     def release(self, fork: Fork, place: bytes, names: Collection[str]) -> tuple[PushRow, ...]:
-        """Send these pushes of a fork. ``place``: the directory of the apply that sends them."""
+        """Send these effects of a fork. ``place``: the directory of the apply that sends them."""
         outcomes, waiting = [], set()
-        for push in pushes(fork.path):
+        for push in effects(fork.path):
             if push.name not in names:
                 if push.state == "held":
                     waiting.add(push.repository)
@@ -95,24 +125,18 @@ class PushOutbox:
             outcomes.append(_outcome(outcome))
         return tuple(outcomes)
 
-    def _release(self, fork: Fork, place: bytes, push: HeldPush) -> HeldPush:
+    def _release(self, fork: Fork, place: bytes, push: HeldEffect) -> HeldEffect:
         server, is_asked = None, False
         may_be_there = push.state in ("sending", "unknown")
         try:
-            server = PushServer(push, self._access(push))
-            there = server.refs()
-            if may_be_there and _is_there(push.commands, there):
-                return self._sent(
-                    fork, place, push, PushReport(tuple((command.ref, "") for command in push.commands), ())
-                )
-            if moved := _moved(push.commands, there):
-                raise NotSent(moved, by_server=True)
+            server = self._server(push)
+            if server.is_there(may_be=may_be_there):
+                return self._sent(fork, place, push, PushReport(tuple((label, "") for label in push.labels), ()))
             is_asked = True
             with os.fdopen(open_request(fork.path, push), "rb") as body:
                 push = push._replace(state="sending", why="")
                 save(fork.path, push)
-                side_band = "side-band-64k" in push.capabilities
-                report = server.send(body, push.size, push.commands, side_band=side_band)
+                report = server.send(body)
         except NotSent as problem:
             state: PushState = "refused" if problem.by_server else "held"
             push = push._replace(state="unknown" if may_be_there and not is_asked else state, why=str(problem))
@@ -122,21 +146,19 @@ class PushOutbox:
             return self._lost(fork, place, push, server, str(problem))
         return self._sent(fork, place, push, report)
 
-    def _lost(self, fork: Fork, place: bytes, push: HeldPush, server: PushServer | None, why: str) -> HeldPush:
+    def _lost(self, fork: Fork, place: bytes, push: HeldEffect, server: EffectServer | None, why: str) -> HeldEffect:
         try:
-            there = server.refs() if server is not None else {}
+            is_there = server is not None and server.is_there(may_be=True)
         except NotSent:
-            there = {}
-        if there and _is_there(push.commands, there):
-            report = PushReport(tuple((command.ref, "") for command in push.commands), ())
-            return self._sent(
-                fork, place, push._replace(why=f"the answer was lost ({why}); its refs are there"), report
-            )
+            is_there = False
+        if is_there:
+            report = PushReport(tuple((label, "") for label in push.labels), ())
+            return self._sent(fork, place, push._replace(why=f"the answer was lost ({why}); it is there"), report)
         push = push._replace(state="unknown", why=f"the answer was lost ({why}); the next apply asks the server first")
         save(fork.path, push)
         return push
 
-    def _sent(self, fork: Fork, place: bytes, push: HeldPush, report: PushReport) -> HeldPush:
+    def _sent(self, fork: Fork, place: bytes, push: HeldEffect, report: PushReport) -> HeldEffect:
         moved = tuple(ref for ref, problem in report.problems if not problem)
         problems = "; ".join(f"{ref}: {problem}" for ref, problem in report.problems if problem)
         push = push._replace(moved=moved, remote=report.remote, why="; ".join(filter(None, (push.why, problems))))
@@ -152,7 +174,7 @@ class PushOutbox:
     # --- taking back ---
 
     def undo(self, place: bytes) -> tuple[PushRow, ...]:
-        """Take back the pushes that an apply has sent, the last first, as far as their refs are where they were left.
+        """Take back what an apply has sent, the last first, as far as the server has it as it was left.
         ``place``: the apply's directory."""
         outcomes = []
         for push in reversed(sent(place)):
@@ -163,19 +185,13 @@ class PushOutbox:
             outcomes.append(_outcome(push))
         return tuple(outcomes)
 
-    def _undo(self, push: HeldPush) -> HeldPush:
-        back = tuple(RefCommand(one.new, one.old, one.ref) for one in push.commands if one.ref in push.moved)
+    def _undo(self, push: HeldEffect) -> HeldEffect:
         try:
-            server = PushServer(push, self._access(push))
-            there = server.refs()
-            if _is_there(back, there):
-                return push._replace(state="undone", why="")
-            if moved := _moved(back, there):
-                raise NotSent(moved, by_server=True)
-            body = show_push(back)
-            report = server.send(io.BytesIO(body), len(body), back, side_band=True)
+            report = self._server(push).undo()
         except (NotSent, LostAnswer) as problem:
             return push._replace(why=f"not taken back: {problem}")
+        if report is None:
+            return push._replace(state="undone", why="")
         problems = "; ".join(f"{ref}: {problem}" for ref, problem in report.problems if problem)
         left = tuple(ref for ref, problem in report.problems if problem)
         if left:
@@ -183,30 +199,39 @@ class PushOutbox:
         return push._replace(state="undone", remote=report.remote, why="")
 
     def taken_back(self, place: bytes) -> tuple[PushRow, ...]:
-        """Return the pushes that an apply has sent, for a redo, which sends none."""
-        why = "a redo sends no push: git push in a fork holds it again"
-        return tuple(_outcome(push)._replace(why=why) for push in sent(place))
+        """Return what an apply has sent, for a redo, which sends nothing."""
+        again = {"push": "git push", "publish": "publishing another version"}
+        return tuple(
+            _outcome(push)._replace(why=f"a redo sends nothing: {again[push.kind]} in a fork is held again")
+            for push in sent(place)
+        )
 
     # --- dropping ---
 
     def drop(self, fork: Fork, since: int = 0) -> list[str]:
-        """Drop the pushes that were held since a time. Return a line about each."""
+        """Drop the effects that were held since a time. Return a line about each."""
         lines = []
         try:
-            waiting = pushes(fork.path)
+            waiting = effects(fork.path)
         except MudroomError as error:
-            return [error.message if since else f"its held pushes are dropped: {error.message}"]
+            return [error.message if since else f"its held pushes and publishes are dropped: {error.message}"]
         for push in waiting:
             if push.time >= since:
-                refs = ", ".join(command.ref for command in push.commands)
-                lines.append(f"{push.name} is dropped: {refs} to {push.remote_url} was not pushed")
+                names, word = ", ".join(push.labels), {"push": "pushed", "publish": "published"}[push.kind]
+                lines.append(f"{push.name} is dropped: {names} to {push.remote_url} was not {word}")
                 remove(fork.path, push)
                 self._forks.journal("effect", fork.name, push._replace(why="dropped").event())
         return lines
 
     # --- internals ---
 
-    def _access(self, push: HeldPush) -> ServerAccess:
+    def _server(self, push: HeldEffect) -> EffectServer:
+        """Raise NotSent."""
+        if push.publish is not None:
+            return Registry(push, push.publish, self._access(push))
+        return PushServer(push, self._access(push))
+
+    def _access(self, push: HeldEffect) -> ServerAccess:
         """Raise NotSent if the credential that the push was made with cannot be had."""
         proxy = upstream_of(self._host.variables)
         try:
@@ -216,7 +241,7 @@ class PushOutbox:
             raise NotSent(f"{error.message}; {error.hint}" if error.hint else error.message) from error
         return ServerAccess(rules, roots, parse_upstream(proxy) if proxy else None, login)
 
-    def _login(self, push: HeldPush) -> tuple[str, str] | None:
+    def _login(self, push: HeldEffect) -> tuple[str, str] | None:
         if not push.credential:
             return None
         if push.scheme != "https":
@@ -239,29 +264,20 @@ class PushOutbox:
 _EMPTY = PackView({}, {}, False, True)
 
 
-def _has_pack(push: HeldPush) -> bool:
+def _has_pack(push: HeldEffect) -> bool:
     return push.size > push.pack
 
 
-def _is_there(commands: Sequence[RefCommand], there: Mapping[str, str]) -> bool:
-    return all(there.get(command.ref, NONE) == command.new for command in commands)
+def _flagged(row: PushRow, flag: str) -> PushRow:
+    return row._replace(refs=tuple(ref._replace(flags=(*ref.flags, flag)) for ref in row.refs))
 
 
-def _moved(commands: Sequence[RefCommand], there: Mapping[str, str]) -> str:
-    """Return why these refs cannot be moved from where they are, or ""."""
-    for ref, expected, now in ((one.ref, one.old, there.get(one.ref, NONE)) for one in commands):
-        if now != expected:
-            where = "is not there" if now == NONE else f"is at {now[:10]} there"
-            told = "it was new" if expected == NONE else f"the push is from {expected[:10]}"
-            return f"{ref} {where}, and {told}: {_AGAIN}"
-    return ""
-
-
-def _outcome(push: HeldPush) -> PushRow:
-    refs = tuple(PushedRef(one.ref, one.old, one.new, _verb(one)) for one in push.commands)
-    return PushRow(
-        push.name, push.remote_url, push.state, refs, push.why, tuple(show(line.encode()) for line in push.remote)
-    )
+def _outcome(push: HeldEffect) -> PushRow:
+    refs = [PushedRef(one.ref, one.old, one.new, _verb(one)) for one in push.commands]
+    if push.publish is not None:
+        refs = [PushedRef(push.publish.label, "", push.publish.digest, "new")]
+    said = tuple(show(line.encode()) for line in push.remote)
+    return PushRow(push.name, push.remote_url, push.state, tuple(refs), push.why, said, push.kind)
 
 
 def _verb(command: RefCommand) -> Verb:

@@ -1,11 +1,11 @@
-"""A fork's held pushes.
+"""A fork's held effects: git pushes and publishes of packages.
 
-    <vault>/forks/<fork>/effects/<number>/push.json, request     a push that waits, and its body as the client sent it
-    <vault>/applies/<apply>/effects/<number>.json                a push that the apply has sent: for its undo
+    <vault>/forks/<fork>/effects/<number>/effect.json, request   one that waits, and its body as the client sent it
+    <vault>/applies/<apply>/effects/<number>.json                one that the apply has sent: for its undo
 
-They live as long as their fork and their apply do. Rules of this file: a push is durable before its client hears of it,
-and each state before the act that it announces. A push is ``held``; ``sending`` from before its first byte to the
-answer; ``refused`` by the server, or ``unknown`` if the answer was lost. A sent push leaves the fork.
+They live as long as their fork and their apply do. Rules of this file: an effect is durable before its client hears of
+it, and each state before the act that it announces. An effect is ``held``; ``sending`` from before its first byte to
+the answer; ``refused`` by the server, or ``unknown`` if the answer was lost. A sent effect leaves the fork.
 """
 
 from __future__ import annotations
@@ -17,22 +17,23 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from mudroom.core.network.push import PushState
+from mudroom.core.network.push import EffectKind, PushState
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
 from mudroom.ext.effects.message import MOST_BODY
+from mudroom.ext.effects.publish import PackageRequest, Publish, parse_publish
 from mudroom.ext.effects.wire import LONGEST_HEAD, PushHead, RefCommand, parse_push
 from mudroom.stage import disk, safe_open
 from mudroom.stage.layers.layer import remove_tree
 from mudroom.vault.store.fork import PUSHES
 from mudroom.vault.sync import sync_directory
 
-MOST_PUSHES = 100
-"""Held pushes of one fork."""
+MOST_HELD = 100
+"""Held effects of one fork."""
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | disk.O_NOFOLLOW | disk.O_CLOEXEC
 
 
-class HeldPush(NamedTuple):
+class HeldEffect(NamedTuple):
     number: int
     time: int
     """When it was held, in nanoseconds since 1970."""
@@ -40,10 +41,11 @@ class HeldPush(NamedTuple):
     host: str
     port: int
     path: str
-    """Of the repository."""
+    """Of the repository; of a publish its request's."""
+    publish: Publish | None = None
+    """None: it is a push."""
     commands: tuple[RefCommand, ...] = ()
     capabilities: tuple[str, ...] = ()
-    options: tuple[str, ...] = ()
     pack: int = 0
     """Where the pack begins in the request."""
     size: int = 0
@@ -59,11 +61,20 @@ class HeldPush(NamedTuple):
     remote: tuple[str, ...] = ()
     """The server's lines for people."""
     moved: tuple[str, ...] = ()
-    """The refs that the server has moved."""
+    """The refs that the server has moved; of a publish its label."""
+
+    @property
+    def kind(self) -> EffectKind:
+        return "push" if self.publish is None else "publish"
 
     @property
     def name(self) -> str:
-        return f"push:{self.number}"
+        return f"{self.kind}:{self.number}"
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What it changes at the server."""
+        return tuple(one.ref for one in self.commands) if self.publish is None else (self.publish.label,)
 
     @property
     def remote_url(self) -> str:
@@ -73,32 +84,37 @@ class HeldPush(NamedTuple):
 
     def event(self) -> dict[str, object]:
         """Return what the journal keeps."""
-        refs = [command.ref for command in self.commands]
-        known = {"push": self.name, "remote": self.remote_url, "sha256": self.digest, "state": self.state}
-        return {**known, "refs": refs, "apply": self.apply, "why": self.why}
+        known = {"effect": self.name, "remote": self.remote_url, "sha256": self.digest, "state": self.state}
+        return {**known, "names": list(self.labels), "apply": self.apply, "why": self.why}
 
     @property
     def repository(self) -> tuple[str, str, int, str]:
-        """The repository, whichever of its two usual paths the push has named."""
-        return self.scheme, self.host, self.port, self.path.rstrip("/").removesuffix(".git")
+        """The repository, whichever of its two usual paths the push has named; or the published file."""
+        path = self.path.rstrip("/").removesuffix(".git") if self.publish is None else self.publish.place
+        return self.scheme, self.host, self.port, path
+
+    @property
+    def page_host(self) -> str:
+        """The host that tells what is published. The index of PyPI has another name than its upload."""
+        return {"upload.pypi.org": "pypi.org"}.get(self.host, self.host)
 
 
 class Rejected(Exception):
-    """A push that is not held. The text is printable, and ends the sentence "this cannot be held: …"."""
+    """An effect that is not held. The text is printable, and ends the sentence "this cannot be held: …"."""
 
     def __init__(self, why: str, head: PushHead | None = None) -> None:
         super().__init__(why)
         self.head = head
 
 
-def pushes(place: bytes) -> list[HeldPush]:
-    """Return the pushes in a fork, oldest first. ``place``: the fork's directory. Raise MudroomError if one is
+def effects(place: bytes) -> list[HeldEffect]:
+    """Return the effects in a fork, oldest first. ``place``: the fork's directory. Raise MudroomError if one is
     damaged."""
-    return [_load(place + PUSHES + b"/%d/push.json" % number) for number in _numbers(place + PUSHES)]
+    return [_load(place + PUSHES + b"/%d/effect.json" % number) for number in _numbers(place + PUSHES)]
 
 
-def sent(place: bytes) -> list[HeldPush]:
-    """Return the pushes that an apply has sent, in this order. ``place``: the apply's directory."""
+def sent(place: bytes) -> list[HeldEffect]:
+    """Return the effects that an apply has sent, in this order. ``place``: the apply's directory."""
     return [_load(place + PUSHES + b"/%d.json" % number) for number in _numbers(place + PUSHES)]
 
 
@@ -110,22 +126,22 @@ def _numbers(place: bytes) -> list[int]:
     return sorted(int(stem) for stem in (name.removesuffix(b".json") for name in names) if stem.isdigit())
 
 
-def _load(path: bytes) -> HeldPush:
+def _load(path: bytes) -> HeldEffect:
     try:
-        return msgspec.json.decode(safe_open.read(path), type=HeldPush)
+        return msgspec.json.decode(safe_open.read(path), type=HeldEffect)
     except (msgspec.DecodeError, FileNotFoundError) as error:
         raise MudroomError(
             f"{show(path)} cannot be read: {error}", "mudroom discard FORK drops the fork with it"
         ) from error
 
 
-def save(place: bytes, push: HeldPush) -> None:
-    """Replace a fork's push durably."""
-    _write(place + PUSHES + b"/%d/push.json" % push.number, push)
+def save(place: bytes, push: HeldEffect) -> None:
+    """Replace a fork's effect durably."""
+    _write(place + PUSHES + b"/%d/effect.json" % push.number, push)
 
 
-def save_sent(place: bytes, push: HeldPush) -> None:
-    """Note a push in the directory of the apply that has sent it, durably."""
+def save_sent(place: bytes, push: HeldEffect) -> None:
+    """Note an effect in the directory of the apply that has sent it, durably."""
     try:
         os.mkdir(place + PUSHES, 0o700)
         sync_directory(place)
@@ -134,13 +150,13 @@ def save_sent(place: bytes, push: HeldPush) -> None:
     _write(place + PUSHES + b"/%d.json" % push.number, push)
 
 
-def _write(path: bytes, push: HeldPush) -> None:
+def _write(path: bytes, push: HeldEffect) -> None:
     safe_open.replace(path, msgspec.json.encode(push))
     sync_directory(os.path.dirname(path))
 
 
-def remove(place: bytes, push: HeldPush) -> None:
-    """Remove a fork's push, whole or not at all, durably."""
+def remove(place: bytes, push: HeldEffect) -> None:
+    """Remove a fork's effect, whole or not at all, durably."""
     gone = place + PUSHES + b"/.old"
     if os.path.isdir(gone):  # mudroom was killed below
         remove_tree(gone)
@@ -149,8 +165,8 @@ def remove(place: bytes, push: HeldPush) -> None:
     remove_tree(gone)
 
 
-def open_request(place: bytes, push: HeldPush) -> int:
-    """Return a descriptor for a push's body. Raise MudroomError if it is not the body that was held."""
+def open_request(place: bytes, push: HeldEffect) -> int:
+    """Return a descriptor for an effect's body. Raise MudroomError if it is not the body that was held."""
     path = place + PUSHES + b"/%d/request" % push.number
     descriptor = safe_open.open_regular(path)
     digest, at = hashlib.sha256(), 0
@@ -163,14 +179,21 @@ def open_request(place: bytes, push: HeldPush) -> int:
     return descriptor
 
 
-def held_refs(held: Sequence[HeldPush], repository: tuple[str, str, int, str]) -> dict[str, str]:
+def package(place: bytes, effect: HeldEffect) -> PackageRequest:
+    """Return what a fork's held publish publishes. Raise MudroomError as ``open_request`` does."""
+    with os.fdopen(open_request(place, effect), "rb") as request:
+        kind = effect.publish.content_type if effect.publish is not None else ""
+        return parse_publish(effect.path, kind, request.read())
+
+
+def held_refs(held: Sequence[HeldEffect], repository: tuple[str, str, int, str]) -> dict[str, str]:
     """Return a repository's refs as its held pushes will leave them."""
     waiting = (push for push in held if push.state == "held" and push.repository == repository)
     return {command.ref: command.new for push in waiting for command in push.commands}
 
 
-class IncomingPush:
-    """A push that is being received."""
+class IncomingEffect:
+    """An effect that is being received."""
 
     def __init__(self, place: bytes) -> None:
         """``place``: the fork's directory."""
@@ -189,41 +212,52 @@ class IncomingPush:
         """Raise Rejected if it becomes too long."""
         self._size += len(data)
         if self._size > MOST_BODY:
-            raise Rejected(f"a push of more than {MOST_BODY >> 20} MiB")
+            raise Rejected(f"a request of more than {MOST_BODY >> 20} MiB")
         self._digest.update(data)
         while data:
             data = data[os.write(self._file, data) :]
 
-    def keep(self, draft: HeldPush) -> tuple[HeldPush | None, list[HeldPush]]:
-        """Store the push durably. Return it, and the refused and unknown pushes that it replaces; None if it names no
-        ref. ``draft``: with the request's place. Raise Rejected."""
+    def keep(self, draft: HeldEffect, content_type: str = "") -> tuple[HeldEffect | None, list[HeldEffect]]:
+        """Store the effect durably. Return it, and the refused and unknown effects that it replaces; None if it is a
+        push that names no ref. ``draft``: with the request's place. ``content_type``: of a publish. Raise
+        Rejected."""
+        push, head = (self._publish(draft, content_type), None) if content_type else self._push(draft)
+        if not push.labels:
+            return None, []
+        others = effects(self._place)
+        if len(others) >= MOST_HELD:
+            raise Rejected(f"there are {MOST_HELD} pushes and publishes already", head)
+        if push.publish is not None and (push.repository, "held") in ((one.repository, one.state) for one in others):
+            raise Rejected(f"{push.publish.label}, which is held already: a published version is not replaced")
+        number = max((push.number for push in others), default=0) + 1
+        push = push._replace(number=number, size=self._size, digest=self._digest.hexdigest())
+        os.fsync(self._file)
+        safe_open.replace(self._new + b"/effect.json", msgspec.json.encode(push))
+        sync_directory(self._new)
+        disk.rename_path(self._new, self._above + b"/%d" % number)
+        sync_directory(self._above)
+        same = (one for one in others if one.repository == push.repository and one.state in ("refused", "unknown"))
+        # this push is made from what the server has since
+        replaced = [other for other in same if set(push.labels).issuperset(other.labels)]
+        for other in replaced:
+            remove(self._place, other)
+        return push, replaced
+
+    def _publish(self, draft: HeldEffect, kind: str) -> HeldEffect:
+        try:
+            publish = parse_publish(draft.path, kind, disk.pread(self._file, self._size, 0)).publish
+            return draft._replace(publish=publish._replace(content_type=kind))
+        except ValueError as error:
+            raise Rejected(str(error)) from None
+
+    def _push(self, draft: HeldEffect) -> tuple[HeldEffect, PushHead]:
         try:
             head = parse_push(disk.pread(self._file, LONGEST_HEAD, 0))
         except ValueError as error:
             raise Rejected(str(error) if str(error).startswith("a push") else "a push that is not understood") from None
-        if not head.commands:
-            return None, []
-        self._check_pack(head)
-        others = pushes(self._place)
-        if len(others) >= MOST_PUSHES:
-            raise Rejected(f"there are {MOST_PUSHES} pushes already", head)
-        number = max((push.number for push in others), default=0) + 1
-        push = draft._replace(
-            number=number, size=self._size, digest=self._digest.hexdigest(), pack=head.pack,
-            commands=head.commands, capabilities=head.capabilities, options=head.options,
-        )  # fmt: skip
-        os.fsync(self._file)
-        safe_open.replace(self._new + b"/push.json", msgspec.json.encode(push))
-        sync_directory(self._new)
-        disk.rename_path(self._new, self._above + b"/%d" % number)
-        sync_directory(self._above)
-        refs = {command.ref for command in push.commands}
-        same = (one for one in others if one.repository == push.repository and one.state in ("refused", "unknown"))
-        # this push is made from what the server has since
-        replaced = [other for other in same if refs.issuperset(command.ref for command in other.commands)]
-        for other in replaced:
-            remove(self._place, other)
-        return push, replaced
+        if head.commands:
+            self._check_pack(head)
+        return draft._replace(pack=head.pack, commands=head.commands, capabilities=head.capabilities), head
 
     def _check_pack(self, head: PushHead) -> None:
         start = disk.pread(self._file, 12, head.pack)

@@ -1,6 +1,6 @@
-"""The connection to a server when a held push is sent, asked about or taken back.
+"""The connection to a server when a held effect is sent, asked about or taken back.
 
-Rules of this file: it runs in the user's process, with the user's credential, and to the host alone that the push
+Rules of this file: it runs in the user's process, with the user's credential, and to the host alone that it
 names: its name is looked up and its addresses are vetted as the gate does, no redirection is followed, and all that
 comes back is bounded. An error says whether the server may have acted.
 """
@@ -8,25 +8,29 @@ comes back is bounded. An error says whether the server may have acted.
 from __future__ import annotations
 
 import http.client
+import io
 import socket
 import ssl
 from binascii import b2a_base64
 from collections.abc import Sequence
 from contextlib import closing
+from urllib.parse import quote, urljoin, urlsplit
 
 from mudroom.core.network.address import show_address
 from mudroom.core.network.host_rules import HostRule, Request, decide, vet
-from mudroom.ext.effects.store import HeldPush
-from mudroom.ext.effects.wire import PushReport, RefCommand, parse_advertisement, parse_report
+from mudroom.ext.effects.publish import NO_FILES, Publish, published
+from mudroom.ext.effects.store import HeldEffect
+from mudroom.ext.effects.wire import NONE, PushReport, RefCommand, parse_advertisement, parse_report, show_push
 from mudroom.ext.inspection.authority import client_context
 from mudroom.net.gate.resolve import LocalAddresses
 from mudroom.net.protocol.upstream import Upstream
-from mudroom.typing import BinaryIO, NamedTuple
+from mudroom.typing import BinaryIO, NamedTuple, Protocol
 
-_PATIENCE = 60.0
-"""Seconds for the server's next bytes."""
-_MOST_REFS, _MOST_REPORT = 64 << 20, 4 << 20
-_AGENT = "git/2.39 (mudroom)"
+_MOST_PAGE, _MOST_REPORT = 64 << 20, 4 << 20
+_SIMPLE = "application/vnd.pypi.simple.v1+json, text/html;q=0.2"
+_AGAIN = "in the fork: git fetch, git rebase --no-fork-point on it, git push; then apply it again"
+"""Without the option git takes the held commits, which the remote branch had, for ones that upstream has dropped."""
+_AGENTS = {"push": "git/2.39 (mudroom)", "publish": "mudroom"}
 
 
 class NotSent(Exception):
@@ -50,41 +54,54 @@ class ServerAccess(NamedTuple):
     proxy: Upstream | None
     authorization: tuple[str, str] | None
     """Header and value, with the user's credential."""
+    patience: float = 60.0
+    """Seconds for the server's next bytes."""
+
+    @property
+    def anonymous(self) -> ServerAccess:
+        return self._replace(authorization=None)
 
 
-class PushServer:
-    """One push's server."""
+class EffectServer(Protocol):
+    """One effect's server."""
 
-    def __init__(self, push: HeldPush, access: ServerAccess) -> None:
+    def is_there(self, *, may_be: bool) -> bool:
+        """Return whether the server has the effect already; asked after a lost answer (``may_be``). Raise NotSent if it
+        has something else there."""
+
+    def send(self, body: BinaryIO) -> PushReport:
+        """Send the effect, and return the server's report. Raise NotSent or LostAnswer."""
+
+    def undo(self) -> PushReport | None:
+        """Take the effect back. Return the report; None if it has been taken back already. Raise NotSent or
+        LostAnswer."""
+
+
+class _Server:
+    def __init__(self, push: HeldEffect, access: ServerAccess) -> None:
         self._push, self._access = push, access
 
-    def refs(self) -> dict[str, str]:
-        """Return the server's refs. Raise NotSent."""
-        path = self._push.path + "/info/refs?service=git-receive-pack"
+    def _get(self, path: str, kind: str = "*/*") -> tuple[http.client.HTTPResponse, bytes]:
+        """Raise NotSent."""
         try:
-            with closing(self._connect()) as connection:
-                connection.request("GET", path, headers=self._headers())
+            with closing(self._connect("GET", path)) as connection:
+                connection.request("GET", path, headers=self._headers() | {"Accept": kind})
                 answer = connection.getresponse()
-                body = self._body(answer, _MOST_REFS)
+                return answer, self._body(answer, _MOST_PAGE)
         except (OSError, http.client.HTTPException) as error:
             raise NotSent(_words(error)) from error
-        if answer.status != 200:
-            raise NotSent(self._refusal(answer), by_server=answer.status < 500)
-        try:
-            return dict(parse_advertisement(body).refs)
-        except ValueError as error:
-            raise NotSent(str(error)) from error
 
-    def send(self, body: BinaryIO, length: int, commands: Sequence[RefCommand], *, side_band: bool) -> PushReport:
-        """Send a push, and return its report. Raise NotSent or LostAnswer."""
-        kind = "application/x-git-receive-pack-"
-        headers = {"Content-Type": f"{kind}request", "Accept": f"{kind}result", "Content-Length": str(length)}
+    def _send(
+        self, method: str, path: str, body: BinaryIO, length: int, kind: str, accept: str
+    ) -> tuple[http.client.HTTPResponse, bytes]:
+        """Raise NotSent or LostAnswer."""
+        headers = {"Content-Type": kind, "Accept": accept, "Content-Length": str(length)}
         try:
-            connection = self._connect()
+            connection = self._connect(method, path)
         except OSError as error:
             raise NotSent(_words(error)) from error
         try:
-            connection.request("POST", self._push.path + "/git-receive-pack", body, self._headers() | headers)
+            connection.request(method, path, body, self._headers() | headers)
             answer = connection.getresponse()
             data = self._body(answer, _MOST_REPORT)
         except (OSError, http.client.HTTPException) as error:
@@ -92,23 +109,21 @@ class PushServer:
         finally:
             connection.close()
         if 300 <= answer.status < 500:
-            raise NotSent(self._refusal(answer), by_server=True)
-        if answer.status != 200:
+            raise NotSent(self._refusal(answer, data), by_server=True)
+        if not 200 <= answer.status < 300:
             raise LostAnswer(f"the server answered {answer.status}")
-        try:
-            return parse_report(data, commands, side_band=side_band)
-        except ValueError as error:
-            raise LostAnswer(str(error)) from error
+        return answer, data
 
     def _headers(self) -> dict[str, str]:
         given = self._access.authorization
-        return {"User-Agent": _AGENT} | ({given[0]: given[1]} if given is not None else {})
+        return {"User-Agent": _AGENTS[self._push.kind]} | ({given[0]: given[1]} if given is not None else {})
 
-    def _refusal(self, answer: http.client.HTTPResponse) -> str:
+    def _refusal(self, answer: http.client.HTTPResponse, said: bytes = b"") -> str:
         if answer.status in (401, 403, 404) and self._access.authorization is None:
             host = self._push.host if self._push.port == 443 else f"{self._push.host}:{self._push.port}"
             return f"the server answered {answer.status}: mudroom net credential NAME {host} gives it a login"
-        return f"the server answered {answer.status}"
+        words = "" if self._push.kind == "push" else f" {answer.reason} {said.decode('utf-8', 'replace')}"
+        return f"the server answered {answer.status}{' '.join(words.split())[:300]:.300}"
 
     @staticmethod
     def _body(answer: http.client.HTTPResponse, most: int) -> bytes:
@@ -117,10 +132,10 @@ class PushServer:
             raise http.client.HTTPException("the answer is cut off, or too long")
         return data
 
-    def _connect(self) -> http.client.HTTPConnection:
+    def _connect(self, method: str, path: str) -> http.client.HTTPConnection:
         """Raise OSError."""
         push = self._push
-        decision = decide(Request(push.host, push.port, "POST", push.path + "/git-receive-pack"), self._access.rules)
+        decision = decide(Request(push.host, push.port, method, path), self._access.rules)
         if decision.action == "deny" or decision.rule is None:
             raise PermissionError(0, decision.reason)
         proxy = self._access.proxy if not decision.rule.private else None
@@ -132,7 +147,7 @@ class PushServer:
             reason = vet(allowed, addresses, LocalAddresses(addresses), rules=self._access.rules, port=push.port)
             if reason is not None:
                 raise PermissionError(0, reason)
-            channel = _first(addresses, push.port)
+            channel = _first(addresses, push.port, self._access.patience)
         if push.scheme == "https":
             context = client_context(self._access.roots, ("http/1.1",))
             try:
@@ -140,17 +155,150 @@ class PushServer:
             except BaseException:
                 channel.close()
                 raise
-        connection = http.client.HTTPConnection(push.host, push.port, timeout=_PATIENCE)
+        connection = http.client.HTTPConnection(push.host, push.port, timeout=self._access.patience)
         connection.sock = channel
         return connection
 
     def _tunnel(self, proxy: Upstream) -> socket.socket:
-        place = http.client.HTTPConnection(proxy.authority.host.text, proxy.authority.port, timeout=_PATIENCE)
+        place = http.client.HTTPConnection(
+            proxy.authority.host.text, proxy.authority.port, timeout=self._access.patience
+        )
         login = b2a_base64(proxy.credentials, newline=False).decode() if proxy.credentials else ""
         headers = {"Proxy-Authorization": f"Basic {login}"} if login else {}
         place.set_tunnel(self._push.host, self._push.port, headers)
         place.connect()
         return place.sock
+
+
+class PushServer(_Server):
+    """An ``EffectServer`` for a git push. Between ``is_there`` and ``send`` the server's compare-and-swap of the old
+    ids guards."""
+
+    def is_there(self, *, may_be: bool) -> bool:
+        return self._is_there(self._push.commands, may_be=may_be)
+
+    def send(self, body: BinaryIO) -> PushReport:
+        return self._push_refs(
+            body, self._push.size, self._push.commands, side_band="side-band-64k" in self._push.capabilities
+        )
+
+    def undo(self) -> PushReport | None:
+        back = tuple(
+            RefCommand(one.new, one.old, one.ref) for one in self._push.commands if one.ref in self._push.moved
+        )
+        if self._is_there(back, may_be=True):
+            return None
+        body = show_push(back)
+        return self._push_refs(io.BytesIO(body), len(body), back, side_band=True)
+
+    def _is_there(self, commands: Sequence[RefCommand], *, may_be: bool) -> bool:
+        answer, body = self._get(self._push.path + "/info/refs?service=git-receive-pack")
+        if answer.status != 200:
+            raise NotSent(self._refusal(answer), by_server=answer.status < 500)
+        try:
+            there = dict(parse_advertisement(body).refs)
+        except ValueError as error:
+            raise NotSent(str(error)) from error
+        if may_be and all(there.get(command.ref, NONE) == command.new for command in commands):
+            return True
+        for ref, expected, now in ((one.ref, one.old, there.get(one.ref, NONE)) for one in commands):
+            if now != expected:
+                where = "is not there" if now == NONE else f"is at {now[:10]} there"
+                told = "it was new" if expected == NONE else f"the push is from {expected[:10]}"
+                raise NotSent(f"{ref} {where}, and {told}: {_AGAIN}", by_server=True)
+        return False
+
+    def _push_refs(self, body: BinaryIO, length: int, commands: Sequence[RefCommand], *, side_band: bool) -> PushReport:
+        kind, path = "application/x-git-receive-pack-", self._push.path + "/git-receive-pack"
+        _answer, data = self._send("POST", path, body, length, f"{kind}request", f"{kind}result")
+        try:
+            return parse_report(data, commands, side_band=side_band)
+        except ValueError as error:
+            raise LostAnswer(str(error)) from error
+
+
+class Registry(_Server):
+    """An ``EffectServer`` for a publish. A published version is never replaced: its name is the key."""
+
+    def __init__(self, push: HeldEffect, publish: Publish, access: ServerAccess) -> None:
+        super().__init__(push, access)
+        self._publish = publish
+
+    def is_there(self, *, may_be: bool) -> bool:
+        publish = self._publish
+        there = self.published().get(publish.version if publish.registry == "npm" else publish.file)
+        if there is None:
+            return False
+        if may_be and there[0] in ("", publish.digest):
+            return True
+        raise NotSent(f"{publish.label} is there already, and is not replaced: publish another version", by_server=True)
+
+    def _page(self) -> str:
+        publish = self._publish
+        if publish.registry == "npm":
+            above = publish.page.removesuffix(publish.package)
+            return quote(above, safe="/@") + publish.package.replace("/", "%2f")
+        return quote(publish.page) + "/"
+
+    def published(self) -> dict[str, tuple[str, str]]:
+        """Return what the registry tells of the package, as ``publish.published`` does. Raise NotSent."""
+        publish, place = self._publish, self._push.page_host
+        index = self if place == self._push.host else _Server(self._push._replace(host=place), self._access.anonymous)
+        npm = publish.registry == "npm"
+        try:
+            answer, body = index._get(self._page(), "application/json" if npm else _SIMPLE)
+        except NotSent as problem:
+            raise NotSent(f"{place} cannot be asked for {publish.package}: {problem}") from problem
+        if answer.status == 404 or (not npm and answer.status in (302, 303)):  # an index may send on to another one
+            return {}
+        if answer.status != 200:
+            raise NotSent(self._refusal(answer, body), by_server=answer.status < 500)
+        try:
+            return published(publish, body)
+        except ValueError as error:
+            raise NotSent(str(error)) from error
+
+    def last(self) -> tuple[str, bytes]:
+        """Return the version that was published last, and its file; for an index, its last file of this kind. Both are
+        empty if there is none. Raise NotSent."""
+        there, kind = self.published(), self._publish.file[-4:]
+        names = [name for name in there if self._publish.registry == "npm" or name.endswith(kind)]
+        if not names:
+            return "", NO_FILES
+        url = urlsplit(
+            urljoin(self._push._replace(host=self._push.page_host, path=self._page()).remote_url, there[names[-1]][1])
+        )
+        place = self._push._replace(
+            scheme="https" if url.scheme == "https" else "http",
+            host=url.hostname or "",
+            port=url.port or (443 if url.scheme == "https" else 80),
+        )
+        is_same = place.repository == self._push.repository
+        path = url.path + (f"?{url.query}" if url.query else "")
+        answer, content = _Server(place, self._access if is_same else self._access.anonymous)._get(path)
+        if answer.status != 200:
+            raise NotSent(f"{names[-1]}: {self._refusal(answer)}")
+        return names[-1], content
+
+    def send(self, body: BinaryIO) -> PushReport:
+        npm = self._publish.registry == "npm"
+        kind = self._publish.content_type
+        answer, data = self._send("PUT" if npm else "POST", self._push.path, body, self._push.size, kind, "*/*")
+        said = (
+            data.decode("utf-8", "replace").split("\n")
+            if (answer.getheader("Content-Type") or "")[:6] != "text/h"
+            else []
+        )
+        return PushReport(((self._publish.label, ""),), tuple(line.strip()[:500] for line in said[:20] if line.strip()))
+
+    def undo(self) -> PushReport | None:
+        publish = self._publish
+        if publish.registry == "npm":
+            name = f"{publish.package}@{publish.version}"
+            way = f"npm unpublish {name} within 72 hours if nothing depends on it; later npm deprecate {name} WHY"
+        else:
+            way = "its page at the index can yank it or delete it"
+        raise NotSent(f"a published version cannot be taken back, and its name is used up: {way}")
 
 
 def look_up(host: str, port: int) -> list[bytes]:
@@ -159,12 +307,12 @@ def look_up(host: str, port: int) -> list[bytes]:
     return [socket.inet_pton(family, str(place[0])) for family, _type, _protocol, _name, place in rows]
 
 
-def _first(addresses: Sequence[bytes], port: int) -> socket.socket:
+def _first(addresses: Sequence[bytes], port: int, patience: float) -> socket.socket:
     """Return a connection to the first address that takes one."""
     problem = OSError("it has no address")
     for packed in addresses:
         try:
-            return socket.create_connection((show_address(packed), port), timeout=_PATIENCE)
+            return socket.create_connection((show_address(packed), port), timeout=patience)
         except OSError as error:
             problem = error
     raise problem

@@ -177,9 +177,11 @@ class _RequestServer:
         if exchange.holding is not None:
             effects = part_or_none("effects", "gate")
             if effects is None:
-                raise exchange.refuse("its rule holds pushes, and this installation lacks mudroom/ext/effects")
+                raise exchange.refuse(
+                    "its rule holds pushes and publishes, and this installation lacks mudroom/ext/effects"
+                )
             screen = effects.HeldRequest(exchange, head, target.path, self.rewrite)
-            if screen.kind == "push":
+            if screen.is_effect:
                 is_kept: bool = await screen.take(self._client, fields)
                 return is_kept
             fields, is_answered = await screen.prepare(self._client, fields)

@@ -181,7 +181,7 @@ class SessionGate:
 
 
 class PushDesk(Protocol):
-    """Stores a command's held pushes (``ext/effects/desk.py``)."""
+    """Stores a command's held effects (``ext/effects/desk.py``)."""
 
     def begin(self, guard: GuardHandle, dial: ForkDial, /) -> None:
         """Answer the gate's wish for a connection over which it hands over a push."""
@@ -210,7 +210,7 @@ class CommandGate:
     ) -> None:
         self._make_holds = holds
         self._holds: PushDesk | None = None
-        """None until there is a request to a host whose pushes are held."""
+        """None until there is a request to a host whose effects are held."""
         self._is_networked, self._label, self._all_hosts = is_networked, label, all_hosts
         self.loopback: tuple[tuple[str, int, int], ...] = tuple((*place, 0) for place in places)
         """As in ``SandboxSpec.loopback``."""

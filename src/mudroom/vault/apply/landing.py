@@ -15,7 +15,7 @@ from mudroom.core.git.outcome import TransferResult
 from mudroom.core.merge.made_directories import remarks_on
 from mudroom.core.merge.merge import Conflict, PartialChoice
 from mudroom.core.merge.operations import Landing, Op, plan_landing
-from mudroom.core.tree.change import Change
+from mudroom.core.tree.change import Change, Changeset
 from mudroom.core.tree.choice import select_below, select_exactly
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.flag import WORK_TREE, git_directory, is_left_out, is_protected, repositories
@@ -49,7 +49,7 @@ from mudroom.vault.conflict.resolution import answers
 from mudroom.vault.forks.damage import require_files
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.moment import earliest_since
-from mudroom.vault.record import ForkRecord, load
+from mudroom.vault.record import FORK_FORMAT, ForkRecord, load
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
 
@@ -456,10 +456,13 @@ def _transferred(plan: LandingPlan, results: Sequence[TransferResult]) -> set[by
 
 
 def read_record(fork: Fork) -> ForkRecord:
-    """Return the fork's record. Raise UsageError if the fork holds no changes (yet)."""
+    """Return the fork's record; an empty one if it has only effects. Raise UsageError if it holds nothing (yet)."""
     try:
         return load(fork.record_path, ForkRecord)
     except FileNotFoundError:
+        if fork.has_pushes:
+            kind = "copy" if fork.is_copy else "overlay"
+            return ForkRecord(FORK_FORMAT, fork.name, kind, (), fork.created, 0, Changeset())
         raise UsageError(f"the fork {fork.name} holds no changes", f"mudroom discard {fork.name} removes it") from None
 
 
