@@ -35,6 +35,13 @@ class PushRow(NamedTuple):
     why: str = ""
     said: tuple[str, ...] = ()
     """The server's lines."""
+    digest: str = ""
+    """SHA-256 of the request."""
+
+    @property
+    def bound(self) -> str:
+        """The name for an apply that sends this content alone: a dropped push's name may be given to another."""
+        return f"{self.name}@{self.digest}"
 
 
 def push_lines(row: PushRow) -> list[str]:

@@ -260,7 +260,13 @@ def _moved(commands: Sequence[RefCommand], there: Mapping[str, str]) -> str:
 def _outcome(push: HeldPush) -> PushRow:
     refs = tuple(PushedRef(one.ref, one.old, one.new, _verb(one)) for one in push.commands)
     return PushRow(
-        push.name, push.remote_url, push.state, refs, push.why, tuple(show(line.encode()) for line in push.remote)
+        push.name,
+        push.remote_url,
+        push.state,
+        refs,
+        push.why,
+        tuple(show(line.encode()) for line in push.remote),
+        push.digest,
     )
 
 
