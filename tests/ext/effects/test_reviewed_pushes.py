@@ -189,7 +189,6 @@ def test_a_browser_sends_one_push_and_leaves_another(
     page.goto(site.address("f", "try-1", "review"))
     region = page.get_by_role("region", name="Pushes that wait")
     region.get_by_text("2 pushes wait").wait_for()
-    page.screenshot(path="/tmp/pushes.png")
     region.get_by_role("checkbox", name=f"Send push:2: refs/heads/main to {url} (protected name)").uncheck()
     page.get_by_role("button", name="send 1 push").click()
     asked = page.get_by_role("dialog")
@@ -204,4 +203,3 @@ def test_a_browser_sends_one_push_and_leaves_another(
         re.compile(r"push:1 .*: not taken back: refs/heads/main: ")
     ).wait_for()  # git keeps a server's HEAD
     assert set(forge.refs()) == {"refs/heads/main"}
-    page.screenshot(path="/tmp/undone.png")
