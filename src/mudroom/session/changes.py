@@ -15,7 +15,7 @@ from mudroom.core.result import text
 from mudroom.core.text.linediff import is_binary
 from mudroom.core.tree.change import Changeset, Remark, counted_changes
 from mudroom.core.tree.path import is_below, show
-from mudroom.errors import ApplyUnwritten, MudroomError, UsageError
+from mudroom.errors import ApplyUnwritten, ForkMoved, MudroomError, UsageError
 from mudroom.session.forks import Forks, await_stamps, set_aside, to_read
 from mudroom.session.retention import tidy
 from mudroom.stage import safe_open
@@ -71,12 +71,13 @@ class Changes:
 
     def _require_pushes(self, fork: Fork, wanted: Collection[str]) -> None:
         outbox = self._forks.outbox_of(fork.path)
-        names = [] if outbox is None else [row.name for row in outbox.rows(fork.path)]
-        for name in wanted:
-            if name not in names:
-                raise UsageError(
-                    f"{fork.name} has no {name}", f"mudroom diff {fork.name} shows its pushes and publishes"
-                )
+        rows = {} if outbox is None else {row.name: row for row in outbox.rows(fork.path)}
+        for word in wanted:
+            name, at, _digest = word.partition("@")
+            if name not in rows:
+                raise UsageError(f"{fork.name} has no {name}", f"mudroom diff {fork.name} shows its pushes and publishes")
+            if at and word != rows[name].bound:
+                raise ForkMoved(name.encode(), name)
 
     def _release(self, fork: Fork, landed: LandingResult, wanted: Collection[str]) -> LandingResult:
         """Send the wanted pushes if the files have landed. A remark names those that wait."""
@@ -85,7 +86,8 @@ class Changes:
             return landed
         if wanted and applied.name and not applied.conflicts:
             _tell(self._forks, "sending")
-            rows = outbox.release(fork, self._vault.path + b"/applies/" + applied.name.encode(), wanted)
+            names = {word.partition("@")[0] for word in wanted}
+            rows = outbox.release(fork, self._vault.path + b"/applies/" + applied.name.encode(), names)
             applied = _with_pushes(applied, rows)
         told = {row.name for row in applied.pushes}
         left = [row.name for row in outbox.rows(fork.path) if row.name not in told]
@@ -216,8 +218,9 @@ class Changes:
         ``markers``: write conflict markers into texts that cannot be merged.
         ``backups``: keep a replaced or removed file beside it as ``NAME.bak``.
         ``exact``: apply the ``paths`` themselves, without the paths below them.
-        ``pushes``: send these held pushes, by name, after the files have landed without conflicts. A push that could
-        not be sent stays in the fork. With ``exact`` and without ``paths`` no file is applied.
+        ``pushes``: send these held pushes, by name or by ``PushRow.bound``, after the files have landed without
+        conflicts. A push that could not be sent stays in the fork. With ``exact`` and without ``paths`` no file is
+        applied.
         ``on_verify``: called with the verification's command when it begins; returns a function that is called with the
         command's output as it is printed.
         """

@@ -136,9 +136,10 @@ def _apply(session: Session, name: str, args: argparse.Namespace, context: Conte
         return _land(session, name, chosen.paths, args, context, options | {"parts": chosen.parts, "exact": True})
     if named and not words:
         options["exact"] = True  # and no path: no file
+    waiting = {row.name: row.bound for row in session.changes.pushes(name)}
     if not named and not words and not args.no_effects:
-        named = [row.name for row in session.changes.pushes(name)]
-    options["pushes"] = named
+        named = list(waiting)
+    options["pushes"] = named = [waiting.get(word, word) for word in named]
     if not changes and not named:
         undone = session.changes.undone_as(name)
         hint = UNDONE.format(apply=undone) if undone else f"mudroom discard {name} removes it"

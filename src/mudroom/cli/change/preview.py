@@ -131,7 +131,7 @@ def push_rows(session: Session, fork: str) -> list[PushRow]:
 
 def push_lines(session: Session, fork: str, names: Collection[str] | None = None) -> list[str]:
     """Return lines about a fork's held pushes, or about the named ones."""
-    rows = (row for row in push_rows(session, fork) if names is None or row.name in names)
+    rows = (row for row in push_rows(session, fork) if names is None or row.bound in names)
     return [show(line.encode()) for row in rows for line in describe_push(row)]
 
 

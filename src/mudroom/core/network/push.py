@@ -44,6 +44,13 @@ class PushRow(NamedTuple):
     files: tuple[tuple[str, str], ...] = ()
     """Of a publish: (sign, path). The sign is "+", "~" or "-" against the last published version, empty for a file that
     is the same, or that could not be compared."""
+    digest: str = ""
+    """SHA-256 of the request."""
+
+    @property
+    def bound(self) -> str:
+        """The name for an apply that sends this content alone: a dropped push's name may be given to another."""
+        return f"{self.name}@{self.digest}"
 
 
 def push_lines(row: PushRow) -> list[str]:

@@ -277,7 +277,7 @@ def _outcome(push: HeldEffect) -> PushRow:
     if push.publish is not None:
         refs = [PushedRef(push.publish.label, "", push.publish.digest, "new")]
     said = tuple(show(line.encode()) for line in push.remote)
-    return PushRow(push.name, push.remote_url, push.state, tuple(refs), push.why, said, push.kind)
+    return PushRow(push.name, push.remote_url, push.state, tuple(refs), push.why, said, push.kind, digest=push.digest)
 
 
 def _verb(command: RefCommand) -> Verb:

@@ -208,21 +208,24 @@ class Confirm(Dialog[bool]):
         self.dismiss(answer)
 
 
-ApplyAnswer: TypeAlias = Literal["apply", "commit"]
+ApplyAnswer: TypeAlias = Literal["apply", "commit", "files"]
 
 
 class ConfirmApply(Dialog["ApplyAnswer | None"]):
-    """Confirm an apply. ``can_commit``: also offer to commit it. Dismissed with None for no apply."""
+    """Confirm an apply. ``can_commit``: also offer to commit it. ``can_leave``: also offer to leave its pushes in the
+    fork. Dismissed with None for no apply."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "apply", show=False),
         Binding("c", "commit", show=False),
+        Binding("f", "files", show=False),
         Binding("n,q,escape", "none", show=False),
     ]
 
-    def __init__(self, title: str, rows: Sequence[Pieces], *, can_commit: bool) -> None:
-        super().__init__(title, rows, f"y apply   {'c apply as one commit   ' if can_commit else ''}Esc back")
-        self._can_commit = can_commit
+    def __init__(self, title: str, rows: Sequence[Pieces], *, can_commit: bool, can_leave: bool) -> None:
+        more = ("c apply as one commit   " if can_commit else "") + ("f files only   " if can_leave else "")
+        super().__init__(title, rows, f"y apply   {more}Esc back")
+        self._can_commit, self._can_leave = can_commit, can_leave
 
     def action_apply(self) -> None:
         self.dismiss("apply")
@@ -230,6 +233,10 @@ class ConfirmApply(Dialog["ApplyAnswer | None"]):
     def action_commit(self) -> None:
         if self._can_commit:
             self.dismiss("commit")
+
+    def action_files(self) -> None:
+        if self._can_leave:
+            self.dismiss("files")
 
     def action_none(self) -> None:
         self.dismiss(None)

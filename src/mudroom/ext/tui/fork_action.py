@@ -8,6 +8,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from mudroom.cli.change.preview import pushes_left
 from mudroom.core.registry import part
 from mudroom.core.text.escaping import escape_line
 from mudroom.core.tree.path import show, show_path
@@ -34,6 +35,8 @@ EVENTS = 200
 async def apply(parts: ReviewParts) -> None:
     app, model, selection = parts.screen.app, parts.screen.model, parts.screen.selection
     seen, choice = selection.seen, selection.choice()
+    if seen is not None and seen.pushes:
+        choice = choice or Choice((), {}, ())
     if seen is None or choice is None:
         app.notify("nothing is chosen; space chooses, A chooses all")
         return
@@ -42,13 +45,15 @@ async def apply(parts: ReviewParts) -> None:
         app.notify("the fork has changed since you looked at it: R looks again", severity="warning")
         return
     question = summary.before_apply(seen, choice, parts.screen.files.flags, app.hooks.verifies)
-    can_commit = app.hooks.git_files is not None and not choice.git and model.can_commit()
-    dialog = ConfirmApply(f"Apply to {show_path(model.project)}?", question, can_commit=can_commit)
+    can_commit = app.hooks.git_files is not None and not choice.git and bool(choice.items) and model.can_commit()
+    can_leave = bool(seen.pushes and choice.items)
+    dialog = ConfirmApply(f"Apply to {show_path(model.project)}?", question, can_commit=can_commit, can_leave=can_leave)
     answer = await app.push_screen_wait(dialog)
+    pushes = () if answer == "files" else tuple(push.bound for push in seen.pushes)
     commit = await _ask_message(parts) if answer == "commit" else None
     if answer is None or (answer == "commit" and commit is None):
         return
-    work = partial(model.ask, model.apply, seen, choice, app.verifying, commit)
+    work = partial(model.ask, model.apply, seen, choice, app.verifying, commit, pushes)
     done = await parts.reader.change("applying", work)
     if isinstance(done, MudroomError):
         _tell_error(parts, done)
@@ -75,7 +80,8 @@ async def _show_landed(parts: ReviewParts, landed: LandingResult, choice: Choice
     """Show an apply's outcome, and undo the apply on request."""
     app = parts.screen.app
     failed = landed.verified is not None and not landed.verified.passed
-    app.code = 5 if failed else 3 if landed.conflicts else 1 if landed.commit_problem else 0
+    left = landed.conflicts or pushes_left(landed.applied.pushes)
+    app.code = 5 if failed else 3 if left else 1 if landed.commit_problem else 0
     app.applied = app.applied or not failed
     await parts.reader.look()
     title = "Nothing was applied" if failed else "Applied"
@@ -115,7 +121,7 @@ async def undo(parts: ReviewParts, name: str = "") -> None:
     if isinstance(undone, MudroomError):
         app.tell_error(undone)
         return
-    app.code = 3 if undone.conflicts else 0
+    app.code = 3 if undone.conflicts or pushes_left(undone.pushes) else 0
     await parts.reader.look()
     await app.push_screen_wait(TextDialog("Undone", summary.undone(undone)))
 

@@ -99,7 +99,9 @@ class ForkReader:
         selection.replace(seen)
         self.moved = False
         screen.app.holds = bool(seen.items)
-        screen.banner(f"{not_reviewed(seen.fork, seen.in_use)}; R looks again" if seen.in_use else "")
+        waiting = f"{len(seen.pushes)} held push{'es' * (len(seen.pushes) > 1)}: a shows and sends them"
+        in_use = f"{not_reviewed(seen.fork, seen.in_use)}; R looks again"
+        screen.banner(in_use if seen.in_use else waiting if seen.pushes else "")
         screen.show_list()
         self._differences.begin(again=True)
 

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
 from mudroom.cli.change.agent_settings import changed_settings
+from mudroom.cli.change.preview import push_rows
 from mudroom.cli.project_session import UNDONE
 from mudroom.core.journal.event import Event
 from mudroom.core.merge.apply_summary import RECOVERY_WORDS
@@ -28,6 +29,7 @@ from mudroom.vault.forks.damage import UNREADABLE, damage_of
 
 if TYPE_CHECKING:
     from mudroom.core.merge.resolution_words import Take
+    from mudroom.core.network.push import PushRow
     from mudroom.ext.commits.git.commit_diff import CommitDiff
     from mudroom.ext.commits.git.log import CommitLog
     from mudroom.ext.commits.session import CommitRequest
@@ -75,6 +77,8 @@ class SeenFork(NamedTuple):
     summary: Summary = Summary()
     settings: tuple[str, ...] = ()
     """Changes to the agent's settings in the fork, in words. Only ``mudroom agent settings`` lands them."""
+    pushes: tuple[PushRow, ...] = ()
+    """Those that wait."""
 
     @property
     def decided(self) -> dict[bytes, bool]:
@@ -125,6 +129,7 @@ class ReviewModel:
             reviewed.in_use,
             reviewed.summary,
             tuple(changed_settings(self.session, self.fork)),
+            tuple(push_rows(self.session, self.fork)),
         )
 
     def fingerprint(self) -> str | None:
@@ -210,10 +215,11 @@ class ReviewModel:
         choice: Choice,
         on_verify: Callable[[tuple[bytes, ...]], Callable[[bytes], None]],
         commit: CommitRequest | None = None,
+        pushes: Sequence[str] = (),
     ) -> LandingResult:
-        """Apply the choice. ``commit``: as one commit. ``on_verify``: see ``Changes.apply``. Raise ForkMoved if the
-        fork has changed since it was read, or Busy. Raise UsageError, with no changes applied, if no commit could be
-        made."""
+        """Apply the choice, then send these pushes. ``commit``: as one commit. ``on_verify``: see ``Changes.apply``.
+        Raise ForkMoved if the fork has changed since it was read, or Busy. Raise UsageError, with no changes applied,
+        if no commit could be made."""
         self._require_exists()
 
         def land() -> LandingResult:
@@ -221,7 +227,8 @@ class ReviewModel:
             paths = tuple(path for path in choice.paths if path not in parts.left)
             options: dict[str, Any] = {
                 "parts": parts.chosen,
-                "exact": bool(choice.paths),
+                "exact": bool(choice.paths) or not choice.items,
+                "pushes": pushes,
                 "git": choice.git,
                 "reviewed": seen.fingerprint,
                 "on_verify": on_verify,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from mudroom.cli.change.agent_settings import TITLE
 from mudroom.cli.change.undo import is_decidable
 from mudroom.core.merge.apply_summary import apply_words, undo_words
+from mudroom.core.network.push import push_lines
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.flag import MADE, is_left_out
 from mudroom.core.tree.path import show, show_path
@@ -54,6 +55,9 @@ def before_apply(
     if seen.settings:
         rows.append([(f"{TITLE}: mudroom agent settings {seen.fork}", "warn")])
         rows += [[(line, "warn")] for line in seen.settings]
+    if seen.pushes:
+        rows.append([("pushed after that, with your credential:", "warn")])
+        rows += [[("  " + show(line.encode()), "")] for push in seen.pushes for line in push_lines(push)]
     rest = len(seen.items) - count
     if rest:
         rows.append([("1 file stays in the fork" if rest == 1 else f"{rest:,} files stay in the fork", "dim")])

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
+from mudroom.cli.change.preview import pushes_left
 from mudroom.core.merge.apply_summary import RECOVERY_WORDS, apply_words, undo_words
 from mudroom.core.registry import part
 from mudroom.core.tree.path import show_path
@@ -45,9 +46,13 @@ def apply(call: ApiCall) -> shape.JobShape:
             raise Refusal(409, "moved", "the fork has changed since it was reviewed; nothing was applied", _AGAIN)
         _require_plain_commit(request)
         changes = session.changes.of(fork).changes
-        if not changes:
+        if not changes and not request.pushes:
             raise Refusal(400, "bad-request", f"{fork} holds no changes")
-        choice = None if request.files is None else choice_of(session, fork, changes, request.files, git=request.git)
+        files = request.files
+        if request.pushes and not files and (files is not None or not changes):
+            choice: ChosenChanges | None = ChosenChanges((), {})  # no file, only the pushes
+        else:
+            choice = None if files is None else choice_of(session, fork, changes, files, git=request.git)
     return server.jobs.start(
         project, fork, "apply", lambda reporter: _apply(server, project, fork, choice, request, reporter)
     )
@@ -88,6 +93,7 @@ def _apply(
                 "git": request.git,
                 "backups": request.backups,
                 "markers": request.markers,
+                "pushes": request.pushes,
                 "on_verify": verifying,
             }
             if request.commit:
@@ -221,6 +227,7 @@ def landed_shape(landed: LandingResult) -> shape.LandedShape:
         _verified(verified) if verified is not None else "",
         [show_path(path) for path in landed.kept],
         summary="" if failed else apply_words(applied.written, applied.removed, len(landed.kept), landed.refs_moved),
+        pushes_left=pushes_left(applied.pushes),
     )
 
 
@@ -240,6 +247,7 @@ def turned_shape(applied: ApplyResult, action: Literal["undo", "redo"]) -> shape
         summary=undo_words(
             action, applied.written, applied.removed, len(applied.again), applied.holder, len(applied.refs)
         ),
+        pushes_left=pushes_left(applied.pushes),
     )
 
 

@@ -8,6 +8,7 @@ from zlib import crc32
 from msgspec import Meta, Struct, msgpack, structs
 
 from mudroom.cli.change.agent_settings import changed_settings
+from mudroom.cli.change.preview import push_rows
 from mudroom.core.tree import dependent_rows
 from mudroom.core.tree.change import Change, Remark
 from mudroom.core.tree.landing_form import OWNER
@@ -20,6 +21,7 @@ from mudroom.ext.web.state.refusal import Refusal
 from mudroom.ext.web.state.server_state import require_fork
 
 if TYPE_CHECKING:
+    from mudroom.core.network.push import PushRow
     from mudroom.core.tree.entry import Entry
     from mudroom.ext.review.rows import ReviewedFork, TaggedRows
     from mudroom.session import Session
@@ -70,6 +72,7 @@ def changes(call: ApiCall) -> shape.ChangesShape:
             session.vault.fork(name).created // 1_000_000,
             [line.strip() for line in changed_settings(session, name)],
             reviewed.in_use,
+            [_push(row) for row in push_rows(session, name)],
         )
 
 
@@ -155,6 +158,16 @@ def _modes(change: Change) -> tuple[str, str] | None:
 
 def mode_of(entry: Entry) -> str:
     return "" if entry.kind == "symlink" else f"{entry.mode:04o}"
+
+
+def _push(row: PushRow) -> shape.PushShape:
+    refs = [
+        shape.PushedRefShape(
+            ref.ref, ref.verb, [shape.PushedCommitShape(*one) for one in ref.commits], ref.lines, list(ref.flags)
+        )
+        for ref in row.refs
+    ]
+    return shape.PushShape(row.bound, row.name, row.remote, row.state, row.why, refs)
 
 
 def _remark(remark: Remark) -> shape.RemarkShape:

@@ -31,6 +31,9 @@ export async function decide(project, apply) {
 /** @param {{project: string, one: any, busy: boolean}} props */
 const Decide = ({ project, one, busy }) => one.refused && html`<button type="button" disabled=${busy} onClick=${() => decide(project, one.id)}>Decide<span class="hidden"> what the undo of ${one.id} left</span></button>`;
 
+/** @param {any} remark */
+export const isOfPush = ({ path }) => /^(push|publish):/.test(path);
+
 /**
  * Undo or redo an apply, and show the outcome.
  * @param {string} project @param {"undo" | "redo"} act @param {string} apply @returns {Promise<any>} the outcome; null: it failed
@@ -40,9 +43,11 @@ export async function act(project, act, apply) {
     const job = await finished(await post(`${at(project)}/${act}`, { apply }));
     if (job.problem) throw Object.assign(new Error(job.problem.error), job.problem);
     const left = (job.landed?.conflicts ?? []).map((/** @type {any} */ one) => one.path);
+    const said = (job.landed?.remarks ?? []).filter(isOfPush).slice(0, NAMED).map((/** @type {any} */ one) => `. ${one.path} ${one.text}`).join("");
+    const bad = left.length > 0 || Boolean(job.landed?.pushes_left);
     const names = left.slice(0, NAMED).join(", ") + (left.length > NAMED ? ` and ${left.length - NAMED} more` : "");
-    toast(`${apply || "The last apply"} was ${ENDED[act]}${job.landed?.summary ? `: ${job.landed.summary}` : ""}${left.length ? `, but for ${counted(left.length, "file")} that changed since: ${names}` : ""}`,
-      { bad: left.length > 0, ...(left.length && act === "undo" ? { action: { label: "Decide", run: () => void decide(project, job.landed.undo) } } : {}) });
+    toast(`${apply || "The last apply"} was ${ENDED[act]}${job.landed?.summary ? `: ${job.landed.summary}` : ""}${left.length ? `, but for ${counted(left.length, "file")} that changed since: ${names}` : ""}${said}`,
+      { bad, ...(left.length && act === "undo" ? { action: { label: "Decide", run: () => void decide(project, job.landed.undo) } } : {}) });
     return job.landed;
   } catch (error) {
     complain(error);

@@ -1,5 +1,5 @@
 // The bar below the files: apply the choice, show progress and outcome.
-import { act } from "./applies.js";
+import { act, isOfPush } from "./applies.js";
 import { atFork, finished, post } from "./api.js";
 import { spelled } from "./code.js";
 import { confirmed } from "./dialog.js";
@@ -8,6 +8,7 @@ import { html, useEffect, useRef, useState } from "./html.js";
 import { Committed, obstacle, OneCommitChoice, useOneCommit } from "./onecommit.js";
 import { counted as countOf, repositories, repositoryOf, request } from "./picked.js";
 import { counted } from "./plural.js";
+import { destinations } from "./pushes.js";
 import { toFork, toProject } from "./route.js";
 import { amount, fates } from "./telling.js";
 
@@ -41,23 +42,26 @@ function warnings(rows, picked, standing) {
 const isLanded = (job) => Boolean(job.landed && job.landed.state !== "unverified");
 
 /**
- * @param {{project: string, fork: any, name: string, changes: any, picked: import("./picked.js").Picked, standing: any,
+ * @param {{project: string, fork: any, name: string, changes: any, picked: import("./picked.js").Picked, sent: import("./pushes.js").Push[], standing: any,
  *   isRepository: boolean, reload: (anew: boolean) => void, started: (working: boolean) => void, applied: () => void, keys: {apply: () => void}}} props
  */
-export function Bar({ project, fork, name, changes, picked, standing, isRepository, reload, started, applied, keys }) {
+export function Bar({ project, fork, name, changes, picked, sent, standing, isRepository, reload, started, applied, keys }) {
   const [job, setJob] = useState(/** @type {any} */ (null));
   const [how, setHow] = useState({ backups: false, markers: false });
   const [commit, setCommit, forgetCommit] = useOneCommit(project, name, changes.created);
   const total = changes.total;
   const count = countOf(changes.rows, picked);
-  const commits = isRepository && commit.wanted;
+  const commits = isRepository && commit.wanted && count > 0;
   const withRepository = repositories(changes.rows, picked).length > 0;
   const why = changes.in_use ? "This is a look, not a review." : commits ? obstacle(commit, withRepository) : "";
-  const label = `Apply ${amount(changes.rows, picked, total, standing?.known ?? null)}${commits ? " and commit" : ""}`;
+  const pushed = sent.length ? counted(sent.length, "push", "pushes") : "";
+  const label = count || !pushed ? `Apply ${amount(changes.rows, picked, total, standing?.known ?? null)}${commits ? " and commit" : ""}${pushed && `, send ${pushed}`}` : `Send ${pushed}`;
+  const nothing = !count && !sent.length;
   /** @param {boolean} [byKey] by a key, which may have been pressed by mistake: ask first */
   const apply = async (byKey = false) => {
-    if (!count || why || job?.state === "running") return;
+    if (nothing || why || job?.state === "running") return;
     const found = warnings(changes.rows, picked, standing);
+    if (sent.length) found.unshift(["Pushed, as you", destinations(sent), "warn"]);
     if (found.length || byKey) {
       const text = !found.length ? html`<p>The chosen changes are applied to the project.</p>` : html`<dl class="warnings">${found.map(([label, names, mark]) => html`<div key=${label}><dt><span class=${"tag " + mark}>${label}</span></dt><dd>${some(names)}</dd></div>`)}</dl>`;
       if (!(await confirmed({ title: label + "?", text, action: "Apply" }))) return;
@@ -65,7 +69,7 @@ export function Bar({ project, fork, name, changes, picked, standing, isReposito
     started(true);
     setJob({ state: "running", phase: "begins" });
     try {
-      const first = await post(atFork(project, name) + "/apply", { reviewed: changes.fingerprint, files: request(changes.rows, picked, total), git: withRepository, ...(commits ? { commit: commit.message } : how) });
+      const first = await post(atFork(project, name) + "/apply", { reviewed: changes.fingerprint, files: count ? request(changes.rows, picked, total) : [], git: withRepository, pushes: sent.map((one) => one.name), ...(commits ? { commit: commit.message } : how) });
       const last = await finished(first, setJob);
       if (isLanded(last)) applied();
       if (last.landed?.commit) forgetCommit();
@@ -84,14 +88,14 @@ export function Bar({ project, fork, name, changes, picked, standing, isReposito
   if (job) return html`<${Course} job=${job} project=${project} name=${name} close=${close} />`;
   return html`<div class="bar">
     ${fork && html`<button type="button" class="danger" onClick=${async () => (await discard(project, { ...fork, summary: changes.summary, fingerprint: changes.fingerprint })) && (applied(), (location.hash = toProject(project)))}>Discard</button>`}
-    ${total > 0 && !count && html`<span class="dim">Nothing is chosen.</span>`}
+    ${total > 0 && nothing && html`<span class="dim">Nothing is chosen.</span>`}
     ${total > 0 && count > 0 && why && html`<span class="dim" role="status">${why}</span>`}
     ${total > 0 && html`<details class="how"><summary>How</summary><div class="panel">
       ${/** @type {[keyof typeof how, string][]} */ ([["backups", "Leave what is replaced beside it, as NAME.bak"], ["markers", "Write conflict markers into files that conflict"]]).map(([key, label]) => html`
         <label class="check" key=${key}><input type="checkbox" checked=${how[key] && !commits} disabled=${commits} onChange=${() => setHow({ ...how, [key]: !how[key] })} /><span>${label}</span></label>`)}</div></details>`}
     ${total > 0 && isRepository && html`<${OneCommitChoice} commit=${commit} set=${setCommit} />`}
     <span class="grow"></span>
-    ${total > 0 && html`<button type="button" class="primary" disabled=${!count || Boolean(why)} onClick=${() => apply()}>${label}</button>`}
+    ${(total > 0 || sent.length > 0) && html`<button type="button" class="primary" disabled=${nothing || Boolean(why)} onClick=${() => apply()}>${label}</button>`}
   </div>`;
 }
 
@@ -125,6 +129,7 @@ const UNSURE = new Set(["gone", "lost"]);
 
 /** @param {{job: any, project: string, name: string, close: () => void}} props */
 function Outcome({ job, project, name, close }) {
+  const [turned, setTurned] = useState(/** @type {any} */ (null)); // the outcome of an undo or a redo
   const [undone, setUndone] = useState(false);
   const [busy, setBusy] = useState(false);
   if (job.problem) {
@@ -139,17 +144,18 @@ function Outcome({ job, project, name, close }) {
   }
   const turn = async () => {
     setBusy(true);
-    if (await act(project, undone ? "redo" : "undo", undo)) setUndone(!undone);
+    const landed = await act(project, undone ? "redo" : "undo", undo);
+    if (landed) (setUndone(!undone), setTurned(landed));
     setBusy(false);
   };
-  return html`<div class=${"banner " + (conflicts.length || job.landed.commit_problem ? "warn" : "good")}>
+  return html`<div class=${"banner " + (conflicts.length || job.landed.commit_problem || (turned ?? job.landed).pushes_left ? "warn" : "good")}>
     <strong>${undone ? "Applied, and taken back." : `Applied: ${job.landed.summary}.`}</strong>
     ${!undone && html`<${Committed} landed=${job.landed} some=${some} />`}
     ${merged.length > 0 && html`<span>Merged with what the project had changed: ${some(merged)}.</span>`}
     ${kept.length > 0 && html`<span>The project's was kept: ${some(kept)}.</span>`}
     ${conflicts.length > 0 && html`<span>${counted(conflicts.length, "conflict")} left: ${some(conflicts.map((/** @type {any} */ one) => one.path))}. <a href=${toFork(project, name, "conflicts")}>Decide</a></span>`}
     ${withheld.length > 0 && html`<span>Not applied, protected: ${some(withheld)}.</span>`}
-    ${remarks.map((/** @type {any} */ one) => html`<span class="name">${one.path} ${one.text}</span>`)}
+    ${(turned ? turned.remarks.filter(isOfPush) : remarks).map((/** @type {any} */ one) => html`<span class="name">${one.path} ${one.text}</span>`)}
     <span class="grow"></span>
     ${undo && html`<button type="button" disabled=${busy} onClick=${turn}>${undone ? "Redo" : "Undo"}</button>`}
     ${remaining > 0 || conflicts.length > 0 ? html`<button type="button" onClick=${close}>Go on</button>` : html`<a class="button" href=${toProject(project)}>To the project</a>`}

@@ -17,6 +17,7 @@ import { Lines } from "./list.js";
 import { useLoaded } from "./load.js";
 import { blocksOf, counted as countOf, extentOf, modeOf, ticked, wantBlocks, wantMode } from "./picked.js";
 import { counted } from "./plural.js";
+import { Pushes, useSent } from "./pushes.js";
 import { toFork, toProject } from "./route.js";
 import { kept, ofTab } from "./store.js";
 import { inPart, saidOf } from "./telling.js";
@@ -58,7 +59,7 @@ export function Review({ project, fork, file, place }) {
   const again = (anew = false) => {
     if (anew) setTurn(turn + 1);
     take.current = true;
-    if (fresh && fresh.fingerprint !== held.fingerprint) {
+    if (fresh && isOther(fresh, held)) {
       take.current = false;
       setHeld(fresh);
     } else {
@@ -66,10 +67,16 @@ export function Review({ project, fork, file, place }) {
       reload(true); // the awaited answer may be equal
     }
   };
-  const moved = !working && fresh && fresh.fingerprint !== held.fingerprint ? fresh : null;
+  const moved = !working && fresh && isOther(fresh, held) ? fresh : null;
   const row = place?.forks.find((/** @type {any} */ one) => one.name === fork);
   return html`<${Files} key=${`${turn} ${held.created}`} project=${project} fork=${fork} file=${file} row=${row} changes=${held} moved=${moved} again=${again} working=${working} setWorking=${setWorking} place=${place} />`;
 }
+
+/** Whether an answer has other changes, or other pushes. @param {any} fresh @param {any} held */
+const isOther = (fresh, held) => fresh.fingerprint !== held.fingerprint || fresh.pushes.map(named).join() !== held.pushes.map(named).join();
+
+/** @param {any} one */
+const named = (one) => `${one.name} ${one.state}`;
 
 /** The rows after the first answer, set all at once, because each list is rendered again. @param {string} path @param {any} held @param {(next: any) => void} setHeld */
 function useRest(path, held, setHeld) {
@@ -156,6 +163,7 @@ function Files({ project, fork, file, row, changes, moved, again, working, setWo
   const decided = useMemo(() => new Map((standing.known ?? []).map((/** @type {any} */ one) => [one.id, saidOf(one)])), [standing.known]);
   const { looked, mark } = useLooked(`${project}.${fork}`, rows);
 
+  const [sent, left, flip] = useSent(changes.pushes);
   const [text, setText] = useState("");
   const [filters, setFilters] = useState(/** @type {ReadonlySet<string>} */ (new Set()));
   const [isTree, setTree] = useState(kept.get("list") !== "flat");
@@ -242,7 +250,7 @@ function Files({ project, fork, file, row, changes, moved, again, working, setWo
   const choose = useCallback((/** @type {Set<number> | null} */ blocks) => setPicked((now) => (shown ? wantBlocks(now, shown, blocks) : now)), [shown]);
   return html`<main class=${"review" + (file || changes.total === 0 ? " with-file" : "")} tabindex="-1">
     <h1 class="hidden">Review of ${fork}</h1>
-    <div class="notices"><${Notices} project=${project} fork=${fork} changes=${changes} moved=${moved} standing=${standing} again=${() => again()} others=${others} lost=${lost} /><${Commits} project=${project} fork=${fork} changes=${changes} /></div>
+    <div class="notices"><${Notices} project=${project} fork=${fork} changes=${changes} moved=${moved} standing=${standing} again=${() => again()} others=${others} lost=${lost} /><${Pushes} pushes=${changes.pushes} left=${left} flip=${flip} /><${Commits} project=${project} fork=${fork} changes=${changes} /></div>
     <section class="side" aria-label="Changed files">
       <div class="side-head">
         <div class="row"><${Progress} row=${row} changes=${changes} looked=${looked.size} /></div>
@@ -270,7 +278,7 @@ function Files({ project, fork, file, row, changes, moved, again, working, setWo
         <div class="file-body"><${Company} row=${shown} rows=${rows} />${decided.get(shown.id) && html`<${Decided} said=${decided.get(shown.id)} isPart=${Boolean(picked.get(shown.id))} to=${toFork(project, fork, "conflicts")} />`}<${Diff} key=${shown.id + changes.fingerprint} project=${project} fork=${fork} file=${shown.id} stamp=${changes.in_use ? undefined : shown.stamp} chosen=${blocksOf(picked, shown.id)} picked=${picked} still=${working}
           onChoose=${shown.hunks && !decided.get(shown.id) ? choose : undefined} /></div>` : changes.total === 0 && html`<${Emptied} project=${project} fork=${fork} applies=${place?.applies ?? []} />`}
     </section>
-    <${Bar} project=${project} fork=${row} name=${fork} changes=${changes} picked=${picked} standing=${standing} isRepository=${Boolean(place?.repository)} reload=${again} started=${setWorking} applied=${forget} keys=${bar.current} />
+    <${Bar} project=${project} fork=${row} name=${fork} changes=${changes} picked=${picked} sent=${sent} standing=${standing} isRepository=${Boolean(place?.repository)} reload=${again} started=${setWorking} applied=${forget} keys=${bar.current} />
   </main>`;
 }
 

@@ -48,6 +48,33 @@ class RowShape(Struct):
     """``uid:gid`` if the owner is neither the user nor the owner of the project's entry."""
 
 
+class PushedCommitShape(Struct):
+    id: str
+    subject: str
+
+
+class PushedRefShape(Struct):
+    ref: str
+    verb: Literal["new", "moved", "deleted"]
+    commits: list[PushedCommitShape]
+    """Newest first."""
+    lines: tuple[int, int] | None
+    """Lines added and removed; None: the project's repository in the fork does not have these commits."""
+    flags: list[str]
+
+
+class PushShape(Struct):
+    """A git push that waits for an apply."""
+
+    name: str
+    """For an apply that sends it: binds the content that was shown."""
+    label: str
+    remote: str
+    state: str
+    why: str
+    refs: list[PushedRefShape]
+
+
 class ChangesShape(Struct):
     fork: str
     fingerprint: str
@@ -74,6 +101,7 @@ class ChangesShape(Struct):
     in_use: str = ""
     """Why these rows are a look and not a review, as words to follow the fork's name ("is mounted at /x"): no apply
     accepts their fingerprint. Empty: they are a review."""
+    pushes: list[PushShape] = []
 
 
 class LineShape(Struct, array_like=True):
@@ -194,6 +222,8 @@ class ApplyRequestShape(Struct, forbid_unknown_fields=True):
     commit: str = ""
     """Message: commit the applied files as one commit on the checked-out branch; not with ``git``, ``backups`` or
     ``markers``. Refused, with nothing applied, if no commit could be made. Empty: no commit."""
+    pushes: list[str] = []
+    """Names of held pushes: sent after the files have landed."""
 
 
 class UndoRequestShape(Struct, forbid_unknown_fields=True):
@@ -252,6 +282,8 @@ class LandedShape(Struct):
     """The requested commit."""
     commit_problem: str = ""
     """Why the requested commit was not made; applied files stay applied."""
+    pushes_left: bool = False
+    """A push is not where it was to be brought: a remark says why."""
 
 
 class JobShape(Struct):
