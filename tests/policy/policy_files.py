@@ -13,9 +13,10 @@ from mudroom.core.settings import Loaded, Settings
 from mudroom.errors import UsageError
 from mudroom.policy import host_answers
 from mudroom.policy.combine import PROJECT, merge, project_items, read, read_project, roles_of
-from mudroom.policy.config import answers_directory, load_policy
+from mudroom.policy.config import load_policy
 from mudroom.policy.parse import settings_from
 from mudroom.policy.trust import record_path, remember
+from mudroom.stage.private_directory import answers_directory
 
 
 def own_settings(project: bytes) -> Settings:

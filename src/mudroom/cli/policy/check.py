@@ -15,10 +15,11 @@ from mudroom.core.tree.path import show
 from mudroom.core.tree.pattern import matches
 from mudroom.errors import UsageError
 from mudroom.policy.combine import read, read_single, watched_files
-from mudroom.policy.config import MACHINE, answer_files, left_out, load_policy, not_above, places, user_config
+from mudroom.policy.config import MACHINE, left_out, load_policy, not_above, places, user_config
 from mudroom.policy.host_answers import NAME
 from mudroom.policy.host_answers import load as answered
 from mudroom.policy.parse import GivenSetting, settings_from
+from mudroom.stage.private_directory import answer_files
 from mudroom.stage.views.preflight import policy_above
 from mudroom.typing import TYPE_CHECKING
 
