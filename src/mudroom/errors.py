@@ -158,6 +158,19 @@ class ForkChanged(ForkMoved):
         self.path = b""
 
 
+class ForkReplaced(ForkMoved):
+    """At rest, the fork's file at ``path`` is another one than the last command left."""
+
+    def __init__(self, path: bytes, shown: str, fork: str) -> None:
+        MudroomError.__init__(
+            self,
+            f"{shown} in {fork} is not the file that its last command left: a part of mudroom's state was restored from"
+            " a backup, or another program has changed it",
+            f"mudroom exec --fork {fork} -- true records the files as they are now",
+        )
+        self.path = path
+
+
 class NotReviewed(ForkMoved):
     """The fork was in use when its changes were shown, so they were not reviewed. ``mounted``: it is still mounted."""
 

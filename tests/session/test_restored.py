@@ -22,7 +22,7 @@ from box import if_namespaces
 from conftest import Place, tick
 from mudroom.core.clock import CommandStart
 from mudroom.core.settings import Settings
-from mudroom.errors import ForkChanged, ForkMoved
+from mudroom.errors import ForkChanged, ForkMoved, ForkReplaced
 from mudroom.sandbox.client.client import Client
 from mudroom.sandbox.client.launcher_client import LauncherClient, SpawnedLauncher
 from mudroom.session import Session
@@ -411,3 +411,35 @@ def test_a_copy_on_a_full_disk_is_renewed_at_the_next_verb(place: Place, monkeyp
             assert session.changes.applies() == []
     with opened(place, "overlay") as session:
         assert session.changes.apply("f").applied.written == 1
+
+
+@pytest.mark.parametrize("part", ["layers", "forks"])
+def test_a_part_of_the_state_that_is_restored_in_place_is_told(place: Place, part: str) -> None:
+    place.write("a", b"base\n")
+    with place.session() as session:
+        session.run([b"sh", b"-c", b"echo first > a"], fork="one")
+        (vault,) = (place.state / "vaults").iterdir()
+        cp(vault / part, place.root / "backup")
+        session.run([b"sh", b"-c", b"echo longer > a"], fork="one")
+    subprocess.run(["cp", "-a", f"{place.root}/backup/.", vault / part], check=True)
+    with place.session() as session:
+        with pytest.raises(ForkReplaced, match="a in one is not the file that its last command left") as raised:
+            list(session.changes.diff("one", reviewed=session.changes.review("one").changeset.changes))
+        assert raised.value.path == b"a"
+        assert raised.value.hint == "mudroom exec --fork one -- true records the files as they are now"
+        session.run([b"true"], fork="one")
+        reviewed = session.changes.review("one").changeset.changes
+        content = b"+first" if part == "layers" else b"+longer"
+        assert content in b"".join(session.changes.diff("one", reviewed=reviewed)).splitlines()
+        assert session.changes.apply("one").conflicts == ()
+    assert (place.project / "a").read_bytes() == content[1:] + b"\n"
+
+
+def test_a_fork_that_runs_meanwhile_was_not_replaced(place: Place) -> None:
+    place.write("a", b"base\n")
+    session = place.session()
+    session.run([b"sh", b"-c", b"echo first > a"], fork="one")
+    reviewed = session.changes.review("one").changeset.changes
+    session.run([b"sh", b"-c", b"echo longer > a"], fork="one")
+    with pytest.raises(ForkMoved, match="a in the fork is not what was reviewed"):
+        list(session.changes.diff("one", reviewed=reviewed))

@@ -15,7 +15,7 @@ from mudroom.core.result import text
 from mudroom.core.text.linediff import is_binary
 from mudroom.core.tree.change import Changeset, Remark, counted_changes
 from mudroom.core.tree.path import is_below, show
-from mudroom.errors import ApplyUnwritten, ForkMoved, MudroomError, UsageError
+from mudroom.errors import ApplyUnwritten, ForkMoved, ForkReplaced, MudroomError, UsageError
 from mudroom.session.forks import Forks, await_stamps, set_aside, to_read
 from mudroom.session.retention import tidy
 from mudroom.stage import safe_open
@@ -119,8 +119,16 @@ class Changes:
         chosen = [c for c in changes if not paths or any(is_below(c.path, path) for path in paths)]
         chosen = [change for change in chosen if without is None or not without(change)]
         moves = self.moves(name) if _both_ways(chosen) else ()
-        with OpenFork(self._vault, self._vault.fork(name)) as opened:
-            yield from diff(opened.ground().read_original, _recorded(opened, reviewed), chosen, moves)
+        fork = self._vault.fork(name)
+        with OpenFork(self._vault, fork) as opened:
+            try:
+                yield from diff(opened.ground().read_original, _recorded(opened, reviewed), chosen, moves)
+            except ForkMoved as error:
+                with fork.lock_if_free("mudroom diff") as is_free:
+                    is_at_rest = is_free and fork.interrupted is None and mount_note(fork) is None
+                    if is_at_rest and self.of(name).changes == changes:
+                        raise ForkReplaced(error.path, show(error.path), name) from None
+                raise
 
     def moves(self, name: str) -> tuple[Move, ...]:
         """Return a fork's files that were probably renamed and modified (``core/tree/similar_renames.py``)."""

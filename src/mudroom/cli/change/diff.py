@@ -28,7 +28,7 @@ from mudroom.core.tree.change import counted_changes, summarise
 from mudroom.core.tree.flag import git_directory, is_protected, repositories
 from mudroom.core.tree.path import is_below, show, show_path
 from mudroom.core.tree.quote import show_words
-from mudroom.errors import ForkMoved, UsageError
+from mudroom.errors import ForkMoved, ForkReplaced, UsageError
 from mudroom.session import Session
 from mudroom.typing import TYPE_CHECKING
 
@@ -132,10 +132,10 @@ def _review(session: Session, name: str, words: list[str], context: Context, *, 
         reviewed = None if look.in_use else changeset.changes
         try:
             page(session.changes.diff(name, paths, without=is_own, reviewed=reviewed), context)
-        except ForkMoved:
+        except ForkMoved as error:
             from mudroom.vault.forks.review import remember
 
-            if not words:
+            if not words and not isinstance(error, ForkReplaced):
                 remember(session.vault.fork(name), look._replace(in_use="has changed"))  # the next apply is refused
             raise
     if within:
