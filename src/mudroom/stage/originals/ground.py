@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from types import MappingProxyType
 
 from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.entry import Entry, same_stamp
 from mudroom.stage.layers.landed import LandedPaths, open_kept
 from mudroom.stage.layers.shown import PATHS, entries_of, read_paths
-from mudroom.stage.originals.moved_files import Ctimes, ctimes_of
 from mudroom.stage.originals.original import Originals
 from mudroom.stage.source import Source
 from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from mudroom.stage.originals.moved_files import Ctimes
     from mudroom.stage.originals.private_base import PrivateBase
 
 _NO_LANDED: Mapping[bytes, LandedPaths] = MappingProxyType({})
@@ -40,7 +41,7 @@ class Ground:
         project: bytes = b"",
         settings_at: bytes = b"",
         private: PrivateBase | None = None,
-        moved: Callable[[], Ctimes] = dict,
+        applies: bytes = b"",
     ) -> None:
         """``base``: the project, or a snapshot, which cannot change (``frozen``).
 
@@ -60,7 +61,7 @@ class Ground:
         self.sealed, self.before, self.landed, self.masked, self._fork = sealed, before, landed, masked, fork
         self.project, self.settings_at, self._private = project, settings_at, private
         self._masked_names, self._own = masked_names, own
-        self._shown, self._settled, self._moved = shown, settled, moved
+        self._shown, self._settled, self._applies = shown, settled, applies
 
     def is_private(self, path: bytes) -> bool:
         """Return whether the path is in the fork's private repository, whose base never changes."""
@@ -139,7 +140,17 @@ class Ground:
     def _is_untouched(self, entry: Entry, current: Entry | None) -> bool:
         if current is None or not same_stamp(entry, current):
             return False
-        return entry.ctime == current.ctime or entry.ctime in ctimes_of(self._moved(), current)
+        if entry.ctime == current.ctime:
+            return True
+        from mudroom.stage.originals.moved_files import ctimes_of
+
+        return entry.ctime in ctimes_of(self._moved, current)
+
+    @cached_property
+    def _moved(self) -> Ctimes:
+        from mudroom.stage.originals.moved_files import read
+
+        return read(self._applies) if self._applies else {}
 
     def read_original(self, path: bytes, entry: Entry, limit: int) -> bytes | None:
         """Return a file's original content, or None if it is unknown, has more than ``limit`` bytes or cannot be

@@ -13,7 +13,6 @@ from mudroom.errors import ForkGone
 from mudroom.stage.layers.landed import LANDED, load_landed
 from mudroom.stage.layers.shown import PATHS, TREE, WithSecrets, own_paths, part_of, read_paths
 from mudroom.stage.layers.union import OneLayer, Union, staged_source
-from mudroom.stage.originals import moved_files
 from mudroom.stage.originals.ground import Ground
 from mudroom.stage.originals.original import Originals
 from mudroom.stage.source import OpenSource, Source
@@ -229,7 +228,7 @@ class OpenFork:
             project=self._vault.project,
             settings_at=b"" if self._vault.is_elsewhere else self._vault.project,
             private=self._private,
-            moved=functools.cache(functools.partial(moved_files.read, self._vault.path + b"/applies")),
+            applies=self._vault.path + b"/applies",
         )
 
     def _settled(self) -> frozenset[bytes]:
