@@ -76,7 +76,8 @@ void begin_context(struct context *context, int64_t namespaces)
 }
 
 /* Open below a directory. The kernel returns EAGAIN if a rename or a mount anywhere on the machine ran beside the
-   resolution of a ``..``, also of one in a link (openat2(2)): it is repeated then, as often as a busy machine needs. */
+   resolution of a ``..``, also of one in a link (openat2(2)): it is repeated then, so that a busy machine ends no
+   command, and at most MOST_TRIES times, so that an accomplice who renames without end holds no start for ever. */
 static int open_scoped(int at, const char *path, int flags, uint64_t resolve)
 {
     uint64_t how[3] = {(uint64_t)(flags | O_CLOEXEC), 0, resolve};

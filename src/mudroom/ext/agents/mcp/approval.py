@@ -193,9 +193,8 @@ class ClientForHosts:
         word = _word(result) if _word(result) in words else "no"
         preset = offer.word if offer is not None and word == "preset" else ""
         with suppress(MudroomError):  # the command, and its question, may have ended; or the question still waits
-            queue.decide(
-                name, allow=word not in ("no", "never"), by=_BY, keep=word not in ("once", "no"), preset=preset
-            )
+            allowed = word in ("once", "always", "preset")
+            queue.decide(name, allow=allowed, by=_BY, keep=word in ("always", "preset", "never"), preset=preset)
 
 
 def _word(result: object) -> str:
