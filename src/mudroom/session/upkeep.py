@@ -93,8 +93,11 @@ def vault_at(project: bytes, state: bytes) -> Vault:
     """Return the vault at a project's path, also if it belongs to another directory. Raise UsageError if there is none,
     or it is unusable."""
     vault = Vault(vault_path(state, project), project)
-    if why_unusable(vault):
-        raise UsageError(f"{show(project)} has no vault", "mudroom vault ls --all shows those that there are")
+    if unusable := why_unusable(vault):
+        what = (
+            f"the vault of {show(project)} {unusable}" if os.path.isdir(vault.path) else f"{show(project)} has no vault"
+        )
+        raise UsageError(what, "mudroom vault ls --all shows those that there are")
     return vault
 
 

@@ -217,3 +217,13 @@ def test_caches_that_outlive_the_last_fork_are_told_and_removed_on_request(cli: 
     assert cli("vault", "gc", "--caches").stdout == "nothing has expired\n"
     cli("exec", "--fork", "f", "--", "touch", "x")
     assert "caches" not in cli("discard", "f").stderr
+
+
+@pytest.mark.parametrize("action", ["adopt", "archive"])
+def test_a_vault_of_another_format_is_not_called_missing(cli: Cli, action: str) -> None:
+    vault = Path(cli("vault", "init").stdout.strip())
+    (vault / "format").write_text("3")
+    refused = cli("vault", action)
+    assert refused.returncode == 125
+    assert "has format 3, this mudroom knows 2 (mudroom vault ls --all" in refused.stderr
+    assert len(refused.stderr.splitlines()) == 1
