@@ -16,6 +16,7 @@ from box import if_namespaces
 from conftest import Place
 from mudroom.core.confinement.spec import Network
 from mudroom.core.settings import Settings
+from tiers import pairs
 
 pytestmark = pytest.mark.both_users
 
@@ -131,8 +132,7 @@ def missing(work: Work) -> list[str]:
     return found + [one for one in work.modules if importlib.util.find_spec(one) is None]
 
 
-@pytest.mark.parametrize("view", ["overlay", "copy"])
-@pytest.mark.parametrize("name", WORKS)
+@pytest.mark.parametrize(("name", "view"), pairs(list(WORKS), ["overlay", "copy"]))
 def test_it_works_inside(place: Place, name: str, view: str) -> None:
     work = WORKS[name]
     if lacks := missing(work):
