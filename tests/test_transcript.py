@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tiers import daily
 from transcript import day
 from transcript.play import Stage
 from transcript.project import make_project
@@ -47,7 +48,7 @@ def test_an_agent_s_session_from_end_to_end(tmp_path: Path) -> None:
 
 @pytest.mark.limit(120)
 @pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not installed")
-@pytest.mark.parametrize("columns", day.WIDTHS)
+@pytest.mark.parametrize("columns", daily(day.WIDTHS))
 def test_a_day_at_a_terminal(tmp_path: Path, columns: int, nothing_left: None) -> None:
     for step, ran in day.play(tmp_path / "d", columns):
         told = f"{step.typed}\n{ran.printed}"

@@ -18,6 +18,7 @@ from mudroom.core.confinement.spec import Network
 from mudroom.core.network.host_rules import parse_rule
 from mudroom.core.settings import Settings
 from mudroom.policy import command_answers, host_answers
+from tiers import pairs
 
 pytestmark = pytest.mark.both_users
 
@@ -133,8 +134,7 @@ def missing(work: Work) -> list[str]:
     return found + [one for one in work.modules if importlib.util.find_spec(one) is None]
 
 
-@pytest.mark.parametrize("view", ["overlay", "copy"])
-@pytest.mark.parametrize("name", WORKS)
+@pytest.mark.parametrize(("name", "view"), pairs(list(WORKS), ["overlay", "copy"]))
 def test_it_works_inside(place: Place, name: str, view: str) -> None:
     work = WORKS[name]
     if lacks := missing(work):

@@ -21,6 +21,7 @@ from mudroom.core.command.verdict import Verdict
 from mudroom.vault.approvals.queue import Queue
 from screen import BASH, Screen
 from test_vault_verb import Cli
+from tiers import pairs
 
 VERDICT = Verdict("require_approval", ("host_escape_risk",), "class host_escape_risk", "loads a module")
 QUESTION = CommandQuestion(
@@ -221,21 +222,18 @@ def test_while_a_users_command_has_the_vault(cli: Approving) -> None:
         running.communicate(b"\n")
 
 
+ANSWERS = {
+    "o": "True False terminal",
+    "always": "True True terminal",
+    "n": "False False terminal",
+    "N": "False True terminal",
+}
 needs_bash = pytest.mark.skipif(not BASH, reason="there is no bash")
 
 
 @needs_bash
-@pytest.mark.parametrize(
-    ("key", "answer"),
-    [
-        ("o", "True False terminal"),
-        ("always", "True True terminal"),
-        ("n", "False False terminal"),
-        ("N", "False True terminal"),
-    ],
-)
-@pytest.mark.parametrize("how", ["alone", "both", "full"])
-def test_the_answers_on_a_terminal(cli: Approving, how: str, key: str, answer: str) -> None:
+@pytest.mark.parametrize(("how", "key"), pairs(["alone", "both", "full"], list(ANSWERS)))
+def test_the_answers_on_a_terminal(cli: Approving, how: str, key: str) -> None:
     screen = cli.asker(how)
     shown = screen.expect(r".*\[o\]nce  \[a\]lways  \[n\]o  \[N\]ever").group()
     assert b"insmod $'x\\x1b[2J\\xff'" in shown
@@ -246,7 +244,7 @@ def test_the_answers_on_a_terminal(cli: Approving, how: str, key: str, answer: s
     screen.type("abort\n")
     screen.expect(r"\[N\]ever")
     screen.type(key + "\n")
-    screen.expect(f"ANSWER {answer}  END")
+    screen.expect(f"ANSWER {ANSWERS[key]}  END")
     assert screen.exit_code() == 0
     if how == "both":
         (row,) = cli.queue.rows()

@@ -278,6 +278,7 @@ def damaged(choice: random.Random, data: bytes) -> bytes:
     return bytes(changed[: choice.choice([len(changed), choice.randrange(len(changed) + 1)])])
 
 
+@pytest.mark.deep
 @pytest.mark.skipif(not COMPILERS, reason="no C compiler")
 @pytest.mark.limit(400)
 def test_any_request(tmp_path: Path, null: int) -> None:
