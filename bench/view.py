@@ -15,6 +15,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from types import TracebackType
 
 from bench.measure import Contestant, Finding, Lap, against, at_most_times, interleave, unmeasured
@@ -98,7 +99,7 @@ class PlainOverlay:
     def run(self, argv: Sequence[str]) -> str:
         """Return what a program says in one line. Raise RuntimeError if there is no overlay, or the program fails."""
         assert self._process.stdin is not None and self._process.stdout is not None
-        if self._process.poll() is None:
+        with suppress(BrokenPipeError):  # it has ended
             self._process.stdin.write(json.dumps(list(argv)) + "\n")
             self._process.stdin.flush()
             said = str(self._process.stdout.readline())

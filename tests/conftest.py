@@ -89,6 +89,14 @@ def later(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     return skip
 
 
+@pytest.fixture(autouse=True)
+def the_working_directory_stays() -> Iterator[None]:
+    """A passed test's directory is removed: the next tests of its process would work in one that is gone."""
+    before = os.getcwd()
+    yield
+    assert os.getcwd() == before
+
+
 @pytest.fixture(autouse=True, scope="session")
 def no_keeper_is_left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """A test that starts a keeper ends it: one would live for ten minutes."""

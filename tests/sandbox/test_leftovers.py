@@ -83,8 +83,12 @@ def settled(place: Place, expected: Kept) -> Kept:
     """Wait until the counts settle: the launcher reaps ended processes meanwhile, a template keeps one process ready,
     and a thread that has waited for a command closes its descriptors. Return them, without the look's descriptors."""
     found, most = kept(place), expected.descriptors + WATCH
-    while len(found.processes) > len(expected.processes) or found.descriptors > most:
-        found = kept(place)
+    try:
+        while len(found.processes) > len(expected.processes) or found.descriptors > most:
+            found = kept(place)
+    except TimeoutError as error:
+        error.add_note(f"found {found}, expected {expected}")
+        raise
     return found._replace(descriptors=expected.descriptors)
 
 

@@ -56,8 +56,7 @@ def test_a_socket_of_somebody_else_gets_nothing(kept: Kept) -> None:
         "print('listening', flush=True); c, _ = s.accept(); print(c.recv(65536))"
     )
     words = [sys.executable, "-c", program, kept.names()[2]]
-    os.chdir(directory)
-    with subprocess.Popen(words, stdout=subprocess.PIPE) as other:
+    with subprocess.Popen(words, cwd=directory, stdout=subprocess.PIPE) as other:
         assert other.stdout is not None and other.stdout.readline() == b"listening\n"
         assert client(kept).stderr == LEFT.decode()
         assert other.stdout.read() == b"b''\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import socket
@@ -75,8 +76,7 @@ def test_any_keeper(sanitized: Path, tmp_path: Path) -> None:
     answer = subprocess.run([sanitized, "ls"], env=asked, capture_output=True, text=True, check=False)
     name = answer.stdout.split()[2]
     environment["ASAN_OPTIONS"] = f"exitcode={DENIED}:detect_leaks=0"
-    os.chdir(directory)
-    with socket.socket(socket.AF_UNIX) as listener:
+    with contextlib.chdir(directory), socket.socket(socket.AF_UNIX) as listener:
         listener.bind(name)
         listener.listen()
         for number in range(sample(300)):
