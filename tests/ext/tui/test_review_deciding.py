@@ -473,7 +473,7 @@ def test_what_was_left_unfinished_is_dealt_with_and_said(place: Place) -> None:
     outcome = SimpleNamespace(name="u1", fork="old", outcome="finished")
 
     @contextmanager
-    def alone(*_words: object) -> Iterator[list[SimpleNamespace]]:
+    def alone(*_words: object, **_more: object) -> Iterator[list[SimpleNamespace]]:
         yield [outcome]
 
     session.alone = alone  # type: ignore[assignment, method-assign]
