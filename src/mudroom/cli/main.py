@@ -157,7 +157,7 @@ def run(
         terminal.clear()
 
 
-_WITHOUT_MEMORY = ("failed to map segment", "error return without exception set")
+_WITHOUT_MEMORY = ("failed to map segment", "error return without exception set", "without setting an exception")
 """Error texts from dlopen(3), and from an interpreter that could not allocate a function or a frame."""
 _HINTS = {
     11: "permit more processes: ulimit -u",

@@ -12,6 +12,7 @@ import subprocess
 import pytest
 
 from conftest import Place
+from mudroom.cli.main import run
 from test_vault_verb import MUDROOM, Cli
 
 pytestmark = [pytest.mark.both_users, pytest.mark.root]
@@ -45,6 +46,22 @@ DEEP = [pytest.param(megabytes, marks=pytest.mark.deep) for megabytes in (22, 26
 def test_little_memory(place: Place, megabytes: int) -> None:
     done = limited(place, resource.RLIMIT_AS, megabytes * 1024 * 1024)
     assert done.returncode in (0, *INTERPRETER) or "memory" in done.stderr, done.stderr
+
+
+def test_a_function_of_the_interpreter_that_had_no_memory(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = "<function __exit__ at 0x7ff8c770a5c0> returned NULL without setting an exception"  # under 24 MiB
+
+    def without_memory(*_given: object) -> int:
+        raise SystemError(said)
+
+    monkeypatch.setattr("mudroom.cli.main._run_verb", without_memory)
+    assert run(["ls"], {}) == 125
+    assert capsys.readouterr().err.startswith("mudroom: out of memory")
+    said = "a fault of mudroom's own"
+    with pytest.raises(SystemError):
+        run(["ls"], {})
 
 
 def test_few_processes(place: Place) -> None:
