@@ -256,7 +256,7 @@ def test_an_interrupted_undo_gives_them_back_later(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(turn, "_given", killed)
+        patched.setattr(turn, "give_back", killed)
         with pytest.raises(KeyboardInterrupt), session.alone("a test"):
             session.changes.undo()
     assert not seen(session)

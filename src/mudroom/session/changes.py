@@ -21,7 +21,7 @@ from mudroom.session.retention import tidy
 from mudroom.stage import safe_open
 from mudroom.stage.originals.collection import TEXT_LIMIT
 from mudroom.stage.source import OpenSource, RecordedFiles, read_all
-from mudroom.typing import TYPE_CHECKING, Any, TypeVar
+from mudroom.typing import TYPE_CHECKING, Any, Literal, TypeVar
 from mudroom.vault.apply.plan_state import list_applies
 from mudroom.vault.forks import review
 from mudroom.vault.forks.damage import require_files
@@ -396,32 +396,25 @@ class Changes:
 
     def redo(self, name: str | None = None) -> ApplyResult:
         """Redo an undone apply: ``name``, or the last. Hold the vault's lock."""
-        from mudroom.vault.apply.turn import redo_apply
-
-        require_own(self._vault)
-        if name is not None:
-            require_kept(self._vault, name)
-        _tell(self._forks, "reading the apply")
-        applied = redo_apply(self._vault, name, self._report("applying"), self._forks.at_rest, self._at_rest_masked)
-        outbox = self._forks.outbox_of(place := self._vault.path + b"/applies/" + applied.name.encode())
-        applied = applied if outbox is None else _with_pushes(applied, outbox.taken_back(place))
-        with _told_as_landed(lambda: applied.name, "redone"):
-            self._journal_applied("redo", "", applied, **_again(applied))
-        return applied
+        return self._turn("redo", name, "applying")
 
     def undo(self, name: str | None = None) -> ApplyResult:
         """Undo an apply: ``name``, or the last. Hold the vault's lock."""
-        from mudroom.vault.apply.turn import undo_apply
+        return self._turn("undo", name, "taking back")
+
+    def _turn(self, verb: Literal["undo", "redo"], name: str | None, at_work: str) -> ApplyResult:
+        from mudroom.vault.apply.turn import turn_apply
 
         require_own(self._vault)
         if name is not None:
             require_kept(self._vault, name)
         _tell(self._forks, "reading the apply")
-        applied = undo_apply(self._vault, name, self._report("taking back"), self._forks.at_rest, self._at_rest_masked)
+        applied = turn_apply(self._vault, verb, name, self._report(at_work), self._forks.at_rest, self._at_rest_masked)
         outbox = self._forks.outbox_of(place := self._vault.path + b"/applies/" + applied.name.encode())
-        with _told_as_landed(lambda: applied.name, "undone"):
-            applied = applied if outbox is None else _with_pushes(applied, outbox.undo(place))
-            self._journal_applied("undo", "", applied, **_again(applied))
+        with _told_as_landed(lambda: applied.name, "undone" if verb == "undo" else "redone"):
+            if outbox is not None:
+                applied = _with_pushes(applied, outbox.undo(place) if verb == "undo" else outbox.taken_back(place))
+            self._journal_applied(verb, "", applied, **_again(applied))
         return applied
 
     def give_again(self, name: str | None = None) -> tuple[str, bool]:

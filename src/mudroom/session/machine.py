@@ -381,11 +381,14 @@ class Machine:
             raise Unsupported("network: gate", "a gate", self.confinement.platform.system, hint)
         if not level and self.confinement.platform.is_bridged:
             raise no_gate_at_level_0()
+        from mudroom.session.confinement.command_gate import CommandGate
+
         outside = mode in ELSEWHERE or mode == "remote" or level == 0
         inspection = equipment.inspection if equipment is not None else None
         places = self.loopback_places(mode, level, outcome, stored)
         given = self._dialler(fork, order)
-        gate = self.gate.command_gate(
+        gate = CommandGate(
+            self.gate,
             fork.namespace_listener,
             relay,
             inspection,

@@ -19,7 +19,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from mudroom.cli.terminal.signals import wake_for_signals
+from mudroom.cli.terminal.signals import Handler, handling, wake_for_signals
 from mudroom.cli.terminal.terminal import is_terminal, replace_by_null
 from mudroom.errors import MudroomError
 from mudroom.typing import TYPE_CHECKING
@@ -116,16 +116,17 @@ def command_signals(session: Session) -> Iterator[CommandSignals]:
     """Handle signals by the table above within the block. After SIGHUP the terminal's descriptors lead to /dev/null."""
     signals = CommandSignals(session)
     terminals = [number for number in (0, 1, 2) if is_terminal(number)]
-    heeded = [number for number in _TOLD if signal.getsignal(number) != signal.SIG_IGN]
-    before = {number: signal.signal(number, signals.handle) for number in heeded}
+    handlers: dict[int, Handler] = dict.fromkeys(_TOLD, signals.handle)
     if sys.platform != "win32":
-        before[signal.SIGALRM] = signal.signal(signal.SIGALRM, signals.kill)
+        handlers[signal.SIGALRM] = signals.kill
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)  # also where it was ignored
     try:
-        with wake_for_signals():
-            yield signals
+        with handling(handlers):
+            try:
+                with wake_for_signals():
+                    yield signals
+            finally:
+                _alarm(0)  # while it is still handled: by default SIGALRM ends the process
     finally:
-        _alarm(0)
-        for number, handler in before.items():
-            signal.signal(number, handler)
         if _SIGHUP in signals.received:
             replace_by_null(terminals)

@@ -25,10 +25,10 @@ from pathlib import Path
 from types import FrameType
 
 from mudroom.cli.terminal.command_signals import TYPED, Terminated
+from mudroom.cli.terminal.signals import Handler, handling
 from mudroom.cli.terminal.terminal import is_terminal, replace_by_null
 from mudroom.errors import Unsupported
 
-Handler = Callable[[int, FrameType | None], None]
 Sleep = Callable[["subprocess.Popen[bytes]", float | None], object]
 
 GRACE = 2.0
@@ -44,14 +44,10 @@ def signal_handlers(handlers: Mapping[int, Handler]) -> Iterator[Mapping[int, ob
     except ValueError:  # not the main thread: signals are handled elsewhere
         yield {}
         return
-    before = {number: handler for number in handlers if (handler := signal.getsignal(number)) != signal.SIG_IGN}
     try:
-        for number in before:
-            signal.signal(number, handlers[number])
-        yield before
+        with handling(handlers) as before:
+            yield before
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
         signal.set_wakeup_fd(wakeup)
 
 

@@ -17,15 +17,17 @@ from __future__ import annotations
 import _thread
 import os
 import select
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
-from mudroom.typing import TYPE_CHECKING
+from mudroom.typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
     import signal
 else:
     import _signal as signal  # importing signal builds enumerations
+
+Handler = Callable[[int, Any], object] | int
 
 POKE_INTERVAL = 50
 """Milliseconds between two pokes."""
@@ -59,6 +61,30 @@ def wake_for_signals() -> Iterator[None]:
                     watch.end()
             finally:
                 signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+@contextmanager
+def handling(handlers: Mapping[int, Handler]) -> Iterator[Mapping[int, object]]:
+    """Install signal handlers within the block, and yield the previous handlers. A signal that was ignored stays
+    ignored."""
+    before = {number: handler for number in handlers if (handler := signal.getsignal(number)) != signal.SIG_IGN}
+    try:
+        for number in before:
+            signal.signal(number, handlers[number])
+        yield before
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def numbers_of(*names: str) -> list[int]:
+    """Return the numbers of the signals that this system knows."""
+    return [getattr(signal, name) for name in names if hasattr(signal, name)]
+
+
+def end(_number: int, _frame: object) -> NoReturn:
+    """A handler: end the program in order."""
+    raise SystemExit
 
 
 def _begin() -> _Watch | None:

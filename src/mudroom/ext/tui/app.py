@@ -74,7 +74,7 @@ class ReviewApp(BaseApp):
     ENABLE_COMMAND_PALETTE = False
     TITLE = "mudroom review"
     BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+c,ctrl+q", "leave", show=False, priority=True)]
-    CSS = "Toast { width: auto; max-width: 70%; }"
+    CSS_PATH = "style.tcss"
 
     def __init__(
         self,

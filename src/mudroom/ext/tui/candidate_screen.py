@@ -5,12 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.containers import Horizontal
-from textual.screen import Screen
 from textual.widgets import Static
 
 from mudroom.core.tree.path import show_path
@@ -20,15 +18,13 @@ from mudroom.ext.attempts.candidate import ComparedPath, TryReview
 from mudroom.ext.attempts.candidate_text import differences, table
 from mudroom.ext.tui.candidate_model import CandidateModel, Pair, pair_of
 from mudroom.ext.tui.diffrow import FileRows
-from mudroom.ext.tui.diffview import WIDE, DiffView
+from mudroom.ext.tui.diffview import DiffView
 from mudroom.ext.tui.filelist import fit_text
+from mudroom.ext.tui.fork_screen import PaneScreen
 from mudroom.ext.tui.key import CANDIDATES, brief
 from mudroom.ext.tui.line import styled_path
 from mudroom.ext.tui.pane import Pane, Pieces
 from mudroom.ext.tui.worker import WorkerQueue, begin
-
-if TYPE_CHECKING:
-    from mudroom.ext.tui.base_app import BaseApp
 
 CHECK_INTERVAL = 1.0
 """Seconds between checks for changed candidates."""
@@ -95,20 +91,7 @@ class PathList(Pane):
         ]
 
 
-class CandidateScreen(Screen[None], inherit_bindings=False):
-    app: BaseApp
-    DEFAULT_CSS = """
-    CandidateScreen #top { height: 1; background: $surface; }
-    CandidateScreen #heading { height: 1; color: $text-muted; padding: 0 0 0 4; }
-    CandidateScreen #banner { height: auto; max-height: 3; background: $warning-muted; color: $text-warning;
-                              display: none; }
-    CandidateScreen #banner.shown { display: block; }
-    CandidateScreen #candidates { height: 1; border-bottom: solid $panel; }
-    CandidateScreen #paths { width: 36%; min-width: 24; max-width: 70; border-right: solid $panel; }
-    CandidateScreen #diff { width: 1fr; }
-    CandidateScreen #keys { height: 1; background: $surface; color: $text-muted; }
-    """
-
+class CandidateScreen(PaneScreen, inherit_bindings=False):
     def __init__(self, model: CandidateModel, review: Callable[[str], Awaitable[None]]) -> None:
         """``review`` opens the review of a fork."""
         super().__init__()
@@ -141,10 +124,6 @@ class CandidateScreen(Screen[None], inherit_bindings=False):
         return self.query_one(PathList)
 
     @property
-    def diff(self) -> DiffView:
-        return self.query_one(DiffView)
-
-    @property
     def pane(self) -> Pane:
         """The pane with keyboard focus."""
         return next((pane for pane in self.panes if self.focused is pane), self.candidates)
@@ -157,10 +136,6 @@ class CandidateScreen(Screen[None], inherit_bindings=False):
         self.set_focus(self.candidates)
         self.set_interval(CHECK_INTERVAL, self._check)
         self.reload()
-
-    def on_resize(self) -> None:
-        if self.size.width < WIDE:
-            self.diff.set_side_by_side(False)
 
     def on_pane_moved(self, event: Pane.Moved) -> None:
         if event.pane is self.paths:
@@ -176,7 +151,7 @@ class CandidateScreen(Screen[None], inherit_bindings=False):
             seen = await self.model.ask(self.model.see)
         except (MudroomError, OSError) as error:
             self.seen = None
-            self._banner(f"the try cannot be read: {error}")
+            self.banner(f"the try cannot be read: {error}")
             return
         self.seen, self._moved = seen, False
         self._stamp = self.model.stamp(seen)
@@ -185,7 +160,7 @@ class CandidateScreen(Screen[None], inherit_bindings=False):
             self.extent = next((extent for extent in EXTENTS if counts[extent]), "different")
         self.query_one("#heading", Static).update(self.candidates.show_review(seen))
         self.candidates.styles.height = min(MOST_ROWS, max(1, len(seen.candidates))) + 1
-        self._banner("attempts still run: R looks again" if seen.running else "")
+        self.banner("attempts still run: R looks again" if seen.running else "")
         self._show_paths()
 
     def _show_paths(self) -> None:
@@ -235,12 +210,7 @@ class CandidateScreen(Screen[None], inherit_bindings=False):
             return
         if self.model.stamp(seen) != self._stamp:
             self._moved = True
-            self._banner("a candidate has changed: R looks again")
-
-    def _banner(self, text: str) -> None:
-        banner = self.query_one("#banner", Static)
-        banner.update(text)
-        banner.set_class(bool(text), "shown")
+            self.banner("a candidate has changed: R looks again")
 
     # --- for the key actions (ext/tui/candidate_action.py) ---
 

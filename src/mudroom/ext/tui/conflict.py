@@ -159,14 +159,6 @@ class ConflictScreen(Screen[bool], inherit_bindings=False):
 
     app: BaseApp
     BINDINGS: ClassVar[list[BindingType]] = bindings(CONFLICTS)
-    DEFAULT_CSS = """
-    ConflictScreen #what { height: auto; max-height: 4; background: $surface; }
-    ConflictScreen #keys { height: 1; background: $surface; color: $text-muted; }
-    ConflictScreen .side { width: 1fr; border-right: solid $panel; }
-    ConflictScreen #outcome { height: 30%; border-top: solid $panel; display: none; }
-    ConflictScreen #outcome.some { display: block; }
-    ConflictScreen .name { height: 1; text-style: bold; }
-    """
 
     def __init__(self, model: ReviewModel, conflicts: Sequence[ForkConflict], at: bytes) -> None:
         super().__init__()

@@ -144,14 +144,6 @@ _FRAME = 5
 class Dialog(ModalScreen[T], Generic[T], inherit_bindings=False):
     """A box in the middle: a title, lines, and the keys."""
 
-    DEFAULT_CSS = """
-    Dialog { align: center middle; }
-    Dialog > Vertical { width: 90%; max-width: 110; height: auto; max-height: 90%; border: round $primary;
-                        background: $background; padding: 0 1; }
-    Dialog .title { text-style: bold; height: auto; }
-    Dialog .keys { color: $text-muted; height: auto; }
-    Dialog Lines { height: auto; max-height: 100%; }
-    """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("j,down", "move(1)", show=False),
         Binding("k,up", "move(-1)", show=False),

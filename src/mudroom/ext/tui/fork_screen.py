@@ -26,18 +26,27 @@ if TYPE_CHECKING:
 BADGES = {None: "Not known", 0: "Not sandboxed", 1: "Sandboxed: safe to edit", 2: "Sandboxed: safe to edit"}
 
 
-class ForkScreen(Screen[None], inherit_bindings=False):
-    app: BaseApp
-    DEFAULT_CSS = """
-    ForkScreen #top { height: 1; background: $surface; }
-    ForkScreen #banner { height: auto; max-height: 3; background: $warning-muted; color: $text-warning;
-                           display: none; }
-    ForkScreen #banner.shown { display: block; }
-    ForkScreen #list { width: 36%; min-width: 24; max-width: 70; border-right: solid $panel; }
-    ForkScreen #diff { width: 1fr; }
-    ForkScreen #keys { height: 1; background: $surface; color: $text-muted; }
-    """
+class PaneScreen(Screen[None], inherit_bindings=False):
+    """A screen with differences and a line of news above its panes."""
 
+    app: BaseApp
+
+    @property
+    def diff(self) -> DiffView:
+        return self.query_one(DiffView)
+
+    def on_resize(self) -> None:
+        if self.size.width < WIDE:
+            self.diff.set_side_by_side(False)
+
+    def banner(self, text: str) -> None:
+        """Show a line of news above the panes; empty: hide it."""
+        banner = self.query_one("#banner", Static)
+        banner.update(text)
+        banner.set_class(bool(text), "shown")
+
+
+class ForkScreen(PaneScreen, inherit_bindings=False):
     def __init__(self, model: ReviewModel) -> None:
         super().__init__()
         self.model = model
@@ -56,10 +65,6 @@ class ForkScreen(Screen[None], inherit_bindings=False):
         return self.query_one(FileList)
 
     @property
-    def diff(self) -> DiffView:
-        return self.query_one(DiffView)
-
-    @property
     def pane(self) -> Pane:
         """The pane with keyboard focus."""
         return self.diff if self.focused is self.diff else self.files
@@ -74,16 +79,6 @@ class ForkScreen(Screen[None], inherit_bindings=False):
     def listed(self) -> list[Item]:
         """The rows that pass the filter and the search."""
         return self.filter.rows(self.selection.items, self.files.flags, self.selection.picks)
-
-    def on_resize(self) -> None:
-        if self.size.width < WIDE:
-            self.diff.set_side_by_side(False)
-
-    def banner(self, text: str) -> None:
-        """Show a line of news above the panes; empty: hide it."""
-        banner = self.query_one("#banner", Static)
-        banner.update(text)
-        banner.set_class(bool(text), "shown")
 
     def show_top(self) -> None:
         project = show_path(self.model.project.rpartition(b"/")[2] or self.model.project)

@@ -24,34 +24,6 @@ class Pane(ScrollView, can_focus=True, inherit_bindings=False):
         "pane--plain", "pane--dim", "pane--strong", "pane--cursor", "pane--added", "pane--removed", "pane--added-word",
         "pane--removed-word", "pane--odd", "pane--head", "pane--warn", "pane--bad", "pane--good",
     }  # fmt: skip
-    DEFAULT_CSS = """
-    Pane { background: $background; color: $foreground; scrollbar-size: 1 1; overflow-x: hidden; }
-    Pane > .pane--plain { color: $foreground; }
-    Pane > .pane--strong { text-style: bold; }
-    Pane > .pane--cursor { background: $surface; text-style: bold; }
-    Pane:dark:focus > .pane--cursor { background: #12324f; }
-    Pane:light:focus > .pane--cursor { background: #c8dcf0; }
-    Pane:dark > .pane--dim { color: #a6a6a6; }
-    Pane:light > .pane--dim { color: #4d4d4d; }
-    Pane:dark > .pane--added { color: #8ad4a1; }
-    Pane:light > .pane--added { color: #0a5728; }
-    Pane:dark > .pane--removed { color: #ef9aae; }
-    Pane:light > .pane--removed { color: #8a0f2c; }
-    Pane:dark > .pane--added-word { color: #d5ffe0; background: #1f5132; text-style: bold underline; }
-    Pane:light > .pane--added-word { color: #063d1b; background: #b4e0c0; text-style: bold underline; }
-    Pane:dark > .pane--removed-word { color: #ffdfe6; background: #6b1f33; text-style: bold underline; }
-    Pane:light > .pane--removed-word { color: #5f081d; background: #f0bcc8; text-style: bold underline; }
-    Pane:dark > .pane--odd { color: #ffc473; text-style: italic; }
-    Pane:light > .pane--odd { color: #6b3f00; text-style: italic; }
-    Pane:dark > .pane--head { color: #8ec2ff; }
-    Pane:light > .pane--head { color: #0a4382; }
-    Pane:dark > .pane--warn { color: #ffc473; text-style: bold; }
-    Pane:light > .pane--warn { color: #6b3f00; text-style: bold; }
-    Pane:dark > .pane--bad { color: #ff9aae; text-style: bold; }
-    Pane:light > .pane--bad { color: #8a0f2c; text-style: bold; }
-    Pane:dark > .pane--good { color: #8ad4a1; text-style: bold; }
-    Pane:light > .pane--good { color: #0a5728; text-style: bold; }
-    """
 
     class Moved(Message):
         """The cursor has moved to another row."""

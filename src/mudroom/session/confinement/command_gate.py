@@ -105,11 +105,7 @@ SHARED = SharedGates()
 class SessionGate:
     """A session's gate: its rules, its approver, and the gate process once it is needed, guarded by ``_lock``."""
 
-    def __init__(
-        self,
-        hosts: HostAnswers,
-        upstream: str = "",
-    ) -> None:
+    def __init__(self, hosts: HostAnswers, upstream: str = "") -> None:
         self.rules, self.remember, self.approver = hosts.rules, hosts.remember, hosts.approver
         self.loopback_rules = hosts.loopback_rules or hosts.rules
         self._upstream = upstream
@@ -141,44 +137,6 @@ class SessionGate:
             self._process = None
             SHARED.release(self._upstream)
 
-    def command_gate(
-        self,
-        namespace_listener: bytes,
-        screen: CommandScreen | None = None,
-        inspection: Inspection | None = None,
-        fork: Callable[[], str] = str,
-        places: Sequence[LoopbackPlace] = (),
-        dialler: Callable[[], Dialler] | None = None,
-        is_networked: bool = False,
-        label: str = "",
-        all_hosts: bool = False,
-        holds: Callable[[], PushDesk] | None = None,
-    ) -> CommandGate:
-        """Return the gate beside one command, a context to enter before the command starts.
-
-        ``namespace_listener``: the socket's path for connections to servers inside.
-        ``inspection``: the data for rules that inspect.
-        ``fork``: returns the fork's name as shown to the approver.
-        ``places``: the host's loopback ports that have listeners.
-        ``dialler``: makes the dialler at the first connection to another fork; None: no such connection is possible.
-        ``is_networked``: whether the command was judged to use the network.
-        ``label``: the fork's name.
-        ``all_hosts``: as ``Dialler.all_hosts``.
-        ``holds``: makes the desk that stores held pushes; None: no push is held."""
-        return CommandGate(
-            self,
-            screen or NoScreen(),
-            NamespaceListener(namespace_listener),
-            inspection,
-            fork,
-            places,
-            dialler,
-            is_networked,
-            label,
-            all_hosts,
-            holds,
-        )
-
 
 class PushDesk(Protocol):
     """Stores a command's held effects (``ext/effects/desk.py``)."""
@@ -197,9 +155,9 @@ class CommandGate:
     def __init__(
         self,
         gate: SessionGate,
-        screen: CommandScreen,
-        namespace_listener: NamespaceListener,
-        inspection: Inspection | None,
+        namespace_listener: bytes,
+        screen: CommandScreen | None = None,
+        inspection: Inspection | None = None,
         fork: Callable[[], str] = str,
         places: Sequence[LoopbackPlace] = (),
         dialler: Callable[[], Dialler] | None = None,
@@ -208,6 +166,17 @@ class CommandGate:
         all_hosts: bool = False,
         holds: Callable[[], PushDesk] | None = None,
     ) -> None:
+        """A context to enter before the command starts.
+
+        ``namespace_listener``: the socket's path for connections to servers inside.
+        ``inspection``: the data for rules that inspect.
+        ``fork``: returns the fork's name as shown to the approver.
+        ``places``: the host's loopback ports that have listeners.
+        ``dialler``: makes the dialler at the first connection to another fork; None: no such connection is possible.
+        ``is_networked``: whether the command was judged to use the network.
+        ``label``: the fork's name.
+        ``all_hosts``: as ``Dialler.all_hosts``.
+        ``holds``: makes the desk that stores held pushes; None: no push is held."""
         self._make_holds = holds
         self._holds: PushDesk | None = None
         """None until there is a request to a host whose effects are held."""
@@ -216,7 +185,7 @@ class CommandGate:
         """As in ``SandboxSpec.loopback``."""
         self._places = list(places)
         """The host's loopback ports that have listeners, or whose listeners could not be made."""
-        self._gate, self._screen, self._inspection, self._fork = gate, screen, inspection, fork
+        self._gate, self._screen, self._inspection, self._fork = gate, screen or NoScreen(), inspection, fork
         self._make_dialler = dialler
         self._desk: DialDesk | None = None
         """None until a connection to another fork is requested."""
@@ -224,7 +193,7 @@ class CommandGate:
         self._listeners: list[tuple[Kind, int]] = []
         self._namespaces: list[int] = []
         """The command's user and network namespaces, in this order."""
-        self._namespace_listener = namespace_listener
+        self._namespace_listener = NamespaceListener(namespace_listener)
         self._guard: GuardHandle | None = None
         self._log: FlowLog | None = None
         """None until there is a flow. Other threads read it, too (``FlowLog``)."""

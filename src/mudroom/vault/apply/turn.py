@@ -1,6 +1,6 @@
 """Undo, redo and recovery of applies, with the fork's records and git refs.
 
-``undo_apply``, ``redo_apply`` and ``recover_all`` expect the caller to hold the vault's lock.
+``turn_apply`` and ``recover_all`` expect the caller to hold the vault's lock.
 
 Undos and redos are counted: ``applies/uN/turn`` has the number of the apply's last undo or redo. The apply with the
 highest number was undone last, whatever the clock showed.
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 from mudroom.core.tree.change import Remark
@@ -29,6 +29,8 @@ from mudroom.vault.apply.transaction import (
     ApplyDirectory,
     ApplyResult,
     Recovery,
+    Settle,
+    State,
     recover,
     redo,
     require_undone,
@@ -50,61 +52,37 @@ Resting = Callable[[str], AbstractContextManager[Fork]]
 """Open a fork by name, with its lock held and no command running in it."""
 
 
-def undo_apply(
+def turn_apply(
     vault: Vault,
+    verb: Literal["undo", "redo"],
     name: str | None,
     progress: Progress | None = None,
     resting: Resting | None = None,
     origin_resting: Resting | None = None,
 ) -> ApplyResult:
-    """Undo the named apply, or the last that was not undone. Its changes are given back to the fork that they came from
-    (``given_back.py``); if it discarded others there, the fork is restored to its state before the apply."""
-    place = _find_apply(vault, name, "done", "undo")
-    record = place.load() if place.state() == "done" else None
-    refs = turned_refs(place, back=True)
-    if record is not None:
-        _count_turn(vault, place)
+    """Undo the named apply, or the last that was not undone; or redo it, or the last that was undone.
+
+    An undo gives its changes back to the fork that they came from (``given_back.py``); a redo takes them out of it. If
+    the apply discarded others there, an undo restores the fork to its state before the apply; a redo discards them
+    again, unless the fork has changed since."""
+    turn = _TURNS[verb]
+    place = _find_apply(vault, name, turn.before, verb)
+    record = place.load() if place.state() == turn.before else None
+    refs = turned_refs(place, back=verb == "undo")
     if record is None:
-        return refs.added_to(undo(place, progress, refs.settle))
+        return refs.added_to(turn.perform(place, progress, refs.settle))
+    _count_turn(vault, place)
     if not record.dropped:
         with _origin_at_rest(vault, record, origin_resting) as origin:
-            returned = _Returned(vault, place, origin, NOT_GIVEN)
-            applied = undo(place, progress, lambda done: (*refs.settle(done), *returned.by(_given, done)))
+            returned = _Returned(vault, place, origin, turn)
+            applied = turn.perform(place, progress, lambda done: (*refs.settle(done), *returned.by(done)))
             return refs.added_to(returned.added_to(applied))
     with _locked_holder(vault, record, resting) as fork:
-        applied = undo(
-            place, progress, lambda done: (*refs.settle(done), *restore_dropped(vault, fork, record, place.path))
+        keeps = verb == "redo" and fork is not None and _has_changed_since(fork, record)
+        applied = turn.perform(
+            place, progress, lambda done: (*refs.settle(done), *turn.settle_dropped(vault, fork, place, done))
         )
-        return refs.added_to(_with_restored(applied, record, fork))
-
-
-def redo_apply(
-    vault: Vault,
-    name: str | None,
-    progress: Progress | None = None,
-    resting: Resting | None = None,
-    origin_resting: Resting | None = None,
-) -> ApplyResult:
-    """Redo the named apply, or the last that was undone. Its changes are taken out of the fork that they came from.
-    Changes it discarded from the fork are discarded again, unless the fork has changed since."""
-    place = _find_apply(vault, name, "undone", "redo")
-    record = place.load() if place.state() == "undone" else None
-    refs = turned_refs(place, back=False)
-    if record is not None:
-        _count_turn(vault, place)
-    if record is None:
-        return refs.added_to(redo(place, progress, refs.settle))
-    if not record.dropped:
-        with _origin_at_rest(vault, record, origin_resting) as origin:
-            returned = _Returned(vault, place, origin, NOT_TAKEN)
-            applied = redo(place, progress, lambda done: (*refs.settle(done), *returned.by(_taken, done)))
-            return refs.added_to(returned.added_to(applied))
-    with _locked_holder(vault, record, resting) as fork:
-        unchanged = fork if fork is not None and not _has_changed_since(fork, record) else None
-        applied = redo(
-            place, progress, lambda done: (*refs.settle(done), *_drop_again(vault, fork, place.load(), done))
-        )
-        return refs.added_to(_with_restored(applied, record, unchanged))
+        return refs.added_to(_with_restored(applied, record, None if keeps else fork))
 
 
 def undone_apply(vault: Vault, name: str | None) -> ApplyRecord:
@@ -146,24 +124,24 @@ class _Returned:
     recover an operation that is complete. Owner: the caller.
     """
 
-    def __init__(self, vault: Vault, place: ApplyDirectory, origin: _Origin, failed: str) -> None:
-        self._vault, self._place, self._origin, self._failed = vault, place, origin, failed
+    def __init__(self, vault: Vault, place: ApplyDirectory, origin: _Origin, turn: _Turn) -> None:
+        self._vault, self._place, self._origin, self._turn = vault, place, origin, turn
         self._paths: tuple[bytes, ...] = ()
 
-    def by(self, act: Callable[[Vault, Fork, ApplyRecord], GivenBack], done: ApplyResult) -> tuple[Remark, ...]:
-        """Change the fork by ``act``. Return the remarks."""
+    def by(self, done: ApplyResult) -> tuple[Remark, ...]:
+        """Change the fork. Return the remarks."""
         del done
         fork, name, reason = self._origin
         if fork is not None:
             try:
-                self._paths, remarks = act(self._vault, fork, self._place.load())
+                self._paths, remarks = self._turn.settle_origin(self._vault, fork, self._place.load())
             except (MudroomError, OSError) as error:
                 name, reason = fork.name, reason_of(error)
             else:
                 return remarks
         if not reason:
             return ()
-        return (Remark(os.fsencode(name), self._failed.format(reason=reason, apply=self._place.name)),)
+        return (Remark(os.fsencode(name), self._turn.failed.format(reason=reason, apply=self._place.name)),)
 
     def added_to(self, applied: ApplyResult) -> ApplyResult:
         fork = self._origin.fork
@@ -196,12 +174,38 @@ def _locked_holder(vault: Vault, record: ApplyRecord, resting: Resting | None) -
         yield held
 
 
-def _drop_again(vault: Vault, fork: Fork | None, record: ApplyRecord, applied: ApplyResult) -> tuple[Remark, ...]:
+def _restore(vault: Vault, fork: Fork | None, place: ApplyDirectory, applied: ApplyResult) -> tuple[Remark, ...]:
+    del applied
+    return restore_dropped(vault, fork, place.load(), place.path)
+
+
+def _drop_again(vault: Vault, fork: Fork | None, place: ApplyDirectory, applied: ApplyResult) -> tuple[Remark, ...]:
+    record = place.load()
     if fork is None or record.checkpoint is None:
         return ()
     if _has_changed_since(fork, record):
         return tuple(Remark(path, f"stays in {fork.name}, which has changed since") for path in record.dropped)
     return _settle_fork(vault, record._replace(fork=fork.name), {conflict.path for conflict in applied.conflicts})
+
+
+class _Turn(NamedTuple):
+    """An undo or a redo."""
+
+    before: State
+    """The state of an apply to which it can be done."""
+    perform: Callable[[ApplyDirectory, Progress | None, Settle], ApplyResult]
+    settle_origin: Callable[[Vault, Fork, ApplyRecord], GivenBack]
+    """Change the fork that the apply came from."""
+    failed: str
+    """Remark where that fails."""
+    settle_dropped: Callable[[Vault, Fork | None, ApplyDirectory, ApplyResult], tuple[Remark, ...]]
+    """Restore in the fork the changes that the apply discarded there, or discard them again."""
+
+
+_TURNS: Mapping[str, _Turn] = {
+    "undo": _Turn("done", undo, _given, NOT_GIVEN, _restore),
+    "redo": _Turn("undone", redo, _taken, NOT_TAKEN, _drop_again),
+}
 
 
 def _has_changed_since(fork: Fork, record: ApplyRecord) -> bool:
@@ -290,29 +294,20 @@ def recover_all(vault: Vault) -> list[Recovery]:
 
 def _settle_turn(vault: Vault, place: ApplyDirectory) -> tuple[Remark, ...]:
     """Settle the fork after an interrupted undo or redo. Repeatable; does nothing if the operation had not begun."""
-    state = place.state()
-    record = place.load() if state in ("done", "undone") else None
-    if record is not None:
-        moved_again(place, back=state == "undone")
-    if record is None:
+    state, done = place.state(), ApplyResult(place.name)
+    if state not in ("done", "undone"):
         return ()
-    if not record.dropped:
-        return _settle_origin(vault, place, record, state)
-    fork = find_holder(vault, record)
-    if state == "undone":
-        return restore_dropped(vault, fork, record, place.path)
-    return _drop_again(vault, fork, record, ApplyResult(place.name))
-
-
-def _settle_origin(vault: Vault, place: ApplyDirectory, record: ApplyRecord, state: str | None) -> tuple[Remark, ...]:
-    act, failed = (_given, NOT_GIVEN) if state == "undone" else (_taken, NOT_TAKEN)
+    record, turn = place.load(), _TURNS["undo" if state == "undone" else "redo"]
+    moved_again(place, back=state == "undone")
+    if record.dropped:
+        return turn.settle_dropped(vault, find_holder(vault, record), place, done)
     fork = find_origin(vault, record)
     if fork is None:
         return ()
     with fork.lock_if_free("mudroom", PATIENCE) as free:
         is_at_rest = free and fork.interrupted is None
         origin = _Origin(fork) if is_at_rest else _Origin(None, fork.name, "a command runs in it, or was cut off there")
-        return _Returned(vault, place, origin, failed).by(act, ApplyResult(place.name))
+        return _Returned(vault, place, origin, turn).by(done)
 
 
 def _settle_fork(vault: Vault, done: ApplyRecord, kept: Collection[bytes]) -> tuple[Remark, ...]:

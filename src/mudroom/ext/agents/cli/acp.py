@@ -15,7 +15,7 @@ from mudroom.cli.project_session import open_session, print_remarks, working_dir
 from mudroom.cli.terminal.approver import remember_command
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.protocol_streams import take_streams
-from mudroom.cli.terminal.signals import wake_for_signals
+from mudroom.cli.terminal.signals import handling, numbers_of, wake_for_signals
 from mudroom.core.tree.path import is_below
 from mudroom.errors import UsageError
 from mudroom.ext.agents.acp.serve import AgentStart, Asking, ServeEnd, serve
@@ -151,14 +151,6 @@ def _asking(session: Session, args: argparse.Namespace) -> Asking:
 @contextmanager
 def _signals(end: ServeEnd) -> Iterator[None]:
     """Let a signal end the agent, and then mudroom. A signal that was ignored at the start stays ignored."""
-    import signal
-
-    numbers = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT]
-    heeded = [number for number in numbers if signal.getsignal(number) != signal.SIG_IGN]
-    before = {number: signal.signal(number, lambda told, _frame: end.told(told)) for number in heeded}
-    try:
-        with wake_for_signals():
-            yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    numbers = numbers_of("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT")
+    with handling(dict.fromkeys(numbers, lambda told, _frame: end.told(told))), wake_for_signals():
+        yield

@@ -5,16 +5,13 @@ from __future__ import annotations
 import functools
 import json
 import os
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from mudroom.cli.command.exec import DEFAULT_AGENT
 from mudroom.cli.command.run import add_confinement_options, adjusted, asked_level
 from mudroom.cli.project_session import open_session, project_of
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.protocol_streams import take_streams
-from mudroom.cli.terminal.signals import wake_for_signals
+from mudroom.cli.terminal.signals import end, handling, numbers_of, wake_for_signals
 from mudroom.core.confinement.environment import is_inside
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
@@ -23,7 +20,7 @@ from mudroom.ext.agents.mcp import http, stdio
 from mudroom.ext.agents.mcp.server import Options, Server
 from mudroom.sandbox.platform import new_client
 from mudroom.session import Session
-from mudroom.typing import TYPE_CHECKING, Any, NoReturn
+from mudroom.typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import argparse
@@ -84,9 +81,10 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 
     streams = take_streams() if args.http is None else None
     client = context.client or new_client(context.environ)
+    ends = dict.fromkeys(numbers_of("SIGTERM", "SIGINT", "SIGHUP"), end)
     client.start()  # it starts while settings and project are read
     try:
-        with wake_for_signals(), _ended_by_signals(), _open(args, context, client) as session:
+        with handling(ends), wake_for_signals(), _open(args, context, client) as session:
             _check_fork(args.fork, session)
             if streams is None:
                 return _http(args, context, session)
@@ -139,18 +137,3 @@ def _open(args: argparse.Namespace, context: Context, client: Client) -> Session
 def _check_fork(name: str | None, session: Session) -> None:
     if name is not None:
         session.vault.find(name)  # a name that is not allowed raises UsageError now
-
-
-@contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP") if hasattr(signal, name)]
-    before = {number: signal.signal(number, _end) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _end(_number: int, _frame: object) -> NoReturn:
-    raise SystemExit

@@ -13,7 +13,7 @@ from mudroom.cli.command.run import add_confinement_options, is_agent_program, w
 from mudroom.cli.project_session import open_session, working_directory
 from mudroom.cli.terminal.command_signals import Terminated
 from mudroom.cli.terminal.context import Context
-from mudroom.cli.terminal.signals import wake_for_signals
+from mudroom.cli.terminal.signals import handling, numbers_of, wake_for_signals
 from mudroom.core.system.shell import shell_words
 from mudroom.core.text.json_text import to_json_text
 from mudroom.core.text.plural import counted
@@ -224,15 +224,8 @@ class _Signals:
 @contextmanager
 def _signals() -> Iterator[_Signals]:
     signals = _Signals()
-    numbers = [getattr(signal, name) for name in _HEEDED if hasattr(signal, name)]
-    heeded = [number for number in numbers if signal.getsignal(number) != signal.SIG_IGN]
-    before = {number: signal.signal(number, signals.handle) for number in heeded}
-    try:
-        with wake_for_signals():
-            yield signals
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    with handling(dict.fromkeys(numbers_of(*_HEEDED), signals.handle)), wake_for_signals():
+        yield signals
 
 
 # --- tries that were made ---

@@ -13,8 +13,8 @@ import os
 import subprocess
 import tarfile
 import threading
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 
 from mudroom.core.confinement.container import name_error
 from mudroom.core.tree.path import show
@@ -136,7 +136,17 @@ def _copy_entry(
     """Return the entry at a path in a container, with its content if it is a file that is not too large. Return None if
     the path does not exist: the engine has just made the container, so a path that it cannot copy is missing. No more
     data is read: the entry may have any size. Raise MudroomError."""
-    argv = [*engine_words(engine), b"cp", container + b":" + path, b"-"]
+    with _archive(engine, container + b":" + path, environ) as stream:
+        try:
+            return _read_entry(stream)
+        except (tarfile.TarError, ValueError, EOFError) as error:
+            raise MudroomError(f"{engine.title} copied {show(path)} as an invalid archive: {error}") from error
+
+
+@contextmanager
+def _archive(engine: Engine, source: bytes, environ: Mapping[bytes, bytes]) -> Iterator[IO[bytes]]:
+    """Yield the archive into which the engine copies a container's path, as a stream that ends after ``PATIENCE``."""
+    argv = [*engine_words(engine), b"cp", source, b"-"]
     with subprocess.Popen(
         argv,
         env=engine_environment(environ),
@@ -148,9 +158,7 @@ def _copy_entry(
         late = threading.Timer(PATIENCE, copying.kill)
         late.start()
         try:
-            return _read_entry(copying.stdout)
-        except (tarfile.TarError, ValueError, EOFError) as error:
-            raise MudroomError(f"{engine.title} copied {show(path)} as an invalid archive: {error}") from error
+            yield copying.stdout
         finally:
             late.cancel()
             copying.kill()
@@ -172,17 +180,8 @@ def _root_mode(engine: Engine, container: bytes, environ: Mapping[bytes, bytes])
     """Return the permission bits on the container's root directory. Only an archive's first header is read. Where an
     engine starts the archive with the directory's entries (Podman), return the bits that let every user enter: a wrong
     guess shows when the container is started."""
-    argv = [*engine_words(engine), b"cp", container + b":/.", b"-"]
-    with subprocess.Popen(
-        argv,
-        env=engine_environment(environ),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-    ) as copying:
-        assert copying.stdout is not None
-        header = copying.stdout.read(_BLOCK)
-        copying.kill()
+    with _archive(engine, container + b":/.", environ) as stream:
+        header = stream.read(_BLOCK)
     try:
         entry = tarfile.TarInfo.frombuf(header, "utf-8", "surrogateescape")
     except tarfile.HeaderError:

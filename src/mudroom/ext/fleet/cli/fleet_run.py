@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from mudroom.cli.command.run import is_agent_program
 from mudroom.cli.project_session import open_session, working_directory
 from mudroom.cli.terminal.context import Context
+from mudroom.cli.terminal.signals import handling
 from mudroom.cli.terminal.terminal import is_terminal
 from mudroom.core.settings import Settings
 from mudroom.core.system.write_all import write_all
@@ -318,17 +319,8 @@ def cancelled_by_signals(fleet: FleetRun) -> Iterator[list[int]]:
             raise KeyboardInterrupt
         fleet.cancel()
 
-    heeded = [
-        number
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-        if signal.getsignal(number) != signal.SIG_IGN
-    ]
-    before = {number: signal.signal(number, handle) for number in heeded}
-    try:
+    with handling(dict.fromkeys((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), handle)):
         yield received
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def write_raw(descriptor: int, data: bytes) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.protocol_streams import take_streams
+from mudroom.cli.terminal.signals import end, handling
 from mudroom.core.confinement.environment import is_inside
 from mudroom.errors import MudroomError, UsageError
 from mudroom.ext.fleet.base.objects import ObjectStore
@@ -16,7 +16,7 @@ from mudroom.ext.fleet.engine import ray
 from mudroom.ext.fleet.worker.frame_stream import FrameStream, origin_hello
 from mudroom.ext.fleet.worker.stdio import checked_name, private_directory, refuse
 from mudroom.policy.config import places
-from mudroom.typing import TYPE_CHECKING, NoReturn
+from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import argparse
@@ -87,7 +87,8 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     os.umask(0o077)  # for state; a command's umask is the origin's
     streams = take_streams()
     try:
-        with _ended_by_signals():
+        # after a lost connection (SIGHUP) the lease decides
+        with handling({signal.SIGTERM: end, signal.SIGINT: end, signal.SIGHUP: signal.SIG_IGN}):
             if args.engine != "local":
                 serve_cluster(*streams, context.environ, args.engine, args.jobs)
             else:
@@ -95,18 +96,3 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     except SystemExit:
         pass  # a signal: the commands have ended, their outcomes are kept
     return 0
-
-
-@contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    before = {number: signal.signal(number, _end) for number in (signal.SIGTERM, signal.SIGINT)}
-    before[signal.SIGHUP] = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # a lost connection: the lease decides
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _end(_number: int, _frame: object) -> NoReturn:
-    raise SystemExit
