@@ -337,10 +337,10 @@ class Session:
         had left unfinished.
 
         ``waiting`` is called with the lock holder, ``stopping`` if agents have to be paused. ``forks``: those that have
-        to be at rest in the block.
+        to be at rest in the block, if they still exist.
         """
-        for fork in forks:  # first: their holders are paused then
-            self.forks.end_companions(self.vault.fork(fork))
+        for fork in filter(None, map(self.vault.find, forks)):  # first: their holders are paused then
+            self.forks.end_companions(fork)
         with self.forks.exclusive.taken(what, waiting, stopping, self.sandboxes.aside):
             yield self.changes.recover() if self.vault.has_unfinished() else []
             tidy(self.forks)

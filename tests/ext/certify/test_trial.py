@@ -228,6 +228,7 @@ def test_a_link_local_address_is_reached_by_its_scope(tmp_path: Path, monkeypatc
         pytest.skip("no interface here has a link-local address")
     monkeypatch.setattr(canary, "other_address", lambda: found)
     with contextlib.ExitStack() as stack:
+        stack.enter_context(contextlib.chdir(tmp_path))  # each deed goes to a directory of its own
         made = canary.put_up(stack, str(tmp_path / "c"), "connection")
         facts = dict(made.facts)
         assert facts["port_other"], "it is listened at"
