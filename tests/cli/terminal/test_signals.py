@@ -20,7 +20,7 @@ import pytest
 
 from clocks import give_way
 from mudroom.cli.terminal.command_signals import Terminated, command_signals
-from mudroom.cli.terminal.signals import wake_for_signals
+from mudroom.cli.terminal.signals import handling, wake_for_signals
 from mudroom.cli.terminal.terminal import Terminal
 from mudroom.errors import MudroomError
 from mudroom.session import Session
@@ -259,3 +259,12 @@ def test_a_question_is_given_up_by_a_signal_just_before_its_wait(monkeypatch: py
         monkeypatch.setattr(sys, "stdin", stdin)
         with pytest.raises(HeededError), unheard(signal.SIGUSR1):
             Terminal({}).ask("? ")
+
+
+def test_signals_are_ignored_within_a_block() -> None:
+    """``signal.SIG_IGN`` is a member of an enumeration."""
+    with handling({signal.SIGUSR2: signal.SIG_IGN}):
+        os.kill(os.getpid(), signal.SIGUSR2)
+        with handling({signal.SIGUSR2: lambda *_given: None}):
+            assert signal.getsignal(signal.SIGUSR2) == signal.SIG_IGN
+    assert signal.getsignal(signal.SIGUSR2) == signal.Handlers.SIG_DFL

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import resource
 import subprocess
@@ -103,9 +104,15 @@ def groups() -> Iterator[list[Path]]:
     for group in made:
         group.mkdir()
     yield made
-    for group in made:
-        if group.exists():
-            group.rmdir()
+    for group in filter(Path.exists, made):
+        while True:
+            try:
+                group.rmdir()
+                break
+            except OSError as error:  # a killed process leaves its group when it is reaped
+                if error.errno != errno.EBUSY:
+                    raise
+                give_way()
 
 
 def inside(group: Path) -> Callable[[], None]:

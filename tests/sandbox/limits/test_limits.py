@@ -138,7 +138,7 @@ def groups_of(place: Place) -> list[str]:
 
 @if_held
 def test_cpu_is_held_back_and_told(place: Place) -> None:
-    result = run(place, "i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done", Limits(cpus=0.1))
+    result = run(place, "i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done", Limits(cpus=0.02))  # on a busy machine, too
     assert [(one.kind, one.action) for one in result.reached] == [("cpus", "slowed")]
     assert result.reached[0].amount > 0
     assert result.use is not None

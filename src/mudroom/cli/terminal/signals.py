@@ -70,7 +70,8 @@ def handling(handlers: Mapping[int, Handler]) -> Iterator[Mapping[int, object]]:
     before = {number: handler for number in handlers if (handler := signal.getsignal(number)) != signal.SIG_IGN}
     try:
         for number in before:
-            signal.signal(number, handlers[number])
+            handler = handlers[number]
+            signal.signal(number, handler if callable(handler) else int(handler))  # _signal takes no enumeration
         yield before
     finally:
         for number, handler in before.items():
