@@ -68,7 +68,7 @@ def retire(directory: bytes, locks: Iterable[bytes], most: int, since: float) ->
         found = _look(directory, name)
         if found is not None:
             living.append(found)
-        elif _is_starting(directory + b"/" + name, since):
+        elif is_recent(directory + b"/" + name, since):
             starting += 1
         else:
             unlink_vacant(directory + b"/" + name)
@@ -85,11 +85,11 @@ def retire(directory: bytes, locks: Iterable[bytes], most: int, since: float) ->
     return is_free
 
 
-def _is_starting(path: bytes, since: float) -> bool:
+def is_recent(path: bytes, since: float) -> bool:
     """Return whether a lock file is that of a keeper which has no pid yet, and was started after ``since``."""
     try:
         found = os.stat(path, follow_symlinks=False)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
     return found.st_size == 0 and found.st_mtime > since
 
