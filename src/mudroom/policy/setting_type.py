@@ -377,30 +377,31 @@ HOME_FILES = _texts(_in_home, pattern="^~/.")
 FILES = _texts(_files, pattern="^[^!#]")
 AGENTS = _texts(_agents)
 LINKS = _texts(_links, pattern="->")._replace(form="FORK -> FORK[:PORT]")
-FORKS = ValueType(
-    _forks,
-    {
-        "type": "object",
-        "additionalProperties": False,
-        "properties": {
-            "show": {
-                "type": "array",
-                "items": {
-                    "anyOf": [
-                        {"type": "integer", "minimum": 1, "maximum": 65535},
-                        {"type": "string", "pattern": "^([a-z0-9][a-z0-9-]*[*]?:)?[1-9][0-9]{0,4}(/http)?$"},
-                    ]
-                },
+_FORKS_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {
+        "show": {
+            "type": "array",
+            "items": {
+                "anyOf": [
+                    {"type": "integer", "minimum": 1, "maximum": 65535},
+                    {"type": "string", "pattern": "^([a-z0-9][a-z0-9-]*[*]?:)?[1-9][0-9]{0,4}(/http)?$"},
+                ]
             },
-            "reach": {
-                "type": "array",
-                "items": {
-                    "type": "string",
-                    "pattern": "^[a-z0-9][a-z0-9-]*[*]?(@[A-Za-z0-9_.:@/-]+)?(:[1-9][0-9]{0,4})?$",
-                },
+        },
+        "reach": {
+            "type": "array",
+            "items": {
+                "type": "string",
+                "pattern": "^[a-z0-9][a-z0-9-]*[*]?(@[A-Za-z0-9_.:@/-]+)?(:[1-9][0-9]{0,4})?$",
             },
         },
     },
+}
+FORKS = ValueType(
+    _forks,
+    _FORKS_SCHEMA,
     "show: [PORT, PORT/http, FORK:PORT], reach: [FORK:PORT, FORK@AGENT:PORT]",
 )
 IMAGE = ValueType(

@@ -26,7 +26,7 @@ else:
 
 __all__ = [
     "LOCK_EX", "LOCK_NB", "LOCK_SH", "LOCK_UN", "PATIENCE", "Lock", "flock", "holder_of", "sign_again",
-    "wait_for",
+    "try_lock", "wait_for",
 ]  # fmt: skip
 """Includes flock(2) itself: the other files of this room import it from here."""
 
@@ -45,17 +45,24 @@ def _ignore(_holder: str) -> None:
     """Wait without a message."""
 
 
+def try_lock(descriptor: int, operation: int) -> bool:
+    """Lock an open file (``LOCK_EX`` or ``LOCK_SH``) if it is free. Return whether it was."""
+    try:
+        flock(descriptor, operation | LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
 def wait_for(descriptor: int, operation: int, waiting: Callable[[], None], patience: float = 0.0) -> None:
     """Lock an open file (``LOCK_EX`` or ``LOCK_SH``). Call ``waiting`` once if it is not free after ``patience``
     seconds, then go on waiting."""
     until = time.monotonic() + patience
     while True:
-        try:
-            flock(descriptor, operation | LOCK_NB)
+        if try_lock(descriptor, operation):
             return
-        except BlockingIOError:
-            if time.monotonic() >= until:
-                break
+        if time.monotonic() >= until:
+            break
         time.sleep(_LOOK)
     waiting()
     flock(descriptor, operation)

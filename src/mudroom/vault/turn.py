@@ -28,7 +28,7 @@ import time
 from collections.abc import Callable
 
 from mudroom.stage import disk
-from mudroom.vault.lock import LOCK_EX, LOCK_NB, LOCK_SH, LOCK_UN, PATIENCE, Lock, flock, wait_for
+from mudroom.vault.lock import LOCK_EX, LOCK_SH, LOCK_UN, PATIENCE, Lock, flock, try_lock, wait_for
 
 LOOK = 0.1
 """Seconds between two checks whether a command must pause."""
@@ -148,11 +148,7 @@ class Turn:
         self._open()
         flock(self._wanted, LOCK_EX)
         try:
-            try:
-                flock(self._agents, LOCK_EX | LOCK_NB)
-            except BlockingIOError:
-                waiting()
-                flock(self._agents, LOCK_EX)
+            wait_for(self._agents, LOCK_EX, waiting)
         except BaseException:
             self.give()
             raise
@@ -165,9 +161,7 @@ class Turn:
 
 def _is_free(descriptor: int) -> bool:
     """Return whether no process holds this lock exclusively."""
-    try:
-        flock(descriptor, LOCK_SH | LOCK_NB)
-    except BlockingIOError:
-        return False
-    flock(descriptor, LOCK_UN)
-    return True
+    is_free = try_lock(descriptor, LOCK_SH)
+    if is_free:
+        flock(descriptor, LOCK_UN)
+    return is_free

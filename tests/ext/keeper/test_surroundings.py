@@ -236,6 +236,18 @@ def mudroom_with(kept: Kept, change: Callable[[], None]) -> subprocess.Completed
     )  # fmt: skip
 
 
+def test_a_keeper_that_is_starting_is_told(kept: Kept) -> None:
+    """It has no pid yet: the next command starts no other."""
+    (answer, apart, name) = mudroom(kept, "ls", "--none", MUDROOM_KEEPER="only").stdout.split()
+    assert answer == "none"
+    directory = Path(os.fsdecode(kept.directory))
+    directory.mkdir(parents=True, mode=0o700)
+    (directory / f"{name}.lock").touch(0o600)
+    said = mudroom(kept, "keeper").stdout.splitlines()[-1]
+    assert said == "this shell has none: one is starting; if it cannot, a command after 30 s tries again"
+    assert apart != name
+
+
 def test_keepers_in_use_do_not_end_each_other(kept: Kept) -> None:
     """Of three interpreters in turn, two have keepers, and the third starts none."""
     kept.place.state.mkdir(mode=0o700)
@@ -246,6 +258,8 @@ def test_keepers_in_use_do_not_end_each_other(kept: Kept) -> None:
     pids = {row.pid for row in kept.list()}
     assert mudroom(kept, "status", OPENSSL_X="3").returncode == 0
     assert {row.pid for row in kept.list()} == pids
+    said = mudroom(kept, "keeper", OPENSSL_X="3").stdout.splitlines()[-1]
+    assert said.startswith("this shell has none: 2 are kept, and those above have another interpreter")
 
 
 def test_a_living_keeper_keeps_its_lock_file_where_there_is_no_room(kept: Kept) -> None:

@@ -14,19 +14,16 @@ Rules for the frames:
 
 from __future__ import annotations
 
-import os
 import socket
 import sys
 from collections.abc import Sequence
 
+from mudroom.core.system import rights
+from mudroom.core.system.rights import Received
+
 HAS_PACKETS = sys.platform == "linux"
 """Whether unix sockets keep packets apart."""
-CMSG_CLOEXEC: int = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
-"""A recvmsg(2) flag. macOS lacks it; there close-on-exec is set after the descriptor has arrived."""
 _LENGTH = 4
-
-Received = tuple[bytes, list[int], bool]
-"""A packet, empty at the end; its descriptors, which the caller owns; whether a part is missing."""
 
 
 def packet_pair() -> tuple[socket.socket, socket.socket]:
@@ -41,7 +38,7 @@ def framed(packet: bytes) -> bytes:
 
 def send_framed(channel: socket.socket, data: bytes, descriptors: Sequence[int] = ()) -> None:
     """Send all bytes that ``framed`` returned. Block as the socket does. Raise OSError."""
-    sent = socket.send_fds(channel, [data], list(descriptors)) if descriptors else channel.send(data)
+    sent = rights.send(channel, data, descriptors)
     while sent < len(data):
         sent += channel.send(data[sent:])
 
@@ -54,7 +51,7 @@ class PacketReader:
 
     def __init__(self, longest: int, most_descriptors: int) -> None:
         """``longest``: most bytes in a packet."""
-        self._longest, self._room = longest, socket.CMSG_SPACE(4 * most_descriptors)
+        self._longest, self._most = longest, most_descriptors
         self._head = b""
         self._length = 0
         self._parts: list[bytes] = []
@@ -63,16 +60,12 @@ class PacketReader:
 
     def receive(self, channel: socket.socket) -> Received:
         """Return the next packet. Raise BlockingIOError if a non-blocking socket has no complete one."""
-        return self._packet(channel) if HAS_PACKETS else self._frame(channel)
-
-    def _packet(self, channel: socket.socket) -> Received:
-        data, descriptors, is_cut = self._take(channel, self._longest)
-        return data, descriptors, is_cut
+        return rights.receive(channel, self._longest, self._most) if HAS_PACKETS else self._frame(channel)
 
     def _frame(self, channel: socket.socket) -> Received:
         while not self._length:
             # Never past the frame: a longer read could return the next frame's descriptors, too.
-            data, descriptors, is_cut = self._take(channel, _LENGTH - len(self._head))
+            data, descriptors, is_cut = rights.receive(channel, _LENGTH - len(self._head), self._most)
             self._head += data
             self._descriptors += descriptors
             if not data or is_cut:
@@ -82,7 +75,7 @@ class PacketReader:
                 if not 0 < self._length <= self._longest:
                     return self._whole(b"", True)
         while self._length:
-            data, descriptors, is_cut = self._take(channel, self._length)
+            data, descriptors, is_cut = rights.receive(channel, self._length, self._most)
             self._descriptors += descriptors
             if not data or is_cut:
                 return self._whole(b"", is_cut)
@@ -95,13 +88,3 @@ class PacketReader:
         self._head, self._length = b"", 0
         self._parts.clear()
         return data, descriptors, is_cut
-
-    def _take(self, channel: socket.socket, most: int) -> Received:
-        data, ancillary, flags, _address = channel.recvmsg(most, self._room, CMSG_CLOEXEC)
-        descriptors: list[int] = []
-        for _level, _kind, rights in ancillary:
-            descriptors += [int.from_bytes(rights[i : i + 4], "little") for i in range(0, len(rights) - 3, 4)]
-        if not CMSG_CLOEXEC:
-            for descriptor in descriptors:
-                os.set_inheritable(descriptor, False)
-        return data, descriptors, bool(flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC))

@@ -24,7 +24,7 @@ from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, UsageError
 from mudroom.ext.attempts.value import FORMAT, AttemptRecord, TryRecord, best_of
 from mudroom.stage import disk, safe_open
-from mudroom.vault.lock import LOCK_EX, LOCK_NB, LOCK_SH, flock
+from mudroom.vault.lock import LOCK_EX, LOCK_SH, flock, try_lock
 from mudroom.vault.record import format_of
 from mudroom.vault.sync import sync_directory
 
@@ -138,12 +138,9 @@ def is_running(vault: bytes, name: str) -> bool:
     except FileNotFoundError:
         return False
     try:
-        flock(descriptor, LOCK_SH | LOCK_NB)
-    except BlockingIOError:
-        return True
+        return not try_lock(descriptor, LOCK_SH)
     finally:
         os.close(descriptor)
-    return False
 
 
 def cut_off(record: TryRecord) -> TryRecord:

@@ -226,8 +226,7 @@ _BESIDE_A_BRIDGE: Sequence[tuple[str, str, str, CanaryKind]] = (
     ("bridge_address", "the gate's listener is reached without the bridge", "gate_itself", "listener"),
     ("bridge_pipe", "another container connects to the bridge's pipe", "open_pipe", "pipe"),
 )
-_FROM_WINDOWS: Sequence[TrialRow] = tuple(
-    row if row.kind == "limits" else row._replace(errors=(*_CONTAINER, *row.errors)) for row in (
+_WINDOWS_ROWS: Sequence[TrialRow] = (
     TrialRow("cmd", "works", "cmd.exe starts, and ends by exit", "command_shell", "works", where="copy",
         twin="plain_write"),
     TrialRow("python", "works", "its own Python starts", "own_python", "works", where="copy", twin="plain_write"),
@@ -289,7 +288,10 @@ _FROM_WINDOWS: Sequence[TrialRow] = tuple(
         twin="plain_write", errors=(errno.ENOMEM,)),
     TrialRow("processes", "limits", "more processes start than the limit", "processes", "claim", "limits",
         where="copy", twin="plain_write", errors=(errno.ENOMEM,)),
-))  # fmt: skip
+)  # fmt: skip
+_FROM_WINDOWS: Sequence[TrialRow] = tuple(
+    row if row.kind == "limits" else row._replace(errors=(*_CONTAINER, *row.errors)) for row in _WINDOWS_ROWS
+)
 _GATE_ON_WINDOWS: Sequence[TrialRow] = (
     *(
         TrialRow(name, "network", tries, deed, canary, "gate", way="gate", twin="through_bridge",

@@ -27,6 +27,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence, Set
 
+from mudroom.core.system.rights import descriptors_of, receive_exactly
 from mudroom.ext.keeper.caller import (
     CallerSurroundings,
     Elsewhere,
@@ -98,19 +99,14 @@ def admit(connection: _socket.socket, own: tuple[object, ...], is_current: Calla
     may_serve = is_current()
     room = _socket.CMSG_SPACE(4 * _DESCRIPTORS) + _socket.CMSG_SPACE(_CREDENTIALS)
     head, ancillary, _flags, _address = connection.recvmsg(4, room, _socket.MSG_CMSG_CLOEXEC)
-    descriptors: list[int] = []
-    sender = (0, 0)
-    for _level, kind, data in ancillary:
-        if kind == _socket.SCM_RIGHTS:
-            descriptors += [int.from_bytes(data[at : at + 4], sys.byteorder) for at in range(0, len(data) - 3, 4)]
-        elif kind == _socket.SCM_CREDENTIALS:
-            sender = _credentials(data)
+    descriptors = descriptors_of(ancillary)
+    sender = next((_credentials(data) for _level, kind, data in ancillary if kind == _socket.SCM_CREDENTIALS), (0, 0))
     if not may_serve or sender != (pid, uid) or len(descriptors) != _DESCRIPTORS or len(head) != 4:
         raise NotServed
     length = int.from_bytes(head, "little")
     if length > _LONGEST:
         raise NotServed
-    argv, environ = read_value(_receive(connection, length))
+    argv, environ = read_value(receive_exactly(connection, length))
     connection.settimeout(None)
     around = surroundings(pid)
     if not is_equal:  # as a service with UMask= or Nice= differs from a terminal: each has a keeper of its own
@@ -120,17 +116,6 @@ def admit(connection: _socket.socket, own: tuple[object, ...], is_current: Calla
 
 def _credentials(data: bytes) -> tuple[int, int]:
     return int.from_bytes(data[:4], sys.byteorder), int.from_bytes(data[4:8], sys.byteorder)
-
-
-def _receive(connection: _socket.socket, length: int) -> bytes:
-    parts: list[bytes] = []
-    while length:
-        part = connection.recv(min(length, 1 << 20))
-        if not part:
-            raise NotServed
-        parts.append(part)
-        length -= len(part)
-    return b"".join(parts)
 
 
 def become(caller: AdmittedCaller) -> None:

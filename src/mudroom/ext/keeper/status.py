@@ -6,7 +6,6 @@ that was opened while both held, so a later process with the same number is neve
 
 from __future__ import annotations
 
-import fcntl
 import os
 import select
 import signal
@@ -16,6 +15,7 @@ from contextlib import contextmanager
 
 from mudroom.ext.keeper.lock import parse_lock, started
 from mudroom.typing import NamedTuple
+from mudroom.vault.lock import LOCK_SH, try_lock
 
 PATIENCE = 5.0
 """Seconds that a keeper may take to end before it is killed."""
@@ -68,7 +68,7 @@ def retire(directory: bytes, locks: Iterable[bytes], most: int, since: float) ->
         found = _look(directory, name)
         if found is not None:
             living.append(found)
-        elif _is_starting(directory + b"/" + name, since):
+        elif is_recent(directory + b"/" + name, since):
             starting += 1
         else:
             unlink_vacant(directory + b"/" + name)
@@ -85,11 +85,11 @@ def retire(directory: bytes, locks: Iterable[bytes], most: int, since: float) ->
     return is_free
 
 
-def _is_starting(path: bytes, since: float) -> bool:
+def is_recent(path: bytes, since: float) -> bool:
     """Return whether a lock file is that of a keeper which has no pid yet, and was started after ``since``."""
     try:
         found = os.stat(path, follow_symlinks=False)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
     return found.st_size == 0 and found.st_mtime > since
 
@@ -142,7 +142,7 @@ def _look(directory: bytes, name: bytes) -> _Living | None:
             return None  # it has just been started, or runs on another machine
         pidfd = os.pidfd_open(content.pid)
         has_ended = select.select([pidfd], [], [], 0)[0]  # also true for a zombie
-        if has_ended or not _is_locked(lock) or parse_lock(data) != content:
+        if has_ended or try_lock(lock, LOCK_SH) or parse_lock(data) != content:
             os.close(pidfd)
             return None
         return _Living(name, content.pid, content.version, os.fstat(lock).st_mtime, pidfd)
@@ -159,20 +159,12 @@ def unlink_vacant(path: bytes) -> None:
     except FileNotFoundError:
         return
     try:
-        if not _is_locked(lock) or not os.read(lock, 1):
+        if try_lock(lock, LOCK_SH) or not os.read(lock, 1):
             os.unlink(path)
     except FileNotFoundError:
         pass  # another process did
     finally:
         os.close(lock)
-
-
-def _is_locked(lock: int) -> bool:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    return False
 
 
 def _status(found: _Living) -> KeeperStatus:

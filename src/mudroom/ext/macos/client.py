@@ -15,6 +15,7 @@ import sys
 from collections.abc import Sequence
 
 from mudroom.core.confinement.plan import Plan
+from mudroom.core.system import rights
 from mudroom.errors import MudroomError, Unsupported
 from mudroom.ext.macos.warden import send_signal
 from mudroom.sandbox.client.client import NO_TEMPLATES
@@ -176,7 +177,7 @@ def _view(plan: Plan) -> _socket.socket:
     ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
     descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
-        theirs.sendmsg([b"v"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, descriptor.to_bytes(4, "little"))])
+        rights.send(theirs, b"v", [descriptor])
     finally:
         os.close(descriptor)
         theirs.close()

@@ -31,6 +31,7 @@ import sys
 import termios
 import time
 
+from mudroom.core.system import rights
 from mudroom.sandbox.client.wire import receive, tell
 from mudroom.sandbox.host.process_table import carries, rows
 
@@ -193,7 +194,7 @@ def take_terminal(numbers: tuple[int, ...]) -> tuple[int, _socket.socket]:
     for number in numbers:
         os.dup2(side, number)
     channel = _socket.socket(fileno=CHANNEL)
-    channel.sendmsg([b"t"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, master.to_bytes(4, "little"))])
+    rights.send(channel, b"t", [master])
     os.close(master)
     if channel.recv(1) != b"g":
         raise OSError(EIO, "the host has closed the terminal")

@@ -14,27 +14,11 @@ from mudroom.ext.attempts.candidate_text import standing
 from mudroom.ext.tui.candidate_model import next_side
 from mudroom.ext.tui.candidate_screen import EXTENT_NAMES, CandidateScreen
 from mudroom.ext.tui.dialog import Choose, TextDialog, help_for, plain
-from mudroom.ext.tui.diffview import WIDE
 from mudroom.ext.tui.key import CANDIDATES, bindings
 from mudroom.ext.tui.pane import Pieces
+from mudroom.ext.tui.pane_screen import COMMON
 
 # --- moving ---
-
-
-def move(screen: CandidateScreen, by: int) -> None:
-    screen.pane.move(by)
-
-
-def page(screen: CandidateScreen, by: int) -> None:
-    screen.pane.page(by)
-
-
-def edge(screen: CandidateScreen, by: int) -> None:
-    screen.pane.go(0 if by < 0 else screen.pane.count - 1)
-
-
-def sideways(screen: CandidateScreen, by: int) -> None:
-    screen.diff.shift(by)
 
 
 def other_pane(screen: CandidateScreen, by: int) -> None:
@@ -77,17 +61,6 @@ def both_sides(screen: CandidateScreen) -> None:
     screen.want(None)
 
 
-def context(screen: CandidateScreen, by: int) -> None:
-    screen.diff.widen(by)
-
-
-def side_by_side(screen: CandidateScreen) -> None:
-    if screen.size.width < WIDE and not screen.diff.side_by_side:
-        screen.app.notify(f"side by side needs {WIDE} columns; there are {screen.size.width}")
-        return
-    screen.diff.set_side_by_side(not screen.diff.side_by_side)
-
-
 async def choose_extent(screen: CandidateScreen) -> None:
     if screen.seen is None:
         return
@@ -109,10 +82,6 @@ async def output(screen: CandidateScreen) -> None:
 # --- the application ---
 
 
-def theme(screen: CandidateScreen) -> None:
-    screen.app.theme = "textual-light" if screen.app.current_theme.dark else "textual-dark"
-
-
 def reload(screen: CandidateScreen) -> None:
     screen.reload()
 
@@ -127,19 +96,13 @@ def leave(screen: CandidateScreen) -> None:
 
 
 AT_ONCE: Mapping[str, Callable[..., None]] = {
-    "move": move,
-    "page": page,
-    "edge": edge,
-    "sideways": sideways,
+    **COMMON,
     "other_pane": other_pane,
     "back": back,
     "enter": enter,
     "side": side,
     "both_sides": both_sides,
     "hunk": hunk,
-    "context": context,
-    "side_by_side": side_by_side,
-    "theme": theme,
     "reload": reload,
     "help": show_help,
     "leave": leave,

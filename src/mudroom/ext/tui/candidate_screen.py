@@ -20,10 +20,10 @@ from mudroom.ext.tui.candidate_model import CandidateModel, Pair, pair_of
 from mudroom.ext.tui.diffrow import FileRows
 from mudroom.ext.tui.diffview import DiffView
 from mudroom.ext.tui.filelist import fit_text
-from mudroom.ext.tui.fork_screen import PaneScreen
 from mudroom.ext.tui.key import CANDIDATES, brief
 from mudroom.ext.tui.line import styled_path
 from mudroom.ext.tui.pane import Pane, Pieces
+from mudroom.ext.tui.pane_screen import PaneScreen
 from mudroom.ext.tui.worker import WorkerQueue, begin
 
 CHECK_INTERVAL = 1.0

@@ -3,47 +3,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from textual.app import ComposeResult
 from textual.containers import Horizontal
-from textual.screen import Screen
 from textual.widgets import Static
 
 from mudroom.api import show_path
 from mudroom.ext.tui.choice import Item, flags_of
 from mudroom.ext.tui.diffrow import FileRows
-from mudroom.ext.tui.diffview import WIDE, DiffView
+from mudroom.ext.tui.diffview import DiffView
 from mudroom.ext.tui.filelist import FileList
 from mudroom.ext.tui.key import REVIEW, brief
 from mudroom.ext.tui.pane import Pane
+from mudroom.ext.tui.pane_screen import PaneScreen
 from mudroom.ext.tui.review_model import ReviewModel
 from mudroom.ext.tui.selection import ListFilter, ReviewMarks, Selection
 
-if TYPE_CHECKING:
-    from mudroom.ext.tui.base_app import BaseApp
-
 BADGES = {None: "Not known", 0: "Not sandboxed", 1: "Sandboxed: safe to edit", 2: "Sandboxed: safe to edit"}
-
-
-class PaneScreen(Screen[None], inherit_bindings=False):
-    """A screen with differences and a line of news above its panes."""
-
-    app: BaseApp
-
-    @property
-    def diff(self) -> DiffView:
-        return self.query_one(DiffView)
-
-    def on_resize(self) -> None:
-        if self.size.width < WIDE:
-            self.diff.set_side_by_side(False)
-
-    def banner(self, text: str) -> None:
-        """Show a line of news above the panes; empty: hide it."""
-        banner = self.query_one("#banner", Static)
-        banner.update(text)
-        banner.set_class(bool(text), "shown")
 
 
 class ForkScreen(PaneScreen, inherit_bindings=False):

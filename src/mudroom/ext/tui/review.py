@@ -13,6 +13,7 @@ from mudroom.ext.tui.fork_reader import DifferenceLoader, ForkReader, ReviewPart
 from mudroom.ext.tui.fork_screen import ForkScreen
 from mudroom.ext.tui.key import REVIEW, bindings
 from mudroom.ext.tui.pane import Pane
+from mudroom.ext.tui.pane_screen import COMMON
 from mudroom.ext.tui.review_model import ReviewModel
 from mudroom.ext.tui.worker import WorkerQueue
 
@@ -20,21 +21,14 @@ CHECK_INTERVAL = 1.0
 """Seconds between checks for changes in the fork."""
 
 AT_ONCE: Mapping[str, Callable[..., Awaitable[None] | None]] = {
-    "move": view_action.move,
-    "page": view_action.page,
-    "edge": view_action.edge,
-    "sideways": view_action.sideways,
     "other_pane": view_action.other_pane,
     "enter": view_action.enter,
     "back": view_action.back,
     "hunk": view_action.hunk,
-    "context": view_action.context,
-    "side_by_side": view_action.side_by_side,
     "split": view_action.split,
     "choose": view_action.choose,
     "choose_all": view_action.choose_all,
     "mark": view_action.mark,
-    "theme": view_action.theme,
     "reload": view_action.reload,
     "help": view_action.show_help,
     "candidates": view_action.candidates,
@@ -79,6 +73,9 @@ class ReviewScreen(ForkScreen, inherit_bindings=False):
         """Perform an action from the tables."""
         if name in ONE_AT_A_TIME:
             self._queue.run_unless_busy(partial(ONE_AT_A_TIME[name], self._parts))
+            return
+        if name in COMMON:
+            COMMON[name](self, *arguments)
             return
         working = AT_ONCE[name](self._parts, *arguments)
         if working is not None:

@@ -6,29 +6,11 @@ from collections import Counter
 
 from mudroom.core.merge.pick import WHOLE
 from mudroom.ext.tui.dialog import Choose, TextInput, help_for
-from mudroom.ext.tui.diffview import WIDE
 from mudroom.ext.tui.fork_reader import ReviewParts
 from mudroom.ext.tui.key import REVIEW
 from mudroom.ext.tui.selection import FILTERS
 
 # --- moving ---
-
-
-def move(parts: ReviewParts, by: int) -> None:
-    parts.screen.pane.move(by)
-
-
-def page(parts: ReviewParts, by: int) -> None:
-    parts.screen.pane.page(by)
-
-
-def edge(parts: ReviewParts, by: int) -> None:
-    pane = parts.screen.pane
-    pane.go(0 if by < 0 else pane.count - 1)
-
-
-def sideways(parts: ReviewParts, by: int) -> None:
-    parts.screen.diff.shift(by)
 
 
 def other_pane(parts: ReviewParts) -> None:
@@ -58,18 +40,6 @@ async def hunk(parts: ReviewParts, by: int) -> None:
     files, diff, pane = parts.screen.files, parts.screen.diff, parts.screen.pane
     if (pane is files or not diff.next_stop(by)) and files.next_file(by):
         await parts.differences.load(at_end=by < 0 and pane is diff)
-
-
-def context(parts: ReviewParts, by: int) -> None:
-    parts.screen.diff.widen(by)
-
-
-def side_by_side(parts: ReviewParts) -> None:
-    screen = parts.screen
-    if screen.size.width < WIDE and not screen.diff.side_by_side:
-        screen.app.notify(f"side by side needs {WIDE} columns; there are {screen.size.width}")
-        return
-    screen.diff.set_side_by_side(not screen.diff.side_by_side)
 
 
 def split(parts: ReviewParts) -> None:
@@ -146,11 +116,6 @@ def _show_filtered(parts: ReviewParts) -> None:
 
 
 # --- the application ---
-
-
-def theme(parts: ReviewParts) -> None:
-    app = parts.screen.app
-    app.theme = "textual-light" if app.current_theme.dark else "textual-dark"
 
 
 def reload(parts: ReviewParts) -> None:

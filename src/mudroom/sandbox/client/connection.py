@@ -14,6 +14,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from mudroom.core.confinement.plan import Step
+from mudroom.core.system import rights
 from mudroom.errors import LauncherDied
 from mudroom.sandbox.client.wire import PLAIN
 from mudroom.typing import Any
@@ -53,13 +54,11 @@ class Connection:
                 self._send(self._late.pop(0), ())
 
     def _send(self, data: bytes, descriptors: Sequence[int]) -> None:
-        rights = b"".join(fd.to_bytes(4, "little") for fd in descriptors)
-        carried = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)] if rights else []
         self._sending = True
         try:
             # In one call: the other end would run at the first bytes, before this thread, and wait for the rest.
             message = len(data).to_bytes(4, "little") + data
-            sent = self._socket.sendmsg([message], carried)
+            sent = rights.send(self._socket, message, descriptors)
             if sent < len(message):
                 self._socket.sendall(message[sent:])
         except OSError as error:

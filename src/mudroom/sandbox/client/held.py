@@ -12,12 +12,12 @@ import os
 import time
 
 from mudroom.core.confinement.plan import Plan
+from mudroom.core.system import rights
 from mudroom.errors import MudroomError, UsageError
 from mudroom.sandbox.client.connection import Connection, wait_readable, with_report
 from mudroom.sandbox.client.failure import failure_of, no_directory
 from mudroom.sandbox.client.invocation import KILLED, NO_OPTIONS, Invocation, RunOptions
 from mudroom.sandbox.client.launcher_client import Fate, LaunchedCommand
-from mudroom.sandbox.client.wire import CMSG_CLOEXEC
 from mudroom.typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -159,5 +159,5 @@ def hold(client: Client, plan: Plan, options: RunOptions = NO_OPTIONS) -> HeldSa
 
 def _received_refresher(door: _socket.socket) -> int:
     """Return the descriptor that the step ``view`` has sent before the sandbox was ready, or -1."""
-    _data, ancillary, _flags, _address = door.recvmsg(1, _socket.CMSG_SPACE(4), CMSG_CLOEXEC)
-    return int.from_bytes(ancillary[0][2][:4], "little") if ancillary else -1
+    _data, descriptors, _is_cut = rights.receive(door, 1, 1)
+    return descriptors[0] if descriptors else -1

@@ -22,6 +22,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from mudroom.core.confinement.plan import Plan, StandingPlan, Step, TemplatePlan, of_each, template_plan
+from mudroom.core.system import rights
 from mudroom.core.tree.path import show
 from mudroom.errors import LauncherDied, MudroomError, Unsupported
 from mudroom.sandbox.client import wire
@@ -132,12 +133,12 @@ class LaunchedCommand:
             hint = "request it by RunOptions.view, and take it once"
             raise MudroomError("the view of this command was not requested, or has been taken", hint)
         try:
-            rights = _rights(channel)
+            _data, descriptors, _is_cut = rights.receive(channel, 1, 1)
         finally:
             channel.close()
-        if not rights:
+        if not descriptors:
             raise MudroomError("the sandbox ended before it had a view", AGAIN)
-        return _descriptor_of(rights)
+        return descriptors[0]
 
     def own_directories(self) -> tuple[list[int], list[int]]:
         found, self._left = self._left, ([], [])
@@ -152,11 +153,9 @@ class LaunchedCommand:
         if channel is None:
             return [], []
         try:
-            data, ancillary, _flags, _address = channel.recvmsg(1024, _socket.CMSG_SPACE(4 * 8), wire.CMSG_CLOEXEC)
+            data, descriptors, _is_cut = rights.receive(channel, 1024, 8)
         finally:
             channel.close()
-        rights = ancillary[0][2] if ancillary else b""
-        descriptors = [_descriptor_of(rights[at:]) for at in range(0, len(rights), 4)]
         return descriptors, [int.from_bytes(data[at : at + 8], "little") for at in range(0, len(data), 8)]
 
     def terminal(self) -> tuple[int, _socket.socket] | None:
@@ -164,26 +163,23 @@ class LaunchedCommand:
         if channel is None:
             return None
         try:
-            rights = _rights(channel)
+            _data, descriptors, _is_cut = rights.receive(channel, 1, 1)
         except BaseException:
             channel.close()
             raise
-        if not rights:
+        if not descriptors:
             channel.close()
             return None
-        return _descriptor_of(rights), channel
+        return descriptors[0], channel
 
     def listeners(self) -> list[tuple[str, int]]:
         channel = self._sockets.pop("gate", None)
         if channel is None:
             return []
-        room = _socket.CMSG_SPACE(4 * _MOST_LISTENERS)
         try:
-            kinds, ancillary, _flags, _address = channel.recvmsg(4096, room, wire.CMSG_CLOEXEC)
+            kinds, descriptors, _is_cut = rights.receive(channel, 4096, _MOST_LISTENERS)
         finally:
             channel.close()
-        rights = b"".join(data for _level, _kind, data in ancillary)
-        descriptors = [int.from_bytes(rights[offset : offset + 4], "little") for offset in range(0, len(rights), 4)]
         names = kinds.decode().split()
         if len(descriptors) < len(names):  # MSG_CTRUNC: more than RLIMIT_NOFILE permits (unix(7))
             for descriptor in descriptors:
@@ -255,18 +251,6 @@ def _died() -> LauncherDied:
 
 def _not_running() -> MudroomError:
     return MudroomError("the sandbox launcher is not running", AGAIN)
-
-
-def _rights(channel: _socket.socket) -> bytes:
-    """Return the descriptor that arrives over a socket, as bytes; empty at the socket's end."""
-    _data, ancillary, _flags, _address = channel.recvmsg(1, _socket.CMSG_SPACE(4), wire.CMSG_CLOEXEC)
-    return ancillary[0][2] if ancillary else b""
-
-
-def _descriptor_of(rights: bytes) -> int:
-    descriptor = int.from_bytes(rights[:4], "little")
-    os.set_inheritable(descriptor, False)
-    return descriptor
 
 
 _MFD_EXEC = 0x10

@@ -7,13 +7,14 @@ import _socket
 import marshal
 import os
 
+from mudroom.core.system import rights
 from mudroom.typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     Request = dict[str, Any]
 
-CMSG_CLOEXEC: int = getattr(_socket, "MSG_CMSG_CLOEXEC", 0)
-"""recvmsg(2). macOS has no such flag; there close-on-exec is set after the descriptor has arrived."""
+_MOST_DESCRIPTORS = 16
+"""With a request."""
 PLAIN = 2
 """The marshal version whose values do not refer to each other: the launcher reads it."""
 PROTOCOL = "mudroom-launcher-1"
@@ -29,21 +30,10 @@ def tell(report: int, record: tuple[Any, ...]) -> None:
 
 def receive(control: _socket.socket) -> tuple[Request | None, list[int]]:
     """Receive a request with its descriptors. Return None at the end of file."""
-    head, ancillary, _flags, _address = control.recvmsg(4, _socket.CMSG_SPACE(64), CMSG_CLOEXEC)
+    head, descriptors, _is_cut = rights.receive(control, 4, _MOST_DESCRIPTORS)
     if not head:
         return None, []
-    descriptors: list[int] = []
-    for _level, _kind, data in ancillary:
-        descriptors += [int.from_bytes(data[i : i + 4], "little") for i in range(0, len(data) - 3, 4)]
-    if not CMSG_CLOEXEC:
-        for descriptor in descriptors:
-            os.set_inheritable(descriptor, False)
-    length = int.from_bytes(head, "little")
-    parts: list[bytes] = []
-    while length:
-        part = control.recv(min(length, 1 << 20))
-        if not part:
-            return None, []
-        parts.append(part)
-        length -= len(part)
-    return marshal.loads(b"".join(parts)), descriptors
+    try:
+        return marshal.loads(rights.receive_exactly(control, int.from_bytes(head, "little"))), descriptors
+    except EOFError:
+        return None, []

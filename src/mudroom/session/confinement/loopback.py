@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from mudroom.core.confinement.fallback import Mode
 from mudroom.core.network.host_rules import HostRule
 from mudroom.core.network.loopback import MOST, LoopbackPlace, loopback_places
+from mudroom.core.system import rights
 from mudroom.errors import MudroomError
 from mudroom.session.confinement.namespace_program import inside
 
@@ -46,7 +47,7 @@ def make_listeners(
     notes: list[str] = []
     with inside("mudroom.net.listeners.late_listener", words, namespaces) as channel:
         for place in places:
-            reply, descriptors, _flags, _address = socket.recv_fds(channel, 16, 1)
+            reply, descriptors, _is_cut = rights.receive(channel, 16, 1)
             if descriptors:
                 listeners.append((f"loopback={place}", descriptors[0]))
             elif reply.isdigit() and int(reply) in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):

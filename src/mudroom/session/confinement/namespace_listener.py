@@ -7,6 +7,7 @@ import errno
 import os
 from collections.abc import Callable, Sequence
 
+from mudroom.core.system import rights
 from mudroom.errors import MudroomError
 from mudroom.typing import Any
 from mudroom.vault.socket_path import short_path
@@ -60,9 +61,8 @@ class NamespaceListener:
             return  # the process has gone
         peer = _socket.socket(fileno=accepted)
         self._forget_gone()
-        rights = b"".join(descriptor.to_bytes(4, "little") for descriptor in namespaces)
         try:
-            peer.sendmsg([b"namespaces"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)])
+            rights.send(peer, b"namespaces", namespaces)
             self._visitors.append(peer)
         except OSError:
             peer.close()  # the process has gone
@@ -103,11 +103,10 @@ def namespaces_at(path: bytes, patience: float | None = None) -> tuple[int, list
         asking.settimeout(patience)
         with short_path(path) as short:
             asking.connect(short)
-        _data, ancillary, _flags, _address = asking.recvmsg(64, _socket.CMSG_SPACE(8), _socket.MSG_CMSG_CLOEXEC)
-        rights = b"".join(data for _level, _kind, data in ancillary)
-        if len(rights) != 8:
+        _data, namespaces, _is_cut = rights.receive(asking, 64, 2)
+        if len(namespaces) != 2:
             raise ConnectionResetError("the command has just ended")
-        return asking.detach(), [int.from_bytes(rights[:4], "little"), int.from_bytes(rights[4:], "little")]
+        return asking.detach(), namespaces
     finally:
         asking.close()
 

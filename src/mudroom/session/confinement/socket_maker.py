@@ -9,6 +9,7 @@ import signal
 import socket
 from collections.abc import Sequence
 
+from mudroom.core.system import rights
 from mudroom.net.listeners.late_socket import READY
 from mudroom.session.confinement.namespace_program import start
 
@@ -66,7 +67,7 @@ class SocketMaker:
 
     def _receive(self) -> socket.socket:
         self._is_ahead = False
-        reply, descriptors, _flags, _address = socket.recv_fds(self._channel, 16, 1)
+        reply, descriptors, _is_cut = rights.receive(self._channel, 16, 1)
         if not descriptors:
             number = int(reply) if reply.isdigit() else errno.ECONNRESET
             raise OSError(number, os.strerror(number))

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import errno
 import os
+from contextlib import suppress
 from typing import TypeVar
 
 import msgspec
@@ -103,7 +104,8 @@ def decide(place: bytes, decision: QueueDecision) -> bool:
     except FileExistsError:
         return False
     finally:
-        _unlink(aside)
+        with suppress(OSError):
+            os.unlink(aside)
     sync_directory(place)
     return True
 
@@ -188,13 +190,6 @@ def _write(path: bytes, data: bytes) -> None:
         stream.write(data)
         stream.flush()
         os.fsync(descriptor)
-
-
-def _unlink(path: bytes) -> None:
-    try:
-        os.unlink(path)
-    except OSError:
-        pass
 
 
 def _waiter(place: bytes) -> int:

@@ -29,7 +29,7 @@ from mudroom.stage.views.real_directory import PlainWriter
 from mudroom.vault.forks.collection import CollectedCommand, gather, view_of, work_place
 from mudroom.vault.forks.damage import require_files
 from mudroom.vault.forks.open_fork import OpenFork
-from mudroom.vault.lock import LOCK_EX, LOCK_NB, flock
+from mudroom.vault.lock import LOCK_EX, try_lock
 from mudroom.vault.moment import command_start
 from mudroom.vault.store.fork import Fork, mount_note
 from mudroom.vault.store.store import Vault
@@ -65,7 +65,7 @@ class SpillPlace:
             with suppress(FileNotFoundError):
                 os.makedirs(path, mode=0o700)
                 held = disk.open_path(path + _LOCK, _FLAGS, 0o600)
-                if _is_locked_now(held) and _is_at(path, held):
+                if try_lock(held, LOCK_EX) and _is_at(path, held):
                     return path, held
                 os.close(held)
             os.stat(os.path.dirname(self._above))  # raises if the fork is gone
@@ -91,7 +91,7 @@ def _remove_left(path: bytes) -> None:
         return  # removed meanwhile, or made by an earlier version; it is removed with the fork
     is_left = False
     try:
-        is_left = _is_locked_now(held)
+        is_left = try_lock(held, LOCK_EX)
         if is_left and not _LOCK:
             remove_tree(path)
     finally:
@@ -99,14 +99,6 @@ def _remove_left(path: bytes) -> None:
     if is_left and _LOCK:
         with suppress(FileNotFoundError):  # another process may remove it at the same time
             remove_tree(path)
-
-
-def _is_locked_now(descriptor: int) -> bool:
-    try:
-        flock(descriptor, LOCK_EX | LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _is_at(path: bytes, descriptor: int) -> bool:

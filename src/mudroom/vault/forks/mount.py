@@ -61,7 +61,7 @@ from mudroom.vault.forks.copy_layer import SEALING, copy_view, leave_copy, seal_
 from mudroom.vault.forks.damage import UNREADABLE
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.forks.stacking import restore_record
-from mudroom.vault.lock import LOCK_EX, LOCK_NB, flock
+from mudroom.vault.lock import LOCK_EX, flock, try_lock
 from mudroom.vault.record import ForkRecord, load
 from mudroom.vault.store.fork import Fork, forget_release, mount_note
 from mudroom.vault.store.mount_note import (
@@ -374,10 +374,7 @@ def _is_served(fork: Fork) -> bool:
     except FileNotFoundError:
         return False
     try:
-        flock(alive, LOCK_EX | LOCK_NB)
-        return False
-    except BlockingIOError:
-        return True
+        return not try_lock(alive, LOCK_EX)
     finally:
         os.close(alive)
 

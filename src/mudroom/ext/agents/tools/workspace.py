@@ -73,6 +73,15 @@ class ToolWorkspace:
                 self._is_there = True
             return self._name
 
+    def require_idle(self) -> None:
+        """Raise ToolError if a command runs in the fork's background."""
+        running = [started.id for started, ended in self.session.sandboxes.backgrounds(self.fork) if ended is None]
+        if running:
+            raise ToolError(
+                f"commands run in the background: {', '.join(running)}",
+                f'end them first: bash {{"id": "{running[0]}", "end": true}}',
+            )
+
     @property
     def fork_or_none(self) -> str | None:
         """The fork's name; None as long as no call has needed a fork."""

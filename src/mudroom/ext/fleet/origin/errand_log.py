@@ -25,7 +25,7 @@ from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, UsageError
 from mudroom.ext.fleet.wire.message import Errand, ErrandOutcome
 from mudroom.stage.layers.layer import remove_tree
-from mudroom.vault.lock import LOCK_NB, LOCK_SH, Lock, flock
+from mudroom.vault.lock import LOCK_SH, Lock, try_lock
 
 # --- Errand states and the steps between them ---
 #     new → sent → accepted → ended → fetched → kept
@@ -182,10 +182,7 @@ class ErrandLog:
         """Return whether a process acts on this log."""
         descriptor = os.open(self.directory + b"/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            flock(descriptor, LOCK_SH | LOCK_NB)
-            return False
-        except BlockingIOError:
-            return True
+            return not try_lock(descriptor, LOCK_SH)
         finally:
             os.close(descriptor)
 

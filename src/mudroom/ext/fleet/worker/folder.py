@@ -29,7 +29,7 @@ import msgspec
 
 from mudroom.errors import UsageError
 from mudroom.ext.fleet.wire.message import Errand, ErrandOutcome
-from mudroom.vault.lock import LOCK_EX, LOCK_NB, LOCK_SH, flock
+from mudroom.vault.lock import LOCK_EX, LOCK_SH, flock, try_lock
 from mudroom.vault.sync import sync_directory
 
 MOST_KEPT = 20_000
@@ -93,9 +93,7 @@ class ErrandFolder:
     def try_lock(self) -> bool:
         """Take the lock if its process is gone. Return False if that process runs."""
         lock = os.open(self.path + b"/lock", os.O_RDWR | os.O_CLOEXEC)
-        try:
-            flock(lock, LOCK_EX | LOCK_NB)
-        except BlockingIOError:
+        if not try_lock(lock, LOCK_EX):
             os.close(lock)
             return False
         self._lock = lock
@@ -108,12 +106,9 @@ class ErrandFolder:
             return True
         lock = os.open(self.path + b"/lock", os.O_RDWR | os.O_CLOEXEC)
         try:
-            flock(lock, LOCK_SH | LOCK_NB)
-        except BlockingIOError:
-            return True
+            return not try_lock(lock, LOCK_SH)
         finally:
             os.close(lock)
-        return False
 
     def wait(self) -> None:
         """Wait until the process that runs it has written the outcome, or is gone."""

@@ -7,14 +7,15 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 
 from mudroom.cli.terminal.context import Context
 from mudroom.core.confinement.limit import show_size
 from mudroom.errors import UsageError
 from mudroom.ext.keeper.caller import differences
-from mudroom.ext.keeper.start import DIRECTORY, is_wanted
-from mudroom.ext.keeper.status import KeeperStatus, keepers, stop
+from mudroom.ext.keeper.start import DIRECTORY, MOST, PAUSE, is_wanted
+from mudroom.ext.keeper.status import KeeperStatus, is_recent, keepers, stop
 from mudroom.policy.config import places
 
 EXAMPLES = """\
@@ -85,11 +86,24 @@ def _why_not_here(rows: Sequence[KeeperStatus], context: Context) -> str:
     answer, *own = done.stdout.split()
     row = next((row for row in rows if row.name in own), None)
     if answer in ("none", "apart"):
-        others = "; those above have another interpreter or other variables (PYTHON…, LD_…)" if rows and not row else ""
-        return ("the next command starts one" if is_wanted(context.environ) else "CI is set") + others
+        return _why_none(rows, own, context)
     if row is None:
         return "its variables or options exclude one (LD_PRELOAD, a relative PYTHONPATH, …)"
     return _difference(row.pid)
+
+
+def _why_none(rows: Sequence[KeeperStatus], own: Sequence[str], context: Context) -> str:
+    """Return why none has one of this shell's ``own`` names, and when a command starts one (``start.py``)."""
+    others = [row for row in rows if row.name not in own]
+    unlike = "have another interpreter or other variables (PYTHON…, LD_…)"
+    directory = places(context.environ).state + DIRECTORY
+    if not is_wanted(context.environ):
+        return "CI is set"
+    if sum(row.idle < PAUSE for row in others) >= MOST:
+        return f"{MOST} are kept, and those above {unlike}; a command starts one when they were idle for {PAUSE:.0f} s"
+    if any(is_recent(directory + b"/" + os.fsencode(name) + b".lock", time.time() - PAUSE) for name in own):
+        return f"one is starting; if it cannot, a command after {PAUSE:.0f} s tries again"
+    return "the next command starts one" + (f"; those above {unlike}" if len(others) == len(rows) > 0 else "")
 
 
 def _difference(keeper: int) -> str:

@@ -20,7 +20,7 @@ from mudroom.errors import MudroomError
 from mudroom.ext.web.server.cookie_key import write_own
 from mudroom.ext.web.server.login import proof_of
 from mudroom.stage import disk, private_file
-from mudroom.vault.lock import LOCK_EX, LOCK_NB, flock
+from mudroom.vault.lock import LOCK_EX, try_lock
 
 _LIMIT = 1 << 16
 _PATIENCE = 5
@@ -51,9 +51,7 @@ class ServerRegistry:
             lock = disk.open_path(self._directory + b"/lock", flags, 0o600)
         except OSError as error:
             raise MudroomError(f"{os.fsdecode(self._directory)} cannot be used: {error.strerror}") from error
-        try:
-            flock(lock, LOCK_EX | LOCK_NB)
-        except BlockingIOError:
+        if not try_lock(lock, LOCK_EX):
             os.close(lock)
             return False
         self._lock = lock
