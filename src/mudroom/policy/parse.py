@@ -26,7 +26,7 @@ from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from yaml.nodes import Node
 
-    from mudroom.core.network.host_rules import Action, HostRule
+    from mudroom.core.network.host_rules import HostRule, RuleWord
 
 FREE_SECTIONS = ("roles", "agents", "include")
 """Sections whose keys the user chooses, and the section with included files."""
@@ -222,11 +222,11 @@ def _agents(node: Node, name: str) -> Iterator[GivenSetting]:
         yield GivenSetting(f"agents.{agent}", ROLE, role, at)
 
 
-_ACTIONS: dict[str, Action] = {
+_ACTIONS: dict[str, RuleWord] = {
     "allow": "allow",
     "ask": "ask",
     "deny": "deny",
-    "hold": "allow",
+    "hold": "hold",
     "private": "allow",
 }
 
@@ -249,10 +249,6 @@ def _hosts(key: str, node: Node, where: str, name: str) -> Iterator[tuple[HostRu
         rules = inspect_rules(node, where, name)
     else:
         rules = host_rules(node, where, name, _ACTIONS.get(below, "deny"), private=below == "private")
-    if below == "hold":
-        from mudroom.core.network.host_rules import held
-
-        rules = list(map(held, rules))
     for rule, rule_node in zip(rules, node.value, strict=True):
         yield rule, rule_node.start_mark.line + 1
 

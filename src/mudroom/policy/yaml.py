@@ -17,7 +17,7 @@ from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from yaml.nodes import Node
 
-    from mudroom.core.network.host_rules import Action, HostRule
+    from mudroom.core.network.host_rules import HostRule, RuleWord
 
 _DEPTH = 8
 """Maximum depth of collections; the settings need at most four."""
@@ -121,7 +121,7 @@ def texts(node: Node, where: str) -> list[YamlText]:
     return [YamlText(text, scalar.start_mark.line + 1) for text, scalar in zip(values, node.value, strict=True)]
 
 
-def host_rules(node: Node, where: str, name: str, action: Action, *, private: bool = False) -> list[HostRule]:
+def host_rules(node: Node, where: str, name: str, action: RuleWord, *, private: bool = False) -> list[HostRule]:
     """Return the host rules in a list, with presets as their words (``core/network/host_entry.py``). ``where``: the
     key, with file and line. Each rule has its position: ``policy.yaml:12``."""
     key = where.rpartition(": ")[2]

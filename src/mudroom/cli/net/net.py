@@ -21,7 +21,16 @@ from mudroom.core.network.host import Authority, parse_host
 from mudroom.core.network.host_entry import UnknownPreset, expand, parse_entry, preset_of
 from mudroom.core.network.host_pattern import PRESET
 from mudroom.core.network.host_reason import look_at_authority, parse_asked
-from mudroom.core.network.host_rules import HostDecision, HostRule, Request, decide, held, parse_rule, show_rule
+from mudroom.core.network.host_rules import (
+    HostDecision,
+    HostRule,
+    Request,
+    decide,
+    held_words,
+    is_held_request,
+    parse_rule,
+    show_rule,
+)
 from mudroom.core.network.loopback import about_rule
 from mudroom.core.network.preset import like_preset
 from mudroom.core.registry import part, part_or_none
@@ -188,6 +197,7 @@ examples:
   mudroom net allow --private db.corp.example:5432   it may be in a private network, or on this machine
   mudroom net allow localhost:11434           a server on this machine: commands reach it at 127.0.0.1:11434, too
   mudroom net hold github.com                 to be read; a push or publish waits for the apply
+  mudroom net hold api.example.com PUT DELETE POST=Idempotency-Key   these requests wait, too; all other are refused
   mudroom net deny gist.github.com            on every port; a deny beats every allow
   mudroom net rm github.com:22 @npm           remove what allow and deny have written
   mudroom net ls                              every rule, and where it stands
@@ -312,7 +322,13 @@ def _allow(args: argparse.Namespace, context: Context) -> int:
 
 
 def _hold(args: argparse.Namespace, context: Context) -> int:
-    rules = [held(_rule(text, "allow", args.private, context)) for text in args.hosts]
+    texts: list[str] = []
+    for word in args.hosts:  # requests follow their host, with or without quotes
+        if texts and is_held_request(word):
+            texts[-1] += f" {word}"
+        else:
+            texts.append(word)
+    rules = [_rule(text, "hold", args.private, context) for text in texts]
     part("inspection", "net", "mudroom net hold").check_libraries()  # without them no command runs then
     return _store(rules, context)
 
@@ -328,7 +344,7 @@ def _rule(text: str, action: Any, private: bool, context: Context) -> HostRule:
         raise unknown_preset(error, f"net {action}") from error
     except ValueError as error:
         raise UsageError(str(error), _international(text)) from error
-    if action == "allow" and is_fork_host(rule.pattern):
+    if action in ("allow", "hold") and is_fork_host(rule.pattern):
         label = fork_of(rule.pattern) or "FORK"
         raise UsageError(
             f"no host rule opens {rule.pattern}: forks reach each other with the consent of both",
@@ -377,11 +393,13 @@ def _journal(rules: list[HostRule], what: str, context: Context) -> None:
 def _describe_stored(rule: HostRule, there: bool, replaced: tuple[HostRule, ...]) -> str:
     was = f" (was {'; '.join(_action_word(old) for old in replaced)})" if replaced else ""
     before = ", as before" if there else ""
+    holds = f"; {held_words(rule)} wait for the apply, all other changes there are refused" if rule.hold else ""
     if preset_of(rule):
-        return f"{show_rule(rule)} is {_action_word(rule)}{was}{before}: {', '.join(map(show_rule, expand([rule])))}"
+        hosts = ", ".join(map(show_rule, expand([rule])))
+        return f"{show_rule(rule)} is {_action_word(rule)}{was}{before}: {hosts}{holds}"
     ports = "" if rule.ports else " on every port" if rule.action == "deny" else " on the ports 80 and 443"
     word = _action_word(rule._replace(private=False))
-    return f"{show_rule(rule)} is {word}{ports}{_private_words(rule)}{was}{before}"
+    return f"{show_rule(rule)} is {word}{ports}{_private_words(rule)}{was}{before}{holds}"
 
 
 def _warn_if_overridden(rule: HostRule, project: bytes, context: Context) -> None:
@@ -437,7 +455,7 @@ def _action_word(rule: HostRule) -> str:
 
 def _private_words(rule: HostRule) -> str:
     """Return words about private addresses if the rule opens them; empty if its pattern alone says so."""
-    says_so = not rule.private or rule.action != "allow" or parse_entry(show_rule(rule), "allow").private
+    says_so = not rule.private or rule.action != "allow" or parse_entry(show_rule(rule), "hold").private
     return "" if says_so else ", private addresses too"
 
 
@@ -537,7 +555,7 @@ def _rule_lines(rules: Sequence[HostRule], columns: int) -> list[str]:
 def _describe_limits(rule: HostRule) -> list[str]:
     words = ["may be private"] if rule.private else []
     if rule.hold:
-        words.append("pushes and publishes are held")
+        words.append(f"held: {held_words(rule)}")
     elif rule.inspect:
         words.append("looked into")
     if rule.methods or rule.paths:
@@ -643,7 +661,7 @@ def rule_to_json(rule: HostRule) -> dict[str, Any]:
         "private": rule.private,
         "source": rule.source,
         "preset": preset_of(rule),
-    } | ({"hold": True} if rule.hold else {})
+    } | ({"hold": True, "requests": list(rule.requests)} if rule.hold else {})
 
 
 def _credential(args: argparse.Namespace, context: Context) -> int:

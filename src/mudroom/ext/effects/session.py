@@ -17,14 +17,23 @@ from binascii import b2a_base64
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from mudroom.core.network.host_rules import HostRule
-from mudroom.core.network.push import PushedRef, PushRow, PushState, Verb
+from mudroom.core.network.push import DONE, PushedRef, PushRow, PushState, Verb
 from mudroom.core.text.redaction import redact
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
 from mudroom.ext.effects.pack import PackView, view_pack
 from mudroom.ext.effects.publish import package_files
+from mudroom.ext.effects.request import HttpRequest
 from mudroom.ext.effects.store import HeldEffect, effects, open_request, package, remove, save, save_sent, sent
-from mudroom.ext.effects.upstream import EffectServer, LostAnswer, NotSent, PushServer, Registry, ServerAccess
+from mudroom.ext.effects.upstream import (
+    EffectServer,
+    LostAnswer,
+    NotSent,
+    PushServer,
+    Registry,
+    RequestServer,
+    ServerAccess,
+)
 from mudroom.ext.effects.wire import NONE, PushReport, RefCommand
 from mudroom.ext.inspection.credentials import load_credentials, read_credentials
 from mudroom.ext.inspection.roots import own_roots
@@ -37,6 +46,8 @@ from mudroom.vault.store.fork import Fork
 _PROTECTED = ("refs/heads/main", "refs/heads/master")
 _GLANCE = 10.0
 """Seconds for a registry's next bytes while a review is shown."""
+_LINES, _WIDTH = 40, 300
+"""Lines of a body that a review shows, and bytes of each."""
 _SEARCHED = 1 << 20
 """Bytes of an object in which a secret is looked for."""
 
@@ -61,6 +72,12 @@ class EffectOutbox:
 
     def _row(self, place: bytes, push: HeldEffect) -> PushRow:
         flags: list[str] = []
+        if push.request is not None:
+            body = self._body(place, push)
+            lines = [f"{name}: {value}" for name, value in push.request.headers]
+            lines += _lines(body)
+            flags = [f"{push.size:,} bytes", *(["may have a secret"] if self._is_secret(body) else [])]
+            return _flagged(_outcome(push)._replace(files=tuple(("", line) for line in lines)), *flags)
         if push.publish is not None:
             flags += [f"tag {tag}" for tag in push.publish.tags if tag != "latest"]
             try:
@@ -84,9 +101,11 @@ class EffectOutbox:
         return _outcome(push)._replace(refs=refs)
 
     def compared(self, place: bytes, row: PushRow) -> PushRow:
-        """Return a publish's row with its files compared with the last version that the registry has; another row as it
-        is."""
+        """Return a publish's row with its files compared with the last version that the registry has, a request's with
+        what is at its path, and a push's as it is."""
         push = next(one for one in effects(place) if one.name == row.name)
+        if push.request is not None and push.request.method != "POST":
+            return self._looked(push, push.request, row)
         if push.publish is None:
             return row
         try:
@@ -100,6 +119,19 @@ class EffectOutbox:
         signs |= dict.fromkeys(there.keys() - here.keys(), "-")
         row = row._replace(files=tuple((signs[name], name) for name in sorted(signs)))
         return _flagged(row, f"compared with {last}" if last else "first publish of this name")
+
+    def _looked(self, push: HeldEffect, request: HttpRequest, row: PushRow) -> PushRow:
+        try:
+            access = self._access(push)._replace(patience=_GLANCE)
+            status, _there = RequestServer(push, request, access, b"").look()
+        except NotSent as problem:
+            return _flagged(row, f"not compared: {problem}")
+        words = {200: "changes what is there", 404: "nothing is there", 410: "nothing is there any more"}
+        return _flagged(row, words.get(status, f"a GET of it is answered with {status}"))
+
+    def _body(self, place: bytes, push: HeldEffect) -> bytes:
+        with os.fdopen(open_request(place, push), "rb") as request:
+            return request.read()
 
     def _is_secret(self, data: bytes) -> bool:
         text = data[:_SEARCHED].decode("utf-8", "replace")
@@ -115,12 +147,13 @@ class EffectOutbox:
                 if push.state == "held":
                     waiting.add(push.repository)
                 continue
-            if push.repository in waiting:
-                outcome = push._replace(why="a push before it to this repository was not sent")
+            if push.repository in waiting or _host(push) in waiting:
+                what = "host" if push.repository not in waiting else "path" if push.kind == "request" else "repository"
+                outcome = push._replace(why=f"an effect before it to this {what} was not sent")
             else:
                 outcome = self._release(fork, place, push._replace(apply=os.fsdecode(os.path.basename(place))))
                 if outcome.state != "sent":
-                    waiting.add(push.repository)
+                    waiting |= {push.repository, *([_host(push)] if push.request is not None else [])}
                 self._forks.journal("effect", fork.name, outcome.event())
             outcomes.append(_outcome(outcome))
         return tuple(outcomes)
@@ -129,10 +162,12 @@ class EffectOutbox:
         server, is_asked = None, False
         may_be_there = push.state in ("sending", "unknown")
         try:
-            server = self._server(push)
+            server = self._server(fork.path, push)
             if server.is_there(may_be=may_be_there):
                 return self._sent(fork, place, push, PushReport(tuple((label, "") for label in push.labels), ()))
-            is_asked = True
+            is_asked = push.request is None  # no server shows that another request was not done
+            if isinstance(server, RequestServer):
+                push = push._replace(request=server.before())
             with os.fdopen(open_request(fork.path, push), "rb") as body:
                 push = push._replace(state="sending", why="")
                 save(fork.path, push)
@@ -154,7 +189,9 @@ class EffectOutbox:
         if is_there:
             report = PushReport(tuple((label, "") for label in push.labels), ())
             return self._sent(fork, place, push._replace(why=f"the answer was lost ({why}); it is there"), report)
-        push = push._replace(state="unknown", why=f"the answer was lost ({why}); the next apply asks the server first")
+        push = push._replace(
+            state="unknown", why=f"the answer was lost ({why}); {'' if server is None else server.again}"
+        )
         save(fork.path, push)
         return push
 
@@ -187,7 +224,7 @@ class EffectOutbox:
 
     def _undo(self, push: HeldEffect) -> HeldEffect:
         try:
-            report = self._server(push).undo()
+            report = self._server(b"", push).undo()
         except (NotSent, LostAnswer) as problem:
             return push._replace(why=f"not taken back: {problem}")
         if report is None:
@@ -200,7 +237,7 @@ class EffectOutbox:
 
     def taken_back(self, place: bytes) -> tuple[PushRow, ...]:
         """Return what an apply has sent, for a redo, which sends nothing."""
-        again = {"push": "git push", "publish": "publishing another version"}
+        again = {"push": "git push", "publish": "publishing another version", "request": "the request"}
         return tuple(
             _outcome(push)._replace(why=f"a redo sends nothing: {again[push.kind]} in a fork is held again")
             for push in sent(place)
@@ -217,16 +254,19 @@ class EffectOutbox:
             return [error.message if since else f"its held pushes and publishes are dropped: {error.message}"]
         for push in waiting:
             if push.time >= since:
-                names, word = ", ".join(push.labels), {"push": "pushed", "publish": "published"}[push.kind]
-                lines.append(f"{push.name} is dropped: {names} to {push.remote_url} was not {word}")
+                names = ", ".join(push.labels)
+                lines.append(f"{push.name} is dropped: {names} to {push.remote_url} was not {DONE[push.kind]}")
                 remove(fork.path, push)
                 self._forks.journal("effect", fork.name, push._replace(why="dropped").event())
         return lines
 
     # --- internals ---
 
-    def _server(self, push: HeldEffect) -> EffectServer:
-        """Raise NotSent."""
+    def _server(self, place: bytes, push: HeldEffect) -> EffectServer:
+        """``place``: the directory of its fork; empty if it was sent. Raise NotSent."""
+        if push.request is not None:
+            body = self._body(place, push) if place else b""
+            return RequestServer(push, push.request, self._access(push), body)
         if push.publish is not None:
             return Registry(push, push.publish, self._access(push))
         return PushServer(push, self._access(push))
@@ -268,14 +308,25 @@ def _has_pack(push: HeldEffect) -> bool:
     return push.size > push.pack
 
 
-def _flagged(row: PushRow, flag: str) -> PushRow:
-    return row._replace(refs=tuple(ref._replace(flags=(*ref.flags, flag)) for ref in row.refs))
+def _host(push: HeldEffect) -> tuple[str, str, int, str]:
+    return push.scheme, push.host, push.port, ""
+
+
+def _lines(body: bytes) -> list[str]:
+    """Return a body's first lines to show."""
+    if b"\0" in body[:_SEARCHED]:
+        return ["(not text)"]
+    return [show(line[:_WIDTH]) for line in body[:_SEARCHED].split(b"\n")[:_LINES] if line]
+
+
+def _flagged(row: PushRow, *flags: str) -> PushRow:
+    return row._replace(refs=tuple(ref._replace(flags=(*ref.flags, *flags)) for ref in row.refs))
 
 
 def _outcome(push: HeldEffect) -> PushRow:
     refs = [PushedRef(one.ref, one.old, one.new, _verb(one)) for one in push.commands]
-    if push.publish is not None:
-        refs = [PushedRef(push.publish.label, "", push.publish.digest, "new")]
+    if push.kind != "push":
+        refs = [PushedRef(push.labels[0], "", push.digest if push.publish is None else push.publish.digest, "new")]
     said = tuple(show(line.encode()) for line in push.remote)
     return PushRow(push.name, push.remote_url, push.state, tuple(refs), push.why, said, push.kind, digest=push.digest)
 
