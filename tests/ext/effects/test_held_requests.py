@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -261,6 +262,31 @@ def test_fetch_of_node_accepts_what_it_is_told(yard: Yard) -> None:
         assert done.stdout == b"true 202 PUT /items/new will be sent when the fork is applied\n", done
         session.changes.apply("f", pushes=["request:1"], exact=True)
     assert yard.api.things["/items/new"] == b'{"b":2}'
+
+
+@pytest.mark.deep
+@pytest.mark.network
+@pytest.mark.slow
+def test_httpx_accepts_what_it_is_told(yard: Yard) -> None:
+    install = [sys.executable, "-m", "pip", "install", "-q", "--target", str(yard.project / "tools"), "httpx"]
+    subprocess.run(install, check=True)
+    script = (
+        f"import httpx; client = httpx.Client(base_url='{origin(yard)}'); "
+        "kinds = [client.put('/items/new', json={'b': 2}), client.patch('/items/old', json={'a': 2}, "
+        "headers={'content-type': 'application/merge-patch+json'}), client.delete('/items/old'), "
+        "client.post('/orders', json={'n': 1}, headers={'Idempotency-Key': 'k1'})]; "
+        "print([kind.raise_for_status().status_code for kind in kinds], kinds[0].json()['held']); "
+        "print(client.get('/items/old').text)"
+    )
+    with opened(yard) as session:
+        done = yard.run(session, f'PYTHONPATH=tools {sys.executable} -c "{script}"')
+        assert done.stdout.splitlines() == [
+            b"[202, 202, 202, 202] PUT /items/new will be sent when the fork is applied", b'{"a":1}',
+        ], done.stderr  # fmt: skip
+        names = [row.name for row in session.changes.pushes("f")]
+        landed = session.changes.apply("f", pushes=names, exact=True)
+        assert [row.state for row in landed.applied.pushes] == ["sent"] * 4
+    assert [method for method, _path in yard.api.done] == ["PUT", "PATCH", "DELETE", "POST"]
 
 
 def test_a_program_of_python_accepts_what_it_is_told(yard: Yard) -> None:

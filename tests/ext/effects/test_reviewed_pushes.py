@@ -23,6 +23,7 @@ from yard import COMMIT, Yard
 from yard import yard as yard
 
 from conftest import Place
+from mudroom.core.network.host_rules import parse_rule
 from mudroom.errors import ForkMoved
 from mudroom.ext.effects.store import effects, remove
 
@@ -46,10 +47,13 @@ class YardPlace(NamedTuple):
     state: Path
 
 
-def place_of(yard: Yard) -> Any:
+def place_of(yard: Yard, *more: str) -> Any:
+    """``more``: what is held, too, and what may be private, too."""
     policy = yard.project / ".mudroom/policy.yaml"
     policy.parent.mkdir(exist_ok=True)
-    policy.write_text(f"network:\n  hold: ['forge.example:{yard.port}']\n  private: ['forge.example:{yard.port}']\n")
+    forge = f"forge.example:{yard.port}"
+    hold, private = [forge, *more[:1]], [forge, *more[1:]]
+    policy.write_text(f"network:\n  hold: {hold}\n  private: {private}\n")
     return YardPlace(yard.root, yard.project, yard.root / "home", yard.root / "state")
 
 
@@ -107,6 +111,22 @@ def test_the_page_applies_no_file_with_pushes_alone(yard: Yard) -> None:
     page.landed(path + "/apply", {"reviewed": shown["fingerprint"], "files": [], "pushes": names})
     assert (yard.project / "a").read_text() == "one\n"
     assert page.get(path + "/changes")["pushes"] == []
+
+
+def test_the_page_shows_a_request_with_its_body_and_why_it_is_not_sent(yard: Yard) -> None:
+    url = f"api.example:{yard.api_port}"
+    with yard.session(parse_rule(f"{url} PUT", "hold", "the test", private=True)) as session:
+        yard.run(session, f"curl -s -X PUT --json '{{\"b\": 2}}' https://{url}/items/new")
+    page = PageSide(place_of(yard, f"{url} PUT", url))
+    path = f"{page.project}/forks/f"
+    shown = page.get(path + "/changes")
+    (row,) = shown["pushes"]
+    assert (row["label"], row["remote"], row["refs"][0]["ref"]) == ("request:1", f"https://{url}", "PUT /items/new")
+    assert row["details"][-1] == '{"b": 2}' and "content-type: application/json" in row["details"]
+    request = {"reviewed": shown["fingerprint"], "files": [], "pushes": [row["name"]]}
+    job = page.job(path + "/apply", request)
+    assert job["landed"]["pushes_left"] and "certificate is refused" in job["landed"]["remarks"][0]["text"], job
+    assert not yard.api.effects()
 
 
 @pytest.mark.parametrize(("key", "sent"), [("y", True), ("f", False)])
