@@ -37,7 +37,7 @@ def test_an_answer_holds_too() -> None:
 
 
 def test_a_hold_names_the_requests_that_wait_too() -> None:
-    rows = b"api.example:8443 PUT POST=.order.id", b"'**.example:8443'", b"api.example:443 PATCH"
+    rows = b"api.example:8443 put Post=.order.id", b"'**.example:8443'", b"api.example:443 PATCH"
     data = b"network:\n  hold:\n" + b"".join(b"    - %s\n" % row for row in rows)
     rules = settings_from(parse(data, "policy.yaml")).hosts
     rule = holding(rules, "api.example", 8443)

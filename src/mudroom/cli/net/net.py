@@ -26,8 +26,8 @@ from mudroom.core.network.host_rules import (
     HostRule,
     Request,
     decide,
+    held_request,
     held_words,
-    is_held_request,
     parse_rule,
     show_rule,
 )
@@ -324,7 +324,7 @@ def _allow(args: argparse.Namespace, context: Context) -> int:
 def _hold(args: argparse.Namespace, context: Context) -> int:
     texts: list[str] = []
     for word in args.hosts:  # requests follow their host, with or without quotes
-        if texts and is_held_request(word):
+        if texts and held_request(word):
             texts[-1] += f" {word}"
         else:
             texts.append(word)

@@ -158,9 +158,11 @@ def held(rule: HostRule) -> HostRule:
     return rule._replace(hold=True, inspect=True)
 
 
-def is_held_request(word: str) -> bool:
-    """Return whether a word names a kind of request that a rule may hold."""
-    return _HELD.fullmatch(word) is not None
+def held_request(word: str) -> str:
+    """Return the canonical form of a word for a kind of request that a rule may hold; "" for another word."""
+    method, equals, key = word.partition("=")
+    word = f"{method.upper()}{equals}{key}"
+    return word if _HELD.fullmatch(word) else ""
 
 
 def holding(rules: Sequence[HostRule], host: str, port: int) -> HostRule | None:
@@ -241,13 +243,13 @@ def parse_rule(text: str, action: RuleWord, source: str = "", *, private: bool =
 
 
 def _requests(pattern: str, words: Sequence[str]) -> tuple[str, ...]:
-    wrong = next((word for word in words if not is_held_request(word)), None)
+    wrong = next((word for word in words if not held_request(word)), None)
     if wrong is not None:
         what = show(wrong.encode("utf-8", "surrogateescape"))
         raise ValueError(f"{what} cannot be held; PUT, PATCH, DELETE, POST=Idempotency-Key (a header) or POST=.id can")
     if words and ("*" in pattern or "/" in pattern):
         raise ValueError(f"{pattern}: {words[0]} is held for a host that is named in full")
-    return tuple(sorted(set(words)))
+    return tuple(sorted(set(map(held_request, words))))
 
 
 def show_rule(rule: HostRule) -> str:
