@@ -21,16 +21,7 @@ from mudroom.core.network.host import Authority, parse_host
 from mudroom.core.network.host_entry import UnknownPreset, expand, parse_entry, preset_of
 from mudroom.core.network.host_pattern import PRESET
 from mudroom.core.network.host_reason import look_at_authority, parse_asked
-from mudroom.core.network.host_rules import (
-    HostDecision,
-    HostRule,
-    Request,
-    decide,
-    held_request,
-    held_words,
-    parse_rule,
-    show_rule,
-)
+from mudroom.core.network.host_rules import HostDecision, HostRule, Request, decide, held_request, held_words, show_rule
 from mudroom.core.network.loopback import about_rule
 from mudroom.core.network.preset import like_preset
 from mudroom.core.registry import part, part_or_none
@@ -317,24 +308,17 @@ _UNIX = {
 # --- changing rules ---
 
 
-def _allow(args: argparse.Namespace, context: Context) -> int:
-    return _store([_rule(text, "allow", args.private, context) for text in args.hosts], context)
-
-
-def _hold(args: argparse.Namespace, context: Context) -> int:
+def _change(args: argparse.Namespace, context: Context) -> int:
     texts: list[str] = []
-    for word in args.hosts:  # requests follow their host, with or without quotes
-        if texts and held_request(word):
+    for word in args.hosts:
+        if texts and held_request(word):  # of the host before it
             texts[-1] += f" {word}"
         else:
             texts.append(word)
-    rules = [_rule(text, "hold", args.private, context) for text in texts]
-    part("inspection", "net", "mudroom net hold").check_libraries()  # without them no command runs then
+    rules = [_rule(text, args.what, args.private, context) for text in texts]
+    if args.what == "hold":
+        part("inspection", "net", "mudroom net hold").check_libraries()  # without them no command runs then
     return _store(rules, context)
-
-
-def _deny(args: argparse.Namespace, context: Context) -> int:
-    return _store([_rule(text, "deny", False, context) for text in args.hosts], context)
 
 
 def _rule(text: str, action: Any, private: bool, context: Context) -> HostRule:
@@ -357,7 +341,7 @@ def _international(text: str) -> str:
     """Return a hint with a non-ASCII name's ASCII form (IDNA 2003, Python's codec), or "" if it has none."""
     try:
         ascii_name = text.encode("idna").decode()
-        parse_rule(ascii_name, "deny")
+        parse_entry(ascii_name, "deny")
     except ValueError:
         return ""
     return "" if text.isascii() else f"that would be {ascii_name}"
@@ -670,9 +654,9 @@ def _credential(args: argparse.Namespace, context: Context) -> int:
 
 
 _ACTIONS = {
-    "allow": _allow,
-    "hold": _hold,
-    "deny": _deny,
+    "allow": _change,
+    "hold": _change,
+    "deny": _change,
     "rm": _remove,
     "ls": _list,
     "presets": _presets,

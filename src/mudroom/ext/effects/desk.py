@@ -16,7 +16,6 @@ from mudroom.core.network.host_rules import HostRule, holding
 from mudroom.errors import FULL, MudroomError
 from mudroom.ext.effects.message import LONGEST, HeldAnswer, HeldQuestion, is_repository
 from mudroom.ext.effects.publish import canonical, is_place
-from mudroom.ext.effects.request import is_request_path
 from mudroom.ext.effects.store import HeldEffect, IncomingEffect, Rejected, effects, held_refs, package
 from mudroom.net.gate_handle import GuardHandle
 from mudroom.vault.store.fork import Fork
@@ -105,8 +104,8 @@ class HoldDesk:
         return HeldAnswer(list(push.labels), push.kind, list(push.capabilities))
 
     def _draft(self, asked: HeldQuestion, dial: ForkDial) -> HeldEffect:
-        checks = {"push": is_repository, "refs": is_repository, "request": is_request_path}
-        if not checks.get(asked.kind, is_place)(asked.path):
+        is_path = is_repository if asked.kind in ("push", "refs") else is_place
+        if asked.kind != "request" and not is_path(asked.path):
             raise Rejected("a request that is not understood")
         push = HeldEffect(0, self._clock(), asked.scheme, dial.host, dial.port, asked.path)
         return push._replace(credential=asked.credential, login=asked.login)

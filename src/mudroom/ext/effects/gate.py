@@ -22,7 +22,7 @@ from mudroom.core.tree.path import show
 from mudroom.ext.effects.message import LONGEST, MOST_BODY, HeldAnswer, HeldQuestion, is_repository
 from mudroom.ext.effects.publish import canonical, is_place
 from mudroom.ext.effects.publish import overlaid as page_with
-from mudroom.ext.effects.request import is_request_path, names_method
+from mudroom.ext.effects.request import names_method
 from mudroom.ext.effects.wire import overlaid, packet, parse_advertisement, show_advertisement, show_report
 from mudroom.net.gate.dial import adopt
 from mudroom.net.gate.exchange import Exchange, RefusedExchange
@@ -87,9 +87,7 @@ class HeldRequest:
             return "push", self._repository_of(place, _RECEIVE)
         lfs = "/info/lfs/" in place
         if self._is_named and not lfs:
-            if not is_request_path(path := self._path.decode("ascii", "replace")):
-                raise self._refused(f"servers may read the path {show(self._path)[:100]} in several ways")
-            return "request", path
+            return "request", self._path.decode("ascii", "replace")
         raise self._refused("files of git LFS" if lfs else f"{method} {show(place.encode())}"[:120])
 
     @property

@@ -60,7 +60,7 @@ def parse_request(
 ) -> HttpRequest:
     """Return what a request asks for. ``requests``: as in ``HostRule``."""
     if not is_request_path(path):
-        raise ValueError("a path that servers may read in several ways")
+        raise ValueError(f"{method} of a path that servers may read in several ways")
     kept: dict[str, str] = {}
     for name, value in headers:
         lower = name.lower()
@@ -102,20 +102,20 @@ def is_done(request: HttpRequest, sent: bytes, status: int, there: bytes) -> boo
     if request.method == "PUT":
         return sent == there or _canonical(sent) == _canonical(there) != b""
     try:
-        before, patch = msgspec.json.decode(there), msgspec.json.decode(sent)
+        patch = msgspec.json.decode(sent)
+        return isinstance(patch, Mapping) and _holds(msgspec.json.decode(there), patch)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return False
-    after = _patched(before, patch)
-    return isinstance(patch, Mapping) and msgspec.json.encode(after) == msgspec.json.encode(before)
 
 
-def undo_words(request: HttpRequest, path: str) -> str:
-    """Return why a request that was sent is not taken back, and what is left."""
-    if request.method == "PUT" and request.seen.startswith(("404", "410")):
-        return f"nothing was there before: DELETE {path} in a fork is held again"
-    if request.method == "POST":
-        return "what it has made there is not known to mudroom: a DELETE of it in a fork is held again"
-    return f"what was there before is not kept: PUT {path} with it, in a fork, is held again"
+def _holds(there: Any, patch: Any) -> bool:
+    """Return whether a merge patch changes nothing (RFC 7396 2)."""
+    if not isinstance(patch, Mapping):
+        return msgspec.json.encode(there) == msgspec.json.encode(patch)  # 1 is not true
+    return isinstance(there, Mapping) and all(
+        name not in there if value is None else name in there and _holds(there[name], value)
+        for name, value in patch.items()
+    )
 
 
 def _canonical(data: bytes) -> bytes:
@@ -126,14 +126,17 @@ def _canonical(data: bytes) -> bytes:
         return b""
 
 
-def _patched(target: Any, patch: Any) -> Any:
-    """Return a merge patch's result (RFC 7396 2)."""
-    if not isinstance(patch, Mapping):
-        return patch
-    result = dict(target) if isinstance(target, Mapping) else {}
-    for name, value in patch.items():
-        if value is None:
-            result.pop(name, None)
-        else:
-            result[name] = _patched(result.get(name), value)
-    return result
+def undo_words(request: HttpRequest, path: str) -> str:
+    """Return why a request that was sent is not taken back, and what is left."""
+    is_new = request.method == "PUT" and request.seen.startswith(("404", "410"))
+    return _UNDO["new" if is_new else request.method].format(path=path)
+
+
+_REPLACED = "what was there before is not kept: PUT {path} with it, in a fork, is held again"
+_UNDO = {
+    "new": "nothing was there before: DELETE {path} in a fork is held again",
+    "POST": "what it has made there is not known to mudroom: a DELETE of it in a fork is held again",
+    "PUT": _REPLACED,
+    "PATCH": _REPLACED,
+    "DELETE": _REPLACED,
+}

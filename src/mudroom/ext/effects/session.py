@@ -23,17 +23,8 @@ from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
 from mudroom.ext.effects.pack import PackView, view_pack
 from mudroom.ext.effects.publish import package_files
-from mudroom.ext.effects.request import HttpRequest
 from mudroom.ext.effects.store import HeldEffect, effects, open_request, package, remove, save, save_sent, sent
-from mudroom.ext.effects.upstream import (
-    EffectServer,
-    LostAnswer,
-    NotSent,
-    PushServer,
-    Registry,
-    RequestServer,
-    ServerAccess,
-)
+from mudroom.ext.effects.upstream import EffectServer, LostAnswer, NotSent, Registry, ServerAccess, server_of
 from mudroom.ext.effects.wire import NONE, PushReport, RefCommand
 from mudroom.ext.inspection.credentials import load_credentials, read_credentials
 from mudroom.ext.inspection.roots import own_roots
@@ -46,6 +37,7 @@ from mudroom.vault.store.fork import Fork
 _PROTECTED = ("refs/heads/main", "refs/heads/master")
 _GLANCE = 10.0
 """Seconds for a registry's next bytes while a review is shown."""
+_TOO_LARGE = "too large to be looked into whole"
 _LINES, _WIDTH = 40, 300
 """Lines of a body that a review shows, and bytes of each."""
 _SEARCHED = 1 << 20
@@ -74,9 +66,9 @@ class EffectOutbox:
         flags: list[str] = []
         if push.request is not None:
             body = self._body(place, push)
-            lines = [f"{name}: {value}" for name, value in push.request.headers]
-            lines += _lines(body)
+            lines = [*(f"{name}: {value}" for name, value in push.request.headers), *_lines(body)]
             flags = [f"{push.size:,} bytes", *(["may have a secret"] if self._is_secret(body) else [])]
+            flags += [_TOO_LARGE] if push.size > _SEARCHED else []
             return _flagged(_outcome(push)._replace(files=tuple(("", line) for line in lines)), *flags)
         if push.publish is not None:
             flags += [f"tag {tag}" for tag in push.publish.tags if tag != "latest"]
@@ -96,7 +88,7 @@ class EffectOutbox:
         except ValueError as error:
             view, flags = _EMPTY, [str(error)]
         flags += ["may have a secret"] if view.has_secret else []
-        flags += [] if view.is_whole else ["too large to be looked into whole"]
+        flags += [] if view.is_whole else [_TOO_LARGE]
         refs = tuple(_ref(command, view, flags) for command in push.commands)
         return _outcome(push)._replace(refs=refs)
 
@@ -104,13 +96,13 @@ class EffectOutbox:
         """Return a publish's row with its files compared with the last version that the registry has, a request's with
         what is at its path, and a push's as it is."""
         push = next(one for one in effects(place) if one.name == row.name)
-        if push.request is not None and push.request.method != "POST":
-            return self._looked(push, push.request, row)
-        if push.publish is None:
+        if push.kind == "push":
             return row
         try:
-            registry = Registry(push, push.publish, self._access(push)._replace(patience=_GLANCE))
-            last, content = registry.last()
+            access = self._access(push)._replace(patience=_GLANCE)
+            if push.publish is None:
+                return _flagged(row, *server_of(push, access).glance())
+            last, content = Registry(push, push.publish, access).last()
             there = package_files(content, lambda _data: False)[0]
             here = package_files(package(place, push).content, lambda _data: False)[0]
         except (NotSent, ValueError) as problem:
@@ -119,15 +111,6 @@ class EffectOutbox:
         signs |= dict.fromkeys(there.keys() - here.keys(), "-")
         row = row._replace(files=tuple((signs[name], name) for name in sorted(signs)))
         return _flagged(row, f"compared with {last}" if last else "first publish of this name")
-
-    def _looked(self, push: HeldEffect, request: HttpRequest, row: PushRow) -> PushRow:
-        try:
-            access = self._access(push)._replace(patience=_GLANCE)
-            status, _there = RequestServer(push, request, access, b"").look()
-        except NotSent as problem:
-            return _flagged(row, f"not compared: {problem}")
-        words = {200: "changes what is there", 404: "nothing is there", 410: "nothing is there any more"}
-        return _flagged(row, words.get(status, f"a GET of it is answered with {status}"))
 
     def _body(self, place: bytes, push: HeldEffect) -> bytes:
         with os.fdopen(open_request(place, push), "rb") as request:
@@ -162,14 +145,15 @@ class EffectOutbox:
         server, is_asked = None, False
         may_be_there = push.state in ("sending", "unknown")
         try:
-            server = self._server(fork.path, push)
+            server = server_of(
+                push, self._access(push), self._body(fork.path, push) if push.request is not None else b""
+            )
             if server.is_there(may_be=may_be_there):
-                return self._sent(fork, place, push, PushReport(tuple((label, "") for label in push.labels), ()))
+                return self._sent(fork, place, push)
             is_asked = push.request is None  # no server shows that another request was not done
-            if isinstance(server, RequestServer):
-                push = push._replace(request=server.before())
+            noted = server.before()
             with os.fdopen(open_request(fork.path, push), "rb") as body:
-                push = push._replace(state="sending", why="")
+                push = noted._replace(state="sending", why="")
                 save(fork.path, push)
                 report = server.send(body)
         except NotSent as problem:
@@ -187,15 +171,16 @@ class EffectOutbox:
         except NotSent:
             is_there = False
         if is_there:
-            report = PushReport(tuple((label, "") for label in push.labels), ())
-            return self._sent(fork, place, push._replace(why=f"the answer was lost ({why}); it is there"), report)
+            return self._sent(fork, place, push._replace(why=f"the answer was lost ({why}); it is there"))
         push = push._replace(
             state="unknown", why=f"the answer was lost ({why}); {'' if server is None else server.again}"
         )
         save(fork.path, push)
         return push
 
-    def _sent(self, fork: Fork, place: bytes, push: HeldEffect, report: PushReport) -> HeldEffect:
+    def _sent(self, fork: Fork, place: bytes, push: HeldEffect, report: PushReport | None = None) -> HeldEffect:
+        """``report``: the server's; None if it has shown that it has the effect."""
+        report = report or PushReport(tuple((label, "") for label in push.labels), ())
         moved = tuple(ref for ref, problem in report.problems if not problem)
         problems = "; ".join(f"{ref}: {problem}" for ref, problem in report.problems if problem)
         push = push._replace(moved=moved, remote=report.remote, why="; ".join(filter(None, (push.why, problems))))
@@ -224,7 +209,7 @@ class EffectOutbox:
 
     def _undo(self, push: HeldEffect) -> HeldEffect:
         try:
-            report = self._server(b"", push).undo()
+            report = server_of(push, self._access(push)).undo()
         except (NotSent, LostAnswer) as problem:
             return push._replace(why=f"not taken back: {problem}")
         if report is None:
@@ -261,15 +246,6 @@ class EffectOutbox:
         return lines
 
     # --- internals ---
-
-    def _server(self, place: bytes, push: HeldEffect) -> EffectServer:
-        """``place``: the directory of its fork; empty if it was sent. Raise NotSent."""
-        if push.request is not None:
-            body = self._body(place, push) if place else b""
-            return RequestServer(push, push.request, self._access(push), body)
-        if push.publish is not None:
-            return Registry(push, push.publish, self._access(push))
-        return PushServer(push, self._access(push))
 
     def _access(self, push: HeldEffect) -> ServerAccess:
         """Raise NotSent if the credential that the push was made with cannot be had."""

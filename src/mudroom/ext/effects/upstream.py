@@ -31,6 +31,7 @@ _MOST_PAGE, _MOST_REPORT = 64 << 20, 4 << 20
 _SIMPLE = "application/vnd.pypi.simple.v1+json, text/html;q=0.2"
 _AGAIN = "in the fork: git fetch, git rebase --no-fork-point on it, git push; then apply it again"
 """Without the option git takes the held commits, which the remote branch had, for ones that upstream has dropped."""
+_GLANCES = {200: "changes what is there", 404: "nothing is there", 410: "nothing is there any more"}
 _AGENTS = {"push": "git/2.39 (mudroom)"}
 
 
@@ -69,6 +70,12 @@ class EffectServer(Protocol):
     again: str
     """What the next apply does if the answer is lost."""
 
+    def before(self) -> HeldEffect:
+        """Return the effect as it is noted before it is sent. Raise NotSent."""
+
+    def glance(self) -> tuple[str, ...]:
+        """Return flags for the review. Raise NotSent."""
+
     def is_there(self, *, may_be: bool) -> bool:
         """Return whether the server has the effect already; asked after a lost answer (``may_be``). Raise NotSent if it
         has something else there."""
@@ -86,6 +93,12 @@ class _Server:
 
     def __init__(self, push: HeldEffect, access: ServerAccess) -> None:
         self._push, self._access = push, access
+
+    def before(self) -> HeldEffect:
+        return self._push
+
+    def glance(self) -> tuple[str, ...]:
+        return ()
 
     def _get(self, path: str, kind: str = "*/*") -> tuple[http.client.HTTPResponse, bytes]:
         """Raise NotSent."""
@@ -323,23 +336,29 @@ class RequestServer(_Server):
         elif not request.may_repeat:
             self.again = "it is not sent again: look there, then make it again in the fork, or discard it"
 
-    def look(self) -> tuple[int, bytes]:
+    def glance(self) -> tuple[str, ...]:
+        if self._request.method == "POST":
+            return ()
+        status, _there = self._look()
+        return (_GLANCES.get(status, f"a GET of it is answered with {status}"),)
+
+    def _look(self) -> tuple[int, bytes]:
         """Return what is at the path: status and content. Raise NotSent."""
         answer, there = self._get(self._push.path)
         if answer.status >= 500:
             raise NotSent(self._refusal(answer))
         return answer.status, there
 
-    def before(self) -> HttpRequest:
-        """Return the request with what is at its path now. Raise NotSent."""
+    def before(self) -> HeldEffect:
+        """Return the effect with what is at its path now. Raise NotSent."""
         if self._request.method != "POST":
-            self._request = self._request._replace(seen=seen(*self.look()))
-        return self._request
+            self._request = self._request._replace(seen=seen(*self._look()))
+        return self._push._replace(request=self._request)
 
     def is_there(self, *, may_be: bool) -> bool:
         if not may_be or self._request.method == "POST":
             return False
-        if is_done(self._request, self._sent, *self.look()):
+        if is_done(self._request, self._sent, *self._look()):
             return True
         if not self._request.may_repeat:
             raise NotSent(f"{self._push.host} does not show whether it was done; {self.again}")
@@ -359,6 +378,13 @@ class RequestServer(_Server):
 
     def undo(self) -> PushReport | None:
         raise NotSent(undo_words(self._request, self._push.path))
+
+
+def server_of(push: HeldEffect, access: ServerAccess, sent: bytes = b"") -> EffectServer:
+    """``sent``: the body of a request."""
+    if push.request is not None:
+        return RequestServer(push, push.request, access, sent)
+    return PushServer(push, access) if push.publish is None else Registry(push, push.publish, access)
 
 
 def look_up(host: str, port: int) -> list[bytes]:
