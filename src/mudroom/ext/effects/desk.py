@@ -17,6 +17,7 @@ from mudroom.errors import FULL, MudroomError
 from mudroom.ext.effects.message import LONGEST, HeldAnswer, HeldQuestion, is_repository
 from mudroom.ext.effects.publish import canonical, is_place
 from mudroom.ext.effects.store import HeldEffect, IncomingEffect, Rejected, effects, held_refs, package
+from mudroom.ext.effects.wire import PushHead
 from mudroom.net.gate_handle import GuardHandle
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
@@ -134,18 +135,18 @@ class _Request:
                 return False
             return self._finish()
         except Rejected as rejected:
-            head = rejected.head
-            refs = [command.ref for command in head.commands] if head is not None else ["refs/heads/*"]
-            self._answer(HeldAnswer(refs, "", list(head.capabilities) if head is not None else _SAYING, str(rejected)))
+            self._refuse(str(rejected), rejected.head)
         except OSError as error:
             if error.errno not in FULL:
                 raise
-            self._answer(HeldAnswer(["refs/heads/*"], "", _SAYING, "the disk of mudroom's state is full"))
+            self._refuse("the disk of mudroom's state is full")
         except (msgspec.DecodeError, MudroomError) as error:
-            self._answer(
-                HeldAnswer(["refs/heads/*"], "", _SAYING, str(error) if isinstance(error, MudroomError) else "damaged")
-            )
+            self._refuse(str(error) if isinstance(error, MudroomError) else "damaged")
         return True
+
+    def _refuse(self, why: str, head: PushHead | None = None) -> None:
+        refs = ["refs/heads/*"] if head is None else [command.ref for command in head.commands]
+        self._answer(HeldAnswer(refs, "", _SAYING if head is None else list(head.capabilities), why))
 
     def _take(self, data: bytes) -> None:
         if self._asked is None:

@@ -14,7 +14,7 @@ from mudroom.core.tree.entry import Entry
 from mudroom.errors import MudroomError
 from mudroom.stage import disk, safe_open
 from mudroom.stage.copy import copy_content
-from mudroom.typing import NamedTuple
+from mudroom.typing import Any, NamedTuple
 
 LANDED = b"/landed"
 """The file with these rows, below the fork's directory."""
@@ -69,6 +69,11 @@ def add_landed(path: bytes, rows: Mapping[bytes, LandedPaths]) -> None:
 
 def load_landed(path: bytes) -> dict[bytes, LandedPaths]:
     """Return the rows by path; empty if the file is missing. Raise MudroomError if it is damaged."""
+    return load_rows(path, LandedPaths, "other forks are not affected")
+
+
+def load_rows(path: bytes, kind: Any, hint: str) -> dict[bytes, Any]:
+    """Return a MessagePack file's rows by path; empty if it is missing. Raise MudroomError if it is damaged."""
     try:
         with open(path, "rb") as stream:
             data = stream.read()
@@ -77,6 +82,7 @@ def load_landed(path: bytes) -> dict[bytes, LandedPaths]:
     import msgspec
 
     try:
-        return msgspec.msgpack.decode(data, type=dict[bytes, LandedPaths])
+        rows: dict[bytes, Any] = msgspec.msgpack.decode(data, type=dict[bytes, kind])
+        return rows
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
-        raise MudroomError(f"{os.fsdecode(path)} is damaged: {error}", "other forks are not affected") from error
+        raise MudroomError(f"{os.fsdecode(path)} is damaged: {error}", hint) from error

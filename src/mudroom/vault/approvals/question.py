@@ -26,6 +26,7 @@ from mudroom.core.system.process import started
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
 from mudroom.stage import disk
+from mudroom.vault.approvals.bell import unlink_if_possible
 from mudroom.vault.lock import LOCK_EX, LOCK_NB, flock
 from mudroom.vault.sync import sync_directory
 
@@ -103,7 +104,7 @@ def decide(place: bytes, decision: QueueDecision) -> bool:
     except FileExistsError:
         return False
     finally:
-        _unlink(aside)
+        unlink_if_possible(aside)
     sync_directory(place)
     return True
 
@@ -188,13 +189,6 @@ def _write(path: bytes, data: bytes) -> None:
         stream.write(data)
         stream.flush()
         os.fsync(descriptor)
-
-
-def _unlink(path: bytes) -> None:
-    try:
-        os.unlink(path)
-    except OSError:
-        pass
 
 
 def _waiter(place: bytes) -> int:

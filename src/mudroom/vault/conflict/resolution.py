@@ -15,8 +15,8 @@ from mudroom.core.merge.merge_tree import ConflictAnswer
 from mudroom.core.merge.resolution_words import Take
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.entry import Entry
-from mudroom.errors import MudroomError
 from mudroom.stage import disk, safe_open
+from mudroom.stage.layers.landed import load_rows
 from mudroom.stage.source import Source
 from mudroom.typing import NamedTuple
 from mudroom.vault.conflict.reconciliation import Reconciler
@@ -59,18 +59,7 @@ def fingerprint(source: Source, path: bytes, entry: Entry | None) -> bytes:
 
 def load_resolutions(fork: Fork) -> dict[bytes, Resolution]:
     """Return the decisions by path in the fork. Raise MudroomError if the file is damaged."""
-    path = fork.path + RESOLUTIONS
-    try:
-        with open(path, "rb") as stream:
-            data = stream.read()
-    except FileNotFoundError:
-        return {}
-    import msgspec
-
-    try:
-        return msgspec.msgpack.decode(data, type=dict[bytes, Resolution])
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
-        raise MudroomError(f"{os.fsdecode(path)} is damaged: {error}", "remove it to decide anew") from error
+    return load_rows(fork.path + RESOLUTIONS, Resolution, "remove it to decide anew")
 
 
 def keep_resolutions(fork: Fork, decisions: Mapping[bytes, Resolution]) -> None:

@@ -9,7 +9,7 @@ from mudroom.core.result import conflicts_to_json, text
 from mudroom.core.tree.change import summarise
 from mudroom.core.tree.path import show
 from mudroom.ext.agents.tools import schema
-from mudroom.ext.agents.tools.change import changed_paths
+from mudroom.ext.agents.tools.change import changed_paths, require_no_background
 from mudroom.ext.agents.tools.error import ToolError
 from mudroom.ext.agents.tools.tool import Hints, Tool, ToolContext, ToolResult
 from mudroom.ext.agents.tools.workspace import ToolWorkspace
@@ -18,12 +18,7 @@ from mudroom.typing import Any
 
 def _apply(workspace: ToolWorkspace, arguments: Mapping[str, Any], context: ToolContext) -> ToolResult:
     session, name = workspace.session, workspace.fork
-    running = [started.id for started, ended in session.sandboxes.backgrounds(name) if ended is None]
-    if running:
-        raise ToolError(
-            f"commands run in the background: {', '.join(running)}",
-            f'end them first: bash {{"id": "{running[0]}", "end": true}}',
-        )
+    require_no_background(workspace)
     paths = [path for path in changed_paths(workspace, arguments["paths"] or []) if path]
     with workspace.edits, session.alone("mudroom mcp: apply", stopping=lambda: context.say("other agents are paused")):
         look = session.changes.review(name, at_rest=True)

@@ -238,6 +238,16 @@ CHANGE_TOOLS = (
 )
 
 
+def require_no_background(workspace: ToolWorkspace) -> None:
+    """Raise ToolError if commands run in the background."""
+    backgrounds = workspace.session.sandboxes.backgrounds(workspace.fork)
+    if running := [started.id for started, ended in backgrounds if ended is None]:
+        raise ToolError(
+            f"commands run in the background: {', '.join(running)}",
+            f'end them first: bash {{"id": "{running[0]}", "end": true}}',
+        )
+
+
 def require_point(name: str) -> str:
     """Return a checkpoint's name. Raise ToolError if it is not valid."""
     if not is_plain(name):

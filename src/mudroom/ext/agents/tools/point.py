@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from mudroom.core.tree import stack
 from mudroom.core.tree.change import summarise
 from mudroom.ext.agents.tools import schema
-from mudroom.ext.agents.tools.change import require_point
-from mudroom.ext.agents.tools.error import ToolError
+from mudroom.ext.agents.tools.change import require_no_background, require_point
 from mudroom.ext.agents.tools.tool import Hints, Tool, ToolContext, ToolResult
 from mudroom.ext.agents.tools.workspace import ToolWorkspace, words
 from mudroom.typing import Any
@@ -31,12 +30,7 @@ def _checkpoint(workspace: ToolWorkspace, arguments: Mapping[str, Any], context:
 def _rollback(workspace: ToolWorkspace, arguments: Mapping[str, Any], context: ToolContext) -> ToolResult:
     del context
     session, name = workspace.session, workspace.fork
-    running = [started.id for started, ended in session.sandboxes.backgrounds(name) if ended is None]
-    if running:
-        raise ToolError(
-            f"commands run in the background: {', '.join(running)}",
-            f'end them first: bash {{"id": "{running[0]}", "end": true}}',
-        )
+    require_no_background(workspace)
     wanted = arguments["checkpoint"]
     with workspace.edits:
         point = require_point(wanted) if wanted else session.forks.last_checkpoint(name)

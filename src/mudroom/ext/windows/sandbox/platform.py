@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 
 from mudroom.core.confinement.limit import NO_LIMITS, Limits
 from mudroom.core.confinement.plan import Plan
 from mudroom.core.confinement.spec import HostView, SandboxSpec
 from mudroom.core.tree.windows_path import inner_path
 from mudroom.errors import UsageError
-from mudroom.ext.windows.sandbox.client import WindowsClient, WindowsRunning, attend
+from mudroom.ext.windows.sandbox.client import WindowsClient, attend
 from mudroom.ext.windows.sandbox.console_relay import ConsoleRelay, PipeCalls
 from mudroom.ext.windows.sandbox.plan import require
 from mudroom.ext.windows.sandbox.stream import Heard, PipedOutput
 from mudroom.ext.windows.win32.api import Library
 from mudroom.ext.windows.win32.user_console import read_pipe, user_console, write_pipe
-from mudroom.sandbox.client.invocation import Exit
 from mudroom.sandbox.host.around import NamedStore
 from mudroom.sandbox.host.host import Credentials, Host
 from mudroom.sandbox.platform import Platform
 from mudroom.typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mudroom.sandbox.client.capture import Beside, Watch
+    pass
 
 
 def compile_windows(spec: SandboxSpec, _machine: str) -> Plan:
@@ -41,7 +40,7 @@ def hold(plan: Plan, limits: Limits) -> Plan:
 
 
 def streams() -> tuple[Any, Any]:
-    return piped, attended
+    return piped, attend
 
 
 def piped(
@@ -54,18 +53,6 @@ def piped(
 ) -> PipedOutput:
     """Return a ``PipedOutput``, as ``CapturedOutput`` elsewhere."""
     return PipedOutput(Library(), stdin, stdout, stderr, limit, heard)
-
-
-def attended(
-    running: WindowsRunning,
-    output: PipedOutput,
-    timeout: float | None,
-    meanwhile: Callable[[], None],
-    watch: Watch | None = None,
-    beside: Beside | None = None,
-) -> tuple[Exit, bool]:
-    """Do as ``capture.attend``."""
-    return attend(running, output, timeout, meanwhile, watch, beside)
 
 
 def console_relay(descriptors: tuple[int | None, ...]) -> Any:
