@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -153,6 +154,34 @@ def test_a_lost_answer_is_asked_about_and_never_doubled(yard: Yard, kind: str, f
                 assert [row.name for row in session.changes.pushes("f")] == ["request:2"], "the unknown one is replaced"
                 landed = session.changes.apply("f", pushes=["request:2"], exact=True)
             assert [row.state for row in landed.applied.pushes] == ["sent"], landed.applied.pushes
+    assert len(yard.api.done) == 1 and not yard.api.doubles
+
+
+@pytest.mark.parametrize("kind", REQUESTS)
+@pytest.mark.parametrize("is_sent", [False, True])
+def test_a_server_that_hangs_is_given_up_and_asked_later(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch, kind: str, is_sent: bool
+) -> None:
+    """It takes the request or does not, and its answer does not come."""
+
+    def hang(connection: HTTPConnection, *given: Any) -> None:
+        if is_sent:
+            real(connection)
+        raise TimeoutError("timed out")
+
+    real = HTTPConnection.getresponse
+    with opened(yard) as session:
+        curl(yard, session, REQUESTS[kind])
+        with monkeypatch.context() as patch:
+            patch.setattr(RequestServer, "is_there", lambda _server, may_be: False)  # nor does it say what is there
+            patch.setattr(RequestServer, "_look", lambda _server: (200, b""))
+            patch.setattr(HTTPConnection, "getresponse" if is_sent else "request", hang)
+            landed = session.changes.apply("f", pushes=["request:1"], exact=True)
+        (row,) = landed.applied.pushes
+        assert row.state == "unknown" and row.why.startswith("the answer was lost (timed out); "), row
+        assert len(yard.api.done) == is_sent
+        landed = session.changes.apply("f", pushes=["request:1"], exact=True)
+        assert [row.state for row in landed.applied.pushes] == ["sent"], landed.applied.pushes
     assert len(yard.api.done) == 1 and not yard.api.doubles
 
 

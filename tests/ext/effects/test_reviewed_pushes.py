@@ -136,9 +136,9 @@ def test_the_terminal_s_review_asks_about_pushes(yard: Yard, key: str, sent: boo
         yard.run(session, remote(yard) + PUSH)
 
         async def script(driver: Driver) -> None:
-            assert "1 held push: a shows and sends them" in str(driver.review.query("#banner").first().render())
+            assert "1 held effect: a shows and sends them" in str(driver.review.query("#banner").first().render())
             asked = await driver.ask("a", "Apply to")
-            assert "pushed after that, with your credential:" in asked
+            assert "sent after that, with your credential:" in asked
             assert f"push:1  push {yard.url()} refs/heads/main: 1 commit, +1 -0, protected name" in asked
             await driver.press(key)
             await driver.until(lambda: driver.dialog().startswith("Applied"))
@@ -207,12 +207,12 @@ def test_a_browser_sends_one_push_and_leaves_another(
     staged(place, f"{begin}echo one > a; git add a; git commit -qm first; git push -q origin main main:topic")
     staged(place, "git commit -q --allow-empty -m second; git push -q origin main")
     page.goto(site.address("f", "try-1", "review"))
-    region = page.get_by_role("region", name="Pushes that wait")
-    region.get_by_text("2 pushes wait").wait_for()
+    region = page.get_by_role("region", name="Effects that wait")
+    region.get_by_text("2 effects wait").wait_for()
     region.get_by_role("checkbox", name=f"Send push:2: refs/heads/main to {url} (protected name)").uncheck()
-    page.get_by_role("button", name="send 1 push").click()
+    page.get_by_role("button", name="send 1 effect").click()
     asked = page.get_by_role("dialog")
-    asked.get_by_text("Pushed, as you").wait_for()
+    asked.get_by_text("Sent, as you").wait_for()
     assert f"refs/heads/main to {url} (protected name), refs/heads/topic to {url}" in asked.inner_text()
     asked.get_by_role("button", name="Apply").click()
     page.get_by_text(f"pushed: refs/heads/main, refs/heads/topic to {url}").wait_for()

@@ -236,7 +236,7 @@ class EffectOutbox:
         try:
             waiting = effects(fork.path)
         except MudroomError as error:
-            return [error.message if since else f"its held pushes and publishes are dropped: {error.message}"]
+            return [error.message if since else f"its held effects are dropped: {error.message}"]
         for push in waiting:
             if push.time >= since:
                 names = ", ".join(push.labels)

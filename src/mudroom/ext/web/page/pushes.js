@@ -24,8 +24,8 @@ export const destinations = (sent) => sent.flatMap((one) => one.refs.map((ref) =
 /** @param {{pushes: Push[], left: Set<string>, flip: (name: string) => void}} props */
 export function Pushes({ pushes, left, flip }) {
   if (!pushes.length) return null;
-  return html`<section class="panel pushes" aria-label="Pushes that wait">
-    <p class="panel-head">${counted(pushes.length, "push waits", "pushes wait")}: sent with your credential, after the files have been applied</p>
+  return html`<section class="panel pushes" aria-label="Effects that wait">
+    <p class="panel-head">${counted(pushes.length, "effect waits", "effects wait")}: sent with your credential, after the files have been applied</p>
     ${pushes.map((one) => html`<div class="push" key=${one.name}>
       <label class="check"><input type="checkbox" checked=${!left.has(one.name)} aria-label=${`Send ${one.label}: ${destinations([one]).join(", ")}`} onChange=${() => flip(one.name)} />
         <span class="name">${one.label} <span class="dim">to</span> ${one.remote}</span>${one.state !== "held" && html`<span class="tag warn">${one.state}</span>`}</label>
