@@ -22,6 +22,7 @@ from mudroom.core.journal.event import Event
 from mudroom.core.retention import DAY, RetentionLimits
 from mudroom.ext.attempts import record as records
 from mudroom.ext.attempts.value import FORMAT, TryRecord
+from mudroom.ext.effects.message import HeldQuestion
 from mudroom.ext.effects.store import HeldEffect, IncomingEffect, effects, open_request, remove, save, save_sent, sent
 from mudroom.ext.effects.wire import FLUSH, packet
 from mudroom.ext.transfer.vault.bundle import export_fork
@@ -391,12 +392,15 @@ PUSHED = b"%s %s refs/heads/main\0 report-status" % (b"1" * 40, b"2" * 40)
 PACK = b"PACK\0\0\0\2\0\0\0\0"
 
 
+PUSH = HeldQuestion("push", "https", "/a.git")
+
+
 def hold_push(place: bytes) -> HeldEffect | None:
     incoming = IncomingEffect(place)
     try:
         pack = PACK + hashlib.sha1(PACK, usedforsecurity=False).digest()
         incoming.add(packet(PUSHED) + FLUSH + pack)
-        return incoming.keep(HeldEffect(0, 1, "https", "git.example", 443, "/a.git"))[0]
+        return incoming.keep(HeldEffect(0, 1, "https", "git.example", 443, "/a.git"), PUSH, ())[0]
     finally:
         incoming.close()
 

@@ -22,18 +22,18 @@ from mudroom.stage.private_directory import answer_files
 from mudroom.typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from mudroom.core.network.host_rules import Action, HostRule
+    from mudroom.core.network.host_rules import HostRule, RuleWord
 
     Rows = list[tuple[str, HostRule]]
     """(section, rule)."""
 
 NAME = b"permissions.yaml"
-SECTIONS: dict[str, tuple[Action, bool]] = {
+SECTIONS: dict[str, tuple[RuleWord, bool]] = {
     "allow": ("allow", False),
     "ask": ("ask", False),
     "deny": ("deny", False),
     "private": ("allow", True),
-    "hold": ("allow", False),
+    "hold": ("hold", False),
 }
 """Key in the file → (action of its rules, whether their hosts may be private)."""
 _HEAD = b"""\
@@ -170,35 +170,43 @@ def parse(data: bytes, name: str) -> tuple[HostRule, ...]:
 
 
 def keep(project: bytes, rule: HostRule, note: str = "", *, state: bytes | None = None) -> HostAnswerFile:
-    """Write a rule into the file; a rule with another action for the same hosts and ports is removed. ``note`` becomes
+    """Write a rule into the file; any other rule for the same hosts and ports is removed. ``note`` becomes
     a comment. With mudroom's ``state``, the rule is trusted on this machine, or, if it denies, its later removal is
     noticed. Durable when it returns. Raise UsageError as ``load`` does, MudroomError if the file's style does not allow
     the change; the file is then unchanged."""
     section, text = section_of(rule), _text(rule)
     if rule.action == "allow":  # before the file is written, so that a concurrent reader finds the rule trusted
         _vouch(project, state, coming=[_mark(section, rule)])
-    row = (section, text, show(note.encode()))
-    before = _FILE.change(project, state, lambda key, row: key != section and row == text, [row])
-    same = _rows_of(before, text)
-    going = [_mark(key, row) for key, row in same if key != section]
+    new, hosts = (section, text), _hosts(text)
+    before = _FILE.change(
+        project, state, lambda *row: row != new and _hosts(row[1]) == hosts, [(*new, show(note.encode()))]
+    )
+    same = _rows_of(before, hosts)
+    others = [(key, row) for key, row in same if (key, _text(row)) != new]
+    going = [_mark(key, row) for key, row in others]
     _vouch(project, state, going=going, denied=[_mark(section, rule)] if rule.action != "allow" else [])
-    return HostAnswerFile(any(key == section for key, _one in same), tuple(row for key, row in same if key != section))
+    return HostAnswerFile(len(others) < len(same), tuple(row for _key, row in others))
 
 
 def drop(project: bytes, text: str, *, state: bytes | None = None) -> tuple[HostRule, ...]:
     """Remove the rules for these hosts and ports from the file, and return them. Raise ValueError if the text is not a
     rule (``parse_entry``), else as ``keep``."""
-    wanted_text = _text(parse_entry(text, "deny"))
-    if not any(_text(rule) == wanted_text for _key, rule in _load(project, state)):
+    hosts = _text(parse_entry(text, "deny"))
+    if not any(_hosts(_text(rule)) == hosts for _key, rule in _load(project, state)):
         return ()
-    gone = _rows_of(_FILE.change(project, state, lambda _key, rule: rule == wanted_text), wanted_text)
+    gone = _rows_of(_FILE.change(project, state, lambda _key, rule: _hosts(rule) == hosts), hosts)
     _vouch(project, state, going=[_mark(key, rule) for key, rule in gone])
     return tuple(rule for _key, rule in gone)
 
 
-def _rows_of(contents: Sequence[bytes], text: str) -> Rows:
+def _hosts(text: str) -> str:
+    """Return a rule's text without the requests that it holds."""
+    return text.partition(" ")[0]
+
+
+def _rows_of(contents: Sequence[bytes], hosts: str) -> Rows:
     """Return the rows for these hosts and ports."""
-    return [row for data in contents for row in _rows(data, os.fsdecode(NAME)) if _text(row[1]) == text]
+    return [row for data in contents for row in _rows(data, os.fsdecode(NAME)) if _hosts(_text(row[1])) == hosts]
 
 
 def _vouch(
@@ -227,12 +235,6 @@ def _text(rule: HostRule) -> str:
     return show_rule(rule)
 
 
-def _held(rule: HostRule) -> HostRule:
-    from mudroom.core.network.host_rules import held
-
-    return held(rule)
-
-
 def _rows(data: bytes, name: str) -> Rows:
     rows: Rows = []
     for key, node, where in items(compose(data, name), name, ""):
@@ -240,8 +242,7 @@ def _rows(data: bytes, name: str) -> Rows:
             raise unknown(where, "", key, SECTIONS, "key")
         if plain(node, f"{where}: {key}") is not None:  # empty: the list's last text was removed
             action, private = SECTIONS[key]
-            rules = host_rules(node, f"{where}: {key}", name, action, private=private)
-            rows += [(key, _held(rule) if key == "hold" else rule) for rule in rules]
+            rows += [(key, rule) for rule in host_rules(node, f"{where}: {key}", name, action, private=private)]
     return rows
 
 

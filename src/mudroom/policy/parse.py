@@ -13,20 +13,19 @@ from mudroom.core.network.host_entry import expand
 from mudroom.core.network.host_pattern import PRESET
 from mudroom.core.settings import Settings
 from mudroom.core.text.regex import regex
-from mudroom.core.tree.path import show
 from mudroom.core.tree.pattern import pattern_error
 from mudroom.errors import UsageError
 from mudroom.policy.command_rules import MOST, class_actions, command_rules, text_pattern, weight
 from mudroom.policy.setting_row import SettingRow, with_setting
 from mudroom.policy.setting_type import ValueType, fork_rules
 from mudroom.policy.settings_table import SECTIONS
-from mudroom.policy.yaml import compose, host_rules, inspect_rules, items, plain, texts, unknown
+from mudroom.policy.yaml import compose, host_rules, inspect_rules, items, plain, shown_text, texts, unknown
 from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from yaml.nodes import Node
 
-    from mudroom.core.network.host_rules import Action, HostRule
+    from mudroom.core.network.host_rules import HostRule, RuleWord
 
 FREE_SECTIONS = ("roles", "agents", "include")
 """Sections whose keys the user chooses, and the section with included files."""
@@ -63,21 +62,21 @@ class PolicyFolder:
         """Yield the included file's items. ``chain``: the file names that led here."""
         if not text or "/" in text or "\0" in text or text in (".", ".."):
             raise UsageError(
-                f"{where}: include: {_shown(text)} is not a file name in the same directory",
+                f"{where}: include: {shown_text(text)} is not a file name in the same directory",
                 "write the name without a path",
             )
         if text in chain:
-            loop = " → ".join(map(_shown, (*chain, text)))
+            loop = " → ".join(map(shown_text, (*chain, text)))
             raise UsageError(f"{where}: files include each other: {loop}", "remove one of these includes")
         if len(chain) > DEPTH:
-            raise UsageError(f"{where}: include: more than {DEPTH} files deep: " + " → ".join(map(_shown, chain)))
+            raise UsageError(f"{where}: include: more than {DEPTH} files deep: " + " → ".join(map(shown_text, chain)))
         if text in self._done:
             return
         if len(self._done) >= FILES:
             raise UsageError(f"{where}: include: more than {FILES} files")
         self._done.add(text)
         data = self._read(text.encode("utf-8", "surrogateescape"))
-        beside = name[: -len(_short(name))] + _shown(text)
+        beside = name[: -len(_short(name))] + shown_text(text)
         if data is None:
             raise UsageError(f"{where}: include: there is no file {beside}")
         yield from _file(data, beside, self, (*chain, text))
@@ -152,9 +151,9 @@ def _given(key: str, setting: SettingRow, node: Node, at: str, name: str) -> Ite
     where = f"{at}: {key}"
     if key == "levels.agents":
         for agent, value, line in items(node, name, key + "."):
-            position = f"{line}: {key}.{_shown(agent)}"
+            position = f"{line}: {key}.{shown_text(agent)}"
             if wrong := pattern_error(agent.encode()):
-                raise UsageError(f"{position}: {_shown(agent)} {wrong}", "an agent's name, or a pattern: some-*")
+                raise UsageError(f"{position}: {shown_text(agent)} {wrong}", "an agent's name, or a pattern: some-*")
             yield GivenSetting(f"{key}.{agent}", setting, setting.convert(plain(value, position), position), line)
     elif key == "commands.classes":
         yield from _classes(key, node, name)
@@ -168,7 +167,7 @@ def _given(key: str, setting: SettingRow, node: Node, at: str, name: str) -> Ite
             yield GivenSetting(key, setting, (rule,), f"{name}:{number}")
     elif key == "network.forks":
         for side, value, line in items(node, name, key + "."):
-            position = f"{line}: {key}.{_shown(side)}"
+            position = f"{line}: {key}.{shown_text(side)}"
             consents = fork_rules(plain(value, position), side, position)
             for consent, consent_node in zip(consents, value.value, strict=True):
                 yield GivenSetting(f"{key}.{side}", setting, (consent,), f"{name}:{consent_node.start_mark.line + 1}")
@@ -200,7 +199,7 @@ def _roles(node: Node, name: str) -> Iterator[GivenSetting]:
     for role, value, at in items(node, name, "roles."):
         key = f"roles.{role}"
         if not _ROLE.fullmatch(role):
-            raise UsageError(f"{at}: {_shown(role)} is no name for a role", "letters, digits, - and _")
+            raise UsageError(f"{at}: {shown_text(role)} is no name for a role", "letters, digits, - and _")
         yield GivenSetting(key, ROLE, role, at)
         for below, inner, where in items(value, name, key + "."):
             if below == "classes":
@@ -215,18 +214,20 @@ def _agents(node: Node, name: str) -> Iterator[GivenSetting]:
     for agent, value, at in items(node, name, "agents."):
         if not _PATTERN.isdisjoint(agent):
             # a pattern could displace the role that the user's own file gives to one of these agents
-            raise UsageError(f"{at}: agents.{_shown(agent)} is no name of an agent", "give each agent its role by name")
+            raise UsageError(
+                f"{at}: agents.{shown_text(agent)} is no name of an agent", "give each agent its role by name"
+            )
         role = plain(value, f"{at}: agents.{agent}")
         if not isinstance(role, str) or not role:
             raise UsageError(f"{at}: agents.{agent} is {role!r}", "write the name of a role")
         yield GivenSetting(f"agents.{agent}", ROLE, role, at)
 
 
-_ACTIONS: dict[str, Action] = {
+_ACTIONS: dict[str, RuleWord] = {
     "allow": "allow",
     "ask": "ask",
     "deny": "deny",
-    "hold": "allow",
+    "hold": "hold",
     "private": "allow",
 }
 
@@ -249,10 +250,6 @@ def _hosts(key: str, node: Node, where: str, name: str) -> Iterator[tuple[HostRu
         rules = inspect_rules(node, where, name)
     else:
         rules = host_rules(node, where, name, _ACTIONS.get(below, "deny"), private=below == "private")
-    if below == "hold":
-        from mudroom.core.network.host_rules import held
-
-        rules = list(map(held, rules))
     for rule, rule_node in zip(rules, node.value, strict=True):
         yield rule, rule_node.start_mark.line + 1
 
@@ -305,7 +302,3 @@ def _check_roles(settings: Settings, given: Iterable[GivenSetting]) -> None:
 
 def _short(at: str) -> str:
     return at.rpartition("/")[2]
-
-
-def _shown(text: str) -> str:
-    return show(text.encode("utf-8", "backslashreplace"))

@@ -22,6 +22,7 @@ from mudroom.core.command.policy import RANKS, STRICTNESS, ClassRule, CommandRul
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
 from mudroom.policy.parse import ROLE, GivenSetting
+from mudroom.policy.yaml import shown_text
 from mudroom.stage import disk, safe_open
 from mudroom.stage.private_file import is_own
 from mudroom.typing import Any, NamedTuple
@@ -248,7 +249,7 @@ def record_path(state: bytes, project: bytes) -> bytes:
 def describe(item: GivenSetting) -> str:
     """Return an item as text for users and for comparison: its full effect, without its position."""
     value = item.value[0] if item.setting.adds else item.value
-    key = _escape(item.key)
+    key = shown_text(item.key)
     if isinstance(value, ClassRule):
         return f"{key}: {value.action}"
     if isinstance(value, CommandRule):
@@ -266,11 +267,6 @@ def describe(item: GivenSetting) -> str:
     return f"{key}: {_show_value(value)}"
 
 
-def _escape(text: str) -> str:
-    """Escape a project's text for a terminal."""
-    return show(text.encode("utf-8", "backslashreplace"))
-
-
 def _words(pattern: Pattern) -> str:
     return " ".join("|".join(map(_quoted, word)) for word in pattern)
 
@@ -286,7 +282,7 @@ def _show_value(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        return _escape(value)
+        return shown_text(value)
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 

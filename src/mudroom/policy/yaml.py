@@ -17,7 +17,7 @@ from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from yaml.nodes import Node
 
-    from mudroom.core.network.host_rules import Action, HostRule
+    from mudroom.core.network.host_rules import HostRule, RuleWord
 
 _DEPTH = 8
 """Maximum depth of collections; the settings need at most four."""
@@ -81,7 +81,7 @@ def items(node: Node | None, name: str, prefix: str) -> list[tuple[str, Node, st
         if not isinstance(key, ScalarNode):
             raise UsageError(f"{at}: a key must be a plain text")
         if key.value in seen:
-            raise UsageError(f"{at}: {_shown(prefix + key.value)} is given twice")
+            raise UsageError(f"{at}: {shown_text(prefix + key.value)} is given twice")
         seen.add(key.value)
         pairs.append((str(key.value), value, at))
     return pairs
@@ -121,7 +121,7 @@ def texts(node: Node, where: str) -> list[YamlText]:
     return [YamlText(text, scalar.start_mark.line + 1) for text, scalar in zip(values, node.value, strict=True)]
 
 
-def host_rules(node: Node, where: str, name: str, action: Action, *, private: bool = False) -> list[HostRule]:
+def host_rules(node: Node, where: str, name: str, action: RuleWord, *, private: bool = False) -> list[HostRule]:
     """Return the host rules in a list, with presets as their words (``core/network/host_entry.py``). ``where``: the
     key, with file and line. Each rule has its position: ``policy.yaml:12``."""
     key = where.rpartition(": ")[2]
@@ -207,7 +207,7 @@ def _paths(values: dict[str, Any]) -> tuple[str, ...]:
     paths = _words(values, "paths")
     wrong = next((path for path in paths if not path.startswith("/") or "?" in path or "#" in path), None)
     if wrong is not None:
-        raise ValueError(f"{_shown(wrong)} is no path: it begins with / and has no query")
+        raise ValueError(f"{shown_text(wrong)} is no path: it begins with / and has no query")
     return tuple(paths)
 
 
@@ -221,7 +221,7 @@ def unknown(where: str, prefix: str, key: str, known: Iterable[str], what: str =
         if near
         else "known: " + ", ".join(prefix + key_name for key_name in sorted(known))
     )
-    return UsageError(f"{where}: there is no {what} {_shown(prefix + key)}", hint)
+    return UsageError(f"{where}: there is no {what} {shown_text(prefix + key)}", hint)
 
 
 def line_at(data: bytes, position: int) -> int:
@@ -254,5 +254,6 @@ def _check_events(events: Iterable[Any], name: str) -> None:
         raise UsageError(f"{at}: more than {_SCALARS:,} keys and values")
 
 
-def _shown(key: str) -> str:
-    return show(key.encode("utf-8", "backslashreplace"))
+def shown_text(text: str) -> str:
+    """Return a text of a file for a terminal."""
+    return show(text.encode("utf-8", "backslashreplace"))

@@ -75,7 +75,7 @@ class Changes:
         for word in wanted:
             name, at, _digest = word.partition("@")
             if name not in rows:
-                hint = f"mudroom diff {fork.name} shows its pushes and publishes"
+                hint = f"mudroom diff {fork.name} shows its held effects"
                 raise UsageError(f"{fork.name} has no {name}", hint)
             if at and word != rows[name].bound:
                 raise ForkMoved(name.encode(), name)

@@ -59,12 +59,15 @@ def look_beneath(root: int, path: bytes) -> Entry | None:
     try:
         with directory(root, above) as parent:
             return look(parent, name)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
     except OSError as error:
-        if error.errno == errno.ELOOP:
+        if is_absence(error):
             return None
         raise
+
+
+def is_absence(error: OSError) -> bool:
+    """Return whether an error from open(2) means that the path does not exist. ELOOP: a symbolic link on the way."""
+    return error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
 class LastDirectory:
@@ -107,12 +110,17 @@ class LastDirectory:
         above, _slash, name = path.rpartition(b"/")
         try:
             return look(self.enter(above), name)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
         except OSError as error:
-            if error.errno == errno.ELOOP:
+            if is_absence(error):
                 return None
             raise
+
+    def look_if_open(self, path: bytes) -> Entry | None:
+        """Like ``look``; also None if the directory is closed to this user."""
+        try:
+            return self.look(path)
+        except PermissionError:
+            return None
 
     def open_file(self, path: bytes) -> int:
         """Like ``open_file``."""

@@ -6,7 +6,6 @@ the end of a path nor on the way: a path through a link has no entry.
 
 from __future__ import annotations
 
-import errno
 import os
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,6 +16,7 @@ from mudroom.core.tree.secret import LIMIT, Test, holds
 from mudroom.errors import ForkMoved
 from mudroom.stage import disk
 from mudroom.stage.beneath import directory, entries, look_beneath, open_file, open_layer, open_root
+from mudroom.stage.beneath import is_absence as is_absence
 from mudroom.typing import Protocol
 
 
@@ -77,11 +77,6 @@ class OpenSource(DirectorySource):
         if self.root >= 0:
             os.close(self.root)
             self.root = -1
-
-
-def is_absence(error: OSError) -> bool:
-    """Return whether an error from open(2) means that the path does not exist. ELOOP: a symbolic link on the way."""
-    return error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
 def read_own(path: bytes, limit: int, *, cut: bool = False) -> bytes:

@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from net_cli import GATE, cli
+from satellites import needs
 from test_vault_verb import Cli
 
 __all__ = ["cli"]  # fixture
@@ -242,3 +243,28 @@ def test_only_the_modules_that_are_needed(cli: Cli) -> None:
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, cwd=cli.place.project, env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
+
+
+@needs("effects")
+def test_a_hold_says_what_waits_and_what_is_refused(cli: Cli) -> None:
+    refused = "wait for the apply, all other changes there are refused"
+    ports = "is held on the ports 80 and 443"
+    assert cli("net", "hold", "github.com").stdout == f"github.com {ports}; pushes, publishes {refused}\n"
+    assert cli("net", "hold", "@npm").stdout.endswith(f"nodejs.org; pushes, publishes {refused}\n")
+    done = cli("net", "hold", "a.example:8443", "put", "POST=Idempotency-Key", "b.example DELETE")
+    assert done.stdout.splitlines() == [
+        f"a.example:8443 POST=Idempotency-Key PUT is held; pushes, publishes, POST with Idempotency-Key, PUT {refused}",
+        f"b.example DELETE {ports}; pushes, publishes, DELETE {refused}",
+    ]
+    assert cli("net", "hold", "b.example").stdout.startswith(f"b.example {ports} (was held); ")
+    (row,) = [row for row in cli.json("net", "ls")["rules"] if row["host"] == "a.example"]
+    assert (row["action"], row["hold"], row["requests"]) == ("allow", True, ["POST=Idempotency-Key", "PUT"])
+    assert "held: pushes, publishes, POST with Idempotency-Key, PUT" in cli("net", "ls").stdout
+    assert (
+        "a.example:8443 POST=Idempotency-Key PUT allows reading, and holds pushes, publishes, POST with "
+        "Idempotency-Key, PUT until the fork is applied"
+    ) in " ".join(cli("net", "why", "a.example:8443").stdout.split())
+    assert cli("net", "rm", "a.example:8443").stdout == "a.example:8443 POST=Idempotency-Key PUT is no longer held\n"
+    wrong = cli("net", "hold", "'*.example'", "PUT"), cli("net", "hold", "a.example POST")
+    assert [done.returncode for done in wrong] == [125, 125]
+    assert "POST cannot be held; PUT, PATCH, DELETE, POST=Idempotency-Key (a header) or POST=.id can" in wrong[1].stderr

@@ -248,6 +248,11 @@ def test_a_damaged_archive_is_said_to_be_one(content: bytes) -> None:
         package_files(content, lambda _data: False)
 
 
+def test_a_file_whose_name_is_no_text_is_shown_escaped() -> None:
+    content = tarball({"\udcff\x1b[2J.js": "x"})
+    assert list(package_files(content, lambda _data: False)[0]) == ["\\xff\\x1b[2J.js"]
+
+
 def test_a_stored_publish_that_was_changed_is_not_sent(yard: Yard) -> None:
     with yard.session() as session:
         npm(yard, session)

@@ -242,7 +242,7 @@ def test_a_damaged_push_goes_with_its_fork_and_not_before(yard: Yard) -> None:
         with pytest.raises(MudroomError, match="cannot be read"):
             session.changes.pushes("f")
         session.forks.discard("f")
-        assert ["its held pushes and publishes are dropped: " in line for line in session.forks.unsaid()] == [True]
+        assert ["its held effects are dropped: " in line for line in session.forks.unsaid()] == [True]
         assert session.vault.find("f") is None
 
 
@@ -251,7 +251,7 @@ def test_an_archive_says_that_it_has_no_pushes(yard: Yard, tmp_path: Path) -> No
         yard.run(session, remote(yard) + PUSH)
         with session.forks.at_rest("f") as fork:
             exported = export_fork(session.vault, fork, os.fsencode(tmp_path / "f.tar"), 1)
-        assert exported.remarks == ("the pushes and publishes that it holds are left out: they stay in this fork",)
+        assert exported.remarks == ("the effects that it holds are left out: they stay in this fork",)
         assert [row.name for row in session.changes.pushes("f")] == ["push:1"]
 
 

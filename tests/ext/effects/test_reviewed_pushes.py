@@ -23,6 +23,7 @@ from yard import COMMIT, Yard
 from yard import yard as yard
 
 from conftest import Place
+from mudroom.core.network.host_rules import parse_rule
 from mudroom.errors import ForkMoved
 from mudroom.ext.effects.store import effects, remove
 
@@ -46,10 +47,13 @@ class YardPlace(NamedTuple):
     state: Path
 
 
-def place_of(yard: Yard) -> Any:
+def place_of(yard: Yard, *more: str) -> Any:
+    """``more``: what is held, too, and what may be private, too."""
     policy = yard.project / ".mudroom/policy.yaml"
     policy.parent.mkdir(exist_ok=True)
-    policy.write_text(f"network:\n  hold: ['forge.example:{yard.port}']\n  private: ['forge.example:{yard.port}']\n")
+    forge = f"forge.example:{yard.port}"
+    hold, private = [forge, *more[:1]], [forge, *more[1:]]
+    policy.write_text(f"network:\n  hold: {hold}\n  private: {private}\n")
     return YardPlace(yard.root, yard.project, yard.root / "home", yard.root / "state")
 
 
@@ -109,6 +113,22 @@ def test_the_page_applies_no_file_with_pushes_alone(yard: Yard) -> None:
     assert page.get(path + "/changes")["pushes"] == []
 
 
+def test_the_page_shows_a_request_with_its_body_and_why_it_is_not_sent(yard: Yard) -> None:
+    url = f"api.example:{yard.api_port}"
+    with yard.session(parse_rule(f"{url} PUT", "hold", "the test", private=True)) as session:
+        yard.run(session, f"curl -s -X PUT --json '{{\"b\": 2}}' https://{url}/items/new")
+    page = PageSide(place_of(yard, f"{url} PUT", url))
+    path = f"{page.project}/forks/f"
+    shown = page.get(path + "/changes")
+    (row,) = shown["pushes"]
+    assert (row["label"], row["remote"], row["refs"][0]["ref"]) == ("request:1", f"https://{url}", "PUT /items/new")
+    assert row["details"][-1] == '{"b": 2}' and "content-type: application/json" in row["details"]
+    request = {"reviewed": shown["fingerprint"], "files": [], "pushes": [row["name"]]}
+    job = page.job(path + "/apply", request)
+    assert job["landed"]["pushes_left"] and "certificate is refused" in job["landed"]["remarks"][0]["text"], job
+    assert not yard.api.effects()
+
+
 @pytest.mark.parametrize(("key", "sent"), [("y", True), ("f", False)])
 def test_the_terminal_s_review_asks_about_pushes(yard: Yard, key: str, sent: bool) -> None:
     before = yard.forge.refs()
@@ -116,9 +136,9 @@ def test_the_terminal_s_review_asks_about_pushes(yard: Yard, key: str, sent: boo
         yard.run(session, remote(yard) + PUSH)
 
         async def script(driver: Driver) -> None:
-            assert "1 held push: a shows and sends them" in str(driver.review.query("#banner").first().render())
+            assert "1 held effect: a shows and sends them" in str(driver.review.query("#banner").first().render())
             asked = await driver.ask("a", "Apply to")
-            assert "pushed after that, with your credential:" in asked
+            assert "sent after that, with your credential:" in asked
             assert f"push:1  push {yard.url()} refs/heads/main: 1 commit, +1 -0, protected name" in asked
             await driver.press(key)
             await driver.until(lambda: driver.dialog().startswith("Applied"))
@@ -187,12 +207,12 @@ def test_a_browser_sends_one_push_and_leaves_another(
     staged(place, f"{begin}echo one > a; git add a; git commit -qm first; git push -q origin main main:topic")
     staged(place, "git commit -q --allow-empty -m second; git push -q origin main")
     page.goto(site.address("f", "try-1", "review"))
-    region = page.get_by_role("region", name="Pushes that wait")
-    region.get_by_text("2 pushes wait").wait_for()
+    region = page.get_by_role("region", name="Effects that wait")
+    region.get_by_text("2 effects wait").wait_for()
     region.get_by_role("checkbox", name=f"Send push:2: refs/heads/main to {url} (protected name)").uncheck()
-    page.get_by_role("button", name="send 1 push").click()
+    page.get_by_role("button", name="send 1 effect").click()
     asked = page.get_by_role("dialog")
-    asked.get_by_text("Pushed, as you").wait_for()
+    asked.get_by_text("Sent, as you").wait_for()
     assert f"refs/heads/main to {url} (protected name), refs/heads/topic to {url}" in asked.inner_text()
     asked.get_by_role("button", name="Apply").click()
     page.get_by_text(f"pushed: refs/heads/main, refs/heads/topic to {url}").wait_for()

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from api import Api
 from forge import ENVIRONMENT, Forge, git
 from registry import Registry
 from seal import Seal
@@ -35,7 +36,7 @@ class Yard:
         seal = Seal(root)
         (root / "roots.pem").write_text(seal.roots)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(seal.pem("forge.example", "registry.example"))
+        context.load_cert_chain(seal.pem("forge.example", "registry.example", "api.example"))
 
         def over_tls(talk: Callable[[socket.socket], None]) -> Callable[[socket.socket], None]:
             def talk_tls(client: socket.socket) -> None:
@@ -48,7 +49,9 @@ class Yard:
         self.registry = Registry(root / "registry")
         self.registry_port = town.serve(self.registry.talk)
         self.registry_tls_port = town.serve(over_tls(self.registry.talk))
-        town.names({"forge.example": [["127.0.0.1"]], "registry.example": [["127.0.0.1"]]})
+        self.api = Api(root / "api")
+        self.api_port = town.serve(over_tls(self.api.talk))
+        town.names({name: [["127.0.0.1"]] for name in ("forge.example", "registry.example", "api.example")})
         self.project = root / "project"
         git("clone", "-q", str(self.upstream), str(self.project), at=root)
         (self.project / "a").write_text("one\n")

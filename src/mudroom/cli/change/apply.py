@@ -35,7 +35,7 @@ from mudroom.typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from mudroom.session import LandingResult, Session, Verification
 
-_EFFECTS = "push:", "publish:"
+_EFFECTS = "push:", "publish:", "request:"
 """The beginnings of held effects' names among the paths."""
 EXAMPLES = """\
 examples:
@@ -46,7 +46,7 @@ examples:
   mudroom apply run-7f3a --git           its commits, branches and tags, too; they are left out else
   mudroom apply run-7f3a .git/config     hooks and settings are applied only when they are named
   mudroom apply run-7f3a --commit -m 'fix parser'  the files, and one commit of them on your branch, in your name
-  mudroom apply run-7f3a push:1          only this one of its held pushes and publishes; --no-effects: none
+  mudroom apply run-7f3a push:1          only this one of its held effects; --no-effects: none
   mudroom apply run-7f3a --commits       only the commits that were made in the fork, as a branch mudroom/run-7f3a
 
 A file that changed in the project meanwhile is merged. Where that cannot be, it is a conflict (exit code 3): the
@@ -61,7 +61,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--markers", action="store_true", help=Rare("write conflict markers into files that conflict"))
     parser.add_argument("--bak", action="store_true", help=Rare("keep replaced and removed files as NAME.bak"))
     parser.add_argument("--reviewed", metavar="ID", help=Rare("only if this is the fork's fingerprint in diff --json"))
-    parser.add_argument("--no-effects", action="store_true", help="leave its held pushes and publishes in the fork")
+    parser.add_argument(
+        "--no-effects", action="store_true", help="leave its held pushes, publishes and requests in the fork"
+    )
     parser.add_argument("--commits", action="store_true", help="bring the fork's commits as a branch; no files")
     parser.add_argument("--commit", action="store_true", help="commit what has been applied; no hook is run")
     parser.add_argument("--message", "-m", metavar="TEXT", help="the message of that commit")

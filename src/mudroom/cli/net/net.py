@@ -21,7 +21,7 @@ from mudroom.core.network.host import Authority, parse_host
 from mudroom.core.network.host_entry import UnknownPreset, expand, parse_entry, preset_of
 from mudroom.core.network.host_pattern import PRESET
 from mudroom.core.network.host_reason import look_at_authority, parse_asked
-from mudroom.core.network.host_rules import HostDecision, HostRule, Request, decide, held, parse_rule, show_rule
+from mudroom.core.network.host_rules import HostDecision, HostRule, Request, decide, held_request, held_words, show_rule
 from mudroom.core.network.loopback import about_rule
 from mudroom.core.network.preset import like_preset
 from mudroom.core.registry import part, part_or_none
@@ -188,6 +188,7 @@ examples:
   mudroom net allow --private db.corp.example:5432   it may be in a private network, or on this machine
   mudroom net allow localhost:11434           a server on this machine: commands reach it at 127.0.0.1:11434, too
   mudroom net hold github.com                 to be read; a push or publish waits for the apply
+  mudroom net hold api.example.com PUT DELETE POST=Idempotency-Key   these requests wait, too; all other are refused
   mudroom net deny gist.github.com            on every port; a deny beats every allow
   mudroom net rm github.com:22 @npm           remove what allow and deny have written
   mudroom net ls                              every rule, and where it stands
@@ -307,18 +308,17 @@ _UNIX = {
 # --- changing rules ---
 
 
-def _allow(args: argparse.Namespace, context: Context) -> int:
-    return _store([_rule(text, "allow", args.private, context) for text in args.hosts], context)
-
-
-def _hold(args: argparse.Namespace, context: Context) -> int:
-    rules = [held(_rule(text, "allow", args.private, context)) for text in args.hosts]
-    part("inspection", "net", "mudroom net hold").check_libraries()  # without them no command runs then
+def _change(args: argparse.Namespace, context: Context) -> int:
+    texts: list[str] = []
+    for word in args.hosts:
+        if texts and held_request(word):  # of the host before it
+            texts[-1] += f" {word}"
+        else:
+            texts.append(word)
+    rules = [_rule(text, args.what, args.private, context) for text in texts]
+    if args.what == "hold":
+        part("inspection", "net", "mudroom net hold").check_libraries()  # without them no command runs then
     return _store(rules, context)
-
-
-def _deny(args: argparse.Namespace, context: Context) -> int:
-    return _store([_rule(text, "deny", False, context) for text in args.hosts], context)
 
 
 def _rule(text: str, action: Any, private: bool, context: Context) -> HostRule:
@@ -328,7 +328,7 @@ def _rule(text: str, action: Any, private: bool, context: Context) -> HostRule:
         raise unknown_preset(error, f"net {action}") from error
     except ValueError as error:
         raise UsageError(str(error), _international(text)) from error
-    if action == "allow" and is_fork_host(rule.pattern):
+    if action in ("allow", "hold") and is_fork_host(rule.pattern):
         label = fork_of(rule.pattern) or "FORK"
         raise UsageError(
             f"no host rule opens {rule.pattern}: forks reach each other with the consent of both",
@@ -341,7 +341,7 @@ def _international(text: str) -> str:
     """Return a hint with a non-ASCII name's ASCII form (IDNA 2003, Python's codec), or "" if it has none."""
     try:
         ascii_name = text.encode("idna").decode()
-        parse_rule(ascii_name, "deny")
+        parse_entry(ascii_name, "deny")
     except ValueError:
         return ""
     return "" if text.isascii() else f"that would be {ascii_name}"
@@ -377,11 +377,13 @@ def _journal(rules: list[HostRule], what: str, context: Context) -> None:
 def _describe_stored(rule: HostRule, there: bool, replaced: tuple[HostRule, ...]) -> str:
     was = f" (was {'; '.join(_action_word(old) for old in replaced)})" if replaced else ""
     before = ", as before" if there else ""
+    holds = f"; {held_words(rule)} wait for the apply, all other changes there are refused" if rule.hold else ""
     if preset_of(rule):
-        return f"{show_rule(rule)} is {_action_word(rule)}{was}{before}: {', '.join(map(show_rule, expand([rule])))}"
+        hosts = ", ".join(map(show_rule, expand([rule])))
+        return f"{show_rule(rule)} is {_action_word(rule)}{was}{before}: {hosts}{holds}"
     ports = "" if rule.ports else " on every port" if rule.action == "deny" else " on the ports 80 and 443"
     word = _action_word(rule._replace(private=False))
-    return f"{show_rule(rule)} is {word}{ports}{_private_words(rule)}{was}{before}"
+    return f"{show_rule(rule)} is {word}{ports}{_private_words(rule)}{was}{before}{holds}"
 
 
 def _warn_if_overridden(rule: HostRule, project: bytes, context: Context) -> None:
@@ -437,7 +439,7 @@ def _action_word(rule: HostRule) -> str:
 
 def _private_words(rule: HostRule) -> str:
     """Return words about private addresses if the rule opens them; empty if its pattern alone says so."""
-    says_so = not rule.private or rule.action != "allow" or parse_entry(show_rule(rule), "allow").private
+    says_so = not rule.private or rule.action != "allow" or parse_entry(show_rule(rule), "hold").private
     return "" if says_so else ", private addresses too"
 
 
@@ -537,7 +539,7 @@ def _rule_lines(rules: Sequence[HostRule], columns: int) -> list[str]:
 def _describe_limits(rule: HostRule) -> list[str]:
     words = ["may be private"] if rule.private else []
     if rule.hold:
-        words.append("pushes and publishes are held")
+        words.append(f"held: {held_words(rule)}")
     elif rule.inspect:
         words.append("looked into")
     if rule.methods or rule.paths:
@@ -643,7 +645,7 @@ def rule_to_json(rule: HostRule) -> dict[str, Any]:
         "private": rule.private,
         "source": rule.source,
         "preset": preset_of(rule),
-    } | ({"hold": True} if rule.hold else {})
+    } | ({"hold": True, "requests": list(rule.requests)} if rule.hold else {})
 
 
 def _credential(args: argparse.Namespace, context: Context) -> int:
@@ -652,9 +654,9 @@ def _credential(args: argparse.Namespace, context: Context) -> int:
 
 
 _ACTIONS = {
-    "allow": _allow,
-    "hold": _hold,
-    "deny": _deny,
+    "allow": _change,
+    "hold": _change,
+    "deny": _change,
     "rm": _remove,
     "ls": _list,
     "presets": _presets,

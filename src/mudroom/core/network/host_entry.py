@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from mudroom.core.network.host_pattern import PRESET
-from mudroom.core.network.host_rules import Action, HostRule, parse_rule
+from mudroom.core.network.host_rules import HostRule, RuleWord, held, parse_rule
 from mudroom.core.network.preset import PRESETS, near_presets, rules_of
 from mudroom.core.tree.path import show
 
@@ -22,7 +22,7 @@ class UnknownPreset(ValueError):
         self.problem, self.near = problem, near
 
 
-def parse_entry(text: str, action: Action, source: str = "", *, private: bool = False) -> HostRule:
+def parse_entry(text: str, action: RuleWord, source: str = "", *, private: bool = False) -> HostRule:
     """Return an entry's rule. A preset's word gives a rule with the word as its pattern; ``expand`` replaces it by the
     hosts' rules. Raise ValueError as ``parse_rule`` does, UnknownPreset if there is no such preset."""
     if not text.startswith(PRESET):
@@ -30,7 +30,8 @@ def parse_entry(text: str, action: Action, source: str = "", *, private: bool = 
 
     name, shown = text[len(PRESET) :], show(text.encode("utf-8", "surrogateescape"))
     if name in PRESETS:
-        return HostRule(action, PRESET + name, private=private, source=source)
+        rule = HostRule("allow" if action == "hold" else action, PRESET + name, private=private, source=source)
+        return held(rule) if action == "hold" else rule
     host = name.partition(":")[0]
     if host in PRESETS:
         raise UnknownPreset(f"{shown}: a preset names its ports itself", (host,))

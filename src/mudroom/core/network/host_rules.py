@@ -29,6 +29,11 @@ if TYPE_CHECKING:
 
 Action = Literal["allow", "ask", "deny"]
 
+RuleWord = Literal["allow", "ask", "deny", "hold"]
+"""Word before a rule's hosts; ``hold`` gives an allow that holds."""
+
+_HELD = regex(r"PUT|PATCH|DELETE|POST=(?:[A-Za-z][A-Za-z0-9-]{0,63}|(?:\.[A-Za-z_][A-Za-z0-9_-]{0,63}){1,8})")
+"""A kind of request that a rule may hold."""
 ASKED = "asked"
 """The source of a rule made from an answer. A reason may follow: ``asked, and nobody has answered in 55 s``."""
 _LONGEST_SHOWN = 200
@@ -69,8 +74,11 @@ class HostRule(NamedTuple):
     """``refuse`` or ``strip`` credentials in inspected requests that are not the user's (``foreign_credential.py``);
     empty: the host's credentials decide."""
     hold: bool = False
-    """Pushes to its hosts wait for an apply, and all other requests that change something there are refused
-    (``ext/effects``). Such a rule allows and inspects, too."""
+    """Pushes and publishes to its hosts wait for an apply, and all other requests that change something there are
+    refused (``ext/effects``). Such a rule allows and inspects, too."""
+    requests: tuple[str, ...] = ()
+    """Requests that wait, too: ``PUT``, ``PATCH``, ``DELETE``, and ``POST=KEY`` if it has this key, which the server
+    never takes twice: a header, or a field of its JSON body (``.order.id``)."""
 
 
 class Request(NamedTuple):
@@ -150,11 +158,25 @@ def held(rule: HostRule) -> HostRule:
     return rule._replace(hold=True, inspect=True)
 
 
+def held_request(word: str) -> str:
+    """Return the canonical form of a word for a kind of request that a rule may hold; "" for another word."""
+    method, equals, key = word.partition("=")
+    word = f"{method.upper()}{equals}{key}"
+    return word if _HELD.fullmatch(word) else ""
+
+
 def holding(rules: Sequence[HostRule], host: str, port: int) -> HostRule | None:
-    """Return a rule that holds what is sent to a host (canonical), or None. Other rules that allow the host do not
-    change it. Without ports it holds on every port, although it allows only the usual ones."""
+    """Return a rule that holds what is sent to a host (canonical), with the requests of all such rules; or None. Other
+    rules that allow the host do not change it. Without ports it holds on every port, although it allows only the usual
+    ones."""
     name = parse_host(host.encode())
-    return next((r for r in rules if r.hold and matches(r.pattern, name) and (not r.ports or port in r.ports)), None)
+    found = [r for r in rules if r.hold and matches(r.pattern, name) and (not r.ports or port in r.ports)]
+    return found[0]._replace(requests=tuple(word for rule in found for word in rule.requests)) if found else None
+
+
+def held_words(rule: HostRule) -> str:
+    """Return words for what a rule holds."""
+    return ", ".join(("pushes", "publishes", *(word.replace("=", " with ") for word in rule.requests)))
 
 
 def vet(
@@ -198,10 +220,15 @@ def _public_only(rule: HostRule | None) -> str:
 # --- rules as texts ---
 
 
-def parse_rule(text: str, action: Action, source: str = "", *, private: bool = False) -> HostRule:
+def parse_rule(text: str, action: RuleWord, source: str = "", *, private: bool = False) -> HostRule:
     """Return the rule for ``host[:port[,port…]]``; an IPv6 address with ports is in brackets. An allow rule for a
-    private address or network, or for ``localhost``, implies ``private``. Raise ValueError with a printable problem and
-    the correct form."""
+    private address or network, or for ``localhost``, implies ``private``. ``hold``: the rule that allows and holds; the
+    requests that it holds may follow, each after a space. Raise ValueError with a printable problem and the correct
+    form."""
+    if action == "hold":
+        text, *words = text.split(" ")
+        rule = held(parse_rule(text, "allow", source, private=private))
+        return rule._replace(requests=_requests(rule.pattern, words))
     raw = text.encode("utf-8", "surrogateescape")
     if b"://" in raw:
         raise ValueError(f"this is a URL; write the host alone: {host_of_url(raw)}")
@@ -215,11 +242,21 @@ def parse_rule(text: str, action: Action, source: str = "", *, private: bool = F
     return HostRule(action, canonical, ports, private=private, source=source)
 
 
+def _requests(pattern: str, words: Sequence[str]) -> tuple[str, ...]:
+    wrong = next((word for word in words if not held_request(word)), None)
+    if wrong is not None:
+        what = show(wrong.encode("utf-8", "surrogateescape"))
+        raise ValueError(f"{what} cannot be held; PUT, PATCH, DELETE, POST=Idempotency-Key (a header) or POST=.id can")
+    if words and ("*" in pattern or "/" in pattern):
+        raise ValueError(f"{pattern}: {words[0]} is held for a host that is named in full")
+    return tuple(sorted(set(map(held_request, words))))
+
+
 def show_rule(rule: HostRule) -> str:
     """Return the text that ``parse_rule`` reads as this rule."""
     ports = ",".join(map(str, rule.ports))
     pattern = f"[{rule.pattern}]" if ports and ":" in rule.pattern else rule.pattern
-    return f"{pattern}:{ports}" if ports else pattern
+    return " ".join((f"{pattern}:{ports}" if ports else pattern, *rule.requests))
 
 
 def _split(raw: bytes) -> tuple[bytes, tuple[int, ...]]:
@@ -327,7 +364,7 @@ def _reason(rule: HostRule) -> str:
     if rule.source.startswith(f"{ASKED}, "):
         return rule.source
     if rule.hold:
-        return f"{_label(rule)} allows reading, and holds pushes and publishes until the fork is applied"
+        return f"{_label(rule)} allows reading, and holds {held_words(rule)} until the fork is applied"
     return f"{_label(rule)} {'allows' if rule.action == 'allow' else 'denies'} it"
 
 

@@ -1,5 +1,5 @@
-"""A git push, or the publish of a package, that waits for an apply: its row in a review, and what has become of it
-(``ext/effects``)."""
+"""A git push, the publish of a package, or another request that waits for an apply: its row in a review, and what has
+become of it (``ext/effects``)."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from mudroom.typing import Any, Literal, NamedTuple
 
 PushState = Literal["held", "sending", "sent", "refused", "unknown", "undone"]
 
-EffectKind = Literal["push", "publish"]
+EffectKind = Literal["push", "publish", "request"]
+DONE: dict[EffectKind, str] = {"push": "pushed", "publish": "published", "request": "sent"}
 
 Verb = Literal["new", "moved", "deleted"]
 
 
 class PushedRef(NamedTuple):
     ref: str
-    """Of a publish: package and version."""
+    """Of a publish: package and version; of a request: method and path."""
     old: str
     new: str
     verb: Verb
@@ -31,7 +32,7 @@ class PushedRef(NamedTuple):
 
 
 class PushRow(NamedTuple):
-    """A push or publish in a fork, or one that an apply or undo has dealt with."""
+    """An effect in a fork, or one that an apply or undo has dealt with."""
 
     name: str
     remote: str
@@ -43,7 +44,7 @@ class PushRow(NamedTuple):
     kind: EffectKind = "push"
     files: tuple[tuple[str, str], ...] = ()
     """Of a publish: (sign, path). The sign is "+", "~" or "-" against the last published version, empty for a file that
-    is the same, or that could not be compared."""
+    is the same, or that could not be compared. Of a request: the lines of its headers and body, each without a sign."""
     digest: str = ""
     """SHA-256 of the request."""
 
@@ -54,22 +55,11 @@ class PushRow(NamedTuple):
 
 
 def push_lines(row: PushRow) -> list[str]:
-    """Return a row as lines of text: one for each ref, then its commits; or one for a publish, then its files."""
+    """Return a row as lines of text: one for each ref, then its commits; or one for another effect, then its files."""
     lines = []
     for ref in row.refs:
-        count = (
-            counted(len(ref.commits), "commit")
-            if row.kind == "push"
-            else counted(sum(sign != "-" for sign, _path in row.files), "file")
-        )
-        words = [count, *([f"+{ref.lines[0]} -{ref.lines[1]}"] if ref.lines is not None else [])]
-        words = (
-            ["deleted"]
-            if ref.verb == "deleted"
-            else [*(["new"] if ref.verb == "new" and row.kind == "push" else []), *words]
-        )
-        what = f"push {row.remote} {ref.ref}" if row.kind == "push" else f"publish {ref.ref} to {row.remote}"
-        lines.append(f"{row.name}  {what}: {', '.join([*words, *ref.flags])}")
+        what = {"push": f"push {row.remote} {ref.ref}", "publish": f"publish {ref.ref} to {row.remote}"}
+        lines.append(f"{row.name}  {what.get(row.kind, f'{ref.ref} to {row.remote}')}: {', '.join(_words(row, ref))}")
         lines += [f"    {commit[:10]} {subject}" for commit, subject in ref.commits[:20]]
         lines += [f"    and {len(ref.commits) - 20:,} before them"] if len(ref.commits) > 20 else []
     changed = [file for file in row.files if file[0]] or row.files
@@ -80,11 +70,20 @@ def push_lines(row: PushRow) -> list[str]:
     return lines
 
 
+def _words(row: PushRow, ref: PushedRef) -> list[str]:
+    if row.kind == "request" or ref.verb == "deleted":
+        return [*(["deleted"] if row.kind == "push" else []), *ref.flags]
+    if row.kind == "publish":
+        return [counted(sum(sign != "-" for sign, _path in row.files), "file"), *ref.flags]
+    lines = [f"+{ref.lines[0]} -{ref.lines[1]}"] if ref.lines is not None else []
+    return [*(["new"] if ref.verb == "new" else []), counted(len(ref.commits), "commit"), *lines, *ref.flags]
+
+
 def push_remarks(rows: Sequence[PushRow]) -> tuple[Remark, ...]:
     """Return what has become of effects in an apply, an undo or a redo, as remarks: all front doors show these."""
     remarks = []
     for row in rows:
-        done = "pushed" if row.kind == "push" else "published"
+        done = DONE[row.kind]
         words = {"sent": done, "undone": "taken back", "held": f"not {done}"}.get(row.state, row.state)
         line = f"{words}: {', '.join(ref.ref for ref in row.refs)} to {row.remote}" + (
             f": {row.why}" if row.why else ""

@@ -17,6 +17,7 @@ from mudroom.errors import FULL, MudroomError
 from mudroom.ext.effects.message import LONGEST, HeldAnswer, HeldQuestion, is_repository
 from mudroom.ext.effects.publish import canonical, is_place
 from mudroom.ext.effects.store import HeldEffect, IncomingEffect, Rejected, effects, held_refs, package
+from mudroom.ext.effects.wire import PushHead
 from mudroom.net.gate_handle import GuardHandle
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
@@ -94,15 +95,18 @@ class HoldDesk:
 
     def keep(self, incoming: IncomingEffect, asked: HeldQuestion, dial: ForkDial) -> HeldAnswer:
         """Store a whole effect. Raise Rejected."""
-        push, replaced = incoming.keep(self._draft(asked, dial), asked.content_type)
+        rule = holding(self._rules(), dial.host, dial.port)
+        requests = () if rule is None else rule.requests
+        push, replaced = incoming.keep(self._draft(asked, dial), asked, requests)
         if push is None:
             return HeldAnswer()
         for other in (push, *(other._replace(why=f"replaced by {push.name}") for other in replaced)):
             self._vault.journal.append("effect", self._fork.name, other.event(), time=push.time)
-        return HeldAnswer(list(push.labels), list(push.capabilities))
+        return HeldAnswer(list(push.labels), push.kind, list(push.capabilities))
 
     def _draft(self, asked: HeldQuestion, dial: ForkDial) -> HeldEffect:
-        if not (is_repository if asked.kind in ("push", "refs") else is_place)(asked.path):
+        is_path = is_repository if asked.kind in ("push", "refs") else is_place
+        if asked.kind != "request" and not is_path(asked.path):
             raise Rejected("a request that is not understood")
         push = HeldEffect(0, self._clock(), asked.scheme, dial.host, dial.port, asked.path)
         return push._replace(credential=asked.credential, login=asked.login)
@@ -131,18 +135,18 @@ class _Request:
                 return False
             return self._finish()
         except Rejected as rejected:
-            head = rejected.head
-            refs = [command.ref for command in head.commands] if head is not None else ["refs/heads/*"]
-            self._answer(HeldAnswer(refs, list(head.capabilities) if head is not None else _SAYING, str(rejected)))
+            self._refuse(str(rejected), rejected.head)
         except OSError as error:
             if error.errno not in FULL:
                 raise
-            self._answer(HeldAnswer(["refs/heads/*"], _SAYING, "the disk of mudroom's state is full"))
+            self._refuse("the disk of mudroom's state is full")
         except (msgspec.DecodeError, MudroomError) as error:
-            self._answer(
-                HeldAnswer(["refs/heads/*"], _SAYING, str(error) if isinstance(error, MudroomError) else "damaged")
-            )
+            self._refuse(str(error) if isinstance(error, MudroomError) else "damaged")
         return True
+
+    def _refuse(self, why: str, head: PushHead | None = None) -> None:
+        refs = ["refs/heads/*"] if head is None else [command.ref for command in head.commands]
+        self._answer(HeldAnswer(refs, "", _SAYING if head is None else list(head.capabilities), why))
 
     def _take(self, data: bytes) -> None:
         if self._asked is None:
@@ -153,7 +157,7 @@ class _Request:
                     raise Rejected("a request that is not understood")
                 return
             self._asked = msgspec.json.decode(line, type=HeldQuestion)
-        if self._asked.kind in ("push", "publish"):
+        if self._asked.kind in ("push", "publish", "request"):
             if self._incoming is None:
                 self._incoming = self._desk.incoming()
             self._incoming.add(data)

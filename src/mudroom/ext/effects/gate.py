@@ -1,8 +1,8 @@
 """The gate's part: requests to a host with a ``hold`` rule.
 
-Rules of this file: a request that is not known to only read is a push or a publish, which the host process stores,
-or is refused. The client is told of success only when the effect is durable. What is told of a repository's refs and of
-a package's versions has the held ones in it; the version of git's protocol is 0, whose refs are told in one place.
+Rules of this file: a request that is not known to only read is an effect, which the host process stores, or is refused.
+The client is told of success only when the effect is durable. What is told of a repository's refs and of a package's
+versions has the held ones in it; the version of git's protocol is 0, whose refs are told in one place.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ from weakref import WeakKeyDictionary
 import h11
 import msgspec
 
+from mudroom.core.network.host_rules import held_words
 from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import show
 from mudroom.ext.effects.message import LONGEST, MOST_BODY, HeldAnswer, HeldQuestion, is_repository
 from mudroom.ext.effects.publish import canonical, is_place
 from mudroom.ext.effects.publish import overlaid as page_with
+from mudroom.ext.effects.request import names_method
 from mudroom.ext.effects.wire import overlaid, packet, parse_advertisement, show_advertisement, show_report
 from mudroom.net.gate.dial import adopt
 from mudroom.net.gate.exchange import Exchange, RefusedExchange
@@ -42,7 +44,7 @@ _RESULT = "application/x-git-%s-pack-result"
 _UNWANTED = (b"git-protocol", b"accept-encoding")
 _UNWANTED_OF_PAGES = (b"accept-encoding", b"if-none-match", b"if-modified-since", b"range")
 
-Kind = Literal["read", "refs", "fetch", "push", "publish"]
+Kind = Literal["read", "refs", "fetch", "push", "publish", "request"]
 
 _pages: WeakKeyDictionary[Guard, asyncio.Task[HeldAnswer]] = WeakKeyDictionary()
 """The held pages as a command's guard was told: each read is compared with them."""
@@ -53,7 +55,7 @@ class HeldRequest:
 
     def __init__(self, exchange: Exchange, head: RequestHead, path: bytes, rewrite: Rewrite) -> None:
         """Raise RefusedExchange if it can be neither let through nor held."""
-        self._exchange, self._head, self._rewrite = exchange, head, rewrite
+        self._exchange, self._head, self._rewrite, self._path = exchange, head, rewrite, path
         place, _mark, query = path.decode("ascii", "replace").partition("?")
         self.kind: Kind
         self.kind, self._place = self._sort(place, query)
@@ -61,7 +63,7 @@ class HeldRequest:
 
     @property
     def is_effect(self) -> bool:
-        return self.kind in ("push", "publish")
+        return self.kind in ("push", "publish", "request")
 
     def _sort(self, place: str, query: str) -> tuple[Kind, str]:
         exchange, method = self._exchange, self._exchange.method
@@ -84,7 +86,15 @@ class HeldRequest:
         if method == "POST" and place.endswith(_RECEIVE) and not query:
             return "push", self._repository_of(place, _RECEIVE)
         lfs = "/info/lfs/" in place
+        if self._is_named and not lfs:
+            return "request", self._path.decode("ascii", "replace")
         raise self._refused("files of git LFS" if lfs else f"{method} {show(place.encode())}"[:120])
+
+    @property
+    def _is_named(self) -> bool:
+        """Whether the rule names requests with this method."""
+        rule = self._exchange.holding
+        return rule is not None and names_method(rule.requests, self._exchange.method)
 
     def _repository_of(self, place: str, end: str) -> str:
         repository = place.removesuffix(end)
@@ -94,10 +104,8 @@ class HeldRequest:
 
     def _refused(self, what: str) -> RefusedExchange:
         rule = self._exchange.holding
-        source = "" if rule is None else rule.source or rule.pattern
-        return self._exchange.refuse(
-            f"this cannot be held: {what}; {source} holds pushes and publishes alone: ask, allow or deny it"
-        )
+        source, held = ("", "") if rule is None else (rule.source or rule.pattern, held_words(rule))
+        return self._exchange.refuse(f"this cannot be held: {what}; {source} holds {held} alone: ask, allow or deny it")
 
     # --- reading ---
 
@@ -177,17 +185,19 @@ class HeldRequest:
         """Have an effect stored and answer it. Return whether another request may follow on the connection. ``fields``:
         as the client has sent them."""
         writer = ResponseWriter(client, self._rewrite.sanitizer)
-        self._rewrite.request(self._exchange, self._exchange.holding, b"/", fields)  # refuses misused credentials
+        self._rewrite.request(self._exchange, self._exchange.holding, self._path, fields)  # refuses misused credentials
+        credential, login, header = self._login(fields)
+        headers = self._headers(fields, header) if self._is_named and self.kind != "push" else []
         desk = await self._desk()
         try:
-            await self._send(desk, self.kind, *self._login(fields))
+            await self._send(desk, self.kind, credential, login, headers)
             length = await self._pass_body(client, writer, desk)
             answer = await self._answered(desk)
         finally:
             desk.cut()
         self._exchange.sent = length
-        if self.kind == "publish":
-            return await self._tell_published(client, writer, answer)
+        if self.kind != "push":
+            return await self._tell_stored(client, writer, answer)
         if not answer.refs:  # git's question whether it may push: a lone flush
             return await self._answer(client, writer, _RESULT % "receive", b"")
         if answer.problem:
@@ -197,11 +207,14 @@ class HeldRequest:
         report = show_report(answer.capabilities, answer.refs, text, answer.problem and text)
         return await self._answer(client, writer, _RESULT % "receive", report)
 
-    async def _tell_published(self, client: Peer, writer: ResponseWriter, answer: HeldAnswer) -> bool:
+    async def _tell_stored(self, client: Peer, writer: ResponseWriter, answer: HeldAnswer) -> bool:
         _pages.pop(self._exchange.guard, None)
         if answer.problem:
             said = {"error": (text := str(self._refused(answer.problem))), "success": False}
             reason, status = f"mudroom: {text}"[:200].encode("ascii", "replace"), 403
+        elif answer.kind == "request":  # RFC 9110 15.3.3: it will be done later, and the text says so
+            text = f"{', '.join(answer.refs)} will be sent when the fork is applied"
+            said, reason, status = {"held": text}, b"Accepted", 202
         else:
             text = f"held: {', '.join(answer.refs)} will be published when the fork is applied"
             said, reason, status = {"ok": text, "success": True}, b"OK", 200
@@ -210,8 +223,24 @@ class HeldRequest:
             client, writer, "application/json", msgspec.json.encode(said), status, reason, [notice]
         )
 
-    def _login(self, fields: list[Field]) -> tuple[str, str]:
-        """Return the credential whose placeholder is in the request, and its header as a pattern."""
+    def _headers(self, fields: list[Field], login: bytes) -> list[tuple[str, str]]:
+        """Return a request's headers without the one with its login. Raise RefusedExchange if another has one, or its
+        query: it would be stored."""
+        from mudroom.ext.inspection.foreign_credential import find_foreign
+
+        kept = [field for field in fields if field[0].lower() != login]
+        where = find_foreign(self._path, kept, (), lambda _cookie: False).where
+        if where:
+            host = self._exchange.host
+            raise self._refused(f"a login in {where[0]}: mudroom net credential NAME {host} gives commands one")
+        headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in kept]
+        own = [credential.placeholder for credential in getattr(self._rewrite, "credentials", ())]
+        if any(placeholder in value for placeholder in own for _name, value in headers):
+            raise self._refused("a request with two logins")
+        return headers
+
+    def _login(self, fields: list[Field]) -> tuple[str, str, bytes]:
+        """Return the credential whose placeholder is in the request, its header as a pattern, and that header."""
         from mudroom.ext.inspection.placeholder import in_basic
 
         for name, value in fields:
@@ -220,10 +249,10 @@ class HeldRequest:
                 if name.decode("latin-1").lower() != credential.header:
                     continue
                 if raw in value:
-                    return credential.name, value.replace(raw, b"{}").decode("latin-1")
+                    return credential.name, value.replace(raw, b"{}").decode("latin-1"), name.lower()
                 if raw in (pair := in_basic(value)):
-                    return credential.name, "basic " + pair.replace(raw, b"{}").decode("latin-1")
-        return "", ""
+                    return credential.name, "basic " + pair.replace(raw, b"{}").decode("latin-1"), name.lower()
+        return "", "", b""
 
     async def _pass_body(self, client: Peer, writer: ResponseWriter, desk: Peer) -> int:
         side, account = writer.connection, client.account
@@ -315,12 +344,18 @@ class HeldRequest:
         peer.closed.add_done_callback(lambda _lost: dials.left(host))
         return peer
 
-    async def _send(self, desk: Peer, kind: str, credential: str = "", login: str = "") -> None:
-        content_type = (self._head.get(b"content-type") or b"").decode("latin-1") if kind == "publish" else ""
-        question = HeldQuestion(kind, self._scheme, self._place, credential, login, content_type)
+    async def _send(
+        self, desk: Peer, kind: str, credential: str = "", login: str = "", headers: Sequence[tuple[str, str]] = ()
+    ) -> None:
+        content_type = (
+            (self._head.get(b"content-type") or b"").decode("latin-1") if kind not in ("push", "refs") else ""
+        )
+        question = HeldQuestion(
+            kind, self._scheme, self._place, credential, login, content_type, self._exchange.method, list(headers)
+        )
         line = msgspec.json.encode(question) + b"\n"
         if len(line) > LONGEST:
-            raise self._refused("a login that is so long")
+            raise self._refused("headers that are so long")
         await desk.write(line)
 
     @property

@@ -13,7 +13,7 @@ import msgspec
 from mudroom.core.text.regex import regex
 from mudroom.ext.effects.publish import PackageRequest
 
-LONGEST = 16 << 10
+LONGEST = 64 << 10
 """Bytes in the first line."""
 MOST_BODY = 256 << 20
 """Bytes of an effect that can be held."""
@@ -22,21 +22,26 @@ _PATH = regex(r"/[A-Za-z0-9._~@+/-]{1,500}")
 
 class HeldQuestion(msgspec.Struct, array_like=True):
     kind: str
-    """``push`` or ``publish``; ``refs``, ``pages`` or ``page``: only what is held."""
+    """``push``, ``publish`` or ``request``; ``refs``, ``pages`` or ``page``: only what is held."""
     scheme: Literal["http", "https"]
     path: str
-    """Of the repository; for a publish and a page the request's."""
+    """Of the repository; for a publish and a page the request's; for another request with its query."""
     credential: str = ""
     """The variable whose placeholder was in the request; empty: none."""
     login: str = ""
     """The header with that credential, ``{}`` for its value: ``basic user:{}``, ``Bearer {}``."""
     content_type: str = ""
-    """Of a publish."""
+    """Of a publish or another request."""
+    method: str = ""
+    headers: list[tuple[str, str]] = []
+    """Of a request, without its login."""
 
 
 class HeldAnswer(msgspec.Struct, array_like=True):
     refs: list[str] = []
-    """The refs of the push; what is published; the held pages."""
+    """The refs of the push; what is published or requested; the held pages."""
+    kind: str = ""
+    """Of the effect, as it is held."""
     capabilities: list[str] = []
     problem: str = ""
     """Why it is not held."""

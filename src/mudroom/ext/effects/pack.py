@@ -1,15 +1,19 @@
 """The commits in a held push's pack, and whether its content may hold a secret.
 
-Rules of this file: the pack is untrusted, so what is unpacked is bounded, and an object counts by the hash of its
-content. A delta against an object that the pack does not have stays unread, but for the text that it adds.
-gitformat-pack(5).
+Rules of this file: the pack is untrusted, so what is unpacked is bounded before it is unpacked, and an object counts by
+the hash of its content. A delta against an object that the pack does not have stays unread, but for the text that it
+adds. gitformat-pack(5).
 """
 
 from __future__ import annotations
 
 import hashlib
+import io
 import zlib
 from collections.abc import Callable, Mapping
+
+from dulwich.errors import ApplyDeltaError
+from dulwich.pack import UnpackedObject, apply_delta, take_msb_bytes, unpack_object
 
 from mudroom.stage import disk
 from mudroom.typing import NamedTuple
@@ -17,6 +21,8 @@ from mudroom.typing import NamedTuple
 MOST_OBJECTS, MOST_BYTES = 200_000, 256 << 20
 _KINDS = {1: b"commit", 2: b"tree", 3: b"blob", 4: b"tag"}
 _OFFSET, _NAMED = 6, 7
+_MOST_DIGITS = 10
+"""Bytes of a number in a pack: 64 bits."""
 _SUBJECT = 120
 
 
@@ -34,24 +40,16 @@ class PackView(NamedTuple):
     """False if the pack has more than is read."""
 
 
-class _Entry(NamedTuple):
-    kind: int
-    data: bytes
-    base: int | str
-
-
 def view_pack(descriptor: int, at: int, end: int, is_secret: Callable[[bytes], bool]) -> PackView:
     """Return what a pack has between two offsets of a file. Raise ValueError if it is damaged."""
-    count = int.from_bytes(disk.pread(descriptor, 4, at + 8), "big")
-    position, left = at + 12, MOST_BYTES
-    entries: dict[int, _Entry] = {}
+    count, left = int.from_bytes(disk.pread(descriptor, 4, at + 8), "big"), MOST_BYTES
+    stream, entries = _PackStream(descriptor, at + 12, end), dict[int, UnpackedObject]()
     for _object in range(min(count, MOST_OBJECTS)):
-        start = position
-        entry, position = _read(descriptor, position, end, left)
-        entries[start] = entry
-        left -= len(entry.data) + 100
+        start = stream.at
+        left -= stream.size() + 100
         if left <= 0:
             break
+        entries[start] = stream.next()
     objects, has_secret = _resolved(entries), False
     commits: dict[str, PackedCommit] = {}
     tags: dict[str, str] = {}
@@ -61,56 +59,57 @@ def view_pack(descriptor: int, at: int, end: int, is_secret: Callable[[bytes], b
         elif kind == b"tag" and data.startswith(b"object "):
             tags[name] = data[7:47].decode("ascii", "replace")
         has_secret = has_secret or (kind != b"tree" and is_secret(data))
-    unread = (entry.data for entry in entries.values() if entry.kind in (_OFFSET, _NAMED))
+    unread = (b"".join(entry.decomp_chunks) for entry in entries.values() if entry.pack_type_num not in _KINDS)
     has_secret = has_secret or any(map(is_secret, unread))
     return PackView(commits, tags, has_secret, len(entries) == count)
 
 
-def _read(descriptor: int, at: int, end: int, left: int) -> tuple[_Entry, int]:
-    head = disk.pread(descriptor, 64, at)
-    if not head:
-        raise ValueError("the pack is cut off")
-    kind, size, shift, here = head[0] >> 4 & 7, head[0] & 15, 4, 0
-    while head[here] & 0x80:
-        here += 1
-        if here > 9:
+class _PackStream:
+    """Reads a pack's entries in order. Owner: the caller of ``view_pack``."""
+
+    def __init__(self, descriptor: int, at: int, end: int) -> None:
+        self._descriptor, self.at, self._end = descriptor, at, end
+        self._digits = 0
+
+    def size(self) -> int:
+        """Return the size of the next entry's content, which is not unpacked."""
+        raw = _digits(io.BytesIO(disk.pread(self._descriptor, _MOST_DIGITS, self.at)))
+        return (raw[0] & 15) + sum((digit & 0x7F) << 7 * number + 4 for number, digit in enumerate(raw[1:]))
+
+    def next(self) -> UnpackedObject:
+        self._digits = 0
+        try:
+            entry, unused = unpack_object(self._read, hashlib.sha1, self._some)
+        except (zlib.error, AssertionError, TypeError):
+            raise ValueError("the pack is damaged") from None
+        if entry.pack_type_num not in (*_KINDS, _OFFSET, _NAMED):
             raise ValueError("the pack is damaged")
-        size |= (head[here] & 0x7F) << shift
-        shift += 7
-    here += 1
-    base: int | str = 0
-    if kind == _NAMED:
-        base, here = head[here : here + 20].hex(), here + 20
-    elif kind == _OFFSET:
-        back = head[here] & 0x7F
-        while head[here] & 0x80:
-            here += 1
-            if here > 30:
-                raise ValueError("the pack is damaged")
-            back = (back + 1) << 7 | head[here] & 0x7F
-        base, here = at - back, here + 1
-    elif kind not in _KINDS:
-        raise ValueError("the pack is damaged")
-    if size > left:
-        return _Entry(0, b"\0" * left, 0), end
-    stream, data, position = zlib.decompressobj(), b"", at + here
+        self.at -= len(unused)
+        return entry
+
+    def _read(self, size: int) -> bytes:
+        self._digits += 1
+        if self._digits > 2 * _MOST_DIGITS:
+            raise ValueError("the pack is damaged")
+        return self._some(size)
+
+    def _some(self, size: int) -> bytes:
+        data = disk.pread(self._descriptor, min(size, self._end - self.at), self.at) if self.at < self._end else b""
+        if not data:
+            raise ValueError("the pack is cut off")
+        self.at += len(data)
+        return data
+
+
+def _digits(stream: io.BytesIO) -> list[int]:
+    """Return a number's bytes. Raise ValueError if it is cut off."""
     try:
-        while not stream.eof:
-            block = disk.pread(descriptor, min(1 << 16, end - position), position) if position < end else b""
-            if not block:
-                raise ValueError("the pack is cut off")
-            data += stream.decompress(block, size + 1 - len(data))
-            if len(data) > size or stream.unconsumed_tail:
-                raise ValueError("the pack is damaged")
-            position += len(block) - len(stream.unused_data)
-    except zlib.error:
+        return take_msb_bytes(stream.read)[0]
+    except TypeError:
         raise ValueError("the pack is damaged") from None
-    if len(data) != size:
-        raise ValueError("the pack is damaged")
-    return _Entry(kind, data, base), position
 
 
-def _resolved(entries: Mapping[int, _Entry]) -> dict[str, tuple[bytes, bytes]]:
+def _resolved(entries: Mapping[int, UnpackedObject]) -> dict[str, tuple[bytes, bytes]]:
     """Return the objects by name. Deltas whose base is not in the pack are left out."""
     by_place: dict[int, tuple[bytes, bytes]] = {}
     by_name: dict[str, tuple[bytes, bytes]] = {}
@@ -119,14 +118,15 @@ def _resolved(entries: Mapping[int, _Entry]) -> dict[str, tuple[bytes, bytes]]:
     while waiting:
         later = []
         for place, entry in waiting:
-            if entry.kind in _KINDS:
-                found = _KINDS[entry.kind], entry.data
+            data, base = b"".join(entry.decomp_chunks), entry.delta_base
+            if base is None:
+                found = _KINDS[entry.pack_type_num], data
             else:
-                base = by_place.get(entry.base) if isinstance(entry.base, int) else by_name.get(entry.base)
-                if base is None or left <= 0:
+                below = by_place.get(place - base) if isinstance(base, int) else by_name.get(base.hex())
+                if below is None or left <= 0:
                     later.append((place, entry))
                     continue
-                found = base[0], _applied(base[1], entry.data)
+                found = below[0], _applied(below[1], data, left)
             left -= len(found[1])
             by_place[place] = found
             digest = hashlib.sha1(b"%s %d\0" % (found[0], len(found[1])), usedforsecurity=False)
@@ -138,50 +138,16 @@ def _resolved(entries: Mapping[int, _Entry]) -> dict[str, tuple[bytes, bytes]]:
     return by_name
 
 
-def _applied(base: bytes, delta: bytes) -> bytes:
-    """Return a delta applied to its base. Raise ValueError if it is damaged."""
-    try:
-        base_size, at = _number(delta, 0)
-        size, at = _number(delta, at)
-        parts: list[bytes] = []
-        made = 0
-        while at < len(delta):
-            code = delta[at]
-            at += 1
-            if code & 0x80:
-                offset = length = 0
-                for bit in range(7):
-                    if code >> bit & 1:
-                        if bit < 4:
-                            offset |= delta[at] << 8 * bit
-                        else:
-                            length |= delta[at] << 8 * (bit - 4)
-                        at += 1
-                part = base[offset : offset + (length or 0x10000)]
-            else:
-                part = delta[at : at + code]
-                at += code
-            made += len(part)
-            if made > size or not part:
-                raise ValueError("the pack is damaged")
-            parts.append(part)
-    except IndexError:
-        raise ValueError("the pack is damaged") from None
-    if base_size != len(base) or made != size or size > MOST_BYTES:
+def _applied(base: bytes, delta: bytes, left: int) -> bytes:
+    """Return a delta applied to its base. Raise ValueError if it is damaged, or makes more than ``left`` bytes."""
+    stream = io.BytesIO(delta[: 2 * _MOST_DIGITS])
+    _base, size = _digits(stream), _digits(stream)
+    if len(size) > _MOST_DIGITS or sum((digit & 0x7F) << 7 * at for at, digit in enumerate(size)) > left:
         raise ValueError("the pack is damaged")
-    return b"".join(parts)
-
-
-def _number(data: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        value |= (data[at] & 0x7F) << shift
-        shift += 7
-        at += 1
-        if not data[at - 1] & 0x80:
-            return value, at
-        if shift > 63:
-            raise ValueError("the pack is damaged")
+    try:
+        return b"".join(apply_delta(base, delta))
+    except ApplyDeltaError:
+        raise ValueError("the pack is damaged") from None
 
 
 def _commit(data: bytes) -> PackedCommit:

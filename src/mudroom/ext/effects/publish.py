@@ -22,6 +22,7 @@ from urllib.parse import quote, unquote, urlsplit
 import msgspec
 
 from mudroom.core.text.regex import regex
+from mudroom.core.tree.path import show
 
 MOST_FILES, MOST_BYTES = 10_000, 256 << 20
 """Files of a package, and their bytes, that are looked at."""
@@ -236,6 +237,6 @@ def package_files(content: bytes, is_secret: Callable[[bytes], bool]) -> tuple[d
 
 
 def _count(files: dict[str, str], name: str, data: bytes, left: int) -> None:
-    files[name] = hashlib.sha256(data).hexdigest()
+    files[show(name.encode("utf-8", "surrogateescape"))] = hashlib.sha256(data).hexdigest()
     if left < 0 or len(files) > MOST_FILES:
         raise ValueError("too large to be looked into whole")

@@ -17,14 +17,14 @@ from binascii import b2a_base64
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from mudroom.core.network.host_rules import HostRule
-from mudroom.core.network.push import PushedRef, PushRow, PushState, Verb
+from mudroom.core.network.push import DONE, PushedRef, PushRow, PushState, Verb
 from mudroom.core.text.redaction import redact
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
 from mudroom.ext.effects.pack import PackView, view_pack
 from mudroom.ext.effects.publish import package_files
 from mudroom.ext.effects.store import HeldEffect, effects, open_request, package, remove, save, save_sent, sent
-from mudroom.ext.effects.upstream import EffectServer, LostAnswer, NotSent, PushServer, Registry, ServerAccess
+from mudroom.ext.effects.upstream import EffectServer, LostAnswer, NotSent, Registry, ServerAccess, server_of
 from mudroom.ext.effects.wire import NONE, PushReport, RefCommand
 from mudroom.ext.inspection.credentials import load_credentials, read_credentials
 from mudroom.ext.inspection.roots import own_roots
@@ -37,6 +37,9 @@ from mudroom.vault.store.fork import Fork
 _PROTECTED = ("refs/heads/main", "refs/heads/master")
 _GLANCE = 10.0
 """Seconds for a registry's next bytes while a review is shown."""
+_TOO_LARGE = "too large to be looked into whole"
+_LINES, _WIDTH = 40, 300
+"""Lines of a body that a review shows, and bytes of each."""
 _SEARCHED = 1 << 20
 """Bytes of an object in which a secret is looked for."""
 
@@ -61,6 +64,12 @@ class EffectOutbox:
 
     def _row(self, place: bytes, push: HeldEffect) -> PushRow:
         flags: list[str] = []
+        if push.request is not None:
+            body = self._body(place, push)
+            lines = [*(f"{name}: {value}" for name, value in push.request.headers), *_lines(body)]
+            flags = [f"{push.size:,} bytes", *(["may have a secret"] if self._is_secret(body) else [])]
+            flags += [_TOO_LARGE] if push.size > _SEARCHED else []
+            return _flagged(_outcome(push)._replace(files=tuple(("", line) for line in lines)), *flags)
         if push.publish is not None:
             flags += [f"tag {tag}" for tag in push.publish.tags if tag != "latest"]
             try:
@@ -79,19 +88,21 @@ class EffectOutbox:
         except ValueError as error:
             view, flags = _EMPTY, [str(error)]
         flags += ["may have a secret"] if view.has_secret else []
-        flags += [] if view.is_whole else ["too large to be looked into whole"]
+        flags += [] if view.is_whole else [_TOO_LARGE]
         refs = tuple(_ref(command, view, flags) for command in push.commands)
         return _outcome(push)._replace(refs=refs)
 
     def compared(self, place: bytes, row: PushRow) -> PushRow:
-        """Return a publish's row with its files compared with the last version that the registry has; another row as it
-        is."""
+        """Return a publish's row with its files compared with the last version that the registry has, a request's with
+        what is at its path, and a push's as it is."""
         push = next(one for one in effects(place) if one.name == row.name)
-        if push.publish is None:
+        if push.kind == "push":
             return row
         try:
-            registry = Registry(push, push.publish, self._access(push)._replace(patience=_GLANCE))
-            last, content = registry.last()
+            access = self._access(push)._replace(patience=_GLANCE)
+            if push.publish is None:
+                return _flagged(row, *server_of(push, access).glance())
+            last, content = Registry(push, push.publish, access).last()
             there = package_files(content, lambda _data: False)[0]
             here = package_files(package(place, push).content, lambda _data: False)[0]
         except (NotSent, ValueError) as problem:
@@ -100,6 +111,10 @@ class EffectOutbox:
         signs |= dict.fromkeys(there.keys() - here.keys(), "-")
         row = row._replace(files=tuple((signs[name], name) for name in sorted(signs)))
         return _flagged(row, f"compared with {last}" if last else "first publish of this name")
+
+    def _body(self, place: bytes, push: HeldEffect) -> bytes:
+        with os.fdopen(open_request(place, push), "rb") as request:
+            return request.read()
 
     def _is_secret(self, data: bytes) -> bool:
         text = data[:_SEARCHED].decode("utf-8", "replace")
@@ -115,12 +130,13 @@ class EffectOutbox:
                 if push.state == "held":
                     waiting.add(push.repository)
                 continue
-            if push.repository in waiting:
-                outcome = push._replace(why="a push before it to this repository was not sent")
+            if push.repository in waiting or _host(push) in waiting:
+                what = "host" if push.repository not in waiting else "path" if push.kind == "request" else "repository"
+                outcome = push._replace(why=f"an effect before it to this {what} was not sent")
             else:
                 outcome = self._release(fork, place, push._replace(apply=os.fsdecode(os.path.basename(place))))
                 if outcome.state != "sent":
-                    waiting.add(push.repository)
+                    waiting |= {push.repository, *([_host(push)] if push.request is not None else [])}
                 self._forks.journal("effect", fork.name, outcome.event())
             outcomes.append(_outcome(outcome))
         return tuple(outcomes)
@@ -129,12 +145,15 @@ class EffectOutbox:
         server, is_asked = None, False
         may_be_there = push.state in ("sending", "unknown")
         try:
-            server = self._server(push)
+            server = server_of(
+                push, self._access(push), self._body(fork.path, push) if push.request is not None else b""
+            )
             if server.is_there(may_be=may_be_there):
-                return self._sent(fork, place, push, PushReport(tuple((label, "") for label in push.labels), ()))
-            is_asked = True
+                return self._sent(fork, place, push)
+            is_asked = push.request is None  # no server shows that another request was not done
+            noted = server.before()
             with os.fdopen(open_request(fork.path, push), "rb") as body:
-                push = push._replace(state="sending", why="")
+                push = noted._replace(state="sending", why="")
                 save(fork.path, push)
                 report = server.send(body)
         except NotSent as problem:
@@ -152,13 +171,16 @@ class EffectOutbox:
         except NotSent:
             is_there = False
         if is_there:
-            report = PushReport(tuple((label, "") for label in push.labels), ())
-            return self._sent(fork, place, push._replace(why=f"the answer was lost ({why}); it is there"), report)
-        push = push._replace(state="unknown", why=f"the answer was lost ({why}); the next apply asks the server first")
+            return self._sent(fork, place, push._replace(why=f"the answer was lost ({why}); it is there"))
+        push = push._replace(
+            state="unknown", why=f"the answer was lost ({why}); {'' if server is None else server.again}"
+        )
         save(fork.path, push)
         return push
 
-    def _sent(self, fork: Fork, place: bytes, push: HeldEffect, report: PushReport) -> HeldEffect:
+    def _sent(self, fork: Fork, place: bytes, push: HeldEffect, report: PushReport | None = None) -> HeldEffect:
+        """``report``: the server's; None if it has shown that it has the effect."""
+        report = report or PushReport(tuple((label, "") for label in push.labels), ())
         moved = tuple(ref for ref, problem in report.problems if not problem)
         problems = "; ".join(f"{ref}: {problem}" for ref, problem in report.problems if problem)
         push = push._replace(moved=moved, remote=report.remote, why="; ".join(filter(None, (push.why, problems))))
@@ -187,7 +209,7 @@ class EffectOutbox:
 
     def _undo(self, push: HeldEffect) -> HeldEffect:
         try:
-            report = self._server(push).undo()
+            report = server_of(push, self._access(push)).undo()
         except (NotSent, LostAnswer) as problem:
             return push._replace(why=f"not taken back: {problem}")
         if report is None:
@@ -200,7 +222,7 @@ class EffectOutbox:
 
     def taken_back(self, place: bytes) -> tuple[PushRow, ...]:
         """Return what an apply has sent, for a redo, which sends nothing."""
-        again = {"push": "git push", "publish": "publishing another version"}
+        again = {"push": "git push", "publish": "publishing another version", "request": "the request"}
         return tuple(
             _outcome(push)._replace(why=f"a redo sends nothing: {again[push.kind]} in a fork is held again")
             for push in sent(place)
@@ -214,22 +236,16 @@ class EffectOutbox:
         try:
             waiting = effects(fork.path)
         except MudroomError as error:
-            return [error.message if since else f"its held pushes and publishes are dropped: {error.message}"]
+            return [error.message if since else f"its held effects are dropped: {error.message}"]
         for push in waiting:
             if push.time >= since:
-                names, word = ", ".join(push.labels), {"push": "pushed", "publish": "published"}[push.kind]
-                lines.append(f"{push.name} is dropped: {names} to {push.remote_url} was not {word}")
+                names = ", ".join(push.labels)
+                lines.append(f"{push.name} is dropped: {names} to {push.remote_url} was not {DONE[push.kind]}")
                 remove(fork.path, push)
                 self._forks.journal("effect", fork.name, push._replace(why="dropped").event())
         return lines
 
     # --- internals ---
-
-    def _server(self, push: HeldEffect) -> EffectServer:
-        """Raise NotSent."""
-        if push.publish is not None:
-            return Registry(push, push.publish, self._access(push))
-        return PushServer(push, self._access(push))
 
     def _access(self, push: HeldEffect) -> ServerAccess:
         """Raise NotSent if the credential that the push was made with cannot be had."""
@@ -268,14 +284,25 @@ def _has_pack(push: HeldEffect) -> bool:
     return push.size > push.pack
 
 
-def _flagged(row: PushRow, flag: str) -> PushRow:
-    return row._replace(refs=tuple(ref._replace(flags=(*ref.flags, flag)) for ref in row.refs))
+def _host(push: HeldEffect) -> tuple[str, str, int, str]:
+    return push.scheme, push.host, push.port, ""
+
+
+def _lines(body: bytes) -> list[str]:
+    """Return a body's first lines to show."""
+    if b"\0" in body[:_SEARCHED]:
+        return ["(not text)"]
+    return [show(line[:_WIDTH]) for line in body[:_SEARCHED].split(b"\n")[:_LINES] if line]
+
+
+def _flagged(row: PushRow, *flags: str) -> PushRow:
+    return row._replace(refs=tuple(ref._replace(flags=(*ref.flags, *flags)) for ref in row.refs))
 
 
 def _outcome(push: HeldEffect) -> PushRow:
     refs = [PushedRef(one.ref, one.old, one.new, _verb(one)) for one in push.commands]
-    if push.publish is not None:
-        refs = [PushedRef(push.publish.label, "", push.publish.digest, "new")]
+    if push.kind != "push":
+        refs = [PushedRef(push.labels[0], "", push.digest if push.publish is None else push.publish.digest, "new")]
     said = tuple(show(line.encode()) for line in push.remote)
     return PushRow(push.name, push.remote_url, push.state, tuple(refs), push.why, said, push.kind, digest=push.digest)
 

@@ -1,4 +1,4 @@
-"""A fork's held effects: git pushes and publishes of packages.
+"""A fork's held effects: git pushes, publishes of packages, and other requests.
 
     <vault>/forks/<fork>/effects/<number>/effect.json, request   one that waits, and its body as the client sent it
     <vault>/applies/<apply>/effects/<number>.json                one that the apply has sent: for its undo
@@ -20,8 +20,9 @@ import msgspec
 from mudroom.core.network.push import EffectKind, PushState
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
-from mudroom.ext.effects.message import MOST_BODY
+from mudroom.ext.effects.message import MOST_BODY, HeldQuestion
 from mudroom.ext.effects.publish import PackageRequest, Publish, parse_publish
+from mudroom.ext.effects.request import HttpRequest, names_method, parse_request
 from mudroom.ext.effects.wire import LONGEST_HEAD, PushHead, RefCommand, parse_push
 from mudroom.stage import disk, safe_open
 from mudroom.stage.layers.layer import remove_tree
@@ -41,9 +42,10 @@ class HeldEffect(NamedTuple):
     host: str
     port: int
     path: str
-    """Of the repository; of a publish its request's."""
+    """Of the repository; of a publish its request's; of another request with its query."""
     publish: Publish | None = None
-    """None: it is a push."""
+    request: HttpRequest | None = None
+    """Both None: it is a push."""
     commands: tuple[RefCommand, ...] = ()
     capabilities: tuple[str, ...] = ()
     pack: int = 0
@@ -61,11 +63,11 @@ class HeldEffect(NamedTuple):
     remote: tuple[str, ...] = ()
     """The server's lines for people."""
     moved: tuple[str, ...] = ()
-    """The refs that the server has moved; of a publish its label."""
+    """The refs that the server has moved; of another effect its label."""
 
     @property
     def kind(self) -> EffectKind:
-        return "push" if self.publish is None else "publish"
+        return "publish" if self.publish is not None else "request" if self.request is not None else "push"
 
     @property
     def name(self) -> str:
@@ -74,22 +76,29 @@ class HeldEffect(NamedTuple):
     @property
     def labels(self) -> tuple[str, ...]:
         """What it changes at the server."""
+        if self.request is not None:
+            return (self.request.label(self.path),)
         return tuple(one.ref for one in self.commands) if self.publish is None else (self.publish.label,)
 
     @property
     def remote_url(self) -> str:
         usual = {"http": 80, "https": 443}[self.scheme]
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.scheme}://{host}{'' if self.port == usual else f':{self.port}'}{self.path}"
+        path = self.path if self.request is None else ""  # its label has it
+        return f"{self.scheme}://{host}{'' if self.port == usual else f':{self.port}'}{path}"
 
     def event(self) -> dict[str, object]:
         """Return what the journal keeps."""
         known = {"effect": self.name, "remote": self.remote_url, "sha256": self.digest, "state": self.state}
-        return {**known, "names": list(self.labels), "apply": self.apply, "why": self.why}
+        names = list(self.labels)
+        if self.request is not None:  # its query may have a secret
+            names = [f"{self.request.method} {self.path.partition('?')[0]}"]
+        return {**known, "names": names, "apply": self.apply, "why": self.why}
 
     @property
     def repository(self) -> tuple[str, str, int, str]:
-        """The repository, whichever of its two usual paths the push has named; or the published file."""
+        """The repository, whichever of its two usual paths the push has named; or the published file; or the path of
+        another request."""
         path = self.path.rstrip("/").removesuffix(".git") if self.publish is None else self.publish.place
         return self.scheme, self.host, self.port, path
 
@@ -217,20 +226,28 @@ class IncomingEffect:
         while data:
             data = data[os.write(self._file, data) :]
 
-    def keep(self, draft: HeldEffect, content_type: str = "") -> tuple[HeldEffect | None, list[HeldEffect]]:
+    def keep(
+        self, draft: HeldEffect, asked: HeldQuestion, requests: Sequence[str]
+    ) -> tuple[HeldEffect | None, list[HeldEffect]]:
         """Store the effect durably. Return it, and the refused and unknown effects that it replaces; None if it is a
-        push that names no ref. ``draft``: with the request's place. ``content_type``: of a publish. Raise
+        push that names no ref. ``draft``: with the request's place. ``requests``: as in ``HostRule``. Raise
         Rejected."""
-        push, head = (self._publish(draft, content_type), None) if content_type else self._push(draft)
+        push, head = self._push(draft) if asked.kind == "push" else (self._other(draft, asked, requests), None)
         if not push.labels:
             return None, []
         others = effects(self._place)
         if len(others) >= MOST_HELD:
-            raise Rejected(f"there are {MOST_HELD} pushes and publishes already", head)
+            raise Rejected(f"there are {MOST_HELD} held effects already", head)
+        digest = self._digest.hexdigest()
+        twin = next((one for one in others if one.labels == push.labels and one.state == "held"), None)
+        if push.request is not None and push.request.key and twin is not None:
+            if twin.digest != digest:
+                raise Rejected(f"{push.labels[0]}: its key is held already, with another content")
+            return twin, []  # the client has asked again
         if push.publish is not None and (push.repository, "held") in ((one.repository, one.state) for one in others):
             raise Rejected(f"{push.publish.label}, which is held already: a published version is not replaced")
         number = max((push.number for push in others), default=0) + 1
-        push = push._replace(number=number, size=self._size, digest=self._digest.hexdigest())
+        push = push._replace(number=number, size=self._size, digest=digest)
         os.fsync(self._file)
         safe_open.replace(self._new + b"/effect.json", msgspec.json.encode(push))
         sync_directory(self._new)
@@ -243,10 +260,17 @@ class IncomingEffect:
             remove(self._place, other)
         return push, replaced
 
-    def _publish(self, draft: HeldEffect, kind: str) -> HeldEffect:
+    def _other(self, draft: HeldEffect, asked: HeldQuestion, requests: Sequence[str]) -> HeldEffect:
+        body, kind = disk.pread(self._file, self._size, 0), asked.content_type
         try:
-            publish = parse_publish(draft.path, kind, disk.pread(self._file, self._size, 0)).publish
-            return draft._replace(publish=publish._replace(content_type=kind))
+            if asked.kind == "publish":
+                try:
+                    publish = parse_publish(draft.path, kind, body).publish
+                    return draft._replace(publish=publish._replace(content_type=kind))
+                except ValueError:
+                    if not names_method(requests, asked.method):
+                        raise
+            return draft._replace(request=parse_request(asked.method, draft.path, asked.headers, body, requests))
         except ValueError as error:
             raise Rejected(str(error)) from None
 

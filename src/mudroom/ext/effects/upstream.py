@@ -12,13 +12,14 @@ import io
 import socket
 import ssl
 from binascii import b2a_base64
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from urllib.parse import quote, urljoin, urlsplit
 
 from mudroom.core.network.address import show_address
 from mudroom.core.network.host_rules import HostRule, Request, decide, vet
 from mudroom.ext.effects.publish import NO_FILES, Publish, published
+from mudroom.ext.effects.request import HttpRequest, is_done, seen, undo_words
 from mudroom.ext.effects.store import HeldEffect
 from mudroom.ext.effects.wire import NONE, PushReport, RefCommand, parse_advertisement, parse_report, show_push
 from mudroom.ext.inspection.authority import client_context
@@ -30,15 +31,16 @@ _MOST_PAGE, _MOST_REPORT = 64 << 20, 4 << 20
 _SIMPLE = "application/vnd.pypi.simple.v1+json, text/html;q=0.2"
 _AGAIN = "in the fork: git fetch, git rebase --no-fork-point on it, git push; then apply it again"
 """Without the option git takes the held commits, which the remote branch had, for ones that upstream has dropped."""
-_AGENTS = {"push": "git/2.39 (mudroom)", "publish": "mudroom"}
+_GLANCES = {200: "changes what is there", 404: "nothing is there", 410: "nothing is there any more"}
+_AGENTS = {"push": "git/2.39 (mudroom)"}
 
 
 class NotSent(Exception):
     """Nothing has changed at the server. ``by_server``: it has refused the push."""
 
-    def __init__(self, why: str, *, by_server: bool = False) -> None:
+    def __init__(self, why: str, *, by_server: bool = False, status: int = 0) -> None:
         super().__init__(why)
-        self.by_server = by_server
+        self.by_server, self.status = by_server, status
 
 
 class LostAnswer(Exception):
@@ -65,6 +67,15 @@ class ServerAccess(NamedTuple):
 class EffectServer(Protocol):
     """One effect's server."""
 
+    again: str
+    """What the next apply does if the answer is lost."""
+
+    def before(self) -> HeldEffect:
+        """Return the effect as it is noted before it is sent. Raise NotSent."""
+
+    def glance(self) -> tuple[str, ...]:
+        """Return flags for the review. Raise NotSent."""
+
     def is_there(self, *, may_be: bool) -> bool:
         """Return whether the server has the effect already; asked after a lost answer (``may_be``). Raise NotSent if it
         has something else there."""
@@ -78,8 +89,16 @@ class EffectServer(Protocol):
 
 
 class _Server:
+    again = "the next apply asks the server first"
+
     def __init__(self, push: HeldEffect, access: ServerAccess) -> None:
         self._push, self._access = push, access
+
+    def before(self) -> HeldEffect:
+        return self._push
+
+    def glance(self) -> tuple[str, ...]:
+        return ()
 
     def _get(self, path: str, kind: str = "*/*") -> tuple[http.client.HTTPResponse, bytes]:
         """Raise NotSent."""
@@ -92,16 +111,15 @@ class _Server:
             raise NotSent(_words(error)) from error
 
     def _send(
-        self, method: str, path: str, body: BinaryIO, length: int, kind: str, accept: str
+        self, method: str, path: str, body: BinaryIO, headers: Mapping[str, str]
     ) -> tuple[http.client.HTTPResponse, bytes]:
         """Raise NotSent or LostAnswer."""
-        headers = {"Content-Type": kind, "Accept": accept, "Content-Length": str(length)}
         try:
             connection = self._connect(method, path)
         except OSError as error:
             raise NotSent(_words(error)) from error
         try:
-            connection.request(method, path, body, self._headers() | headers)
+            connection.request(method, path, body, self._headers() | dict(headers))
             answer = connection.getresponse()
             data = self._body(answer, _MOST_REPORT)
         except (OSError, http.client.HTTPException) as error:
@@ -109,14 +127,24 @@ class _Server:
         finally:
             connection.close()
         if 300 <= answer.status < 500:
-            raise NotSent(self._refusal(answer, data), by_server=True)
+            raise NotSent(self._refusal(answer, data), by_server=True, status=answer.status)
         if not 200 <= answer.status < 300:
             raise LostAnswer(f"the server answered {answer.status}")
         return answer, data
 
+    def _report(self, answer: http.client.HTTPResponse, data: bytes) -> PushReport:
+        is_page = (answer.getheader("Content-Type") or "").startswith("text/h")
+        lines = [] if is_page else data.decode("utf-8", "replace").split("\n")[:20]
+        return PushReport(
+            tuple((label, "") for label in self._push.labels),
+            tuple(line.strip()[:500] for line in lines if line.strip()),
+        )
+
     def _headers(self) -> dict[str, str]:
         given = self._access.authorization
-        return {"User-Agent": _AGENTS[self._push.kind]} | ({given[0]: given[1]} if given is not None else {})
+        return {"User-Agent": _AGENTS.get(self._push.kind, "mudroom")} | (
+            {given[0]: given[1]} if given is not None else {}
+        )
 
     def _refusal(self, answer: http.client.HTTPResponse, said: bytes = b"") -> str:
         if answer.status in (401, 403, 404) and self._access.authorization is None:
@@ -210,7 +238,8 @@ class PushServer(_Server):
 
     def _push_refs(self, body: BinaryIO, length: int, commands: Sequence[RefCommand], *, side_band: bool) -> PushReport:
         kind, path = "application/x-git-receive-pack-", self._push.path + "/git-receive-pack"
-        _answer, data = self._send("POST", path, body, length, f"{kind}request", f"{kind}result")
+        headers = {"Content-Type": f"{kind}request", "Accept": f"{kind}result", "Content-Length": str(length)}
+        _answer, data = self._send("POST", path, body, headers)
         try:
             return parse_report(data, commands, side_band=side_band)
         except ValueError as error:
@@ -281,15 +310,9 @@ class Registry(_Server):
         return names[-1], content
 
     def send(self, body: BinaryIO) -> PushReport:
-        npm = self._publish.registry == "npm"
-        kind = self._publish.content_type
-        answer, data = self._send("PUT" if npm else "POST", self._push.path, body, self._push.size, kind, "*/*")
-        said = (
-            data.decode("utf-8", "replace").split("\n")
-            if (answer.getheader("Content-Type") or "")[:6] != "text/h"
-            else []
-        )
-        return PushReport(((self._publish.label, ""),), tuple(line.strip()[:500] for line in said[:20] if line.strip()))
+        method = "PUT" if self._publish.registry == "npm" else "POST"
+        headers = {"Content-Type": self._publish.content_type, "Content-Length": str(self._push.size)}
+        return self._report(*self._send(method, self._push.path, body, headers))
 
     def undo(self) -> PushReport | None:
         publish = self._publish
@@ -299,6 +322,69 @@ class Registry(_Server):
         else:
             way = "its page at the index can yank it or delete it"
         raise NotSent(f"a published version cannot be taken back, and its name is used up: {way}")
+
+
+class RequestServer(_Server):
+    """An ``EffectServer`` for another request. It is asked for the path before and after (``request.is_done``)."""
+
+    def __init__(self, push: HeldEffect, request: HttpRequest, access: ServerAccess, sent: bytes) -> None:
+        """``sent``: the request's body."""
+        super().__init__(push, access)
+        self._request, self._sent = request, sent
+        if request.method == "POST":
+            self.again = f"the next apply sends it again with its key, which {push.host} takes once"
+        elif not request.may_repeat:
+            self.again = "it is not sent again: look there, then make it again in the fork, or discard it"
+
+    def glance(self) -> tuple[str, ...]:
+        if self._request.method == "POST":
+            return ()
+        status, _there = self._look()
+        return (_GLANCES.get(status, f"a GET of it is answered with {status}"),)
+
+    def _look(self) -> tuple[int, bytes]:
+        """Return what is at the path: status and content. Raise NotSent."""
+        answer, there = self._get(self._push.path)
+        if answer.status >= 500:
+            raise NotSent(self._refusal(answer))
+        return answer.status, there
+
+    def before(self) -> HeldEffect:
+        """Return the effect with what is at its path now. Raise NotSent."""
+        if self._request.method != "POST":
+            self._request = self._request._replace(seen=seen(*self._look()))
+        return self._push._replace(request=self._request)
+
+    def is_there(self, *, may_be: bool) -> bool:
+        if not may_be or self._request.method == "POST":
+            return False
+        if is_done(self._request, self._sent, *self._look()):
+            return True
+        if not self._request.may_repeat:
+            raise NotSent(f"{self._push.host} does not show whether it was done; {self.again}")
+        return False
+
+    def send(self, body: BinaryIO) -> PushReport:
+        request, may_be = self._request, self._push.state in ("sending", "unknown")
+        length = {} if request.method == "DELETE" and not self._push.size else {"content-length": str(self._push.size)}
+        try:
+            return self._report(*self._send(request.method, self._push.path, body, dict(request.headers) | length))
+        except NotSent as problem:
+            if not may_be or problem.status not in (409, 412):
+                raise
+            if request.key:
+                return PushReport(((self._push.labels[0], ""),), (f"{problem}: it has this key",))
+            raise LostAnswer(f"{problem}, perhaps since this request was done") from problem
+
+    def undo(self) -> PushReport | None:
+        raise NotSent(undo_words(self._request, self._push.path))
+
+
+def server_of(push: HeldEffect, access: ServerAccess, sent: bytes = b"") -> EffectServer:
+    """``sent``: the body of a request."""
+    if push.request is not None:
+        return RequestServer(push, push.request, access, sent)
+    return PushServer(push, access) if push.publish is None else Registry(push, push.publish, access)
 
 
 def look_up(host: str, port: int) -> list[bytes]:

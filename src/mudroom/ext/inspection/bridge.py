@@ -236,7 +236,7 @@ class Bridge:
         try:
             decision = await exchange.admit(self._client.peer)
             if exchange.holding is not None:
-                raise exchange.refuse("its rule holds pushes and publishes since this connection began; connect again")
+                raise exchange.refuse("its rule holds what is sent there since this connection began; connect again")
             why_not = exchange.refusal_of_reuse(self._address)
             if why_not is not None:
                 raise exchange.refuse(why_not)

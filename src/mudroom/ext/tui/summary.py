@@ -56,7 +56,7 @@ def before_apply(
         rows.append([(f"{TITLE}: mudroom agent settings {seen.fork}", "warn")])
         rows += [[(line, "warn")] for line in seen.settings]
     if seen.pushes:
-        rows.append([("pushed after that, with your credential:", "warn")])
+        rows.append([("sent after that, with your credential:", "warn")])
         rows += [[("  " + show(line.encode()), "")] for push in seen.pushes for line in push_lines(push)]
     rest = len(seen.items) - count
     if rest:

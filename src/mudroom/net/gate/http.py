@@ -178,7 +178,7 @@ class _RequestServer:
             effects = part_or_none("effects", "gate")
             if effects is None:
                 raise exchange.refuse(
-                    "its rule holds pushes and publishes, and this installation lacks mudroom/ext/effects"
+                    "its rule holds what is sent there, and this installation lacks mudroom/ext/effects"
                 )
             screen = effects.HeldRequest(exchange, head, target.path, self.rewrite)
             if screen.is_effect:

@@ -375,14 +375,15 @@ def sweep(tree: CgroupTree) -> None:
     for parent in set(tree.parents.values()):
         for name in os.listdir(parent):
             pid = name.partition(".")[0]
-            if pid.isdecimal() and not _is_alive(int(pid)):
+            if pid.isdecimal() and not is_alive(int(pid)):
                 try:
                     remove(f"{parent}/{name}")
                 except (MudroomError, OSError):
                     pass  # another user's pid namespace, not killable here: the next session tries again
 
 
-def _is_alive(pid: int) -> bool:
+def is_alive(pid: int) -> bool:
+    """Return whether a process exists; a zombie does."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

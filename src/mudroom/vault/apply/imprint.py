@@ -101,7 +101,7 @@ def _imprint(
     ended, left, room = began, FILES, BYTES
     weak = has_weak_ctime(b"/proc/self/fd/%d" % project.root)
     for op in ops:
-        entry = _look(project, op.path) if op.new is not None and op.kind in ("place", "swap", "chmod") else None
+        entry = project.look_if_open(op.path) if op.new is not None and op.kind in ("place", "swap", "chmod") else None
         if entry is None or not same_stamp(op.new, entry):
             continue  # edited within this moment: in doubt from the start
         ended = max(ended, entry.ctime)
@@ -121,14 +121,6 @@ def _imprint(
             if ctime or found:
                 files[path] = FileImprint(ctime, found)
     return Imprint(state, began, ended, files)
-
-
-def _look(project: LastDirectory, path: bytes) -> Entry | None:
-    """Return the entry; None if the apply itself has closed its directory."""
-    try:
-        return project.look(path)
-    except PermissionError:
-        return None
 
 
 def load(place: bytes, state: str) -> Imprint | None:

@@ -14,7 +14,6 @@ from collections.abc import Collection, Mapping
 from mudroom.core.merge.merge import PartialChoice
 from mudroom.core.text.linediff import count_lines, is_binary
 from mudroom.core.tree.change import Change
-from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.stack import LIVE
 from mudroom.stage.beneath import LastDirectory, nameless
 from mudroom.stage.layers.landed import KEPT, LANDED, LandedPaths, add_landed, elsewhere, keep_original
@@ -100,15 +99,6 @@ def restart(vault: Vault, fork: Fork) -> None:
     vault.empty_trash()
 
 
-def _look(live: LastDirectory, path: bytes) -> Entry | None:
-    """Return the entry, or None if its directory has just been closed; a later change there by the fork is then a
-    conflict."""
-    try:
-        return live.look(path)
-    except PermissionError:
-        return None
-
-
 def _as_landed(
     project: bytes,
     fork: bytes,
@@ -130,7 +120,7 @@ def _as_landed(
                 finally:
                     os.close(opened)
             else:
-                rows[path] = LandedPaths(_look(live, path), staged)
+                rows[path] = LandedPaths(live.look_if_open(path), staged)
     return rows
 
 

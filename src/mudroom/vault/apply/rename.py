@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 
 from mudroom.stage import disk
 from mudroom.stage.beneath import look
@@ -30,22 +31,21 @@ def move(old: At, new: At) -> None:
     ``old`` must be mudroom's: a file that another process puts there in between would be unlinked. Use ``take`` for the
     user's files.
     """
-    try:
-        disk.rename_new(*old, *new)
-    except OSError as error:
-        if error.errno not in _UNSUPPORTED:
-            raise
-        _move_without_flags(old, new)
+    _rename_new(old, new, _move_without_flags)
 
 
 def take(old: At, new: At) -> None:
     """Rename as ``move`` does, into a directory in which only mudroom creates names."""
+    _rename_new(old, new, _rename_checked)
+
+
+def _rename_new(old: At, new: At, otherwise: Callable[[At, At], None]) -> None:
     try:
         disk.rename_new(*old, *new)
     except OSError as error:
         if error.errno not in _UNSUPPORTED:
             raise
-        _rename_checked(old, new)
+        otherwise(old, new)
 
 
 def _rename_checked(old: At, new: At) -> None:

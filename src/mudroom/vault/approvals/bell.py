@@ -52,7 +52,7 @@ class Bell:
             self._path = path
         except OSError:
             self.close()
-            _unlink(new)
+            unlink_if_possible(new)
 
     def fileno(self) -> int:
         return self._descriptor
@@ -71,7 +71,7 @@ class Bell:
             os.close(self._descriptor)
             self._descriptor = -1
         if self._path:
-            _unlink(self._path)
+            unlink_if_possible(self._path)
             self._path = b""
 
 
@@ -116,7 +116,7 @@ def _is_open(path: bytes) -> bool:
         os.close(disk.open_path(path, os.O_WRONLY | disk.O_NONBLOCK | disk.O_NOFOLLOW | disk.O_CLOEXEC))
     except OSError as error:
         if error.errno == errno.ENXIO:
-            _unlink(path)
+            unlink_if_possible(path)
         return False
     return True
 
@@ -126,7 +126,7 @@ def _ring(path: bytes) -> None:
         descriptor = disk.open_path(path, os.O_WRONLY | disk.O_NONBLOCK | disk.O_NOFOLLOW | disk.O_CLOEXEC)
     except OSError as error:
         if error.errno == errno.ENXIO:
-            _unlink(path)
+            unlink_if_possible(path)
         return
     try:
         os.write(descriptor, b"!")
@@ -136,7 +136,7 @@ def _ring(path: bytes) -> None:
         os.close(descriptor)
 
 
-def _unlink(path: bytes) -> None:
+def unlink_if_possible(path: bytes) -> None:
     try:
         os.unlink(path)
     except OSError:

@@ -11,6 +11,7 @@ import _thread
 import itertools
 import os
 
+from mudroom.sandbox.limits.cgroup import is_alive
 from mudroom.typing import NamedTuple
 
 _numbers = itertools.count()
@@ -81,13 +82,7 @@ def is_gone(owner: Owner, current: Owner, *, ended: bool) -> bool:
 
 def _exists(pid: int) -> bool:
     """Return whether a process exists whose start is not visible. A zombie has ended, and holds no socket any more."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return not _is_zombie(pid)
+    return is_alive(pid) and not _is_zombie(pid)
 
 
 def _is_zombie(pid: int) -> bool:

@@ -167,7 +167,7 @@ def _write(vault: Vault, fork: Fork, stream: IO[bytes], label: Label, limit: int
     _pack(packer, vault, fork, label, secrets)
     packer.close()
     left_out = (f"{show(path)}: a secret of the project is left out" for path in sorted(secrets.changed))
-    pushes = ("the pushes and publishes that it holds are left out: they stay in this fork",) if fork.has_pushes else ()
+    pushes = ("the effects that it holds are left out: they stay in this fork",) if fork.has_pushes else ()
     return (*packer.remarks, *left_out, *pushes)
 
 

@@ -167,7 +167,8 @@ def _push(row: PushRow) -> shape.PushShape:
         )
         for ref in row.refs
     ]
-    return shape.PushShape(row.bound, row.name, row.remote, row.state, row.why, refs)
+    details = [f"{sign} {line}".strip() for sign, line in row.files]
+    return shape.PushShape(row.bound, row.name, row.remote, row.state, row.why, refs, details)
 
 
 def _remark(remark: Remark) -> shape.RemarkShape:

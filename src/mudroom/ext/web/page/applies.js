@@ -32,7 +32,7 @@ export async function decide(project, apply) {
 const Decide = ({ project, one, busy }) => one.refused && html`<button type="button" disabled=${busy} onClick=${() => decide(project, one.id)}>Decide<span class="hidden"> what the undo of ${one.id} left</span></button>`;
 
 /** @param {any} remark */
-export const isOfPush = ({ path }) => /^(push|publish):/.test(path);
+export const isOfPush = ({ path }) => /^(push|publish|request):/.test(path);
 
 /**
  * Undo or redo an apply, and show the outcome.

@@ -54,14 +54,14 @@ export function Bar({ project, fork, name, changes, picked, sent, standing, isRe
   const commits = isRepository && commit.wanted && count > 0;
   const withRepository = repositories(changes.rows, picked).length > 0;
   const why = changes.in_use ? "This is a look, not a review." : commits ? obstacle(commit, withRepository) : "";
-  const pushed = sent.length ? counted(sent.length, "push", "pushes") : "";
+  const pushed = sent.length ? counted(sent.length, "effect", "effects") : "";
   const label = count || !pushed ? `Apply ${amount(changes.rows, picked, total, standing?.known ?? null)}${commits ? " and commit" : ""}${pushed && `, send ${pushed}`}` : `Send ${pushed}`;
   const nothing = !count && !sent.length;
   /** @param {boolean} [byKey] by a key, which may have been pressed by mistake: ask first */
   const apply = async (byKey = false) => {
     if (nothing || why || job?.state === "running") return;
     const found = warnings(changes.rows, picked, standing);
-    if (sent.length) found.unshift(["Pushed, as you", destinations(sent), "warn"]);
+    if (sent.length) found.unshift(["Sent, as you", destinations(sent), "warn"]);
     if (found.length || byKey) {
       const text = !found.length ? html`<p>The chosen changes are applied to the project.</p>` : html`<dl class="warnings">${found.map(([label, names, mark]) => html`<div key=${label}><dt><span class=${"tag " + mark}>${label}</span></dt><dd>${some(names)}</dd></div>`)}</dl>`;
       if (!(await confirmed({ title: label + "?", text, action: "Apply" }))) return;

@@ -64,7 +64,7 @@ class PushedRefShape(Struct):
 
 
 class PushShape(Struct):
-    """A git push that waits for an apply."""
+    """A git push, publish or other request that waits for an apply."""
 
     name: str
     """For an apply that sends it: binds the content that was shown."""
@@ -73,6 +73,8 @@ class PushShape(Struct):
     state: str
     why: str
     refs: list[PushedRefShape]
+    details: list[str] = []
+    """Of a publish its files, of another request its headers and body."""
 
 
 class ChangesShape(Struct):

@@ -1,0 +1,61 @@
+"""An API on loopback: resources that are read, put, merged and deleted, and orders, each taken once by its key."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from forge import Forge
+
+
+class Api(Forge):
+    """``done`` has what has changed something, in order: (method, path). ``doubles`` counts a POST whose key was known,
+    and a DELETE or merge that has changed nothing."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.things: dict[str, bytes] = {"/items/old": b'{"a":1}'}
+        self.done: list[tuple[str, str]] = []
+        self.keys: dict[str, str] = {}
+        self.doubles = 0
+
+    def is_effect(self, method: str, _path: str, _body: bytes) -> bool:
+        return method not in ("GET", "HEAD", "OPTIONS")
+
+    def effects(self) -> int:
+        return sum(method not in ("GET", "HEAD", "OPTIONS") for method, _path, _headers in self.requests)
+
+    def _backend(self, method: str, path: str, _query: str, _headers: dict[str, str], body: bytes) -> bytes:
+        there = self.things.get(path)
+        if method == "POST":
+            return self._order(path, _headers.get("idempotency-key") or str(json.loads(body).get("id")), body)
+        if method == "PUT":
+            self.done.append((method, path))
+            self.things[path] = body
+            return _answer(200 if there else 201, b'{"ok":true}')
+        if there is None:
+            return _answer(404, b'{"error":"none"}')
+        if method == "GET":
+            return _answer(200, there)
+        if method == "DELETE":
+            del self.things[path]
+            self.done.append((method, path))
+            return _answer(204, b"")
+        merged = json.dumps(json.loads(there) | json.loads(body)).encode()
+        self.doubles += merged == there
+        self.things[path] = merged
+        self.done.append((method, path))
+        return _answer(200, merged)
+
+    def _order(self, path: str, key: str, body: bytes) -> bytes:
+        if key in self.keys:
+            return _answer(409, b'{"error":"this key was used"}')
+        self.keys[key] = place = f"{path}/{len(self.keys) + 1}"
+        self.things[place] = body
+        self.done.append(("POST", path))
+        return _answer(201, json.dumps({"at": place}).encode())
+
+
+def _answer(status: int, body: bytes) -> bytes:
+    head = f"HTTP/1.1 {status} X\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    return head.encode() + body
