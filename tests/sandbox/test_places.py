@@ -75,3 +75,21 @@ def test_a_search_path_does_not_take_the_private_places_away(tmp_path: Path) -> 
     shown = [bind.path for bind in survey(b"/home/nobody", search).home]
     assert not {b"/tmp", b"/run", b"/dev", b"/dev/shm", b"/proc", b"/"} & set(shown)
     assert os.fsencode(tmp_path) in shown
+
+
+@if_namespaces
+def test_a_search_path_through_a_link_is_the_same_inside(box: Box, tmp_path: Path) -> None:
+    package = tmp_path / "v1/lib/node_modules/x"
+    package.mkdir(parents=True)
+    (package / "cli").write_text("#!/bin/sh\necho it runs\n")
+    (package / "cli").chmod(0o755)
+    (tmp_path / "v1/bin").mkdir()
+    (tmp_path / "v1/bin/tool").symlink_to("../lib/node_modules/x/cli")
+    (tmp_path / "now").symlink_to("v1")
+    found = survey(b"/nowhere", [os.fsencode(tmp_path / "now/bin")])
+    for name in ("now", "v1"):
+        spec = box.spec(binds=(*found.system, *found.home))
+        ended, output = box.run_spec(f"PATH={tmp_path}/{name}/bin:$PATH; tool", spec)
+        assert (ended.status, output) == (0, "it runs\n")
+    elsewhere = survey(b"/nowhere", [os.fsencode(tmp_path / "now/../now/bin")])
+    assert elsewhere.home == found.home

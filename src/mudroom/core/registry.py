@@ -20,6 +20,7 @@ ROWS: Mapping[str, Mapping[str, str]] = {
         "card": "agents.card",
         "catalog": "agents.catalog",
         "conversation": "agents.home.conversation",
+        "gate": "agents.links.card_address",
         "home": "agents.home.staged_home",
         "links": "agents.links.fork_dial",
         "logins": "agents.home.login",

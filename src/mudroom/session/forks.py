@@ -66,6 +66,8 @@ if TYPE_CHECKING:
 
 PATIENCE = 2.0
 """Seconds that the vault's exclusive holder waits for a fork's reader, such as a page."""
+SESSION_ENDED = "background processes and /tmp of the agent's session in {} have ended"
+"""A remark, with the fork's name."""
 _REMARKS = 64
 """Maximum number of remarks kept until the next result."""
 
@@ -174,14 +176,16 @@ class Forks:
                 )
             yield
 
-    def end_companions(self, fork: Fork) -> None:
-        """End a fork's shared sandbox if it only serves what agents have left there, and wait until it is gone."""
+    def end_companions(self, fork: Fork) -> bool:
+        """End a fork's shared sandbox if it only serves what agents have left there, and wait until it is gone. Return
+        whether it was such a sandbox."""
         if not self.users.end_companions(fork):
-            return
+            return False
         until = time.monotonic() + PATIENCE
         while is_shared(fork) and time.monotonic() < until:  # longer only beside a command, which is not waited for
             time.sleep(LOOK)
-        self.remarks.append(f"background processes and /tmp of the agent's session in {fork.name} have ended")
+        self.remarks.append(SESSION_ENDED.format(fork.name))
+        return True
 
     @contextmanager
     def at_rest(

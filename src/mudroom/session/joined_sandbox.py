@@ -16,7 +16,7 @@ from mudroom.session.forks import Forks
 from mudroom.session.machine import Machine
 from mudroom.session.order import CommandEnd, Order, Outcome
 from mudroom.session.own_sandbox import note_failures, reached_beside, relay_for
-from mudroom.session.users import RunningCommands
+from mudroom.session.users import Occupied, RunningCommands
 from mudroom.typing import TYPE_CHECKING
 from mudroom.vault.forks.background import Book
 from mudroom.vault.forks.collection import CollectedCommand, work_place
@@ -56,23 +56,28 @@ class JoinedSandbox:
         self._machine, self._forks, self._fork, self._standing = machine, forks, fork, standing
         self._order, self._outcome, self._running = order, outcome, running
         self._terms = machine.terms(order)
-        self._turn = ExitStack()
+        self._turn, self._has_turn = ExitStack(), False
 
     def close(self) -> None:
         self._turn.close()
 
     def require_same(self) -> None:
-        """Raise UsageError if the sandbox does not fit the command: it masks a secret that the command is shown, leaves
-        a secret readable that the command must not read, or has other terms."""
+        """Raise Occupied if the sandbox does not fit the command: it masks a secret that the command is shown, leaves a
+        secret readable that the command must not read, or has other terms."""
         mask, notes = self._forks.secrets.look(self._order.actor.settings)
         self._outcome.note(*notes)
         hidden = sorted(mask.shown & self._standing.masked)
         if hidden:
-            raise UsageError(f"{show(hidden[0])} is a secret that the commands in the background see empty", ENDING)
+            raise Occupied(f"{show(hidden[0])} is a secret that the commands in the background see empty", ENDING)
         new = sorted(mask.paths - self._standing.masked)
         if new:
-            raise UsageError(f"{show(new[0])} is a secret that the commands in the background can read", ENDING)
-        self._standing.require_terms(self._terms())
+            raise Occupied(f"{show(new[0])} is a secret that the commands in the background can read", ENDING)
+        if self._has_turn and self._standing.is_elsewhere:
+            return  # its holder may be waiting for the end of our turn; it compares the terms with the command
+        try:
+            self._standing.require_terms(self._terms())
+        except UsageError as error:
+            raise Occupied(error.message, error.hint) from error
 
     def checkpoint_before(self) -> str:
         """Freeze the fork's files before the command and return the checkpoint's name."""
@@ -104,6 +109,7 @@ class JoinedSandbox:
         """Start the command in the shared sandbox and attend to it until it ends."""
         standing = self._standing
         self._turn.enter_context(self._forks.exclusive.turn(alone=order.alone, waiting=self._forks.waiting))
+        self._has_turn = True
         self.require_same()
         outcome.notes += order.grant.notes
         before = standing.flows()

@@ -130,7 +130,7 @@ def settled_vault(
     the command has started, or ``held`` is closed. ``repairs``: set ``outcome.uncollected`` if an interrupted
     command's changes cannot be collected, instead of raising an error."""
     note = outcome.mounted = settled_mount(forks, fork) if noted is not None else None
-    outcome.notes += forks.unsaid() if noted is not None else []
+    outcome.notes += forks.unsaid()
     if note is not None:
         if not note.writable:
             stacking.require_idle(fork)

@@ -88,7 +88,7 @@ class Sandboxes:
     @contextmanager
     def acquire(self, fork: Fork, order: Order, outcome: Outcome) -> Iterator[Sandbox]:
         """Yield the sandbox for a command: the fork's shared sandbox, or the command's own, with the fork locked. Raise
-        UsageError if the command cannot run in the shared sandbox."""
+        Occupied if the command cannot run in the shared sandbox."""
         for is_last in (*[False] * (_TRIES - 1), True):
             with ExitStack() as stack:
                 if not order.alone:
@@ -107,17 +107,21 @@ class Sandboxes:
 
     @contextmanager
     def joined(self, fork: Fork, order: Order, outcome: Outcome) -> Iterator[JoinedSandbox | None]:
-        """Yield a place for the command in the fork's shared sandbox, or None if there is none."""
-        with self._forks.users.beside(fork) as standing:
-            if standing is None:
-                yield None
-                return
-            place = self.place_in(standing, fork, order, outcome)
-            try:
-                place.require_same()  # before a checkpoint is made for it
-                yield place
-            finally:
-                place.close()
+        """Yield a place for the command in the fork's shared sandbox, or None if there is none. One that the command
+        does not fit, and that only serves what agents have left there, is ended. Raise Occupied if others run there."""
+        with ExitStack() as stack:
+            standing = stack.enter_context(self._forks.users.beside(fork))
+            place = None if standing is None else self.place_in(standing, fork, order, outcome)
+            if place is not None:
+                stack.callback(place.close)
+                try:
+                    place.require_same()  # before a checkpoint is made for it
+                except Occupied:
+                    stack.close()  # a guest would keep the sandbox
+                    if not self._forks.end_companions(fork):
+                        raise
+                    place = None
+            yield place
 
     def place_in(self, standing: Standing, fork: Fork, order: Order, outcome: Outcome) -> JoinedSandbox:
         from mudroom.session.joined_sandbox import JoinedSandbox

@@ -14,6 +14,7 @@ from mudroom.typing import TYPE_CHECKING
 from mudroom.vault.store.fork import Fork
 
 if TYPE_CHECKING:
+    from mudroom.core.background import BackgroundStart
     from mudroom.sandbox.client.client import Running
     from mudroom.session.order import Outcome
     from mudroom.session.shared_sandbox.remote import RemoteSandbox
@@ -158,11 +159,7 @@ class Users:
     def end_companions(self, fork: Fork) -> bool:
         """Ask the fork's background commands to end if all of them are companions of agents. Return whether they
         are."""
-        if self._exclusive.is_ours or not is_shared(fork):
-            return False
-        from mudroom.vault.forks.background import Book
-
-        rows = [started for started, ended in Book(fork).rows() if ended is None]
+        rows = [] if self._exclusive.is_ours else _running(fork)
         remote = remote_of(fork) if rows and all(row.companion for row in rows) else None
         if remote is None:
             return False
@@ -172,19 +169,26 @@ class Users:
 
     def require_free(self, fork: Fork) -> None:
         """Raise Occupied if a background command is running in the fork."""
-        if not is_shared(fork):
+        rows = _running(fork)
+        if not rows:
             return
-        from mudroom.vault.forks.background import Book
-
-        rows = [started for started, ended in Book(fork).rows() if ended is None]
         with fork.lock_if_free("looking at what is left", standing=True) as free:
-            if free or not rows:  # the holder was killed, or is about to release it
+            if free:  # the holder was killed, or is about to release it
                 return
         commands = ", ".join(f"{row.id}: {show_words(row.command)}" for row in rows)
         raise Occupied(
             f"a command is running in the background of the fork {fork.name} ({commands})",
             f"mudroom ps --end {rows[0].id} ends it",
         )
+
+
+def _running(fork: Fork) -> list[BackgroundStart]:
+    """Return the background commands of the fork's shared sandbox."""
+    if not is_shared(fork):
+        return []
+    from mudroom.vault.forks.background import Book
+
+    return [started for started, ended in Book(fork).rows() if ended is None]
 
 
 def is_shared(fork: Fork) -> bool:

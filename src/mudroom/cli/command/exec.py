@@ -33,6 +33,7 @@ from mudroom.cli.terminal.terminal import TITLE, cut
 from mudroom.core.tree.quote import show_words
 from mudroom.errors import CommandNotStarted, UsageError
 from mudroom.sandbox.platform import new_client
+from mudroom.session.forks import SESSION_ENDED
 from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -184,6 +185,8 @@ def run_command(
     finally:
         client.close()
     if quiet and result.ran and not context.as_json:
+        if (ended := SESSION_ENDED.format(result.fork)) in result.notes:
+            context.terminal.note(ended)
         return signals.exit_code(result)
     code = _print_outcome(result, argv, context, signals.exit_code(result), notes, log)
     if args.fork is None and result.changeset.changes:

@@ -194,6 +194,8 @@ class _RequestServer:
             if named is None:
                 raise exchange.refuse(LOOP)
             fields = named
+            links = part_or_none("agents", "gate")
+            writer = writer if links is None else links.writer_for(exchange, head.method, target.path)
         message = Message(head, target._replace(path=path), fields, upgrade is not None)
         is_reused = self._link is not None
         peer = await self._server(exchange, target.authority)

@@ -353,17 +353,20 @@ def _search_roots(search: Iterable[bytes], home: bytes, shown: Sequence[bytes]) 
         real = os.path.realpath(directory)
         if any(is_below(real, path) for path in shown) or real == home or real in _NOT_SHOWN:
             continue
-        above = os.path.dirname(real)
-        if above not in (*_NOT_SHOWN, home) and (os.path.exists(above + b"/pyvenv.cfg") or above in prefixes):
-            roots.append(above)
-            interpreter = os.path.dirname(os.path.dirname(os.path.realpath(above + b"/bin/python3")))
-            if not any(is_below(interpreter, path) for path in shown):
-                roots.append(interpreter)
-        else:
-            roots.append(real)
-            modules = above + b"/lib/node_modules"  # npm's prefix: its programs are links into this
-            if os.path.basename(real) == b"bin" and os.path.isdir(modules):
-                roots.append(modules)
+        named = os.path.normpath(directory)  # a PATH with a symlink (/opt/node/bin) is the same PATH inside
+        is_link = named != real and os.path.realpath(named) == real
+        for place in (real, named) if is_link and not any(is_below(named, path) for path in shown) else (real,):
+            above = os.path.dirname(place)
+            if above not in (*_NOT_SHOWN, home) and (os.path.exists(above + b"/pyvenv.cfg") or above in prefixes):
+                roots.append(above)
+                interpreter = os.path.dirname(os.path.dirname(os.path.realpath(above + b"/bin/python3")))
+                if not any(is_below(interpreter, path) for path in shown):
+                    roots.append(interpreter)
+            else:
+                roots.append(place)
+                modules = above + b"/lib/node_modules"  # npm's prefix: its programs are links into this
+                if os.path.basename(place) == b"bin" and os.path.isdir(modules):
+                    roots.append(modules)
     return roots
 
 

@@ -53,7 +53,8 @@ class RemoteSandbox:
         self.close()
 
     def require_terms(self, terms: str) -> None:
-        """Do nothing: the process that holds the sandbox compares the terms with each request."""
+        """Raise UsageError if a command with these terms cannot run there. The holder compares each request again."""
+        self._ask({"op": "terms", "terms": terms})
 
     def flows(self) -> list[Flow]:
         """Return no flows: another process's gate has them."""

@@ -171,6 +171,7 @@ class Visitors:
             "end": self._end,
             "start": self._start,
             "checkpoint": self._checkpoint,
+            "terms": self._require_terms,
         }
         try:
             record: tuple[Any, ...] = ("done", answers[operation](request))
@@ -188,16 +189,18 @@ class Visitors:
     def _end(self, request: Mapping[str, Any]) -> None:
         self._shared.end(request["ids"], request["grace"])
 
-    def _start(self, request: Mapping[str, Any]) -> str:
-        if not self._are_ours(request["terms"]):
+    def _require_terms(self, request: Mapping[str, Any]) -> None:
+        if request["terms"] is not None and not self._are_ours(request["terms"]):
             raise UsageError(OTHER_TERMS, ENDING)
+
+    def _start(self, request: Mapping[str, Any]) -> str:
+        self._require_terms(request)
         started = BackgroundStart(*request["started"])._replace(keeper=os.getpid())
         self._shared.start(started, request["environment"], request["terms"])
         return started.id
 
     def _checkpoint(self, request: Mapping[str, Any]) -> str:
-        if request["terms"] is not None and not self._are_ours(request["terms"]):
-            raise UsageError(OTHER_TERMS, ENDING)
+        self._require_terms(request)
         return self._shared.checkpoint(request["name"], request["time"], keep=request["keep"])
 
     def _leave(self, descriptor: int) -> None:

@@ -27,12 +27,12 @@ for line in sys.stdin:
     hook = subprocess.run(asked, input=json.dumps(event), capture_output=True, text=True)
     answer = json.loads(hook.stdout)["hookSpecificOutput"]
     if answer["permissionDecision"] != "allow":
-        print(json.dumps([answer["permissionDecisionReason"], 0]), flush=True)
+        print(json.dumps([answer["permissionDecisionReason"], answer]), flush=True)
         continue
     with open(into, "ab") as stream:
         shell = ["bash", "-c", answer["updatedInput"]["command"]]
-        code = subprocess.run(shell, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream).returncode
-    print(json.dumps([open(into).read(), code]), flush=True)
+        subprocess.run(shell, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream)
+    print(json.dumps([open(into).read(), answer]), flush=True)
 """
 """An agent that asks its hook, and runs what the hook answers with its output in a file, as claude does."""
 
@@ -42,6 +42,8 @@ class Agent:
 
     def __init__(self, cli: Cli, root: Path) -> None:
         self.cli, self._root, self._calls = cli, root, 0
+        self.answered: dict[str, Any] = {}
+        """The hook's last answer."""
         self.program = root / "agent"
         shutil.copy(os.path.realpath(sys.executable), self.program)
         self.process = subprocess.Popen(
@@ -67,8 +69,8 @@ class Agent:
         assert self.process.stdout is not None
         self.process.stdin.write(json.dumps([words, event, str(self.output)]) + "\n")
         self.process.stdin.flush()
-        printed: str = json.loads(self.process.stdout.readline())[0]
-        return printed
+        printed, self.answered = json.loads(self.process.stdout.readline())
+        return str(printed)
 
     @property
     def output(self) -> Path:
@@ -168,6 +170,39 @@ def test_an_agent_that_has_ended_is_no_companion(agent: Agent) -> None:
     assert agent.cli(*words).returncode == 0
     while agent.rows():
         pass
+
+
+OTHER_LIMITS = (".mudroom/policy.yaml", "limits: {open_files: 900}\n")
+ENDED = "background processes and /tmp of the agent's session in claude have ended"
+
+
+def test_the_next_command_runs_under_a_new_policy(agent: Agent) -> None:
+    agent.bash("echo x >/tmp/x; sleep 1000 &")
+    agent.cli.place.write(*OTHER_LIMITS)
+    agent.cli("policy", "trust", "--yes")
+    assert agent.bash("test -e /tmp/x || ulimit -n").splitlines() == ["900", f"note: {ENDED}"]
+    assert not agent.rows()
+    agent.bash("echo y >/tmp/y")
+    assert agent.bash("cat /tmp/y") == "y\n"
+
+
+def test_the_next_command_does_not_see_a_new_secret(agent: Agent) -> None:
+    agent.bash("echo x >/tmp/x; sleep 1000 &")
+    agent.cli.place.write(".env", "PASSWORD=x\n")
+    assert agent.bash("test -e /tmp/x || wc -c <.env") == "0\n"
+    assert agent.answered["additionalContext"] == f"mudroom: {ENDED}."
+    assert len(agent.rows()) == 1
+    agent.bash("echo y >/tmp/y")
+    assert agent.bash("cat /tmp/y") == "y\n"
+
+
+def test_a_command_of_the_user_keeps_the_settings_it_began_with(agent: Agent) -> None:
+    agent.bash("true")
+    agent.cli("exec", "--fork", "claude", "--quiet", "--background", "--", "sleep", "1000")
+    agent.cli.place.write(*OTHER_LIMITS)
+    agent.cli("policy", "trust", "--yes")
+    assert "were started under other settings" in agent.bash("true")
+    assert len(agent.rows()) == 2
 
 
 def test_where_the_policy_refuses_the_background_each_command_is_for_itself(agent: Agent) -> None:

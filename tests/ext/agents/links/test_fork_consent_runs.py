@@ -54,6 +54,8 @@ def serve(client):
             open("got", "w").close()
         if b"/hang" in data:
             threading.Event().wait()
+        if b"/.well-known/" in data:
+            data = b'{"url": "http://localhost:8000/a2a", "skills": [{"id": "own"}]}'
         client.sendall(b"HTTP/1.1 200 OK\\r\\nContent-Length: %d\\r\\nConnection: close\\r\\n\\r\\n" % len(data) + data)
 servers = []
 for port in map(int, sys.argv[1:]):
@@ -358,6 +360,20 @@ def test_the_list_of_running_agents(place: Place) -> None:
         (shown,) = asked(session, card)
         assert json.loads(shown[1])["supportedInterfaces"][0]["url"] == "http://coder.mudroom.internal/a2a"
         assert json.loads(asked(session, f"{base}/", fork="stranger")[0][1])["linkset"][0]["item"] == []
+
+
+def test_a_card_at_an_agents_own_address_names_that_address(place: Place) -> None:
+    with place.session(policy(["coder:8000"], [8000])) as session, served(session, 8000, agent=True):
+        base = "http://coder.mudroom.internal:8000"
+        for path in ("/.well-known/agent-card.json", "/.well-known/agent.json?x"):
+            ((status, card),) = asked(session, base + path)
+            assert (status, json.loads(card)) == (200, {"url": f"{base}/a2a", "skills": [{"id": "own"}]})
+        found = raw(session, GET.replace(b"GET /", b"GET /.well-known/agent.json"))
+        assert f'"{base}/a2a"'.encode() in found
+    with place.session(Settings(agent_links=(parse_link("planner -> coder"),))) as session:
+        with served(session, 8000, agent=True):
+            ((_status, card),) = asked(session, "http://coder.mudroom.internal/.well-known/agent-card.json")
+        assert json.loads(card)["url"] == "http://coder.mudroom.internal/a2a"
 
 
 def test_grants_that_cannot_be_read_grant_nothing(place: Place) -> None:

@@ -108,6 +108,9 @@ sys.stdout.buffer.write(answer)
     def prepare(self, server: ModelServer) -> None:
         super().prepare(server)
         if self.agent.name == "codex":
+            temporary = self.home.parent / "tmp"  # with a home below TMPDIR, codex's sandbox misses its helper program
+            temporary.mkdir(exist_ok=True)
+            self.environ["TMPDIR"] = str(temporary)
             with (self.home / ".codex/config.toml").open("a") as stream:
                 stream.write(f'\n[projects."{self.project}"]\ntrust_level = "trusted"\n')
 

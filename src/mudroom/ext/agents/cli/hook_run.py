@@ -21,6 +21,7 @@ from mudroom.ext.agents.core.hook_settings import PARENT, exec_words
 from mudroom.policy.config import places
 from mudroom.stage.views.preflight import find_project
 from mudroom.typing import Any
+from mudroom.vault.store.mount_note import read_masked
 from mudroom.vault.store.store import vault_path
 
 LIMIT = 64 << 20
@@ -60,8 +61,10 @@ def _answer(agent: str, fork: str, tools: Sequence[str], context: Context, prefi
         event = json.loads(data)
     except (ValueError, RecursionError) as error:
         return HookAnswer(DENY, f"mudroom: the hook's message is not JSON ({error}), so nothing is run")
-    place = _place(agent, fork, tools, event, context)
-    return answer(agent, event, place._replace(prefixed=prefixed))
+    remarks: list[str] = []
+    place = _place(agent, fork, tools, event, context, remarks)
+    given = answer(agent, event, place._replace(prefixed=prefixed))
+    return given._replace(context=" ".join((*(f"mudroom: {remark}." for remark in remarks), given.context)).strip())
 
 
 def _event() -> bytes:
@@ -72,7 +75,8 @@ def _event() -> bytes:
     return b"".join(pieces)
 
 
-def _place(agent: str, fork: str, tools: Sequence[str], event: Any, context: Context) -> HookPlace:
+def _place(agent: str, fork: str, tools: Sequence[str], event: Any, context: Context, remarks: list[str]) -> HookPlace:
+    """``remarks`` receives what happened to the fork's mount."""
     home = places(context.environ).home
     directory = event.get("cwd") if isinstance(event, dict) else None
     named = context.environ.get(CONTRACTS[agent].project_variable.encode() or b"-")
@@ -83,7 +87,7 @@ def _place(agent: str, fork: str, tools: Sequence[str], event: Any, context: Con
 
     def mount() -> str:
         if not mounted:
-            mounted.append(_mount(fork, project, context))
+            mounted.append(_mount(fork, project, context, remarks))
         return mounted[0]
 
     def stand() -> bool:
@@ -160,10 +164,15 @@ def _is_prefixed(prefix: str | None, context: Context) -> bool:
     return prefix is not None and used == os.fsencode(prefix) and os.access(prefix, os.X_OK)
 
 
-def _mount(fork: str, project: bytes, context: Context) -> str:
+def _mount(fork: str, project: bytes, context: Context, remarks: list[str]) -> str:
     """Return the directory at which the fork is mounted. The fork is made and mounted if necessary."""
     with open_session(context._replace(project=project)) as session:
         if session.vault.find(fork) is None:
             session.forks.new(fork)
         # a recorded mount may have ended, as by a restart of the machine: its directory is a plain one then
-        return os.fsdecode(session.forks.mount(fork).place)
+        note = session.forks.mount(fork)
+        if session.forks.secrets.look()[0].paths - read_masked(session.vault.fork(fork).path):
+            session.forks.unmount(fork)  # a secret that is newer than the mount could be read there
+            note = session.forks.mount(fork)
+        remarks += session.forks.unsaid()
+        return os.fsdecode(note.place)

@@ -68,7 +68,7 @@ class HookAnswer(NamedTuple):
     reason: str = ""
     arguments: Mapping[str, Any] | None = None
     context: str = ""
-    """For the model, where its agent can add to a result: the path by which the file is edited."""
+    """For the model, where its agent can add to a result: the path by which the file is edited, and remarks."""
 
 
 class _Denied(Exception):
@@ -347,10 +347,10 @@ def _claude(given: HookAnswer) -> dict[str, Any]:
 
 
 def _codex(given: HookAnswer) -> dict[str, Any]:
-    answered = _claude(given)
     if given.decision == ALLOW and given.arguments is not None:  # codex takes the field "command" alone
-        answered["hookSpecificOutput"]["updatedInput"] = {"command": given.arguments["command"]}
-    return answered
+        output = {"hookEventName": "PreToolUse", "permissionDecision": ALLOW}
+        return {"hookSpecificOutput": {**output, "updatedInput": {"command": given.arguments["command"]}}}
+    return _claude(given)
 
 
 def _gemini(given: HookAnswer) -> dict[str, Any]:
