@@ -15,6 +15,9 @@ from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
 from mudroom.stage import disk
 from mudroom.stage.beneath import open_root
+from mudroom.typing import TypeVar
+
+_Rows = TypeVar("_Rows")
 
 _HINT = "a command has put it there; run `mudroom discard` to drop the fork (the project is unchanged)"
 
@@ -57,6 +60,21 @@ def read(path: bytes) -> bytes:
             return stream.read()
         except OSError as error:
             raise OSError(error.errno, error.strerror, path) from error
+
+
+def read_rows(path: bytes, kind: type[_Rows], hint: str) -> _Rows:
+    """Return a table in MessagePack; empty if the file is missing. Raise MudroomError with the hint if it is damaged,
+    and as ``open_regular`` does."""
+    try:
+        data = read(path)
+    except FileNotFoundError:
+        return kind()
+    import msgspec
+
+    try:
+        return msgspec.msgpack.decode(data, type=kind)
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise MudroomError(f"{os.fsdecode(path)} is damaged: {error}", hint) from error
 
 
 def make_directory(path: bytes) -> int:

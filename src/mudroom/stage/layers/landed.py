@@ -11,7 +11,6 @@ import os
 from collections.abc import Mapping
 
 from mudroom.core.tree.entry import Entry
-from mudroom.errors import MudroomError
 from mudroom.stage import disk, safe_open
 from mudroom.stage.copy import copy_content
 from mudroom.typing import NamedTuple
@@ -69,14 +68,4 @@ def add_landed(path: bytes, rows: Mapping[bytes, LandedPaths]) -> None:
 
 def load_landed(path: bytes) -> dict[bytes, LandedPaths]:
     """Return the rows by path; empty if the file is missing. Raise MudroomError if it is damaged."""
-    try:
-        with open(path, "rb") as stream:
-            data = stream.read()
-    except FileNotFoundError:
-        return {}
-    import msgspec
-
-    try:
-        return msgspec.msgpack.decode(data, type=dict[bytes, LandedPaths])
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
-        raise MudroomError(f"{os.fsdecode(path)} is damaged: {error}", "other forks are not affected") from error
+    return safe_open.read_rows(path, dict[bytes, LandedPaths], "other forks are not affected")

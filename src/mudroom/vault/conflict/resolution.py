@@ -15,7 +15,6 @@ from mudroom.core.merge.merge_tree import ConflictAnswer
 from mudroom.core.merge.resolution_words import Take
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.entry import Entry
-from mudroom.errors import MudroomError
 from mudroom.stage import disk, safe_open
 from mudroom.stage.source import Source
 from mudroom.typing import NamedTuple
@@ -59,18 +58,7 @@ def fingerprint(source: Source, path: bytes, entry: Entry | None) -> bytes:
 
 def load_resolutions(fork: Fork) -> dict[bytes, Resolution]:
     """Return the decisions by path in the fork. Raise MudroomError if the file is damaged."""
-    path = fork.path + RESOLUTIONS
-    try:
-        with open(path, "rb") as stream:
-            data = stream.read()
-    except FileNotFoundError:
-        return {}
-    import msgspec
-
-    try:
-        return msgspec.msgpack.decode(data, type=dict[bytes, Resolution])
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
-        raise MudroomError(f"{os.fsdecode(path)} is damaged: {error}", "remove it to decide anew") from error
+    return safe_open.read_rows(fork.path + RESOLUTIONS, dict[bytes, Resolution], "remove it to decide anew")
 
 
 def keep_resolutions(fork: Fork, decisions: Mapping[bytes, Resolution]) -> None:

@@ -25,7 +25,6 @@ from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.flag import PROTECTED
 from mudroom.core.tree.path import ancestors
 from mudroom.core.tree.quote import show_words
-from mudroom.errors import MudroomError
 from mudroom.stage import disk, safe_open
 from mudroom.stage.layers.union import Union, staged_source
 from mudroom.stage.source import DirectorySource, Source
@@ -193,18 +192,8 @@ def _stamp(entry: Entry) -> tuple[int, int, int]:
 
 
 def _load(fork: Fork) -> dict[bytes, _Row]:
-    try:
-        with open(fork.path + LOST, "rb") as stream:
-            data = stream.read()
-    except FileNotFoundError:
-        return {}
-    import msgspec
-
-    try:
-        return msgspec.msgpack.decode(data, type=dict[bytes, _Row])
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
-        hint = f"{show_words([b'rm', fork.path + LOST])} makes files that a crash cut off land as they are"
-        raise MudroomError(f"{os.fsdecode(fork.path + LOST)} is damaged: {error}", hint) from error
+    hint = f"{show_words([b'rm', fork.path + LOST])} makes files that a crash cut off land as they are"
+    return safe_open.read_rows(fork.path + LOST, dict[bytes, _Row], hint)
 
 
 def _add(fork: Fork, rows: dict[bytes, _Row]) -> None:
