@@ -7,12 +7,24 @@ import shutil
 import subprocess
 
 import pytest
-from test_universal_pathlib import read_results
 
 import suite
 from conftest import Place
+from test_universal_pathlib import read_results
 
-WORDS = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "addopts=", "-o", "filterwarnings=", "--tb=line"]
+WORDS = [
+    "-m",
+    "pytest",
+    "-q",
+    "-p",
+    "no:cacheprovider",
+    "-o",
+    "addopts=",
+    "-o",
+    "filterwarnings=",
+    "--tb=line",
+    "tests",
+]
 
 
 @pytest.mark.deep
