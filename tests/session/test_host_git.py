@@ -121,3 +121,26 @@ def test_a_file_of_the_project_is_the_fork_s(place: Place) -> None:
     config = "[include]\n\tpath = ~/proj/inc\n"
     shown = git(place, config, "git config user.name; echo >>inc && wc -l <inc", {"proj/inc": "[user]\n\tname = in\n"})
     assert shown == "in\n3\n" and (place.project / "inc").read_text() == "[user]\n\tname = in\n"
+
+
+ASK = "printf 'protocol=https\nhost=h\n\n' | GIT_TERMINAL_PROMPT=0 git credential fill"
+WITHOUT = {
+    "a store of passwords": ("[credential]\n\thelper = store\n", ASK, "could not read Username"),
+    "a helper that is absent": ("[credential]\n\thelper = absent\n", ASK, "'credential-absent' is not a git command"),
+    "a key": ("[core]\n\tsshCommand = ssh -i ~/.ssh/id\n", "git ls-remote ssh://g@127.0.0.1/x", "not accessible"),
+    "a program": ("[gpg]\n\tprogram = /absent/gpg\n", "git commit -S --allow-empty -m x", "cannot run /absent/gpg"),
+    "signers beside keys": (
+        '[gpg]\n\tformat = ssh\n[gpg "ssh"]\n\tallowedSignersFile = ~/.ssh/signers\n',
+        "cat $(git config --path gpg.ssh.allowedSignersFile)",
+        "No such file",
+    ),
+}
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+@pytest.mark.parametrize("what", WITHOUT)
+def test_git_says_what_a_setting_lacks(place: Place, what: str) -> None:
+    config, command, said = WITHOUT[what]
+    files = {".git-credentials": "https://user:password@h\n", ".ssh/id": "key", ".ssh/signers": "me ssh-ed25519 AAAA\n"}
+    shown = git(place, config, command, files)
+    assert said in shown and "password=" not in shown

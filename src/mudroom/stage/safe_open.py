@@ -62,9 +62,9 @@ def read(path: bytes) -> bytes:
             raise OSError(error.errno, error.strerror, path) from error
 
 
-def rows(path: bytes, kind: type[_Rows], hint: str) -> _Rows:
-    """Return a file's rows (MessagePack); empty if it is missing. Raise MudroomError, with ``hint``, if it is
-    damaged."""
+def read_rows(path: bytes, kind: type[_Rows], hint: str) -> _Rows:
+    """Return a table in MessagePack; empty if the file is missing. Raise MudroomError with the hint if it is damaged,
+    and as ``open_regular`` does."""
     try:
         data = read(path)
     except FileNotFoundError:
@@ -73,8 +73,8 @@ def rows(path: bytes, kind: type[_Rows], hint: str) -> _Rows:
 
     try:
         return msgspec.msgpack.decode(data, type=kind)
-    except msgspec.DecodeError as error:
-        raise MudroomError(f"{show(path)} is damaged: {error}", hint) from error
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise MudroomError(f"{os.fsdecode(path)} is damaged: {error}", hint) from error
 
 
 def make_directory(path: bytes) -> int:

@@ -91,6 +91,7 @@ def test_a_project_of_another_group_of_the_user_is_no_place_for_an_overlay(
     [
         ("storage", [7, 33], 0o775, True),
         ("bootstrap/cache", [7, 33], 0o775, True),
+        ("var/www/cache", [7, 33], 0o775, True),
         ("storage", [7], 0o775, False),
         ("storage", [7, 33], 0o555, False),
     ],
@@ -98,7 +99,11 @@ def test_a_project_of_another_group_of_the_user_is_no_place_for_an_overlay(
 def test_a_directory_of_another_group_of_the_user_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, groups: list[int], mode: int, is_named: bool
 ) -> None:
-    """A Laravel project: `storage` belongs to the group of the web server."""
+    """A Laravel project: `storage` belongs to the group of the web server. Packages of others lie beside it."""
+    for number in range(600):
+        (tmp_path / "node_modules" / str(number)).mkdir(parents=True)
+    for number in range(70):
+        (tmp_path / f"file{number}").touch()
     (tmp_path / place).mkdir(parents=True)
     (tmp_path / place).chmod(mode)
     own = entries

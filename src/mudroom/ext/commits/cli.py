@@ -64,18 +64,19 @@ def bring_commits(session: Session, name: str, args: argparse.Namespace, context
     for subject, words in outcome_rows(b".git", (outcome for outcome in commits.result.refs if outcome.ref != HEAD)):
         print_line(f"  {subject} {words}")
     print_line(f"  look: git log {branch}   take: git merge {branch}")
-    if count and _signs(session, context):
-        print_line(f"  not signed, as commit.gpgSign wants: git rebase -f HEAD {branch} signs")
+    if count and _signs(session, b".git"):
+        print_line(f"  not signed, as commit.gpgSign wants: git rebase -f -r HEAD {branch} signs")
     return 0
 
 
-def _signs(session: Session, context: Context) -> bool:
+def _signs(session: Session, repository: bytes) -> bool:
     """Return whether the user's git signs commits. No key is in a sandbox."""
     from mudroom.ext.commits.git.user_settings import UserSettings
     from mudroom.vault.git.place import find_repository
 
-    place = find_repository(session.vault.source, b".git")
-    return UserSettings(user_git_files(context.environ), place).flag(b"commit", b"gpgsign", default=False)
+    files = user_git_files(session.machine.confinement.variables)
+    place = find_repository(session.vault.source, repository)
+    return UserSettings(files, place).flag(b"commit", b"gpgsign", default=False)
 
 
 def print_transfers(repositories: Iterable[TransferResult], conflicts: Collection[bytes], context: Context) -> None:
@@ -280,14 +281,14 @@ def commit_lines(session: Session, fork: str, units: Iterable[bytes]) -> dict[by
         if len(lines) < _MOST_REPOSITORIES:
             try:
                 log = commits_of.list_commits(session, fork, unit, cheaply=True)
+                if log.commits:
+                    lines[unit] = _commit_line(unit, log, fork, unsigned=_signs(session, unit))
             except (MudroomError, OSError):
                 continue
-            if log.commits:
-                lines[unit] = _commit_line(unit, log, fork)
     return lines
 
 
-def _commit_line(unit: bytes, log: CommitLog, fork: str) -> str:
+def _commit_line(unit: bytes, log: CommitLog, fork: str, *, unsigned: bool) -> str:
     names = [ref.removeprefix("refs/heads/") for commit in log.commits for ref in commit.refs if "/heads/" in ref]
     branches = list(dict.fromkeys(names))
     place = f" on {', '.join(branches[:3])}{' …' if len(branches) > 3 else ''}" if branches else ""
@@ -300,7 +301,7 @@ def _commit_line(unit: bytes, log: CommitLog, fork: str) -> str:
     more = f" and {total - _SUBJECTS:,} more" if total > _SUBJECTS else ""
     if not commits:
         return "a stash   (apply --git brings it)"
-    count = f"{total:,} commit{'' if total == 1 else 's'}"
+    count = f"{total:,} commit{'' if total == 1 else 's'}{', not signed,' if unsigned else ''}"
     return f"{count}{place}: {', '.join(subjects[:_SUBJECTS])}{more}   ({hint})"
 
 

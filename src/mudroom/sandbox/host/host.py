@@ -201,23 +201,11 @@ def _named(settings: bytes, path: bytes, home: bytes) -> tuple[list[bytes], list
     with the name or place of a secret. git-config(1): an included path is relative to the file."""
     from mudroom.core.git.settings_file import included, named_files, parse_settings
     from mudroom.core.text.secret_content import holds_credential
-    from mudroom.core.tree.credential_stores import store_places
 
     def places(values: Iterable[bytes]) -> list[bytes]:
         expanded = (home + value[1:] if value.startswith(b"~/") else value for value in values)
         joined = (os.path.normpath(os.path.join(os.path.dirname(path), value)) for value in expanded)
-        return [place for place in joined if is_open(place)]
-
-    def is_open(place: bytes) -> bool:
-        for name in (place, os.path.realpath(place)):
-            below = name[len(home) + 1 :]
-            if (
-                not is_below(name, home)
-                or secret_test(below) == "name"
-                or any(is_below(below, at) for at in store_places())
-            ):
-                return False
-        return os.path.isfile(place) and os.path.getsize(place) <= LIMIT
+        return [place for place in joined if _is_open(place, home)]
 
     try:
         parsed = parse_settings(settings)
@@ -225,6 +213,29 @@ def _named(settings: bytes, path: bytes, home: bytes) -> tuple[list[bytes], list
         return [], []
     others = [place for place in places(named_files(parsed)) if not holds_credential(_read(place) or b"\0")]
     return places(included(parsed)), others
+
+
+def certificates(paths: Iterable[bytes], home: bytes) -> list[bytes]:
+    """Return the files below the home that hold certificates and public keys alone."""
+    from mudroom.core.text.secret_content import holds_credential, is_public_key
+
+    contents = ((path, _read(path) or b"") for path in paths if _is_open(path, home))
+    return [path for path, content in contents if is_public_key(content) and not holds_credential(content)]
+
+
+def _is_open(path: bytes, home: bytes) -> bool:
+    """Return whether a path is a file below the home, without the name or place of a secret."""
+    from mudroom.core.tree.credential_stores import store_places
+
+    for name in (path, os.path.realpath(path)):
+        below = name[len(home) + 1 :]
+        if (
+            not is_below(name, home)
+            or secret_test(below) == "name"
+            or any(is_below(below, at) for at in store_places())
+        ):
+            return False
+    return os.path.isfile(path) and os.path.getsize(path) <= LIMIT
 
 
 def _credentials(roots: Sequence[bytes]) -> Credentials:

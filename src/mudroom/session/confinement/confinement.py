@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from mudroom.core.confinement.cache_place import CACHES, NO_CACHES, CacheShare, CacheView, places_apart
 from mudroom.core.confinement.container import NOBODY
 from mudroom.core.confinement.default_limit import NO_NAMESPACES, counters, session_rlimits, tmpfs_size
-from mudroom.core.confinement.environment import select_variables, unsigned
+from mudroom.core.confinement.environment import CERTIFICATES, select_variables, unsigned
 from mudroom.core.confinement.fallback import AFTER, AFTER_IN_A_CONTAINER, BARE_LOST, CONTAINERS, ELSEWHERE, Mode
 from mudroom.core.confinement.limit import Limits, requested, rlimits
 from mudroom.core.confinement.plan import Plan
@@ -19,7 +19,17 @@ from mudroom.core.settings import Settings
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import Unsupported, UsageError
 from mudroom.sandbox.client.report import StepFailed
-from mudroom.sandbox.host.host import Credentials, Host, identify, own_settings, settings_of, survey, umask, without
+from mudroom.sandbox.host.host import (
+    Credentials,
+    Host,
+    certificates,
+    identify,
+    own_settings,
+    settings_of,
+    survey,
+    umask,
+    without,
+)
 from mudroom.sandbox.linux.plan import PROXY_PORT
 from mudroom.sandbox.platform import LINUX, Platform
 from mudroom.session.confinement.appearance import own_home, with_room
@@ -538,7 +548,10 @@ class Confinement:
         shown = self._shown_credentials(settings)
         masks = self._masks(host, settings)
         system = without((*host.system, *host.home), masks) if confined else (*host.system, *host.home)
-        binds = [*system, *shown, *(Bind(path, path) for path in self._read(settings))]
+        # a program with the variable and without its file trusts no server
+        named = dict.fromkeys(os.path.normpath(self.variables.get(name, b"")) for name in CERTIFICATES)
+        roots = certificates(named, self.own_home)
+        binds = [*system, *shown, *(Bind(path, path) for path in (*self._read(settings), *roots))]
         own = self._vault.source + b"/.mudroom"
         if os.path.isdir(own) and not os.path.islink(own):
             binds.append(Bind(own, self._vault.project + b"/.mudroom"))

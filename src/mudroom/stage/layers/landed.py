@@ -68,4 +68,4 @@ def add_landed(path: bytes, rows: Mapping[bytes, LandedPaths]) -> None:
 
 def load_landed(path: bytes) -> dict[bytes, LandedPaths]:
     """Return the rows by path; empty if the file is missing. Raise MudroomError if it is damaged."""
-    return safe_open.rows(path, dict[bytes, LandedPaths], "other forks are not affected")
+    return safe_open.read_rows(path, dict[bytes, LandedPaths], "other forks are not affected")

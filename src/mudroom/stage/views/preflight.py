@@ -22,8 +22,9 @@ _POLICIES = (b"policy.yaml", b"local/policy.yaml", b"local/rules.yaml", b"local/
 LOCAL = frozenset(["ext2", "ext3", "ext4", "xfs", "btrfs", "tmpfs", "ramfs", "overlay", "f2fs", "zfs", "bcachefs"])
 """File system types that only this machine changes. A network file system, or one served by a user process (NFS, SMB,
 9p, virtiofs, FUSE), may change without an event, and may have any size."""
-_LOOK_AT = 512
-"""Maximum number of entries that the check for foreign owners visits, independent of the project's size."""
+_LOOK_AT, _CROWD = 512, 64
+"""Maximum number of entries that the check for foreign owners visits, independent of the project's size. A directory
+below the top with more than ``_CROWD`` entries (``node_modules``) counts as that many, and is not searched below."""
 
 
 class MountPoint(NamedTuple):
@@ -283,9 +284,9 @@ def _near_the_top(project: bytes) -> Iterator[tuple[bytes, Entry]]:
             by_name = entries(opened)
         finally:
             os.close(opened)
+        looked += min(len(by_name), _CROWD)
         for name, entry in by_name.items():
-            looked += 1
             at = path + b"/" + name if path else name
             yield at, entry
-            if entry.kind == "directory":
+            if entry.kind == "directory" and (not path or len(by_name) <= _CROWD):
                 pending.append(at)

@@ -58,7 +58,7 @@ def fingerprint(source: Source, path: bytes, entry: Entry | None) -> bytes:
 
 def load_resolutions(fork: Fork) -> dict[bytes, Resolution]:
     """Return the decisions by path in the fork. Raise MudroomError if the file is damaged."""
-    return safe_open.rows(fork.path + RESOLUTIONS, dict[bytes, Resolution], "remove it to decide anew")
+    return safe_open.read_rows(fork.path + RESOLUTIONS, dict[bytes, Resolution], "remove it to decide anew")
 
 
 def keep_resolutions(fork: Fork, decisions: Mapping[bytes, Resolution]) -> None:

@@ -193,7 +193,7 @@ def _stamp(entry: Entry) -> tuple[int, int, int]:
 
 def _load(fork: Fork) -> dict[bytes, _Row]:
     hint = f"{show_words([b'rm', fork.path + LOST])} makes files that a crash cut off land as they are"
-    return safe_open.rows(fork.path + LOST, dict[bytes, _Row], hint)
+    return safe_open.read_rows(fork.path + LOST, dict[bytes, _Row], hint)
 
 
 def _add(fork: Fork, rows: dict[bytes, _Row]) -> None:

@@ -52,10 +52,14 @@ def test_what_signs_the_commits_is_told(cli: Cli) -> None:
         ("user.signingKey", f"{key}.pub"), ("gpg.ssh.allowedSignersFile", f"{cli.place.root}/signers"),
     ):  # fmt: skip
         git(cli, "config", name, value)
+    merge = f"{GIT} checkout -qb side HEAD^; echo 1 > g; {GIT} add g; {GIT} commit -qm g; {GIT} merge -qm merge main"
+    preview = cli("exec", "--fork", "x", "--", "sh", "-ec", merge).stderr
+    assert "  ! 4 commits, not signed, on main, side: " in preview
     (line,) = [line for line in cli("apply", "x", "--commits", "--branch", "y").stderr.splitlines() if "signed" in line]
-    assert line == "  not signed, as commit.gpgSign wants: git rebase -f HEAD y signs"
+    assert line == "  not signed, as commit.gpgSign wants: git rebase -f -r HEAD y signs"
     git(cli, *line.split(": git ")[1].removesuffix(" signs").split())
-    assert git(cli, "log", "--format=%G? %s", "y").splitlines() == ["G three", "G two", "N one"]
+    log = git(cli, "log", "--topo-order", "--format=%G? %s", "y").splitlines()
+    assert log[0] == "G merge" and log[-1] == "N one" and sorted(log[1:-1]) == ["G g", "G three", "G two"]
 
 
 def test_by_another_name_and_as_json(cli: Cli) -> None:

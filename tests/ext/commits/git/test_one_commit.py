@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import subprocess
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,8 @@ pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not 
 STATE = "git status --porcelain --ignored; git rev-parse HEAD || true; cat file || true"
 USE_GIT = "(apply without a commit, then git commit)"
 ME = "[user]\n\tname = Me Myself\n\temail = me@example.org\n"
+
+ME_MYSELF = "Me Myself <me@example.org>"
 
 
 @pytest.fixture
@@ -251,6 +255,26 @@ def test_a_commit_is_signed_with_the_users_key(project: Place) -> None:
     assert committed(project, "echo two >> file").commit is not None
     verified = f"GIT_CONFIG_GLOBAL={project.root}/gitconfig git log -1 --format='%G? %GS %s'; git fsck --strict"
     assert git(project.project, verified) == "G me@example.org a message\n"
+    clean(project.project)
+
+
+@pytest.mark.skipif(shutil.which("gpgconf") is None, reason="gpg is not installed")
+@pytest.mark.both_users
+def test_a_commit_is_signed_with_the_users_openpgp_key(project: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    with tempfile.TemporaryDirectory(prefix="mrg", dir="/tmp") as keys:  # the agent's socket has a short path
+        monkeypatch.setenv("GNUPGHOME", keys)
+        make = (
+            f"gpg --batch -q --passphrase '' --pinentry-mode loopback --quick-gen-key '{ME_MYSELF}' ed25519 sign never"
+        )
+        git(project.root, f"GNUPGHOME={keys} {make}")
+        (project.root / "gitconfig").write_text(f"{ME}[commit]\n\tgpgsign = true\n")
+        try:
+            assert committed(project, "echo two >> file").commit is not None
+            git(project.project, f"GNUPGHOME={keys} git verify-commit HEAD")
+            verified = f"GNUPGHOME={keys} git log -1 --format='%G? %GS %s'; git fsck --strict"
+            assert git(project.project, verified) == f"G {ME_MYSELF} a message\n"
+        finally:
+            subprocess.run(["gpgconf", "--kill", "all"], check=True)
     clean(project.project)
 
 

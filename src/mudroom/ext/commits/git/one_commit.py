@@ -32,7 +32,7 @@ from mudroom.ext.commits.core.tree_edit import edit_tree
 from mudroom.ext.commits.git.check import parse_tree
 from mudroom.ext.commits.git.index_file import index_obstacle
 from mudroom.ext.commits.git.repository import Repository
-from mudroom.ext.commits.git.signing import signer
+from mudroom.ext.commits.git.signing import USE_GIT, signer
 from mudroom.ext.commits.git.user_settings import UserFiles, UserSettings
 from mudroom.ext.commits.git.write import RepositoryWriter
 from mudroom.stage import disk
@@ -134,7 +134,6 @@ def _compiled(pattern: bytes) -> Pattern | None:
 FILE_LIMIT = 256 << 20
 """Bytes in a committed file; a larger one is refused."""
 _TREE, _LINK, _FILE, _PROGRAM, _MODULE = 0o40000, 0o120000, 0o100644, 0o100755, 0o160000
-_USE_GIT = "apply without a commit, then git commit"
 
 IsIgnored = Callable[[bytes, Entry], bool]
 
@@ -171,7 +170,7 @@ class OneCommit:
         for path in paths:
             top = self._repository_above(path)
             if top is not None:
-                raise UsageError(f"{show_path(path)} belongs to the repository in {show_path(top)}", _USE_GIT)
+                raise UsageError(f"{show_path(path)} belongs to the repository in {show_path(top)}", USE_GIT)
             entry = fork.look(path)
             if entry is not None and entry.kind == "file":
                 self._require_as_it_is(path, _content(fork, path), (self._source, fork))
@@ -189,7 +188,7 @@ class OneCommit:
     def _require_as_it_is(self, path: bytes, content: bytes, sources: Sequence[Source]) -> None:
         reason = self._check_in.conversion(path, content, sources)
         if reason:
-            raise UsageError(f"{show_path(path)} cannot be committed as it is: {reason}", _USE_GIT)
+            raise UsageError(f"{show_path(path)} cannot be committed as it is: {reason}", USE_GIT)
 
     # --- after it ---
 
@@ -358,7 +357,7 @@ def open_one_commit(project: bytes, user: UserFiles) -> Iterator[OneCommit]:
     place = find_repository(project, b".git")
     with Repository(place) as live, OpenSource(project) as source:
         if live.work_tree() != disk.real_path(project):
-            raise UsageError("the work tree of the repository is not the project", _USE_GIT)
+            raise UsageError("the work tree of the repository is not the project", USE_GIT)
         yield OneCommit(live, user, source)
 
 
@@ -382,7 +381,7 @@ def _require_ready(live: Repository) -> bytes:
 def _content(source: Source, path: bytes) -> bytes:
     data = read_all(source, path, FILE_LIMIT)
     if data is None:
-        raise UsageError(f"{show_path(path)} has more than {FILE_LIMIT >> 20} MiB", _USE_GIT)
+        raise UsageError(f"{show_path(path)} has more than {FILE_LIMIT >> 20} MiB", USE_GIT)
     return data
 
 

@@ -17,7 +17,7 @@ from mudroom.typing import NamedTuple
 _PATIENCE = 120
 """Seconds in which a person may be asked for a passphrase."""
 _PROGRAMS = {b"openpgp": b"gpg", b"x509": b"gpgsm", b"ssh": b"ssh-keygen"}
-_USE_GIT = "apply without a commit, then git commit"
+USE_GIT = "apply without a commit, then git commit"
 
 
 class Signer(NamedTuple):
@@ -47,13 +47,13 @@ def signer(settings: UserSettings, identity: bytes, id_length: int) -> Signer | 
         return None
     kind = settings.value(b"gpg", b"format") or b"openpgp"
     if kind not in _PROGRAMS:
-        raise UsageError(f"gpg.format is {show(kind)}, with which mudroom cannot sign", _USE_GIT)
+        raise UsageError(f"gpg.format is {show(kind)}, with which mudroom cannot sign", USE_GIT)
     own = settings.own_value(b"gpg", b"program", kind)
     if own is None and kind == b"openpgp":
         own = settings.own_value(b"gpg", b"program")
     program = shutil.which(os.fsdecode(own or _PROGRAMS[kind]))
     if program is None:
-        raise UsageError(f"commit.gpgSign is set, and {show(own or _PROGRAMS[kind])} is not installed", _USE_GIT)
+        raise UsageError(f"commit.gpgSign is set, and {show(own or _PROGRAMS[kind])} is not installed", USE_GIT)
     key = settings.value(b"user", b"signingkey")
     if kind == b"ssh":
         path = settings.expanded(key or b"")
