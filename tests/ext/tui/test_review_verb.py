@@ -75,14 +75,3 @@ def test_json_of_no_fork_and_of_several(place: Place) -> None:
     place.session().forks.new("b")
     done = mudroom(place, "review", "--json")
     assert done.returncode == 125 and "there are 2 forks" in done.stderr
-
-
-def test_every_key_is_in_the_document() -> None:
-    pytest.importorskip("textual", reason="the extra tui is not installed")
-    from mudroom.ext.tui.key import CONFLICTS, LEGEND, REVIEW
-
-    text = (ROOT / "docs/REVIEW.md").read_text()
-    for key in (*REVIEW, *CONFLICTS):
-        assert f"| `{key.shown}` | {key.text} |" in text, "dev/screens makes the document anew"
-    for sign, words in LEGEND:
-        assert f"| `{sign}` | {words} |" in text
