@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import Place
+from conftest import Place, environment
 
 ROOT = Path(__file__).parents[3]
 
@@ -18,17 +18,11 @@ ROOT = Path(__file__).parents[3]
 def mudroom(place: Place, *words: str, before: str = "") -> subprocess.CompletedProcess[str]:
     """``before``: what is done in the process first."""
     code = f"import sys; {before}\nfrom mudroom.cli import main\nsys.argv = ['mudroom', *{list(words)!r}]\nmain()"
-    environment = {
-        "PATH": os.environ["PATH"],
-        "PYTHONPATH": os.pathsep.join(sys.path),
-        "HOME": str(place.home),
-        "MUDROOM_KEEPER": "0",
-        "MUDROOM_STATE": str(place.state),
-    }
+    environ = environment(place, PYTHONPATH=os.pathsep.join(sys.path))
     return subprocess.run(
         [sys.executable, "-c", code],
         cwd=place.project,
-        env=environment,
+        env=environ,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
