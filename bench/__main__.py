@@ -54,7 +54,7 @@ from bench.reach import reach
 from bench.shipping import shipping
 from bench.small import cold_command, session_command
 from bench.stacking import stacks
-from bench.table import header, lines, markdown, summary, to_json
+from bench.table import header, json_text, lines, markdown, summary, to_json
 from bench.toolcalls import tool_calls
 from bench.view import workloads
 from mudroom.stage.layers.layer import remove_tree
@@ -158,8 +158,7 @@ def measure(task: Task) -> tuple[Document, int]:
     print(f"\n{summary(findings)}")
     document = to_json(machine, task.quick, findings)
     if task.output is not None:
-        json.dump(document, task.output, indent=1)
-        task.output.write("\n")
+        task.output.write(json_text(document))
         task.output.close()
     return document, int(failed)
 
@@ -219,8 +218,7 @@ def write_results(directory: str, stored: Document | None, document: Document) -
     os.makedirs(directory, exist_ok=True)
     path = _file_of(directory, document["machine"])
     with open(path + ".new", "w") as stream:
-        json.dump(merged(stored, document), stream, indent=1)
-        stream.write("\n")
+        stream.write(json_text(merged(stored, document)))
     os.replace(path + ".new", path)
     print(f"stored in {path}")
 

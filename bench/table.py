@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -65,6 +66,13 @@ def summary(findings: Iterable[Finding]) -> str:
 
 def to_json(facts: Mapping[str, str], quick: bool, findings: Iterable[Finding]) -> dict[str, Any]:
     return {"schema": SCHEMA, "quick": quick, "machine": dict(facts), "findings": [_finding(one) for one in findings]}
+
+
+def json_text(document: Mapping[str, Any]) -> str:
+    """Return the document with a line for each finding."""
+    head = json.dumps({key: value for key, value in document.items() if key != "findings"}, indent=1)
+    findings = ",\n  ".join(json.dumps(finding) for finding in document["findings"])
+    return f'{head[:-2]},\n "findings": [\n  {findings}\n ]\n}}\n'
 
 
 def _finding(finding: Finding) -> dict[str, Any]:

@@ -28,7 +28,8 @@ NAVIGATION = {
         "howto/machines howto/hooks-and-mcp"
     ),
     "Reference": (
-        "reference/commands reference/json reference/library POLICY NETWORK PROFILES LIBRARY COMMANDS FORMAT GLOSSARY"
+        "reference/commands reference/policy reference/keys reference/json reference/library "
+        "POLICY NETWORK PROFILES LIBRARY COMMANDS FORMAT GLOSSARY"
     ),
     "Subjects": ("THREATS PAGE REVIEW GIT MOUNTS ATTEMPTS HOOKS MCP ACP CONTAINERS FLEET MACOS WINDOWS DESIGN"),
     "Evidence": (

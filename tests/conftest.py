@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from time import sleep  # tests replace time.sleep
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 
@@ -118,6 +118,22 @@ def no_keeper_is_left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
 def act_as(session: Session, **changes: Any) -> None:
     """The next commands of a session are another actor's: with other settings, card, level or agent."""
     session.approval.actor = session.actor._replace(**changes)
+
+
+class Around(Protocol):
+    """Where ``mudroom`` is started as a process."""
+
+    @property
+    def home(self) -> Path: ...
+    @property
+    def state(self) -> Path: ...
+
+
+def environment(place: Around, **more: str) -> dict[str, str]:
+    """Return the variables of a whole process: without a keeper, and trusting policies, which tests write as their own
+    user would."""
+    own = {"HOME": str(place.home), "MUDROOM_STATE": str(place.state), "MUDROOM_KEEPER": "0"}
+    return {"PATH": os.environ["PATH"], **own, "LC_ALL": "C.UTF-8", "MUDROOM_TRUST_POLICY": "1", **more}
 
 
 class Place:

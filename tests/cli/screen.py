@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from conftest import Place, tick
+from conftest import Place, environment, tick
 
 PATIENCE = 30.0
 """Seconds for what is expected to come at once."""
@@ -27,23 +27,12 @@ class Screen:
 
     def __init__(self, place: Place, *argv: str, rows: int = 24, columns: int = 80) -> None:
         tick()
-        environment = {
-            "PATH": os.environ["PATH"],
-            "PYTHONPATH": os.pathsep.join(sys.path),
-            "HOME": str(place.home),
-            "MUDROOM_KEEPER": "0",
-            "MUDROOM_STATE": str(place.state),
-            "LC_ALL": "C.UTF-8",
-            "MUDROOM_TRUST_POLICY": "1",  # tests write policies as their own user would
-            "TERM": "xterm",
-            "SHELL": BASH,
-            "HISTFILE": "",
-        }
+        variables = environment(place, PYTHONPATH=os.pathsep.join(sys.path), TERM="xterm", SHELL=BASH, HISTFILE="")
         self.pid, self.master = pty.fork()
         if self.pid == 0:
             try:
                 os.chdir(place.project)
-                os.execvpe(argv[0], list(argv), environment)
+                os.execvpe(argv[0], list(argv), variables)
             finally:
                 os._exit(127)  # otherwise a second pytest goes on
         self.seen = b""

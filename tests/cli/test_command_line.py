@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import Place, full_listing, tick
+from conftest import Place, environment, full_listing, tick
 
 MUDROOM = [sys.executable, "-m", "mudroom"]
 
@@ -22,15 +22,7 @@ MUDROOM = [sys.executable, "-m", "mudroom"]
 class Cli:
     def __init__(self, place: Place) -> None:
         self.place = place
-        self.environment = {
-            "PATH": os.environ["PATH"],
-            "HOME": str(place.home),
-            "MUDROOM_KEEPER": "0",
-            "MUDROOM_STATE": str(place.state),
-            "LC_ALL": "C.UTF-8",
-            "MUDROOM_TRUST_POLICY": "1",  # tests write policies as their own user would
-            "TERM": "xterm",
-        }
+        self.environment = environment(place, TERM="xterm")
 
     def __call__(self, *words: str, cwd: Path | None = None, stdin: str = "") -> subprocess.CompletedProcess[str]:
         tick()

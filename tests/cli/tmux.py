@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable
 
+import conftest
 from conftest import Place, tick
 
 PATIENCE = 60.0
@@ -26,13 +27,7 @@ class Tmux:
         tick()
         self._directory = tempfile.mkdtemp(prefix="tm")  # the path of a socket has 107 bytes at most: unix(7)
         self._environment = {
-            "PATH": os.environ["PATH"],
-            "PYTHONPATH": os.pathsep.join(sys.path),
-            "HOME": str(place.home),
-            "MUDROOM_KEEPER": "0",
-            "MUDROOM_STATE": str(place.state),
-            "MUDROOM_TRUST_POLICY": "1",
-            "LC_ALL": "C.UTF-8",
+            **conftest.environment(place, PYTHONPATH=os.pathsep.join(sys.path)),
             "TERM": "xterm-256color",
             "HISTFILE": "",
             "TMUX_TMPDIR": self._directory,

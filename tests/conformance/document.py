@@ -9,7 +9,7 @@ import platform
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from .attempt import Attempt, Table
 from .outside import Outcome, Outcomes, got_out
@@ -42,15 +42,51 @@ def table(
     columns: Mapping[str, Outcomes],
     key: str,
     cell: Callable[[Attempt, Outcome | None], str] = cell,
+    bare: str = "",
 ) -> Iterator[str]:
-    """Yield the table of all attempts. ``key``: what **out** stands for."""
+    """Yield the table of all attempts. ``key``: what **out** stands for. ``bare``: as of ``rows``."""
     yield from ("", f"**out**: {key}. · it did not. - not tried.", "")
     yield from head(("attempt", "what it tries", "known from", *columns))
     for group in dict.fromkeys(attempt.group for attempt in attempts.values()):
         yield f"| **{group}** | | |" + " |" * len(columns)
-        for attempt in (one for one in attempts.values() if one.group == group):
-            cells = " | ".join(cell(attempt, column.get(attempt.name)) for column in columns.values())
-            yield f"| {attempt.name} | {_plain(attempt.tries)} | {_plain(attempt.source)} | {cells} |"
+        members = [attempt for attempt in attempts.values() if attempt.group == group]
+        cells = [[cell(attempt, column.get(attempt.name)) for column in columns.values()] for attempt in members]
+        yield from rows(members, list(columns), cells, bare)
+
+
+class Named(Protocol):
+    """An attempt, or a pair."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def tries(self) -> str: ...
+    @property
+    def source(self) -> str: ...
+
+
+def rows(members: Iterable[Named], columns: Sequence[str], cells: Iterable[Sequence[str]], bare: str) -> Iterator[str]:
+    """Yield the rows of a group. ``bare``: the column without a sandbox; those that all other columns hold are one row,
+    with the number of them that get out there."""
+    held = list[tuple[Named, Sequence[str]]]()
+    for member, shown in zip(members, cells, strict=True):
+        if bare in columns and all(text == "·" for name, text in zip(columns, shown, strict=True) if name != bare):
+            held.append((member, shown))
+        else:
+            yield _row(member, shown)
+    if len(held) == 1:
+        yield _row(*held[0])
+    elif held:
+        out = sum(shown[columns.index(bare)].startswith("**") for _member, shown in held)
+        texts = [
+            f"{each.name}: {_plain(each.tries)}" + f" ({_plain(each.source)})" * bool(each.source) for each, _ in held
+        ]
+        marks = " | ".join(f"**{out}**" if name == bare else "·" for name in columns)
+        yield f"| *{len(held)} held by all* | {'; '.join(texts)} | | {marks} |"
+
+
+def _row(member: Named, cells: Sequence[str]) -> str:
+    return f"| {member.name} | {_plain(member.tries)} | {_plain(member.source)} | {' | '.join(cells)} |"
 
 
 def _plain(text: str) -> str:

@@ -21,11 +21,14 @@ from documents.json_objects import NOT_PRINTED, SCHEMAS, document, lines_of, pri
 from documents.machine import ROOT
 from mudroom.cli.main import VERBS, run
 from mudroom.library import opening, satellite
+from mudroom.policy.settings_table import ROWS
 from mudroom.stage.layers.layer import remove_tree
 
 COMMANDS = ROOT / "docs/reference/commands.md"
 JSON = ROOT / "docs/reference/json.md"
 LIBRARY = ROOT / "docs/reference/library.md"
+POLICY = ROOT / "docs/reference/policy.md"
+KEYS = ROOT / "docs/reference/keys.md"
 MADE = "Made of the program by `dev/docs --update`."
 
 _JSON = f"""# JSON
@@ -94,6 +97,29 @@ def _options(name: str) -> str:
     return ", ".join(f"{key}: {shown} = …" for key, shown in kind.__annotations__.items())
 
 
+def policy_page() -> str:
+    """Return the page of the policy's keys, a row for each."""
+    parts = [f'# Keys of a policy\n\n{MADE} [POLICY.md](../POLICY.md) explains files, trust and "several files".\n']
+    parts.append("| key | default | several files | loosens | meaning |\n| --- | --- | --- | --- | --- |")
+    for row in ROWS:
+        cells = (f"`{row.key}`", row.default, row.merge, row.loosening.text, row.help)
+        parts.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return "\n".join(parts) + "\n"
+
+
+def keys_page() -> str:
+    """Return the page of the keys and signs of ``mudroom review``. It needs Textual."""
+    from mudroom.ext.tui.key import CONFLICTS, LEGEND, REVIEW
+
+    parts = [f"# Keys of mudroom review\n\n{MADE} [REVIEW.md](../REVIEW.md) shows the screens.\n"]
+    for title, keys in (("In the review", REVIEW), ("In the conflicts", CONFLICTS)):
+        rows = "\n".join(f"| `{key.shown}` | {key.text} |" for key in keys)
+        parts.append(f"| {title} | |\n| --- | --- |\n{rows}\n")
+    signs = "\n".join(f"| `{sign}` | {text} |" for sign, text in LEGEND)
+    parts.append(f"| sign | means |\n| --- | --- |\n{signs}\n")
+    return "\n".join(parts)
+
+
 def json_page(schemas: dict[str, Any]) -> str:
     """Return the page of the objects: for each schema the verbs that print it, and its keys with their types."""
     parts = [_JSON]
@@ -126,3 +152,5 @@ if __name__ == "__main__":
     SCHEMAS.write_text(lines_of(schemas))
     JSON.write_text(json_page(schemas))
     LIBRARY.write_text(library_page())
+    POLICY.write_text(policy_page())
+    KEYS.write_text(keys_page())

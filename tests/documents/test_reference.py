@@ -11,7 +11,17 @@ import pytest
 
 from documents.json_objects import BRIEF, COMMANDS, NOT_PRINTED, SCHEMAS, infer, printed
 from documents.machine import ROOT
-from documents.reference import JSON, LIBRARY, commands_page, json_page, library_page
+from documents.reference import (
+    JSON,
+    KEYS,
+    LIBRARY,
+    POLICY,
+    commands_page,
+    json_page,
+    keys_page,
+    library_page,
+    policy_page,
+)
 from mudroom.cli.main import VERBS, offered_verbs
 from satellites import needs, whole
 
@@ -27,6 +37,16 @@ def test_the_page_of_commands_has_the_help_of_each_verb() -> None:
 
 def test_the_page_of_the_library_is_made_of_its_docstrings() -> None:
     assert LIBRARY.read_text() == library_page(), "dev/docs --update writes it"
+
+
+def test_the_page_of_settings_is_made_of_their_table() -> None:
+    assert POLICY.read_text() == policy_page(), "dev/docs --update writes it"
+
+
+@needs("tui")
+def test_the_page_of_keys_is_made_of_their_table() -> None:
+    pytest.importorskip("textual", reason="the extra tui is not installed")
+    assert KEYS.read_text() == keys_page(), "dev/docs --update writes it"
 
 
 @whole

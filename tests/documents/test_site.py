@@ -9,10 +9,13 @@ from pathlib import Path
 import pytest
 
 from documents.machine import ROOT
+from documents.reference import COMMANDS, commands_page
 
 
 def build(builder: str, work: Path) -> Path:
-    """Return the built site. Raise AssertionError for any warning."""
+    """Return the built site. Raise AssertionError for any warning. The page of options is not in the repository."""
+    if not COMMANDS.exists():
+        COMMANDS.write_text(commands_page())
     done = subprocess.run(
         [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", builder, "-d", work / "trees",
          ROOT / "docs", work / "site"],

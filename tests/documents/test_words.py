@@ -82,8 +82,7 @@ def test_the_readme_is_short_and_does_not_open_the_network(name: str, most: int)
 
 OTHERS = {"DESIGN.md", "FORMAT.md", "MACOS.md", "WINDOWS.md"}
 """Pages that are not for users."""
-_NOT_PROSE = re.compile(r"^```.*?^```|<!-- keys -->.*\Z|<!--.*?-->|\]\([^)]*\)|`[^`]*`", re.DOTALL | re.MULTILINE)
-"""The keys are a table that ``dev/screens`` makes, at the end of its page."""
+_NOT_PROSE = re.compile(r"^```.*?^```|<!--.*?-->|\]\([^)]*\)|`[^`]*`", re.DOTALL | re.MULTILINE)
 _VAGUE = re.compile(r"\bwhat(?:ever)?\b", re.IGNORECASE)
 _BEGINS = re.compile(r"(?:\A|[.:|!] +|\n\s*[-*] +|\n#+ |\n\n)(?:\*\*)?(?:What|Who|Whoever|Whatever)\b.{0,40}")
 _MOST = 5

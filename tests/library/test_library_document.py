@@ -55,19 +55,6 @@ def test_every_block_runs(place: Place) -> None:
     assert len(blocks(PAGE)) > 10
 
 
-def test_the_block_at_a_glance_runs(place: Place) -> None:
-    section = (ROOT / "docs/CALLS.md").read_text().partition("## As a library")[2]
-    place.write("test_x.py", "")
-    place.write("Makefile", "test:\n\t@echo tested\n")
-    place.project.rename(place.root / "proj")
-    program = blocks(section)[0]
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program],
-        cwd=place.root, env=environ_of(place), capture_output=True, text=True, check=False, timeout=80,
-    )  # fmt: skip
-    assert (done.returncode, done.stderr) == (0, ""), done.stderr
-
-
 def test_every_public_name_is_in_the_document() -> None:
     decision = (ROOT / "docs/decisions/0050-what-of-the-library-is-public.md").read_text()
     assert f"{len(mudroom.__all__)} names" in decision

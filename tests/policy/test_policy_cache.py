@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from clocks import give_way
-from conftest import Place
+from conftest import Place, environment
 from mudroom.core.settings import Loaded
 from mudroom.policy import cache, combine
 from mudroom.policy.config import load_policy
@@ -240,16 +240,8 @@ def test_a_command_reads_no_yaml_twice(place: Place) -> None:
             "import os, sys; from mudroom.cli import project_session; from mudroom.policy.config import load_policy; "
             f"load_policy({os.fsencode(place.project)!r}, os.environb); print(*sys.modules)"
         )
-        environment = {
-            "PATH": os.environ["PATH"],
-            "HOME": str(place.home),
-            "MUDROOM_KEEPER": "0",
-            "MUDROOM_STATE": str(place.state),
-        }
-        environment["PYTHONPATH"] = os.pathsep.join(sys.path)
-        done = subprocess.run(
-            [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
-        )
+        environ = environment(place, PYTHONPATH=os.pathsep.join(sys.path))
+        done = subprocess.run([sys.executable, "-c", program], env=environ, capture_output=True, text=True, check=True)
         return {name for name in done.stdout.split() if name.split(".")[0] in ("mudroom", "yaml", "tree_sitter")}
 
     heavy = {

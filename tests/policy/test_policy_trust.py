@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import stat
-from pathlib import Path
 
 import pytest
 
@@ -14,7 +13,6 @@ from mudroom.policy.combine import PROJECT, read
 from mudroom.policy.settings_table import ROWS, SECTIONS
 from mudroom.policy.trust import describe, forget
 from policy_files import BEFORE, LOOSE, TIGHT, Strange, action, files, text_of
-from policy_reference import reference_table
 
 __all__ = ["files"]
 
@@ -209,11 +207,6 @@ def test_what_is_shown_to_be_trusted_does_nothing_to_the_terminal(files: Strange
     layers = read(os.fsencode(files.project), os.fsencode(files.home / ".config/mudroom"), b"/none", b"")
     assert layers[PROJECT]
     assert all(describe(one).isprintable() for one in layers[PROJECT])
-
-
-def test_the_document_has_the_table_of_settings() -> None:
-    """``dev/policy`` writes it there."""
-    assert reference_table() in (Path(__file__).parents[2] / "docs/POLICY.md").read_text()
 
 
 def test_a_row_says_whether_a_value_loosens() -> None:

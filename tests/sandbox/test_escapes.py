@@ -172,6 +172,16 @@ def test_every_scenario_of_a_benchmark_has_attempts_or_a_reason() -> None:
     assert benchmark.SECTION.keep(text, text) == text
 
 
+def test_attempts_that_all_sandboxes_hold_are_one_row() -> None:
+    names = ("plain_write", "truncate", "plain_read")
+    cells = (["**out**", "·", "·"], ["-", "·", "·"], ["**out**", "·", "**out**"])
+    found = list(document.rows([TABLE[name] for name in names], ["none", "ours", "theirs"], cells, "none"))
+    assert [row.split(" | ")[0] for row in found] == ["| plain_read", "| *2 held by all*"]
+    assert found[1].endswith("(landlock(7): not handled before ABI 3) | | **1** | · | · |"), found[1]
+    assert all(f"{name}: {TABLE[name].tries}" in found[1] for name in names[:2])
+    assert len(list(document.rows([TABLE[name] for name in names], ["none", "ours", "theirs"], cells, ""))) == 3
+
+
 def test_a_section_of_tiers_takes_the_place_of_the_old_one() -> None:
     outcomes = {name: Outcome(name, "seen" * (name == "look"), "") for name in ("look", "watch")}
     line = json.dumps(tiers.report("somewhere", outcomes, namespaces=False)._asdict())

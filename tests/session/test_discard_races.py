@@ -71,6 +71,7 @@ def test_threads_of_a_session(place: Place) -> None:
         assert errors == [], number
         assert sorted(discarded) == names, number
     assert_empty(session)
+    assert_told(session)
 
 
 @pytest.mark.limit(600)
@@ -95,6 +96,7 @@ def test_processes(place: Place) -> None:
             process.join(60)
     assert [process.exitcode for process in processes] == [0] * PARTIES
     assert_empty(session)
+    assert_told(session)
 
 
 def work(place: Place, meeting: MeetingPoint, party: int) -> None:
@@ -120,6 +122,11 @@ def assert_empty(session: Session) -> None:
     session.vault.empty_trash()
     assert [os.listdir(session.vault.path + b"/" + name) for name in (b"layers", b"trash")] == [[], []]
     assert check(session.vault) == []
+
+
+def assert_told(session: Session) -> None:
+    told = [event.fork for event in session.vault.journal.events(last=9 * ROUNDS + 1) if event.kind == "discard"]
+    assert sorted(told) == sorted([f"f{number}" for number in range(9)] * ROUNDS)
 
 
 def test_a_fork_that_is_discarded_before_each_try(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

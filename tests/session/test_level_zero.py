@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import Place, act_as, tick
+from conftest import Place, act_as, environment, tick
 from furnished_home import VIEWS, furnish, furnished, run, said, short
 from mudroom.core.agent.sandbox_level import BARE, LevelPolicy
 from mudroom.core.result import to_json
@@ -173,17 +173,10 @@ def test_the_policy_refuses_and_nothing_is_left(furnished: Place) -> None:
 
 def mudroom(place: Place, *words: str) -> subprocess.CompletedProcess[str]:
     tick()
-    environment = {
-        "PATH": os.environ["PATH"],
-        "HOME": str(place.home),
-        "MUDROOM_KEEPER": "0",
-        "MUDROOM_STATE": str(place.state),
-    }
-    environment["MUDROOM_TRUST_POLICY"] = "1"  # tests write policies as their own user would
-    environment |= {key: value for key, value in os.environ.items() if key == "PYTHONPATH"}
+    path = {key: value for key, value in os.environ.items() if key == "PYTHONPATH"}
     argv = [sys.executable, "-m", "mudroom", *words]
     return subprocess.run(
-        argv, cwd=place.project, env=environment, capture_output=True, text=True, timeout=60, check=False
+        argv, cwd=place.project, env=environment(place, **path), capture_output=True, text=True, timeout=60, check=False
     )
 
 

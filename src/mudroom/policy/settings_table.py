@@ -3,8 +3,7 @@
 A row has the key, the check of a value, its JSON Schema, the merge of several files, the values that loosen, the
 default, a line of help and an example. Its users are the reader (``policy/parse.py``), the merge
 (``policy/combine.py``), trust (``policy/trust.py``), the JSON Schema (``policy/schema.py``), the table in
-``docs/POLICY.md`` (``tests/policy/policy_reference.py``), the first policy file (``policy/first_policy.py``) and
-``mudroom policy show``.
+``docs/reference/policy.md``, the first policy file (``policy/first_policy.py``) and ``mudroom policy show``.
 
 Rules of this file: a value is checked here and nowhere else. If two files set a setting that protects, the stricter
 value applies; for any other setting, the nearest file's. A value *loosens* if it makes a command freer than without the
@@ -92,8 +91,8 @@ NETWORK = (
         "network.hold",
         "hosts",
         HOSTS,
-        "hosts that commands may read, and to which pushes, publishes and named requests wait for an apply",
-        '[github.com, "api.example.com PUT DELETE POST=Idempotency-Key"]',
+        "hosts that commands may read, and to which git pushes and publishes wait until the fork is applied",
+        "[github.com]",
         loosening=ANY,
         adds=True,
         tightens=True,

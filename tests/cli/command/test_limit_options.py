@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 
 import pytest
 
-from conftest import Place
+from conftest import Place, environment
 
 pytestmark = [pytest.mark.both_users, pytest.mark.root]
 
 
 def mudroom(place: Place, *words: str) -> subprocess.CompletedProcess[str]:
-    environment = {
-        "PATH": os.environ["PATH"],
-        "HOME": str(place.home),
-        "MUDROOM_KEEPER": "0",
-        "MUDROOM_STATE": str(place.state),
-    }
-    environment["MUDROOM_TRUST_POLICY"] = "1"  # tests write policies as their own user would
     command = [sys.executable, "-m", "mudroom", *words]
     return subprocess.run(
-        command, cwd=place.project, env=environment, capture_output=True, text=True, timeout=80, check=False
+        command, cwd=place.project, env=environment(place), capture_output=True, text=True, timeout=80, check=False
     )
 
 

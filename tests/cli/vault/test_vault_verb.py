@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from conftest import Place, tick
+from conftest import Place, environment, tick
 
 MUDROOM = [sys.executable, "-m", "mudroom"]
 
@@ -21,14 +21,7 @@ MUDROOM = [sys.executable, "-m", "mudroom"]
 class Cli:
     def __init__(self, place: Place) -> None:
         self.place = place
-        self.environment = {
-            "PATH": os.environ["PATH"],
-            "HOME": str(place.home),
-            "MUDROOM_KEEPER": "0",
-            "MUDROOM_STATE": str(place.state),
-            "LC_ALL": "C.UTF-8",
-            "MUDROOM_TRUST_POLICY": "1",  # tests write policies as their own user would
-        }
+        self.environment = environment(place)
 
     def __call__(self, *words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
         tick()

@@ -65,7 +65,7 @@ def lines(columns: Mapping[str, Outcomes | str]) -> Iterator[str]:
         elif column is not None:
             yield f"| {tool.name} | {version(tool)} | {tool.line} | {len(got_out(column))} | {len(column)} |"
     ran = {name: column for name, column in columns.items() if not isinstance(column, str)}
-    yield from document.table(TABLE, ran, "it got out")
+    yield from document.table(TABLE, ran, "it got out", bare="none")
 
 
 def report_here(tier: str) -> int:

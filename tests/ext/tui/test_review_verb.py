@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import Place
+from conftest import Place, environment
 
 ROOT = Path(__file__).parents[3]
 
@@ -18,17 +18,11 @@ ROOT = Path(__file__).parents[3]
 def mudroom(place: Place, *words: str, before: str = "") -> subprocess.CompletedProcess[str]:
     """``before``: what is done in the process first."""
     code = f"import sys; {before}\nfrom mudroom.cli import main\nsys.argv = ['mudroom', *{list(words)!r}]\nmain()"
-    environment = {
-        "PATH": os.environ["PATH"],
-        "PYTHONPATH": os.pathsep.join(sys.path),
-        "HOME": str(place.home),
-        "MUDROOM_KEEPER": "0",
-        "MUDROOM_STATE": str(place.state),
-    }
+    environ = environment(place, PYTHONPATH=os.pathsep.join(sys.path))
     return subprocess.run(
         [sys.executable, "-c", code],
         cwd=place.project,
-        env=environment,
+        env=environ,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -75,14 +69,3 @@ def test_json_of_no_fork_and_of_several(place: Place) -> None:
     place.session().forks.new("b")
     done = mudroom(place, "review", "--json")
     assert done.returncode == 125 and "there are 2 forks" in done.stderr
-
-
-def test_every_key_is_in_the_document() -> None:
-    pytest.importorskip("textual", reason="the extra tui is not installed")
-    from mudroom.ext.tui.key import CONFLICTS, LEGEND, REVIEW
-
-    text = (ROOT / "docs/REVIEW.md").read_text()
-    for key in (*REVIEW, *CONFLICTS):
-        assert f"| `{key.shown}` | {key.text} |" in text, "dev/screens makes the document anew"
-    for sign, words in LEGEND:
-        assert f"| `{sign}` | {words} |" in text

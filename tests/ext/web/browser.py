@@ -27,6 +27,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import pytest
 
+import conftest
 from conftest import is_shared
 
 if TYPE_CHECKING:
@@ -52,15 +53,7 @@ class Around(Protocol):
 
 def environment(place: Around) -> dict[str, str]:
     """For ``mudroom`` as a user of ``place`` would start it."""
-    return {
-        "PATH": os.environ["PATH"],
-        "PYTHONPATH": os.pathsep.join(sys.path),
-        "HOME": str(place.home),
-        "MUDROOM_KEEPER": "0",
-        "MUDROOM_STATE": str(place.state),
-        "LC_ALL": "C.UTF-8",
-        "MUDROOM_TRUST_POLICY": "1",
-    }
+    return conftest.environment(place, PYTHONPATH=os.pathsep.join(sys.path))
 
 
 class Site:

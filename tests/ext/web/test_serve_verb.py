@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from browser import environment
 
 from conftest import Place
 
@@ -26,18 +27,6 @@ from mudroom.ext.web.server.registry import ServerRegistry
 
 MUDROOM = [sys.executable, "-m", "mudroom"]
 WELL_KNOWN, OLD = "/.well-known/agent-card.json", "/.well-known/agent.json"
-
-
-def environment(place: Place) -> dict[str, str]:
-    return {
-        "PATH": os.environ["PATH"],
-        "PYTHONPATH": os.pathsep.join(sys.path),
-        "HOME": str(place.home),
-        "MUDROOM_KEEPER": "0",
-        "MUDROOM_STATE": str(place.state),
-        "LC_ALL": "C.UTF-8",
-        "MUDROOM_TRUST_POLICY": "1",
-    }
 
 
 def write_card(place: Place, agent: str, **more: Any) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from conftest import Place, full_listing, listing, tick
+from conftest import Place, environment, full_listing, listing, tick
 from mudroom.sandbox.host.host import landlock_abi
 from mudroom.sandbox.linux.seccomp import compile_filter
 from mudroom.sandbox.linux.syscall import Cond, SyscallRule
@@ -50,13 +50,7 @@ def in_a_container() -> None:
 class Contained:
     def __init__(self, place: Place) -> None:
         self.place = place
-        self.environment = {
-            "PATH": os.environ["PATH"],
-            "HOME": str(place.home),
-            "MUDROOM_KEEPER": "0",
-            "MUDROOM_STATE": str(place.state),
-        }
-        self.environment["MUDROOM_TRUST_POLICY"] = "1"  # tests write policies as their own user would
+        self.environment = environment(place)
 
     def mudroom(self, *words: str) -> subprocess.CompletedProcess[str]:
         tick()

@@ -19,6 +19,7 @@ from __future__ import annotations
 import errno
 import functools
 import os
+import re
 import sys
 import zlib
 from collections import Counter
@@ -102,6 +103,9 @@ MODES: dict[str, Callable[[int], Decider]] = {
 }
 
 
+_FULL, _BROKEN = "No space left on device|disk is full", "Input/output error|disk I/O error"
+REASONS = {"no-space-once": _FULL, "full-from-here": _FULL, "io-error-once": _BROKEN}
+"""The system's words, and SQLite's, in an error about what has landed."""
 SOME = list(MODES) if ALL else ["killed-before", "dead-from-here"]
 """For what goes the way that something else has gone before."""
 
@@ -175,6 +179,8 @@ def check_error(outcome: Outcome, mode: str, where: str) -> None:
     clear = ("OSError", "MudroomError", "UsageError", "Unsupported", "ForkMoved", "PermissionError", "ApplyUnwritten")
     assert kind in clear, f"{where}: {kind}: {text}\n{trace}"
     assert text and "\n" not in text, f"{where}: {kind}: {text!r}"
+    if kind == "ApplyUnwritten" and mode in REASONS:
+        assert re.search(REASONS[mode], text), f"{where}: {text}"
 
 
 def was_told_as_done(outcome: Outcome) -> bool:

@@ -2,8 +2,8 @@
 (``dev/wine``) by TerminateProcess. The next process recovers: byte for byte before or after, never between, and the
 verb can be said again.
 
-``test_crash.py`` does the same for each change with fork(2), which Windows lacks. Here a process is started for each,
-so the quick run takes one of the day; ``dev/wine --kills`` takes all.
+``test_faults.py`` does the same at each call that the kernel counts, which Windows cannot. Here a process is started
+for each, so the quick run takes one of the day; ``dev/wine --kills`` takes all.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tiers import SEED
 from workbench import Contents, Workbench, contents
 
 if sys.platform != "win32":
-    pytestmark = pytest.mark.deep  # beside test_crash.py
+    pytestmark = pytest.mark.deep  # beside test_faults.py
 
 
 def fill(project: Path) -> None:

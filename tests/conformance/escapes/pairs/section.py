@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from ...document import Section, head, made  # noqa: TID252 - the package has another name inside
+from ...document import Section, head, made, rows  # noqa: TID252 - the package has another name inside
 from .known import LANDS, NOT_HELD
 from .landing import LANDINGS
 from .outside import Meeting
@@ -73,9 +73,9 @@ def lines(columns: Mapping[str, Column], before: str = "") -> Iterator[str]:
     yield from head(("pair", "by what", "known from", *columns))
     for group in dict.fromkeys(pair.group for pair in PAIRS.values()):
         yield f"| **{group}** | | |" + " |" * len(columns)
-        for pair in (pair for pair in PAIRS.values() if pair.group == group):
-            cells = " | ".join(_CELL[bool(column.meetings[pair.name].evidence)] for column in columns.values())
-            yield f"| {pair.name} | {pair.tries} | {pair.source} | {cells} |"
+        members = [pair for pair in PAIRS.values() if pair.group == group]
+        cells = [[_CELL[bool(each.meetings[pair.name].evidence)] for each in columns.values()] for pair in members]
+        yield from rows(members, list(columns), cells, NONE)
     yield ""
     yield from head(("change of what lands", "by what"))
     for name in dict.fromkeys(name.rpartition("_")[0] for name in LANDINGS):

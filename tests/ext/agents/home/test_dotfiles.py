@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from conftest import Place, act_as
+from conftest import Place, act_as, environment
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
 from mudroom.ext.agents.catalog import Catalog
@@ -164,12 +164,6 @@ def test_two_forks_do_not_meet(session: Session, place: Place) -> None:
 def test_the_listing_of_the_fork_names_the_files(session: Session, place: Place) -> None:
     """The command line's words, as a user types them."""
     run(session, "echo evil >> ~/.profile")
-    environ = {
-        "PATH": os.environ["PATH"],
-        "HOME": str(place.home),
-        "MUDROOM_KEEPER": "0",
-        "MUDROOM_STATE": str(place.state),
-    }
     words = [sys.executable, "-m", "mudroom", "agent", "settings", "f", "--diff"]
-    shown = subprocess.run(words, cwd=place.project, env=environ, capture_output=True, text=True, check=True)
+    shown = subprocess.run(words, cwd=place.project, env=environment(place), capture_output=True, text=True, check=True)
     assert "~/.profile  new" in shown.stdout and "+evil" in shown.stdout

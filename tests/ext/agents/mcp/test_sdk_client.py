@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 import pytest
-from wire import environment, mudroom, web
+from wire import mudroom, web
 
-from conftest import Place, full_listing, tick
+from conftest import Place, environment, full_listing, tick
 from mudroom.ext.agents.tools.table import TOOLS
 from tiers import pairs
 

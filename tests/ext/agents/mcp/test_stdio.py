@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from wire import MUDROOM, Stdio, environment, mudroom, server
+from wire import MUDROOM, Stdio, mudroom, server
 
 from clocks import give_way
-from conftest import Place, full_listing, tick
+from conftest import Place, environment, full_listing, tick
 from mudroom.ext.agents.mcp import message
 from mudroom.ext.agents.mcp.connection import MOST_CALLS
 

@@ -4,28 +4,16 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from conftest import Place
+from conftest import Place, environment
 
 MUDROOM = [sys.executable, "-m", "mudroom"]
 Message = dict[str, Any]
-
-
-def environment(place: Place) -> dict[str, str]:
-    return {
-        "PATH": os.environ["PATH"],
-        "HOME": str(place.home),
-        "MUDROOM_KEEPER": "0",
-        "MUDROOM_STATE": str(place.state),
-        "LC_ALL": "C.UTF-8",
-        "MUDROOM_TRUST_POLICY": "1",  # tests write policies as their own user would
-    }
 
 
 def mudroom(place: Place, *words: str) -> subprocess.CompletedProcess[str]:

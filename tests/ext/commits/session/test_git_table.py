@@ -252,7 +252,7 @@ def test_a_bare_repository_in_the_tree(desk: Desk) -> None:
     assert desk.sh("git -C store.git fsck --full --strict") == ""
 
 
-@pytest.mark.parametrize("hooks", ["hooks", ".githooks", "tools/hooks"])
+@pytest.mark.parametrize("hooks", ["hooks", ".githooks", ".husky", "tools/hooks"])
 def test_hooks_in_the_tree(desk: Desk, hooks: str) -> None:
     desk.begin()
     desk.sh(f"git config core.hooksPath {hooks}")

@@ -42,17 +42,6 @@ def test_a_commit_comes_as_a_whole_when_it_is_asked_for(project: Place) -> None:
     assert git(project.project, "git fsck --strict") == ""
 
 
-def test_undo_and_redo_of_a_commit_with_a_status_in_between(project: Place) -> None:
-    staged(project, "echo two >> file; git commit -qam two; git tag v1", git=True)
-    changes, show = project.session().changes, "git status --porcelain; git fsck --strict; git log --format=%s; git tag"
-    applied = git(project.project, show)
-    changes.undo()
-    assert git(project.project, show).split() == ["one"] or "dangling" in git(project.project, show)
-    assert git(project.project, "git status --porcelain; git log --format=%s; git tag").split() == ["one"]
-    changes.redo()
-    assert git(project.project, show) == applied
-
-
 def test_a_commit_that_comes_in_both_ways_in_any_order(project: Place) -> None:
     session, result = project.sh(with_settings("echo two >> file; git commit -qam two"))
     bring_commits(session, result.fork)
@@ -138,17 +127,6 @@ def test_a_file_that_the_user_changed_after_the_merge_is_still_a_conflict(projec
     project.write("file", "one\ntwo\nmine\n")
     assert [conflict.path for conflict in session.changes.apply(result.fork).conflicts] == [b"file"]
     assert (project.project / "file").read_text() == "one\ntwo\nmine\n"
-
-
-def test_a_commit_of_an_emptied_file_is_refused(project: Place) -> None:
-    project.write(".env", "T\n")
-    result = project.session().run(
-        [b"sh", b"-ec", with_settings("git add -f .env; git commit -qm forced").encode()], fork="f"
-    )
-    assert result.exit_code == 0, result.stderr
-    with pytest.raises(UsageError, match=r"\.env"):
-        bring_commits(project.session(), "f")
-    assert git(project.project, "git branch --list 'mudroom/*'") == ""
 
 
 def test_nothing_is_brought_to_a_base(project: Place) -> None:

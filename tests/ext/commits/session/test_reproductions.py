@@ -198,7 +198,7 @@ def test_commits_after_more_commits(user: User) -> None:
     assert user.sh("git log --format=%s").split() == ["2", "1", "0", "one"]
 
 
-# --- 4: what is no change, and work trees ---
+# --- 4: what is no change ---
 
 
 @pytest.mark.parametrize(
@@ -210,18 +210,6 @@ def test_a_command_that_refreshes_the_index_leaves_no_fork(user: User, place: Pl
     assert done.returncode == 0, done.stderr
     assert "applied" not in done.stderr and "undo" not in done.stderr
     assert user.forks() == []
-
-
-def test_a_work_tree_of_the_fork_does_not_land_and_its_branch_does(user: User) -> None:
-    user.fork("git worktree add -q -b topic wt; cd wt; echo t > t; git add t; git commit -qm topic")
-    user.apply()
-    assert not (user.project / "wt").exists()
-    user.apply("--git")
-    assert not (user.project / "wt").exists()
-    assert not (user.project / ".git/worktrees").exists()
-    assert user.sh("git log --format=%s topic").split() == ["topic", "one"]
-    assert user.sh("git status --porcelain; git worktree list").count("\n") == 1
-    user.require_sound()
 
 
 # --- 5: what would run later ---
@@ -266,15 +254,6 @@ def test_state_that_runs_or_reads_elsewhere_does_not_land(user: User, path: str)
     assert done.returncode in (0, 125), done.stderr
     assert (there.read_bytes() if there.exists() else None) == before
     user.require_sound()
-
-
-@pytest.mark.parametrize("hooks", ["hooks", ".githooks", ".husky", "tools/git/hooks"])
-def test_hooks_in_the_tree_are_flagged(user: User, hooks: str) -> None:
-    user.sh(f"git config core.hooksPath {hooks}")
-    user.fork(f"mkdir -p {hooks}; echo 'touch evil' > {hooks}/pre-commit; chmod +x {hooks}/pre-commit")
-    files = user.mudroom.json("diff", "f")["changes"]["files"]
-    (change,) = [change for change in files if change["path"] == f"{hooks}/pre-commit"]
-    assert "executes-later" in change["flags"]
 
 
 def test_the_reproductions_on_a_repository_with_a_history(place: Place) -> None:
