@@ -88,7 +88,7 @@ VERBS = {
     "approve": Verb("policy", "questions that wait for an answer: list, answer, --follow"),
     "policy": Verb(
         "policy",
-        "the policy for commands: init, check, show, schema, trust, distrust; why something is refused",
+        "the policy for commands: init, check, show, learn, schema, trust, distrust; why something is refused",
         splits_command=True,
     ),
     "net": Verb("net", "which hosts commands may reach: allow, deny, rm, ls, presets; why; log"),

@@ -110,6 +110,7 @@ examples:
   mudroom policy why -- git push -f   the verdict about an agent's command, with its reason (--agent ID)
   mudroom policy why --level 0 -- kill 42    the same at another level: what the sandbox holds is not asked about
   mudroom policy trust                show what the project's policy loosens, and trust it here (distrust)
+  mudroom policy learn                a policy file with what was answered here, to read and include
   mudroom policy schema               the JSON Schema of the file, for editors
   mudroom policy why                  the refusals of the last command, with reasons
   mudroom policy why --fork a         the same of the last command in the fork a
@@ -121,6 +122,7 @@ Exit codes: why: 0 if something is refused, else 1; why -- COMMAND: 0; check: 0 
 _MODULES = {
     "check": "mudroom.cli.policy.check",
     "init": "mudroom.cli.policy.first_file",
+    "learn": "mudroom.cli.policy.learn",
     "schema": "mudroom.cli.policy.first_file",
     "show": "mudroom.cli.policy.show",
     "trust": "mudroom.cli.policy.trust",
@@ -134,8 +136,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "about",
         nargs="?",
-        metavar="CALL|PATH|FILE",
-        help="of why: a system call, or a path; default: the last command. Of check: a policy file, default: all",
+        metavar="CALL|PATH|FILE|FORK",
+        help="of why: a system call, or a path; default: the last command. Of check: a policy file, default: all. Of "
+        "learn: a fork, default: all",
     )
     parser.add_argument("--fork", metavar="NAME", help="of the last command in this fork")
     parser.add_argument("--agent", metavar="ID", help="of why -- CMD: as this agent's command")
@@ -148,7 +151,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace, context: Context) -> int:
     if args.what in _MODULES:
         module: Any = importlib.import_module(_MODULES[args.what])
-        if args.about is not None and args.what != "check":
+        if args.about is not None and args.what not in ("check", "learn"):
             raise UsageError(
                 f"mudroom policy {args.what} takes no {args.about!r}", "mudroom policy --help has examples"
             )
