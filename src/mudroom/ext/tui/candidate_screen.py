@@ -5,10 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.containers import Horizontal
+from textual.screen import Screen
 from textual.widgets import Static
 
 from mudroom.core.tree.path import show_path
@@ -23,8 +25,11 @@ from mudroom.ext.tui.filelist import fit_text
 from mudroom.ext.tui.key import CANDIDATES, brief
 from mudroom.ext.tui.line import styled_path
 from mudroom.ext.tui.pane import Pane, Pieces
-from mudroom.ext.tui.pane_screen import PaneScreen
+from mudroom.ext.tui.pane_screen import narrowed, show_banner
 from mudroom.ext.tui.worker import WorkerQueue, begin
+
+if TYPE_CHECKING:
+    from mudroom.ext.tui.base_app import BaseApp
 
 CHECK_INTERVAL = 1.0
 """Seconds between checks for changed candidates."""
@@ -91,7 +96,9 @@ class PathList(Pane):
         ]
 
 
-class CandidateScreen(PaneScreen, inherit_bindings=False):
+class CandidateScreen(Screen[None], inherit_bindings=False):
+    app: BaseApp
+
     def __init__(self, model: CandidateModel, review: Callable[[str], Awaitable[None]]) -> None:
         """``review`` opens the review of a fork."""
         super().__init__()
@@ -124,6 +131,10 @@ class CandidateScreen(PaneScreen, inherit_bindings=False):
         return self.query_one(PathList)
 
     @property
+    def diff(self) -> DiffView:
+        return self.query_one(DiffView)
+
+    @property
     def pane(self) -> Pane:
         """The pane with keyboard focus."""
         return next((pane for pane in self.panes if self.focused is pane), self.candidates)
@@ -136,6 +147,12 @@ class CandidateScreen(PaneScreen, inherit_bindings=False):
         self.set_focus(self.candidates)
         self.set_interval(CHECK_INTERVAL, self._check)
         self.reload()
+
+    def on_resize(self) -> None:
+        narrowed(self)
+
+    def banner(self, text: str) -> None:
+        show_banner(self.query_one("#banner", Static), text)
 
     def on_pane_moved(self, event: Pane.Moved) -> None:
         if event.pane is self.paths:

@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from textual.app import ComposeResult
 from textual.containers import Horizontal
+from textual.screen import Screen
 from textual.widgets import Static
 
 from mudroom.api import show_path
@@ -14,14 +17,19 @@ from mudroom.ext.tui.diffview import DiffView
 from mudroom.ext.tui.filelist import FileList
 from mudroom.ext.tui.key import REVIEW, brief
 from mudroom.ext.tui.pane import Pane
-from mudroom.ext.tui.pane_screen import PaneScreen
+from mudroom.ext.tui.pane_screen import narrowed, show_banner
 from mudroom.ext.tui.review_model import ReviewModel
 from mudroom.ext.tui.selection import ListFilter, ReviewMarks, Selection
+
+if TYPE_CHECKING:
+    from mudroom.ext.tui.base_app import BaseApp
 
 BADGES = {None: "Not known", 0: "Not sandboxed", 1: "Sandboxed: safe to edit", 2: "Sandboxed: safe to edit"}
 
 
-class ForkScreen(PaneScreen, inherit_bindings=False):
+class ForkScreen(Screen[None], inherit_bindings=False):
+    app: BaseApp
+
     def __init__(self, model: ReviewModel) -> None:
         super().__init__()
         self.model = model
@@ -40,6 +48,10 @@ class ForkScreen(PaneScreen, inherit_bindings=False):
         return self.query_one(FileList)
 
     @property
+    def diff(self) -> DiffView:
+        return self.query_one(DiffView)
+
+    @property
     def pane(self) -> Pane:
         """The pane with keyboard focus."""
         return self.diff if self.focused is self.diff else self.files
@@ -54,6 +66,12 @@ class ForkScreen(PaneScreen, inherit_bindings=False):
     def listed(self) -> list[Item]:
         """The rows that pass the filter and the search."""
         return self.filter.rows(self.selection.items, self.files.flags, self.selection.picks)
+
+    def on_resize(self) -> None:
+        narrowed(self)
+
+    def banner(self, text: str) -> None:
+        show_banner(self.query_one("#banner", Static), text)
 
     def show_top(self) -> None:
         project = show_path(self.model.project.rpartition(b"/")[2] or self.model.project)

@@ -1,12 +1,11 @@
-"""A screen with panes and differences, and the keys that every such screen has."""
+"""The keys that every screen with panes has, and its line of news."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from textual.screen import Screen
+from textual.geometry import Size
 from textual.widgets import Static
 
 from mudroom.ext.tui.diffview import WIDE, DiffView
@@ -16,29 +15,33 @@ if TYPE_CHECKING:
     from mudroom.ext.tui.base_app import BaseApp
 
 
-class PaneScreen(Screen[None], inherit_bindings=False):
-    """A screen with differences and a line of news above its panes."""
-
-    app: BaseApp
+class PaneScreen(Protocol):
+    """A screen with panes and differences."""
 
     @property
-    @abstractmethod
+    def app(self) -> BaseApp: ...
+
+    @property
+    def size(self) -> Size: ...
+
+    @property
     def pane(self) -> Pane:
         """The pane with keyboard focus."""
 
     @property
-    def diff(self) -> DiffView:
-        return self.query_one(DiffView)
+    def diff(self) -> DiffView: ...
 
-    def on_resize(self) -> None:
-        if self.size.width < WIDE:
-            self.diff.set_side_by_side(False)
 
-    def banner(self, text: str) -> None:
-        """Show a line of news above the panes; empty: hide it."""
-        banner = self.query_one("#banner", Static)
-        banner.update(text)
-        banner.set_class(bool(text), "shown")
+def narrowed(screen: PaneScreen) -> None:
+    """End the display side by side where the screen has become too narrow."""
+    if screen.size.width < WIDE:
+        screen.diff.set_side_by_side(False)
+
+
+def show_banner(banner: Static, text: str) -> None:
+    """Show a line of news above the panes; empty: hide it."""
+    banner.update(text)
+    banner.set_class(bool(text), "shown")
 
 
 def move(screen: PaneScreen, by: int) -> None:
