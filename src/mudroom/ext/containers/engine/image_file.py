@@ -136,7 +136,14 @@ def _copy_entry(
     """Return the entry at a path in a container, with its content if it is a file that is not too large. Return None if
     the path does not exist: the engine has just made the container, so a path that it cannot copy is missing. No more
     data is read: the entry may have any size. Raise MudroomError."""
-    with _copying(engine, container + b":" + path, environ) as copying:
+    argv = [*engine_words(engine), b"cp", container + b":" + path, b"-"]
+    with subprocess.Popen(
+        argv,
+        env=engine_environment(environ),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as copying:
         assert copying.stdout is not None
         late = threading.Timer(PATIENCE, copying.kill)
         late.start()
@@ -147,17 +154,6 @@ def _copy_entry(
         finally:
             late.cancel()
             copying.kill()
-
-
-def _copying(engine: Engine, place: bytes, environ: Mapping[bytes, bytes]) -> subprocess.Popen[bytes]:
-    """Start the engine's copy of a container's path, as an archive on its stdout."""
-    return subprocess.Popen(
-        [*engine_words(engine), b"cp", place, b"-"],
-        env=engine_environment(environ),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-    )
 
 
 def _read_entry(stream: IO[bytes]) -> tuple[tarfile.TarInfo, bytes] | None:
@@ -176,7 +172,14 @@ def _root_mode(engine: Engine, container: bytes, environ: Mapping[bytes, bytes])
     """Return the permission bits on the container's root directory. Only an archive's first header is read. Where an
     engine starts the archive with the directory's entries (Podman), return the bits that let every user enter: a wrong
     guess shows when the container is started."""
-    with _copying(engine, container + b":/.", environ) as copying:
+    argv = [*engine_words(engine), b"cp", container + b":/.", b"-"]
+    with subprocess.Popen(
+        argv,
+        env=engine_environment(environ),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as copying:
         assert copying.stdout is not None
         header = copying.stdout.read(_BLOCK)
         copying.kill()

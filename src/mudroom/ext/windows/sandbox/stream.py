@@ -33,45 +33,13 @@ _ATTEMPTS = 40
 Heard = Callable[[str, bytes], None]
 
 
-class _Pipe:
-    """A pipe with its thread. Its attributes are its thread's."""
-
-    name: str
-    failure: OSError | None
-    theirs: int
-    """The command's end."""
-    _ours: int
-    _thread: threading.Thread
-
-    def begin(self) -> None:
-        """Close this process's copy of the command's end, and serve the pipe from now on."""
-        self._close_theirs()
-        self._thread.start()
-
-    def join(self) -> None:
-        """Wait for the pipe's end."""
-        if self._thread.is_alive():
-            self._thread.join()
-
-    def close(self) -> None:
-        self._close_theirs()
-        if self._thread.ident is None and self._ours >= 0:
-            os.close(self._ours)
-            self._ours = -1
-
-    def _close_theirs(self) -> None:
-        if self.theirs >= 0:
-            os.close(self.theirs)
-            self.theirs = -1
-
-
-class OutputPipe(_Pipe):
+class OutputPipe:
     """One output pipe. ``target``: the caller's descriptor, or None to capture. Only its thread writes its attributes;
     others read them after ``join``."""
 
     def __init__(self, name: str, target: int | None, limit: int, heard: Heard | None) -> None:
         self.name, self._target, self._heard = name, target, heard
-        self._ours, self.theirs = os.pipe()
+        self._read, self.theirs = os.pipe()
         self.failure: OSError | None = None
         self.truncated = False
         self._chunks: list[bytes] = []
@@ -86,9 +54,30 @@ class OutputPipe(_Pipe):
     def is_captured(self) -> bool:
         return self._target is None
 
+    def begin(self) -> None:
+        """Close this process's copy of the command's end, and read from now on."""
+        self._close_theirs()
+        self._thread.start()
+
+    def join(self) -> None:
+        """Wait for the pipe's end."""
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def close(self) -> None:
+        self._close_theirs()
+        if self._thread.ident is None and self._read >= 0:
+            os.close(self._read)
+            self._read = -1
+
+    def _close_theirs(self) -> None:
+        if self.theirs >= 0:
+            os.close(self.theirs)
+            self.theirs = -1
+
     def _pump(self) -> None:
         try:
-            while chunk := os.read(self._ours, _CHUNK):
+            while chunk := os.read(self._read, _CHUNK):
                 if self._target is None:
                     self._keep(chunk)
                 else:
@@ -96,7 +85,7 @@ class OutputPipe(_Pipe):
         except OSError as error:
             self.failure = None if error.errno in _GONE else error
         finally:
-            read, self._ours = self._ours, -1
+            read, self._read = self._read, -1
             os.close(read)
 
     def _keep(self, chunk: bytes) -> None:
@@ -107,17 +96,21 @@ class OutputPipe(_Pipe):
             self._heard(self.name, chunk)
 
 
-class InputPipe(_Pipe):
+class InputPipe:
     """A command's input pipe. As in ``OutputPipe``, its attributes are its thread's."""
 
     name = "stdin"
 
     def __init__(self, library: Library, source: int) -> None:
         self._library, self._source = library, source
-        self.theirs, self._ours = os.pipe()
+        self.theirs, self._write = os.pipe()
         self.failure: OSError | None = None
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._pump, name="mudroom-stdin", daemon=True)
+
+    def begin(self) -> None:
+        self._close_theirs()
+        self._thread.start()
 
     def join(self) -> None:
         """Interrupt the thread. A write ends by itself, since no reader is left."""
@@ -128,14 +121,25 @@ class InputPipe(_Pipe):
             interrupt_call(self._library, self._thread.native_id or 0)
             self._thread.join(_PATIENCE)
 
+    def close(self) -> None:
+        self._close_theirs()
+        if self._thread.ident is None and self._write >= 0:
+            os.close(self._write)
+            self._write = -1
+
+    def _close_theirs(self) -> None:
+        if self.theirs >= 0:
+            os.close(self.theirs)
+            self.theirs = -1
+
     def _pump(self) -> None:
         try:
             while not self._is_over.is_set() and (chunk := os.read(self._source, _CHUNK)):
-                write_all(self._ours, chunk)
+                write_all(self._write, chunk)
         except OSError as error:
             self.failure = None if error.errno in _GONE or self._is_over.is_set() else error
         finally:
-            write, self._ours = self._ours, -1
+            write, self._write = self._write, -1
             os.close(write)
 
 
@@ -163,7 +167,6 @@ class PipedOutput:
         self._null = os.open(os.devnull, os.O_RDONLY)
         self.input = None if stdin is None else InputPipe(library, stdin)
         self.pipes = (OutputPipe("stdout", stdout, limit, told), OutputPipe("stderr", stderr, limit, told))
-        self._all: tuple[_Pipe, ...] = self.pipes if self.input is None else (*self.pipes, self.input)
         self.streams = tuple(pipe for pipe in self.pipes if pipe.is_captured)
 
     @property
@@ -179,17 +182,23 @@ class PipedOutput:
 
     def begin(self) -> None:
         """Read and write from now on: the command has its ends."""
-        for stream in self._all:
+        for stream in self.pipes:
             stream.begin()
+        if self.input is not None:
+            self.input.begin()
 
     def join(self) -> None:
         """Wait until all output has been read. The job has ended."""
-        for stream in self._all:
+        for stream in self.pipes:
             stream.join()
+        if self.input is not None:
+            self.input.join()
 
     def close(self) -> None:
-        for stream in self._all:
+        for stream in self.pipes:
             stream.close()
+        if self.input is not None:
+            self.input.close()
         if self._null >= 0:
             os.close(self._null)
             self._null = -1
@@ -201,5 +210,8 @@ class PipedOutput:
     @property
     def failures(self) -> list[str]:
         """Failures on the caller's descriptors, as clauses."""
-        failed = [(stream.name, stream.failure) for stream in self._all if stream.failure is not None]
+        given: list[OutputPipe | InputPipe] = [*self.pipes]
+        if self.input is not None:
+            given.append(self.input)
+        failed = [(stream.name, stream.failure) for stream in given if stream.failure is not None]
         return [f"{name}: {os.strerror(error.errno or 0)}" for name, error in failed]
