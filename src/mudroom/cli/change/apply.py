@@ -61,9 +61,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--markers", action="store_true", help=Rare("write conflict markers into files that conflict"))
     parser.add_argument("--bak", action="store_true", help=Rare("keep replaced and removed files as NAME.bak"))
     parser.add_argument("--reviewed", metavar="ID", help=Rare("only if this is the fork's fingerprint in diff --json"))
-    parser.add_argument(
-        "--no-effects", action="store_true", help="leave its held pushes, publishes and requests in the fork"
-    )
+    parser.add_argument("--no-effects", action="store_true", help="leave its held effects in the fork")
     parser.add_argument("--commits", action="store_true", help="bring the fork's commits as a branch; no files")
     parser.add_argument("--commit", action="store_true", help="commit what has been applied; no hook is run")
     parser.add_argument("--message", "-m", metavar="TEXT", help="the message of that commit")

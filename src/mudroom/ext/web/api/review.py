@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 from zlib import crc32
 
-from msgspec import Meta, Struct, msgpack, structs
+from msgspec import Meta, Struct, convert, msgpack, structs
 
 from mudroom.cli.change.agent_settings import changed_settings
 from mudroom.cli.change.preview import push_rows
+from mudroom.core.network.push import push_to_json
 from mudroom.core.tree import dependent_rows
 from mudroom.core.tree.change import Change, Remark
 from mudroom.core.tree.landing_form import OWNER
@@ -161,14 +162,9 @@ def mode_of(entry: Entry) -> str:
 
 
 def _push(row: PushRow) -> shape.PushShape:
-    refs = [
-        shape.PushedRefShape(
-            ref.ref, ref.verb, [shape.PushedCommitShape(*one) for one in ref.commits], ref.lines, list(ref.flags)
-        )
-        for ref in row.refs
-    ]
     details = [f"{sign} {line}".strip() for sign, line in row.files]
-    return shape.PushShape(row.bound, row.name, row.remote, row.state, row.why, refs, details)
+    fields = push_to_json(row) | {"name": row.bound, "label": row.name, "details": details}
+    return convert(fields, shape.PushShape)
 
 
 def _remark(remark: Remark) -> shape.RemarkShape:
