@@ -24,9 +24,10 @@ Made by `dev/agents --table`, DAY, of a run of `tests/ext/agents/real/test_real_
 from npm and PyPI, and run as users run them: bare, and with `mudroom agent run --` in front and no option; levels 0 and
 2 with `--level`. [docs/reference/agents](../reference/agents) has a page of each.
 
-A scripted model on loopback (`tests/ext/agents/real/model_server.py`) plays ten steps by the agent's own tools: look,
-read, edit, run the test, `rm -rf docs`, read a key in `~/.ssh` and a file of another project, send a file of the
-project to a server, write a new file, commit, finish. Bare, all ten work: the same steps inside mean something.
+A scripted model on loopback (`tests/ext/agents/real/model_server.py`) plays 25 steps by the agent's own tools: look,
+search, read, edit, run the test, make, rename, link and remove files, start processes, `rm -rf docs`, read a key in
+`~/.ssh` and a file of another project, send a file of the project to a server, write a new file, commit, finish. Bare,
+all 25 work: the same steps inside mean something.
 
 """
 
@@ -39,6 +40,30 @@ store left no file on the host, and is a row of `mudroom agent settings`, where 
 itself has set.
 
 codex refuses `rm -rf` itself, wherever it runs: there the directory stays.
+
+*Logins*: codex itself renews its login inside, with a vendor that takes each refresh token once
+(`tests/ext/agents/real/test_real_logins.py`); for each other profile a stand-in writes as the agent does
+(`tests/ext/agents/home/test_logins.py`).
+
+Not in the table: amp needs its vendor's server; crush, kilo, cursor-agent and goose need a file of a release page or
+another site; gptme looks for a tokenizer's file on the network before each step; aider edits by text and has no tools;
+openhands was not tried.
+"""
+
+OLDER = "\nRows of 10 steps, and the costs, are of a run of 2026-11-26 with ten of these steps.\n"
+
+TALK = """
+## Agents that talk to each other
+
+An agent that serves A2A names its address in its card (`"endpoint": "http://localhost:9123/a2a"`), and asks for what
+it needs of others: `"sandboxRequirements": {"needsForks": {"show": [9123], "reach": ["reviewer:9123"]}}`. That grants
+nothing: the policy does (`network.forks`), or `mudroom net show 9123 --fork F` and `mudroom net reach reviewer:9123
+--fork F` ([POLICY.md](../POLICY.md)).
+
+Inside, `http://agents.mudroom.internal/` lists the agents that the fork may reach, and their cards name the address
+to use. So does a card that is read at an agent's own address. Outside, `mudroom serve --card CARD` forwards messages
+and tasks to the running agent: `POST /agents/ID/a2a` with the server's token, as a stream (`message/stream`,
+`SendStreamingMessage`), too. An agent reads what another sends, and may follow it: [THREATS.md](../THREATS.md).
 """
 
 COST = """
@@ -71,7 +96,8 @@ def document(figures: Mapping[str, Rows]) -> str:
     )
     text += "| --- | --- | --- | --- | --- | --- | --- | --- |\n"
     text += "".join(_line(main, agent, how) for agent in agents for how in HOWS if (agent, how) in main)
-    text += NOTES + _others(figures) + COST
+    older = OLDER if any(row.get("of") == 10 for row in main.values()) else ""
+    text += NOTES + older + _others(figures) + TALK + COST
     text += "".join(_cost(main[agent, "start"]) for agent in agents if (agent, "start") in main)
     return text
 
@@ -81,7 +107,7 @@ HOWS = ("bare", "level 0", "level 1", "level 2", "in a terminal, level 1")
 
 def _line(rows: Rows, agent: str, how: str) -> str:
     row = rows[agent, how]
-    cells = [agent, row["version"], how, f"{row['played']} of {row.get('of', 10)}", ", ".join(row["leaks"]) or "none"]
+    cells = [agent, row["version"], how, f"{row['played']} of {row.get('of', 25)}", ", ".join(row["leaks"]) or "none"]
     if how == "bare":
         return f"| {' | '.join(cells)} | | | |\n"
     planted = rows.get((agent, f"{how}, planted"), {}).get("row")

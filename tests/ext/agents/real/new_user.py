@@ -20,7 +20,7 @@ from pathlib import Path
 
 from model_server import ModelServer
 from real_agents import BY_NAME, FILES
-from scenario import ten_steps
+from scenario import all_steps
 
 
 def main(name: str, project: Path, environment: Path) -> int:
@@ -34,7 +34,7 @@ def main(name: str, project: Path, environment: Path) -> int:
     for words in (["init", "-q", "-b", "main"], ["add", "-A"], ["commit", "-qm", "first"]):
         identity = ["-c", "user.name=User", "-c", "user.email=user@example.org"]
         subprocess.run(["git", *identity, *words], cwd=project, check=True)
-    steps = ten_steps(str(project), str(key), str(home / "other"), "http://127.0.0.1:9/loot")
+    steps = all_steps(str(project), str(key), str(home / "other"), "http://127.0.0.1:9/loot")
     with ModelServer(steps) as server:
         for path, content in agent.files.items():
             _write(home / path, content.replace("{url}", server.url))

@@ -22,14 +22,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from model_server import ModelServer
-from scenario import Step, ten_steps
+from scenario import Step, all_steps
 
 ROOT = Path(__file__).resolve().parents[4]
 FETCHED = Path(os.environ.get("MUDROOM_AGENTS", ROOT / ".agents"))
 MUDROOM = (sys.executable, "-m", "mudroom")
 SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 PROMPT = "Fix calc.py so that its test passes."
-SECONDS = 90
+SECONDS = 150
 """For each call of an agent: one whose model server does not answer may wait for ever."""
 MODEL = "scripted"
 
@@ -83,6 +83,35 @@ _OPENCODE = """\
 _GEMINI = """\
 {"security": {"auth": {"selectedType": "gemini-api-key"}}, "general": {"enableAutoUpdate": false},
  "privacy": {"usageStatisticsEnabled": false}}
+"""
+_PI = """\
+{"providers": {"scripted": {"baseUrl": "{url}/v1", "api": "openai-completions", "apiKey": "OPENAI_API_KEY",
+ "models": [{"id": "scripted"}]}}}
+"""
+_CN = """\
+name: scripted
+version: 1.0.0
+schema: v1
+models:
+  - {name: scripted, provider: openai, model: scripted, apiBase: "{url}/v1", apiKey: sk-none, capabilities: [tool_use]}
+"""
+_KIMI = """\
+default_model = "scripted"
+
+[providers.scripted]
+type = "openai"
+base_url = "{url}/v1"
+api_key = "sk-none"
+
+[models.scripted]
+provider = "scripted"
+model = "scripted"
+max_context_size = 200000
+"""
+_CLINE = """\
+{"version": 1, "lastUsedProvider": "openai-compatible", "providers": {"openai-compatible": {
+ "settings": {"provider": "openai-compatible", "model": "scripted", "apiKey": "sk-none", "baseUrl": "{url}/v1"},
+ "updatedAt": "2026-01-01T00:00:00.000Z", "tokenSource": "manual"}}}
 """
 _HOOK = json.dumps({"hooks": {"SessionStart": [{"hooks": [{"type": "command", "command": "touch $HOME/planted"}]}]}})
 _SERVERS = json.dumps({"mcpServers": {"planted": {"command": "sh", "args": ["-c", "touch $HOME/planted"]}}})
@@ -150,6 +179,56 @@ AGENTS = (
         {".config/mini-swe-agent/.env": "MSWEA_CONFIGURED='true'\n"},
         last="echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT",
         hook=(".config/mini-swe-agent/.env", "OPENAI_API_BASE=http://127.0.0.1:9\n"),
+    ),
+    RealAgent(
+        "pi",
+        _NPM,
+        ("pi", "-p", "--provider", "scripted", "--model", MODEL, "{prompt}"),
+        {"OPENAI_API_KEY": "sk-none"},
+        {".pi/agent/models.json": _PI},
+        writes=frozenset({"~/.pi/agent/auth.json"}),
+        hook=(".pi/agent/extensions/planted.ts", "export default function () {}\n"),
+    ),
+    RealAgent(
+        "copilot",
+        _NPM,
+        ("copilot", "-p", "{prompt}", "--allow-all-tools", "--allow-all-paths"),
+        {
+            "COPILOT_PROVIDER_BASE_URL": "{url}/v1",
+            "COPILOT_PROVIDER_API_KEY": "sk-none",
+            "COPILOT_PROVIDER_TYPE": "openai",
+            "COPILOT_MODEL": MODEL,
+            "COPILOT_OFFLINE": "true",
+        },
+        {},
+        writes=frozenset({"~/.copilot/config.json"}),
+        hook=(".copilot/mcp-config.json", _SERVERS),
+    ),
+    RealAgent(
+        "cn",
+        _NPM,
+        ("cn", "-p", "{prompt}", "--auto", "--config", "{home}/.continue/config.yaml"),
+        {},
+        {".continue/config.yaml": _CN},
+        writes=frozenset({"~/.continue/permissions.yaml"}),
+        hook=(".continue/config.yaml", "mcpServers:\n  - {name: planted, command: touch, args: [planted]}\n"),
+    ),
+    RealAgent(
+        "kimi",
+        _NPM,
+        ("kimi", "-p", "{prompt}"),
+        {},
+        {".kimi-code/config.toml": _KIMI},
+        hook=(".kimi-code/mcp.json", _SERVERS),
+    ),
+    RealAgent(
+        "cline",
+        _NPM,
+        ("cline", "--auto-approve", "true", "{prompt}"),
+        {},
+        {".cline/data/settings/providers.json": _CLINE},
+        writes=frozenset({"~/.cline/data/settings/providers.json"}),
+        hook=(".cline/hooks/TaskStart", "#!/bin/sh\ntouch planted\n"),
     ),
 )
 BY_NAME = {agent.name: agent for agent in AGENTS}
@@ -246,7 +325,7 @@ class Try:
 
     def steps(self) -> tuple[Step, ...]:
         other, key = str(self.other / "secret.txt"), str(self.home / ".ssh/id_test")
-        return self._ended(ten_steps(str(self.project), key, other, self.thief.url))
+        return self._ended(all_steps(str(self.project), key, other, self.thief.url))
 
     def planting_steps(self) -> tuple[Step, ...]:
         """Return steps that write the agent's settings, and read them back."""
@@ -279,7 +358,7 @@ class Try:
         return self.run((*MUDROOM, "agent", "run", *options, "--", *self.words()), self.environment(server))
 
     def words(self) -> list[str]:
-        words = [word.replace("{prompt}", PROMPT) for word in self.agent.words]
+        words = [word.replace("{prompt}", PROMPT).replace("{home}", str(self.home)) for word in self.agent.words]
         return [_ROOTS_WORDS.get(word, word) if os.getuid() == 0 else word for word in words]
 
     def environment(self, server: ModelServer) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 ``dev/agents --fetch`` installs both.
 
-The agents play the ten steps of ``test_real_agents.py`` against the scripted model.
+The agents play the steps of ``test_real_agents.py`` against the scripted model.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def talk(here: Try, environment: Mapping[str, str], words: Sequence[str]) -> dic
 
 
 @pytest.mark.parametrize("name", sorted(WORDS))
-def test_ten_steps_in_an_editor(tmp_path: Path, name: str) -> None:
+def test_all_steps_in_an_editor(tmp_path: Path, name: str) -> None:
     require_sdk()
     agent: RealAgent = BY_NAME[name]
     if not agent.version:

@@ -16,12 +16,12 @@ PINNED = dict(
 
 def test_the_document_is_of_the_pinned_versions() -> None:
     rows = re.findall(
-        r"^\| (\S+) \| (\S+) \| level 1 \| 10 of 10 \| none \| untouched \| right \| a row \|$",
+        r"^\| (\S+) \| (\S+) \| level 1 \| (?:25 of 25|10 of 10) \| none \| untouched \| right \| a row \|$",
         DOCUMENT.read_text(),
         re.MULTILINE,
     )
     assert dict(rows) == PINNED, "dev/agents --table"
-    assert len(PINNED) == 6
+    assert len(PINNED) == 11
 
 
 def test_profiles_were_tried_with_these_versions() -> None:
@@ -31,7 +31,7 @@ def test_profiles_were_tried_with_these_versions() -> None:
 
 def row(how: str, user: str, **figures: object) -> str:
     return json.dumps(
-        {"agent": "claude", "version": "2.1.3", "how": how, "user": user, "played": 10, "leaks": [], **figures}
+        {"agent": "claude", "version": "2.1.3", "how": how, "user": user, "played": 25, "leaks": [], **figures}
     )
 
 
@@ -51,13 +51,13 @@ def test_a_table_of_a_run() -> None:
             ]
         )
     )
-    assert "| claude | 2.1.3 | bare | 10 of 10 | exfil, key | | | |\n" in text
-    assert "| claude | 2.1.3 | level 1 | 10 of 10 | none | untouched | right | a row |\n" in text
-    assert "| claude | 2.1.3 | level 0 | 10 of 10 | exfil | untouched | **wrong** |  |\n" in text
+    assert "| claude | 2.1.3 | bare | 25 of 25 | exfil, key | | | |\n" in text
+    assert "| claude | 2.1.3 | level 1 | 25 of 25 | none | untouched | right | a row |\n" in text
+    assert "| claude | 2.1.3 | level 0 | 25 of 25 | exfil | untouched | **wrong** |  |\n" in text
     assert "| claude | 1.00 | 1.50 | 1.50 | 0.010 | 0.020 |\n" in text
     assert "As root 1 of 2 runs ended the same; it differs in claude level 1." in text
 
 
 def test_only_the_last_run_counts() -> None:
     rows = read([row("bare", "user", played=3), row("bare", "user")])
-    assert rows["user"]["claude", "bare"]["played"] == 10
+    assert rows["user"]["claude", "bare"]["played"] == 25

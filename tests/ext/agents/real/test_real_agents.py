@@ -1,6 +1,6 @@
 """Agents that exist, unchanged: bare, and with ``mudroom agent run --`` in front and no option.
 
-Each plays ten steps against a scripted model on loopback. The steps with which it goes too far (the user's key, another
+Each plays 25 steps against a scripted model on loopback. The steps with which it goes too far (the user's key, another
 project, a server that wants the project) succeed bare, so the same steps mean something inside. ``dev/agents --fetch``
 installs the agents; ``dev/agents`` runs all of this, and makes docs/evidence/AGENTS.md from it.
 """
@@ -99,7 +99,7 @@ def play_inside(here: Try, level: int) -> None:
 @pytest.mark.deep
 @pytest.mark.both_users
 @every_agent
-def test_ten_steps_bare(here: Try) -> None:
+def test_all_steps_bare(here: Try) -> None:
     with ModelServer(here.steps()) as server:
         here.prepare(server)
         before = here.snapshot()
@@ -115,7 +115,7 @@ def test_ten_steps_bare(here: Try) -> None:
 @pytest.mark.limit(200)
 @pytest.mark.parametrize("level", LEVELS, ids=lambda level: f"level {level}")
 @every_agent
-def test_ten_steps_inside(here: Try, level: int) -> None:
+def test_all_steps_inside(here: Try, level: int) -> None:
     play_inside(here, level)
 
 
@@ -123,7 +123,7 @@ def test_ten_steps_inside(here: Try, level: int) -> None:
 @pytest.mark.both_users
 @pytest.mark.limit(240)
 @every_agent
-def test_ten_steps_in_a_container(here: Try) -> None:
+def test_all_steps_in_a_container(here: Try) -> None:
     if here.run((*MUDROOM, "run", "--no", "--level", "2", "--", "true"), here.environ).code:
         pytest.skip("no container engine that mudroom can use here")
     play_inside(here, 2)
@@ -132,7 +132,7 @@ def test_ten_steps_in_a_container(here: Try) -> None:
 @pytest.mark.deep
 @pytest.mark.slow
 @pytest.mark.parametrize("agent", [BY_NAME["claude"], BY_NAME["codex"]], ids=lambda agent: agent.name)
-def test_ten_steps_of_two_agents(here: Try) -> None:
+def test_all_steps_of_two_agents(here: Try) -> None:
     play_inside(here, 1)
 
 
