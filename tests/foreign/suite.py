@@ -64,7 +64,6 @@ class Source(NamedTuple):
 SOURCES = {
     "cpython": Source("CPython's own tests", "MUDROOM_CPYTHON_TESTS", "cpython"),
     "universal_pathlib": Source("universal_pathlib's tests", "MUDROOM_UPATH_SOURCE", "universal_pathlib"),
-    "httpx": Source("httpx's own tests", "MUDROOM_HTTPX_SOURCE", "httpx"),
     "git": Source("git's sources", "MUDROOM_GIT_SOURCE", "git"),
     "pjdfstest": Source("a built checkout of pjdfstest", "MUDROOM_PJDFSTEST"),
     "fsx": Source("the program fsx", "MUDROOM_FSX"),

@@ -11,9 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from mudroom.core.confinement.credential_file import has_password
 
-CERTIFICATES = (
-    b"SSL_CERT_FILE", b"CURL_CA_BUNDLE", b"REQUESTS_CA_BUNDLE", b"NODE_EXTRA_CA_CERTS", b"GIT_SSL_CAINFO", b"PIP_CERT",
-)  # fmt: skip
+CERTIFICATES = b"SSL_CERT_FILE CURL_CA_BUNDLE REQUESTS_CA_BUNDLE NODE_EXTRA_CA_CERTS GIT_SSL_CAINFO PIP_CERT".split()
 """Variables that name a file of certificates."""
 _NAMES = frozenset({
     *CERTIFICATES,

@@ -219,8 +219,8 @@ def certificates(paths: Iterable[bytes], home: bytes) -> list[bytes]:
     """Return the files below the home that hold certificates and public keys alone."""
     from mudroom.core.text.secret_content import holds_credential, is_public_key
 
-    contents = ((path, _read(path) or b"") for path in paths if _is_open(path, home))
-    return [path for path, content in contents if is_public_key(content) and not holds_credential(content)]
+    opened = (path for path in paths if _is_open(path, home))
+    return [path for path in opened if is_public_key(data := _read(path) or b"") and not holds_credential(data)]
 
 
 def _is_open(path: bytes, home: bytes) -> bool:

@@ -549,8 +549,9 @@ class Confinement:
         masks = self._masks(host, settings)
         system = without((*host.system, *host.home), masks) if confined else (*host.system, *host.home)
         # a program with the variable and without its file trusts no server
-        named = dict.fromkeys(os.path.normpath(self.variables.get(name, b"")) for name in CERTIFICATES)
-        roots = certificates(named, self.own_home)
+        named = (os.path.normpath(self.variables.get(name, b"")) for name in CERTIFICATES)
+        below = [path for path in dict.fromkeys(named) if is_below(path, self.own_home)]
+        roots = certificates(below, self.own_home) if below else []
         binds = [*system, *shown, *(Bind(path, path) for path in (*self._read(settings), *roots))]
         own = self._vault.source + b"/.mudroom"
         if os.path.isdir(own) and not os.path.islink(own):
