@@ -3,7 +3,7 @@
 A row has the key, the check of a value, its JSON Schema, the merge of several files, the values that loosen, the
 default, a line of help and an example. Its users are the reader (``policy/parse.py``), the merge
 (``policy/combine.py``), trust (``policy/trust.py``), the JSON Schema (``policy/schema.py``), the table in
-``docs/POLICY.md`` (``policy/reference.py``), the first policy file (``policy/first_policy.py``) and ``mudroom policy
+``docs/POLICY.md`` (``dev/policy``), the first policy file (``policy/first_policy.py``) and ``mudroom policy
 show``.
 
 Rules of this file: a value is checked here and nowhere else. If two files set a setting that protects, the stricter

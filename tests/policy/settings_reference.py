@@ -1,4 +1,4 @@
-"""The settings reference in ``docs/POLICY.md``, made from the settings table. ``dev/policy`` writes it there."""
+"""The settings reference in ``docs/POLICY.md``, from the settings table. ``dev/policy`` writes it. No test is here."""
 
 from __future__ import annotations
 
