@@ -59,7 +59,7 @@ ENDS: dict[tuple[str, str], Callable[[Kind, Path], None]] = {
 }
 USES: dict[str, Callable[[Session], object]] = {
     "a command": lambda session: sh(session, "true"),
-    "file tools": lambda session: session.forks.files("f").read_text("made"),
+    "file tools": lambda session: session.forks.files("f").read("made").decode(),
     "a review": lambda session: session.changes.of("f"),
     "a checkpoint": lambda session: session.forks.checkpoint("f", "after"),
     "an unmount": lambda session: session.forks.unmount("f"),

@@ -18,9 +18,11 @@ from mudroom.core.approval.approval import CommandAnswer, CommandQuestion
 from mudroom.core.command.policy import ClassRule, CommandPolicy
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
+from mudroom.errors import UsageError
 from mudroom.session import Session, Stdio
 from mudroom.session.approval import CommandAnswers
 from mudroom.session.upkeep import Queue, QueueApprover
+from mudroom.stage.buffer.buffer import Buffer
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.store.fork import Fork
 
@@ -31,11 +33,13 @@ WAITING = b"while [ ! -e stop ]; do sleep 0.01; done"
 class Call:
     """A call in its own thread. ``result`` waits for it, and raises its exception."""
 
-    def __init__(self, function: Callable[[], Any]) -> None:
+    def __init__(self, function: Callable[[], Any], patience: float = 0.0) -> None:
+        """``patience``: seconds for which its end is waited for here."""
         self._function, self._result = function, None
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
+        self._thread.join(patience)
 
     def _run(self) -> None:
         try:
@@ -262,3 +266,57 @@ def test_a_fork_gets_its_first_layer_while_it_is_read(place: Place, monkeypatch:
     monkeypatch.setattr(Fork, "contents", ())  # as it was read before
     with OpenFork(session.vault, session.vault.fork(result.fork)) as opened:
         assert isinstance(opened.merged().names(b""), dict)
+
+
+def beside(monkeypatch: pytest.MonkeyPatch, method: str, function: Callable[[], Any]) -> list[Call]:
+    """At the first call of a buffer's method, begin the function in another thread, and give it time."""
+    before, calls = getattr(Buffer, method), list[Call]()
+
+    def called(self: Buffer, *arguments: Any) -> Any:
+        if not calls:
+            calls.append(Call(function, 0.3))
+        return before(self, *arguments)
+
+    monkeypatch.setattr(Buffer, method, called)
+    return calls
+
+
+def test_a_command_that_starts_sees_a_write_that_has_begun(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = place.session()
+    session.forks.new("f")
+    files = session.forks.files("f")
+    files.list()
+    calls = beside(monkeypatch, "write", lambda: session.run([b"cat", b"new"], fork="f"))
+    files.write("new", b"new\n")
+    assert calls[0].result().stdout == b"new\n"
+
+
+def test_two_threads_edit_one_file(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a model's parallel calls do."""
+    place.write("f", "one\ntwo\n")
+    session = place.session()
+    session.forks.new("f")
+    files = session.forks.files("f")
+    calls = beside(monkeypatch, "write", lambda: files.edit("f", "two", "2"))
+    files.edit("f", "one", "1")
+    assert calls[0].result() == 1
+    assert files.read("f") == b"1\n2\n"
+
+
+def test_a_read_goes_on_in_the_buffer_when_the_command_has_ended(place: Place) -> None:
+    session = place.session()
+    running = Waiting(session, "f")
+    files = session.forks.files("f")
+    files.write("new", b"new\n")
+    tree = files.tree()
+    running.end()
+    assert (tree.read(b"new"), list(tree.names(b""))) == (b"new\n", list(files.tree().names(b"")))
+
+
+def test_a_read_of_a_discarded_fork_says_so(place: Place) -> None:
+    session = place.session()
+    session.forks.new("f")
+    tree = session.forks.files("f").tree()
+    session.forks.discard("f")
+    with pytest.raises(UsageError, match="no fork named f"):
+        tree.look(b"new")

@@ -9,11 +9,8 @@ import msgspec
 import pytest
 
 from mudroom.stage import disk
-from mudroom.stage.beneath import open_root
-from mudroom.stage.buffer.files import Files
 from mudroom.stage.originals.original import read_rows
 from mudroom.stage.private_directory import require_private
-from mudroom.stage.views.real_directory import PlainTree
 from whole_text import told
 
 
@@ -55,16 +52,3 @@ def test_an_index_that_names_what_is_no_original() -> None:
         said = told(lambda: read_rows(index, b"/state/originals/index"))  # noqa: B023 - called at once
         assert said.startswith("/state/originals/index is damaged: ") and said.endswith(hint)
         assert said == f"/state/originals/index is damaged: {why or 'it names an invalid original'} {hint}"
-
-
-def test_a_file_without_lines(tmp_path: Path) -> None:
-    (tmp_path / "binary").write_bytes(b"a\0b")
-    root = open_root(os.fsencode(tmp_path))
-    try:
-        files = Files(lambda: PlainTree(root))
-        assert told(lambda: files.read_text("binary")) == "binary is a binary file: it has no lines (read its bytes)"
-        counted = "lines are counted from 1, and a limit is not negative (line 1 is the first)"
-        assert told(lambda: files.read_text("binary", 0)) == counted
-        assert told(lambda: files.read_text("binary", 1, -1)) == counted
-    finally:
-        os.close(root)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import _thread
 import time
 from collections import deque
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 
 from mudroom.core.tree.path import show
 from mudroom.errors import ForkGone, MudroomError, UsageError
-from mudroom.typing import TYPE_CHECKING
+from mudroom.typing import TYPE_CHECKING, Any
 from mudroom.vault.forks.stacking import require_idle
 from mudroom.vault.store.fork import Fork, mount_note
 from mudroom.vault.store.store import Vault
@@ -31,7 +31,8 @@ class FileTools:
 
     While a command starts or ends, other threads' calls on its fork wait: from the buffer's flush until the mount is
     there, and from the mount's end until the buffer shows the files that the command left. A write to the buffer in
-    between would not reach the command.
+    between would not reach the command: ``changing`` keeps it from beginning then, and ``pause`` waits for its end. A
+    read of a tree that has ended goes on in the next one.
     """
 
     def __init__(self, vault: Vault, clock: Callable[[], int]) -> None:
@@ -41,6 +42,8 @@ class FileTools:
         """Mounts of running commands, with the secrets that the commands see empty."""
         self._paused: dict[str, tuple[int, _thread.LockType]] = {}
         """Identifier of the thread that starts or ends a command in the fork, and the lock that it holds meanwhile."""
+        self._turns: dict[str, _thread.RLock] = {}
+        """Held while a fork's files are changed, and while its editor is dropped. Taken after the fork's lock."""
         self._notes: deque[str] = deque()
         """Notes for the next flush. Each append and pop is atomic."""
 
@@ -80,6 +83,31 @@ class FileTools:
                 return editor.buffer
             time.sleep(LOOK)
 
+    @contextmanager
+    def changing(self, name: str) -> Iterator[Tree]:
+        """Yield the tree as ``tree`` does, for a change. Until the end of the block no other thread changes it by file
+        tools, and no command of this session starts or ends in the fork. Do not wait for a fork's lock in it."""
+        while True:
+            tree = self.tree(name)
+            with self._turn(name):
+                if self._is_present(name, tree):
+                    yield tree
+                    return
+
+    def _turn(self, name: str) -> _thread.RLock:
+        return self._turns.setdefault(name, _thread.RLock())
+
+    def _is_present(self, name: str, tree: Tree) -> bool:
+        """Return whether ``tree`` has the fork's files still. Hold the fork's turn."""
+        pause, live, editor = self._paused.get(name), self._live.get(name), self._editors.get(name)
+        if pause is not None and pause[0] != _thread.get_ident():
+            return False
+        if live is not None or editor is not None:
+            return tree is (live[0] if live is not None else editor and editor.buffer)
+        from mudroom.stage.views.mounted import MountedTree
+
+        return isinstance(tree, MountedTree)
+
     def _made(self, name: str, vault: Vault) -> Editor | None:
         """Return a new editor, or None while the fork's lock is taken. Do not wait for the lock: its holder may be
         about to start a command, whose mount the caller can then use without waiting for the command's end."""
@@ -113,8 +141,9 @@ class FileTools:
                     require_idle(fork)
                 editor = self._editor(name)
                 if editor is not None:
-                    self._notes.extend(self._flush(fork, editor))
-                    self.drop(name)
+                    with self._turn(name):  # a write in between would be dropped
+                        self._notes.extend(self._flush(fork, editor))
+                        self.drop(name)
         return MountedTree(note.place, note.identity)
 
     def _catch_up(self, name: str, editor: Editor) -> None:
@@ -139,7 +168,7 @@ class FileTools:
         from mudroom.stage.views.live import LiveTree
 
         try:
-            self._live[name] = LiveTree(running.view()), masked
+            self._live[name] = LiveTree(running.view(), _NextTree(self, name)), masked
         except MudroomError:
             return  # the mount failed: the thread that runs the command raises the reason
 
@@ -150,12 +179,15 @@ class FileTools:
             self._live.pop(name)[0].close()
 
     def pause(self, name: str) -> None:
-        """Make other threads' calls wait until ``resume``. Hold the fork's lock."""
+        """Make other threads' calls wait until ``resume``, and wait for changes that have begun. Hold the fork's
+        lock."""
         _thread_before, held = self._paused.get(name, (0, None))
         if held is None:
             held = _thread.allocate_lock()
             held.acquire()
         self._paused[name] = (_thread.get_ident(), held)
+        with self._turn(name):
+            pass
 
     def resume(self, name: str) -> None:
         _thread_before, held = self._paused.pop(name, (0, None))
@@ -191,10 +223,13 @@ class FileTools:
             self._refresh(fork, editor)
 
     def _refresh(self, fork: Fork, editor: Editor) -> None:
-        if mount_note(fork) is not None and not editor.buffer.changed:
-            self.drop(fork.name)  # file tools work in the mount, which an open editor would keep from being unmounted
-        else:
-            editor.refresh()
+        with self._turn(fork.name):
+            if mount_note(fork) is not None and not editor.buffer.changed:
+                self.drop(
+                    fork.name
+                )  # file tools work in the mount, which an open editor would keep from being unmounted
+            else:
+                editor.refresh()
 
     def refresh_all(self) -> None:
         """Reload the files of all forks in use. Holds no lock, so a fork may be discarded or renamed meanwhile."""
@@ -206,9 +241,20 @@ class FileTools:
 
     def drop(self, name: str) -> None:
         """Drop the fork's editor with its unflushed writes."""
-        editor = self._editors.pop(name, None)
+        with self._turn(name):
+            editor = self._editors.pop(name, None)
         if editor is not None:
-            editor.close()
+            editor.close(_NextTree(self, name))
+
+
+class _NextTree:
+    """The fork's present files, for a thread that has chosen a tree and uses it after its end."""
+
+    def __init__(self, tools: FileTools, name: str) -> None:
+        self._tools, self._name = tools, name
+
+    def __getattr__(self, method: str) -> Callable[..., Any]:
+        return getattr(self._tools.tree(self._name), method)  # type: ignore[no-any-return]
 
 
 def _refusal(path: bytes, place: bytes) -> str:

@@ -477,7 +477,8 @@ class Forks:
             from mudroom.vault.forks.hidden import require_masked_base
 
             require_masked_base(self.vault, fork)
-        return Files(lambda: self.tools.tree(name), self.vault.project)
+        tools = self.tools
+        return Files(lambda: tools.tree(name), self.vault.project, lambda: tools.changing(name))
 
     def flush(self, name: str) -> None:
         """Flush file tools into the fork. Every other reader of the fork does this first."""

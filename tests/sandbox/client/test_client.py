@@ -169,6 +169,17 @@ def test_gone_after_the_launcher_died(fresh: Box) -> None:
         running.wait_gone()
 
 
+def test_the_next_command_after_the_launcher_died_has_a_new_one(fresh: Box) -> None:
+    for _time in range(2):
+        assert fresh.run("exit 3")[0].status >> 8 == 3
+        pid = fresh.client.launcher.require_pid()
+        os.kill(pid, signal.SIGKILL)
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        assert fresh.run("exit 4")[0].status >> 8 == 4
+        with pytest.raises(ProcessLookupError):  # it was waited for, too
+            os.kill(pid, 0)
+
+
 def test_no_command_goes_on_without_its_launcher(tmp_path: Path) -> None:
     """It is killed at any moment: also just before the new process has arranged to end with it."""
     for number in range(40):

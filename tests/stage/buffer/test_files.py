@@ -53,7 +53,6 @@ def test_paths_of_every_type(files: Files) -> None:
 def test_a_path_that_is_none_is_one_line(files: Files, path: str) -> None:
     actions: list[Callable[[], object]] = [
         lambda: files.read(path),
-        lambda: files.read_text(path),
         lambda: files.write(path, ""),
         lambda: files.edit(path, "a", "b"),
         lambda: files.append(path, ""),
@@ -72,19 +71,6 @@ def test_a_path_that_is_none_is_one_line(files: Files, path: str) -> None:
             action()
         assert "\n" not in str(caught.value)
     assert files.list("").keys() == {"src", "notes.txt", "binary", "latin", "link"}
-
-
-def test_reading_lines(files: Files) -> None:
-    assert files.read_text("src/one.py") == "import os\n\nprint(os.name)\n"
-    assert files.read_text("notes.txt", 2) == "second\r\nthird\r\n"
-    assert files.read_text("notes.txt", 2, 1) == "second\r\n"
-    assert files.read_text("notes.txt", 9) == files.read_text("notes.txt", 1, 0) == ""
-    assert files.read_text("latin").encode("utf-8", "surrogateescape") == files.read("latin")
-    with pytest.raises(UsageError, match="binary is a binary file"):
-        files.read_text("binary")
-    for start, limit in ((0, None), (1, -1)):
-        with pytest.raises(UsageError, match="counted from 1"):
-            files.read_text("notes.txt", start, limit)
 
 
 def test_writing_makes_directories_and_keeps_modes(files: Files, tree: Tree) -> None:

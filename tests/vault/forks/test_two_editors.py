@@ -105,6 +105,38 @@ def test_another_process_changes_the_layers_before_the_flush(
     assert not os.listdir(one.vault.path + b"/trash")
 
 
+@pytest.mark.parametrize("by", ["file tools", "command"])
+def test_a_directory_that_both_have_made_has_the_files_of_both(one: Session, other: Session, by: str) -> None:
+    one.forks.files("f").write("new/deep/one", "one\n")
+    if by == "command":
+        other.run((b"sh", b"-c", b"mkdir -p -m 700 new/deep; echo other > new/deep/other; echo x > new/x"), fork="f")
+    else:
+        other.forks.files("f").write("new/deep/other", "other\n")
+        other.forks.files("f").write("new/x", "x\n")
+        other.forks.flush("f")
+    one.forks.flush("f")
+    files = one.forks.files("f")
+    contents = [files.read(name) for name in ("new/deep/one", "new/deep/other", "new/x")]
+    assert contents == [b"one\n", b"other\n", b"x\n"]
+    assert one.forks.unsaid() == []
+
+
+@pytest.mark.parametrize("by", ["user", "apply"])
+def test_a_directory_that_is_made_in_the_project_too_keeps_its_files(
+    place: Place, one: Session, other: Session, by: str
+) -> None:
+    one.forks.files("f").write("new/one", "one\n")
+    if by == "apply":
+        other.run((b"sh", b"-c", b"mkdir new; echo theirs > new/theirs"), fork="f")
+        other.changes.apply("f")
+    else:
+        place.write("new/theirs", "theirs\n")
+    one.forks.flush("f")
+    assert b"new/theirs" not in [change.path for change in one.changes.of("f").changes]
+    one.changes.apply("f")
+    assert sorted(os.listdir(place.project / "new")) == ["one", "theirs"]
+
+
 @pytest.mark.parametrize("what", ["checkpoint", "apply"])
 def test_a_large_original_before_the_layers_change(place: Place, one: Session, other: Session, what: str) -> None:
     large = "x" * (2 << 20) + "\n"

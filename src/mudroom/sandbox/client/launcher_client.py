@@ -364,6 +364,7 @@ class SpawnedLauncher:
         """Start it, unless it runs. It ends when this process does."""
         if self.connection is not None and self.connection.is_open():
             return  # it was started ahead
+        self.close()  # it was killed
         ours, self.pid = _spawn(self._actions)
         self.connection = Connection(ours)
 
@@ -443,6 +444,9 @@ class LauncherTemplates:
 
     def _require_launcher(self) -> Connection:
         launcher = self._launcher.connection
+        if launcher is not None and not launcher.is_open():
+            self._launcher.start()  # the kernel has killed it, where memory is short
+            launcher = self._launcher.connection
         if launcher is None:
             raise _not_running()
         return launcher

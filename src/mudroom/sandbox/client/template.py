@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import _socket
-import marshal
 import os
 from collections.abc import Callable
 
@@ -16,8 +15,8 @@ from mudroom.core.confinement.plan import (
     of_each,
     standing_plan,
 )
-from mudroom.errors import MudroomError
-from mudroom.sandbox.client.connection import Connection, with_report
+from mudroom.errors import LauncherDied, MudroomError
+from mudroom.sandbox.client.connection import AGAIN, Connection, with_report
 from mudroom.sandbox.client.failure import failure_of
 from mudroom.sandbox.client.report import parse_report
 from mudroom.typing import NamedTuple
@@ -58,8 +57,11 @@ def request(
 
 
 def require_prepared(report: int, plan: TemplatePlan) -> None:
-    """Wait until a template has performed its steps. Raise StepFailed if a step fails."""
-    record = parse_report(os.read(report, 65536) or marshal.dumps(("failed", -1, "init", 0, "it died")))
+    """Wait until a template has performed its steps. Raise StepFailed if a step fails, LauncherDied if it is killed."""
+    data = os.read(report, 65536)
+    if not data:
+        raise LauncherDied("the process that prepares sandboxes was killed", AGAIN)
+    record = parse_report(data)
     if record[0] != "prepared":
         raise failure_of(record, plan.shared, b"")
 

@@ -293,6 +293,14 @@ class Buffer:
             self._nodes.release(node)
             return contents
 
+    def merge_directory(self, path: bytes) -> None:
+        """Merge a new directory at ``path``, if there is one, with the one that another writer has made below."""
+        with self._lock:
+            (node, _below), entry = self._nodes.find(path), self._nodes.below.look(path)
+            is_new = node is not None and node.names is not None and node.below is None
+            if node is not None and is_new and entry is not None and entry.kind == "directory":
+                node.entry, node.below = entry, path
+
 
 def _check_replaceable(tree: NodeTree, entry: Entry, target: Entry, new: bytes) -> None:
     """Raise OSError unless rename(2) would replace ``target`` by ``entry``."""

@@ -15,6 +15,7 @@ import io
 import os
 import re
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import islice
 
 from mudroom.core.tree.entry import Entry
@@ -240,24 +241,19 @@ class Files:
     """The file tools. Paths are str, bytes or PathLike; returned paths are str, and ``os.fsencode`` gives their
     bytes."""
 
-    def __init__(self, tree: Callable[[], Tree], project: bytes = b"") -> None:
-        """``project``: an absolute path in it is the project's path."""
+    def __init__(
+        self,
+        tree: Callable[[], Tree],
+        project: bytes = b"",
+        changing: Callable[[], AbstractContextManager[Tree]] | None = None,
+    ) -> None:
+        """``project``: an absolute path in it is the project's path. ``changing``: yields the tree for a change of
+        several calls, which no other thread changes meanwhile; None: only one thread does."""
         self.tree, self._project = tree, project
+        self.changing = changing or (lambda: nullcontext(tree()))
 
     def read(self, path: Path) -> bytes:
         return self.tree().read(self._relative(path))
-
-    def read_text(self, path: Path, start_line: int = 1, limit: int | None = None) -> str:
-        """Return ``limit`` lines from ``start_line`` (counted from 1) with their line endings; bytes that are not UTF-8
-        become surrogates. Raise UsageError for a binary file."""
-        if start_line < 1 or (limit is not None and limit < 0):
-            raise UsageError("lines are counted from 1, and a limit is not negative", "line 1 is the first")
-        with self.tree().readable(self._relative(path)) as stream:
-            if b"\0" in stream.read(_HEAD):
-                raise UsageError(f"{_shown(path)} is a binary file: it has no lines", "read its bytes")
-            stream.seek(0)
-            stop = None if limit is None else start_line - 1 + limit
-            return _text(b"".join(islice(stream, start_line - 1, stop)))
 
     def open(self, path: Path) -> BinaryIO:
         """Return a stream for reading in pieces."""
@@ -265,19 +261,18 @@ class Files:
 
     def create(self, path: Path, mode: int | None = None, *, exclusive: bool = False) -> Draft:
         """Return a draft for writing in pieces. Missing parent directories are created."""
-        tree, at = self._with_parents(path)
-        return tree.create(at, mode, exclusive=exclusive)
+        with self._with_parents(path) as (tree, at):
+            return tree.create(at, mode, exclusive=exclusive)
 
     def write(self, path: Path, content: str | bytes, mode: int | None = None) -> None:
         """Create or replace a file; missing parent directories are created. The mode is ``mode``, else the existing
         file's, else 0o644."""
-        tree, at = self._with_parents(path)
-        tree.write(at, _bytes(content), mode)
+        with self._with_parents(path) as (tree, at):
+            tree.write(at, _bytes(content), mode)
 
     def append(self, path: Path, content: str | bytes) -> None:
         """Append to a file, or create it."""
-        tree, at = self._with_parents(path)
-        with tree.create(at) as draft:
+        with self._with_parents(path) as (tree, at), tree.create(at) as draft:
             if tree.look(at) is not None:
                 with tree.readable(at) as stream:
                     _pump(stream, draft)
@@ -290,41 +285,43 @@ class Files:
         occurrences and their lines. In a file whose lines all end in CRLF, a plain newline in ``old`` and ``new`` means
         CRLF.
         """
-        tree, at = self.tree(), self._relative(path)
-        before = tree.read(at)
-        search, replacement = _bytes(old), _bytes(new)
-        if b"\r\n" in before and before.count(b"\r\n") == before.count(b"\n"):
-            search, replacement = _crlf(search), _crlf(replacement)
-        if not search or search == replacement:
-            raise UsageError("the old text is empty" if not search else "the old and the new text are the same")
-        count = before.count(search)
-        if not count:
-            raise UsageError(f"{_shown(path)}: the old text is not in it")
-        if count > 1 and not all:
-            lines = ", ".join(map(str, islice(_lines_of(before, search), 5))) + (", ..." if count > 5 else "")
-            hint = "take more of the text around it, or replace all"
-            raise UsageError(f"{_shown(path)}: the old text is in it {count} times (lines {lines})", hint)
-        tree.write(at, before.replace(search, replacement))
-        return count
+        at = self._relative(path)
+        with self.changing() as tree:
+            before = tree.read(at)
+            search, replacement = _bytes(old), _bytes(new)
+            if b"\r\n" in before and before.count(b"\r\n") == before.count(b"\n"):
+                search, replacement = _crlf(search), _crlf(replacement)
+            if not search or search == replacement:
+                raise UsageError("the old text is empty" if not search else "the old and the new text are the same")
+            count = before.count(search)
+            if not count:
+                raise UsageError(f"{_shown(path)}: the old text is not in it")
+            if count > 1 and not all:
+                lines = ", ".join(map(str, islice(_lines_of(before, search), 5))) + (", ..." if count > 5 else "")
+                hint = "take more of the text around it, or replace all"
+                raise UsageError(f"{_shown(path)}: the old text is in it {count} times (lines {lines})", hint)
+            tree.write(at, before.replace(search, replacement))
+            return count
 
     def delete(self, path: Path, recursive: bool = False) -> None:
         """Delete a file, a link or an empty directory; with ``recursive``, any entry with all its contents."""
-        tree, at = self.tree(), self._relative(path)
-        entry = tree.look(at)
-        if recursive:
-            tree.remove(at)
-        elif entry is not None and entry.kind == "directory":
-            tree.rmdir(at)
-        else:
-            tree.unlink(at)
+        at = self._relative(path)
+        with self.changing() as tree:
+            entry = tree.look(at)
+            if recursive:
+                tree.remove(at)
+            elif entry is not None and entry.kind == "directory":
+                tree.rmdir(at)
+            else:
+                tree.unlink(at)
 
     def move(self, old: Path, new: Path) -> None:
         """Like rename(2); missing parent directories of ``new`` are created."""
         source = self._relative(old)
         if self.tree().look(source) is None:
             raise refusal(self.tree().look, source)
-        tree, target = self._with_parents(new)
-        tree.rename(source, target)
+        with self._with_parents(new) as (tree, target):
+            tree.rename(source, target)
 
     def copy(self, old: Path, new: Path) -> None:
         """Copy a file (an existing file is replaced), a link as a link, or a directory with all its contents to a new
@@ -335,28 +332,28 @@ class Files:
             raise refusal(self.tree().look, source)
         if entry.kind == "directory" and is_below(self._relative(new), source):
             raise os_error(errno.EINVAL, self._relative(new))
-        tree, target = self._with_parents(new)
-        pending = [(source, target, entry)]
-        while pending:
-            source, target, entry = pending.pop()
-            _copy(tree, source, target, entry)
-            if entry.kind == "directory":
-                names = tree.names(source).items()
-                pending += [(source + b"/" + name, target + b"/" + name, below) for name, below in names]
+        with self._with_parents(new) as (tree, target):
+            pending = [(source, target, entry)]
+            while pending:
+                source, target, entry = pending.pop()
+                _copy(tree, source, target, entry)
+                if entry.kind == "directory":
+                    names = tree.names(source).items()
+                    pending += [(source + b"/" + name, target + b"/" + name, below) for name, below in names]
 
     def mkdir(self, path: Path, *, exist_ok: bool = False) -> None:
         """Create a directory and its missing parents."""
-        tree, at = self._with_parents(path)
-        entry = tree.look(at)
-        if not (exist_ok and entry is not None and entry.kind == "directory"):
-            tree.mkdir(at)
+        with self._with_parents(path) as (tree, at):
+            entry = tree.look(at)
+            if not (exist_ok and entry is not None and entry.kind == "directory"):
+                tree.mkdir(at)
 
     def touch(self, path: Path, mtime: int) -> None:
         """Set a file's mtime, in nanoseconds since 1970; create an empty file if it is missing."""
-        tree, at = self._with_parents(path)
-        if tree.look(at) is None:
-            tree.write(at, b"")
-        tree.utime(at, mtime)
+        with self._with_parents(path) as (tree, at):
+            if tree.look(at) is None:
+                tree.write(at, b"")
+            tree.utime(at, mtime)
 
     def list(self, path: Path = b"") -> dict[str, Entry]:
         """Return a directory's entries, sorted by name."""
@@ -399,13 +396,16 @@ class Files:
                     lines.append(SearchMatch(os.fsdecode(path), number, line))
         return lines
 
-    def _with_parents(self, path: Path) -> tuple[Tree, bytes]:
-        tree, at = self.tree(), self._relative(path)
-        if tree.look(parent(at)) is None:
-            for above in ancestors(at):
-                if tree.look(above) is None:
-                    tree.mkdir(above)
-        return tree, at
+    @contextmanager
+    def _with_parents(self, path: Path) -> Iterator[tuple[Tree, bytes]]:
+        """Yield the tree for a change, and the path in it; its missing parent directories are created."""
+        at = self._relative(path)
+        with self.changing() as tree:
+            if tree.look(parent(at)) is None:
+                for above in ancestors(at):
+                    if tree.look(above) is None:
+                        tree.mkdir(above)
+            yield tree, at
 
     def _relative(self, path: Path, *, root: bool = False) -> bytes:
         """Return the checked path. ``root``: also accept the project itself (``""``, ``"."``). Raise UsageError."""

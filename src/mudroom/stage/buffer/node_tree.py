@@ -40,11 +40,11 @@ class NodeTree:
         return any(node is None or node.changed or node.below != at for at, node in nodes(self.root))
 
     def look(self, path: bytes) -> Entry | None:
-        node, below = self._find(path) if path else (None, path)
+        node, below = self.find(path) if path else (None, path)
         return node.entry if node is not None else None if below is None else self.below.look(below)
 
     def names(self, path: bytes) -> dict[bytes, Entry]:
-        node, below = self._find(path)
+        node, below = self.find(path)
         if node is None:
             return {} if below is None else self.below.names(below)
         entries = {} if node.names is None or node.below is None else dict(self.below.names(node.below))
@@ -57,7 +57,7 @@ class NodeTree:
 
     def content(self, path: bytes) -> tuple[BufferedContent | None, bytes]:
         """Return a file's content, or the path below of the file that has it."""
-        node, below = self._find(path)
+        node, below = self.find(path)
         if node is not None:
             if node.entry.kind != "file":
                 raise no_file(node.entry, path)
@@ -83,7 +83,7 @@ class NodeTree:
             raise refusal(self.look, path)
         return descriptor
 
-    def _find(self, path: bytes) -> tuple[Node | None, bytes | None]:
+    def find(self, path: bytes) -> tuple[Node | None, bytes | None]:
         """Return the node at a path, or the path in the tree below that shows there, or (None, None) if there is
         neither."""
         node = self.root
@@ -95,7 +95,7 @@ class NodeTree:
         return node, None
 
     def _find_below(self, path: bytes) -> tuple[Node | None, bytes | None]:
-        """Like ``_find``, for a checked path that may leave the nodes."""
+        """Like ``find``, for a checked path that may leave the nodes."""
         node, names = self.root, path.split(b"/")
         for index, name in enumerate(names):
             if node.names is None:

@@ -190,6 +190,10 @@ def _identity(path: bytes) -> tuple[int, int] | None:
     return info.st_dev, info.st_ino
 
 
+_DIRECTORY = ("directory",)
+"""``version`` of any directory."""
+
+
 class Editor:
     """File tools on a fork. Raise OSError if the fork cannot be opened. Close it; unflushed changes are lost then.
 
@@ -258,9 +262,12 @@ class Editor:
             self._shown.source = self._opened.merged()
             before.close()
 
-    def close(self) -> None:
-        self.buffer.clear()
-        self._opened.close()
+    def close(self, after: Source | None = None) -> None:
+        """``after``: the tree in which a thread goes on that still reads the buffer; None: there is no such thread."""
+        with self.buffer.lock:
+            self.buffer.clear()
+            self._shown.source = after or self._shown.source
+            self._opened.close()
         self._spill.close()
         os.close(self._place)
         self._pinned.close()
@@ -294,14 +301,23 @@ class Editor:
         Return paths that cannot be staged: sockets, and files that are gone from the layers below. Changes at paths
         that another writer has changed are withdrawn first (``refused``).
         """
-        if not self.buffer.changed:
-            return []
+        with (
+            self.buffer.lock
+        ):  # until ``refresh``: another thread's write in between would be forgotten, its read stale
+            return self._flush(command) if self.buffer.changed else []
+
+    def _flush(self, command: CollectedCommand | None) -> list[bytes]:
         if self._vault.mask.has_secrets and mount_note(self._fork) is None:
             from mudroom.vault.forks.hidden import begin
 
             begin(self._vault, self._fork)
-        if self.is_outdated:
+        is_outdated = self.is_outdated
+        if is_outdated:
             self.refresh()
+        for path, before in self._versions.items():
+            if before != _DIRECTORY:  # a new directory would hide what the user, or an apply, has put into theirs
+                self.buffer.merge_directory(path)
+        if is_outdated:
             self._withdraw()
         self._ground.originals.save()
         note = mount_note(self._fork)
@@ -340,7 +356,8 @@ class Editor:
         if entry is not None and entry.kind == "directory" and self.buffer.look(path) is None:
             names = self._shown.names(path)  # a directory is deleted with the entries that were known
             return any(path + b"/" + name not in self._versions for name in names)
-        if version(entry) == self._versions[path]:
+        made = self.buffer.look(path)
+        if version(entry) == self._versions[path] or version(entry) == version(made) == _DIRECTORY:
             return False
         if entry is None:
             return self._ground.base.look(path) is not None

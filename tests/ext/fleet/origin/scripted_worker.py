@@ -28,7 +28,7 @@ class ScriptedWorker:
         """All bytes that the origin sent."""
         self.held: tuple[wire.HeldErrand, ...] = ()
         self.digest = blake2b(archive, digest_size=32).digest()
-        self.is_ended = False
+        self.is_ended = self.is_killed = False
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -42,6 +42,9 @@ class ScriptedWorker:
 
     def exit_reason(self) -> str:
         return ""
+
+    def was_killed(self) -> bool:
+        return self.is_killed
 
     # --- what scripts call ---
 

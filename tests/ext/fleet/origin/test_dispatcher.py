@@ -99,6 +99,18 @@ def test_an_errand_that_was_never_accepted_is_given_to_another(follow: Follow) -
     assert here.states() == [("r1-1", 1, "kept", "")]
 
 
+@pytest.mark.parametrize("is_killed", [True, False])
+def test_a_worker_that_is_killed_before_its_hello_is_tried_again(follow: Follow, is_killed: bool) -> None:
+    """A program that exits by itself is not: the words that start it are wrong."""
+
+    def dies(worker: ScriptedWorker, _nothing: None) -> None:
+        worker.is_killed = is_killed
+        worker.end()
+
+    here = follow(ScriptedFleet(a=_first(lambda: ScriptedWorker(hello=dies), ScriptedWorker)))
+    assert here.states() == [("r1-1", 1, "kept" if is_killed else "failed", "")]
+
+
 def test_a_worker_that_comes_back_within_the_lease_goes_on(follow: Follow, archive: bytes) -> None:
     accepted: list[wire.HeldErrand] = []
 

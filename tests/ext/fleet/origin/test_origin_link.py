@@ -40,6 +40,9 @@ class Ends:
     def exit_reason(self) -> str:
         return self.words
 
+    def was_killed(self) -> bool:
+        return False
+
     def start(self) -> None:
         self.link.start()
         self.has_begun = True

@@ -12,12 +12,11 @@ from mudroom.ext.agents.tools.excerpt import MOST, decoded, first_part, short_li
 from mudroom.ext.agents.tools.path import named, shown
 from mudroom.ext.agents.tools.replacement import Edit, edited
 from mudroom.ext.agents.tools.tool import Hints, Tool, ToolContext, ToolResult
-from mudroom.ext.agents.tools.workspace import ToolWorkspace, again, bounded
+from mudroom.ext.agents.tools.workspace import ToolWorkspace, bounded
 from mudroom.stage.buffer.files import no_file, refusal
 from mudroom.typing import TYPE_CHECKING, Any, BinaryIO
 
 if TYPE_CHECKING:
-    from mudroom.core.tree.entry import Entry
     from mudroom.stage.buffer.files import Tree
 
 LINES = 2_000
@@ -113,13 +112,10 @@ def _write(workspace: ToolWorkspace, arguments: Mapping[str, Any], context: Tool
     del context
     content = _encoded(arguments["content"])
 
-    def look() -> tuple[bytes, Entry | None]:
+    with workspace.edits:
         tree = workspace.tree()
         at = workspace.path(tree, arguments["path"])
-        return at, tree.look(at) if at else None
-
-    with workspace.edits:
-        at, entry = again(look)
+        entry = tree.look(at) if at else None
         if not at or (entry is not None and entry.kind == "directory"):
             raise ToolError(f"{shown(at)} is a directory", "name a file in it")
         workspace.write(at, content)
@@ -143,15 +139,12 @@ def _edit_of(arguments: Mapping[str, Any]) -> Edit:
 
 
 def _changed(workspace: ToolWorkspace, path: str, edits: Sequence[Edit]) -> ToolResult:
-    def look() -> tuple[bytes, bytes]:
+    with workspace.edits:
         tree = workspace.tree()
         at = workspace.path(tree, path)
         if _regular(workspace, tree, at) > LARGEST:
             raise ToolError(f"{shown(at)} is larger than {LARGEST:,} bytes", "edit it by bash, e.g. with sed or python")
-        return at, bounded(tree, at, LARGEST)
-
-    with workspace.edits:
-        at, before = again(look)
+        before = bounded(tree, at, LARGEST)
         if b"\0" in before[:_HEAD]:
             raise ToolError(f"{shown(at)} is binary", "change it by bash")
         done = edited(before, edits, shown(at))

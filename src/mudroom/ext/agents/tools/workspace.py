@@ -10,9 +10,8 @@ Rules of this file:
 from __future__ import annotations
 
 import _thread
-import errno
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from mudroom.core.text.regex import regex
@@ -23,20 +22,16 @@ from mudroom.ext.agents.session.flush import flush_write
 from mudroom.ext.agents.tools.error import ToolError
 from mudroom.ext.agents.tools.path import inside, shown
 from mudroom.session.users import Occupied
-from mudroom.typing import TYPE_CHECKING, TypeVar
+from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mudroom.session import Session
     from mudroom.session.actor import Actor
     from mudroom.stage.buffer.files import Tree
 
-Answer = TypeVar("Answer")
-
 _UNUSUAL = regex(r"[^A-Za-z0-9_.]+")
 _STEM = 40
 _TRIES = 1_000
-_ENDS = 3
-"""Most commands that end, one after the other, while a file is written."""
 KEPT_OUTPUTS = 8
 """Outputs of ended commands that can still be read in parts."""
 
@@ -152,15 +147,10 @@ class ToolWorkspace:
         """Write a file. Raise ToolError if another writer has changed it meanwhile; hold ``edits``."""
         name, forks = self.fork, self.session.forks
         files = forks.files(name)
+        files.write(path, content)
+        flush_write(forks, name)
         try:
-            again(lambda: files.write(path, content))
-            flush_write(forks, name)
-        except OSError as error:
-            # from overlayfs, if a command's mount came up between the choice of a tree and the write
-            if error.errno != errno.ESTALE:
-                raise
-        try:
-            is_ours = again(lambda: bounded(files.tree(), path, len(content)) == content)
+            is_ours = bounded(files.tree(), path, len(content)) == content
         except (OSError, ToolError):
             is_ours = False
         if not is_ours:
@@ -201,15 +191,3 @@ def words(argv: tuple[bytes, ...]) -> str:
     if len(argv) == 3 and argv[1] == b"-c":
         return show(argv[2])
     return show_words(argv)
-
-
-def again(action: Callable[[], Answer]) -> Answer:
-    """Return the result of ``action``, which chooses a tree, and may run again. It is repeated if the command that
-    owned that tree's mount has ended meanwhile (ESTALE)."""
-    for _try in range(_ENDS):
-        try:
-            return action()
-        except OSError as error:
-            if error.errno != errno.ESTALE:
-                raise
-    return action()

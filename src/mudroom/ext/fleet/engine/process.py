@@ -86,6 +86,12 @@ class WorkerProcess:
             return ""
         return f"{program} was ended by signal {-code}" if code < 0 else f"{program} exited with {code}"
 
+    def was_killed(self) -> bool:
+        """Return whether a signal has ended the program, or what it ran: a shell and ssh then say nothing but a code
+        above 128."""
+        code = self._child.returncode or 0
+        return code < 0 or (code > 128 and not self._stderr.strip())
+
     def _words(self) -> Sequence[bytes]:
         words = self._child.args
         assert isinstance(words, list)

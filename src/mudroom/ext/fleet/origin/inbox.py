@@ -25,6 +25,8 @@ class LinkEnd(NamedTuple):
     reason: str
     hint: str
     said_hello: bool
+    was_killed: bool = False
+    """Whether its program was ended by a signal: that need not happen again."""
 
 
 class FeedFailed(NamedTuple):

@@ -49,6 +49,9 @@ class Transport(Protocol):
     def exit_reason(self) -> str:
         """Return why it ended, as far as it said so, in one line. It was closed."""
 
+    def was_killed(self) -> bool:
+        """Return whether a signal has ended it before it was closed."""
+
 
 class OriginLink:
     """``_lock`` guards the attributes that callers add to and the thread takes from: ``_messages``, ``_unsent``,
@@ -252,7 +255,7 @@ class OriginLink:
             self._is_over = True
             os.close(self._wake_reader)
             os.close(self._wake_writer)
-        self._inbox.put(self, LinkEnd(reason, hint, self._has_hello))
+        self._inbox.put(self, LinkEnd(reason, hint, self._has_hello, self._transport.was_killed()))
 
 
 _HINTS = (

@@ -96,8 +96,9 @@ def _ended(dispatcher: HandlerContext, session: WorkerSession, end: LinkEnd) -> 
     for row in queue.rows_of(session.name):
         if row.key in unsent and row.state == "sent":
             queue.requeue(row)
-    was_never_here = not end.said_hello and not session.was_greeted
-    dispatcher.disconnected(session, claim.line(end.reason), end.hint, given_up=was_never_here)
+    # A program that exits before its hello was started by the wrong words, or refuses. A killed one is tried again.
+    is_hopeless = not end.said_hello and not session.was_greeted and not end.was_killed
+    dispatcher.disconnected(session, claim.line(end.reason), end.hint, given_up=is_hopeless)
 
 
 def _pong(_dispatcher: HandlerContext, session: WorkerSession, frame: Frame) -> None:
