@@ -13,7 +13,6 @@ from mudroom.policy.combine import PROJECT, read
 from mudroom.policy.settings_table import ROWS, SECTIONS
 from mudroom.policy.trust import describe, forget
 from policy_files import BEFORE, LOOSE, TIGHT, Strange, action, files, text_of
-from settings_reference import reference_table
 
 __all__ = ["files"]
 

@@ -12,7 +12,6 @@ from mudroom.policy.first_policy import first_policy
 from mudroom.policy.schema import schema
 from mudroom.policy.setting_row import SettingRow
 from mudroom.policy.settings_table import ROWS, SECTIONS
-from settings_reference import reference_table
 from test_policy_schema import accepts
 from tiers import each
 
