@@ -70,6 +70,7 @@ mudroom approve --json
 mudroom approve $(mudroom approve --json | grep -o '"id": "[^"]*' | head -1 | cut -d'"' -f4) --deny --json
 mudroom policy init --json
 mudroom policy check --json
+mudroom policy learn --json
 mudroom policy show --json
 mudroom policy trust --yes --json
 mudroom policy distrust --json

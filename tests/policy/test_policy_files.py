@@ -275,5 +275,6 @@ network:
         "only": True,
         "foreign": "strip",
         "hold": False,
+        "requests": (),
     }
     assert [rule.pattern for rule in settings.never_inspect] == ["*.bank.example"]
