@@ -60,6 +60,8 @@ def _url(url: str, host: str, port: int) -> str:
 
 
 class _CardWriter(ResponseWriter):
+    """Owner: the event loop of the gate's process."""
+
     def __init__(self, client: Peer, sanitizer: CredentialSanitizer | None, host: str, port: int) -> None:
         super().__init__(client, sanitizer)
         self._place = (host, port)
