@@ -549,8 +549,8 @@ class Confinement:
         masks = self._masks(host, settings)
         system = without((*host.system, *host.home), masks) if confined else (*host.system, *host.home)
         # a program with the variable and without its file trusts no server
-        named = (os.path.normpath(self.variables.get(name, b"")) for name in CERTIFICATES)
-        below = [path for path in dict.fromkeys(named) if is_below(path, self.own_home)]
+        named = dict.fromkeys(self.variables.get(name, b"") for name in CERTIFICATES)
+        below = [os.path.normpath(path) for path in named if is_below(path, self.own_home)]
         roots = certificates(below, self.own_home) if below else []
         binds = [*system, *shown, *(Bind(path, path) for path in (*self._read(settings), *roots))]
         own = self._vault.source + b"/.mudroom"
