@@ -651,8 +651,7 @@ def settled_mount(forks: Forks, fork: Fork) -> MountNote | None:
 def _find_losses(vault: Vault, fork: Fork) -> None:
     """Find the files that a crash of the machine has cut off. Costs a stat(2) but once after each boot.
 
-    The state of a fork may be on disk, and the writable layer that it names not. It was made for a command if the state
-    ends with the checkpoint before it; otherwise nothing was in it.
+    The state of a fork may be on disk, and the writable layer that it names not: then nothing was in it.
     """
     is_earlier, upper = is_of_earlier_boot(fork.record_path), fork.state.upper
     if is_earlier is False:
@@ -663,9 +662,8 @@ def _find_losses(vault: Vault, fork: Fork) -> None:
         require_layers(fork)
         require_tree(fork)
         stacking.make_tree(vault, upper, fork.state.layers)
-        if (points := fork.state.checkpoints) and points[-1].automatic and not stacking.is_left_by_rollback(points[-1]):
-            add_empty(fork, ())
-            fork.begin(CommandStart(fork.created))
+        add_empty(fork, ())
+        fork.begin(CommandStart(fork.created))
     if is_earlier:
         from mudroom.vault.forks.crash import find_losses
 
