@@ -21,6 +21,7 @@ from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
 from mudroom.session import Session, Stdio
 from mudroom.session.approval import CommandAnswers
+from mudroom.session.shared_sandbox.tender import SharedSandbox
 from mudroom.session.upkeep import Queue, QueueApprover
 from mudroom.stage.buffer.buffer import Buffer
 from mudroom.vault.forks.open_fork import OpenFork
@@ -320,3 +321,26 @@ def test_a_read_of_a_discarded_fork_says_so(place: Place) -> None:
     session.forks.discard("f")
     with pytest.raises(UsageError, match="no fork named f"):
         tree.look(b"new")
+
+
+def test_a_write_while_a_background_command_s_last_changes_are_collected(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is in the next record: the last one of the command is made already."""
+    session = place.session()
+    session.forks.new("f")
+    files, gather, calls = session.forks.files("f"), SharedSandbox._gather, list[Call]()
+    files.list()
+
+    def gathered(self: SharedSandbox, *, live: bool) -> Any:
+        changeset = gather(self, live=live)
+        if not live:
+            calls.append(Call(lambda: files.write("late", b"late"), 0.3))
+        return changeset
+
+    monkeypatch.setattr(SharedSandbox, "_gather", gathered)
+    session.start([b"true"], fork="f").wait()
+    session.sandboxes.end("f", grace=0.0)
+    for call in calls:
+        call.result()
+    assert calls and [change.path for change in session.changes.of("f").changes] == [b"late"]

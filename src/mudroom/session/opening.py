@@ -136,6 +136,6 @@ class Opening:
         give_back = functools.partial(caches.give_back, settings.cache_limit)
         basis = Basis(
             vault, fork, mode, started, machine.terms(order), environment, port, forks.clock, give_back,
-            forks.remarks.extend,
+            forks.remarks.extend, functools.partial(forks.tools.end_live, fork.name),
         )  # fmt: skip
         return SharedSandbox(basis, held, gate, leaf, self._resources, forks.users.over, files)

@@ -71,6 +71,8 @@ class Basis(NamedTuple):
     """Publish new entries in the fork's caches and return notes. Called when every process is gone."""
     remark: Callable[[list[str]], None]
     """Keep notes for the session's next result."""
+    end_live: Callable[[], None]
+    """End the file tools' use of the mount. They wait until the resources are released."""
 
 
 class BackgroundCommand:
@@ -480,6 +482,7 @@ class SharedSandbox:
             for background in self.backgrounds.values():
                 if background.ended is None:
                     self._end_command(background)
+            self.basis.end_live()  # a later write would be in the layer, and in no record
             with self._collecting:
                 self._is_collected = True
                 self._gather(live=False)
