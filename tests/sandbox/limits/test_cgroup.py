@@ -21,8 +21,7 @@ from mudroom.sandbox.limits.cgroup import (
     mounts,
     sweep,
 )
-from mudroom.sandbox.limits.limiter import disks
-from mudroom.sandbox.limits.scope import bus_address, make
+from mudroom.sandbox.limits.limiter import bus_address, disks, make_scope
 
 pytestmark = [pytest.mark.both_users, pytest.mark.root]
 
@@ -126,7 +125,9 @@ def test_where_the_users_bus_is() -> None:
 @pytest.mark.parametrize("address", ["unix:path=/nowhere", "tcp:host=x", "nonsense", "unix:path=/dev/null"])
 def test_no_bus_is_no_crash(address: str) -> None:
     with pytest.raises(NoControlGroup, match="user manager"):
-        make("vault", os.getpid(), Limits(), frozenset(["memory"]), {b"DBUS_SESSION_BUS_ADDRESS": address.encode()})
+        make_scope(
+            "vault", os.getpid(), Limits(), frozenset(["memory"]), {b"DBUS_SESSION_BUS_ADDRESS": address.encode()}
+        )
 
 
 def test_a_file_system_without_a_disk() -> None:

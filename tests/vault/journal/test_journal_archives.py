@@ -17,8 +17,7 @@ from clocks import steady
 from mudroom.core.journal.event import Event
 from mudroom.core.journal.event_filter import EventFilter
 from mudroom.errors import MudroomError
-from mudroom.vault.journal.archives import DamagedArchive, JournalArchive, archives, read_archive, read_back
-from mudroom.vault.journal.journal import Journal
+from mudroom.vault.journal.journal import DamagedArchive, Journal, JournalArchive, archives, read_archive, read_back
 
 S = 10**9
 
@@ -112,8 +111,8 @@ def test_an_archive_is_read_from_its_end_a_window_at_a_time(path: Path, monkeypa
     archive = journal.archive(50)
     assert archive is not None
     (line, *_others) = gzip.decompress(Path(os.fsdecode(archive.path)).read_bytes()).splitlines(keepends=True)[1:]
-    monkeypatch.setattr("mudroom.vault.journal.archives.WINDOW", len(line) * 8)
-    monkeypatch.setattr("mudroom.vault.journal.archives._AT_ONCE", 3)
+    monkeypatch.setattr("mudroom.vault.journal.journal.WINDOW", len(line) * 8)
+    monkeypatch.setattr("mudroom.vault.journal.journal._AT_ONCE", 3)
     backwards = list(reversed(list(read_archive(archive))))
     pages = list(read_back(archive, 1 << 62))
     assert [event for page in pages for event in page] == backwards
@@ -126,7 +125,7 @@ def test_an_archive_is_read_from_its_end_a_window_at_a_time(path: Path, monkeypa
         made.append(line)
         return backwards[0]
 
-    monkeypatch.setattr("mudroom.vault.journal.archives._event", making)
+    monkeypatch.setattr("mudroom.vault.journal.journal._event", making)
     assert len(next(read_back(archive, 1 << 62))) == len(made) == 3, "of all the others there is no event yet"
 
 

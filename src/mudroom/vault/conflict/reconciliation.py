@@ -30,7 +30,7 @@ LIMIT = 32 * 1024 * 1024
 _GIT_HEADS = (b"HEAD", b"index", b"packed-refs", b"logs/HEAD")
 _MODES = "its permissions were changed in the project, too"
 BACKUP = b".bak"
-"""Suffix for a backup made by an apply (``vault/apply/backup.py``)."""
+"""Suffix for a backup made by an apply (``vault/apply/landing.py``)."""
 _LINK = "its target was also changed in the project"
 _UNKNOWN = "also changed in the project, and its original was not kept"
 
