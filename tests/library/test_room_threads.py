@@ -26,7 +26,8 @@ from rooms import open_room
 from tiers import examples
 
 KEPT, ROUGH = ("a", "b"), ("x", "y")
-"""Forks whose files all stay, and those that are rolled back and discarded as well."""
+"""Forks whose files all stay, and those that are applied, rolled back and discarded as well: a read beside an apply of
+another room may find no file."""
 CALLS = (
     "write",
     "write",
@@ -43,7 +44,7 @@ CALLS = (
     "flush",
     "fork",
 )
-ROUGH_CALLS = (*CALLS, "rollback", "discard", "discard")
+ROUGH_CALLS = (*CALLS, "apply", "rollback", "discard", "discard")
 STEP = st.one_of(
     st.tuples(st.sampled_from(CALLS), st.sampled_from(KEPT)),
     st.tuples(st.sampled_from(ROUGH_CALLS), st.sampled_from(ROUGH)),
