@@ -85,7 +85,7 @@ def numbers(cli: Cli, *words: str) -> list[int]:
 
 
 def kinds_written() -> set[str]:
-    """By all of the source: every text that is given as a kind: directly, in entries, or by ``_journal_…``."""
+    """By all of the source: every text given as a kind: directly, in entries, by ``_journal_…`` or ``_turn``."""
     found: set[str] = set()
     for path in SOURCE.rglob("*.py"):
         at = path.relative_to(SOURCE)
@@ -107,7 +107,7 @@ def _given(call: ast.Call, called: ast.Attribute, function: ast.FunctionDef) -> 
         return _texts(call.args[:1])
     if called.attr.startswith("_journal"):
         return _texts(call.args)
-    if called.attr == "journal":
+    if called.attr in ("journal", "_turn"):
         return _texts(call.args[:1])
     if (called.attr == "append_all" and of_journal) or function.name == "_insert":
         rows = [one for one in ast.walk(function) if isinstance(one, ast.Tuple) and len(one.elts) == 3]

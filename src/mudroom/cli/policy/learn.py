@@ -136,13 +136,10 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         place = f"in {show(args.about.encode())}" if args.about is not None else "here"
         context.terminal.note(f"nothing was asked {place}: the policy has a rule for each host and command")
         return 1
-    context.terminal.out(_HEAD)
-    for line in _rules(row for row in rows if row.key):
-        context.terminal.out(line)
-    for row in rows:
-        if not row.key:
-            context.terminal.out(f"# {printable(row.value)}: {row.action} ({_times(row.times)})")
-    if any(row.key for row in rows):
+    rules, others = [row for row in rows if row.key], [row for row in rows if not row.key]
+    comments = [f"# {printable(row.value)}: {row.action} ({_times(row.times)})" for row in others]
+    context.terminal.out("\n".join((_HEAD, *_rules(rules), *comments)))
+    if rules:
         context.terminal.note(
             f"to use it: save it as .mudroom/{_NAME}, write include: [{_NAME}] into .mudroom/policy.yaml, and run "
             "mudroom policy trust"

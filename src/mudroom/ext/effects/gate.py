@@ -41,6 +41,7 @@ _WANTS = 16 << 10
 _READS = ("GET", "HEAD", "OPTIONS")
 _UPLOAD, _RECEIVE, _REFS = "/git-upload-pack", "/git-receive-pack", "/info/refs"
 _RESULT = "application/x-git-%s-pack-result"
+_ADVERTISES = regex(rb"application/x-git-.*-advertisement")
 _UNWANTED = (b"git-protocol", b"accept-encoding")
 _UNWANTED_OF_PAGES = (b"accept-encoding", b"if-none-match", b"if-modified-since", b"range")
 
@@ -427,7 +428,7 @@ class _OverlayWriter(ResponseWriter):
 
 def _is_advertisement(status: int, fields: list[Field]) -> bool:
     kinds = [value for name, value in fields if name.lower() == b"content-type"]
-    if status == 200 and not (kinds and regex(rb"application/x-git-.*-advertisement").fullmatch(kinds[0])):
+    if status == 200 and not (kinds and _ADVERTISES.fullmatch(kinds[0])):
         raise RefusedResponse("this cannot be held: the server does not speak git's smart protocol")
     return status == 200
 

@@ -308,7 +308,7 @@ def test_an_errand_whose_launcher_is_killed_is_lost_and_may_be_tried_again(proce
     os.kill(launcher, signal.SIGKILL)
     outcome = worker.outcome(stream)
     assert (outcome.state, outcome.reason) == ("lost", "the sandbox launcher died")
-    assert worker.outcome(worker.sh(base, "exit 3")).exit_code == 3, "the next errand has a launcher"
+    assert worker.outcome(worker.sh(base, "exit 3", attempt=2)).exit_code == 3, "the next errand has a launcher"
 
 
 def test_an_errand_that_was_accepted_is_not_accepted_again(start: Worker, project: Path) -> None:

@@ -43,7 +43,7 @@ def naming(words: Sequence[Word], _context: CommandContext) -> CommandFinding:
 
 def calculating(words: Sequence[Word], _context: CommandContext) -> CommandFinding:
     """Judge ``let``: only numbers are certainly harmless, since a variable may hold a command
-    (``core/command/shell/arithmetic.py``)."""
+    (``core/command/shell/tree.py``)."""
     if all(word.literal and _ASSIGNED_NUMBER.match(word.text) for word in words[1:]):
         return naming(words, _context)
     return CommandFinding(UNSURE, "evaluates a variable that may hold a command")
