@@ -65,7 +65,12 @@ def _stamp(entry: Entry) -> _Stamp:
 
 
 class DigestCache:
-    """One thread uses it. ``save`` forgets the digests of files that were not asked for since it was loaded."""
+    """Digests of a project's files by stat stamp, kept in the vault: an unchanged file is not read again.
+
+    An entry is written only if any later write is certain to give the file another ctime (``stage/stamp.py``), and
+    believed only if size, mtime, ctime, inode and device are the same. The file is a cache: a damaged one is an empty
+    one. One thread uses it. ``save`` forgets the digests of files that were not asked for since it was loaded.
+    """
 
     def __init__(self, path: bytes, now: int) -> None:
         """``now``: the time at which the scan begins, in nanoseconds."""

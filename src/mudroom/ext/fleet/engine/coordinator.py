@@ -38,7 +38,7 @@ from mudroom.typing import Protocol
 
 
 class NumberMap:
-    """The caller holds the coordinator's lock during each call."""
+    """Several nodes' numbers as numbers on one link. The caller holds the coordinator's lock during each call."""
 
     def __init__(self, most: int) -> None:
         """``most``: numbers at one time."""

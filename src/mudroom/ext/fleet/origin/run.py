@@ -52,7 +52,8 @@ from mudroom.vault.record import FORMAT
 
 
 class ScannedPayload:
-    """The links' threads read it; it is not changed."""
+    """A run's base, scanned once, and its objects as a worker asks for them. The links' threads read it; it is not
+    changed."""
 
     def __init__(self, scanned: Scanned) -> None:
         self._scanned = scanned

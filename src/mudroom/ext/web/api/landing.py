@@ -51,6 +51,8 @@ if TYPE_CHECKING:
 
 
 class ChosenChanges(NamedTuple):
+    """The choice in an apply request, converted to paths and partial files."""
+
     paths: tuple[bytes, ...]
     parts: dict[bytes, PartialChoice]
     """The paths chosen only in part."""
