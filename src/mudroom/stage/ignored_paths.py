@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from itertools import groupby
 
 from mudroom.core.tree.change import Change
@@ -13,6 +14,13 @@ from mudroom.stage.source import Source, read_all
 
 _IGNORE_LIMIT = 1 << 20
 """Maximum bytes in a ``.gitignore``; a larger file is ignored."""
+
+
+def read_ignore_file(project: Source, path: bytes) -> bytes | None:
+    try:
+        return read_all(project, path, _IGNORE_LIMIT)
+    except OSError:
+        return None
 
 
 def ignored_paths(project: Source, changes: Iterable[Change], files: dict[bytes, Entry | None]) -> frozenset[bytes]:
@@ -38,13 +46,7 @@ def ignored_paths(project: Source, changes: Iterable[Change], files: dict[bytes,
         files[path] = entry = project.look(path)
         return entry
 
-    def read(path: bytes) -> bytes | None:
-        try:
-            return read_all(project, path, _IGNORE_LIMIT)
-        except OSError:
-            return None
-
-    out = ignored(look, read)
+    out = ignored(look, partial(read_ignore_file, project))
     within: dict[bytes, bool] = {ROOT: False}
 
     def is_within(directory: bytes) -> bool:

@@ -79,13 +79,16 @@ _Record = TypeVar("_Record", ForkRecord, ApplyRecord)
 
 
 def save(path: bytes, record: ForkRecord | ApplyRecord, *, durable: bool) -> None:
-    """Write a record atomically: a reader finds the old record or the new one.
-
-    An unchanged record is not written, so that its watchers are not woken without need.
-    """
+    """Write a record as ``write`` does. An unchanged record is not written, so that its watchers are not woken without
+    need."""
     data = msgspec.msgpack.encode(record)
-    if not durable and _holds(path, data):
-        return
+    if durable or not _holds(path, data):
+        write(path, data, durable=durable)
+
+
+def write(path: bytes, data: bytes, *, durable: bool) -> None:
+    """Write a file atomically: a reader finds the old content or the new one. ``durable``: also after a power loss, and
+    the new one as soon as this returns."""
     beside = path + b".new"
     with suppress(FileNotFoundError):
         os.unlink(beside)  # left by a crash, or a link made by a container's user: never write through it

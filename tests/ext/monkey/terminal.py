@@ -15,7 +15,7 @@ from monkey.model import Entry, Wish, with_what_goes_along, wrong_after
 from monkey.world import FORK, World
 from mudroom.core.merge.pick import WHOLE, Pick
 from mudroom.errors import MudroomError
-from mudroom.ext.tui.app import ReviewApp
+from mudroom.ext.tui.app import ReviewApp, ReviewScreen
 from mudroom.ext.tui.base_app import ReviewHooks
 from mudroom.ext.tui.choice import SIGNS, mark_of
 from mudroom.ext.tui.conflict import ConflictScreen
@@ -30,7 +30,6 @@ from mudroom.ext.tui.dialog import (
     Working,
 )
 from mudroom.ext.tui.key import CONFLICTS, REVIEW, Key
-from mudroom.ext.tui.review import ReviewScreen
 
 PATIENCE = 30.0
 """Seconds for what is expected to come at once."""

@@ -10,12 +10,11 @@ from typing import Any
 from textual.pilot import Pilot
 
 from conftest import Place
-from mudroom.ext.tui.app import ReviewApp
+from mudroom.ext.tui.app import ReviewApp, ReviewScreen
 from mudroom.ext.tui.base_app import ReviewHooks
 from mudroom.ext.tui.dialog import Dialog
 from mudroom.ext.tui.diffview import DiffView
 from mudroom.ext.tui.filelist import FileList
-from mudroom.ext.tui.review import ReviewScreen
 from mudroom.session import Session
 
 PATIENCE = 30.0

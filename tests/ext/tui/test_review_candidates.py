@@ -12,10 +12,9 @@ from driving import Driver, drive, text_of_row
 
 from conftest import Place, tick
 from mudroom.ext.attempts.record import save
-from mudroom.ext.tui.app import ReviewApp
+from mudroom.ext.tui.app import ReviewApp, ReviewScreen
 from mudroom.ext.tui.candidate_screen import CandidateList, CandidateScreen
 from mudroom.ext.tui.diffview import DiffView
-from mudroom.ext.tui.review import ReviewScreen
 from trying import tried
 
 SAME = "sed -i s/two/2/ a.py; echo x > new"

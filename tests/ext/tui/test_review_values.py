@@ -24,6 +24,7 @@ from mudroom.core.text.hunk import select_blocks
 from mudroom.core.text.linediff import Block, split_lines
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.entry import Entry
+from mudroom.ext.tui.app import AT_ONCE, ONE_AT_A_TIME, ReviewScreen
 from mudroom.ext.tui.choice import (
     Item,
     carry_picks,
@@ -42,7 +43,6 @@ from mudroom.ext.tui.key import CONFLICTS, REVIEW, Key
 from mudroom.ext.tui.line import pieces
 from mudroom.ext.tui.pane import Pane
 from mudroom.ext.tui.pane_screen import COMMON
-from mudroom.ext.tui.review import AT_ONCE, ONE_AT_A_TIME, ReviewScreen
 
 FILE = Entry("file", 0o644, 1, b"", 1, 1, 1, 0, 0, 1, 1)
 DIRECTORY = FILE._replace(kind="directory", mode=0o755)

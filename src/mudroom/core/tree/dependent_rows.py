@@ -4,8 +4,9 @@
    changes can be applied without it.
 2. A path that is now a directory, and was something else, is applied together with all changes below it, in one rename.
 
-ext/web/page/together.js implements the same rules, so that the user sees them while choosing. ``ext/web/api/choice.py``
-checks requests against them; ``cli/change/patch.py`` and ``cli/change/apply.py`` check the selected or named paths.
+ext/web/page/together.js implements the same rules, so that the user sees them while choosing.
+``ext/web/api/landing.py`` checks requests against them; ``cli/change/patch.py`` and ``cli/change/apply.py`` check the
+selected or named paths.
 """
 
 from __future__ import annotations

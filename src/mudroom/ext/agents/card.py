@@ -8,13 +8,12 @@ from collections.abc import Iterable, Mapping
 
 from mudroom.core.agent.card import AgentCard, AgentStore, OpenedCredentials
 from mudroom.core.agent.level_decision import LevelDecision
-from mudroom.core.confinement.limit import show_size
 from mudroom.core.network.host_rules import HostRule
 from mudroom.core.settings import Settings
 from mudroom.core.tree.credential_stores import AGENTS
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
-from mudroom.ext.agents.catalog import Catalog
+from mudroom.ext.agents.catalog import Catalog, read_file
 from mudroom.ext.agents.core.card_fields import CredentialRequest, parse_card, requested_credentials
 from mudroom.ext.agents.core.card_hosts import sort_hosts
 from mudroom.ext.agents.core.field import FieldError
@@ -33,26 +32,19 @@ def load_card(path: bytes) -> AgentCard:
     from hashlib import sha256
 
     name = show(path)
-    try:
-        with open(path, "rb") as stream:
-            data = stream.read(CARD_LIMIT + 1)
-    except OSError as error:
-        raise UsageError(f"{name}: {error.strerror}") from error
-    if len(data) > CARD_LIMIT:
-        raise UsageError(f"{name} is larger than any card ({show_size(CARD_LIMIT)})")
-    try:
-        card = parse_card(json.loads(data.decode(), object_pairs_hook=_once))
-        return card._replace(digest=sha256(data).hexdigest())
-    except UnicodeDecodeError as error:
-        from mudroom.policy.yaml import line_at
 
-        raise UsageError(f"{name}:{line_at(data, error.start)}: this is not UTF-8") from error
-    except json.JSONDecodeError as error:
-        raise UsageError(f"{name}:{error.lineno}: this is not JSON: {error.msg}") from error
-    except RecursionError:
-        raise UsageError(f"{name}: nested too deeply") from None
-    except FieldError as error:
-        raise UsageError(f"{name}: {error.message}", error.hint) from error
+    def parse(data: bytes) -> AgentCard:
+        try:
+            card = parse_card(json.loads(data.decode(), object_pairs_hook=_once))
+            return card._replace(digest=sha256(data).hexdigest())
+        except UnicodeDecodeError as error:
+            from mudroom.policy.yaml import line_at
+
+            raise UsageError(f"{name}:{line_at(data, error.start)}: this is not UTF-8") from error
+        except json.JSONDecodeError as error:
+            raise UsageError(f"{name}:{error.lineno}: this is not JSON: {error.msg}") from error
+
+    return read_file(path, "card", CARD_LIMIT, parse)
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

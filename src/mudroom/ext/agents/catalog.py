@@ -9,10 +9,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 
+from mudroom.core.confinement.limit import show_size
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.ext.agents.core.field import FieldError
 from mudroom.ext.agents.core.profile import AgentProfile, parse_profile
+from mudroom.typing import TypeVar
+
+T = TypeVar("T")
 
 OWN = os.path.join(os.path.dirname(os.path.abspath(__file__)).encode(), b"profiles")
 SUFFIX = b".toml"
@@ -104,19 +108,31 @@ def read_profile(path: bytes) -> AgentProfile:
     import tomllib
 
     name = show(path)
+
+    def parse(data: bytes) -> AgentProfile:
+        try:
+            return parse_profile(tomllib.loads(data.decode()), name)
+        except UnicodeDecodeError as error:
+            raise UsageError(f"{name}: this is not UTF-8") from error
+        except tomllib.TOMLDecodeError as error:
+            raise UsageError(f"{name}: this is not TOML: {error}") from error
+
+    return read_file(path, "profile", LIMIT, parse)
+
+
+def read_file(path: bytes, kind: str, most: int, parse: Callable[[bytes], T]) -> T:
+    """Return a file's content as ``parse`` reads it. Raise UsageError with one line that names the file, also if it has
+    more than ``most`` bytes."""
+    name = show(path)
     try:
         with open(path, "rb") as stream:
-            data = stream.read(LIMIT + 1)
+            data = stream.read(most + 1)
     except OSError as error:
         raise UsageError(f"{name}: {error.strerror}") from error
-    if len(data) > LIMIT:
-        raise UsageError(f"{name} is larger than any profile ({LIMIT >> 10} KiB)")
+    if len(data) > most:
+        raise UsageError(f"{name} is larger than any {kind} ({show_size(most)})")
     try:
-        return parse_profile(tomllib.loads(data.decode()), name)
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{name}: this is not UTF-8") from error
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{name}: this is not TOML: {error}") from error
+        return parse(data)
     except RecursionError:
         raise UsageError(f"{name}: nested too deeply") from None
     except FieldError as error:

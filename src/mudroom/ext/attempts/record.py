@@ -25,7 +25,7 @@ from mudroom.errors import MudroomError, UsageError
 from mudroom.ext.attempts.value import FORMAT, AttemptRecord, TryRecord, best_of
 from mudroom.stage import disk, safe_open
 from mudroom.vault.lock import LOCK_EX, LOCK_SH, flock, try_lock
-from mudroom.vault.record import format_of
+from mudroom.vault.record import format_of, write
 from mudroom.vault.sync import sync_directory
 
 KEPT = 100
@@ -83,16 +83,7 @@ def save(vault: bytes, record: TryRecord) -> None:
     """Write a record atomically, with its reports cut to their bounds."""
     data = msgspec.msgpack.encode(record._replace(attempts=_bounded(record.attempts)))
     path = _place(vault, record.name) + b"/record"
-    beside = path + b".new"
-    with suppress(FileNotFoundError):
-        os.unlink(beside)
-    with os.fdopen(safe_open.open_regular(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as stream:
-        stream.write(data)
-        stream.flush()
-        os.fsync(stream.fileno())
-    # atomic: a reader finds the old record or the new one
-    disk.rename_path(beside, path)
-    sync_directory(_place(vault, record.name))
+    write(path, data, durable=True)
 
 
 def load(vault: bytes, name: str) -> TryRecord:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -29,11 +29,10 @@ from mudroom.vault.apply.repositories import REFS
 from mudroom.vault.apply.transaction import ApplyDirectory, ApplyResult, new_record
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.git.place import find_repository
-from mudroom.vault.record import ForkRecord
+from mudroom.vault.record import ForkRecord, write
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.masked_secrets import masked_of
 from mudroom.vault.store.store import Vault
-from mudroom.vault.sync import sync_directory
 
 if TYPE_CHECKING:
     from mudroom.ext.commits.git.ref_transaction import RefFailure
@@ -244,15 +243,7 @@ def bring_commits(
 
 def save_refs(place: bytes, records: Sequence[RepositoryMoves]) -> None:
     """Save an apply's moves, durably. ``place``: the apply's directory."""
-    beside = place + REFS + b".new"
-    with suppress(FileNotFoundError):
-        os.unlink(beside)
-    with os.fdopen(safe_open.open_regular(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as stream:
-        stream.write(msgspec.msgpack.encode(records))
-        stream.flush()
-        os.fsync(stream.fileno())
-    disk.rename_path(beside, place + REFS)
-    sync_directory(place)
+    write(place + REFS, msgspec.msgpack.encode(records), durable=True)
 
 
 def load_refs(place: bytes) -> list[RepositoryMoves]:

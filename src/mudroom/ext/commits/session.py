@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 from mudroom.core.tree.flag import git_directory
 from mudroom.core.tree.path import ancestors, show
@@ -14,7 +15,8 @@ from mudroom.ext.commits.landing import bring_commits as bring_to_branch
 from mudroom.ext.commits.landing import load_refs, move_refs, save_refs
 from mudroom.session.forks import Forks
 from mudroom.stage.exclude import ignored
-from mudroom.stage.source import OpenSource, Source, read_all
+from mudroom.stage.ignored_paths import read_ignore_file
+from mudroom.stage.source import OpenSource, Source
 from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
 from mudroom.vault.apply.landing import LandingResult, read_record
 from mudroom.vault.apply.transaction import ApplyDirectory
@@ -30,10 +32,6 @@ if TYPE_CHECKING:
     from mudroom.ext.commits.git.transfer import Commits
     from mudroom.ext.commits.git.user_settings import UserFiles
     from mudroom.session import Session
-
-_IGNORE_LIMIT = 1 << 20
-"""Largest ``.gitignore`` in bytes; a larger one is ignored."""
-
 
 # --- listing ---
 
@@ -184,14 +182,7 @@ def _commit(forks: Forks, commit: OneCommit, landed: LandingResult, message: byt
 
 def _ignored_by_git(project: Source) -> Callable[[bytes, Entry], bool]:
     """Return a predicate: whether ``.gitignore`` files in the project match a file or a directory above it."""
-
-    def read(path: bytes) -> bytes | None:
-        try:
-            return read_all(project, path, _IGNORE_LIMIT)
-        except OSError:
-            return None
-
-    out = ignored(project.look, read)
+    out = ignored(project.look, partial(read_ignore_file, project))
 
     def is_ignored(path: bytes, entry: Entry) -> bool:
         above = ((directory, project.look(directory)) for directory in ancestors(path))

@@ -16,7 +16,7 @@ from mudroom.core.network.inspection import Credential
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, Unsupported, UsageError
 from mudroom.ext.inspection.placeholder import CredentialRule, with_value
-from mudroom.stage import disk
+from mudroom.stage import safe_open
 from mudroom.vault.store.store import CREDENTIALS
 
 _LONGEST = 64 << 10
@@ -54,13 +54,7 @@ def save_credentials(vault: bytes, rules: tuple[CredentialRule, ...]) -> None:
         except FileNotFoundError:
             pass
         return
-    new = vault + CREDENTIALS + b".new"
-    descriptor = disk.open_path(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | disk.O_CLOEXEC | disk.O_NOFOLLOW, 0o600)
-    with open(descriptor, "w") as stream:
-        json.dump([_row(rule) for rule in rules], stream, indent=1)
-        stream.flush()
-        os.fsync(descriptor)
-    disk.rename_path(new, vault + CREDENTIALS)
+    safe_open.replace(vault + CREDENTIALS, json.dumps([_row(rule) for rule in rules], indent=1).encode())
 
 
 # --- values ---

@@ -12,7 +12,7 @@ from mudroom.sandbox.platform import Platform
 from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mudroom.ext.macos.trial import SeatbeltTrial
+    from mudroom.cli.doctor.probe import Finding
     from mudroom.sandbox.client.client import Client
 
 PLATFORM = Platform(
@@ -29,7 +29,7 @@ PLATFORM = Platform(
 
 def examine(
     directory: bytes, *, home: bytes, environ: Mapping[bytes, bytes], client: Client | None = None
-) -> list[SeatbeltTrial]:
+) -> list[Finding]:
     """Return this Mac's protections, tried in ``directory``, which is empty. Close ``client``."""
     client = client or DarwinClient()
     search = [entry for entry in environ.get(b"PATH", b"/usr/bin:/bin").split(b":") if entry.startswith(b"/")]

@@ -12,23 +12,13 @@ import socket
 import sys
 from collections.abc import Callable, Sequence
 
+from mudroom.cli.doctor.probe import Finding
 from mudroom.core.confinement.spec import Copy, SandboxSpec
 from mudroom.errors import MudroomError
 from mudroom.ext.macos.host import survey_mac, true_path
 from mudroom.ext.macos.seatbelt import compile_seatbelt
 from mudroom.sandbox.client.client import Client
 from mudroom.sandbox.client.invocation import Invocation
-from mudroom.typing import Literal, NamedTuple
-
-
-class SeatbeltTrial(NamedTuple):
-    """One protection on this Mac, for ``mudroom doctor``."""
-
-    protection: str
-    state: Literal["strict", "degraded", "missing", "not probed"]
-    found: str
-    fix: str = ""
-
 
 Run = Callable[[str], int]
 """Run a shell script under Seatbelt and return its wait status. Raises MudroomError if there is no sandbox."""
@@ -48,17 +38,17 @@ except PermissionError:
 _OUTSIDE = "run mudroom outside of any other sandbox: one cannot be put into another (an agent's own, an App's)"
 
 
-def try_seatbelt(client: Client, directory: bytes, *, home: bytes, search: Sequence[bytes]) -> list[SeatbeltTrial]:
+def try_seatbelt(client: Client, directory: bytes, *, home: bytes, search: Sequence[bytes]) -> list[Finding]:
     """Try every protection in ``directory``, which is empty. ``home`` and ``search`` are as for ``host.survey``."""
     place = true_path(directory)
     run = runner(client, place, home, search)
     try:
         status = run("exit 7")
     except MudroomError as error:
-        return [SeatbeltTrial("a sandbox", "missing", error.message, _OUTSIDE), *_ALWAYS]
+        return [Finding("a sandbox", "missing", error.message, _OUTSIDE), *_ALWAYS]
     if status >> 8 != 7:
-        return [SeatbeltTrial("a sandbox", "missing", f"a shell ended with the status {status}", _OUTSIDE), *_ALWAYS]
-    results = [SeatbeltTrial("a sandbox", "strict", "Seatbelt by sandbox-exec, deny by default")]
+        return [Finding("a sandbox", "missing", f"a shell ended with the status {status}", _OUTSIDE), *_ALWAYS]
+    results = [Finding("a sandbox", "strict", "Seatbelt by sandbox-exec, deny by default")]
     return [
         *results,
         _try_writing(run, place),
@@ -104,17 +94,17 @@ def _quoted(path: bytes) -> str:
     return "'" + os.fsdecode(path).replace("'", "'\\''") + "'"
 
 
-def _try_writing(run: Run, place: bytes) -> SeatbeltTrial:
+def _try_writing(run: Run, place: bytes) -> Finding:
     name, outside, inside = "nothing is written outside of the copy", place + b"/outside", place + b"/work/inside"
     run(f"echo x > {_quoted(inside)}; echo x > {_quoted(outside)}")
     if os.path.lexists(outside):
-        return SeatbeltTrial(name, "missing", "it was written", _PERMIT)
+        return Finding(name, "missing", "it was written", _PERMIT)
     if not os.path.exists(inside):
-        return SeatbeltTrial(name, "not probed", "nothing could be written in the copy either")
-    return SeatbeltTrial(name, "strict", "refused by the kernel; the copy can be written")
+        return Finding(name, "not probed", "nothing could be written in the copy either")
+    return Finding(name, "strict", "refused by the kernel; the copy can be written")
 
 
-def _try_reading(run: Run, place: bytes) -> SeatbeltTrial:
+def _try_reading(run: Run, place: bytes) -> Finding:
     """Try to read a host file into the copy, and check the copy from outside."""
     name, secret, copy = "nothing is read but what is shown", place + b"/secret", place + b"/work/copy"
     for path in (secret, place + b"/work/own"):
@@ -126,15 +116,15 @@ def _try_reading(run: Run, place: bytes) -> SeatbeltTrial:
                 content = stream.read()
             os.unlink(copy)
         except FileNotFoundError:
-            return SeatbeltTrial(name, "not probed", "nothing could be written in the copy")
+            return Finding(name, "not probed", "nothing could be written in the copy")
         if path == secret and content:
-            return SeatbeltTrial(name, "missing", "a file of the host was read", _PERMIT)
+            return Finding(name, "missing", "a file of the host was read", _PERMIT)
     if content != path:
-        return SeatbeltTrial(name, "not probed", "nothing could be read in the copy either")
-    return SeatbeltTrial(name, "strict", "files of the host cannot be read, nor looked at")
+        return Finding(name, "not probed", "nothing could be read in the copy either")
+    return Finding(name, "strict", "files of the host cannot be read, nor looked at")
 
 
-def _try_connecting(run: Run, place: bytes) -> list[SeatbeltTrial]:
+def _try_connecting(run: Run, place: bytes) -> list[Finding]:
     path = place + b"/s"
     with socket.socket() as tcp, socket.socket(socket.AF_UNIX) as unix:
         tcp.bind(("127.0.0.1", 0))
@@ -150,50 +140,48 @@ def _try_connecting(run: Run, place: bytes) -> list[SeatbeltTrial]:
         ]
 
 
-def _try_connection(name: str, run: Run, listener: socket.socket, family: str, address: object) -> SeatbeltTrial:
+def _try_connection(name: str, run: Run, listener: socket.socket, family: str, address: object) -> Finding:
     """Try to connect to ``listener``, and check whether a connection has arrived."""
     listener.listen()
     listener.settimeout(0)
     python = f"exec {_quoted(os.fsencode(sys.executable))} -ISc "
     program = _CONNECT.format(family=family, address=address, refused=_REFUSED)
     if run(python + "pass") != 0:
-        return SeatbeltTrial(name, "not probed", "Python, which is to try it, does not run inside")
+        return Finding(name, "not probed", "Python, which is to try it, does not run inside")
     status = run(python + _quoted(os.fsencode(program)))
     try:
         listener.accept()[0].close()
     except BlockingIOError:
         if status != _REFUSED << 8:
-            return SeatbeltTrial(name, "not probed", "the probe did not run as it should have")
-        return SeatbeltTrial(name, "strict", "connect(2) is refused; with the gate, its port is the only one")
-    return SeatbeltTrial(name, "missing", "a server of the host was reached", _PERMIT)
+            return Finding(name, "not probed", "the probe did not run as it should have")
+        return Finding(name, "strict", "connect(2) is refused; with the gate, its port is the only one")
+    return Finding(name, "missing", "a server of the host was reached", _PERMIT)
 
 
-def _try_signalling(run: Run) -> SeatbeltTrial:
+def _try_signalling(run: Run) -> Finding:
     name = "other processes cannot be signalled"
     status = run(f"kill -0 $$ || exit 1; kill -0 {os.getpid()} && exit {_DONE}; exit {_REFUSED}")
     if status == _DONE << 8:
-        return SeatbeltTrial(name, "missing", "a process of the host was signalled", _PERMIT)
+        return Finding(name, "missing", "a process of the host was signalled", _PERMIT)
     if status != _REFUSED << 8:
-        return SeatbeltTrial(name, "not probed", "its own shell could not be signalled either")
-    return SeatbeltTrial(name, "strict", "signals go to processes of the same sandbox only")
+        return Finding(name, "not probed", "its own shell could not be signalled either")
+    return Finding(name, "strict", "signals go to processes of the same sandbox only")
 
 
 _CONTAINER = "level 2, in a container"
 _ALWAYS = (
-    SeatbeltTrial(
+    Finding(
         "processes end with the command",
         "degraded",
         "found by descent, session and a mark, which Apple's own programs do not show; a daemon of those outlives it, "
         "in the sandbox",
         _CONTAINER,
     ),
-    SeatbeltTrial(
-        "a loopback of its own", "missing", "127.0.0.1 is the host's: nothing there can be reached but the gate"
-    ),
+    Finding("a loopback of its own", "missing", "127.0.0.1 is the host's: nothing there can be reached but the gate"),
     *(
-        SeatbeltTrial(f"limit: {kind}", "missing", "macOS has no control groups", _CONTAINER)
+        Finding(f"limit: {kind}", "missing", "macOS has no control groups", _CONTAINER)
         for kind in ("memory", "processes", "cpus", "io")
     ),
-    *(SeatbeltTrial(f"limit: {kind}", "strict", "rlimit") for kind in ("open files", "file size")),
+    *(Finding(f"limit: {kind}", "strict", "rlimit") for kind in ("open files", "file size")),
 )
 """Results without a trial: they are the same on every Mac."""

@@ -3,10 +3,8 @@ uses the session."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, NamedTuple, ParamSpec, TypeVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from mudroom.core.text.escaping import escape_line
 from mudroom.core.tree.path import show_path
@@ -15,15 +13,12 @@ from mudroom.errors import MudroomError, UsageError
 from mudroom.ext.attempts.candidate import ComparedPath, ResultGroup, TryReview, review_try
 from mudroom.ext.review.rows import difference, stamp_of
 from mudroom.ext.tui.diffrow import FileRows, FileText
-from mudroom.ext.tui.review_model import KIND_NOTES
+from mudroom.ext.tui.review_model import KIND_NOTES, SessionCalls
 
 if TYPE_CHECKING:
     from mudroom.core.tree.change import Change
     from mudroom.ext.review.rows import RowDifference
     from mudroom.session import Session
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 BASE = -1
 """Stands for the original state in place of a candidate's index."""
@@ -36,20 +31,10 @@ class Report(NamedTuple):
     lines: tuple[str, ...]
 
 
-class CandidateModel:
+class CandidateModel(SessionCalls):
     def __init__(self, session: Session, name: str) -> None:
-        self.session, self.name = session, name
-        self.project = session.project
-        self._thread = ThreadPoolExecutor(1, "mudroom-candidates")
-        self._last_request = 0
-
-    async def ask(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run a session call in its thread and return the result."""
-        return await asyncio.wrap_future(self._thread.submit(function, *args, **kwargs))
-
-    def close(self) -> None:
-        """Wait for the running call; start no others."""
-        self._thread.shutdown(wait=True, cancel_futures=True)
+        super().__init__(session)
+        self.name = name
 
     def see(self) -> TryReview:
         return review_try(self.session, self.name)
@@ -66,9 +51,7 @@ class CandidateModel:
 
     async def show(self, review: TryReview, path: ComparedPath, pair: Pair) -> FileRows | None:
         """Return a path's two sides for display, or None if others have been requested meanwhile."""
-        self._last_request += 1
-        number = self._last_request
-        return await self.ask(lambda: self._show(review, path, pair) if number == self._last_request else None)
+        return await self.ask_last(lambda: self._show(review, path, pair))
 
     def _show(self, review: TryReview, path: ComparedPath, pair: Pair) -> FileRows:
         names = tuple(side_name(review, place) for place in pair)

@@ -1,5 +1,5 @@
 """The review screen: file list, differences, and the lines above and below. It draws its own state;
-``ext/tui/fork_reader.py`` reads the fork, and the keys are in ``ext/tui/review.py``."""
+``ext/tui/fork_reader.py`` reads the fork, and the keys are in ``ext/tui/app.py``."""
 
 from __future__ import annotations
 

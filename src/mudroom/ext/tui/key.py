@@ -1,6 +1,6 @@
 """Every key in the review, in one table for the bindings, the bottom line and the help. ``action`` names a screen
 method ``action_…`` with its arguments, in Textual's form. ``do`` takes an action's name from the tables in
-``ext/tui/review.py``, and its arguments."""
+``ext/tui/app.py``, and its arguments."""
 
 from __future__ import annotations
 

@@ -86,16 +86,13 @@ class SeenFork(NamedTuple):
         return {conflict.path: conflict.decided for conflict in self.conflicts}
 
 
-class ReviewModel:
-    def __init__(self, session: Session, fork: str) -> None:
-        self.session, self.fork = session, fork
-        self.project = session.project
+class SessionCalls:
+    """Runs a session's calls in one thread, one after another."""
+
+    def __init__(self, session: Session) -> None:
+        self.session, self.project = session, session.project
         self._thread = ThreadPoolExecutor(1, "mudroom-review")
         self._last_request = 0
-        self.recovered: list[str] = []
-        """Messages about applies that a crash had cut off and that were recovered here."""
-        self.is_applying = False
-        """Whether this process holds the vault: the project may be written to."""
 
     async def ask(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a session call in its thread and return the result."""
@@ -104,6 +101,22 @@ class ReviewModel:
     def close(self) -> None:
         """Wait for the running call; start no others."""
         self._thread.shutdown(wait=True, cancel_futures=True)
+
+    async def ask_last(self, function: Callable[[], T]) -> T | None:
+        """Run a session call as ``ask`` does; return None if another was asked for in this way meanwhile."""
+        self._last_request += 1
+        number = self._last_request
+        return await self.ask(lambda: function() if number == self._last_request else None)
+
+
+class ReviewModel(SessionCalls):
+    def __init__(self, session: Session, fork: str) -> None:
+        super().__init__(session)
+        self.fork = fork
+        self.recovered: list[str] = []
+        """Messages about applies that a crash had cut off and that were recovered here."""
+        self.is_applying = False
+        """Whether this process holds the vault: the project may be written to."""
 
     # --- reading ---
 
@@ -165,9 +178,7 @@ class ReviewModel:
     async def show(self, item: Item, seen: SeenFork | None = None) -> FileRows | None:
         """Return a change for display, or None if another has been requested meanwhile. ``seen``: the list. Raise
         ForkMoved if the list is a review and its change differs from the present one."""
-        self._last_request += 1
-        number = self._last_request
-        return await self.ask(lambda: self._show(item, seen) if number == self._last_request else None)
+        return await self.ask_last(lambda: self._show(item, seen))
 
     def _show(self, item: Item, seen: SeenFork | None) -> FileRows:
         self._require_exists()

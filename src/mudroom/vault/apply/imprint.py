@@ -81,11 +81,7 @@ def take(
 def write(place: bytes, imprint: Imprint) -> None:
     import msgspec
 
-    with open(place + NAME + b".new", "wb") as stream:
-        stream.write(msgspec.msgpack.encode(imprint))
-        stream.flush()
-        os.fsync(stream.fileno())
-    disk.rename_path(place + NAME + b".new", place + NAME)
+    safe_open.replace(place + NAME, msgspec.msgpack.encode(imprint))
 
 
 def _imprint(

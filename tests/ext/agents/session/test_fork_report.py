@@ -7,7 +7,7 @@ import pytest
 from conftest import Place
 from mudroom.core.command.policy import ClassRule, CommandPolicy
 from mudroom.core.settings import Settings
-from mudroom.ext.agents.session.fork_report import inspect
+from mudroom.ext.agents.tools.change import inspect
 from test_appearance import Machines, machines, sh
 
 __all__ = ["machines"]  # a fixture

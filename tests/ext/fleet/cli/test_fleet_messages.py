@@ -11,7 +11,7 @@ import pytest
 from conftest import Place
 from mudroom.cli.main import run
 from mudroom.ext.fleet.wire.message import Errand
-from mudroom.ext.fleet.worker import errand_check
+from mudroom.ext.fleet.worker import link
 from mudroom.ext.fleet.worker.stdio import private_directory
 from test_messages_by_doing import Told, all_told, environ_of, refused
 
@@ -45,7 +45,7 @@ ERRANDS: list[tuple[dict[str, Any], str]] = [
     ({"argv": (b"a\0",)}, "the command holds a NUL byte"),
     ({"cwd": b"../x"}, "the directory of the errand: "),
     ({"variables": ((b"a=b", b""),)}, "a variable of the errand has no valid name or value"),
-    ({"variables": ((b"a", b""),) * (errand_check.MOST_WORDS + 1)}, "the errand has more than "),
+    ({"variables": ((b"a", b""),) * (link.MOST_WORDS + 1)}, "the errand has more than "),
     ({"timeout": float("inf")}, "inf is not a number of seconds"),
     ({"number": -1}, "-1 is not the number of an attempt among several"),
     ({"level": 7}, "7 is not a level"),
@@ -55,7 +55,7 @@ ERRANDS: list[tuple[dict[str, Any], str]] = [
 
 def test_errands_that_a_worker_refuses() -> None:
     """An origin may be another version, or hostile."""
-    refused(ERRANDS, lambda change: errand_check.check(ERRAND._replace(**change), (0, 1)))
+    refused(ERRANDS, lambda change: link.check(ERRAND._replace(**change), (0, 1)))
 
 
 def test_wrong_places(place: Place, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:

@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 from macbox import fake_sandbox_exec
 
+from mudroom.cli.doctor.probe import Finding
 from mudroom.ext.macos import trial
 from mudroom.ext.macos.client import DarwinClient
 from mudroom.ext.macos.platform import examine
-from mudroom.ext.macos.trial import SeatbeltTrial, _try_connecting, _try_reading, _try_signalling, _try_writing
+from mudroom.ext.macos.trial import _try_connecting, _try_reading, _try_signalling, _try_writing
 
 
-def examined(tmp_path: Path, tool: bytes) -> dict[str, SeatbeltTrial]:
+def examined(tmp_path: Path, tool: bytes) -> dict[str, Finding]:
     place = tmp_path / "d"
     place.mkdir()
     environ = {b"PATH": os.environb[b"PATH"]}
@@ -86,6 +87,6 @@ def test_a_probe_that_did_not_run_proves_nothing(tmp_path: Path, status: int) ->
 
 
 def test_what_is_so_on_every_mac_is_said() -> None:
-    always: tuple[SeatbeltTrial, ...] = trial._ALWAYS
+    always: tuple[Finding, ...] = trial._ALWAYS
     assert {one.state for one in always} == {"strict", "degraded", "missing"}
     assert all(one.fix for one in always if one.state == "degraded")

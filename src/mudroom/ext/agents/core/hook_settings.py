@@ -194,7 +194,7 @@ def _gitignore(path: str) -> str:
 def _codex(setup: HookSetup) -> tuple[Edit, ...]:
     hook = {"type": "command", "command": _guarded(setup), "timeout": PATIENCE}
     words = exec_words(setup.program, setup.fork, setup.agent, setup.project * setup.is_project)
-    pattern = ", ".join(map(_toml, (*words, "--", "bash", "-c")))
+    pattern = _toml((*words, "--", "bash", "-c"))
     writable = f', {_toml(setup.mount)} = "write"' if setup.is_project else ""
     return (
         _json(f"{setup.settings}/hooks.json", ("hooks", "PreToolUse", APPEND), {"matcher": "*", "hooks": [hook]}),
@@ -208,15 +208,15 @@ def _codex(setup: HookSetup) -> tuple[Edit, ...]:
         OwnFile(
             f"{setup.settings}/rules/{MARK}.rules",
             f"# {MARK}: the commands that the hook rewrites run outside codex's sandbox, in mudroom's.\n"
-            f'prefix_rule(pattern = [{pattern}], decision = "allow")\n',
+            f'prefix_rule(pattern = {pattern}, decision = "allow")\n',
         ),
     )
 
 
-def _toml(word: str) -> str:
+def _toml(value: str | Sequence[str]) -> str:
     import json
 
-    return json.dumps(word)  # valid for printable characters as a TOML 1.0 basic string and as a Starlark string
+    return json.dumps(value)  # valid for printable characters as TOML 1.0, as Starlark and as JavaScript
 
 
 def _gemini(setup: HookSetup) -> tuple[Edit, ...]:
@@ -253,7 +253,7 @@ def _opencode(setup: HookSetup) -> tuple[Edit, ...]:
     }
     plugin = f"{setup.own}/{MARK}.js"  # a plugin in .opencode makes opencode install packages there
     return (
-        OwnFile(plugin, _PLUGIN % _toml_list(run_words(setup))),
+        OwnFile(plugin, _PLUGIN % _toml(run_words(setup))),
         _json(file, ("plugin", APPEND), f"file://{_url(plugin)}"),
         *(JsonEdit(file, ("permission", kind), rule, _allows_mudroom) for kind, rule in rules.items()),
     )
@@ -278,10 +278,6 @@ def _allows_mudroom(value: Any) -> bool:
 def _url(path: str) -> str:
     kept = frozenset(b"/-._~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
     return "".join(chr(byte) if byte in kept else f"%{byte:02X}" for byte in path.encode())
-
-
-def _toml_list(words: Sequence[str]) -> str:
-    return "[" + ", ".join(map(_toml, words)) + "]"
 
 
 _PLUGIN = """\

@@ -43,17 +43,20 @@ from mudroom.ext.agents.home.staged_file import (
     copy_file,
     digest_of,
     give,
+    load_base,
     mode_of,
     open_own,
     overwrite,
     remove,
+    save,
+    save_base,
     walk,
 )
 from mudroom.stage import disk, safe_open
 from mudroom.typing import Any
 from mudroom.vault.store.fork import Fork
 
-_BASE, STORE = b"/base", b"/store"
+STORE = b"/store"
 _EMPTY_JSON = b"{}\n"
 """Content for a file NAME.json that the host does not have: an empty file is not valid JSON."""
 
@@ -80,7 +83,7 @@ class AgentHome:
         self._logins = frozenset(self._home + b"/" + login.path for login in own)
         os.makedirs(self._place, mode=0o700, exist_ok=True)  # no sandbox writes here, only in the places below
         saved = _store_to_json(self._store, self._places, self._logins)
-        self._save(STORE, saved | {"home": os.fsdecode(self._home)})
+        save(self._place + STORE, saved | {"home": os.fsdecode(self._home)})
         base, host = self._base(), self._host()
         staged = self._staged()
         fresh = {path: file for path, file in host.items() if staged.get(path) == base.get(path)}
@@ -95,7 +98,7 @@ class AgentHome:
             if not disk.user():
                 give(self._at(number), *(owner or (0, 0)))
         kept = {path: file for path, file in base.items() if path not in fresh and path not in gone}
-        self._save(_BASE, {os.fsdecode(path): file for path, file in sorted({**kept, **fresh}.items())})
+        save_base(self._place, {**kept, **fresh})
         return tuple(Bind(self._at(number), self._home + b"/" + place.path, writable=True) for number, place in there)
 
     @property
@@ -170,18 +173,8 @@ class AgentHome:
 
     def _base(self) -> dict[bytes, HomeFile]:
         """Return the copied files by path. Places that another version of the store had are not the fork's any more."""
-        try:
-            saved = json.loads(safe_open.read(self._place + _BASE))
-        except FileNotFoundError:
-            return {}
-        base = {os.fsencode(path): HomeFile(digest, mode) for path, (digest, mode) in saved.items()}
+        base = load_base(self._place)
         return {path: file for path, file in base.items() if any(is_below(path, place.path) for place in self._places)}
-
-    def _save(self, name: bytes, value: dict[str, Any]) -> None:
-        new = self._place + name + b".new"
-        with open(safe_open.open_regular(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as stream:
-            stream.write(json.dumps(value).encode())
-        disk.rename_path(new, self._place + name)
 
     def _host(self) -> dict[bytes, HomeFile]:
         """Return the host's files that are copied: neither state nor logins."""

@@ -16,7 +16,6 @@ as git does, resolves the link first, and a shell that appends to them creates t
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 from collections.abc import Iterator, Mapping
@@ -26,8 +25,8 @@ from mudroom.core.confinement.credential_file import git_identity, holds_secret
 from mudroom.core.confinement.spec import Bind
 from mudroom.errors import MudroomError
 from mudroom.ext.agents.core.home_change import HomeChange, HomeFile, home_changes
-from mudroom.ext.agents.home.staged_file import digest_of, give, open_own, remove
-from mudroom.stage import disk, safe_open
+from mudroom.ext.agents.home.staged_file import digest_of, give, load_base, open_own, remove, save_base
+from mudroom.stage import disk
 from mudroom.stage.beneath import entries, open_file
 from mudroom.typing import Literal, NamedTuple
 from mudroom.vault.store.fork import Fork
@@ -85,7 +84,7 @@ class Dotfiles:
         """Bring the files up to date: the host's are copied again where the fork has not changed its own. Return how
         commands see them: at ``PLACE``, or without ``mounts`` where they are. ``owner``: as in AgentHome."""
         os.makedirs(self._place, mode=0o700, exist_ok=True)  # no sandbox writes here, only below
-        base, host, staged = self._base(), self._host(), self._staged()
+        base, host, staged = load_base(self._place), self._host(), self._staged()
         with self._opened() as files:
             disk.set_mode_of(files, 0o700)  # a command may have removed its own permissions
             for path, name in _NAMES.items():
@@ -99,14 +98,14 @@ class Dotfiles:
                     base[path] = host[path]
         if not disk.user():
             give(self._files, *(owner or (0, 0)))
-        self._save(base)
+        save_base(self._place, base)
         target = self._home + b"/" + PLACE if mounts else self._files
         links = tuple((target + b"/" + name, self._home + b"/" + path) for path, name in _NAMES.items())
         return SettingsView(Bind(self._files, target, writable=True), links)
 
     def changes(self) -> list[HomeChange]:
         """Return the fork's changes by path, without those that have landed."""
-        base, staged, host = self._base(), self._staged(), self._host()
+        base, staged, host = load_base(self._place), self._staged(), self._host()
         changes = []
         for change in home_changes(base, staged, host, ()):
             mine = self._read_host(change.path)
@@ -150,19 +149,6 @@ class Dotfiles:
             yield files
         finally:
             os.close(files)
-
-    def _base(self) -> dict[bytes, HomeFile]:
-        try:
-            saved = json.loads(safe_open.read(self._place + b"/base"))
-        except FileNotFoundError:
-            return {}
-        return {os.fsencode(path): HomeFile(digest, mode) for path, (digest, mode) in saved.items()}
-
-    def _save(self, base: Mapping[bytes, HomeFile]) -> None:
-        new = self._place + b"/base.new"
-        with open(safe_open.open_regular(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as stream:
-            stream.write(json.dumps({os.fsdecode(path): file for path, file in base.items()}).encode())
-        disk.rename_path(new, self._place + b"/base")
 
     def _host(self) -> dict[bytes, HomeFile]:
         contents = {path: self.host_content(path) for path in SETTINGS}

@@ -42,7 +42,7 @@ from mudroom.core.tree.quote import show_words
 from mudroom.errors import MudroomError
 from mudroom.ext.agents.core.home_change import tokens_in, with_renewed
 from mudroom.ext.agents.core.login import LARGEST, LoginVersion, compared, is_cut_off
-from mudroom.ext.agents.home.staged_file import digest_of, make_parents, open_own, remove
+from mudroom.ext.agents.home.staged_file import digest_of, make_parents, open_own, remove, save
 from mudroom.stage import disk, safe_open
 from mudroom.stage.beneath import directory, look, look_beneath, open_beneath
 from mudroom.typing import NamedTuple
@@ -379,9 +379,7 @@ class LoginKeeper:
             [os.fsdecode(path), os.fsdecode(host), place, os.fsdecode(inside), base, keys]
             for path, host, place, inside, base, keys in self._logins.values()
         ]
-        with open(safe_open.open_regular(saved + b".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as stream:
-            stream.write(json.dumps(rows).encode())
-        disk.rename_path(saved + b".new", saved)
+        save(saved, rows)
 
 
 def settle_logins(fork_path: bytes, *, is_discarded: bool = False) -> list[str]:

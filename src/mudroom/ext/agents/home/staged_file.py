@@ -5,10 +5,11 @@ Sandboxes write in the directories. No link is followed, no open blocks, and eve
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 from _blake2 import blake2b
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 
 from mudroom.ext.agents.core.home_change import HomeFile
@@ -16,6 +17,7 @@ from mudroom.stage import disk, safe_open
 from mudroom.stage.beneath import O_PATH, directory, entries, handle, look, open_beneath, open_file
 from mudroom.stage.copy import copy_content
 from mudroom.stage.layers.layer import remove_at
+from mudroom.typing import Any
 
 MOST_FILES, MOST_BYTES, MOST_LEVELS = 8_192, 128 << 20, 32
 """Bounds for one store that is copied or searched."""
@@ -155,3 +157,27 @@ def overwrite(path: bytes, content: bytes, mode: int) -> None:
         disk.set_mode_of(descriptor, mode)
     finally:
         os.close(descriptor)
+
+
+# --- records beside the copies ---
+
+
+def save(path: bytes, value: Any) -> None:
+    """Replace a record. No link is followed, and no other file written through."""
+    new = path + b".new"
+    with open(safe_open.open_regular(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as stream:
+        stream.write(json.dumps(value).encode())
+    disk.rename_path(new, path)
+
+
+def save_base(place: bytes, files: Mapping[bytes, HomeFile]) -> None:
+    save(place + b"/base", {os.fsdecode(file): files[file] for file in sorted(files)})
+
+
+def load_base(place: bytes) -> dict[bytes, HomeFile]:
+    """Return the files that were copied, by path; empty if none were."""
+    try:
+        saved = json.loads(safe_open.read(place + b"/base"))
+    except FileNotFoundError:
+        return {}
+    return {os.fsencode(file): HomeFile(digest, mode) for file, (digest, mode) in saved.items()}

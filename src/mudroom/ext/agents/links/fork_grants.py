@@ -18,10 +18,11 @@ from mudroom.core.network.fork_host import label_of, names_of
 from mudroom.core.network.fork_rule import ForkIdentity
 from mudroom.errors import MudroomError, UsageError
 from mudroom.ext.agents.core.fork_consent import MOST_GRANTS, ConsentSide, ForkGrants
-from mudroom.stage import disk, safe_open
+from mudroom.stage import safe_open
 from mudroom.stage.reader import ANEW, FileReader
 from mudroom.vault.forks.endpoint import endpoint_of
 from mudroom.vault.lock import Lock
+from mudroom.vault.record import write
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.fork_mark import mark_grants
 from mudroom.vault.store.store import Vault
@@ -49,9 +50,7 @@ def edit_grants(vault: Vault, fork: Fork, edit: Callable[[ForkGrants], ForkGrant
             if max(map(len, after)) > MOST_GRANTS:
                 raise MudroomError(f"the fork {fork.name} has {MOST_GRANTS} grants", "write them into network.forks")
             mark_grants(vault.path)
-            with open(fork.path + _NAME + b".new", "wb") as stream:
-                stream.write(msgspec.json.encode(after))
-            disk.rename_path(fork.path + _NAME + b".new", fork.path + _NAME)
+            write(fork.path + _NAME, msgspec.json.encode(after), durable=False)
             return True
     except OSError as error:
         raise MudroomError(f"the grants of the fork {fork.name} cannot be written: {error.strerror}") from error

@@ -21,6 +21,7 @@ import threading
 import time
 from collections import deque
 
+from mudroom.core.closing import Closing
 from mudroom.core.result import text
 from mudroom.core.text.redaction import redact_argv
 from mudroom.errors import MudroomError
@@ -92,7 +93,7 @@ def _require_checkpoint(session: Session, fork: str, point: str) -> None:
     find_checkpoint(session.vault.fork(fork), point)
 
 
-class Attempts:
+class Attempts(Closing):
     """A running try: iterate over its attempts as they end, then read ``record``. ``_changed`` guards the attributes
     written outside ``__init__``."""
 
@@ -141,12 +142,6 @@ class Attempts:
         if error is not None:
             raise error
         raise StopIteration
-
-    def __enter__(self) -> Attempts:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self.close()
 
     @property
     def record(self) -> TryRecord:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from mudroom.core.command.locations import normal
 from mudroom.core.confinement.container import COMPONENT, HOST, name_error
 from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import is_below, show
@@ -73,23 +74,12 @@ def parse_inspected(name: str, description: Any, machine: str) -> Image:
     if unusable is not None:
         raise ValueError(f"sets {unusable.decode()}, with which no program of it runs")
     identity = info["Id"] if info["Id"].startswith("sha256:") else "sha256:" + info["Id"]
-    volumes = {_normalise_volume(volume) for volume in settings.get("Volumes") or ()}
+    volumes = {normal(volume.encode()) for volume in settings.get("Volumes") or ()}  # as engines resolve them
     return Image(name, identity, environment, tuple(sorted(volumes)))
 
 
 _TRACING = (b"LD_TRACE_LOADED_OBJECTS",)
 """Even if empty, the variable makes the loader list libraries instead of running the program: ld.so(8)."""
-
-
-def _normalise_volume(volume: str) -> bytes:
-    """Return the volume as engines resolve it: an absolute path without ``.`` and ``..``."""
-    parts: list[str] = []
-    for part in volume.split("/"):
-        if part == "..":
-            del parts[-1:]
-        elif part not in ("", "."):
-            parts.append(part)
-    return "/".join(["", *parts]).encode() or b"/"
 
 
 OWN_PLACES = (b"/dev", b"/proc", b"/sys", b"/.mudroom", b"/.mudroom-door")

@@ -30,6 +30,7 @@ from mudroom.ext.containers.engine.orphans import OWNER
 from mudroom.ext.containers.engine.owner import this_process
 from mudroom.ext.containers.engine.runtime import PLACE, PROGRAM, provide
 from mudroom.ext.containers.engine.runtime import key as runtime_key
+from mudroom.stage import safe_open
 from mudroom.typing import Any, NamedTuple
 
 PATIENCE = 30.0
@@ -81,10 +82,7 @@ def keep(engine: Engine, tried: Engine, environ: Mapping[bytes, bytes], state: b
     path = _path(engine, environ, state)
     record = {"options": tried.options, "nested": tried.nested, "runtime": tried.runtime}
     os.makedirs(state + b"/engines", mode=0o700, exist_ok=True)
-    new = path + b".%d" % os.getpid()
-    with open(new, "w", encoding="utf-8") as stream:
-        json.dump(record, stream)
-    os.replace(new, path)
+    safe_open.replace(path, json.dumps(record).encode(), path + b".%d" % os.getpid())
 
 
 def _path(engine: Engine, environ: Mapping[bytes, bytes], state: bytes) -> bytes:

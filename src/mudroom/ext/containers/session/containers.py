@@ -40,7 +40,7 @@ from mudroom.ext.containers.engine.remote import start_remote
 from mudroom.ext.containers.engine.trial import ready
 from mudroom.sandbox.host.host import user_name
 from mudroom.session.confinement.confinement import kept_file
-from mudroom.stage import disk
+from mudroom.stage import disk, safe_open
 from mudroom.typing import TYPE_CHECKING
 from mudroom.vault.store.store import Vault
 
@@ -294,10 +294,7 @@ def provide_profile(state: bytes, *, nested: bool) -> bytes:
                 return path
     except FileNotFoundError:
         pass
-    new = beside(path)
-    with open(new, "wb") as made:
-        made.write(content)
-    os.replace(new, path)
+    safe_open.replace(path, content, beside(path))
     return path
 
 

@@ -23,9 +23,10 @@ from mudroom.core.network.fork_rule import ForkIdentity
 from mudroom.core.settings import Settings
 from mudroom.core.text.redaction import redact_argv
 from mudroom.errors import UsageError
-from mudroom.ext.fleet.base.scan import scan
+from mudroom.ext.fleet.base.manifest import base_id
+from mudroom.ext.fleet.base.pack import packs
+from mudroom.ext.fleet.base.scan import Scanned, ScannedObjects, scan
 from mudroom.ext.fleet.origin.archive_import import ForkImporter
-from mudroom.ext.fleet.origin.base_payload import ScannedPayload
 from mudroom.ext.fleet.origin.connection_proxy import ConnectionProxy
 from mudroom.ext.fleet.origin.dispatcher import Dispatcher
 from mudroom.ext.fleet.origin.errand_log import AttemptRow, ErrandLog, ErrandRow, RunRow
@@ -37,7 +38,8 @@ from mudroom.ext.fleet.origin.question import QueuedQuestions
 from mudroom.ext.fleet.origin.services import RunServices
 from mudroom.ext.fleet.origin.worker_registry import FleetWorker
 from mudroom.ext.fleet.origin.worker_session import Key, WorkerRequirements, WorkerSession
-from mudroom.ext.fleet.wire.message import PROTOCOL, Errand, OriginHello
+from mudroom.ext.fleet.wire.frame import Frame, LinkError
+from mudroom.ext.fleet.wire.message import OBJECTS, PROTOCOL, Errand, OriginHello, Want
 from mudroom.ext.fleet.wire.settings import encode
 from mudroom.ext.inspection.foreign_credential import find_foreign
 from mudroom.ext.transfer.vault.import_fork import LIMIT
@@ -47,6 +49,32 @@ from mudroom.session.confinement.dialler import fork_links
 from mudroom.session.session import Session
 from mudroom.typing import NamedTuple
 from mudroom.vault.record import FORMAT
+
+
+class ScannedPayload:
+    """A run's base, scanned once, and its objects as a worker asks for them. The links' threads read it; it is not
+    changed."""
+
+    def __init__(self, scanned: Scanned) -> None:
+        self._scanned = scanned
+        self.base = scanned.base
+        self.identity = base_id(scanned.base)
+
+    def frames(self, want: Want) -> Iterator[Frame]:
+        """Return frames with the objects that are asked for. Raise LinkError if the base has no such object: a worker
+        must not learn which other files there are. The iterator raises BaseChanged if the project has changed."""
+        scanned = self._scanned
+        if not all(digest in scanned.nodes for digest in want.nodes):
+            raise LinkError("asked for a directory that is not in the base")
+        if not all(digest in scanned.files for digest in want.files):
+            raise LinkError("asked for a file that is not in the base")
+        return self._read(tuple(dict.fromkeys((*want.nodes, *want.files))))
+
+    def _read(self, digests: tuple[bytes, ...]) -> Iterator[Frame]:
+        with ScannedObjects(self._scanned) as objects:
+            for pack in packs(digests, objects):
+                yield Frame(OBJECTS, 0, pack)
+
 
 MOST = 10_000
 """Errands in a run."""

@@ -17,7 +17,7 @@ from mudroom.typing import NamedTuple, Protocol
 
 
 class BasePayload(Protocol):
-    """A run's base (``ext/fleet/origin/base_payload.py``)."""
+    """A run's base (``ext/fleet/origin/run.py``)."""
 
     base: wire.Base
     identity: bytes

@@ -22,6 +22,7 @@ from mudroom.ext.fleet.base.pack import RefusedPack, unpack
 from mudroom.ext.fleet.base.snapshot import SnapshotStore
 from mudroom.ext.fleet.wire.frame import Frame, LinkError
 from mudroom.ext.fleet.wire.message import READY, WANT, Base, Ready, Want, frame_of
+from mudroom.stage import safe_open
 
 MOST_WANTED = 60_000
 """Digests that one WANT asks for."""
@@ -79,11 +80,7 @@ class BaseCache:
         path = self._bases + b"/" + name.hex().encode()
         if not os.path.exists(path):
             beside = b"%s.%s.new" % (path, os.urandom(4).hex().encode())  # other workers keep the same base meanwhile
-            with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as stream:
-                stream.write(msgspec.msgpack.encode(base))
-                stream.flush()
-                os.fsync(stream.fileno())
-            os.rename(beside, path)
+            safe_open.replace(path, msgspec.msgpack.encode(base), beside)
 
     # --- for errands ---
 

@@ -11,6 +11,7 @@ Rules of this file:
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import threading
@@ -21,16 +22,18 @@ from typing import NamedTuple
 import msgspec
 
 from mudroom import __version__
+from mudroom.core.agent.sandbox_level import LEVELS
 from mudroom.core.approval.approval import CommandAnswer, CommandQuestion
 from mudroom.core.network.flow import FlowQuestion
+from mudroom.core.tree.path import relpath
 from mudroom.errors import MudroomError, UsageError
 from mudroom.ext.fleet.wire import message
+from mudroom.ext.fleet.wire import settings as wire_settings
 from mudroom.ext.fleet.wire.frame import Frame, LinkError
-from mudroom.ext.fleet.wire.message import frame_of, message_of
+from mudroom.ext.fleet.wire.message import DIGEST, Errand, frame_of, message_of
 from mudroom.ext.fleet.worker.base_cache import BaseCache
-from mudroom.ext.fleet.worker.errand_check import check
 from mudroom.ext.fleet.worker.errand_run import JUDGE, ErrandRun, run_errand
-from mudroom.ext.fleet.worker.folder import ErrandFolders
+from mudroom.ext.fleet.worker.folder import ErrandFolders, folder_name
 from mudroom.ext.fleet.worker.frame_stream import FrameStream
 from mudroom.ext.fleet.worker.held_results import HeldResults
 from mudroom.ext.fleet.worker.lease import Lease
@@ -47,6 +50,59 @@ from mudroom.ext.fleet.worker.session_cache import SessionCache, WorkerEnvironme
 from mudroom.ext.fleet.worker.spool import OutputSource
 from mudroom.ext.fleet.worker.thread_pool import ThreadPool
 from mudroom.vault.record import FORMAT
+
+MOST_WORDS = 100_000
+LONGEST_TIMEOUT = 30 * 86400.0
+"""Seconds."""
+_MOST_NUMBER = 1_000_000
+
+
+def check(errand: Errand, levels: tuple[int, ...]) -> None:
+    """Raise UsageError if an errand is out of bounds or its level is not in ``levels``, LinkError if its settings
+    cannot be read. No level is ever lowered: an errand without a level has that of its settings."""
+    folder_name(errand.errand, errand.attempt)
+    if len(errand.base) != DIGEST:
+        raise UsageError("the base of the errand is no digest")
+    _check_words(errand.argv, "the command")
+    if not errand.argv:
+        raise UsageError("the errand has no command")
+    if errand.judge:
+        _check_words(errand.judge, "the judge")
+    try:
+        if errand.cwd:
+            relpath(errand.cwd)
+    except ValueError as error:
+        raise UsageError(f"the directory of the errand: {error}") from None
+    for name, value in errand.variables:
+        if not name or b"=" in name or b"\0" in name + value:
+            raise UsageError("a variable of the errand has no valid name or value")
+    if len(errand.variables) > MOST_WORDS:
+        raise UsageError(f"the errand has more than {MOST_WORDS:,} variables")
+    if not (math.isfinite(errand.timeout) and 0 <= errand.timeout <= LONGEST_TIMEOUT):
+        raise UsageError(f"{errand.timeout} is not a number of seconds")
+    if not 0 <= errand.number <= _MOST_NUMBER:
+        raise UsageError(f"{errand.number} is not the number of an attempt among several")
+    _check_level(errand, levels)
+
+
+def _check_words(words: tuple[bytes, ...], where: str) -> None:
+    if len(words) > MOST_WORDS:
+        raise UsageError(f"{where} has more than {MOST_WORDS:,} words")
+    if any(b"\0" in word for word in words):
+        raise UsageError(f"{where} holds a NUL byte")
+
+
+def _check_level(errand: Errand, levels: tuple[int, ...]) -> None:
+    settings = wire_settings.decode(errand.settings) if errand.settings else None
+    level = errand.level if errand.level is not None else (settings.level if settings is not None else 1)
+    if type(level) is not int or level not in LEVELS:
+        raise UsageError(f"{level!r} is not a level")
+    if level not in levels:
+        there = ", ".join(map(str, levels)) or "none"
+        raise UsageError(
+            f"commands cannot run at level {level} on this worker; it has: {there}", "mudroom doctor there"
+        )
+
 
 MOST_OPEN = 1_000
 """A link's errands that have not ended."""

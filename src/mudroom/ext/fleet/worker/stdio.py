@@ -35,6 +35,7 @@ from mudroom.ext.fleet.worker.session_cache import WorkerEnvironment
 from mudroom.ext.fleet.worker.tighten import own_policy
 from mudroom.policy.config import places
 from mudroom.session import Session
+from mudroom.stage import safe_open
 
 # --- The isolation levels that errands can have on this machine. A command is run at each, at an origin's path ---
 # The answer is kept while this machine runs this kernel and this mudroom, since a trial costs as much as a command, and
@@ -59,10 +60,7 @@ def tried_levels(place: bytes, environ: Mapping[bytes, bytes]) -> tuple[int, ...
     except FileNotFoundError:
         pass
     levels_here = tuple(level for level in LEVELS if _runs_at(level, place, environ))
-    beside = answer + b".%d" % os.getpid()
-    with open(beside, "w", encoding="utf-8") as stream:
-        stream.write(f"{key}\n{' '.join(map(str, levels_here))}")
-    os.rename(beside, answer)
+    safe_open.replace(answer, f"{key}\n{' '.join(map(str, levels_here))}".encode(), answer + b".%d" % os.getpid())
     return levels_here
 
 

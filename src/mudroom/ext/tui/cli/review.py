@@ -12,11 +12,11 @@ from functools import partial
 from mudroom.cli.change.preview import look_to_json
 from mudroom.cli.project_session import only_fork, open_session
 from mudroom.cli.terminal.context import Context
-from mudroom.cli.terminal.terminal import Terminal
 from mudroom.core.registry import part_or_none
 from mudroom.core.result import changes_to_json
 from mudroom.core.text.hunk import hunks
 from mudroom.errors import MudroomError, UsageError
+from mudroom.ext.review.recording_terminal import RecordingTerminal
 from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         )
     if importlib.util.find_spec(NEEDED_PACKAGE) is None:
         raise UsageError(f"mudroom review needs {NEEDED_PACKAGE}", install_hint("tui"))
-    recorder = _RecordingTerminal(context)
+    recorder = RecordingTerminal(context.environ)
     with open_session(context._replace(terminal=recorder)) as session:
         forks = session.vault.forks()
         if args.fork is not None and _is_try(session, args.fork):
@@ -93,7 +93,7 @@ def _print_json(session: Session, name: str, context: Context) -> int:
 
 
 def _review(
-    session: Session, name: str | None, recorder: _RecordingTerminal, context: Context, *, tried: str | None = None
+    session: Session, name: str | None, recorder: RecordingTerminal, context: Context, *, tried: str | None = None
 ) -> int:
     from mudroom.cli.change.resolution import decide_in_editor
     from mudroom.cli.vault.event_row import line
@@ -124,24 +124,6 @@ def _review(
         signal.signal(end.signal, signal.SIG_DFL)
         os.kill(os.getpid(), end.signal)
     return end.code
-
-
-class _RecordingTerminal(Terminal):
-    """A terminal that collects messages, because the review draws on the screen."""
-
-    def __init__(self, context: Context) -> None:
-        super().__init__(context.environ)
-        self.interactive = False
-        self.messages: list[str] = []
-
-    def say(self, text: str = "") -> None:
-        self.messages.append(text)
-
-    def note(self, text: str) -> None:
-        self.messages.append(text)
-
-    def progress(self, label: str, done: int, total: int) -> None:
-        """Ignored: the review shows progress itself (``Forks.tell_progress``)."""
 
 
 # --- install hints, for the tool that installed mudroom ---

@@ -13,7 +13,6 @@ from msgspec import Meta, Struct
 
 from mudroom.core.tree.path import show, show_path
 from mudroom.core.tree.quote import show_words
-from mudroom.errors import MudroomError, UsageError
 from mudroom.ext.attempts.candidate import Candidate, ComparedPath, TryReview, all_tries, review_try
 from mudroom.ext.attempts.candidate_text import note
 from mudroom.ext.attempts.record import is_running, load
@@ -21,7 +20,7 @@ from mudroom.ext.attempts.value import TryRecord, distinct
 from mudroom.ext.web import shape
 from mudroom.ext.web.api.endpoint import ApiCall, Endpoint, id_of
 from mudroom.ext.web.api.review import AGAIN, Index
-from mudroom.ext.web.state.refusal import Refusal
+from mudroom.ext.web.state.refusal import Refusal, refusing_missing
 
 if TYPE_CHECKING:
     from mudroom.session import Session
@@ -79,7 +78,7 @@ def one_try(call: ApiCall) -> shape.TryShape:
 
 def attempt(call: ApiCall) -> shape.AttemptShape:
     number = call.path["attempt"]
-    with call.server.session(call.path["project"]) as session, _Missing():
+    with call.server.session(call.path["project"]) as session, refusing_missing():
         record = load(session.vault.path, call.path["try"])
     found = record.attempt(int(number)) if number.isascii() and number.isdigit() and len(number) < 10 else None
     if found is None:
@@ -96,21 +95,8 @@ def attempt(call: ApiCall) -> shape.AttemptShape:
     )
 
 
-class _Missing:
-    """Converts the error for a missing try to a refusal."""
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, _kind: object, error: object, _traceback: object) -> None:
-        if isinstance(error, UsageError):
-            raise Refusal(404, "not-found", error.message, error.hint) from None
-        if isinstance(error, MudroomError):
-            raise Refusal(409, "failed", error.message, error.hint) from None
-
-
 def _reviewed(call: ApiCall, session: Session) -> TryReview:
-    with _Missing():
+    with refusing_missing():
         return review_try(session, call.path["try"], call.server.comparisons)
 
 

@@ -18,7 +18,6 @@ from mudroom.core.tree.path import show_path
 from mudroom.core.tree.quote import show_words
 from mudroom.errors import ApplyUnwritten
 from mudroom.ext.web import shape
-from mudroom.ext.web.api.choice import ChosenChanges, choice_of
 from mudroom.ext.web.api.endpoint import ApiCall, Endpoint, id_of
 from mudroom.ext.web.state.job import problem_of
 from mudroom.ext.web.state.refusal import Refusal
@@ -32,6 +31,79 @@ if TYPE_CHECKING:
     from mudroom.ext.web.state.job import JobMessage
     from mudroom.session import ApplyResult, LandingResult, Session, Verification
     from mudroom.session.upkeep import Recovery
+
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, NamedTuple
+
+from mudroom.core.merge.pick import Pick
+from mudroom.core.tree.change import counted_changes
+from mudroom.core.tree.dependent_rows import needs, requirement_text, row_of, unmet_requirements
+from mudroom.core.tree.flag import git_directory
+from mudroom.ext.review.parts import DecidedAsWhole, read_parts
+from mudroom.ext.web.api.endpoint import path_of
+
+if TYPE_CHECKING:
+    from mudroom.core.merge.merge import PartialChoice
+    from mudroom.core.tree.change import Change
+    from mudroom.ext.web.shape import PickShape
+    from mudroom.session import Session
+
+
+class ChosenChanges(NamedTuple):
+    """The choice in an apply request, converted to paths and partial files."""
+
+    paths: tuple[bytes, ...]
+    parts: dict[bytes, PartialChoice]
+    """The paths chosen only in part."""
+
+
+def choice_of(
+    session: Session, fork: str, changes: Sequence[Change], picks: Sequence[PickShape], *, git: bool = False
+) -> ChosenChanges:
+    """Return the choice. ``changes``: all changes in the fork. ``git``: if any row in a repository is chosen, all its
+    changes are, except unchosen hooks and settings: a partial commit would break the repository. Raise Refusal for a
+    path that is not among the changes, is named twice, or cannot be divided as requested; for a partial choice in a
+    file whose conflict is decided; and for an empty choice."""
+    by_path = {change.path: change for change in changes}
+    picked: dict[bytes, PickShape] = {}
+    for pick in picks:
+        path = path_of(pick.id)
+        if path not in by_path:
+            raise Refusal(400, "bad-request", f"the fork has no change at {show_path(path)}", "look at it again")
+        if picked.setdefault(path, pick) is not pick:
+            raise Refusal(400, "bad-request", f"{show_path(path)} is chosen twice")
+    wanted = {
+        path: Pick(None if pick.blocks is None else frozenset(pick.blocks), pick.mode) for path, pick in picked.items()
+    }
+    try:
+        parts = read_parts(session, fork, changes, wanted)
+    except DecidedAsWhole as error:
+        raise Refusal(409, "decided", error.message, error.hint) from None
+    for path in parts.left:
+        del picked[path]
+    if not picked:
+        raise Refusal(400, "bad-request", "nothing was chosen")
+    paths = (*picked, *(_changes_of_repositories(changes, picked) if git else ()))
+    _require_together(changes, set(paths))
+    return ChosenChanges(paths, parts.chosen)
+
+
+def _require_together(changes: Sequence[Change], wanted: set[bytes]) -> None:
+    """Raise Refusal if a row is chosen without its required rows (core/tree/dependent_rows.py): an apply takes only
+    rows that were shown as chosen."""
+    for path, missing in unmet_requirements(wanted, needs(row_of(change) for change in counted_changes(changes))):
+        raise Refusal(400, "bad-request", requirement_text(path, missing), "choose all of them")
+
+
+def _changes_of_repositories(changes: Sequence[Change], wanted: Collection[bytes]) -> list[bytes]:
+    units = {git_directory(path) for path in wanted} - {None}
+    return [
+        change.path
+        for change in changes
+        if change.path not in wanted and git_directory(change.path) in units and "protected" not in change.flags
+    ]
+
 
 _PROGRESS_INTERVAL = 0.1
 """Seconds between progress messages."""

@@ -13,9 +13,9 @@ from mudroom.cli.fork.status import certified
 from mudroom.cli.policy.approve import keep_host
 from mudroom.cli.project_session import open_session
 from mudroom.cli.terminal.context import Context
-from mudroom.cli.terminal.terminal import Terminal
 from mudroom.core.registry import part
 from mudroom.errors import MudroomError
+from mudroom.ext.review.recording_terminal import RecordingTerminal
 from mudroom.ext.web.cli.new_project import predict_run
 from mudroom.ext.web.state.server_environment import ServerEnvironment
 from mudroom.policy.config import left_out, load_policy, places
@@ -28,33 +28,12 @@ if TYPE_CHECKING:
     from mudroom.ext.web.cli.new_project import Outlook
 
 
-class _RecordingTerminal(Terminal):
-    """A terminal without a user: it keeps messages."""
-
-    def __init__(self, context: Context) -> None:
-        super().__init__(context.environ)
-        self.interactive = False
-        self.messages: list[str] = []
-
-    def out(self, text: str) -> None:
-        self.messages.append(text)
-
-    def say(self, text: str = "") -> None:
-        self.messages.append(text)
-
-    def note(self, text: str) -> None:
-        self.messages.append(text)
-
-    def progress(self, label: str, done: int, total: int) -> None:
-        pass
-
-
 def environment_of(context: Context, roots: Sequence[bytes]) -> ServerEnvironment:
     """Return the server's functions, using this process's environment."""
     locations = places(context.environ)
 
     def open_project(project: bytes) -> tuple[Session, tuple[str, ...]]:
-        terminal = _RecordingTerminal(context)
+        terminal = RecordingTerminal(context.environ)
         session = open_session(context._replace(project=project, terminal=terminal, as_json=True))
         return session, tuple(terminal.messages)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from mudroom.core.tree.path import show
@@ -36,6 +38,15 @@ def refusal_of(error: Exception) -> Refusal:
         path = f"{show(_bytes(error.filename))}: " if error.filename else ""
         return Refusal(409, "failed", f"{path}{error.strerror or error}")
     raise error
+
+
+@contextmanager
+def refusing_missing() -> Iterator[None]:
+    """Refuse (404) where what a request names is missing. Other exceptions are for ``refusal_of``."""
+    try:
+        yield
+    except UsageError as error:
+        raise Refusal(404, "not-found", error.message, error.hint) from None
 
 
 def fault() -> Refusal:

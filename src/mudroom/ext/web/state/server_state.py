@@ -14,12 +14,11 @@ from contextlib import closing, contextmanager
 from typing import Any, Literal
 
 from mudroom.core.tree.path import show_path
-from mudroom.errors import MudroomError, UsageError
 from mudroom.ext.attempts.candidate import ComparisonCache
 from mudroom.ext.review.rows import stamp_of
 from mudroom.ext.web.state.hub import ChangeBell, Hub, Look
 from mudroom.ext.web.state.job import Jobs
-from mudroom.ext.web.state.refusal import Refusal
+from mudroom.ext.web.state.refusal import Refusal, refusing_missing
 from mudroom.ext.web.state.server_environment import ServerEnvironment
 from mudroom.session import Session
 from mudroom.session.upkeep import FileCache, ForkSummaries, Vault, vault_named, vaults_of, why_unusable
@@ -143,12 +142,8 @@ class ServerState:
 
 def require_fork(session: Session, name: str) -> str:
     """Return the fork's name. Raise Refusal (404) if there is none."""
-    try:
+    with refusing_missing():
         return session.vault.fork(name).name
-    except UsageError as error:
-        raise Refusal(404, "not-found", error.message, error.hint) from None
-    except MudroomError as error:
-        raise Refusal(409, "failed", error.message, error.hint) from None
 
 
 def require_at_rest(session: Session, name: str) -> str:

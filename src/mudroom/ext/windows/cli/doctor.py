@@ -6,6 +6,7 @@ import importlib
 import os
 from collections.abc import Callable, Mapping
 
+from mudroom.cli.doctor.probe import Finding, certified
 from mudroom.core.confinement.limit import Limits
 from mudroom.core.confinement.spec import Copy, HostView, SandboxSpec
 from mudroom.errors import MudroomError
@@ -16,15 +17,6 @@ from mudroom.ext.windows.sandbox.plan import WindowsCommand, WindowsMachine, com
 from mudroom.ext.windows.sandbox.run import start
 from mudroom.ext.windows.win32.api import CallFailed, Library
 from mudroom.typing import Any, Literal, NamedTuple
-
-State = Literal["strict", "degraded", "missing", "not probed"]
-
-
-class WindowsRow(NamedTuple):
-    protection: str
-    state: State
-    found: str
-    fix: str = ""
 
 
 class CmdTrial(NamedTuple):
@@ -49,7 +41,7 @@ _SECRET = b"secret"
 _NO_CONTAINER = "Windows 10 or later, its firewall's services (BFE, mpssvc) running"
 
 
-def diagnose(run: Runner, outside: str) -> list[WindowsRow]:
+def diagnose(run: Runner, outside: str) -> list[Finding]:
     """Run all probes. ``outside``: a user's file in a directory that no command has access to. It contains ``_SECRET``,
     and is checked after each probe."""
     return [
@@ -64,23 +56,23 @@ def diagnose(run: Runner, outside: str) -> list[WindowsRow]:
     ]
 
 
-def _sandbox(run: Runner) -> WindowsRow:
+def _sandbox(run: Runner) -> Finding:
     trial = run(ProbeRequest("echo in"))
     if trial.out.strip() == b"in":
-        return WindowsRow("a sandbox", "strict", "an AppContainer, no privileges, low integrity, a job object")
-    return WindowsRow("a sandbox", "missing", trial.error or "the probe did not run as it should have", _NO_CONTAINER)
+        return Finding("a sandbox", "strict", "an AppContainer, no privileges, low integrity, a job object")
+    return Finding("a sandbox", "missing", trial.error or "the probe did not run as it should have", _NO_CONTAINER)
 
 
-def _files(run: Runner, outside: str) -> WindowsRow:
+def _files(run: Runner, outside: str) -> Finding:
     name = "nothing of the host in sight"
     trial = run(ProbeRequest(f'echo in& type "{outside}"& echo x>> "{outside}"'))
     if _changed(outside):
-        return WindowsRow(name, "missing", "a file of the user's was written")
+        return Finding(name, "missing", "a file of the user's was written")
     if not trial.out.startswith(b"in"):
         return _not_probed(name, trial)
     if _SECRET in trial.out:
-        return WindowsRow(name, "missing", "a file of the user's can be read")
-    return WindowsRow(name, "strict", "only files whose ACL names the sandbox, or all packages, can be opened")
+        return Finding(name, "missing", "a file of the user's can be read")
+    return Finding(name, "strict", "only files whose ACL names the sandbox, or all packages, can be opened")
 
 
 def _changed(outside: str) -> bool:
@@ -96,45 +88,45 @@ def _changed(outside: str) -> bool:
     return True
 
 
-def _job(run: Runner) -> WindowsRow:
+def _job(run: Runner) -> Finding:
     name = "all that a command started ends with it"
     trial = run(ProbeRequest("echo in& start /b cmd /d /c for /l %i in (0,0,1) do @rem"))
     if not trial.out.startswith(b"in"):
         return _not_probed(name, trial)
     if trial.error:
-        return WindowsRow(name, "missing", trial.error)
-    return WindowsRow(name, "strict", "a job object that ends when mudroom does, and lets nothing break away")
+        return Finding(name, "missing", trial.error)
+    return Finding(name, "strict", "a job object that ends when mudroom does, and lets nothing break away")
 
 
-def _network(run: Runner) -> WindowsRow:
+def _network(run: Runner) -> Finding:
     name = "no network"
     trial = run(ProbeRequest("echo in"))
     if not trial.out.startswith(b"in"):
         return _not_probed(name, trial)
     reason = "an AppContainer with no capability; the firewall that enforces it is not tried: it would be traffic"
-    return WindowsRow(name, "degraded", reason, "try it: curl in mudroom run")
+    return Finding(name, "degraded", reason, "try it: curl in mudroom run")
 
 
-def _gate(run: Runner) -> WindowsRow:
+def _gate(run: Runner) -> Finding:
     trial = run(ProbeRequest("echo in", network="gate"))
-    return WindowsRow("the gate", "missing" if trial.error else "strict", trial.error or "reached from inside")
+    return Finding("the gate", "missing" if trial.error else "strict", trial.error or "reached from inside")
 
 
-def _terminal(run: Runner) -> WindowsRow:
+def _terminal(run: Runner) -> Finding:
     trial = run(ProbeRequest("exit 7", terminal=(80, 25)))
     if trial.code == 7:
-        return WindowsRow("a terminal of its own", "strict", "a pseudo-console")
-    return WindowsRow("a terminal of its own", "missing", trial.error or "none that works", "Windows 10 1809 or later")
+        return Finding("a terminal of its own", "strict", "a pseudo-console")
+    return Finding("a terminal of its own", "missing", trial.error or "none that works", "Windows 10 1809 or later")
 
 
-def _bare(run: Runner, outside: str) -> WindowsRow:
+def _bare(run: Runner, outside: str) -> Finding:
     name = "level 0: writing only in the fork"
     trial = run(ProbeRequest(f'echo in& echo x>> "{outside}"', level=0, network="open"))
     if _changed(outside):
-        return WindowsRow(name, "missing", "a file of the user's was written")
+        return Finding(name, "missing", "a file of the user's was written")
     if not trial.out.startswith(b"in"):
-        return WindowsRow(name, "missing", trial.error or "the probe did not run as it should have")
-    return WindowsRow(name, "degraded", "a write-restricted token; files that Everyone may write are writable")
+        return Finding(name, "missing", trial.error or "the probe did not run as it should have")
+    return Finding(name, "degraded", "a write-restricted token; files that Everyone may write are writable")
 
 
 _LIMITS = (
@@ -145,18 +137,18 @@ _LIMITS = (
 )
 
 
-def _limit(run: Runner, kind: str, limits: Limits) -> WindowsRow:
+def _limit(run: Runner, kind: str, limits: Limits) -> Finding:
     trial = run(ProbeRequest("exit 7", limits=limits))
     if trial.code == 7:
-        return WindowsRow(f"limit: {kind}", "strict", "held by the job object")
-    return WindowsRow(f"limit: {kind}", "missing", trial.error or "the probe did not run as it should have")
+        return Finding(f"limit: {kind}", "strict", "held by the job object")
+    return Finding(f"limit: {kind}", "missing", trial.error or "the probe did not run as it should have")
 
 
-def _not_probed(name: str, trial: CmdTrial) -> WindowsRow:
-    return WindowsRow(name, "not probed", trial.error or "the probe did not run as it should have")
+def _not_probed(name: str, trial: CmdTrial) -> Finding:
+    return Finding(name, "not probed", trial.error or "the probe did not run as it should have")
 
 
-def examine(directory: bytes, variables: Mapping[str, str]) -> list[WindowsRow]:
+def examine(directory: bytes, variables: Mapping[str, str]) -> list[Finding]:
     """Run all probes in ``directory``, which is empty. Raise OSError if this is not Windows."""
     library = Library()
     calls = native(library)
@@ -177,15 +169,14 @@ def examine(directory: bytes, variables: Mapping[str, str]) -> list[WindowsRow]:
     return diagnose(run, os.fsdecode(outside))
 
 
-def examine_here(directory: bytes, variables: Mapping[str, str]) -> tuple[list[WindowsRow], bool]:
+def examine_here(directory: bytes, variables: Mapping[str, str]) -> tuple[list[Finding], bool]:
     """Return the rows from ``examine`` with the certificate's rows, and whether the platform is open. Raise OSError,
     MudroomError."""
     rows = examine(directory, variables)  # first: it says if this is not Windows, where the session's modules fail
-    from mudroom.cli.doctor.probe import certified
     from mudroom.policy.config import environment, places
 
     findings, is_open = certified(places(environment()).state)
-    return [*rows, *(WindowsRow(*finding) for finding in findings)], is_open
+    return [*rows, *findings], is_open
 
 
 def _run(
