@@ -24,6 +24,7 @@ import os
 import time
 from _blake2 import blake2b
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 import msgspec
 
@@ -51,7 +52,6 @@ from mudroom.stage.exclude import choose, never_copied
 from mudroom.stage.source import OpenSource, is_absence, is_secret, read_all
 from mudroom.stage.stamp import is_settled
 from mudroom.stage.views.secret import write_beside
-from mudroom.typing import NamedTuple
 
 _FORMAT = 1
 _Stamp = tuple[int, int, int, int, int]
