@@ -10,7 +10,6 @@ import os
 import threading
 from collections.abc import Mapping, Sequence
 
-from mudroom.core.closing import Closing
 from mudroom.errors import UsageError
 from mudroom.ext.attempts.session.attempts import Attempts, start
 from mudroom.ext.attempts.session.discard import discard
@@ -64,7 +63,7 @@ def _request(life: Life, command: CommandLine | None, n: int, options: AttemptOp
     )
 
 
-class RoomAttempts(Closing):
+class RoomAttempts:
     """A room's ``AttemptStream``. ``_call`` is written before the reader gets the stream."""
 
     def __init__(self, life: Life, request: AttemptRequest, env: Mapping[str, str] | None = None) -> None:
@@ -84,6 +83,12 @@ class RoomAttempts(Closing):
         except BaseException:
             self.close()
             raise
+
+    def __enter__(self) -> RoomAttempts:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
 
     def __del__(self) -> None:
         call = getattr(self, "_call", None)

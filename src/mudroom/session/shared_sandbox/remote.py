@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from mudroom.core.background import BackgroundStart
-from mudroom.core.closing import Closing
 from mudroom.errors import MudroomError, UsageError
 from mudroom.sandbox.client.capture import GRACE
 from mudroom.sandbox.client.connection import Connection, with_report
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from mudroom.sandbox.client.client import Running
 
 
-class RemoteSandbox(Closing):
+class RemoteSandbox:
     """A connection to the process that holds the sandbox. To be closed."""
 
     is_elsewhere = True
@@ -46,6 +45,12 @@ class RemoteSandbox(Closing):
 
     def close(self) -> None:
         self._connection.close()
+
+    def __enter__(self) -> RemoteSandbox:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
 
     def require_terms(self, terms: str) -> None:
         """Raise UsageError if a command with these terms cannot run there. The holder compares each request again."""

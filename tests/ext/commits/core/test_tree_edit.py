@@ -9,8 +9,8 @@ import pytest
 
 from mudroom.core.git.blob import blob_id, object_id
 from mudroom.core.git.index import TreeItem
-from mudroom.ext.commits.core.tree_edit import edit_tree, encode_tree
 from mudroom.ext.commits.git.check import parse_tree
+from mudroom.ext.commits.git.one_commit import edit_tree, encode_tree
 
 FILE, TREE = 0o100644, 0o40000
 EMPTY = bytes.fromhex("4b825dc642cb6eb9a060e54bf8d69288fbee4904")

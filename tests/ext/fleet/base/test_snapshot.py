@@ -30,8 +30,7 @@ from mudroom.ext.fleet.base.manifest import (
 )
 from mudroom.ext.fleet.base.objects import ObjectStore, StoreFull
 from mudroom.ext.fleet.base.scan import Scanned
-from mudroom.ext.fleet.base.snapshot import Incomplete, SnapshotStore
-from mudroom.ext.fleet.base.verify import differences
+from mudroom.ext.fleet.base.snapshot import Incomplete, SnapshotStore, differences
 
 
 @pytest.fixture

@@ -21,7 +21,6 @@ import threading
 import time
 from collections import deque
 
-from mudroom.core.closing import Closing
 from mudroom.core.result import text
 from mudroom.core.text.redaction import redact_argv
 from mudroom.errors import MudroomError
@@ -93,7 +92,7 @@ def _require_checkpoint(session: Session, fork: str, point: str) -> None:
     find_checkpoint(session.vault.fork(fork), point)
 
 
-class Attempts(Closing):
+class Attempts:
     """A running try: iterate over its attempts as they end, then read ``record``. ``_changed`` guards the attributes
     written outside ``__init__``."""
 
@@ -142,6 +141,12 @@ class Attempts(Closing):
         if error is not None:
             raise error
         raise StopIteration
+
+    def __enter__(self) -> Attempts:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
 
     @property
     def record(self) -> TryRecord:

@@ -6,7 +6,7 @@
    (``ref_transaction.py``). The caller performs them, and keeps them for undo.
 
 The tree is HEAD's, with the applied paths as they are in the project now. The user's other changes, staged or not, are
-left out. Hooks are not run. The commit is signed if commit.gpgSign is set (``signing.py``).
+left out. Hooks are not run. The commit is signed if commit.gpgSign is set (``Signer``).
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from __future__ import annotations
 import io
 import os
 import re
+import shutil
+import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
@@ -28,17 +30,137 @@ from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.path import ancestors, is_below, show, show_path
 from mudroom.errors import UsageError
 from mudroom.ext.commits.core.ref_plan import HEAD, HEADS, RefMove, RepositoryMoves
-from mudroom.ext.commits.core.tree_edit import edit_tree
 from mudroom.ext.commits.git.check import parse_tree
 from mudroom.ext.commits.git.index_file import index_obstacle
 from mudroom.ext.commits.git.repository import Repository
-from mudroom.ext.commits.git.signing import USE_GIT, signer
 from mudroom.ext.commits.git.user_settings import UserFiles, UserSettings
 from mudroom.ext.commits.git.write import RepositoryWriter
 from mudroom.stage import disk
 from mudroom.stage.source import OpenSource, Source, read_all, read_own, walk
 from mudroom.typing import NamedTuple
 from mudroom.vault.git.place import RepositoryPlace, find_repository
+
+_TREE = 0o40000
+
+ReadTree = Callable[[bytes], Mapping[bytes, TreeItem]]
+"""Return a tree's entries by its binary id."""
+
+
+def edit_tree(
+    read: ReadTree, root: bytes | None, changes: Mapping[bytes, TreeItem | None], id_length: int = 20
+) -> tuple[bytes, dict[bytes, bytes]]:
+    """Apply ``changes`` to a tree. Return the result's binary id, and the new trees' content by id.
+
+    ``root``: the present tree's id, or None. A change is a file by path, or None to remove it. A file replaces a
+    directory at its path, and the reverse. Directories without files are removed.
+    """
+    new: dict[bytes, bytes] = {}
+    item = _edited(read, root, changes, id_length, new)
+    if item is None:
+        data = b""
+        item = object_id(b"tree", data, id_length)
+        new[item] = data
+    return item, new
+
+
+def _edited(
+    read: ReadTree,
+    tree: bytes | None,
+    changes: Mapping[bytes, TreeItem | None],
+    id_length: int,
+    new: dict[bytes, bytes],
+) -> bytes | None:
+    entries = dict(read(tree)) if tree is not None else {}
+    below: dict[bytes, dict[bytes, TreeItem | None]] = {}
+    for path, item in changes.items():
+        name, slash, rest = path.partition(b"/")
+        if slash:
+            below.setdefault(name, {})[rest] = item
+        elif item is not None:
+            entries[name] = item
+        elif name in entries and entries[name].mode != _TREE:
+            del entries[name]
+    for name, inside in below.items():
+        present = entries.get(name)
+        is_file = present is not None and present.mode != _TREE
+        if is_file and not any(inside.values()):
+            continue  # the files below are gone, and a file is there now
+        under = present.id if present is not None and not is_file else None
+        directory = _edited(read, under, inside, id_length, new)
+        if directory is not None:
+            entries[name] = TreeItem(_TREE, directory)
+        else:
+            entries.pop(name, None)
+    if not entries:
+        return None
+    data = encode_tree(entries)
+    edited = object_id(b"tree", data, id_length)
+    if edited != tree:
+        new[edited] = data
+    return edited
+
+
+def encode_tree(entries: Mapping[bytes, TreeItem]) -> bytes:
+    """Return a tree with these entries, in git's order: a directory is sorted as if its name ended with a slash."""
+    ordered = sorted(entries.items(), key=lambda row: row[0] + b"/" if row[1].mode == _TREE else row[0])
+    return b"".join(b"%o %s\0" % (item.mode, name) + item.id for name, item in ordered)
+
+
+_PATIENCE = 120
+"""Seconds in which a person may be asked for a passphrase."""
+_PROGRAMS = {b"openpgp": b"gpg", b"x509": b"gpgsm", b"ssh": b"ssh-keygen"}
+USE_GIT = "apply without a commit, then git commit"
+
+
+class Signer(NamedTuple):
+    """Signs a commit as git would, with the user's own program and key: git-config(1), gpg.* and user.signingKey.
+
+    The program is taken from the user's own settings files alone. A command may have written those of the repository.
+    ``argv`` reads a text, and writes its signature.
+    """
+
+    argv: tuple[bytes, ...]
+    header: bytes
+
+    def signed(self, text: bytes) -> bytes:
+        """Return a commit with its signature. Raise UsageError if the program makes none."""
+        try:
+            done = subprocess.run(self.argv, input=text, capture_output=True, check=False, timeout=_PATIENCE)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise UsageError(f"{show(self.argv[0])} does not sign: {error}", "git commit -S") from error
+        if done.returncode or not done.stdout.startswith(b"-----BEGIN "):
+            why = (done.stderr.strip().splitlines() or [b"no signature"])[-1].decode(errors="replace")
+            raise UsageError(f"{show(self.argv[0])} does not sign: {why}", "git commit -S")
+        head, _blank, message = text.partition(b"\n\n")
+        signature = done.stdout.rstrip(b"\n").replace(b"\n", b"\n ")
+        return b"%s\n%s %s\n\n%s" % (head, self.header, signature, message)
+
+
+def signer(settings: UserSettings, identity: bytes, id_length: int) -> Signer | None:
+    """Return the signer of commits, or None if commit.gpgSign is not set. Raise UsageError without its program or key.
+    ``id_length``: bytes of the repository's object ids."""
+    if not settings.flag(b"commit", b"gpgsign", default=False):
+        return None
+    kind = settings.value(b"gpg", b"format") or b"openpgp"
+    if kind not in _PROGRAMS:
+        raise UsageError(f"gpg.format is {show(kind)}, with which mudroom cannot sign", USE_GIT)
+    own = settings.own_value(b"gpg", b"program", kind)
+    if own is None and kind == b"openpgp":
+        own = settings.own_value(b"gpg", b"program")
+    program = shutil.which(os.fsdecode(own or _PROGRAMS[kind]))
+    if program is None:
+        raise UsageError(f"commit.gpgSign is set, and {show(own or _PROGRAMS[kind])} is not installed", USE_GIT)
+    key = settings.value(b"user", b"signingkey")
+    if kind == b"ssh":
+        path = settings.expanded(key or b"")
+        if not os.path.isfile(path):
+            hint = "git config --global user.signingKey ~/.ssh/id_ed25519.pub"
+            raise UsageError("commit.gpgSign is set, and user.signingKey names no file", hint)
+        words: tuple[bytes, ...] = (b"-Y", b"sign", b"-n", b"git", b"-f", path)
+    else:
+        words = (b"--status-fd=2", b"-bsau", key or identity)
+    return Signer((os.fsencode(program), *words), b"gpgsig" if id_length == 20 else b"gpgsig-sha256")
+
 
 # --- Whether git would convert a file when storing it: gitattributes(5), core.autocrlf ---
 # mudroom runs no filters, so a file that git would convert is never stored. The check may refuse more than git

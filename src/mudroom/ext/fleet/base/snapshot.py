@@ -27,12 +27,13 @@ import os
 import shutil
 import threading
 from _thread import get_ident
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import msgspec
 
 from mudroom.core.system.write_all import write_all
+from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
 from mudroom.ext.fleet.base.manifest import (
@@ -40,6 +41,7 @@ from mudroom.ext.fleet.base.manifest import (
     EMPTY,
     FILE,
     LIMITS,
+    SYMLINK,
     RefusedBase,
     Row,
     base_id,
@@ -58,14 +60,55 @@ from mudroom.ext.fleet.base.objects import (
     room_required,
     write_pack,
 )
-from mudroom.ext.fleet.base.verify import differences
 from mudroom.ext.fleet.wire.message import Base
+from mudroom.ext.transfer.vault.rebase import digest as content_digest
 from mudroom.stage import disk
-from mudroom.stage.beneath import LastDirectory, open_root
+from mudroom.stage.beneath import LastDirectory, entries, open_root
 from mudroom.stage.copy import FICLONE, copy_content
 from mudroom.stage.layers.layer import remove_tree
 from mudroom.stage.top_directory import spread
 from mudroom.stage.views.secret import write_beside
+
+_KINDS = {FILE: "file", DIRECTORY: "directory", SYMLINK: "symlink"}
+
+
+def differences(tree: bytes, root: bytes, nodes: Mapping[bytes, bytes]) -> Iterator[bytes]:
+    """Yield the paths at which a tree is not what its manifest says. Raise KeyError if a node is missing."""
+    opened = open_root(tree)
+    try:
+        with LastDirectory(opened) as directory:
+            for path, rows in walk(root, nodes.__getitem__):
+                prefix = path + b"/" if path else b""
+                try:
+                    found = entries(directory.enter(path))
+                except OSError:
+                    yield path
+                    continue
+                yield from (prefix + name for name in found.keys() - {row.name for row in rows})
+                for row in rows:
+                    entry = found.get(row.name)
+                    if entry is None or not _is_as_said(directory, prefix + row.name, row, entry):
+                        yield prefix + row.name
+    finally:
+        os.close(opened)
+
+
+def _is_as_said(directory: LastDirectory, path: bytes, row: Row, entry: Entry) -> bool:
+    if entry.kind != _KINDS[row.kind] or entry.mode != row.mode:
+        return False
+    if row.kind != FILE:
+        return row.kind == DIRECTORY or entry.target == row.content
+    if (entry.size, entry.mtime) != (row.size, row.mtime_ns):
+        return False
+    try:
+        descriptor = directory.open_file(path)
+    except OSError:
+        return False
+    try:
+        return content_digest(descriptor) == row.content
+    finally:
+        os.close(descriptor)
+
 
 FORMAT = 1
 QUOTA = 32 << 30
