@@ -103,7 +103,9 @@ MODES: dict[str, Callable[[int], Decider]] = {
 }
 
 
-_FULL, _BROKEN = "No space left on device|disk is full", "Input/output error|disk I/O error"
+_OF_SQLITE = "|disk I/O error|unable to open database file|attempt to write a readonly database"
+"""Its words for a failed call on one of its files, whatever the system's reason."""
+_FULL, _BROKEN = "No space left on device|disk is full" + _OF_SQLITE, "Input/output error" + _OF_SQLITE
 REASONS = {"no-space-once": _FULL, "full-from-here": _FULL, "io-error-once": _BROKEN}
 """The system's words, and SQLite's, in an error about what has landed."""
 SOME = list(MODES) if ALL else ["killed-before", "dead-from-here"]
