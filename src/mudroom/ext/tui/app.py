@@ -21,8 +21,8 @@ from mudroom.ext.attempts.candidate import all_tries
 from mudroom.ext.attempts.value import distinct
 from mudroom.ext.review.rows import fewer_collections
 from mudroom.ext.tui.base_app import BaseApp, ReviewHooks
-from mudroom.ext.tui.candidate_action import CandidateReview
 from mudroom.ext.tui.candidate_model import CandidateModel
+from mudroom.ext.tui.candidate_screen import CandidateReview
 from mudroom.ext.tui.dialog import Choose
 from mudroom.ext.tui.pane import Pieces
 from mudroom.ext.tui.review_model import ForkRow, ReviewModel, forks_of
