@@ -11,7 +11,6 @@ from mudroom.errors import MudroomError, Unsupported, UsageError
 from mudroom.sandbox.client.capture import CapturedOutput, Watch, attend
 from mudroom.sandbox.client.held import ENDING
 from mudroom.sandbox.client.invocation import Exit, Invocation
-from mudroom.sandbox.client.stream import OutputRelay
 from mudroom.session.forks import Forks
 from mudroom.session.machine import Machine
 from mudroom.session.order import CommandEnd, Order, Outcome
@@ -119,9 +118,12 @@ class JoinedSandbox:
             limit, heard = order.actor.settings.output_limit, order.stdio.on_output
             with CapturedOutput(*descriptors, limit, heard, own) as output:
                 ended, timed_out = self._attend(order, outcome, output, relay)
-                for stream in output.relays if self._keeps() else ():
-                    if isinstance(stream, OutputRelay):
-                        stream.hand_over()
+                if self._keeps():
+                    from mudroom.sandbox.client.stream import OutputRelay  # not on Windows
+
+                    for stream in output.relays:
+                        if isinstance(stream, OutputRelay):
+                            stream.hand_over()
             note_failures(output, outcome)
         limits = reached_beside(order, ended, timed_out=timed_out, output=output)
         now = standing.flows()

@@ -35,7 +35,7 @@ def settle(path: Path) -> None:
 
 @pytest.mark.parametrize(
     "stamp",
-    [stamp_of, cache.stamp, lambda path: host_answers.stamp(b"C:/none", (path,))],
+    [stamp_of, cache.stamp, lambda path: host_answers.stamp(b"C:/none", None, (path,))],
     ids=["state", "policy", "hosts"],
 )
 def test_a_file_that_is_written_in_place_has_another_stamp(tmp_path: Path, stamp: Callable[[bytes], object]) -> None:
