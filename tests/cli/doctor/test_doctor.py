@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from mudroom.cli.doctor.probe import Finding, ShellTrial, _by_rows, _crashes, certified, diagnose, examine
+from mudroom.cli.doctor.probe import ShellTrial, _by_rows, _crashes, certified, diagnose, examine
 from mudroom.core import registry
+from mudroom.core.confinement.protection import Finding
 from mudroom.core.registry import is_installed
 from mudroom.core.settings import Settings
 from mudroom.errors import Unsupported

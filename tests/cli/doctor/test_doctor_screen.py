@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from mudroom.cli.doctor.probe import ENGINE, Finding, ShellTrial, _containers
+from mudroom.cli.doctor.probe import ENGINE, ShellTrial, _containers
 from mudroom.cli.doctor.report import everything, fixes, screen
 from mudroom.cli.host import doctor
 from mudroom.core import registry
+from mudroom.core.confinement.protection import Finding
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
 

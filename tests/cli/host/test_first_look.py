@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from mudroom.cli.doctor import probe
-from mudroom.cli.doctor.probe import Finding
 from mudroom.cli.host import doctor, setup
 from mudroom.cli.host.setup import first_look
 from mudroom.cli.main import run
+from mudroom.core.confinement.protection import Finding
 from mudroom.core.registry import is_installed
 
 SANDBOX = Finding("a sandbox", "strict", "namespaces")

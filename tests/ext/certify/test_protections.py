@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from certify.document import certificates
-from mudroom.cli.doctor.probe import Finding, diagnose
-from mudroom.core.confinement.protection import PROTECTIONS, WAYS
+from mudroom.cli.doctor.probe import diagnose
+from mudroom.core.confinement.protection import PROTECTIONS, WAYS, Finding
 from mudroom.errors import Unsupported
 from mudroom.ext.certify.cli.certify import ROWS, protections
 from mudroom.ext.certify.row import Certificate, RowResult, opens

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 
 from mudroom.core.confinement.access_reason import AccessReason
+from mudroom.core.confinement.protection import Finding, State
 from mudroom.core.registry import NotInstalled, part, part_or_none
 from mudroom.core.settings import EngineChoice, Settings
 from mudroom.core.text.table import read_table
@@ -21,23 +22,12 @@ from mudroom.sandbox.linux.forbidden import why_forbidden
 from mudroom.sandbox.linux.plan import PROXY_PORT, REDIRECTED
 from mudroom.sandbox.platform import system_name
 from mudroom.session import Session
-from mudroom.typing import Literal, NamedTuple
-
-State = Literal["strict", "degraded", "missing", "not probed"]
-"""``not probed`` means that the probe could not run."""
-
+from mudroom.typing import NamedTuple
 
 ENGINE = "a container engine"
 """Name of the protection without which there is no level 2."""
 BESIDE = "containers beside a command"
 """Name of the row of ``run --engine``, which protects nothing by itself."""
-
-
-class Finding(NamedTuple):
-    protection: str
-    state: State
-    found: str
-    fix: str = ""
 
 
 def why_call(name: str) -> list[AccessReason]:

@@ -7,12 +7,13 @@ import textwrap
 from collections.abc import Sequence
 
 from mudroom import __version__
-from mudroom.cli.doctor.probe import BESIDE, ENGINE, Finding
+from mudroom.cli.doctor.probe import BESIDE, ENGINE
 from mudroom.cli.doctor.report import Fix, fixes
 from mudroom.cli.first_command import FirstCommand, harmless_command, install_command
 from mudroom.cli.project_session import project_of
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.fold import fold_beside, visible
+from mudroom.core.confinement.protection import Finding
 from mudroom.core.known_agents import known_agents
 from mudroom.core.registry import is_installed
 from mudroom.core.system.search_path import find_program

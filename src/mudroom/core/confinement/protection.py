@@ -10,7 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
-from mudroom.typing import NamedTuple
+from mudroom.typing import Literal, NamedTuple
+
+State = Literal["strict", "degraded", "missing", "not probed"]
+"""``not probed`` means that the probe could not run."""
+
+
+class Finding(NamedTuple):
+    protection: str
+    state: State
+    found: str
+    fix: str = ""
 
 
 class Way(NamedTuple):

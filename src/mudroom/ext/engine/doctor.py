@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 
-from mudroom.cli.doctor.probe import BESIDE, Finding
+from mudroom.cli.doctor.probe import BESIDE
+from mudroom.core.confinement.protection import Finding
 from mudroom.ext.engine.numbers import lacking
 
 

@@ -12,7 +12,7 @@ from mudroom.sandbox.platform import Platform
 from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mudroom.cli.doctor.probe import Finding
+    from mudroom.core.confinement.protection import Finding
     from mudroom.sandbox.client.client import Client
 
 PLATFORM = Platform(

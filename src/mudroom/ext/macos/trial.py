@@ -12,7 +12,7 @@ import socket
 import sys
 from collections.abc import Callable, Sequence
 
-from mudroom.cli.doctor.probe import Finding
+from mudroom.core.confinement.protection import Finding
 from mudroom.core.confinement.spec import Copy, SandboxSpec
 from mudroom.errors import MudroomError
 from mudroom.ext.macos.host import survey_mac, true_path

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from macbox import fake_sandbox_exec
 
-from mudroom.cli.doctor.probe import Finding
+from mudroom.core.confinement.protection import Finding
 from mudroom.ext.macos import trial
 from mudroom.ext.macos.client import DarwinClient
 from mudroom.ext.macos.platform import examine

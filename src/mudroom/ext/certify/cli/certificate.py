@@ -5,8 +5,8 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from mudroom.cli.doctor.probe import Finding, State
 from mudroom.cli.doctor.report import Style, shortened
+from mudroom.core.confinement.protection import Finding, State
 from mudroom.ext.certify.opening import HINT, PlatformOpening, reasons
 from mudroom.ext.certify.row import CLOSED, Certificate, RowResult, TrialRow, closed, opens, results
 from mudroom.ext.certify.table import KINDS, KNOWN, TABLES

@@ -12,10 +12,11 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from mudroom.cli.doctor.probe import PERMIT, Finding, State
+from mudroom.cli.doctor.probe import PERMIT
 from mudroom.cli.host.doctor import screen_size
 from mudroom.cli.terminal.context import Context
 from mudroom.core.confinement.plan import Plan
+from mudroom.core.confinement.protection import Finding, State
 from mudroom.core.confinement.spec import Bind, Copy, SandboxSpec
 from mudroom.errors import UsageError
 from mudroom.ext.certify.cli.certificate import every_row, findings, lines, screen

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
-from mudroom.cli.doctor.probe import ENGINE, Finding, State
+from mudroom.cli.doctor.probe import ENGINE
 from mudroom.core.confinement.limit import NAMES
+from mudroom.core.confinement.protection import Finding, State
 from mudroom.core.settings import EngineChoice
 from mudroom.errors import MudroomError
 from mudroom.ext.containers.core.container import KINDS, Engine

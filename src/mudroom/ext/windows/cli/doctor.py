@@ -6,8 +6,8 @@ import importlib
 import os
 from collections.abc import Callable, Mapping
 
-from mudroom.cli.doctor.probe import Finding, certified
 from mudroom.core.confinement.limit import Limits
+from mudroom.core.confinement.protection import Finding
 from mudroom.core.confinement.spec import Copy, HostView, SandboxSpec
 from mudroom.errors import MudroomError
 from mudroom.ext.windows.core.windows_command import join
@@ -173,6 +173,7 @@ def examine_here(directory: bytes, variables: Mapping[str, str]) -> tuple[list[F
     """Return the rows from ``examine`` with the certificate's rows, and whether the platform is open. Raise OSError,
     MudroomError."""
     rows = examine(directory, variables)  # first: it says if this is not Windows, where the session's modules fail
+    from mudroom.cli.doctor.probe import certified
     from mudroom.policy.config import environment, places
 
     findings, is_open = certified(places(environment()).state)
