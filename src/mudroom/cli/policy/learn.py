@@ -1,4 +1,4 @@
-"""``mudroom policy learn``: print a policy file with what was answered here, from the journal. It is not in force.
+"""``mudroom policy learn``: print a policy file with the answers in the journal. The file is not in force.
 
 Rules of this file: only an answer becomes a rule. What was refused without an answer is a comment: a program that asks
 for a host decides nothing. An answer that was given both ways is a comment, too.
@@ -17,6 +17,7 @@ from mudroom.core.journal.event import Event, data_of
 from mudroom.core.journal.event_filter import EventFilter
 from mudroom.core.journal.event_text import printable
 from mudroom.core.network.host_rules import ASKED, USUAL
+from mudroom.core.text.answer_place import ANSWERED
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.policy.host_answers import NAME as ANSWERS
@@ -26,8 +27,6 @@ from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     import argparse
 
-_NOBODY = ("nobody", "queue")
-"""Answers that are none (``core/text/answer_place.py``)."""
 _NAME = "learned.yaml"
 _HEAD = """\
 # What was answered in this project, from its journal. Whoever trusts this file allows it without a question. A pattern
@@ -48,7 +47,7 @@ class Learned(NamedTuple):
 
 
 def learn(events: Iterable[Event]) -> list[Learned]:
-    """Return the rules that give the journal's answers again, by key and value, and then what has no rule."""
+    """Return a rule for each subject that was always answered in the same way, and then the subjects without a rule."""
     seen: dict[tuple[str, str], Counter[str]] = {}
     for event in events:
         row = _of_flow(data_of(event)) if event.kind == "flow" else _of_approval(data_of(event))
@@ -88,7 +87,7 @@ def _of_approval(data: dict[str, Any]) -> tuple[str, str, str] | None:
         words = data.get("command")
         return ("command", " ".join(map(str, words)), "no pattern holds it") if isinstance(words, list) else None
     pattern = split_bound(pattern)[0].removesuffix(" *")
-    if data.get("by") in _NOBODY:
+    if ANSWERED.get(str(data.get("by"))) == "":  # by nobody, or not yet
         return "command", pattern, "asked, no answer"
     return "command", pattern, "allow" if data.get("allow") else "deny"
 
