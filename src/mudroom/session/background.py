@@ -5,41 +5,26 @@ Steps: judge, ask, take the fork, find or open a shared sandbox, checkpoint, jou
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import time
 from collections.abc import Sequence
-
-from mudroom.core.background import BackgroundStart
-from mudroom.core.result import text, verdict_to_json
-from mudroom.core.tree.quote import show_words
-from mudroom.errors import Unsupported
-from mudroom.sandbox.client.capture import GRACE
-from mudroom.session.joined_sandbox import JoinedSandbox
-from mudroom.session.order import Case, Order, Outcome
-from mudroom.session.run import Parts, refused
-from mudroom.session.sandboxes import Sandboxes
-from mudroom.typing import TYPE_CHECKING
-from mudroom.vault.forks.background import read_part, read_ring
-from mudroom.vault.store.fork import Fork
-
-if TYPE_CHECKING:
-    from mudroom.core.background import BackgroundEnd
-    from mudroom.core.result import Result
-    from mudroom.sandbox.host.processes import ProcessUsage
-    from mudroom.vault.forks.background import StreamPart
-
-
-import functools
 from contextlib import ExitStack
 
+from mudroom.core.background import BackgroundStart
 from mudroom.core.confinement.fallback import Mode
-from mudroom.errors import UsageError
+from mudroom.core.result import text, verdict_to_json
+from mudroom.core.tree.quote import show_words
+from mudroom.errors import Unsupported, UsageError
+from mudroom.sandbox.client.capture import GRACE
 from mudroom.sandbox.client.held import hold
 from mudroom.sandbox.client.invocation import RunOptions
 from mudroom.sandbox.client.report import StepFailed
 from mudroom.session.forks import Forks
+from mudroom.session.joined_sandbox import JoinedSandbox
 from mudroom.session.machine import Machine, freezes
+from mudroom.session.order import Case, Order, Outcome
 from mudroom.session.own_sandbox import (
     cache_mode,
     enter_home,
@@ -49,15 +34,26 @@ from mudroom.session.own_sandbox import (
     settled_vault,
     shown,
 )
+from mudroom.session.run import Parts, refused
+from mudroom.session.sandboxes import Sandboxes
 from mudroom.session.shared_sandbox.tender import Basis, SharedSandbox
 from mudroom.stage.view import View
+from mudroom.typing import TYPE_CHECKING
+from mudroom.vault.forks.background import read_part, read_ring
 from mudroom.vault.forks.collection import stand_on_base, view_of, with_objects
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.moment import command_start
-from mudroom.vault.store.fork import mount_note
+from mudroom.vault.store.fork import Fork, mount_note
 from mudroom.vault.store.store import Vault
 
-# --- Make a shared sandbox for a fork's first background command ---
+if TYPE_CHECKING:
+    from mudroom.core.background import BackgroundEnd
+    from mudroom.core.result import Result
+    from mudroom.sandbox.host.processes import ProcessUsage
+    from mudroom.vault.forks.background import StreamPart
+
+
+# --- the shared sandbox for a fork's first background command ---
 
 
 class Opening:
@@ -168,6 +164,8 @@ class Opening:
         )  # fmt: skip
         return SharedSandbox(basis, held, gate, leaf, self._resources, forks.users.over, files)
 
+
+# --- the command ---
 
 LATER = 0.05
 """Seconds between two reads of the rows that another process writes."""

@@ -249,6 +249,9 @@ class CandidateScreen(Screen[None], inherit_bindings=False):
         self._show_paths()
 
 
+# --- the keys and their actions ---
+
+
 def other_pane(screen: CandidateScreen, by: int) -> None:
     panes = screen.panes
     screen.set_focus(panes[(panes.index(screen.pane) + by) % len(panes)])

@@ -31,7 +31,9 @@ from mudroom.net.protocol.head import BadHead, RequestHead
 from mudroom.net.protocol.synthetic import Synthetic, is_synthetic
 from mudroom.typing import Any, NamedTuple
 
-# Connections from programs that do not know the proxy: their destination is the address that they connected to.
+# --- connections from programs that do not know the proxy ---
+#
+# Their destination is the address that they connected to.
 # Rules of this file:
 #
 # - An address in the synthetic ranges stands for the name that was looked up; the name in TLS or HTTP must be the same.
@@ -157,6 +159,8 @@ async def _decline(
     elif kind != "tls":
         client.reset()  # comes closest to a refused connection
 
+
+# --- all listeners ---
 
 FIRST_BYTE = 10.0
 """Seconds until the first byte."""

@@ -39,7 +39,9 @@ from mudroom.sandbox.limits.cgroup import (
 from mudroom.sandbox.linux.forbidden import in_container
 from mudroom.typing import Any, Literal, NamedTuple
 
-# A delegated cgroup subtree for an ordinary user: a scope that systemd's user manager makes for a vault's launchers.
+# --- a delegated cgroup subtree for an ordinary user ---
+#
+# It is a scope that systemd's user manager makes for a vault's launchers.
 # An ordinary user may not move a process from its login session into a group of the user manager, nor clone one there:
 # their nearest common group belongs to root. The manager may, so the launcher is handed to it. Every process that the
 # launcher clones afterwards starts inside the scope, below which the kernel permits the user everything.
@@ -152,6 +154,8 @@ def _start_or_attach(connection: Any, scope: str, launcher: int) -> None:
                 if attempt == 19:
                     raise
 
+
+# --- limits of a session ---
 
 Rlimits = tuple[tuple[int, int, int], ...]
 

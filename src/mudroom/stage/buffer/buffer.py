@@ -16,6 +16,7 @@ from __future__ import annotations
 import errno
 import itertools
 import os
+import stat
 import time
 from collections.abc import Callable
 
@@ -23,7 +24,7 @@ from mudroom.core.tree.entry import Entry, Kind
 from mudroom.core.tree.path import is_below, parent, relpath
 from mudroom.core.tree.path import name as last
 from mudroom.stage.buffer.content import PER_FILE, TOTAL, BufferedContent, Contents, Spool, read_whole
-from mudroom.stage.buffer.files import Draft, check_file, moved_on, os_error, refusal, version
+from mudroom.stage.buffer.files import Draft, check_file, moved_on, no_file, os_error, refusal, version
 from mudroom.stage.buffer.flush import FlushTarget, take_in, write_out
 from mudroom.stage.buffer.node import TOP, Node, join, nodes
 from mudroom.typing import TYPE_CHECKING, BinaryIO
@@ -32,16 +33,7 @@ if TYPE_CHECKING:
     from mudroom.stage.source import Source
 
 
-import stat
-
-from mudroom.stage.buffer.files import no_file
-from mudroom.typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from mudroom.stage.source import Source
-
-
-# --- A write buffer's tree of nodes over the tree below ---
+# --- the tree of nodes over the tree below ---
 # A directory's node either merges with a directory below (``below`` is its path there) or hides it (``below`` is None).
 # A deleted name has the value None in its directory's ``names``. Renaming a directory therefore moves a single node,
 # whatever it contains, and the node goes on reading from the directory's old place.
@@ -210,6 +202,8 @@ class NodeTree:
         self.release(self.root)
         self.root = Node(TOP, b"")
 
+
+# --- the buffer ---
 
 _PATH_MAX = 4096
 _inodes = itertools.count(1)  # shared by all buffers: a buffer may lie on another

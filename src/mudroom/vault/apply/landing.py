@@ -15,11 +15,11 @@ from mudroom.core.git.outcome import TransferResult
 from mudroom.core.merge.made_directories import remarks_on
 from mudroom.core.merge.merge import Conflict, PartialChoice
 from mudroom.core.merge.operations import Landing, Op, plan_landing
-from mudroom.core.tree.change import Change, Changeset
+from mudroom.core.tree.change import Change, Changeset, Remark
 from mudroom.core.tree.choice import select_below, select_exactly
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.flag import WORK_TREE, git_directory, is_left_out, is_protected, repositories
-from mudroom.core.tree.path import ancestors, is_below
+from mudroom.core.tree.path import ancestors, is_below, name
 from mudroom.core.tree.windows_name import fold
 from mudroom.errors import MudroomError, UsageError
 from mudroom.stage.layers.union import OneLayer, Union
@@ -55,9 +55,6 @@ from mudroom.vault.store.store import Vault
 if TYPE_CHECKING:
     from mudroom.core.git.outcome import MadeCommit
 
-
-from mudroom.core.tree.change import Remark
-from mudroom.core.tree.path import name
 
 # --- ``NAME.bak`` beside each file that an apply replaces or removes, on request ---
 # Backups are operations in the same landing: made in the same transaction, reported with it, and removed by undo. Files
@@ -110,6 +107,9 @@ def _backup(op: Op, slot: int, reconciler: Reconciler) -> Op:
     assert op.old is not None
     kept = reconciler.keep_copy(at, reconciler, op.path, op.old)
     return Op("swap" if current is not None else "place", at, slot, current, kept.entry, merged=kept.name)
+
+
+# --- the landing ---
 
 
 def removed_first(ops: Iterable[Op]) -> tuple[Op, ...]:

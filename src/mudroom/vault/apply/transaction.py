@@ -184,6 +184,8 @@ def _with_repositories(record: ApplyRecord) -> tuple[ApplyRecord, set[bytes]]:
     return record._replace(trees=trees), staying
 
 
+# --- the transaction ---
+
 KEPT = "keeps the edits made since"
 AGAIN = {
     "done": "stays as it is; once it is closed: mudroom redo {name}, then mudroom undo {name}",

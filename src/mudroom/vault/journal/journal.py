@@ -19,19 +19,25 @@ Older events move to an archive in this order, and mudroom may be killed at any 
 
 from __future__ import annotations
 
+import errno
 import os
 from _thread import allocate_lock
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 
 from mudroom.core.clock import SECOND, VaultClock, horizon
 from mudroom.core.journal.event import BEGIN, GENESIS, BrokenChain, ChainCheck, ChainHead, Event, chained, examine
 from mudroom.core.journal.event_filter import EVERYTHING, EventFilter
+from mudroom.core.text.json_text import to_json_text
 from mudroom.core.text.redaction import redact_data, truncate
+from mudroom.core.text.regex import regex
+from mudroom.core.tree.path import show
 from mudroom.errors import FULL, READ_AGAIN, MudroomError
 from mudroom.stage import disk
 from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
 from mudroom.vault.lock import Lock
+from mudroom.vault.sync import sync_directory
 
 if TYPE_CHECKING:
     import sqlite3
@@ -42,15 +48,8 @@ else:
         import sqlite3
 
 
-import errno
-from collections import deque
-
-from mudroom.core.text.json_text import to_json_text
-from mudroom.core.text.regex import regex
-from mudroom.core.tree.path import show
-from mudroom.vault.sync import sync_directory
-
-# The number and digest of a journal's last event, kept beside its database to detect a truncated journal.
+# --- the last event's number and digest, kept beside the database to detect a truncated journal ---
+#
 # The file has two lines with fixed length, ``TURN NUMBER DIGEST TURN``; the line with the greater turn counts. After
 # each commit the other line is overwritten, without fsync. A torn line is recognised by its two different turns, and
 # the earlier line still counts.
@@ -134,6 +133,16 @@ def _read(raw: bytes) -> _Line | None:
     if not (words[0].isdigit() and words[1].isdigit()):
         return None
     return int(words[0]), ChainHead(int(words[1]), words[2].decode("ascii", "replace"))
+
+
+# --- archives: older events that were moved out of the database ---
+#
+#     journal/<first>-<last>.jsonl.gz     by their event numbers, nine digits or more
+#     journal/new                         an archive that is being written
+#     journal/lock                        flock(2): the writer
+#
+# The first line is ``{"format": 1, "previous": DIGEST}``. Each further line is one event, as a list. An archive is
+# valid only when the database says that it starts after the archive's last event (table ``origin``).
 
 
 _FORMAT = 1
@@ -314,6 +323,8 @@ def _free(path: bytes) -> bytes:
 def _line(value: object) -> bytes:
     return to_json_text(value, ",", ":").encode("ascii") + b"\n"
 
+
+# --- the journal ---
 
 LIMIT = 64 * 10**6
 """Default size limit for the database, in bytes."""

@@ -44,6 +44,8 @@ from mudroom.core.command.word import UNKNOWN, Word
 from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import is_below
 
+# --- subcommands whose words a table does not suffice to judge (the man pages listed in git(1)) ---
+
 _PATH_LIKE = regex(rb"\A\.|/\Z|\.[A-Za-z]\w*\Z|\A:")
 
 _READS = "only reads the repository"
@@ -222,7 +224,8 @@ def foreach(words: Sequence[Word], context: CommandContext) -> CommandFinding:
     return CommandFinding(UNSURE, "runs a command in each submodule", parts)
 
 
-_READS = "only reads the repository"
+# --- the tables, and git itself ---
+
 _OUTPUT = option("--output -o", CHANGE, "writes a file")
 _LONG_OUTPUT = option("--output", CHANGE, "writes a file")
 _HELPERS = option("--ext-diff --textconv --filters", UNSURE, "runs helpers that the repository names")

@@ -40,6 +40,8 @@ from mudroom.core.command.verdict import CommandClass
 from mudroom.core.command.word import Word
 from mudroom.core.text.regex import regex
 
+# --- programs that copy, pack or link files or print the time, where a table does not suffice to judge the words ---
+
 _SETUID = regex(rb"0*[2-7][0-7]{3}\Z|[ugoa,+=rwxX-]*[+=][rwxXt]*s")
 
 
@@ -248,6 +250,8 @@ def second_written(words: Sequence[Word], context: CommandContext) -> CommandFin
     unsure = any(word.is_several for word in parsed.operands)
     return finding._replace(classes=tidy({*finding.classes, "unknown"})) if unsure else finding
 
+
+# --- the tables ---
 
 _READS = ProgramRule(READ, "only reads")
 _WRITES_ALL = ProgramRule(CHANGE, "writes files", targets="all")

@@ -7,6 +7,8 @@ tree-sitter's bash grammar is not bash itself.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 from mudroom.core.command.variable import runs_code
 from mudroom.core.command.verdict import CommandPart
 from mudroom.core.text.regex import regex
@@ -16,15 +18,7 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 
-from collections.abc import Iterable, Sequence
-
-from mudroom.typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from tree_sitter import Node
-
-
-# --- Which variables in arithmetic are certainly numbers ---
+# --- variables in arithmetic that are certainly numbers ---
 # In an arithmetic expression bash evaluates a variable's content as another expression, down to ``a[$(command)]``
 # (bash(1), ARITHMETIC EVALUATION). So an expression that uses a variable with unknown content may run any command.
 
@@ -115,6 +109,8 @@ def _is_number(value: Node) -> bool:
         return text.startswith(b"${#")
     return kind == "arithmetic_expansion"
 
+
+# --- the walk ---
 
 DEEPEST = 60
 BLANK = regex(rb"(?:[ \t\n]|\\\n)*\Z")

@@ -48,7 +48,7 @@ from mudroom.session.order import Pipes
 from mudroom.typing import Any, NamedTuple
 from mudroom.vault.forks.review import fingerprint
 
-# --- The edge between an editor and an agent: performs the router's steps, in each side's order ---
+# --- the edge between an editor and an agent: performs the router's steps, in each side's order ---
 # Rules of this file:
 #
 # 1. One thread reads the editor, another the agent. The thread that reads the agent performs its file calls, so a read
@@ -226,6 +226,8 @@ class EditorBridge:
         # Called with _lock held: it must not be taken here.
         return self.terminals.text(identifier) if self.terminals is not None else None
 
+
+# --- start and end ---
 
 PATIENCE = 5.0
 """Seconds that an agent has to end when its editor has gone."""
