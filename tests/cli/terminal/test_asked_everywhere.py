@@ -159,6 +159,29 @@ def test_ctrl_c_takes_the_question_back(cli: Approving, page: Bell) -> None:
     assert (row.state, row.decision.reason) == ("withdrawn", "interrupted")
 
 
+SLOW_END = """
+import os, signal, sys, threading
+from mudroom.cli.terminal import asking
+from mudroom.cli.terminal.terminal import Terminal
+from mudroom.core.network.flow import FlowQuestion
+from mudroom.vault.approvals.queue import Queue
+over, end = os.pipe()
+signal.signal(signal.SIGINT, lambda *_: threading.Timer(0.5, os.close, [end]).start())
+queue, question = Queue(os.fsencode(sys.argv[1])), FlowQuestion(1, "late.example", 22, "tls")
+answer = asking.first_of(Terminal(os.environb), queue, "", question, over)
+print(answer, "after the end:", asking.poll_readable([over], 0) == {over})
+"""
+"""The command ends half a second after Ctrl-C."""
+
+
+def test_a_command_ends_by_ctrl_c_before_it_is_refused(cli: Approving) -> None:
+    screen = cli.screen("-c", SLOW_END, str(cli.vault))
+    screen.expect(r"Allow late.example:22\?.*then Enter\r\n")
+    screen.type("\x03")
+    screen.expect(r"Answer\(allowed=False, .*after the end: True")
+    assert screen.exit_code() == 0
+
+
 def test_a_killed_mudroom_leaves_a_question_that_nobody_waits_for(cli: Approving, page: Bell) -> None:
     screen = run(cli, "ask.py", f"{NOBODY}:443")
     screen.expect(rf"Allow {NOBODY}\?")

@@ -54,6 +54,8 @@ _LEGEND = {
     "s": "s: decide later",
 }
 """What the keys of every question mean, for the first wrong answer."""
+GRACE = 5.0
+"""Seconds for the command to end by Ctrl-C before its host is refused."""
 SETTLE = 0.3
 """Seconds between a question and its keys. Keys typed before were meant for something else, and do not count."""
 
@@ -90,7 +92,7 @@ def by_terminal(terminal: Terminal, question: FlowQuestion, over: int, is_taken:
         return pressed
     if pressed == _TAKEN:
         return None
-    _print_refused(terminal, question)
+    _refuse(terminal, question, str(pressed), over)
     return FlowAnswer(False, why=f"and {pressed}")
 
 
@@ -127,7 +129,7 @@ def _ask_both(
     try:
         pressed = ticket.look() or _read_answer(terminal, question, over, is_taken, ticket, elsewhere_text(queue))
     except KeyboardInterrupt:
-        ticket.end("withdrawn", "interrupted")
+        ticket.end("withdrawn", _INTERRUPTED)
         raise
     if pressed == _TAKEN:
         given, ours = ticket.end("withdrawn", _TAKEN)
@@ -142,10 +144,11 @@ def _ask_both(
     if not ours:
         terminal.say(f"{_host_text(question)}: {describe_decision(decision)}")
     elif isinstance(pressed, str):
-        _print_refused(terminal, question)
+        _refuse(terminal, question, pressed, over)
     return host_answer(decision)
 
 
+_INTERRUPTED = "interrupted"
 _TAKEN = "a program has the terminal"
 _LATE = f"nobody has answered in {PATIENCE:g} s"
 
@@ -182,7 +185,7 @@ def _read_answer(
             if decision is not None:
                 return decision
             if interrupted in ready or over in ready:
-                return "interrupted" if interrupted in ready else "the command has ended"
+                return _INTERRUPTED if interrupted in ready else "the command has ended"
             if is_taken():
                 return _TAKEN
             if 0 in ready:
@@ -213,8 +216,12 @@ def _choice_lines(terminal: Terminal, choices: str) -> list[str]:
     return [*choices.split("  "), ENTER]
 
 
-def _print_refused(terminal: Terminal, question: FlowQuestion) -> None:
+def _refuse(terminal: Terminal, question: FlowQuestion, why: str, over: int) -> None:
     terminal.say(f"no answer: {_host_text(question)} is refused to this command")
+    if why == _INTERRUPTED:
+        # Ctrl-C is for the command, too, and takes another way there than the refusal: a command that was refused
+        # first could end by itself with 0, and the next one of a script begin.
+        poll_readable((over,), GRACE)
 
 
 def _host_text(question: FlowQuestion) -> str:
