@@ -73,6 +73,18 @@ tell_figures() { # print the seconds per part, and skipped tests by reason
     figures_are_ours=
 }
 
+once_more() { # once_more FILE COMMAND…: run the tests that FILE names again, three times by COMMAND; list them if they pass
+    mapfile -t failed_tests <"$1"
+    for _time in 1 2 3; do "${@:2}" "${failed_tests[@]}" || { say "failed again; see above"; return 1; }; done
+    listed=0
+    for failed_test in "${failed_tests[@]}"; do
+        say "unsteady: $failed_test"
+        ! grep -qxF -e "$failed_test" tests/unsteady.txt || { say "it was in tests/unsteady.txt already"; listed=1; }
+        printf '%s\n' "$failed_test" >>tests/unsteady.txt
+    done
+    return "$listed"
+}
+
 find_python() { # the first real interpreter that is new enough; a pyenv shim is slow, so Debian's comes first
     for candidate in "${PYTHON:-}" /usr/bin/python3 python3 python3.13 python3.12 python3.11; do
         [ -n "$candidate" ] || continue

@@ -24,7 +24,7 @@ from mudroom.sandbox.client.launcher_client import LauncherClient, SpawnedLaunch
 from mudroom.session import Session
 from mudroom.stage.private_directory import answers_directory
 
-pytest_plugins = ["left_out", "skip_budget", "tiers"]
+pytest_plugins = ["left_out", "once_more", "skip_budget", "tiers"]
 pytest_plugins += [name for name in ("browser", "engines") if find_spec(name)]  # of satellites
 
 for name, action in (("SIGHUP", signal.SIG_DFL), ("SIGQUIT", signal.SIG_DFL), ("SIGINT", signal.default_int_handler)):
