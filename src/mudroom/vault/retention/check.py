@@ -127,15 +127,19 @@ def _read_layer(vault: Vault, fork: Fork, state: ForkState, name: str) -> None:
     is_private = state.repository is not None and state.repository.layer == name
     if load_record(place + b"/record") is None and sealed and not is_private:
         raise MudroomError(f"its layer {name} has lost its record", f"mudroom diff {fork.name} shows what is left")
-    _read_originals(place + b"/originals")
+    _read_originals(
+        place + b"/originals", "" if sealed else f"mudroom exec --fork {fork.name} -- true writes it again; "
+    )
 
 
-def _read_originals(place: bytes) -> None:
+def _read_originals(place: bytes, mend: str) -> None:
     try:
         os.close(safe_open.open_directory(place))
-        rows = read_rows(safe_open.read(place + b"/index"), place + b"/index")
+        rows, damage = read_rows(safe_open.read(place + b"/index"), place + b"/index")
     except FileNotFoundError:
         return
+    if damage:
+        raise MudroomError(f"{show(place)}/index is damaged: {damage}", f"{mend}edits of both sides may be conflicts")
     for path, original in rows:
         if original.place:
             _read_original(place, path, original)
