@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from functools import partial
 
 import msgspec
