@@ -196,7 +196,8 @@ def test_two_rooms_in_ten_threads(
             thread.join()
         for room in rooms:
             room.close()
-    assert [error for one in workers for error in one.errors] == []
+    errors = [error for one in workers for error in one.errors]
+    assert not errors, "\n".join(errors)
     look_after(place, workers)
     place.close()
 

@@ -48,6 +48,7 @@ VERBS: dict[str, tuple[str, ...]] = {
     "exec": ("exec", "--fork", "b", "--", "sh", "-c", "echo 3 > third; rm second; echo 4 >> edited"),
     "exec, copy": ("exec", "--view", "copy", "--fork", "b", "--", "sh", "-c", "echo 3 > third; rm second"),
     "fork new": ("fork", "new", "n"),
+    "fork new, of a fork": ("fork", "new", "n", "--from", "b"),
     "fork rename": ("fork", "rename", "a", "renamed"),
     "checkpoint": ("checkpoint", "second", "--fork", "b"),
     "rollback": ("rollback", "--fork", "b", "point", "--yes"),
@@ -106,7 +107,7 @@ the fork works in a copy of the project, as it always does on overlayfs and bind
 - lost: something else is found, and nothing is said
 
 """
-COMMANDS = ("exec", "exec, new fork", "exec, copy", "fork new", "try")
+COMMANDS = ("exec", "exec, new fork", "exec, copy", "fork new", "fork new, of a fork", "try")
 """What they write is in the page cache until an apply."""
 
 

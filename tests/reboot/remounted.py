@@ -50,6 +50,8 @@ class Remounted:
         for path in (self._disk, self._fuse, self._under, *self._numbers):
             path.mkdir()
         self._log = block_log.Log(self._disk / "log")
+        self._driver = -1
+        """A pipe that the driver in a process holds open."""
         self._boots = {"image": _BOOT.read_text()}
         """By image: the boot that it was last mounted in."""
         self.target = Path(f"/proc/{namespace}/root{self._place}")
@@ -114,7 +116,9 @@ class Remounted:
         for name in LAYERS:
             self._do("mkdir", "-p", self._under / name)
         if self._kind == "bindfs":
-            self._do("bindfs", self._under / "lower", self._place)
+            self._driver, held = os.pipe()
+            self._do("bindfs", self._under / "lower", self._place, descriptors=(held,))
+            os.close(held)
         else:
             layers = ",".join(f"{name}dir={self._under / name}" for name in LAYERS)
             self._do("mount", "-t", "overlay", "-o", layers, "overlay", self._place)
@@ -191,6 +195,9 @@ class Remounted:
 
     def unmount(self) -> None:
         self._do("umount", self._place)
+        if self._kind == "bindfs":  # its process keeps the file system below busy until it has ended
+            os.read(self._driver, 1)
+            os.close(self._driver)
         if self._kind not in IMAGES:
             self._do("umount", self._under)
 

@@ -244,6 +244,29 @@ def test_a_fork_that_a_crash_has_left_without_its_state_frees_its_name(place: Pl
     assert changed(place) == [b"two"]
 
 
+def test_a_fork_of_a_fork_that_a_crash_has_left_without_its_state_frees_its_name(place: Place) -> None:
+    """Its record is a second name of its parent's, and so on disk."""
+    filled(place)
+    with place.session() as session:
+        empty(Path(os.fsdecode(session.forks.new("child", parent="f").path + b"/state")))
+    with place.session() as session:
+        assert [fork.name for fork in session.vault.forks()] == ["f"]
+        assert problems(session) == []
+        session.forks.new("child", parent="f")
+        assert [change.path for change in session.changes.of("child").changes] == [b"edited", b"one"]
+
+
+def test_a_fork_that_a_command_has_run_in_keeps_its_name_without_its_state(place: Place) -> None:
+    filled(place)
+    with place.session() as session:
+        session.forks.new("child", parent="f")
+        session.run(TWO, fork="child")
+        empty(Path(os.fsdecode(session.vault.fork("child").path + b"/state")))
+    with place.session() as session:
+        assert [fork.name for fork in session.vault.forks()] == ["f", "child"]
+        assert any("state of the fork child" in problem.text for problem in problems(session))
+
+
 def test_gc_removes_a_fork_that_a_crash_has_left_without_its_state(place: Place) -> None:
     filled(place)
     with place.session() as session:

@@ -11,6 +11,7 @@ import shutil
 import stat
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -434,6 +435,40 @@ def test_a_part_of_the_state_that_is_restored_in_place_is_told(place: Place, par
         assert content in b"".join(session.changes.diff("one", reviewed=reviewed)).splitlines()
         assert session.changes.apply("one").conflicts == ()
     assert (place.project / "a").read_bytes() == content[1:] + b"\n"
+
+
+@pytest.mark.parametrize("then", ["a command", "a checkpoint", "a checkpoint and a command"])
+def test_the_check_names_a_fork_whose_directory_alone_was_restored(place: Place, then: str) -> None:
+    """All files that its older record names are there, so no other verb finds it."""
+    with place.session() as session:
+        sh(session, "one", "echo first > a")
+        sh(session, "other", "echo first > a")
+        (vault,) = (place.state / "vaults").iterdir()
+        hours_ago = time.time_ns() - 10**13
+        os.utime(vault / "forks/one/record", ns=(hours_ago, hours_ago))
+        cp(vault / "forks", place.root / "backup")
+        if "checkpoint" in then:
+            session.forks.checkpoint("one", "point")
+        if "command" in then:
+            sh(session, "one", "echo more > b")
+        assert problems(session) == []
+    subprocess.run(["cp", "-a", f"{place.root}/backup/.", vault / "forks"], check=True)
+    with place.session() as session:
+        assert [change.path for change in session.changes.of("one").changes] == [b"a"]
+        (problem,) = problems(session)
+        assert problem.subject == "fork one"
+        assert problem.text.startswith("is older than its last command or checkpoint in the journal")
+
+
+def test_the_check_names_no_fork_that_a_rollback_has_made_older(place: Place) -> None:
+    with place.session() as session:
+        sh(session, "one", "echo first > a")
+        hours_ago = time.time_ns() - 10**13
+        os.utime(session.vault.fork("one").record_path, ns=(hours_ago, hours_ago))
+        session.forks.checkpoint("one", "point")
+        sh(session, "one", "echo more > b")
+        session.forks.rollback("one", "point")
+        assert problems(session) == []
 
 
 def test_a_fork_that_runs_meanwhile_was_not_replaced(place: Place) -> None:

@@ -44,11 +44,8 @@ def test_a_file_system_that_keeps_no_permissions(tmp_path: Path, monkeypatch: py
 
 
 def test_an_index_that_names_what_is_no_original() -> None:
-    row = (b"a", (None, "../../etc/passwd", 0, 0, b""))
-    data = msgspec.msgpack.encode([row])
-    hint = "(other forks are not affected: mudroom ls shows them)"
-    for content, why in ((data, None), (b"\xc1", "MessagePack data is malformed: invalid opcode '\\xc1' (byte 0)")):
-        index = len(content).to_bytes(8, "little") + content
-        said = told(lambda: read_rows(index, b"/state/originals/index"))  # noqa: B023 - called at once
-        assert said.startswith("/state/originals/index is damaged: ") and said.endswith(hint)
-        assert said == f"/state/originals/index is damaged: {why or 'it names an invalid original'} {hint}"
+    data = msgspec.msgpack.encode([(b"a", (None, "../../etc/passwd", 0, 0, b""))])
+    assert told(lambda: read_rows(len(data).to_bytes(8, "little") + data, b"/state/originals/index")) == (
+        "/state/originals/index is damaged: it names an invalid original "
+        "(other forks are not affected: mudroom ls shows them)"
+    )

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from mudroom.core.tree.entry import Entry
-from mudroom.errors import MudroomError
 from mudroom.stage.file_cache import FileCache
-from mudroom.stage.originals.original import Originals
+from mudroom.stage.originals.original import Originals, read_rows
 from mudroom.stage.reader import ANEW, FileReader
 
 
@@ -83,14 +82,26 @@ def test_none_at_all(layers: list[bytes], reading: FileReader) -> None:
     assert (bool(found), b"a" in found) == (True, True)
 
 
-def test_a_damaged_index_is_told_each_time(layers: list[bytes], reading: FileReader) -> None:
+@pytest.mark.parametrize("damage", ["cut off", "garbled", "zeros"])
+def test_the_whole_batches_of_a_damaged_index_are_used_and_the_next_batch_is_written_behind_them(
+    layers: list[bytes], reading: FileReader, damage: str
+) -> None:
+    """Otherwise it would be read as the end of the batch that was cut off, and no original be known."""
+    index = layers[0] + b"/originals/index"
     keep(layers[:1], a=b"1")
-    with open(layers[0] + b"/originals/index", "r+b") as stream:
-        stream.seek(8)
-        stream.write(b"\xc1")
-    for _time in range(2):
-        with pytest.raises(MudroomError, match="damaged"):
-            Originals(layers, reading)
+    whole = os.path.getsize(index)
+    keep(layers[:1], b=b"2")
+    with open(index, "r+b") as stream:
+        stream.seek(whole + 8)
+        stream.write({"cut off": b"", "garbled": b"\xc1", "zeros": bytes(os.path.getsize(index) - whole - 8)}[damage])
+        if damage == "cut off":
+            stream.truncate()
+    found = Originals(layers[:1], reading)
+    assert (content(found, b"a"), found.get(b"b")) == (b"1", None)
+    keep(layers[:1], b=b"3")
+    found = Originals(layers[:1], reading)
+    assert (content(found, b"a"), content(found, b"b")) == (b"1", b"3")
+    assert read_rows(Path(os.fsdecode(index)).read_bytes(), index)[1] == ""
 
 
 def test_a_batch_of_zeros_was_cut_off_by_a_crash(layers: list[bytes]) -> None:

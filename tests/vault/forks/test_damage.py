@@ -12,6 +12,7 @@ import pytest
 
 from conftest import Place, listing
 from mudroom.errors import MudroomError
+from mudroom.session.upkeep import problems
 from mudroom.stage import disk
 from mudroom.vault.forks import flatten
 
@@ -38,7 +39,6 @@ def damage(place: Place, name: str, content: bytes | None) -> None:
         ("FORK/state", b"\xff\xfe", "the state of the fork bad"),
         ("FORK/state", None, "the state of the fork bad is missing"),
         ("FORK/record", b"garbage", "record is damaged"),
-        ("UPPER/originals/index", b"\x04" + bytes(7) + b"\xc1\xc1\xc1\xc1", "index is damaged"),
     ],
 )
 def test_damage_is_named_and_others_go_on(place: Place, name: str, content: bytes | None, message: str) -> None:
@@ -56,6 +56,29 @@ def test_damage_is_named_and_others_go_on(place: Place, name: str, content: byte
     assert [fork.name for fork in again.vault.forks()] == ["good"]
     assert again.changes.apply("good").conflicts == ()
     assert (place.project / "file").read_text() == "one\ntwo\n"
+
+
+@pytest.mark.parametrize("content", [b"", b"\x04" + bytes(7) + b"\xc1\xc1\xc1\xc1", b"\xff\xff"])
+def test_a_damaged_index_of_originals_leaves_the_fork_usable(place: Place, content: bytes) -> None:
+    """Where the project has changed since is a conflict; the next command writes the index again."""
+    for name in ("file", "other"):
+        place.write(name, "one\n")
+    session = place.session()
+    session.run([b"sh", b"-c", b"echo two >> file; echo two >> other"], fork="bad")
+    damage(place, "UPPER/originals/index", content)
+    place.write("file", "the user's\n")
+    again = place.session()
+    (problem,) = problems(again)
+    assert "originals/index is damaged: " in problem.text
+    hint = "mudroom exec --fork bad -- true writes it again"
+    assert problem.hint.startswith(hint)
+    assert again.run([b"true"], fork="bad").exit_code == 0
+    assert problems(again) == []
+    assert again.run([b"sh", b"-c", b"echo new > new"], fork="bad").exit_code == 0
+    assert [conflict.path for conflict in again.changes.apply("bad").conflicts] == [b"file"]
+    assert (place.project / "file").read_text() == "the user's\n"
+    assert (place.project / "other").read_text() == "one\ntwo\n"
+    assert (place.project / "new").read_text() == "new\n"
 
 
 def test_a_layer_that_is_missing(place: Place) -> None:

@@ -11,6 +11,7 @@ import pytest
 from conftest import Place
 from mudroom.core.settings import Settings
 from mudroom.session import Session
+from mudroom.stage.buffer.buffer import Buffer
 from mudroom.vault.forks import editor
 
 LINES = "".join(f"line {number}\n" for number in range(9))
@@ -206,3 +207,44 @@ def test_a_thread_compares_while_another_opens_the_fork_again(
     assert one.forks.files("f").read("b") == b"other\n"
     beside.join()
     assert waits == [True]
+
+
+@pytest.mark.parametrize("verb", ["apply", "rollback"])
+def test_a_change_of_a_version_that_an_apply_has_merged_does_not_take_the_users_edit_back(
+    place: Place, one: Session, other: Session, verb: str
+) -> None:
+    """It was made from the fork's version, which is nowhere any more."""
+    one.forks.checkpoint("f", "before")
+    edit(one, "a")
+    one.forks.flush("f")
+    other.forks.files("f").edit("a", "line 3\n", "later\n")  # in memory
+    edit_as_user(place, "a")
+    one.changes.apply("f") if verb == "apply" else one.forks.rollback("f", "before")
+    other.forks.flush("f")
+    (remark,) = other.forks.unsaid()
+    assert remark.startswith("a: another writer has changed it in the fork meanwhile, and that version stays")
+    kept = Path(remark.rpartition(" is in ")[2])
+    assert kept.read_text() == "a\n" + EDITED.replace("line 3\n", "later\n")
+    assert one.changes.of("f").changes == ()
+    assert "the user's\n" in (place.project / "a").read_text()
+
+
+def test_an_edit_fails_if_an_apply_has_merged_the_file_since_it_was_read(
+    place: Place, one: Session, other: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    edit(one, "a")
+    one.forks.flush("f")
+    files, read = other.forks.files("f"), Buffer.read
+    assert files.read("a") == f"a\n{EDITED}".encode()
+
+    def merged(buffer: Buffer, path: bytes) -> bytes:
+        content = read(buffer, path)
+        edit_as_user(place, "a")
+        one.changes.apply("f")
+        assert files.look("b/c") is None  # so that the fork is opened anew
+        return content
+
+    monkeypatch.setattr(Buffer, "read", merged)
+    with pytest.raises(OSError, match="another writer has changed this file since it was opened"):
+        files.edit("a", "line 3\n", "later\n")
+    assert one.changes.of("f").changes == ()

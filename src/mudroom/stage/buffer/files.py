@@ -286,7 +286,7 @@ class Files:
         CRLF.
         """
         at = self._relative(path)
-        with self.changing() as tree:
+        with self.changing() as tree, tree.create(at) as draft:  # fails if another writer was between read and write
             before = tree.read(at)
             search, replacement = _bytes(old), _bytes(new)
             if b"\r\n" in before and before.count(b"\r\n") == before.count(b"\n"):
@@ -300,7 +300,7 @@ class Files:
                 lines = ", ".join(map(str, islice(_lines_of(before, search), 5))) + (", ..." if count > 5 else "")
                 hint = "take more of the text around it, or replace all"
                 raise UsageError(f"{_shown(path)}: the old text is in it {count} times (lines {lines})", hint)
-            tree.write(at, before.replace(search, replacement))
+            draft.write(before.replace(search, replacement))
             return count
 
     def delete(self, path: Path, recursive: bool = False) -> None:

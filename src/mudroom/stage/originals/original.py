@@ -20,7 +20,7 @@ from __future__ import annotations
 import os
 from _blake2 import blake2b
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from mudroom.core.tree.entry import Entry
 from mudroom.errors import MudroomError
@@ -63,8 +63,11 @@ class Originals:
     def __init__(self, layers: Sequence[bytes], reading: FileReader = ANEW) -> None:
         self._top = layers[-1] + b"/originals"
         self._below: list[tuple[bytes, Mapping[bytes, Original]]] = []
+        self._damage = ""
+        """That of the last layer's index."""
         for layer in layers:
-            if originals := reading.of(layer + b"/originals/index", _read_index):
+            originals, self._damage = reading.of(layer + b"/originals/index", _read_index)
+            if originals:
                 self._below.append((layer, originals))
         self._added: dict[bytes, Original] = {}
         self._new: list[bytes] = []
@@ -165,13 +168,18 @@ class Originals:
         self._pending = 0
 
     def save(self) -> None:
-        """Write the new rows. A row is written after the content that it names."""
+        """Write the new rows. A row is written after the content that it names. Remove the damaged part of the index:
+        what is appended to a batch that was cut off would be read as its end."""
         if not self._new:
             return
         if self._pack:
             self._write_pack()
         with self._directory() as at:
+            if self._damage:
+                index = self._top + b"/index"
+                replace_rows(at, read_rows(safe_open.read(index), index)[0])
             append_rows(at, b"index", [(path, self._added[path]) for path in self._new])
+        self._damage = ""
         self._new.clear()
 
     @contextmanager
@@ -233,17 +241,17 @@ def _open_stored(original: Original) -> int | None:
     return copy
 
 
-def _read_index(index: bytes) -> Mapping[bytes, Original]:
-    """Return the originals by path; empty if the index is missing."""
+def _read_index(index: bytes) -> tuple[Mapping[bytes, Original], str]:
+    """Return the originals by path, and the damage; empty if the index is missing."""
     try:
         os.close(safe_open.open_directory(os.path.dirname(index)))
-        rows = read_rows(safe_open.read(index), index)
+        rows, damage = read_rows(safe_open.read(index), index)
     except FileNotFoundError:
-        return {}
+        return {}, ""
     originals: dict[bytes, Original] = {}
     for path, original in rows:
         originals.setdefault(path, original)
-    return originals
+    return originals, damage
 
 
 def _keep_large(at: int, source: int, size: int) -> tuple[str, bytes]:
@@ -301,30 +309,35 @@ def append_rows(at: int, name: bytes, rows: Sequence[_Row]) -> None:
     _append(at, name, len(data).to_bytes(8, "little") + data)
 
 
-def read_rows(data: bytes, path: bytes) -> list[_Row]:
-    """Return the rows in the order in which they were written. A batch that was cut off by a crash is left out: its
-    originals are unknown, like those without a row. Raise MudroomError if the file is damaged."""
+def replace_rows(at: int, rows: Sequence[_Row]) -> None:
+    """Replace the index. ``at``: the open directory."""
+    with suppress(FileNotFoundError):
+        disk.unlink(at, b"index.new")
+    append_rows(at, b"index.new", rows)
+    disk.rename(at, b"index.new", at, b"index")
+
+
+def read_rows(data: bytes, path: bytes) -> tuple[list[_Row], str]:
+    """Return the rows in the order in which they were written, and why some are missing; empty if none are. A damaged
+    batch, and one that was cut off by a crash, is left out: its originals are unknown, like those without a row. Raise
+    MudroomError if a row leads elsewhere."""
     import msgspec
 
     rows: list[_Row] = []
-    position = 0
-    try:
-        while position + 8 <= len(data):
-            length = int.from_bytes(data[position : position + 8], "little")
-            batch = data[position + 8 : position + 8 + length]
-            if len(batch) < length or not batch.strip(b"\0"):
-                break
+    damage, position = "" if data else "it is empty", 0
+    while position < len(data):
+        length = int.from_bytes(data[position : position + 8], "little")
+        batch = data[position + 8 : position + 8 + length]
+        position += 8 + length
+        if not length or position > len(data):
+            return rows, "it is cut off"
+        try:
             decoded = msgspec.msgpack.decode(batch, type=list[tuple[bytes, Original]])
-            if any(
-                original.place not in ("", "pack") and not original.place.isdecimal() for _path, original in decoded
-            ):
-                raise _damaged(path, "it names an invalid original")
-            rows += decoded
-            position += 8 + length
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
-        raise _damaged(path, str(error)) from error
-    return rows
-
-
-def _damaged(path: bytes, why: str) -> MudroomError:
-    return MudroomError(f"{os.fsdecode(path)} is damaged: {why}", "other forks are not affected: mudroom ls shows them")
+        except (msgspec.DecodeError, msgspec.ValidationError) as error:
+            damage = str(error)
+            continue
+        if any(original.place not in ("", "pack") and not original.place.isdecimal() for _path, original in decoded):
+            hint = "other forks are not affected: mudroom ls shows them"
+            raise MudroomError(f"{os.fsdecode(path)} is damaged: it names an invalid original", hint)
+        rows += decoded
+    return rows, damage

@@ -242,7 +242,8 @@ def take_out(vault: Vault, fork: Fork, record: ApplyRecord) -> tuple[bytes, ...]
         collect_again(vault, fork)
     record_now = fork.record
     if landed and record_now is not None:
-        keep_remainder(vault, fork, record_now, landed)
+        with fork.moving():
+            keep_remainder(vault, fork, record_now, landed)
     return tuple(c.path for c in concerned if c.path in landed and c.entry.kind != "directory")
 
 

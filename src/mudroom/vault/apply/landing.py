@@ -371,7 +371,7 @@ def land(
             if request.backups:
                 plan = plan._replace(landing=with_backups(plan.landing, reconciler))
             options = LandingOptions(time, verify_fork, progress)
-            with open_refs(vault, fork, record, _units(request, plan.chosen)) as git:
+            with open_refs(vault, fork, record, _units(request, plan.chosen)) as git, fork.moving():
                 if git is not None and _is_whole(plan, request):
                     plan = _without_files_if_held_back(plan, git)
                 landed = perform(vault, fork, request, plan, reconciler, git, options)

@@ -332,7 +332,8 @@ def _settle_fork(vault: Vault, done: ApplyRecord, kept: Collection[bytes]) -> tu
     parts = {path: part for path, part in done.parts if path in paths}
     missing = _missing(fork, record, paths & {*parts, *done.differing})
     parts = {path: part for path, part in parts.items() if path not in missing}
-    keep_remainder(vault, fork, record, paths, {*done.differing} - missing, parts)
+    with fork.moving():
+        keep_remainder(vault, fork, record, paths, {*done.differing} - missing, parts)
     return tuple(Remark(path, LACKING) for path in sorted(missing))
 
 

@@ -119,26 +119,41 @@ def _is_slot(path: bytes) -> bool:
 
 
 class _Shown:
-    """The fork's files without slots, as a source that survives reopening the fork."""
+    """The fork's files without slots, as a source that survives reopening the fork.
 
-    def __init__(self, source: Source) -> None:
-        self.source = source
+    While another process or thread applies the fork, a file is neither in its layers nor in the project, and then in
+    another place than at the opening: a missing file, and a directory's names, count only if the files have not moved.
+    """
+
+    def __init__(self, source: Source, have_moved: Callable[[], bool]) -> None:
+        """``have_moved``: waits while files move; returns whether ``source`` was replaced because they have."""
+        self.source, self.have_moved = source, have_moved
 
     def look(self, path: bytes) -> Entry | None:
-        return None if _is_slot(path) else self.source.look(path)
+        while not _is_slot(path):
+            entry = self.source.look(path)
+            if entry is not None or not self.have_moved():
+                return entry
+        return None
 
     def names(self, path: bytes) -> dict[bytes, Entry]:
-        if path[:1] != b".":
-            return self.source.names(path)
-        names = {} if _is_slot(path) else self.source.names(path)
+        if _is_slot(path):
+            return {}
+        names = self.source.names(path)
+        while self.have_moved():
+            names = self.source.names(path)
         if path.lower() == _OWN:
             return {name: entry for name, entry in names.items() if not _is_slot(path + b"/" + name)}
         return names
 
     def open(self, path: bytes) -> int:
-        if _is_slot(path):
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-        return self.source.open(path)
+        while not _is_slot(path):
+            try:
+                return self.source.open(path)
+            except OSError:
+                if not self.have_moved():
+                    raise
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
 
 
 class _Pins:
@@ -206,6 +221,8 @@ class Editor:
         self._pinned = _Pins(())
         self._versions: dict[bytes, tuple[object, ...] | None] = {}
         """For each path that the buffer changes: its earlier version."""
+        self._without_original: set[bytes] = set()
+        """Those of these paths that the fork had changed before. An apply forgets their originals."""
         self._spill = SpillPlace(fork.path)
         try:
             self._open()
@@ -215,7 +232,9 @@ class Editor:
         self._place = open_root(fork.path)  # an open descriptor keeps its inode from being reused
         info = os.fstat(self._place)
         self._identity = (info.st_ino, info.st_dev)
-        self._shown = _Shown(self._opened.merged())
+        self._shown = _Shown(self._opened.merged(), self._have_moved)
+        self._has_missed = False
+        """Whether the fork was reopened after another writer, and the buffer's changes not compared yet."""
         self.refused: dict[bytes, bytes] = {}
         """Changes withdrawn because another writer was first. Maps the path to the file with the content, or to an
         empty path."""
@@ -262,10 +281,19 @@ class Editor:
             self._shown.source = self._opened.merged()
             before.close()
 
+    def _have_moved(self) -> bool:
+        self._fork.await_moving()
+        if not self._pinned.is_outdated():
+            return False
+        self.refresh()
+        self._has_missed = True
+        return True
+
     def close(self, after: Source | None = None) -> None:
         """``after``: the tree in which a thread goes on that still reads the buffer; None: there is no such thread."""
         with self.buffer.lock:
             self.buffer.clear()
+            self._shown.have_moved = lambda: False
             self._shown.source = after or self._shown.source
             self._opened.close()
         self._spill.close()
@@ -274,10 +302,13 @@ class Editor:
 
     def _keep(self, path: bytes) -> None:
         """Keep the original at a path that the fork changes first. Not needed on a snapshot, which never changes."""
-        ground = self._ground
-        self._versions.setdefault(path, version(self._shown.look(path)))
+        if path not in self._versions:
+            self._versions[path] = version(self._shown.look(path))  # may open the fork anew
+            if self._is_known(path):
+                self._without_original.add(path)
         if self._is_known(path):
             return
+        ground = self._ground
         entry = ground.base.look(path)
         if entry is None or entry.kind != "file":
             ground.originals.keep(path, entry)
@@ -311,7 +342,7 @@ class Editor:
             from mudroom.vault.forks.hidden import begin
 
             begin(self._vault, self._fork)
-        is_outdated = self.is_outdated
+        is_outdated = self.is_outdated or self._has_missed
         if is_outdated:
             self.refresh()
         for path, before in self._versions.items():
@@ -334,6 +365,8 @@ class Editor:
             gather(self._fork, opened, view, command, started, durable=is_undo)
         self.refresh()
         self._versions.clear()
+        self._without_original.clear()
+        self._has_missed = False
         return lost
 
     def _withdraw(self) -> None:
@@ -351,7 +384,8 @@ class Editor:
 
     def _is_taken(self, path: bytes, staged: Source) -> bool:
         """Whether another writer has changed ``path`` in the fork since the buffer changed it. The user's edits in the
-        project do not count: apply merges them."""
+        project do not count: apply merges them. They do where another's apply has merged them: from then on nothing
+        has the version that the buffer's change was made from, and the change would take them back."""
         entry = self._shown.look(path)
         if entry is not None and entry.kind == "directory" and self.buffer.look(path) is None:
             names = self._shown.names(path)  # a directory is deleted with the entries that were known
@@ -361,7 +395,7 @@ class Editor:
             return False
         if entry is None:
             return self._ground.base.look(path) is not None
-        return staged.look(path) is not None
+        return path in self._without_original or staged.look(path) is not None
 
     def _new_place(self) -> bytes:
         above = self._fork.path + b"/refused"

@@ -12,6 +12,8 @@ import os
 from collections.abc import Callable, Iterator
 
 from mudroom.core.clock import CommandStart
+from mudroom.core.journal.event import data_of, wall
+from mudroom.core.journal.event_filter import EventFilter
 from mudroom.core.tree.path import show
 from mudroom.core.tree.stack import LIVE, ForkState
 from mudroom.errors import READ_AGAIN, MudroomError
@@ -127,15 +129,19 @@ def _read_layer(vault: Vault, fork: Fork, state: ForkState, name: str) -> None:
     is_private = state.repository is not None and state.repository.layer == name
     if load_record(place + b"/record") is None and sealed and not is_private:
         raise MudroomError(f"its layer {name} has lost its record", f"mudroom diff {fork.name} shows what is left")
-    _read_originals(place + b"/originals")
+    _read_originals(
+        place + b"/originals", "" if sealed else f"mudroom exec --fork {fork.name} -- true writes it again; "
+    )
 
 
-def _read_originals(place: bytes) -> None:
+def _read_originals(place: bytes, mend: str) -> None:
     try:
         os.close(safe_open.open_directory(place))
-        rows = read_rows(safe_open.read(place + b"/index"), place + b"/index")
+        rows, damage = read_rows(safe_open.read(place + b"/index"), place + b"/index")
     except FileNotFoundError:
         return
+    if damage:
+        raise MudroomError(f"{show(place)}/index is damaged: {damage}", f"{mend}edits of both sides may be conflicts")
     for path, original in rows:
         if original.place:
             _read_original(place, path, original)
@@ -188,3 +194,30 @@ def _journal(vault: Vault) -> Iterator[VaultProblem]:
         return
     if broken is not None:
         yield VaultProblem("journal", broken.text, "mudroom log verify")
+    yield from _restored(vault)
+
+
+_WRITERS = ("run", "checkpoint", "edit", "rollback", "apply", "undo", "redo", "fork", "rename", "discard", "recover")
+_SLACK = 2 * 10**9
+"""Nanoseconds: some backups keep whole seconds."""
+
+
+def _restored(vault: Vault) -> Iterator[VaultProblem]:
+    """Yield the forks that the journal knows in a later state: their directories were restored without it."""
+    last = {event.fork: event for event in vault.journal.events(where=EventFilter(_WRITERS))}
+    for fork in vault.forks():
+        state, event = fork.state_or_none, last.get(fork.name)
+        if state is None or event is None or wall(event) < fork.created:
+            continue
+        data, is_older = data_of(event), False
+        if event.kind == "checkpoint" and not data.get("automatic"):
+            is_older = state.checkpoint(data["checkpoint"]) is None
+        elif event.kind == "run" and "uncollected" not in data and os.path.exists(fork.record_path):
+            began = wall(event) - data["duration_ms"] * 10**6
+            is_older = os.stat(fork.record_path).st_mtime_ns < began - _SLACK
+        if is_older:
+            yield VaultProblem(
+                f"fork {fork.name}",
+                "is older than its last command or checkpoint in the journal: a part of the state was restored",
+                "restore all of it from one backup; or `mudroom diff` shows the older state, which an apply lands",
+            )

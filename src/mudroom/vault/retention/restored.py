@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from functools import partial
 
 import msgspec
@@ -36,7 +36,7 @@ from mudroom.stage.layers.landed import LANDED, load_landed
 from mudroom.stage.layers.layer import LayerWriter
 from mudroom.stage.layers.shown import with_shown
 from mudroom.stage.layers.union import Union, staged_source
-from mudroom.stage.originals.original import Originals, append_rows, read_rows
+from mudroom.stage.originals.original import Originals, read_rows, replace_rows
 from mudroom.stage.originals.snapshot import read_manifest, save_manifest
 from mudroom.stage.source import DirectorySource, OpenSource, Source, same_as
 from mudroom.stage.stamp import as_recorded
@@ -221,19 +221,16 @@ def _remove_again(layer: bytes, lower: Source, merged: Source, changeset: Change
 def _renew_originals(layer: bytes, base: _Base) -> None:
     place = layer + b"/originals"
     try:
-        rows = read_rows(safe_open.read(place + b"/index"), place + b"/index")
+        rows, damage = read_rows(safe_open.read(place + b"/index"), place + b"/index")
     except FileNotFoundError:
         return
     renewed = [
         (path, row._replace(entry=base.entry(path, row.entry)) if row.entry is not None else row) for path, row in rows
     ]
-    if renewed != rows:
+    if renewed != rows and not damage:
         opened = safe_open.open_directory(place)
         try:
-            with suppress(FileNotFoundError):
-                disk.unlink(opened, b"index.new")
-            append_rows(opened, b"index.new", renewed)
-            disk.rename(opened, b"index.new", opened, b"index")
+            replace_rows(opened, renewed)
         finally:
             os.close(opened)
 

@@ -37,7 +37,7 @@ from mudroom.stage import disk, safe_open
 from mudroom.stage.layers.shown import with_shown
 from mudroom.stage.reader import ANEW, FileReader
 from mudroom.typing import TYPE_CHECKING
-from mudroom.vault.lock import PATIENCE, Lock
+from mudroom.vault.lock import LOCK_SH, PATIENCE, Lock, flock
 from mudroom.vault.store.masked_secrets import masked_of
 
 if TYPE_CHECKING:
@@ -208,9 +208,14 @@ class Fork:
 
     @property
     def is_blank(self) -> bool:
-        """Whether the machine crashed before the fork's first state and record were on disk: nothing is known of it."""
+        """Whether the machine crashed before the fork's first state and record were on disk: nothing is known of it.
+
+        A second name of the record is its parent's: no command has run in it.
+        """
         try:
-            return _size(self.path + b"/state") == 0 and not _size(self.record_path)
+            if _size(self.path + b"/state") != 0:
+                return False
+            return not _size(self.record_path) or os.stat(self.record_path).st_nlink > 1
         except PermissionError:
             return False  # it may hold anything
 
@@ -273,6 +278,25 @@ class Fork:
                 yield True
             finally:
                 self._lock = self._state = None
+
+    @contextmanager
+    def moving(self) -> Iterator[None]:
+        """Make readers of the fork's files wait for the block, in which files go from its layers to the project. Hold
+        the fork's lock."""
+        with Lock(self.path + b"/moving") as lock:
+            try:
+                yield
+            finally:
+                lock.unlink()
+
+    def await_moving(self) -> None:
+        """Wait for the end of ``moving`` in another process or thread."""
+        with suppress(FileNotFoundError):
+            descriptor = disk.open_path(self.path + b"/moving", os.O_RDWR | disk.O_CLOEXEC)
+            try:
+                flock(descriptor, LOCK_SH)
+            finally:
+                os.close(descriptor)
 
     @property
     def has_pushes(self) -> bool:

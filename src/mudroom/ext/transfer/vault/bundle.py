@@ -366,11 +366,11 @@ def _claims(vault: Vault, fork: Fork, state: ForkState) -> Iterator[Claim]:
 
 
 def rows_of(layer: bytes) -> Iterator[tuple[bytes, Original]]:
-    """Yield a layer's recorded originals. Raise MudroomError if the index is damaged."""
+    """Yield a layer's recorded originals, as far as the index is whole."""
     index = layer + b"/originals/index"
     try:
         os.close(safe_open.open_directory(layer + b"/originals"))
-        yield from read_rows(safe_open.read(index), index)
+        yield from read_rows(safe_open.read(index), index)[0]
     except FileNotFoundError:
         return
 
