@@ -36,6 +36,7 @@ dev/foreign --user tests/foreign/test_cpython.py -k copy
 | --- | --- | --- |
 | CPython's tests (os, subprocess, socket, asyncio …) | Debian: libpythonX.Y-testsuite | each test, inside and outside |
 | universal_pathlib's cases | PyPI: universal_pathlib | each case, on the files of a fork through fsspec |
+| httpx's tests | PyPI: httpx, with its libraries in `libraries` | each test, inside and outside |
 | merges of git's tests | Debian: the sources of git | the merge of mudroom, and `git merge-file` |
 | pjdfstest | a built checkout, MUDROOM_PJDFSTEST | each assertion, inside and outside; root's without capabilities |
 | fsx, fsstress | programs, MUDROOM_FSX and MUDROOM_FSSTRESS | what lands, and what the same seed leaves outside |
@@ -45,6 +46,7 @@ A suite that is absent is skipped by name. `./check` runs a short part of the fe
 """
 TITLES = {
     "cpython": "CPython's tests",
+    "httpx": "httpx's tests",
     "git_triples": "Merges of git's tests",
     "pjdfstest": "pjdfstest",
     "universal_pathlib": "universal_pathlib's cases",

@@ -32,6 +32,7 @@ from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, NamedTuple
+from xml.etree import ElementTree
 
 import pytest
 
@@ -64,6 +65,7 @@ class Source(NamedTuple):
 SOURCES = {
     "cpython": Source("CPython's own tests", "MUDROOM_CPYTHON_TESTS", "cpython"),
     "universal_pathlib": Source("universal_pathlib's tests", "MUDROOM_UPATH_SOURCE", "universal_pathlib"),
+    "httpx": Source("httpx's tests", "MUDROOM_HTTPX_SOURCE", "httpx"),
     "git": Source("git's sources", "MUDROOM_GIT_SOURCE", "git"),
     "pjdfstest": Source("a built checkout of pjdfstest", "MUDROOM_PJDFSTEST"),
     "fsx": Source("the program fsx", "MUDROOM_FSX"),
@@ -208,6 +210,18 @@ class Ran(NamedTuple):
     def lost(self) -> tuple[str, ...]:
         """Return the beginnings of the names of tests that a dead module does not tell of."""
         return tuple(f"{test}." for test, outcome in self.outcomes.items() if outcome == "died")
+
+
+def read_results(path: Path) -> Ran:
+    """Return the outcome of each test in pytest's JUnit report, and what a failed one said. Its name has its module, if
+    the report does."""
+    outcomes, details = {}, {}
+    for case in ElementTree.parse(path).iter("testcase"):
+        said = [child for child in case if child.tag in ("failure", "error", "skipped")]
+        name = f"{case.get('classname', '')}.{case.get('name', '')}"
+        outcomes[name] = "ok" if not said else "skip" if said[0].tag == "skipped" else "fail"
+        details[name] = said[0].get("message", "")[:200] if said else ""
+    return Ran(outcomes, details)
 
 
 def surprises(native: Outcomes, inside: Ran, expected: Table, mode: str, *, whole: bool = True) -> list[str]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
 
@@ -93,19 +91,8 @@ def test_the_cases_of_every_file_system(place: Place) -> None:
         [sys.executable, *words], cwd=directory, env=environment, capture_output=True, text=True, check=False
     )
     assert (directory / "results.xml").exists(), done.stdout + done.stderr
-    ran = read_results(directory / "results.xml")
+    ran = suite.read_results(directory / "results.xml")
     assert list(ran.outcomes.values()).count("ok") >= 100, done.stdout
     native = {name: "skip" if outcome == "skip" else "ok" for name, outcome in ran.outcomes.items()}
     lines = suite.surprises(native, ran, suite.table("universal_pathlib"), "overlay")
     assert lines == [], "\n".join(lines)
-
-
-def read_results(path: Path) -> suite.Ran:
-    """Return the outcome of each test, and what a failed one said."""
-    outcomes, details = {}, {}
-    for case in ElementTree.parse(path).iter("testcase"):
-        said = [child for child in case if child.tag in ("failure", "error", "skipped")]
-        name = case.get("name", "")
-        outcomes[name] = "ok" if not said else "skip" if said[0].tag == "skipped" else "fail"
-        details[name] = said[0].get("message", "")[:200] if said else ""
-    return suite.Ran(outcomes, details)

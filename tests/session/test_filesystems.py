@@ -185,6 +185,50 @@ def test_everything_on_one_file_system_of_a_kind(
     check_apply_and_undo(Split(mounted / "project", mounted / "state", mounted / "home", client))
 
 
+RENAMES = b"""set -e
+/usr/bin/python3 -c "import os; os.rename('d', 'renamed')"
+mv renamed/sub renamed/moved
+echo more >> renamed/moved/f
+mv sv/inner sv/other
+mkdir -p e && mv renamed/moved e/sub
+"""
+
+
+@root_only
+@pytest.mark.slow
+@pytest.mark.parametrize("beside", [True, False], ids=["state beside", "state elsewhere"])
+def test_directories_are_renamed_on_btrfs(tmp_path: Path, mounted: Path, client: Client, beside: bool) -> None:
+    """A subvolume has a device of its own, and inode numbers that others have, too. No rename crosses its border, so it is
+    told that nothing lands there."""
+    make_filesystem("btrfs", "200M", tmp_path / "image", mounted)
+    project = mounted / "project"
+    (project / "d/sub/deep").mkdir(parents=True)
+    subprocess.run(["btrfs", "subvolume", "create", project / "sv"], check=True, capture_output=True)
+    (project / "sv/inner").mkdir()
+    for name in ("d/a", "d/sub/f", "d/sub/deep/g", "sv/inner/h"):
+        (project / name).write_text(f"{name}\n")
+    (tmp_path / "home").mkdir()
+    bare = tmp_path / "bare"
+    shutil.copytree(project, bare)
+    subprocess.run(["sh", "-c", RENAMES], cwd=bare, check=True)
+    before = listing(project)
+    split = Split(project, (mounted if beside else tmp_path) / "state", tmp_path / "home", client)
+    with split.open() as session:
+        result = session.run([b"sh", b"-c", RENAMES])
+        assert (result.exit_code, result.denials) == (0, ()), result.stderr
+        assert not [note for note in result.notes if "copy" in note]
+        assert listing(project) == before
+        landed = session.changes.apply(result.fork)
+        reasons = {conflict.path: conflict.reason.partition(",")[0] for conflict in landed.conflicts}
+        assert reasons == dict.fromkeys((b"sv/inner", b"sv/other"), "is on another mount than the project")
+        (bare / "sv/other").rename(bare / "sv/inner")
+        names = {path.relative_to(project): path.is_dir() or path.read_text() for path in project.rglob("*")}
+        names = {name: what for name, what in names.items() if name.parts[0] != ".mudroom"}
+        assert names == {path.relative_to(bare): path.is_dir() or path.read_text() for path in bare.rglob("*")}
+        assert session.changes.undo().conflicts == ()
+    assert {name: entry for name, entry in listing(project).items() if not name.startswith(".mudroom")} == before
+
+
 LOOK = b"""find . -printf '%p %y %m %l\\n' | sort
 find . -type f | sort | xargs head -v
 cp d/a copied && cat copied; rm copied

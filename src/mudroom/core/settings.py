@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 VerifyWhen = Literal["merged", "always", "never"]
 ViewChoice = Literal["auto", "overlay", "copy"]
 AutoApply = Literal["never", "trusted", "always"]
+GitSign = Literal["as-git", "on-landing"]
 EngineChoice = Literal["auto", "docker", "podman", "container"]
 
 
@@ -80,6 +81,8 @@ class Settings(NamedTuple):
     """``merged``: if a file was merged or a conflict decided; ``always``; ``never``."""
     verify_timeout: float | None = None
     """Seconds; None: no limit."""
+    git_sign: GitSign = "as-git"
+    """When the user's git signs; ``as-git``: a commit of ``apply --commit``, as git's own settings say."""
     keep_age: float = 30 * 86400.0
     """Seconds. Older applies and automatic checkpoints are deleted."""
     keep_applies: int = 50

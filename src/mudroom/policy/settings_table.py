@@ -472,6 +472,15 @@ ROWS: tuple[SettingRow, ...] = (
     ),
     SettingRow("verify.timeout", "verify_timeout", TIME, "the verify command is killed after this time", "10m"),
     SettingRow(
+        "git.sign",
+        "git_sign",
+        choices("as-git", "on-landing"),
+        "as-git: apply --commit signs if commit.gpgSign is set; on-landing: all your commits are signed when they land",
+        "on-landing",
+        stricter=strictest("on-landing", "as-git"),
+        loosening=only("on-landing"),
+    ),
+    SettingRow(
         "keep.age",
         "keep_age",
         TIME,

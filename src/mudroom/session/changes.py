@@ -58,9 +58,12 @@ def _again(applied: ApplyResult) -> dict[str, Any]:
 class Changes:
     """Thread-safe: its attributes are. ``verify`` is never rebound."""
 
-    def __init__(self, forks: Forks, verify: Verify = lambda _on_verify: None) -> None:
-        """``verify``: returns the check that is run on an apply's result before it is written, or None."""
-        self._forks, self._vault, self.verify = forks, forks.vault, verify
+    def __init__(
+        self, forks: Forks, verify: Verify = lambda _on_verify: None, signing: Mapping[bytes, bytes] | None = None
+    ) -> None:
+        """``verify``: returns the check that is run on an apply's result before it is written, or None. ``signing``: as
+        in ``LandingRequest``."""
+        self._forks, self._vault, self.verify, self._signing = forks, forks.vault, verify, signing
 
     # --- held pushes ---
 
@@ -243,7 +246,7 @@ class Changes:
             _require_reviewed(fork, reviewed, mounted=mounted)
             self._require_pushes(fork, pushes)
             request = LandingRequest(tuple(paths), parts or {}, git=git, markers=markers, backups=backups, exact=exact)
-            request = request._replace(pushes=bool(pushes))
+            request = request._replace(pushes=bool(pushes), signing=self._signing)
             _tell(self._forks, "comparing with the project")
             now, check, report = self._forks.clock(), self.verify(on_verify), self._report("applying")
             with _told_as_landed(lambda: _landed_apply(self._vault, name, now), "applied"):

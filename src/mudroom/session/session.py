@@ -148,7 +148,7 @@ class Session:
         from mudroom.session.changes import Changes
         from mudroom.session.verification import verification
 
-        return Changes(self.forks, verification(self.forks, self.actor, self._run_as))
+        return Changes(self.forks, verification(self.forks, self.actor, self._run_as), self.signing)
 
     def changes_verified_by(self, argv: Sequence[bytes]) -> Changes:
         """Return ``changes`` whose applies are always verified by this command instead of the policy's."""
@@ -157,7 +157,12 @@ class Session:
 
         actor = self.actor
         policy = actor.policy._replace(verify=tuple(argv), verify_when="always")
-        return Changes(self.forks, verification(self.forks, actor._replace(policy=policy), self._run_as))
+        return Changes(self.forks, verification(self.forks, actor._replace(policy=policy), self._run_as), self.signing)
+
+    @property
+    def signing(self) -> Mapping[bytes, bytes] | None:
+        """The user's variables for git if the policy signs commits that land; otherwise None."""
+        return self.machine.confinement.variables if self.actor.policy.git_sign == "on-landing" else None
 
     @classmethod
     def open(

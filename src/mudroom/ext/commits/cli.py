@@ -17,7 +17,7 @@ from mudroom.errors import MudroomError, UsageError
 from mudroom.ext.commits import session as commits_of
 from mudroom.ext.commits.core.ref_plan import HEAD
 from mudroom.ext.commits.core.ref_words import outcome_rows
-from mudroom.ext.commits.git.user_settings import UserFiles
+from mudroom.ext.commits.git.user_settings import UserSettings, user_git_files
 from mudroom.typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ def bring_commits(session: Session, name: str, args: argparse.Namespace, context
             "before": commits.before or None,
             "commits": [commit._asdict() for commit in commits.commits],
             "objects": commits.objects,
+            "signed": commits.result.signed,
             "refs": refs_to_json(commits.result.refs),
             "undo": commits.name or None,
         }
@@ -63,15 +64,17 @@ def bring_commits(session: Session, name: str, args: argparse.Namespace, context
     print_commits(commits.commits, context)
     for subject, words in outcome_rows(b".git", (outcome for outcome in commits.result.refs if outcome.ref != HEAD)):
         print_line(f"  {subject} {words}")
+    print_signed(commits.result, context)
     print_line(f"  look: git log {branch}   take: git merge {branch}")
-    if count and _signs(session, b".git"):
+    if count and _lacks_signature(session, b".git"):
         print_line(f"  not signed, as commit.gpgSign wants: git rebase -f -r HEAD {branch} signs")
     return 0
 
 
-def _signs(session: Session, repository: bytes) -> bool:
-    """Return whether the user's git signs commits. No key is in a sandbox."""
-    from mudroom.ext.commits.git.user_settings import UserSettings
+def _lacks_signature(session: Session, repository: bytes) -> bool:
+    """Return whether commits land unsigned although the user's git signs. No key is in a sandbox."""
+    if session.signing is not None:
+        return False
     from mudroom.vault.git.place import find_repository
 
     files = user_git_files(session.machine.confinement.variables)
@@ -85,6 +88,14 @@ def print_transfers(repositories: Iterable[TransferResult], conflicts: Collectio
         for subject, words in outcome_rows(result.label, result.refs, conflicts):
             context.terminal.say(f"  {subject} {words}")
         print_commits(result.commits, context)
+        print_signed(result, context)
+
+
+def print_signed(result: TransferResult, context: Context) -> None:
+    if result.signed:
+        rest = len(result.commits) - result.signed
+        others = f", {rest:,} not: of another committer, or fetched" if rest else ""
+        context.terminal.say(f"  {result.signed:,} signed with your key{others}")
 
 
 def print_commits(commits: tuple[Commit, ...], context: Context) -> None:
@@ -114,6 +125,7 @@ def transfers_to_json(repositories: Iterable[TransferResult]) -> list[dict[str, 
             "refs": refs_to_json(result.refs),
             "commits": [commit._asdict() for commit in result.commits],
             "objects": result.objects,
+            "signed": result.signed,
         }
         for result in repositories
     ]
@@ -127,16 +139,6 @@ def apply_as_commit(
 ) -> LandingResult:
     request = commits_of.CommitRequest(message, user_git_files(context.environ))
     return commits_of.apply_as_commit(session, name, request, paths, **options)
-
-
-def user_git_files(environ: Mapping[bytes, bytes]) -> UserFiles:
-    """Return the user's git settings files: git-config(1), "Files"."""
-    home = environ.get(b"HOME", b"/")
-    own = environ.get(b"XDG_CONFIG_HOME") or home + b"/.config"
-    system = () if environ.get(b"GIT_CONFIG_NOSYSTEM") else (environ.get(b"GIT_CONFIG_SYSTEM") or b"/etc/gitconfig",)
-    instead = environ.get(b"GIT_CONFIG_GLOBAL")
-    personal = (instead,) if instead is not None else (own + b"/git/config", home + b"/.gitconfig")
-    return UserFiles(home, tuple(path for path in (*system, *personal) if path))
 
 
 def one_commit_to_json(landed: LandingResult) -> dict[str, Any]:
@@ -282,7 +284,7 @@ def commit_lines(session: Session, fork: str, units: Iterable[bytes]) -> dict[by
             try:
                 log = commits_of.list_commits(session, fork, unit, cheaply=True)
                 if log.commits:
-                    lines[unit] = _commit_line(unit, log, fork, unsigned=_signs(session, unit))
+                    lines[unit] = _commit_line(unit, log, fork, unsigned=_lacks_signature(session, unit))
             except (MudroomError, OSError):
                 continue
     return lines

@@ -7,7 +7,7 @@ compare-and-swap, all in a repository or none; recovery repeats moves that had b
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
@@ -136,15 +136,20 @@ def _told(result: TransferResult, failures: Sequence[RefFailure]) -> TransferRes
 
 @contextmanager
 def open_git_landing(
-    vault: Vault, fork: Fork, record: ForkRecord, directories: Sequence[bytes]
+    vault: Vault,
+    fork: Fork,
+    record: ForkRecord,
+    directories: Sequence[bytes],
+    signing: Mapping[bytes, bytes] | None = None,
 ) -> Iterator[GitLanding]:
     """Yield the transfers for these git directories in the project, with all objects checked. Hold the fork's lock. If
-    a repository is refused, raise UsageError before anything is written."""
+    a repository is refused or a commit not signed, raise UsageError before anything is written. ``signing``: the user's
+    variables for git, if it signs."""
     with _fork_side(vault, fork, record) as (side, emptied), ExitStack() as stack:
         from mudroom.ext.commits.git.transfer import open_transfer
 
         transfers = [
-            stack.enter_context(open_transfer(_sides(vault.source, directory, side.view), side, emptied))
+            stack.enter_context(open_transfer(_sides(vault.source, directory, side.view), side, emptied, signing))
             for directory in directories
         ]
         yield GitLanding(transfers, vault, fork)
@@ -202,14 +207,20 @@ def _begin_without_files(vault: Vault, fork: Fork, time: int, records: Sequence[
 
 
 def bring_commits(
-    vault: Vault, fork: Fork, record: ForkRecord, branch: str | None, repository: bytes, time: int
+    vault: Vault,
+    fork: Fork,
+    record: ForkRecord,
+    branch: str | None,
+    repository: bytes,
+    time: int,
+    signing: Mapping[bytes, bytes] | None,
 ) -> Commits:
     """Bring a fork's commits, but no files, to the project's repository: its HEAD arrives at ``branch``, by default
     ``mudroom/FORK``; its other branches, tags, notes and stashes as in an apply. Hold the vault's and the fork's
-    lock.
+    lock. ``signing``: as for ``open_git_landing``.
 
     Raise UsageError, with nothing changed: if the fork has no commits that the repository lacks; if the branch cannot
-    be moved forward to them; if an object is refused.
+    be moved forward to them; if an object is refused, or a commit not signed.
     """
     require_dulwich()
     from mudroom.ext.commits.git.transfer import Commits, open_transfer
@@ -217,7 +228,7 @@ def bring_commits(
     name = branch_name(branch, fork.name)
     with (
         _fork_side(vault, fork, record) as (side, emptied),
-        open_transfer(_sides(vault.source, repository, side.view), side, emptied) as transfer,
+        open_transfer(_sides(vault.source, repository, side.view), side, emptied, signing) as transfer,
     ):
         before = require_free(transfer.live, name)
         transfer.require_forward(before, name)

@@ -88,7 +88,8 @@ def bring_commits(session: Session, fork: str, *, branch: str | None = None, rep
     require_own(vault)
     forks.secrets.look()
     with forks.at_rest(fork) as resting:
-        commits = bring_to_branch(vault, resting, read_record(resting), branch, repository, forks.clock())
+        record = read_record(resting)
+        commits = bring_to_branch(vault, resting, record, branch, repository, forks.clock(), session.signing)
     data = {
         "branch": commits.branch,
         "head": commits.head,
@@ -130,7 +131,7 @@ def apply_as_commit(
     require_own(vault)
     message, record = clean_message(request.message), forks.record(fork)
     changes = record.changeset.changes if record is not None else ()
-    with open_one_commit(vault.source, request.user) as commit:
+    with open_one_commit(vault.source, request.user, sign=session.signing is not None) as commit:
         with OpenFork(vault, vault.fork(fork)) as opened:
             chosen = [
                 change for change in changes if change.path in (parts or ()) or covers(paths, change.path, exact=exact)

@@ -209,6 +209,8 @@ class LandingRequest(NamedTuple):
     """Select only the changes at the paths, not below them (``core/tree/choice.py``)."""
     pushes: bool = False
     """Pushes of the fork are sent afterwards: record the apply even without files."""
+    signing: Mapping[bytes, bytes] | None = None
+    """The user's variables for git, which signs the commits that land. None: commits land as they are."""
 
 
 class LandingPlan(NamedTuple):
@@ -371,7 +373,8 @@ def land(
             if request.backups:
                 plan = plan._replace(landing=with_backups(plan.landing, reconciler))
             options = LandingOptions(time, verify_fork, progress)
-            with open_refs(vault, fork, record, _units(request, plan.chosen)) as git, fork.moving():
+            refs = open_refs(vault, fork, record, _units(request, plan.chosen), request.signing)
+            with refs as git, fork.moving():
                 if git is not None and _is_whole(plan, request):
                     plan = _without_files_if_held_back(plan, git)
                 landed = perform(vault, fork, request, plan, reconciler, git, options)

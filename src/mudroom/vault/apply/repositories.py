@@ -9,7 +9,7 @@ recovered.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 from mudroom.core.git.outcome import STAYING, TransferResult
@@ -132,10 +132,10 @@ def staying_commits(project: bytes, left_out: Iterable[Change]) -> tuple[Remark,
 
 
 def open_refs(
-    vault: Vault, fork: Fork, record: ForkRecord, units: Collection[bytes]
+    vault: Vault, fork: Fork, record: ForkRecord, units: Collection[bytes], signing: Mapping[bytes, bytes] | None
 ) -> AbstractContextManager[RefLanding | None]:
     """Open the fork's refs in these ``.git`` directories, with all objects checked; None if it has changed none. Hold
-    the fork's lock.
+    the fork's lock. ``signing``: as in ``LandingRequest``.
 
     Raise UsageError if a repository is refused, NotInstalled if this installation cannot land commits; then nothing has
     been written.
@@ -145,7 +145,7 @@ def open_refs(
     if not directories:
         return nullcontext()
     landing: AbstractContextManager[RefLanding] = _commits("bringing a fork's commits").open_git_landing(
-        vault, fork, record, directories
+        vault, fork, record, directories, signing
     )
     return landing
 

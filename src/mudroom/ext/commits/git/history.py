@@ -6,7 +6,7 @@ An object in the project's repository is read from there. Any other is read from
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from mudroom.ext.commits.git.check import CommitText, check_commit, check_tag, parse_commit, tag_target
 from mudroom.ext.commits.git.objects import ForkObjects
@@ -152,6 +152,22 @@ class History:
             for above in parents[name]:
                 reach(above, by_tip if marks[name] & by_tip else by_start)
         return {name for name, mark in marks.items() if mark == by_start}
+
+    def live_since(self, time: int) -> Iterator[bytes]:
+        """Yield the commits that the repository's tips reach, latest first, none older than ``time`` (seconds)."""
+        seen: set[bytes] = set()
+        heap: list[tuple[int, bytes, tuple[bytes, ...]]] = []
+        pending: Iterable[bytes] = self._live.tips()
+        while True:
+            for tip in pending:
+                commit = self._live_commit(tip)
+                if commit is not None and commit[0] not in seen and commit[1] >= time:
+                    seen.add(commit[0])
+                    heapq.heappush(heap, (-commit[1], commit[0], commit[2]))
+            if not heap:
+                return
+            _time, name, pending = heapq.heappop(heap)
+            yield name
 
     def _live_commit(self, name: bytes) -> tuple[bytes, int, tuple[bytes, ...]] | None:
         """Return name, time and parents of a commit in the repository, or of the commit at a tag.

@@ -40,6 +40,8 @@ class ForkObjects:
         self._known = known
         self._allowance = allowance or Allowance()
         self._packs: list[Pack] | None = None
+        self.made: dict[bytes, tuple[bytes, bytes]] = {}
+        """Objects of mudroom's own, read as if the fork had them: kind and content by id."""
 
     def __enter__(self) -> ForkObjects:
         return self
@@ -55,7 +57,7 @@ class ForkObjects:
     def get(self, name: bytes) -> tuple[bytes, bytes] | None:
         """Return an object's kind and content, or None. Raise UsageError if its hash is wrong or it is too large."""
         try:
-            content = self._loose(name) or self._packed(name)
+            content = self.made.get(name) or self._loose(name) or self._packed(name)
         except (ValueError, ApplyDeltaError) as error:
             reason = "is damaged" if isinstance(error, ApplyDeltaError) else str(error)
             raise refusal(f"the object {name.decode()} {reason}") from None

@@ -6,7 +6,7 @@
    (``ref_transaction.py``). The caller performs them, and keeps them for undo.
 
 The tree is HEAD's, with the applied paths as they are in the project now. The user's other changes, staged or not, are
-left out. Hooks are not run. The commit is signed if commit.gpgSign is set (``Signer``).
+left out. Hooks are not run. The commit is signed if commit.gpgSign is set, or the policy asks (``signing.py``).
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ from __future__ import annotations
 import io
 import os
 import re
-import shutil
-import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
@@ -33,6 +31,7 @@ from mudroom.ext.commits.core.ref_plan import HEAD, HEADS, RefMove, RepositoryMo
 from mudroom.ext.commits.git.check import parse_tree
 from mudroom.ext.commits.git.index_file import index_obstacle
 from mudroom.ext.commits.git.repository import Repository
+from mudroom.ext.commits.git.signing import USE_GIT, signer
 from mudroom.ext.commits.git.user_settings import UserFiles, UserSettings
 from mudroom.ext.commits.git.write import RepositoryWriter
 from mudroom.stage import disk
@@ -104,62 +103,6 @@ def encode_tree(entries: Mapping[bytes, TreeItem]) -> bytes:
     """Return a tree with these entries, in git's order: a directory is sorted as if its name ended with a slash."""
     ordered = sorted(entries.items(), key=lambda row: row[0] + b"/" if row[1].mode == _TREE else row[0])
     return b"".join(b"%o %s\0" % (item.mode, name) + item.id for name, item in ordered)
-
-
-_PATIENCE = 120
-"""Seconds in which a person may be asked for a passphrase."""
-_PROGRAMS = {b"openpgp": b"gpg", b"x509": b"gpgsm", b"ssh": b"ssh-keygen"}
-USE_GIT = "apply without a commit, then git commit"
-
-
-class Signer(NamedTuple):
-    """Signs a commit as git would, with the user's own program and key: git-config(1), gpg.* and user.signingKey.
-
-    The program is taken from the user's own settings files alone. A command may have written those of the repository.
-    ``argv`` reads a text, and writes its signature.
-    """
-
-    argv: tuple[bytes, ...]
-    header: bytes
-
-    def signed(self, text: bytes) -> bytes:
-        """Return a commit with its signature. Raise UsageError if the program makes none."""
-        try:
-            done = subprocess.run(self.argv, input=text, capture_output=True, check=False, timeout=_PATIENCE)
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise UsageError(f"{show(self.argv[0])} does not sign: {error}", "git commit -S") from error
-        if done.returncode or not done.stdout.startswith(b"-----BEGIN "):
-            why = (done.stderr.strip().splitlines() or [b"no signature"])[-1].decode(errors="replace")
-            raise UsageError(f"{show(self.argv[0])} does not sign: {why}", "git commit -S")
-        head, _blank, message = text.partition(b"\n\n")
-        signature = done.stdout.rstrip(b"\n").replace(b"\n", b"\n ")
-        return b"%s\n%s %s\n\n%s" % (head, self.header, signature, message)
-
-
-def signer(settings: UserSettings, identity: bytes, id_length: int) -> Signer | None:
-    """Return the signer of commits, or None if commit.gpgSign is not set. Raise UsageError without its program or key.
-    ``id_length``: bytes of the repository's object ids."""
-    if not settings.flag(b"commit", b"gpgsign", default=False):
-        return None
-    kind = settings.value(b"gpg", b"format") or b"openpgp"
-    if kind not in _PROGRAMS:
-        raise UsageError(f"gpg.format is {show(kind)}, with which mudroom cannot sign", USE_GIT)
-    own = settings.own_value(b"gpg", b"program", kind)
-    if own is None and kind == b"openpgp":
-        own = settings.own_value(b"gpg", b"program")
-    program = shutil.which(os.fsdecode(own or _PROGRAMS[kind]))
-    if program is None:
-        raise UsageError(f"commit.gpgSign is set, and {show(own or _PROGRAMS[kind])} is not installed", USE_GIT)
-    key = settings.value(b"user", b"signingkey")
-    if kind == b"ssh":
-        path = settings.expanded(key or b"")
-        if not os.path.isfile(path):
-            hint = "git config --global user.signingKey ~/.ssh/id_ed25519.pub"
-            raise UsageError("commit.gpgSign is set, and user.signingKey names no file", hint)
-        words: tuple[bytes, ...] = (b"-Y", b"sign", b"-n", b"git", b"-f", path)
-    else:
-        words = (b"--status-fd=2", b"-bsau", key or identity)
-    return Signer((os.fsencode(program), *words), b"gpgsig" if id_length == 20 else b"gpgsig-sha256")
 
 
 # --- Whether git would convert a file when storing it: gitattributes(5), core.autocrlf ---
@@ -270,14 +213,14 @@ class CommitTime(NamedTuple):
 class OneCommit:
     """The user's repository, ready for a commit. ``source``: the project."""
 
-    def __init__(self, live: Repository, user: UserFiles, source: Source) -> None:
+    def __init__(self, live: Repository, user: UserFiles, source: Source, *, sign: bool) -> None:
         self._live, self._source = live, source
         self._id_length = live.format.oid_length
         settings = UserSettings(user, live.place)
         self._head = _require_ready(live)
         self._before = live.ref(self._head) if self._head.startswith(b"refs/") else self._head
         self._identity = settings.identity()
-        self._signer = signer(settings, self._identity, self._id_length)
+        self._signer = signer(user, live, always=sign)
         self._check_in = CheckIn(live.place, settings, user)
         self._has_modes = settings.flag(b"core", b"filemode", default=True)
         self._with_changes: set[bytes] = set()
@@ -474,13 +417,14 @@ def clean_message(message: str) -> bytes:
 
 
 @contextmanager
-def open_one_commit(project: bytes, user: UserFiles) -> Iterator[OneCommit]:
-    """Open the project's repository for a commit. Raise UsageError if no commit can be made now."""
+def open_one_commit(project: bytes, user: UserFiles, *, sign: bool) -> Iterator[OneCommit]:
+    """Open the project's repository for a commit. ``sign``: also if commit.gpgSign is not set. Raise UsageError if no
+    commit can be made now."""
     place = find_repository(project, b".git")
     with Repository(place) as live, OpenSource(project) as source:
         if live.work_tree() != disk.real_path(project):
             raise UsageError("the work tree of the repository is not the project", USE_GIT)
-        yield OneCommit(live, user, source)
+        yield OneCommit(live, user, source, sign=sign)
 
 
 def _require_ready(live: Repository) -> bytes:

@@ -12,7 +12,7 @@ The fork's repository was written by an agent: git itself never runs on it.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from mudroom.core.git.outcome import Commit, RefOutcome, TransferResult
@@ -50,6 +50,8 @@ from mudroom.ext.commits.git.index_file import holds, index_obstacle, staged_alr
 from mudroom.ext.commits.git.objects import ForkObjects
 from mudroom.ext.commits.git.read import refusal
 from mudroom.ext.commits.git.repository import Repository
+from mudroom.ext.commits.git.signing import CommitSigner
+from mudroom.ext.commits.git.user_settings import UserFiles, user_git_files
 from mudroom.ext.commits.git.walk import NewObjects, Walk
 from mudroom.ext.commits.git.write import RepositoryWriter
 from mudroom.stage.source import OpenSource, Source
@@ -124,6 +126,7 @@ class Transfer:
         """The new commits, except stashes'."""
         self._has_objects = False
         """Whether the project's repository has the new objects."""
+        self._signed = 0
 
     # --- reading ---
 
@@ -244,6 +247,41 @@ class Transfer:
         """The new commits, parents first."""
         return self._new.commits
 
+    def sign(self, user: UserFiles) -> None:
+        """Let signed copies of the user's new commits stand for them, in the refs and among the new objects. Raise
+        UsageError if a commit cannot be signed."""
+        history, new = self._history, self._new
+        refs = {name: sides.fork for name, sides in self._refs.items() if sides.fork}
+        tags = [value for name, value in refs.items() if name.startswith(TAGS)]
+        tips = [value for name, value in refs.items() if name.startswith(HEADS)]
+        tips += [self._head.fork_commit] if self._head.fork_commit else []
+        remote = [value for name, value in refs.items() if name.startswith(b"refs/remotes/")]
+        staying = [value for name, value in refs.items() if name.startswith(NOTES)]
+        staying += [commit for commit, _message in self._stashes]
+        own = history.new_commits(*dict.fromkeys((*tips, *map(history.peel, tags))))
+        fetched = {*history.new_commits(*filter(history.is_commit, map(history.peel, remote)))}
+        signed = CommitSigner(self._live, history, user).sign(own, fetched, tags)
+        self._signed, self._objects.made = signed.total, signed.objects
+        names = signed.names
+        kept = {*history.new_commits(*dict.fromkeys(staying))}
+        gone = names.keys() - kept
+        copied = [(name, history.commit(names[name])) for name in own if names.get(name) in signed.objects]
+        commits = [pair for pair in new.commits if pair[0] not in gone]
+        commits += [(names[name], text) for name, text in copied]
+        missing = {name: kind for name, kind in new.missing.items() if name not in gone}
+        missing |= {name: kind for name, (kind, _data) in signed.objects.items()}
+        self._new = new._replace(commits=tuple(commits), missing=missing)
+        landed = {name for name in names if names[name] not in signed.objects}
+        self._listed = tuple((names.get(name, name), text) for name, text in self._listed if name not in landed)
+        self._refs = {
+            name: sides._replace(fork=names.get(sides.fork, sides.fork)) if name.startswith((HEADS, TAGS)) else sides
+            for name, sides in self._refs.items()
+        }
+        head = self._head
+        self._head = head._replace(
+            fork=names.get(head.fork, head.fork), fork_commit=names.get(head.fork_commit, head.fork_commit)
+        )
+
     def add_objects(self) -> int:
         """Add the new objects to the project's repository, durably. Return their number."""
         if self._new.missing and not self._has_objects:
@@ -279,7 +317,8 @@ class Transfer:
             self._staged_already(*checkout) if checkout is not None and self._has_objects else (),
         )
         commits = tuple(describe(name, text) for name, text in self._listed)
-        return record, TransferResult(self.sides.label, tuple(outcomes), commits, len(self._new.missing))
+        objects = len(self._new.missing)
+        return record, TransferResult(self.sides.label, tuple(outcomes), commits, objects, self._signed)
 
     def left_behind(self, options: RefPlanOptions, lands: Collection[bytes]) -> bytes:
         """Return a file that would stay as in the present commit although the next one changes it, or b"". ``lands``:
@@ -341,11 +380,16 @@ class Transfer:
 
 
 @contextmanager
-def open_transfer(sides: RepositorySides, fork: ForkSide, emptied: Emptied) -> Iterator[Transfer]:
-    """Yield the transfer for one repository, with all its objects checked. Raise UsageError if it is refused."""
+def open_transfer(
+    sides: RepositorySides, fork: ForkSide, emptied: Emptied, signing: Mapping[bytes, bytes] | None = None
+) -> Iterator[Transfer]:
+    """Yield the transfer for one repository, with all its objects checked, and its commits signed with the user's
+    variables ``signing``. Raise UsageError if it is refused, or cannot be signed."""
     with Repository(sides.place) as live:
         known = live.packs()
         with ForkObjects(fork.view, sides.common + b"/objects", live.format.name, known) as objects:
             transfer = Transfer(sides, fork, live, objects)
             transfer.check(emptied)
+            if signing is not None and transfer.commits:
+                transfer.sign(user_git_files(signing))
             yield transfer

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from mudroom.core.git.settings_file import GitSetting, parse_settings
 from mudroom.core.text.regex import regex
@@ -29,6 +29,18 @@ class UserFiles(NamedTuple):
 
     home: bytes
     paths: tuple[bytes, ...]
+    environ: Mapping[bytes, bytes] | None = None
+    """Variables for the user's programs; None: this process's."""
+
+
+def user_git_files(environ: Mapping[bytes, bytes]) -> UserFiles:
+    """Return the user's git settings files: git-config(1), "Files"."""
+    home = environ.get(b"HOME", b"/")
+    own = environ.get(b"XDG_CONFIG_HOME") or home + b"/.config"
+    system = () if environ.get(b"GIT_CONFIG_NOSYSTEM") else (environ.get(b"GIT_CONFIG_SYSTEM") or b"/etc/gitconfig",)
+    instead = environ.get(b"GIT_CONFIG_GLOBAL")
+    personal = (instead,) if instead is not None else (own + b"/git/config", home + b"/.gitconfig")
+    return UserFiles(home, tuple(path for path in (*system, *personal) if path), environ)
 
 
 class _Found(NamedTuple):
