@@ -399,7 +399,7 @@ class Machine:
             outcome.is_networked,
             fork.name,
             given is not None and given.all_hosts,
-            lambda: self._holds(fork),
+            (lambda: self._holds(fork)) if level and not self.confinement.platform.is_bridged else None,
         )
         return gate, gate.listen(bridged=self.confinement.platform.is_bridged) if outside else 0
 
