@@ -10,6 +10,7 @@ import pytest
 from forge import ENVIRONMENT
 from yard import COMMIT, Yard, yard
 
+from mudroom.core.agent.card import AgentCard
 from mudroom.core.network.flow import FlowAnswer, FlowQuestion
 from mudroom.core.network.host_rules import HostRule, show_rule
 from mudroom.core.network.preset import EFFECTS, EffectHost
@@ -39,7 +40,7 @@ class Asking:
         self.rules = HostRule("allow", "forge.example", (self.port,), private=True), rule
 
     @contextmanager
-    def session(self, approve: Approve, *more: HostRule) -> Iterator[Session]:
+    def session(self, approve: Approve, *more: HostRule, card: AgentCard | None = None) -> Iterator[Session]:
         def approver(question: FlowQuestion, _over: int) -> FlowAnswer:
             self.asked.append(question)
             return approve(question)
@@ -54,6 +55,7 @@ class Asking:
                 **{name.encode(): value.encode() for name, value in ENVIRONMENT.items()},
                 b"SSL_CERT_FILE": os.fsencode(root / "roots.pem"),
             },
+            card=card,
             settings=Settings(network="gate", hosts=more, environment=tuple(map(str.encode, ENVIRONMENT))),
             hosts=HostAnswers(lambda: self.rules, self.remember, approver),
         ) as session:
@@ -66,7 +68,8 @@ class Asking:
             f"git remote set-url origin {self.yard.url(tls=tls)}; git config http.sslVerify false; "
             f"git config http.proxy http://127.0.0.1:3128; {COMMIT} git push -q origin HEAD:main; git fetch -q",
         )
-        return done.exit_code, done.stderr + b"".join(denial.reason.encode() for denial in done.denials)
+        told = [*(denial.reason for denial in done.denials), *done.notes]
+        return done.exit_code, done.stderr + "; ".join(told).encode()
 
 
 def asking(yard: Yard, monkeypatch: pytest.MonkeyPatch, *, tls: bool = True) -> Asking:
@@ -122,6 +125,20 @@ def test_a_command_that_may_go_on_sends_its_push_and_the_next_one_is_held(
         code, told = place.push(session)
         assert (code, b"remote: held: refs/heads/main" in told) == (0, True), told
     assert yard.forge.pushes() == 1
+
+
+def test_an_agent_that_runs_inside_as_a_whole_can_be_held_from_its_first_question_on(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may run for hours: an answer that holds from the next command on would be for another day."""
+    place = asking(yard, monkeypatch)
+    with place.session(hold, card=AgentCard("claude-code", level=1)) as session:
+        code, told = place.push(session)
+        assert (code, b"remote: held: refs/heads/main" in told) == (0, True), told
+        code, told = place.push(session)
+        assert (code, b"remote: held: refs/heads/main" in told) == (0, True), told
+    assert [question.hold for question in place.asked] == ["now"]
+    assert yard.forge.pushes() == 0
 
 
 @pytest.mark.parametrize("allowed", [False, True])

@@ -12,6 +12,7 @@ Rules in this file:
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 
 from mudroom.core.network.flow import FlowAnswer, FlowQuestion
@@ -147,7 +148,7 @@ class HostQuestions:
 
 def can_inspect() -> bool:
     """Return whether this installation can hold what is sent to a host."""
-    part = part_or_none("inspection", "session") if is_installed("effects") else None
+    part = part_or_none("inspection", "session") if is_installed("effects") and sys.platform != "win32" else None
     return part is not None and not part.missing_libraries()
 
 
