@@ -148,9 +148,9 @@ def ignored(cli: Cli) -> str:
     """A question on a terminal that ends without an answer."""
     cli.place.write("ask.py", ASK)
     screen = Screen(cli.place, *MUDROOM, "run", "--no", "--", sys.executable, "ask.py", f"{NPM}:443", columns=250)
-    screen.expect(r"\[p\]reset npm: 3 hosts  then Enter\r\n")
+    screen.expect(r"\[p\]reset npm: 3 hosts  .*  then Enter\r\n")
     screen.type("?\n")
-    screen.expect(r"\? is no answer. o: .*; p: allow the preset from now on; then Enter\r\n")
+    screen.expect(r"\? is no answer. o: .*; p: Always allow the preset npm: 3 hosts \(allow @npm\).*; then Enter\r\n")
     screen.type("?\n")
     match = screen.expect(r"refused: [^\n]*\n")
     screen.exit_code()
@@ -285,7 +285,7 @@ def test_a_question_about_a_host_offers_its_preset(cli: Cli) -> None:
         assert (done.returncode, "rule: allow @npm" in done.stderr) == (0, True), done
         decision = ticket.look()
         assert decision is not None
-        assert (decision.state, decision.keep, decision.preset) == ("allowed", True, "@npm")
+        assert (decision.state, decision.keep, decision.rule) == ("allowed", True, "allow @npm")
     assert allowed(NPM, "nodejs.org")(cli)
 
 

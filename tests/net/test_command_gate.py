@@ -242,7 +242,7 @@ def test_a_preset_that_is_allowed_answers_for_all_its_hosts(street: Street, pres
 
     def approve(question: FlowQuestion, _over: int) -> FlowAnswer:
         asked.append(question.host)
-        return FlowAnswer(True, keep=True, preset=preset)
+        return FlowAnswer(True, keep=True, rule=f"allow {preset}")
 
     with street.session(approve) as session:
         result = street.fetch(session, "shop.example", "bank.example")
@@ -256,17 +256,17 @@ def test_a_preset_that_is_allowed_answers_for_all_its_hosts(street: Street, pres
 
 def test_a_deny_beats_a_preset_that_an_answer_allows(street: Street, preset: str) -> None:
     street.rules = [HostRule("deny", "bank.example", source="policy.yaml:3")]
-    with street.session(lambda _question, _over: FlowAnswer(True, keep=True, preset=preset)) as session:
+    with street.session(lambda _question, _over: FlowAnswer(True, keep=True, rule=f"allow {preset}")) as session:
         result = street.fetch(session, "shop.example", "bank.example")
         assert "policy.yaml:3: bank.example denies it" in {denial.reason for denial in result.denials}
 
 
-@pytest.mark.parametrize("answer", ["@npm", "@nowhere", "shop.example", "@"])
+@pytest.mark.parametrize("answer", ["allow @npm", "allow @nowhere", "allow shop.example", "@town", "hold shop.example"])
 def test_a_preset_that_was_not_offered_opens_nothing(street: Street, preset: str, answer: str) -> None:
     """Whatever a queue's file says."""
-    with street.session(lambda _question, _over: FlowAnswer(True, keep=True, preset=answer)) as session:
+    with street.session(lambda _question, _over: FlowAnswer(True, keep=True, rule=answer)) as session:
         result = street.fetch(session, "shop.example", "bank.example")
-        told = f"the answer about shop.example names a preset that was not offered: {answer}"
+        told = f"the answer about shop.example names a rule that was not offered: {answer}"
         assert any(note.endswith(told) for note in result.notes), result.notes
         assert b"hello" not in result.stdout
     assert (street.remembered, street.town.lookups()) == ([], [])

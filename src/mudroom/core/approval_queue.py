@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from mudroom.core.approval.approval import CommandAnswer, CommandQuestion, HostQuestion, offer_of
+from mudroom.core.approval.approval import CommandAnswer, CommandQuestion, HostQuestion, offers_of
 from mudroom.core.clock import LONGEST, SECOND, Moment
 from mudroom.core.result import text
 from mudroom.core.tree.path import show
@@ -55,7 +55,7 @@ class QueueDecision(NamedTuple):
     by: str
     reason: str = ""
     keep: bool = False
-    preset: str = ""
+    rule: str = ""
     """As in ``FlowAnswer``."""
 
 
@@ -183,9 +183,10 @@ def row_to_json(row: QueueRow, now: Moment) -> dict[str, Any]:
         "note": asked.note,
     }
     if asked.host is not None:
-        offer = offer_of(asked.host)
         fields |= {"host": asked.host.host, "port": asked.host.port, "way": asked.host.way}
-        fields["preset"] = offer.word if offer is not None else None
+        offered = offers_of(asked.host)
+        fields["preset"] = next((offer.entry for offer in offered if offer.key == "p"), None)
+        fields["offers"] = [{"rule": offer.rule, "allows": offer.allows} for offer in offered]
     if asked.command is not None:
         fields |= _command(asked.command)
     ended = None

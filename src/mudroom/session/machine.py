@@ -340,16 +340,31 @@ class Machine:
             return None
         inspecting = next((rule for rule in (*settings.hosts, *stored) if rule.inspect), None)
         if inspecting is None and not self._vault.has_credentials:
-            return None
+            return self._equipment_for_answers(mode, order)
         if self.confinement.platform.is_bridged:  # authority.py judges its files by mode and owner
             found = self.confinement.platform.system
             raise Unsupported("looking into TLS", "Linux or macOS", found, "take it out of the policy")
         if level == 0:  # mudroom's state is hidden there, including the root certificates that programs must trust
             raise Unsupported("looking into TLS", "level 1", "level 0", "take it out of the policy, or use level 1")
+        why = "mudroom net credential" if inspecting is None else inspecting.source or inspecting.pattern
+        return self._equip(mode, settings, f"looking into TLS ({why})")
+
+    def _equipment_for_answers(self, mode: Mode, order: Order) -> Equipment | None:
+        """Return the equipment for an agent that runs inside as a whole, so that the answer to a question can hold its
+        pushes at once; None for other commands, and where nothing can be inspected."""
+        if order.actor.card is None or not order.grant.level or self.confinement.platform.is_bridged:
+            return None
+        from mudroom.session.confinement.host_questions import can_inspect
+
+        try:
+            return self._equip(mode, order.actor.settings, "") if can_inspect() else None
+        except MudroomError:
+            return None  # no rule needs it
+
+    def _equip(self, mode: Mode, settings: Settings, why: str) -> Equipment:
         from mudroom.core.registry import part
 
-        why = "mudroom net credential" if inspecting is None else inspecting.source or inspecting.pattern
-        equipment: Equipment = part("inspection", "session", f"looking into TLS ({why})").equip(
+        equipment: Equipment = part("inspection", "session", why).equip(
             self._vault.path,
             self._vault.project,
             self.confinement.variables,
@@ -399,7 +414,7 @@ class Machine:
             outcome.is_networked,
             fork.name,
             given is not None and given.all_hosts,
-            lambda: self._holds(fork),
+            (lambda: self._holds(fork)) if level and not self.confinement.platform.is_bridged else None,
         )
         return gate, gate.listen(bridged=self.confinement.platform.is_bridged) if outside else 0
 

@@ -194,7 +194,7 @@ def loopback_rules(
     """Return a function that returns the host rules if any may name this machine's loopback, otherwise no rules.
     ``given``: the rules that do not come from answers stored on this machine. Without stored answers, a call costs two
     failed open(2) calls."""
-    names = any(word.decode() in rule.pattern for rule in given for word in LOOPBACK_WORDS)
+    names = any(rule.hold or word.decode() in rule.pattern for rule in given for word in LOOPBACK_WORDS)
     return lambda: rules() if names or answers_name_loopback(project, state) else ()
 
 

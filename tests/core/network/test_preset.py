@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from mudroom.cli.terminal.asking import answers_to
-from mudroom.core.network.flow import FlowAnswer
-from mudroom.core.network.host_entry import expand, parse_entry, preset_of
-from mudroom.core.network.host_rules import Request, decide, parse_rule, show_rule
-from mudroom.core.network.preset import PRESETS, offer_for, preset_rules
+from mudroom.core.network.flow import FlowAnswer, FlowQuestion, Hold
+from mudroom.core.network.host_entry import expand, offered_rule, parse_entry, preset_of
+from mudroom.core.network.host_rules import Request, RuleWord, decide, decoded, parse_rule, show_rule
+from mudroom.core.network.preset import EFFECTS, PRESETS, offer_for, offers, preset_rules
 from tiers import each
 
 
@@ -75,14 +75,68 @@ def test_what_presets_open(name: str, host: str, port: int, expected: str) -> No
 )
 def test_a_question_offers_the_preset_of_its_host(host: str, port: int, expected: str) -> None:
     offer = offer_for(host, port)
-    assert (offer.about if offer is not None else "") == expected
+    assert (offer.label.removeprefix("preset ") if offer is not None else "") == expected
 
 
 def test_an_answer_to_a_question_that_offers_a_preset() -> None:
-    answers, choices = answers_to("pypi.org", 443)
-    assert answers["p"] == FlowAnswer(True, keep=True, preset="@pypi")
+    answers, choices, more = answers_to(FlowQuestion(1, "pypi.org", 443, "tls"))
+    assert answers["p"] == FlowAnswer(True, keep=True, rule="allow @pypi")
     assert choices.endswith("  [p]reset pypi: 2 hosts")
-    assert "p" not in answers_to("a.example", 443)[0]
+    assert more == "; p: Always allow the preset pypi: 2 hosts (allow @pypi)"
+    assert "p" not in answers_to(FlowQuestion(1, "a.example", 443, "tls"))[0]
+
+
+NOW, LATER = ["hold its pushes"], ["hold its pushes later, refuse now", "Hold later, allow now"]
+
+
+@pytest.mark.parametrize(
+    ("host", "hold", "rule", "labels"),
+    [
+        ("github.com", "now", "hold github.com:443", NOW),
+        ("github.com", "later", "hold github.com:443", LATER),
+        ("github.com", "", "", []),
+        ("api.github.com", "now", "hold api.github.com:443 DELETE PATCH POST=.head PUT", ["hold its changes"]),
+        ("registry.npmjs.org", "now", "hold registry.npmjs.org:443", ["hold its publishes"]),
+        ("crates.io", "now", "", []),
+        ("a.example", "now", "", []),
+    ],
+)
+def test_a_question_offers_to_hold_what_its_host_takes(host: str, hold: Hold, rule: str, labels: list[str]) -> None:
+    """Each answer's rule is the one that is shown, and it is the one that is written."""
+    question = FlowQuestion(1, host, 443, "tls", hold=hold)
+    holds = [offer for offer in offers(host, 443, hold) if offer.key in "hH"]
+    assert [offer.label for offer in holds] == labels
+    assert {offer.rule for offer in holds} == ({rule} if rule else set())
+    answers, choices, _more = answers_to(question)
+    assert all(f"  [{label[0]}]{label[1:]}" in choices for label in labels)
+    assert [answers[offer.key] for offer in holds] == [FlowAnswer(one.allows, True, rule=one.rule) for one in holds]
+    for offer in holds:
+        written = offered_rule(offer.rule)
+        assert written.hold
+        assert f"hold {show_rule(written)}" == rule
+
+
+@each("host", EFFECTS)
+def test_a_host_with_effects(host: str) -> None:
+    effects = EFFECTS[host]
+    rule = parse_rule(f"{host} {effects.requests}".rstrip(), "hold")
+    assert show_rule(rule) == f"{host} {effects.requests}".rstrip(), "canonical, in order"
+    assert all(decoded(path) == path and "?" not in path for path in effects.reads)
+    assert not effects.preset or host not in [name.partition(":")[0] for name in PRESETS[effects.preset].hosts]
+    assert sorted(EFFECTS) == list(EFFECTS)
+
+
+def test_a_preset_that_holds_has_its_requests_and_the_hosts_that_only_take() -> None:
+    def shown(text: str, action: RuleWord) -> list[str]:
+        rules = list(expand([parse_entry(text, action, "policy.yaml:3")]))
+        assert {rule.hold for rule in rules} == {action == "hold"}
+        return [show_rule(rule) for rule in rules]
+
+    assert shown("@pypi", "allow") == ["pypi.org", "files.pythonhosted.org"]
+    assert shown("@pypi", "hold") == ["pypi.org", "files.pythonhosted.org", "upload.pypi.org"]
+    assert "api.github.com DELETE PATCH POST=.head PUT" in shown("@github", "hold")
+    assert "api.github.com" in shown("@github", "allow")
+    assert shown("@gitlab", "hold") == ["gitlab.com:22,80,443 DELETE PATCH POST=.source_branch PUT"]
 
 
 @each("name", PRESETS)

@@ -109,7 +109,7 @@ def test_the_review_shows_method_path_headers_and_body(yard: Yard) -> None:
         ("PUT", "-X PUT -d x '{}/a?token=1'", "a login in the query parameter token"),
         ("PUT", "-X PUT -d x '{}/a;b'", "PUT of a path that servers may read in several ways"),
         ("PUT", "-X PUT -d x --path-as-is '{}/a/../b'", "PUT of a path that servers may read in several ways"),
-        ("PUT", "-X PUT -d x {}/team/app.git/info/lfs/objects/1", "files of git LFS"),
+        ("PUT", "-X PUT -d x {}/team/app.git/info/lfs/objects/1", "an upload or a lock of git LFS"),
         ("PUT", "-X PUT -d x -H 'X-HTTP-Method-Override: DELETE' {}/a", "PUT (x-http-method-override) /a"),
         ("PUT", "-X PUT -d x -H 'X-Name: ä' {}/a", "PUT with a header x-name that is not plain ASCII"),
     ],

@@ -25,6 +25,8 @@ from town import Town
 
 _GIT = tuple(name.encode() for name in ENVIRONMENT if name.startswith("GIT_"))
 
+_NAMES = ("forge.example", "registry.example", "api.example", "api.github.com")
+
 
 class Yard:
     """A forge, over plain HTTP and over TLS, a registry, a project, and sessions whose rules hold what is sent to
@@ -36,7 +38,7 @@ class Yard:
         seal = Seal(root)
         (root / "roots.pem").write_text(seal.roots)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(seal.pem("forge.example", "registry.example", "api.example"))
+        context.load_cert_chain(seal.pem(*_NAMES))
 
         def over_tls(talk: Callable[[socket.socket], None]) -> Callable[[socket.socket], None]:
             def talk_tls(client: socket.socket) -> None:
@@ -51,7 +53,7 @@ class Yard:
         self.registry_tls_port = town.serve(over_tls(self.registry.talk))
         self.api = Api(root / "api")
         self.api_port = town.serve(over_tls(self.api.talk))
-        town.names({name: [["127.0.0.1"]] for name in ("forge.example", "registry.example", "api.example")})
+        town.names({name: [["127.0.0.1"]] for name in _NAMES})
         self.project = root / "project"
         git("clone", "-q", str(self.upstream), str(self.project), at=root)
         (self.project / "a").write_text("one\n")

@@ -287,18 +287,20 @@ def test_the_preset_of_a_host_is_offered_and_allowed(waiting: Waiting) -> None:
     name = waiting.put(HOST._replace(host="registry.npmjs.org"))
     (shown,) = waiting.shown()
     hosts = ["registry.npmjs.org", "registry.yarnpkg.com", "nodejs.org"]
-    assert (shown["preset_rule"], shown["preset_hosts"]) == ("allow @npm", hosts)
+    assert shown["offers"] == [
+        {"rule": "allow @npm", "words": "Always allow the preset npm: 3 hosts", "allows": True, "hosts": hosts}
+    ]
     for wrong in ({"allow": False, "rule": "allow @npm"}, {"allow": True, "rule": "allow @pypi"}):
         assert waiting.answer(name, keep=True, **wrong)[0] == 409, "not the rule that was shown"
     status, found = waiting.answer(name, allow=True, keep=True, rule="allow @npm")
     assert (status, found["rule_written"], found["problem"]) == (200, True, "")
     decision = waiting.row(name).decision
     assert decision is not None
-    assert (decision.state, decision.keep, decision.preset) == ("allowed", True, "@npm")
+    assert (decision.state, decision.keep, decision.rule) == ("allowed", True, "allow @npm")
     assert "@npm" in mudroom(waiting.place, "net", "ls")
 
 
 def test_a_host_of_no_preset_offers_none(waiting: Waiting) -> None:
     waiting.put(HOST)
     waiting.put()
-    assert {(shown["preset_rule"], tuple(shown["preset_hosts"])) for shown in waiting.shown()} == {("", ())}
+    assert [shown["offers"] for shown in waiting.shown()] == [[], []]

@@ -20,9 +20,9 @@ from mudroom.cli.terminal.command_approver import (
     terms,
 )
 from mudroom.cli.terminal.context import Context
-from mudroom.core.approval.approval import CommandAnswer, HostQuestion, offer_of, rule_of
+from mudroom.core.approval.approval import CommandAnswer, HostQuestion, offers_of, rule_of
 from mudroom.core.approval_queue import VALIDITY, QueueDecision, QueueRow, row_to_json
-from mudroom.core.network.host_entry import parse_entry
+from mudroom.core.network.host_entry import offered_rule
 from mudroom.core.network.host_rules import ASKED, HostRule
 from mudroom.core.network.upload_host import upload_note
 from mudroom.core.tree.quote import show_words
@@ -34,6 +34,7 @@ from mudroom.typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import argparse
 
+    from mudroom.core.network.preset import Offer
     from mudroom.session.upkeep import Queue
 
 EXAMPLES = """\
@@ -42,6 +43,8 @@ examples:
   mudroom approve 3fa9c1                  allow it, this once
   mudroom approve 3fa9c1 --always         and write the rule that is shown, for this machine
   mudroom approve 3fa9c1 --preset         of a host: allow all hosts of the preset that the question offers
+  mudroom approve 3fa9c1 --hold           of a forge or registry: pushes and publishes wait for the apply
+  mudroom approve 3fa9c1 --hold --deny    from the next command on; this one does not reach it
   mudroom approve 3fa9c1 --deny --reason "use the test database"
   mudroom approve --follow                asks on this terminal, as questions come"""
 
@@ -54,6 +57,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--deny", action="store_true", help="the answer is no")
     parser.add_argument("--always", action="store_true", help="write a rule, too: for this project on this machine")
     parser.add_argument("--preset", action="store_true", help="of a host: allow its preset, for this machine")
+    parser.add_argument("--hold", action="store_true", help="of a host: hold its pushes and publishes")
     parser.add_argument("--reason", metavar="TEXT", default="", help="told to the agent")
     parser.add_argument("--follow", "-f", action="store_true", help="ask here, as questions come, until Ctrl-C")
     parser.add_argument("--all", action="store_true", help="list decided questions, too")
@@ -62,7 +66,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace, context: Context) -> int:
     if args.follow and (args.ids or context.as_json or not context.terminal.interactive):
         raise UsageError("--follow asks on a terminal, about all that comes", "mudroom approve --follow")
-    if (args.deny or args.always or args.preset or args.reason) and not args.ids:
+    if (args.deny or args.always or args.preset or args.hold or args.reason) and not args.ids:
         raise UsageError("which question is answered?", "mudroom approve lists them")
     if args.deny and args.preset:
         raise UsageError("--preset allows, and --deny does not", "mudroom net deny @NAME denies a preset")
@@ -74,8 +78,9 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         if not args.ids:
             queue.tidy()
             return _list([row for row in queue.rows() if args.all or row.state == "waiting"], queue, context)
-        answer = CommandAnswer(not args.deny, args.always or args.preset, "mudroom approve", args.reason)
-        return max([_answer(name, answer, queue, session, context, preset=args.preset) for name in args.ids])
+        option = "--hold" if args.hold else "--preset" if args.preset else ""
+        answer = CommandAnswer(not args.deny, args.always or bool(option), "mudroom approve", args.reason)
+        return max([_answer(name, answer, queue, session, context, option) for name in args.ids])
 
 
 # --- waiting questions ---
@@ -115,10 +120,14 @@ def _list(rows: list[QueueRow], queue: Queue, context: Context) -> int:
 
 def _describe_request(row: QueueRow) -> str:
     if row.asked.host is not None:
-        offer = offer_of(row.asked.host) if row.state == "waiting" else None
-        preset = f" (preset {offer.about}: mudroom approve {row.name} --preset)" if offer is not None else ""
-        return f"to reach {text(row.asked.host.host)}:{row.asked.host.port}{preset}"
+        offered = offers_of(row.asked.host) if row.state == "waiting" else []
+        shown = "; ".join(f"{offer.label}: mudroom approve {row.name} {_option(offer)}" for offer in offered)
+        return f"to reach {text(row.asked.host.host)}:{row.asked.host.port}" + (f" ({shown})" if shown else "")
     return show_words(row.asked.command.command, 200) if row.asked.command is not None else ""
+
+
+def _option(offer: Offer) -> str:
+    return "--preset" if offer.key == "p" else "--hold" if offer.allows else "--hold --deny"
 
 
 def _describe_verdict(row: QueueRow) -> str:
@@ -139,15 +148,20 @@ def _age(seconds: int) -> str:
 # --- answering ---
 
 
-def _answer(name: str, answer: CommandAnswer, queue: Queue, session: Session, context: Context, *, preset: bool) -> int:
+def _answer(
+    name: str, answer: CommandAnswer, queue: Queue, session: Session, context: Context, option: str = ""
+) -> int:
+    """``option``: that of an offered rule."""
     row = queue.row(name)
-    if preset:
-        offer = offer_of(row.asked.question)
-        if offer is None:
+    if option:
+        wanted = option + ("" if answer.allow else " --deny")
+        rule = next((offer.rule for offer in offers_of(row.asked.question) if _option(offer) == wanted), "")
+        if not rule:
+            what = "preset" if option == "--preset" else "hold" if answer.allow else "hold for later commands alone"
             raise UsageError(
-                f"{name} offers no preset", f"mudroom approve {name} --always writes the rule that is shown"
+                f"{name} offers no {what}", f"mudroom approve {name} --always writes the rule that is shown"
             )
-        answer = answer._replace(preset=offer.word)
+        answer = answer._replace(rule=rule)
     if not context.as_json:
         for line in _lines(row):
             context.terminal.say(line)
@@ -165,10 +179,10 @@ def _require_rule(row: QueueRow) -> None:
 def _decide(row: QueueRow, answer: CommandAnswer, queue: Queue, session: Session, context: Context) -> int:
     is_far = row.asked.host is not None and row.asked.host.is_far
     if answer.keep and not context.as_json:
-        rule = f"allow {answer.preset}" if answer.preset else rule_of(row.asked.question, answer.allow)
+        rule = answer.rule or rule_of(row.asked.question, answer.allow)
         context.terminal.say(f"{'for all errands of this run' if is_far else 'rule'}: {rule}")
     decision, is_first = queue.decide(
-        row.name, allow=answer.allow, by=answer.by, reason=answer.reason, keep=answer.keep, preset=answer.preset
+        row.name, allow=answer.allow, by=answer.by, reason=answer.reason, keep=answer.keep, rule=answer.rule
     )
     writes = is_first and answer.keep and not is_far
     rule_written = writes and _write_rule(row, answer, session, context)
@@ -188,7 +202,7 @@ def _write_rule(row: QueueRow, answer: CommandAnswer, session: Session, context:
     """Write the answer's rule and return whether that succeeded. The answer holds in both cases."""
     try:
         if row.asked.host is not None:
-            keep_host(session, row.asked.host, answer.allow, answer.preset)
+            keep_host(session, row.asked.host, answer.allow, answer.rule)
         elif row.asked.command is not None:
             remember_command(session, row.asked.command.rule(answer.allow), answer.allow)
     except MudroomError as error:
@@ -197,16 +211,16 @@ def _write_rule(row: QueueRow, answer: CommandAnswer, session: Session, context:
     return True
 
 
-def keep_host(session: Session, host: HostQuestion, allow: bool, preset: str = "") -> None:
-    """Write the rule for an answer about a host, for this machine. ``preset`` is a preset to allow instead of the host.
+def keep_host(session: Session, host: HostQuestion, allow: bool, offered: str = "") -> None:
+    """Write the rule for an answer about a host, for this machine. ``offered``: the rule, if the question offered it.
     No rule is written for a worker's question. Raise MudroomError if writing fails."""
     if host.is_far:
         return
     import time
 
     rule = HostRule("allow" if allow else "deny", host.host, (host.port,), source=ASKED)
-    if preset:
-        rule = parse_entry(preset, "allow", ASKED)
+    if offered:
+        rule = offered_rule(offered)
     state = os.path.dirname(os.path.dirname(session.vault.path))
     keep(session.project, rule, time.strftime("asked %Y-%m-%d"), state=state)
 
@@ -280,9 +294,11 @@ def _choices(row: QueueRow) -> tuple[str, Keys]:
     skip: Keys = {"s": NoAnswer("waiting", "left"), "": NoAnswer("waiting", "left")}
     host = row.asked.host
     if host is not None:
-        shown, preset = answers_to(host.host, host.port)[1], offer_of(host)
-        by_preset = CommandAnswer(True, keep=True, by="terminal", preset=preset.word) if preset is not None else None
-        offered: Keys = {"p": by_preset, "preset": by_preset} if by_preset is not None else {}
-        return f"{shown}  [s]kip", {**KEYS, **offered, **skip}
+        offered: Keys = {
+            key: CommandAnswer(offer.allows, keep=True, by="terminal", rule=offer.rule)
+            for offer in offers_of(host)
+            for key in (offer.key, offer.label.split()[0])
+        }
+        return f"{answers_to(host)[1]}  [s]kip", {**KEYS, **offered, **skip}
     assert row.asked.command is not None
     return f"{choices(row.asked.command)}  [s]kip", {**keys_of(row.asked.command), **skip}

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 
 from mudroom.core.approval_queue import QueueDecision
 from mudroom.core.network.flow import FlowAnswer, FlowQuestion
-from mudroom.core.network.preset import offer_for
+from mudroom.core.network.preset import offers
 from mudroom.core.network.upload_host import upload_note
 from mudroom.core.text.answer_place import answered_by
 from mudroom.core.tree.path import show
@@ -29,6 +29,7 @@ from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mudroom.cli.terminal.terminal import Terminal
+    from mudroom.core.approval.approval import HostQuestion
     from mudroom.core.approval_queue import State
     from mudroom.session.upkeep import Queue, Ticket
 
@@ -40,7 +41,7 @@ ANSWERS = {
     "n": FlowAnswer(False),
     "N": FlowAnswer(False, keep=True),
 }
-"""Keys and answers. ``answers_to`` adds ``p`` if the question offers a preset."""
+"""Keys and answers. ``answers_to`` adds those of the rules that the question offers."""
 _LOOK = 0.2
 """Seconds after which an answer elsewhere, or a program that takes the terminal, is noticed without a wake-up."""
 CHOICES = "[o]nce  [a]lways for this project  [n]o  [N]ever"
@@ -50,7 +51,6 @@ _LEGEND = {
     "a": "a: allow it from now on (a rule is written)",
     "n": "n: refuse it, this once",
     "N": "N: refuse it from now on (a rule is written)",
-    "p": "p: allow the preset from now on",
     "s": "s: decide later",
 }
 """What the keys of every question mean, for the first wrong answer."""
@@ -137,7 +137,7 @@ def _ask_both(
     ours, decision = False, pressed
     if isinstance(pressed, FlowAnswer):
         state: State = "allowed" if pressed.allowed else "denied"
-        decision, ours = ticket.end(state, "", "terminal", pressed.keep, pressed.preset)
+        decision, ours = ticket.end(state, "", "terminal", pressed.keep, pressed.rule)
     elif isinstance(pressed, str):
         decision, ours = ticket.end("expired" if pressed == _LATE else "withdrawn", pressed)
     assert isinstance(decision, QueueDecision)
@@ -169,7 +169,7 @@ def _read_answer(
         note = upload_note(question.host)
         if note:
             terminal.say(terminal.style(f"{question.host}: {note}", "dim"))
-        answers, choices = answers_to(question.host, question.port)
+        answers, choices, more = answers_to(question)
         terminal.say(terminal.style(f"Allow {_host_text(question)}?", "bold"))
         if elsewhere:
             terminal.say(terminal.style(f"also asked {elsewhere}", "dim"))
@@ -196,17 +196,18 @@ def _read_answer(
                 if is_repeated or not typed or not forget_typed(0):
                     return "what was typed is no answer"
                 is_repeated = True
-                terminal.say(f"{show(typed.strip()) or 'nothing'} is no answer. {legend(answers)}; {ENTER}")
+                terminal.say(f"{show(typed.strip()) or 'nothing'} is no answer. {legend(answers)}{more}; {ENTER}")
     return _LATE
 
 
-def answers_to(host: str, port: int) -> tuple[dict[str, FlowAnswer], str]:
-    """Return the answers by key for a question about a host, and the keys as shown to the user. ``p`` allows the host's
-    preset for the project."""
-    offer = offer_for(host, port)
-    if offer is None:
-        return ANSWERS, CHOICES
-    return {**ANSWERS, "p": FlowAnswer(True, keep=True, preset=offer.word)}, f"{CHOICES}  [p]reset {offer.about}"
+def answers_to(question: FlowQuestion | HostQuestion) -> tuple[dict[str, FlowAnswer], str, str]:
+    """Return the answers by key for a question about a host, the keys as shown to the user, and what the keys mean that
+    are this question's own: rules that it offers."""
+    offered = offers(question.host, question.port, question.hold)
+    answers = {offer.key: FlowAnswer(offer.allows, keep=True, rule=offer.rule) for offer in offered}
+    shown = "".join(f"  [{offer.key}]{offer.label[1:]}" for offer in offered)
+    more = "".join(f"; {offer.key}: {offer.words} ({offer.rule})" for offer in offered)
+    return ANSWERS | answers, CHOICES + shown, more
 
 
 def _choice_lines(terminal: Terminal, choices: str) -> list[str]:

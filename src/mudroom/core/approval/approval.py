@@ -79,7 +79,7 @@ class CommandAnswer(NamedTuple):
     by: str = ""
     """Where the answer comes from, for the journal: ``terminal``, ``queue``, ``nobody`` …"""
     reason: str = ""
-    preset: str = ""
+    rule: str = ""
     """As in ``FlowAnswer``; only about a host."""
 
 
@@ -97,6 +97,8 @@ class HostQuestion(NamedTuple):
     way: str
     fork: str
     agent: str
+    hold: str = ""
+    """As in ``FlowQuestion``."""
 
     @property
     def fingerprint(self) -> str:
@@ -120,13 +122,13 @@ def can_be_kept(question: CommandQuestion | HostQuestion) -> bool:
     return 0 < len(question.rule(False)) <= LONGEST_RULE and question.pattern.isprintable()
 
 
-def offer_of(question: CommandQuestion | HostQuestion) -> Offer | None:
-    """Return the preset that a host question offers, or None for any other question."""
+def offers_of(question: CommandQuestion | HostQuestion) -> list[Offer]:
+    """Return the rules that a host question offers; none for any other question."""
     if not isinstance(question, HostQuestion):
-        return None
-    from mudroom.core.network.preset import offer_for
+        return []
+    from mudroom.core.network.preset import offers
 
-    return offer_for(question.host, question.port)
+    return offers(question.host, question.port, question.hold)
 
 
 def rule_of(question: CommandQuestion | HostQuestion, allow: bool) -> str:
@@ -163,8 +165,7 @@ def ask_approver(approver: CommandApprover | None, question: CommandQuestion) ->
 def is_same_question(first: CommandQuestion | HostQuestion, second: CommandQuestion | HostQuestion) -> bool:
     """Return whether an answer to one question answers the other."""
     first_key, second_key = (
-        (first.fingerprint, first.fork, first.agent),
-        (second.fingerprint, second.fork, second.agent),
+        (one.fingerprint, one.fork, one.agent, getattr(one, "hold", "")) for one in (first, second)
     )
     return type(first) is type(second) and bool(first.fingerprint) and first_key == second_key
 

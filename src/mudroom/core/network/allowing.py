@@ -47,7 +47,7 @@ def _preset_word(where: str) -> str:
         return ""
 
     offer = offer_for(authority.host.text, authority.port)
-    return offer.word if offer is not None and len(offer.hosts) > 1 else ""
+    return offer.entry if offer is not None and len(offer.hosts) > 1 else ""
 
 
 def _preset_of_rule(reason: str) -> str:

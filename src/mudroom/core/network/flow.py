@@ -52,6 +52,11 @@ class Flow(NamedTuple):
     first refused request to the end of the last."""
 
 
+Hold = Literal["", "now", "later"]
+"""When the answer to hold a host's effects has an effect: for this command, too; from the next command on, since this
+one does not trust the gate's certificates; empty: there is no such answer."""
+
+
 class FlowQuestion(NamedTuple):
     """A connection that waits for an answer whether its host is allowed."""
 
@@ -61,6 +66,7 @@ class FlowQuestion(NamedTuple):
     way: Way
     fork: str = ""
     """The fork whose command opened the connection; empty: a fork made for that command."""
+    hold: Hold = ""
 
 
 class FlowAnswer(NamedTuple):
@@ -71,8 +77,8 @@ class FlowAnswer(NamedTuple):
     """Reason for a refusal, if it is not just a negative answer."""
     lasting: bool = True
     """False: refused because no question could be asked; the next connection is judged anew."""
-    preset: str = ""
-    """The word of the preset that the question offered (``preset.py:offer_for``), if all its hosts are allowed."""
+    rule: str = ""
+    """The rule to remember, if it is one that the question offered (``preset.py:offers``)."""
 
 
 NOBODY = FlowAnswer(False, why="nobody is there to be asked", lasting=False)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from mudroom.core.network.host_pattern import PRESET
-from mudroom.core.network.host_rules import HostRule, RuleWord, held, parse_rule
+from mudroom.core.network.host_rules import ASKED, HostRule, RuleWord, held, parse_rule
 from mudroom.core.network.preset import PRESETS, near_presets, rules_of
 from mudroom.core.tree.path import show
 
@@ -36,6 +36,12 @@ def parse_entry(text: str, action: RuleWord, source: str = "", *, private: bool 
     if host in PRESETS:
         raise UnknownPreset(f"{shown}: a preset names its ports itself", (host,))
     raise UnknownPreset(f"there is no preset {shown}", near_presets(name.lower()))
+
+
+def offered_rule(text: str) -> HostRule:
+    """Return the rule of an answer (``preset.py:Offer``). Raise ValueError."""
+    word, _space, entry = text.partition(" ")
+    return parse_entry(entry, "hold" if word == "hold" else "allow", ASKED)
 
 
 def expand(rules: Iterable[HostRule]) -> Iterator[HostRule]:

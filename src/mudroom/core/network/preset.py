@@ -13,18 +13,21 @@ Rules:
    registries redirect there.
 4. A preset's first host is the one that its tool asks first: a question about that host offers the preset.
 5. ``source`` is the page on which the host's maker names the hosts.
+6. ``EFFECTS`` says what a ``hold`` holds at known hosts. A preset that holds has its hosts' requests, too, and hosts
+   that only take uploads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
 from mudroom.core.network.host import parse_host
 from mudroom.core.network.host_pattern import LOCALHOST, PRESET, matches
 from mudroom.core.network.host_rules import USUAL, HostRule, parse_rule
+from mudroom.core.text.plural import counted
 from mudroom.core.text.table import read_table
-from mudroom.typing import NamedTuple
+from mudroom.typing import Literal, NamedTuple
 
 
 class Preset(NamedTuple):
@@ -45,6 +48,42 @@ def _presets() -> Iterator[tuple[str, Preset]]:
 PRESETS = dict(_presets())
 
 
+class EffectHost(NamedTuple):
+    """A host that takes changes, and the requests that a ``hold`` treats otherwise than at an unknown host."""
+
+    holds: str
+    """The effects that wait there; empty: none, all are refused."""
+    requests: str = ""
+    """As in ``HostRule``: what the rule of a preset, or of an answer, holds beyond pushes and publishes."""
+    reads: Mapping[str, Literal["always", "query"]] = {}
+    """Paths to which a POST only reads: always, or if its body is a GraphQL document without a mutation."""
+    preset: str = ""
+    """The preset that has this host in a ``hold``, and not in an allow."""
+
+
+_AUDITS: Mapping[str, Literal["always"]] = {
+    "/-/npm/v1/security/advisories/bulk": "always",
+    "/-/npm/v1/security/audits": "always",
+    "/-/npm/v1/security/audits/quick": "always",
+}
+"""https://docs.npmjs.com/cli/commands/npm-audit"""
+EFFECTS: Mapping[str, EffectHost] = {
+    # A forge opens no second pull request for a branch: its name is the key of that request.
+    "api.bitbucket.org": EffectHost("changes", "DELETE PUT"),
+    "api.github.com": EffectHost("changes", "DELETE PATCH POST=.head PUT", {"/graphql": "query"}),
+    "bitbucket.org": EffectHost("pushes"),
+    "codeberg.org": EffectHost("pushes and changes", "DELETE PATCH POST=.head PUT"),
+    "crates.io": EffectHost(""),
+    "gist.github.com": EffectHost("pushes"),
+    "github.com": EffectHost("pushes"),
+    "gitlab.com": EffectHost("pushes and changes", "DELETE PATCH POST=.source_branch PUT", {"/api/graphql": "query"}),
+    "registry.npmjs.org": EffectHost("publishes", reads=_AUDITS),
+    "registry.yarnpkg.com": EffectHost("publishes", reads=_AUDITS),
+    "test.pypi.org": EffectHost("publishes"),
+    "upload.pypi.org": EffectHost("publishes", preset="pypi"),
+}
+
+
 # --- words ---
 
 
@@ -56,11 +95,17 @@ def preset_rules(name: str) -> tuple[HostRule, ...]:
 def rules_of(word: HostRule) -> Iterator[HostRule]:
     """Yield the rules for the hosts of the preset that a rule's word names (``host_entry.py:expand``). A deny or an ask
     covers every port; on this machine's loopback only the preset's own, since other programs may use the rest."""
-    for host in PRESETS[word.pattern[len(PRESET) :]].hosts:
+    name = word.pattern[len(PRESET) :]
+    hosts = PRESETS[name].hosts
+    if word.hold:
+        hosts += tuple(host for host, effects in EFFECTS.items() if effects.preset == name)
+    for host in hosts:
         own = parse_rule(host, word.action, private=word.private)
         ports = own.ports if word.action == "allow" or own.pattern == LOCALHOST else ()
         source = f"{word.source} {word.pattern}".lstrip()
-        yield word._replace(pattern=own.pattern, ports=ports, private=own.private, source=source)
+        effects = EFFECTS.get(own.pattern)
+        requests = tuple(effects.requests.split()) if effects is not None and word.hold else ()
+        yield word._replace(pattern=own.pattern, ports=ports, private=own.private, source=source, requests=requests)
 
 
 def like_preset(rule: HostRule) -> str:
@@ -84,19 +129,43 @@ def near_presets(name: str) -> tuple[str, ...]:
 
 
 class Offer(NamedTuple):
-    """A preset that a question about a host offers."""
+    """A rule that a question about a host offers beside those for this host and port."""
 
-    name: str
-    hosts: tuple[str, ...]
+    rule: str
+    """As it is shown and written: ``allow @npm``, ``hold github.com:443``."""
+    label: str
+    """Its first character is its key on a terminal."""
+    words: str
+    """For a button."""
+    hosts: tuple[str, ...] = ()
+    """Of a preset."""
+    allows: bool = True
+    """Whether the command that asks may go on to the host."""
 
     @property
-    def word(self) -> str:
-        return PRESET + self.name
+    def key(self) -> str:
+        return self.label[0]
 
     @property
-    def about(self) -> str:
-        """In words: ``npm: 3 hosts``."""
-        return f"{self.name}: {len(self.hosts)} host{'s' if len(self.hosts) > 1 else ''}"
+    def entry(self) -> str:
+        return self.rule.partition(" ")[2]
+
+
+def offers(host: str, port: int, hold: str) -> list[Offer]:
+    """Return the rules that a question about this canonical host and port offers. ``hold``: as in ``FlowQuestion``."""
+    preset, effects = offer_for(host, port), EFFECTS.get(host)
+    found = [preset] if preset is not None else []
+    if effects is None or not effects.holds or not hold:
+        return found
+    rule, what = f"hold {host}:{port} {effects.requests}".rstrip(), f"Hold its {effects.holds}"
+    if hold == "now":
+        return [*found, Offer(rule, f"hold its {effects.holds}", f"{what} until the apply")]
+    later = f"{what} from the next command on; this one"
+    return [
+        *found,
+        Offer(rule, f"hold its {effects.holds} later, refuse now", f"{later} is refused it", allows=False),
+        Offer(rule, "Hold later, allow now", f"{later} may change it"),
+    ]
 
 
 def offer_for(host: str, port: int) -> Offer | None:
@@ -109,7 +178,12 @@ def offer_for(host: str, port: int) -> Offer | None:
         for name, index, rule in _offered()
         if matches(rule.pattern, parsed) and port in (rule.ports or USUAL)
     ]
-    return Offer(min(found)[1], PRESETS[min(found)[1]].hosts) if found else None
+    if not found:
+        return None
+    name = min(found)[1]
+    hosts = PRESETS[name].hosts
+    label = f"preset {name}: {counted(len(hosts), 'host')}"
+    return Offer(f"allow {PRESET}{name}", label, f"Always allow the {label}", hosts)
 
 
 @lru_cache(maxsize=1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from mudroom.core.agent.card import AgentCard, AgentStore, OpenedCredentials
 from mudroom.core.agent.level_decision import LevelDecision
@@ -15,11 +15,12 @@ from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.ext.agents.catalog import Catalog, read_file
 from mudroom.ext.agents.core.card_fields import CredentialRequest, parse_card, requested_credentials
-from mudroom.ext.agents.core.card_hosts import sort_hosts
+from mudroom.ext.agents.core.card_hosts import sort_hosts, with_holds
 from mudroom.ext.agents.core.field import FieldError
 from mudroom.ext.agents.session.credential_opening import open_stores
 from mudroom.policy.config import load_policy
 from mudroom.session.confinement.grant import decide, in_the_way
+from mudroom.session.confinement.host_questions import can_inspect
 from mudroom.session.project_session import host_answers
 from mudroom.typing import Any
 
@@ -71,7 +72,12 @@ def trusted_hosts(card: AgentCard, project: bytes, environ: Mapping[bytes, bytes
     trusted = load_policy(project, environ).settings.network_cards
     if not isinstance(card.needs.network, tuple) or card.agent not in trusted:
         return ()
-    return sort_hosts(card.agent, card.needs.network, host_answers(project, environ).rules()).open
+    return held_if_possible(sort_hosts(card.agent, card.needs.network, host_answers(project, environ).rules()).open)
+
+
+def held_if_possible(rules: Sequence[HostRule]) -> tuple[HostRule, ...]:
+    """Return a card's hosts ``with_holds``, or as they are where nothing can be held."""
+    return with_holds(rules) if can_inspect() else tuple(rules)
 
 
 def opened_by(card: AgentCard, home: bytes, environ: Mapping[bytes, bytes]) -> OpenedCredentials:

@@ -17,12 +17,13 @@ import h11
 import msgspec
 
 from mudroom.core.network.host_rules import held_words
+from mudroom.core.network.preset import EFFECTS
 from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import show
 from mudroom.ext.effects.message import LONGEST, MOST_BODY, HeldAnswer, HeldQuestion, is_repository
 from mudroom.ext.effects.publish import canonical, is_place
 from mudroom.ext.effects.publish import overlaid as page_with
-from mudroom.ext.effects.request import names_method
+from mudroom.ext.effects.request import is_download, is_query, names_method
 from mudroom.ext.effects.wire import overlaid, packet, parse_advertisement, show_advertisement, show_report
 from mudroom.net.gate.dial import adopt
 from mudroom.net.gate.exchange import Exchange, RefusedExchange
@@ -45,7 +46,10 @@ _ADVERTISES = regex(rb"application/x-git-.*-advertisement")
 _UNWANTED = (b"git-protocol", b"accept-encoding")
 _UNWANTED_OF_PAGES = (b"accept-encoding", b"if-none-match", b"if-modified-since", b"range")
 
-Kind = Literal["read", "refs", "fetch", "push", "publish", "request"]
+_JSON = (b"application/json", b"application/vnd.git-lfs+json")
+_LFS, _LFS_TYPE = "/info/lfs/", "application/vnd.git-lfs+json"
+
+Kind = Literal["read", "query", "lfs", "refs", "fetch", "push", "publish", "request"]
 
 _pages: WeakKeyDictionary[Guard, asyncio.Task[HeldAnswer]] = WeakKeyDictionary()
 """The held pages as a command's guard was told: each read is compared with them."""
@@ -86,10 +90,14 @@ class HeldRequest:
             return "fetch", self._repository_of(place, _UPLOAD)
         if method == "POST" and place.endswith(_RECEIVE) and not query:
             return "push", self._repository_of(place, _RECEIVE)
-        lfs = "/info/lfs/" in place
-        if self._is_named and not lfs:
+        if _LFS in place:
+            return "lfs", place
+        reads = effects.reads.get(place, "") if (effects := EFFECTS.get(exchange.host)) and method == "POST" else ""
+        if reads and not query:
+            return "read" if reads == "always" else "query", place
+        if self._is_named:
             return "request", self._path.decode("ascii", "replace")
-        raise self._refused("files of git LFS" if lfs else f"{method} {show(place.encode())}"[:120])
+        raise self._refused(f"{method} {show(place.encode())}"[:120])
 
     @property
     def _is_named(self) -> bool:
@@ -126,6 +134,14 @@ class HeldRequest:
                 packet(b"ERR " + why.encode()),
             )
             return fields, True
+        if self.kind == "query" and not is_query(await self._peek(client)):
+            raise self._refused("a GraphQL mutation, or a query that is not plainly one")
+        if self.kind == "lfs" and not await self._is_lfs_download(client):
+            text = f"mudroom: {self._refused('an upload or a lock of git LFS')}"  # git-lfs shows the text of JSON alone
+            answer = msgspec.json.encode({"message": text})
+            writer = ResponseWriter(client, self._rewrite.sanitizer)
+            await self._answer(client, writer, _LFS_TYPE, answer, 403, b"Forbidden")
+            return fields, True
         if self.kind == "read" and await self._is_held_page():
             self._held = await self._ask("page")
             if self._held.problem:
@@ -148,13 +164,30 @@ class HeldRequest:
         told = await asyncio.shield(asked)
         return any(path == page or path.startswith(page + "/") for page in told.refs)
 
-    async def _wanted(self, client: Peer) -> str:
-        """Return the held object that a fetch wants, or "". The request's body stays where it is."""
+    async def _peek(self, client: Peer, *, is_whole: bool = True) -> bytes:
+        """Return the beginning of the request's body, which stays where it is. ``is_whole``: empty if that is not all,
+        or not plain JSON by its header."""
         raw = self._head.get(b"content-length")
-        length = min(int(raw), _WANTS) if raw is not None and self._head.get(b"expect") is None else 0
+        length = int(raw) if raw is not None and self._head.get(b"expect") is None else 0
+        if is_whole:
+            kinds = [value.lower() for name, value in self._head.fields if name.lower() == b"content-type"]
+            is_json = len(kinds) == 1 and kinds[0].partition(b";")[0].strip() in _JSON
+            if length > _WANTS or not is_json or self._head.get(b"content-encoding") is not None:
+                return b""
+        length = min(length, _WANTS)
         while len(client.buffer) < length and await client.more():
             pass
-        body = bytes(client.buffer[:length])
+        return bytes(client.buffer[:length])
+
+    async def _is_lfs_download(self, client: Peer) -> bool:
+        """https://github.com/git-lfs/git-lfs/tree/main/docs/api"""
+        if self._exchange.method != "POST" or self._place.endswith(_LFS + "locks/verify"):
+            return self._exchange.method == "POST"
+        return self._place.endswith(_LFS + "objects/batch") and is_download(await self._peek(client))
+
+    async def _wanted(self, client: Peer) -> str:
+        """Return the held object that a fetch wants, or ""."""
+        body = await self._peek(client, is_whole=False)
         if body and self._head.get(b"content-encoding") == b"gzip":
             try:
                 body = zlib.decompressobj(31).decompress(body, _WANTS)

@@ -22,6 +22,7 @@ _PATH = regex(r"/[!-~]{0,2000}")
 _KEY = regex(r"[!-~]{1,200}")
 _CODINGS = ("accept-encoding", "content-encoding")
 """The gate stores the body unpacked."""
+_OPERATIONS = regex(rb'(?i)"operation"\s*:\s*(?:"([^"\\]*)")?')
 _MERGE = "application/merge-patch+json"
 _PRECONDITIONS = ("if-match", "if-none-match", "if-unmodified-since")
 
@@ -53,6 +54,26 @@ def is_request_path(path: str) -> bool:
 def names_method(requests: Sequence[str], method: str) -> bool:
     """Return whether requests with a method may be held. ``requests``: as in ``HostRule``."""
     return any(word.partition("=")[0] == method for word in requests)
+
+
+def is_query(body: bytes) -> bool:
+    """Return whether no server takes a GraphQL request for a mutation: that begins with its name, which cannot be
+    omitted or escaped (GraphQL of October 2021, 2.3), and JSON does not escape it."""
+    return _is_plain(body) and b"mutation" not in body and b"subscription" not in body
+
+
+def is_download(body: bytes) -> bool:
+    """Return whether no server takes a batch request of git LFS for an upload. Some read names in any case, and the
+    last of two (Go's encoding/json)."""
+    return _is_plain(body) and [word.lower() for word in _OPERATIONS.findall(body)] == [b"download"]
+
+
+def _is_plain(body: bytes) -> bool:
+    """Return whether a body is a JSON object whose words are written as they are."""
+    try:
+        return b"\\u" not in body and isinstance(msgspec.json.decode(body), dict)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
 
 
 def parse_request(

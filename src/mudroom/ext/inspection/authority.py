@@ -40,10 +40,14 @@ _LONGEST_NAME = 64
 """Maximum commonName length: ub-common-name in RFC 5280."""
 
 
+def missing_libraries() -> list[str]:
+    """Return the libraries that inspection needs and that are not installed."""
+    return [name for name in ("cryptography", "h2") if find_spec(name) is None]
+
+
 def check_libraries() -> None:
-    """Raise Unsupported if a library that inspection needs is not installed."""
-    missing = [name for name in ("cryptography", "h2") if find_spec(name) is None]
-    if missing:
+    """Raise Unsupported if a library is missing."""
+    if missing := missing_libraries():
         needs = "the libraries cryptography and h2"
         raise Unsupported("inspection", needs, f"{' and '.join(missing)} not installed", EXTRA)
 

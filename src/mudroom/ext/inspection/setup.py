@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from mudroom.core.network.host_rules import HostRule
 from mudroom.core.network.inspection import Inspection
 from mudroom.ext.inspection.authority import load_authority
+from mudroom.ext.inspection.authority import missing_libraries as missing_libraries
 from mudroom.ext.inspection.credentials import load_credentials, read_credentials, variables
 from mudroom.ext.inspection.roots import own_roots, prepare
 from mudroom.session.confinement.command_gate import Equipment

@@ -23,7 +23,7 @@ from mudroom.typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from mudroom.core.confinement.spec import Bind
-    from mudroom.core.network.flow import Flow, FlowQuestion
+    from mudroom.core.network.flow import Flow, FlowQuestion, Hold
     from mudroom.core.network.flow_log import FlowLog
     from mudroom.core.network.fork_host import ForkDial
     from mudroom.core.network.host_rules import HostRule
@@ -176,7 +176,7 @@ class CommandGate:
         ``is_networked``: whether the command was judged to use the network.
         ``label``: the fork's name.
         ``all_hosts``: as ``Dialler.all_hosts``.
-        ``holds``: makes the desk that stores held pushes; None: no push is held."""
+        ``holds``: makes the desk that stores held pushes; None: no push can be held."""
         self._make_holds = holds
         self._holds: PushDesk | None = None
         """None until there is a request to a host whose effects are held."""
@@ -404,18 +404,25 @@ class CommandGate:
         self._desk.dial(guard, request)
 
     def _ask(self, guard: GuardHandle, question: FlowQuestion) -> None:
-        if self._questions is None:
-            from mudroom.session.confinement.host_questions import HostQuestions
+        from mudroom.session.confinement.host_questions import HostQuestions, can_inspect
 
+        if self._questions is None:
             gate = self._gate
             self._questions = HostQuestions(
                 lambda: gate.approver, gate.remember, self._screen, self._update, self.notes.append
             )
-        self._questions.ask(guard, question._replace(fork=self._fork()), self._running)
+        hold: Hold = "now" if question.way == "http" or self._inspection is not None else "later"
+        hold = hold if self._make_holds is not None and can_inspect() else ""
+        self._questions.ask(guard, question._replace(fork=self._fork(), hold=hold), self._running)
 
     def _update(self, guard: GuardHandle) -> list[HostRule]:
         """Send the guard the present rules and return them."""
-        current = [*self._rules, *(self._questions.rules if self._questions is not None else ())]
+        from mudroom.core.network.host_rules import show_rule
+
+        asked = self._questions
+        later = {show_rule(rule) for rule in asked.later} if asked is not None else set()
+        current = [rule for rule in self._rules if not rule.hold or show_rule(rule) not in later]
+        current += asked.rules if asked is not None else ()
         guard.update(current)
         return current
 

@@ -12,12 +12,14 @@ Rules in this file:
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 
 from mudroom.core.network.flow import FlowAnswer, FlowQuestion
-from mudroom.core.network.host_entry import expand, parse_entry
-from mudroom.core.network.host_rules import ASKED, HostRule, concerns
-from mudroom.core.network.preset import offer_for
+from mudroom.core.network.host_entry import expand, offered_rule
+from mudroom.core.network.host_rules import ASKED, HostRule, concerns, show_rule
+from mudroom.core.network.preset import offers
+from mudroom.core.registry import is_installed, part_or_none
 from mudroom.errors import MudroomError
 from mudroom.net.gate_handle import GuardHandle
 from mudroom.typing import TYPE_CHECKING, TypeVar, cast
@@ -46,6 +48,8 @@ class HostQuestions:
         self._renew, self._note = renew, note
         self.rules: list[HostRule] = []
         """The answers' rules, valid for this command only."""
+        self.later: list[HostRule] = []
+        """Rules that do not count for this command, though they are remembered: it may go on unheld."""
         self._waiting: list[tuple[FlowQuestion, PendingQuestion]] = []
 
     def descriptors(self) -> list[int]:
@@ -105,9 +109,10 @@ class HostQuestions:
             return
         rule = HostRule("allow" if answer.allowed else "deny", question.host, (question.port,), source=ASKED)
         kept = rule
-        if answer.allowed and answer.preset:
-            kept = self._allow_preset(guard, question, answer.preset)
-            rule = rule._replace(source=f"{ASKED} {answer.preset}")
+        if answer.rule:
+            kept = self._offered(guard, question, answer)
+            why = "" if answer.allowed else ", and refused, as this command began before its pushes could be held"
+            rule = rule._replace(source=f"{ASKED}{why or ' ' + show_rule(kept)}")
         self.rules.append(rule._replace(source=f"{ASKED}, {answer.why}") if answer.why else rule)
         guard.answer(question.identity, answer.allowed, self.rules[-1])
         if answer.keep:
@@ -116,13 +121,17 @@ class HostQuestions:
             except MudroomError as error:  # the answer is valid for this command
                 self._note(f"the answer about {question.host} could not be kept: {error}")
 
-    def _allow_preset(self, guard: GuardHandle, question: FlowQuestion, word: str) -> HostRule:
-        """Allow this command the hosts in the preset that the question offered, and close waiting questions about them.
-        Return the rule to be remembered."""
-        offer = offer_for(question.host, question.port)
-        if offer is None or offer.word != word:
-            raise MudroomError(f"the answer about {question.host} names a preset that was not offered: {word}")
-        kept = parse_entry(word, "allow", "asked")
+    def _offered(self, guard: GuardHandle, question: FlowQuestion, answer: FlowAnswer) -> HostRule:
+        """Return the rule to be remembered: one that the question offered. It holds for this command, too, and closes
+        waiting questions about its hosts, unless it is for later commands."""
+        offered = offers(question.host, question.port, question.hold)
+        if not any((offer.rule, offer.allows) == (answer.rule, answer.allowed) for offer in offered):
+            raise MudroomError(f"the answer about {question.host} names a rule that was not offered: {answer.rule}")
+        kept = offered_rule(answer.rule)
+        if kept.hold and question.hold == "later":
+            if answer.allowed:
+                self.later.append(kept)
+            return kept
         hosts = list(expand([kept]))
         self.rules += hosts
         self._renew(guard)
@@ -135,6 +144,12 @@ class HostQuestions:
     def close(self) -> None:
         while self._waiting:
             self._waiting.pop()[1].close()
+
+
+def can_inspect() -> bool:
+    """Return whether this installation can hold what is sent to a host."""
+    part = part_or_none("inspection", "session") if is_installed("effects") and sys.platform != "win32" else None
+    return part is not None and not part.missing_libraries()
 
 
 def _answer(

@@ -141,7 +141,7 @@ class HostWaiting:
 
 
 def host_question(question: FlowQuestion, agent: str) -> HostQuestion:
-    return HostQuestion(question.host, question.port, question.way, question.fork, agent)
+    return HostQuestion(question.host, question.port, question.way, question.fork, agent, question.hold)
 
 
 def host_answer(decision: QueueDecision) -> FlowAnswer:
@@ -151,7 +151,7 @@ def host_answer(decision: QueueDecision) -> FlowAnswer:
         return FlowAnswer(False, why=f"and {decision.reason}")
     reason = f" ({show(decision.reason.encode())})" if decision.reason else ""
     why = "" if allowed else f"and refused{answered_by(decision.by)}{reason}"
-    return FlowAnswer(allowed, decision.keep, why, preset=decision.preset if allowed else "")
+    return FlowAnswer(allowed, decision.keep, why, rule=decision.rule)
 
 
 def failed(error: Exception) -> FlowAnswer:

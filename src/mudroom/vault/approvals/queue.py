@@ -187,9 +187,9 @@ class Queue:
         return row
 
     def decide(
-        self, name: str, *, allow: bool, by: str, reason: str = "", keep: bool = False, preset: str = ""
+        self, name: str, *, allow: bool, by: str, reason: str = "", keep: bool = False, rule: str = ""
     ) -> tuple[QueueDecision, bool]:
-        """Answer a question. ``preset``: as in ``FlowAnswer``.
+        """Answer a question. ``rule``: as in ``FlowAnswer``.
 
         Return its decision, and whether this answer became the decision: another process may have answered before.
         Raise UsageError if the question does not exist; MudroomError if the answer cannot be written, and then the
@@ -200,7 +200,7 @@ class Queue:
             return row.decision, False
         if not row.waiter and age(row.asked.when, self._clock()) > ROOM.unanswered:
             return self.end(name, "expired", _GONE)
-        return self.end(name, "allowed" if allow else "denied", reason, by, keep, preset)
+        return self.end(name, "allowed" if allow else "denied", reason, by, keep, rule)
 
     def tidy(self) -> None:
         """Remove old questions. ``put`` does that, too."""
@@ -227,11 +227,11 @@ class Queue:
     # --- for both ---
 
     def end(
-        self, name: str, state: State, reason: str, by: str = "nobody", keep: bool = False, preset: str = ""
+        self, name: str, state: State, reason: str, by: str = "nobody", keep: bool = False, rule: str = ""
     ) -> tuple[QueueDecision, bool]:
         """Decide a question as ``decide`` does, with any state."""
         by, reason = storable_text(by), storable_text(reason[:2000])
-        decision = QueueDecision(FORMAT, state, self._clock(), by, reason, keep, preset)
+        decision = QueueDecision(FORMAT, state, self._clock(), by, reason, keep, rule)
         try:
             if disk.decide(self._place(name), decision):
                 ring(self._bells)
@@ -360,11 +360,11 @@ class Ticket:
         return decision
 
     def end(
-        self, state: State, reason: str = "", by: str = "nobody", keep: bool = False, preset: str = ""
+        self, state: State, reason: str = "", by: str = "nobody", keep: bool = False, rule: str = ""
     ) -> tuple[QueueDecision, bool]:
         """End the question and use up the decision. Return the decision, and whether this call made it: another process
         may have decided before."""
-        decision, ours = self._queue.end(self.asked.name, state, reason, by, keep, preset)
+        decision, ours = self._queue.end(self.asked.name, state, reason, by, keep, rule)
         self._queue.use(self.asked.name)
         return decision, ours
 

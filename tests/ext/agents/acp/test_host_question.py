@@ -34,7 +34,7 @@ def test_a_host_is_asked_about_in_the_editor(place: Place, kind: str) -> None:
 @pytest.mark.parametrize(
     ("host", "offered", "answer"),
     [
-        ("registry.npmjs.org", "Always allow the preset npm: 3 hosts", FlowAnswer(True, keep=True, preset="@npm")),
+        ("registry.npmjs.org", "Always allow the preset npm: 3 hosts", FlowAnswer(True, keep=True, rule="allow @npm")),
         ("a.example", "", FlowAnswer(False, why="and the editor gave no answer")),
     ],
 )
@@ -46,6 +46,6 @@ def test_the_preset_of_a_host_is_an_option(host: str, offered: str, answer: Flow
     waiting = EditorForHosts(questions).begin(FlowQuestion(1, host, 443, "tls", "f"))
     ((identifier, request),) = sent
     options = {option["optionId"]: option["name"] for option in request["params"]["options"]}
-    assert options.get("preset", "") == offered
-    questions.answered(identifier, {"outcome": {"outcome": "selected", "optionId": "preset"}})
+    assert options.get("preset npm: 3 hosts", "") == offered
+    questions.answered(identifier, {"outcome": {"outcome": "selected", "optionId": "preset npm: 3 hosts"}})
     assert waiting.look() == answer

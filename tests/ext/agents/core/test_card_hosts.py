@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from mudroom.core.network.host import parse_host
 from mudroom.core.network.host_pattern import matches, parse_pattern
-from mudroom.core.network.host_rules import HostRule, Request, decide, parse_rule
-from mudroom.ext.agents.core.card_hosts import covers, sort_hosts
+from mudroom.core.network.host_rules import HostRule, Request, decide, holding, parse_rule, show_rule
+from mudroom.core.network.preset import EFFECTS
+from mudroom.ext.agents.core.card_hosts import covers, sort_hosts, with_holds
 from tiers import each
 
 ALLOW = parse_rule("api.example.com", "allow")
@@ -51,6 +52,24 @@ def test_where_a_host_belongs(host: str, there: list[HostRule], where: str) -> N
     assert {name: len(rows) for name, rows in found._asdict().items() if rows} == {where: 1}
     (rule,) = getattr(found, where)
     assert (rule.action, rule.source) == ("allow", "card helper")
+
+
+@each(
+    ("host", "expected"),
+    [
+        ("api.example.com", ["api.example.com"]),
+        ("github.com", ["hold github.com"]),
+        ("github.com:443", ["hold github.com:443"]),
+        ("api.github.com", ["hold api.github.com DELETE PATCH POST=.head PUT"]),
+        ("*.npmjs.org", ["*.npmjs.org", "hold registry.npmjs.org"]),
+        ("*", ["*", *sorted(f"hold {host} {effects.requests}".rstrip() for host, effects in EFFECTS.items())]),
+    ],
+)
+def test_pushes_to_a_card_s_hosts_wait_for_the_apply(host: str, expected: list[str]) -> None:
+    found = with_holds(sort_hosts("helper", [host], []).open)
+    assert [f"{'hold ' if rule.hold else ''}{show_rule(rule)}" for rule in found] == expected
+    assert {rule.source for rule in found} == {"card helper"}
+    assert holding(found, "github.com", 443) is not None or host not in ("github.com", "*")
 
 
 PATTERNS = ["*", "a.b", "*.a.b", "**.a.b", "x.a.b", "*.x.a.b", "b", "**.b", "*.b", "1.2.3.4", "1.2.0.0/16", "::1"]

@@ -11,12 +11,12 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from mudroom.core.approval.approval import CommandAnswer, CommandQuestion, can_be_kept, rule_of
 from mudroom.core.approval.shown_question import shown_question
 from mudroom.core.network.flow import NOBODY, FlowAnswer, FlowQuestion
-from mudroom.core.network.preset import offer_for
+from mudroom.core.network.preset import Offer, offers
 from mudroom.core.network.upload_host import upload_note
 from mudroom.core.tree.path import show
 from mudroom.core.tree.quote import show_words
@@ -29,12 +29,11 @@ OF_A_HOST = 55.0
 _OPTIONS = {
     "once": ("Allow once", "allow_once"),
     "always": ("Always allow", "allow_always"),
-    "preset": ("Always allow the preset", "allow_always"),
     "no": ("Refuse", "reject_once"),
     "never": ("Always refuse", "reject_always"),
 }
 
-_ALLOWING = ("once", "always", "preset")
+_ALLOWING = ("once", "always")
 _USUAL: Mapping[str, str] = {}
 _OF_A_HOST = {"once": "Allow while this sandbox lives", "no": "Refuse while this sandbox lives"}
 """Other option names: the gate keeps an answer as long as it lives, which is as long as the agent inside."""
@@ -48,6 +47,8 @@ class EditorQuestion:
         self.answer = ""
         """The chosen option's key; empty: none."""
         self.is_over = False
+        self.options: Collection[str] = ()
+        """The keys that were offered."""
         self._changed = threading.Condition()
 
     def end(self, answer: str) -> bool:
@@ -98,14 +99,14 @@ class Questions:
         outcome = result.get("outcome")
         chosen = outcome.get("optionId") if isinstance(outcome, dict) else None
         if question is not None:
-            question.end(chosen if isinstance(chosen, str) and chosen in _OPTIONS else "")
+            question.end(chosen if isinstance(chosen, str) and chosen in question.options else "")
 
     def put(
-        self, call: dict[str, Any], *, keeps: bool, names: Mapping[str, str] = _USUAL, preset: str = ""
+        self, call: dict[str, Any], *, keeps: bool, names: Mapping[str, str] = _USUAL, offered: Sequence[Offer] = ()
     ) -> EditorQuestion | None:
         """Ask a question. Return None if there is no session for it. ``call``: the tool call that is shown. ``names``:
-        option names, where they are not the usual ones. ``preset``: the name of the option that allows a preset; empty:
-        there is none."""
+        option names, where they are not the usual ones. ``offered``: further options, whose ids are their rules'
+        labels."""
         session = getattr(self.here, "session", "")
         identifier = f"mudroom-{secrets.token_hex(16)}"
         with self._lock:
@@ -113,11 +114,11 @@ class Questions:
             if not session or self._closed:
                 return None
             question = self._open[identifier] = EditorQuestion(identifier, session, f"mudroom-{secrets.token_hex(8)}")
-        keys = ("once", "always", *(("preset",) if preset else ()), "no", "never") if keeps else ("once", "no")
-        names = {**names, "preset": preset}
-        options = [
-            {"optionId": key, "name": names.get(key, _OPTIONS[key][0]), "kind": _OPTIONS[key][1]} for key in keys
-        ]
+        keys = ("once", "always", "no", "never") if keeps else ("once", "no")
+        rows = [(key, names.get(key, _OPTIONS[key][0]), _OPTIONS[key][1]) for key in keys]
+        more = [(offer.label, offer.words, "allow_always" if offer.allows else "reject_always") for offer in offered]
+        question.options = frozenset(key for key, _name, _kind in (*rows, *more))
+        options = [{"optionId": key, "name": name, "kind": kind} for key, name, kind in (*rows[:2], *more, *rows[2:])]
         shown = {"toolCallId": question.call, "status": "pending", **call}
         params = {"sessionId": session, "toolCall": shown, "options": options}
         self._ask(identifier, request(identifier, "session/request_permission", params))
@@ -176,10 +177,9 @@ class EditorForHosts:
         text = f"mudroom: a command in the fork {one_line(question.fork)} wants to reach {one_line(place)}."
         text += f" {one_line(question.host)}: {note}." if note else ""
         call = {"title": f"Reach {one_line(place)}", "kind": "fetch", "content": [text_content(text)]}
-        offer = offer_for(question.host, question.port)
-        preset = f"Always allow the preset {offer.about}" if offer is not None else ""
-        put = self._questions.put(call, keeps=True, names=_OF_A_HOST, preset=preset)
-        return HostWait(self._questions, put, offer.word if offer is not None else "")
+        offered = offers(question.host, question.port, question.hold)
+        put = self._questions.put(call, keeps=True, names=_OF_A_HOST, offered=offered)
+        return HostWait(self._questions, put, offered)
 
 
 class HostWait:
@@ -188,9 +188,9 @@ class HostWait:
     Owner: the thread that attends to the gate.
     """
 
-    def __init__(self, questions: Questions, question: EditorQuestion | None, preset: str = "") -> None:
-        """``preset``: the word for the preset that the question offers."""
-        self._questions, self._question, self._preset = questions, question, preset
+    def __init__(self, questions: Questions, question: EditorQuestion | None, offered: Sequence[Offer] = ()) -> None:
+        """``offered``: the rules that the question offers."""
+        self._questions, self._question, self._offered = questions, question, offered
         self._until = time.monotonic() + OF_A_HOST
         self._answer: FlowAnswer | None = NOBODY if question is None else None
 
@@ -205,11 +205,11 @@ class HostWait:
         question = self._question
         if self._answer is None and question is not None and (question.is_over or time.monotonic() >= self._until):
             chosen = self._questions.settle(question)
-            chosen = "" if chosen == "preset" and not self._preset else chosen  # it was not offered
             why = "" if chosen else "and the editor gave no answer"
-            preset = self._preset if chosen == "preset" else ""
-            allowed, keeps = chosen in _ALLOWING, chosen in ("always", "preset", "never")
-            self._answer = FlowAnswer(allowed, keeps, why, preset=preset)
+            self._answer = FlowAnswer(chosen in _ALLOWING, chosen in ("always", "never"), why)
+            for offer in self._offered:
+                if offer.label == chosen:
+                    self._answer = FlowAnswer(offer.allows, keep=True, rule=offer.rule)
         return self._answer
 
     def close(self) -> None:

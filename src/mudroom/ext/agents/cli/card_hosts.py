@@ -15,8 +15,8 @@ from mudroom.cli.terminal.context import Context
 from mudroom.core.agent.card import AgentCard
 from mudroom.core.network.host_rules import HostRule, show_rule
 from mudroom.core.settings import Settings
-from mudroom.ext.agents.card import with_card_network
-from mudroom.ext.agents.core.card_hosts import CardHostRule, sort_hosts
+from mudroom.ext.agents.card import held_if_possible, with_card_network
+from mudroom.ext.agents.core.card_hosts import sort_hosts
 from mudroom.session.project_session import host_answers
 from mudroom.typing import TYPE_CHECKING, NamedTuple
 
@@ -50,28 +50,31 @@ def decide_card_hosts(
     if not wish_result.open:
         return CardHosts((), tuple(notes))
     trusted = card.agent in settings.network_cards
+    opened = held_if_possible(wish_result.open) if level else wish_result.open
     if allow or trusted:
         why = "--allow-card-network" if allow else "network.cards in the policy"
-        return CardHosts(wish_result.open, (*notes, f"allowed for this run, by {why}: {_names(wish_result.open)}"))
+        return CardHosts(opened, (*notes, f"allowed for this run, by {why}: {_names(opened)}"))
     if context.as_json or not context.terminal.interactive:
         hint = f"--allow-card-network allows it, or: mudroom net allow {_words(wish_result.open)}"
-        return CardHosts(
-            (), (*notes, f"{card.agent} asks for {_names(wish_result.open)}: refused, nobody can be asked ({hint})")
-        )
-    return _ask_about_open(card, wish_result, remember, context, notes)
+        return CardHosts((), (*notes, f"{card.agent} asks for {_names(opened)}: refused, nobody can be asked ({hint})"))
+    return _ask_about_open(card, opened, remember, context, notes)
 
 
 def _ask_about_open(
-    card: AgentCard, wish_result: CardHostRule, remember: Callable[[HostRule], None], context: Context, notes: list[str]
+    card: AgentCard,
+    opened: Sequence[HostRule],
+    remember: Callable[[HostRule], None],
+    context: Context,
+    notes: list[str],
 ) -> CardHosts:
-    answer = _ask(f"{card.agent} asks for: {_names(wish_result.open)}", context)
+    answer = _ask(f"{card.agent} asks for: {_names(opened)}", context)
     if answer == "A":
-        for rule in wish_result.open:
+        for rule in opened:
             remember(rule)
     if answer in ("a", "A"):
-        return CardHosts(wish_result.open, tuple(notes))
-    denied = tuple(rule._replace(action="deny") for rule in wish_result.open)
-    return CardHosts(denied, (*notes, f"refused to {card.agent} for this run: {_names(wish_result.open)}"))
+        return CardHosts(tuple(opened), tuple(notes))
+    denied = tuple(HostRule("deny", rule.pattern, rule.ports, source=rule.source) for rule in opened)
+    return CardHosts(denied, (*notes, f"refused to {card.agent} for this run: {_names(opened)}"))
 
 
 def _ask(question: str, context: Context) -> str:
@@ -97,7 +100,9 @@ def _words(rules: Sequence[HostRule]) -> str:
 
 
 def _names(rules: Sequence[HostRule]) -> str:
-    return ", ".join("every host (*)" if rule.pattern == "*" else show_rule(rule) for rule in rules)
+    names = ["every host (*)" if rule.pattern == "*" else show_rule(rule) for rule in rules if not rule.hold]
+    holds = ", ".join(show_rule(rule) for rule in rules if rule.hold)
+    return ", ".join((*names, *([f"{holds} (pushes and publishes wait for the apply)"] if holds else [])))
 
 
 def network_lines(card: AgentCard, settings: Settings, level: int, context: Context) -> list[str]:
@@ -119,7 +124,7 @@ def network_lines(card: AgentCard, settings: Settings, level: int, context: Cont
         (wish_result.denied, "denied by the policy"),
         (wish_result.asked, "asked about when it comes to that"),
         (
-            wish_result.open,
+            held_if_possible(wish_result.open),
             "allowed by network.cards of the policy" if trusted else "you are asked before the agent starts",
         ),
     )

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from mudroom.core.network.host_pattern import parse_pattern
 from mudroom.core.network.host_rules import USUAL, HostRule, parse_rule
+from mudroom.core.network.preset import EFFECTS
 from mudroom.typing import NamedTuple
 
 
@@ -37,6 +38,18 @@ def sort_hosts(agent: str, hosts: Sequence[str], rules: Sequence[HostRule]) -> C
     return CardHostRule(
         tuple(by_action["allow"]), tuple(by_action["deny"]), tuple(by_action["ask"]), tuple(by_action[""])
     )
+
+
+def with_holds(rules: Sequence[HostRule]) -> tuple[HostRule, ...]:
+    """Return a card's hosts, with the known forges and registries among them read only: pushes and publishes wait for
+    the apply."""
+    holds = [
+        parse_rule(f"{host} {effects.requests}".rstrip(), "hold", rule.source)._replace(ports=rule.ports)
+        for rule in rules
+        for host, effects in EFFECTS.items()
+        if rule.action == "allow" and covers(rule.pattern, host)
+    ]
+    return (*(rule for rule in rules if rule.action != "allow" or rule.pattern not in EFFECTS), *holds)
 
 
 def _decides(rule: HostRule, action: str, card_rule: HostRule) -> bool:

@@ -27,7 +27,7 @@ from mudroom.core.approval.approval import CommandAnswer, CommandQuestion, can_b
 from mudroom.core.approval.shown_question import shown_question
 from mudroom.core.approval_queue import answer_of
 from mudroom.core.network.flow import FlowAnswer, FlowQuestion
-from mudroom.core.network.preset import offer_for
+from mudroom.core.network.preset import offers
 from mudroom.core.network.upload_host import upload_note
 from mudroom.core.tree.path import show
 from mudroom.core.tree.quote import show_words
@@ -173,11 +173,12 @@ class ClientForHosts:
 
     def _elicit(self, ask: Ask, question: FlowQuestion, name: str) -> None:
         """Ask the client, and answer the question in the queue as ``mudroom approve`` does."""
-        queue, offer = self._session.vault.approvals, offer_for(question.host, question.port)
+        queue = self._session.vault.approvals
+        offered = {offer.label.split()[0]: offer for offer in offers(question.host, question.port, question.hold)}
         words = {
             "once": "Allow it for this command",
             "always": f"Always allow {question.host}:{question.port}",
-            **({"preset": f"Always allow the preset {offer.about}"} if offer is not None else {}),
+            **{name: offer.words for name, offer in offered.items()},
             "no": "Refuse it for this command",
             "never": f"Never allow {question.host}:{question.port}",
         }
@@ -191,10 +192,12 @@ class ClientForHosts:
         if result is None:
             return  # the queue has answered, or still may
         word = _word(result) if _word(result) in words else "no"
-        preset = offer.word if offer is not None and word == "preset" else ""
+        offer = offered.get(word)
         with suppress(MudroomError):  # the command, and its question, may have ended; or the question still waits
-            allowed = word in ("once", "always", "preset")
-            queue.decide(name, allow=allowed, by=_BY, keep=word in ("always", "preset", "never"), preset=preset)
+            if offer is not None:
+                queue.decide(name, allow=offer.allows, by=_BY, keep=True, rule=offer.rule)
+            else:
+                queue.decide(name, allow=word in ("once", "always"), by=_BY, keep=word in ("always", "never"))
 
 
 def _word(result: object) -> str:

@@ -69,6 +69,7 @@ class _HostShape(NamedTuple):
     port: int
     way: str
     fork: str = ""
+    hold: str = ""
 
 
 class _Waiting(NamedTuple):
@@ -174,8 +175,8 @@ class QueuedQuestions:
             return answer_of(decision)._replace(keep=False)
         answer = host_answer(decision)
         if answer.keep:
-            self._hosts[question.host, question.port] = answer._replace(keep=False, preset="")
-        return answer._replace(keep=False, preset="")
+            self._hosts[question.host, question.port] = answer._replace(keep=False, rule="")
+        return answer._replace(keep=False, rule="")
 
     def forget(self, link: OriginLink) -> None:
         """Withdraw a link's questions, as it is over."""

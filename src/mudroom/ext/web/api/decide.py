@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 from contextlib import closing
 
-from mudroom.core.approval.approval import CommandQuestion, HostQuestion, can_be_kept, offer_of, rule_of
+from mudroom.core.approval.approval import CommandQuestion, HostQuestion, can_be_kept, offers_of, rule_of
 from mudroom.core.approval_queue import QueueRow
 from mudroom.core.network.upload_host import upload_note
 from mudroom.core.text.answer_place import answered_by
@@ -59,7 +59,7 @@ def answer(call: ApiCall) -> shape.AnsweredShape:
     with closing(call.server.vault(call.path["project"])) as vault:
         queue = vault.approvals
         row = _row(queue, call.path["question"])
-        preset = _require_shown(row, request) if request.keep else ""
+        offered = _require_shown(row, request) if request.keep else ""
         try:
             decision, is_first = queue.decide(
                 row.name,
@@ -67,14 +67,14 @@ def answer(call: ApiCall) -> shape.AnsweredShape:
                 by="page",
                 reason=request.reason.strip(),
                 keep=request.keep,
-                preset=preset,
+                rule=offered,
             )
         except UsageError as error:
             raise _unknown_question(error) from None
         if not is_first or decision.state not in ("allowed", "denied"):
             raise Refusal(409, "decided", _describe_end(row._replace(decision=decision)))
         writes = request.keep and not (row.asked.host is not None and row.asked.host.is_far)
-        problem = _write_rule(call, row, request.allow, preset) if writes else ""
+        problem = _write_rule(call, row, request.allow, offered) if writes else ""
         updated = question_of(vault, _row(queue, row.name))
     return shape.AnsweredShape(updated, is_first, writes and not problem, problem)
 
@@ -102,9 +102,9 @@ def question_of(vault: Vault, row: QueueRow) -> shape.QuestionShape:
     )
     if result.can_keep:
         result.allow_rule, result.deny_rule = rule_of(question, True), rule_of(question, False)
-        offer = offer_of(question)
-        if offer is not None:
-            result.preset_rule, result.preset_hosts = f"allow {offer.word}", list(offer.hosts)
+        result.offers = [
+            shape.OfferShape(offer.rule, offer.words, offer.allows, list(offer.hosts)) for offer in offers_of(question)
+        ]
     if decision is not None:
         result.by, result.reason, result.kept = _text(decision.by), _text(decision.reason), decision.keep
         result.ended = decision.when.time // _MS
@@ -149,14 +149,13 @@ def _unknown_question(error: UsageError) -> Refusal:
 
 
 def _require_shown(row: QueueRow, request: shape.AnswerShape) -> str:
-    """Return the preset's word if the rule allows a preset, otherwise an empty string. Raise Refusal if the rule
+    """Return the rule if it is one that the question offers, otherwise an empty string. Raise Refusal if the rule
     differs from those shown, or none can be written."""
     question = row.asked.question
     if not can_be_kept(question):
         raise Refusal(400, "bad-request", "no rule can be written for this command", "answer it for this once")
-    offer = offer_of(question)
-    if offer is not None and request.allow and request.rule == f"allow {offer.word}":
-        return offer.word
+    if any((offer.rule, offer.allows) == (request.rule, request.allow) for offer in offers_of(question)):
+        return request.rule
     if request.rule != rule_of(question, request.allow):
         raise Refusal(409, "moved", "the rule is not the one that was shown", "nothing was answered; look again")
     return ""
@@ -169,13 +168,13 @@ def _describe_end(row: QueueRow) -> str:
     return f"it has ended already: {row.state}{answered_by(_text(row.decision.by))}{why}"
 
 
-def _write_rule(call: ApiCall, row: QueueRow, allow: bool, preset: str) -> str:
+def _write_rule(call: ApiCall, row: QueueRow, allow: bool, offered: str) -> str:
     """Return why the rule could not be written; empty if it was."""
     question, environment = row.asked.question, call.server.environment
     try:
         with call.server.session(call.path["project"]) as session:
             if isinstance(question, HostQuestion):
-                environment.keep_host(session, question, allow, preset)
+                environment.keep_host(session, question, allow, offered)
             else:
                 environment.keep_command(session, question.rule(allow), allow)
     except (MudroomError, Refusal, OSError) as error:

@@ -187,12 +187,12 @@ function Card({ one, now, above }) {
     const timer = setTimeout(() => setSettled(above), EARLY);
     return () => clearTimeout(timer);
   }, [above]);
-  const answer = async (/** @type {boolean} */ allow, /** @type {boolean} */ keep, preset = false) => {
+  const answer = async (/** @type {boolean} */ allow, /** @type {boolean} */ keep, offered = "") => {
     if (busy || early) return;
     setBusy(true);
     setProblem("");
     try {
-      const rule = preset ? one.preset_rule : keep ? (allow ? one.allow_rule : one.deny_rule) : "";
+      const rule = offered || !keep ? offered : allow ? one.allow_rule : one.deny_rule;
       const done = await post(`${at(one.project)}/questions/${encodeURIComponent(one.id)}`, { allow, keep, rule, reason });
       setProblem(done.problem);
     } catch (error) {
@@ -233,14 +233,14 @@ function Files({ files }) {
   return html`<details class="small"><summary>for ${files.length} files as they are now</summary>${list}</details>`;
 }
 
-/** @param {{one: Question, off: boolean, answer: (allow: boolean, keep: boolean, preset?: boolean) => void, reason: string, setReason: (reason: string) => void}} props */
+/** @param {{one: Question, off: boolean, answer: (allow: boolean, keep: boolean, offered?: string) => void, reason: string, setReason: (reason: string) => void}} props */
 function Answers({ one, off, answer, reason, setReason }) {
   const id = `rule-${one.project}-${one.id}`;
   const always = one.can_keep && html`<div class="rules">
     <button type="button" disabled=${off} aria-describedby=${id + "-allow"} onClick=${() => answer(true, true)}>Always allow</button>
     <span class="small" id=${id + "-allow"}>writes <code class="name">${one.allow_rule}</code></span>
-    ${one.preset_rule && html`<button type="button" disabled=${off} aria-describedby=${id + "-preset"} onClick=${() => answer(true, true, true)}>Allow preset</button>
-    <span class="small" id=${id + "-preset"}>writes <code class="name">${one.preset_rule}</code>, which allows ${one.preset_hosts.join(", ")}</span>`}
+    ${one.offers.map((offer, at) => html`<button type="button" class=${offer.allows ? "" : "danger"} disabled=${off} aria-describedby=${id + "-" + at} onClick=${() => answer(offer.allows, true, offer.rule)}>${offer.words}</button>
+    <span class="small" id=${id + "-" + at}>writes <code class="name">${offer.rule}</code>${offer.hosts.length > 0 && `, which allows ${offer.hosts.join(", ")}`}</span>`)}
     <button type="button" class="danger" disabled=${off} aria-describedby=${id + "-deny"} onClick=${() => answer(false, true)}>Always deny</button>
     <span class="small" id=${id + "-deny"}>writes <code class="name">${one.deny_rule}</code></span>
   </div>`;

@@ -9,8 +9,8 @@ const LOOK = 5000; // milliseconds: there is no event when a waiter gives up
 /**
  * @typedef {{id: string, project: string, project_path: string, kind: "command" | "host", state: string, asked: number,
  *   waiting: boolean, fork: string, agent: string, what: string, why: string, cwd: string, terms: string[], files: string[],
- *   note: string, can_keep: boolean, allow_rule: string, deny_rule: string, preset_rule: string,
- *   preset_hosts: string[], by: string, reason: string, until: number,
+ *   note: string, can_keep: boolean, allow_rule: string, deny_rule: string, offers: {rule: string, words: string, allows: boolean, hosts: string[]}[],
+ *   by: string, reason: string, until: number,
  *   ended: number, kept: boolean, used: boolean}} Question
  * @typedef {{waiting: Question[], recent: Question[], remarks: string[], problem: string, loaded: boolean}} Known
  */

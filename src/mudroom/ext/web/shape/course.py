@@ -10,6 +10,16 @@ from mudroom.ext.web.shape.change import RowShape
 from mudroom.ext.web.shape.place import SummaryShape
 
 
+class OfferShape(Struct):
+    """A rule that a question about a host offers."""
+
+    rule: str
+    words: str
+    allows: bool
+    hosts: list[str]
+    """Of a preset."""
+
+
 class QuestionShape(Struct):
     id: str
     project: str
@@ -33,9 +43,7 @@ class QuestionShape(Struct):
     allow_rule: str = ""
     """The rule that ``always`` writes."""
     deny_rule: str = ""
-    preset_rule: str = ""
-    """The rule that allows all hosts in the host's preset; empty: no preset includes it."""
-    preset_hosts: list[str] = []
+    offers: list[OfferShape] = []
     by: str = ""
     reason: str = ""
     until: int = 0
@@ -64,7 +72,7 @@ class AnswerShape(Struct, forbid_unknown_fields=True):
     allow: bool
     keep: bool = False
     rule: str = ""
-    """With ``keep``: the rule that was shown, ``allow_rule``, ``deny_rule`` or ``preset_rule``. Another rule is not
+    """With ``keep``: the rule that was shown, ``allow_rule``, ``deny_rule`` or one of ``offers``. Another rule is not
     written."""
     reason: str = ""
 

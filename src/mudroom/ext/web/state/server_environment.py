@@ -23,8 +23,8 @@ class ServerEnvironment(NamedTuple):
     open: Callable[[bytes], tuple[Session, tuple[str, ...]]]
     """Open a session on a project with its policy files' settings; return it with notes. Raise MudroomError."""
     keep_host: Callable[[Session, HostQuestion, bool, str], None]
-    """Write an answer's rule (True: allow) for this machine: about a host, or about its preset's word if that is not
-    empty. Raise MudroomError."""
+    """Write an answer's rule (True: allow) for this machine: about a host, or the rule that its question offered, if
+    not empty. Raise MudroomError."""
     keep_command: Callable[[Session, str, bool], None]
     """Write an answer's rule about a command's pattern, as ``keep_host`` does."""
     start: Callable[[bytes, str, Sequence[bytes], float | None], str]
