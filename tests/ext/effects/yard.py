@@ -31,7 +31,7 @@ class Yard:
     them."""
 
     def __init__(self, root: Path, town: Town) -> None:
-        self.root, self.forge = root, Forge(root / "forge")
+        self.root, self.town, self.forge = root, town, Forge(root / "forge")
         self.upstream = self.forge.repository()
         seal = Seal(root)
         (root / "roots.pem").write_text(seal.roots)

@@ -23,7 +23,14 @@ from mudroom.ext.effects.message import LONGEST, MOST_BODY, HeldAnswer, HeldQues
 from mudroom.ext.effects.publish import canonical, is_place
 from mudroom.ext.effects.publish import overlaid as page_with
 from mudroom.ext.effects.request import names_method
-from mudroom.ext.effects.wire import overlaid, packet, parse_advertisement, show_advertisement, show_report
+from mudroom.ext.effects.wire import (
+    MOST_REFS,
+    overlaid,
+    parse_advertisement,
+    show_advertisement,
+    show_answer,
+    show_missing,
+)
 from mudroom.net.gate.dial import adopt
 from mudroom.net.gate.exchange import Exchange, RefusedExchange
 from mudroom.net.gate.fork_dials import ForkUnreachable
@@ -34,8 +41,6 @@ from mudroom.net.gate.response_writer import ResponseWriter
 from mudroom.net.gate.sanitizer import CredentialSanitizer, Field
 from mudroom.net.protocol.head import RequestHead
 
-MOST_REFS = 32 << 20
-"""Bytes of a server's list of refs."""
 _WANTS = 16 << 10
 """Bytes of a fetch in which a wanted object is looked for: the wants come first."""
 _READS = ("GET", "HEAD", "OPTIONS")
@@ -44,6 +49,19 @@ _RESULT = "application/x-git-%s-pack-result"
 _ADVERTISES = regex(rb"application/x-git-.*-advertisement")
 _UNWANTED = (b"git-protocol", b"accept-encoding")
 _UNWANTED_OF_PAGES = (b"accept-encoding", b"if-none-match", b"if-modified-since", b"range")
+
+
+async def serve_other(client: Peer, server: Peer, exchange: Exchange) -> None:
+    """Serve a connection that is neither TLS nor HTTP, at a host that holds. ``server``: the host's, which speaks SSH
+    or nothing that can be held. Raise RefusedExchange."""
+    is_ssh = any(bytes(peer.buffer[:4]) == b"SSH-" for peer in (client, server))
+    server.cut()
+    if not is_ssh or exchange.guard.all_hosts:
+        raise exchange.refuse("its rule requires inspection, but it is neither TLS nor HTTP")
+    from mudroom.ext.effects.ssh import serve_ssh
+
+    await serve_ssh(client, exchange)
+
 
 Kind = Literal["read", "refs", "fetch", "push", "publish", "request"]
 
@@ -118,13 +136,8 @@ class HeldRequest:
             fields = [field for field in fields if field[0].lower().replace(b"_", b"-") not in unwanted]
         if self.kind == "fetch" and (missing := await self._wanted(client)):
             ref = next(ref for ref, new in self._held.held.items() if new == missing)
-            why = f"mudroom: {ref} has a held push, whose commits only the repository that made it has until the apply"
-            await self._answer(
-                client,
-                ResponseWriter(client, self._rewrite.sanitizer),
-                _RESULT % "upload",
-                packet(b"ERR " + why.encode()),
-            )
+            writer = ResponseWriter(client, self._rewrite.sanitizer)
+            await self._answer(client, writer, _RESULT % "upload", show_missing(ref))
             return fields, True
         if self.kind == "read" and await self._is_held_page():
             self._held = await self._ask("page")
@@ -201,11 +214,7 @@ class HeldRequest:
             return await self._tell_stored(client, writer, answer)
         if not answer.refs:  # git's question whether it may push: a lone flush
             return await self._answer(client, writer, _RESULT % "receive", b"")
-        if answer.problem:
-            text = f"this cannot be held: {answer.problem}"
-        else:
-            text = "\n".join(f"held: {ref} will be pushed when the fork is applied" for ref in answer.refs)
-        report = show_report(answer.capabilities, answer.refs, text, answer.problem and text)
+        report = show_answer(answer.capabilities, answer.refs, answer.problem)
         return await self._answer(client, writer, _RESULT % "receive", report)
 
     async def _tell_stored(self, client: Peer, writer: ResponseWriter, answer: HeldAnswer) -> bool:

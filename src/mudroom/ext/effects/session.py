@@ -255,7 +255,8 @@ class EffectOutbox:
             login = self._login(push)
         except MudroomError as error:
             raise NotSent(f"{error.message}; {error.hint}" if error.hint else error.message) from error
-        return ServerAccess(rules, roots, parse_upstream(proxy) if proxy else None, login)
+        upstream = parse_upstream(proxy) if proxy else None
+        return ServerAccess(rules, roots, upstream, login, variables=self._host.variables)
 
     def _login(self, push: HeldEffect) -> tuple[str, str] | None:
         if not push.credential:

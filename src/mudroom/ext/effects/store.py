@@ -13,14 +13,14 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from mudroom.core.network.push import EffectKind, PushState
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
-from mudroom.ext.effects.message import MOST_BODY, HeldQuestion
+from mudroom.ext.effects.message import MOST_BODY, HeldQuestion, Scheme
 from mudroom.ext.effects.publish import PackageRequest, Publish, parse_publish
 from mudroom.ext.effects.request import HttpRequest, names_method, parse_request
 from mudroom.ext.effects.wire import LONGEST_HEAD, PushHead, RefCommand, parse_push
@@ -38,7 +38,7 @@ class HeldEffect(NamedTuple):
     number: int
     time: int
     """When it was held, in nanoseconds since 1970."""
-    scheme: Literal["http", "https"]
+    scheme: Scheme
     host: str
     port: int
     path: str
@@ -82,9 +82,12 @@ class HeldEffect(NamedTuple):
 
     @property
     def remote_url(self) -> str:
-        usual = {"http": 80, "https": 443}[self.scheme]
+        usual = {"http": 80, "https": 443, "ssh": 22}[self.scheme]
         host = f"[{self.host}]" if ":" in self.host else self.host
         path = self.path if self.request is None else ""  # its label has it
+        if self.scheme == "ssh":
+            host = f"{self.login}@{host}"
+            path = path if path.startswith("/") else f"/./{path}"
         return f"{self.scheme}://{host}{'' if self.port == usual else f':{self.port}'}{path}"
 
     def event(self) -> dict[str, object]:

@@ -20,8 +20,19 @@ from mudroom.core.network.address import show_address
 from mudroom.core.network.host_rules import HostRule, Request, decide, vet
 from mudroom.ext.effects.publish import NO_FILES, Publish, published
 from mudroom.ext.effects.request import HttpRequest, is_done, seen, undo_words
+from mudroom.ext.effects.ssh_client import PATIENCE, ssh_line, ssh_words, talk
 from mudroom.ext.effects.store import HeldEffect
-from mudroom.ext.effects.wire import NONE, PushReport, RefCommand, parse_advertisement, parse_report, show_push
+from mudroom.ext.effects.wire import (
+    FLUSH,
+    NONE,
+    PushReport,
+    RefCommand,
+    packet,
+    packets,
+    parse_advertisement,
+    parse_report,
+    show_push,
+)
 from mudroom.ext.inspection.authority import client_context
 from mudroom.net.gate.resolve import LocalAddresses
 from mudroom.net.protocol.upstream import Upstream
@@ -58,6 +69,8 @@ class ServerAccess(NamedTuple):
     """Header and value, with the user's credential."""
     patience: float = 60.0
     """Seconds for the server's next bytes."""
+    variables: Mapping[bytes, bytes] = {}
+    """The user's."""
 
     @property
     def anonymous(self) -> ServerAccess:
@@ -220,9 +233,7 @@ class PushServer(_Server):
         return self._push_refs(io.BytesIO(body), len(body), back, side_band=True)
 
     def _is_there(self, commands: Sequence[RefCommand], *, may_be: bool) -> bool:
-        answer, body = self._get(self._push.path + "/info/refs?service=git-receive-pack")
-        if answer.status != 200:
-            raise NotSent(self._refusal(answer), by_server=answer.status < 500)
+        body = self._refs()
         try:
             there = dict(parse_advertisement(body).refs)
         except ValueError as error:
@@ -236,14 +247,52 @@ class PushServer(_Server):
                 raise NotSent(f"{ref} {where}, and {told}: {_AGAIN}", by_server=True)
         return False
 
+    def _refs(self) -> bytes:
+        answer, body = self._get(self._push.path + "/info/refs?service=git-receive-pack")
+        if answer.status != 200:
+            raise NotSent(self._refusal(answer), by_server=answer.status < 500)
+        return body
+
     def _push_refs(self, body: BinaryIO, length: int, commands: Sequence[RefCommand], *, side_band: bool) -> PushReport:
-        kind, path = "application/x-git-receive-pack-", self._push.path + "/git-receive-pack"
-        headers = {"Content-Type": f"{kind}request", "Accept": f"{kind}result", "Content-Length": str(length)}
-        _answer, data = self._send("POST", path, body, headers)
         try:
-            return parse_report(data, commands, side_band=side_band)
+            return parse_report(self._answer(body, length), commands, side_band=side_band)
         except ValueError as error:
             raise LostAnswer(str(error)) from error
+
+    def _answer(self, body: BinaryIO, length: int) -> bytes:
+        kind, path = "application/x-git-receive-pack-", self._push.path + "/git-receive-pack"
+        headers = {"Content-Type": f"{kind}request", "Accept": f"{kind}result", "Content-Length": str(length)}
+        return self._send("POST", path, body, headers)[1]
+
+
+class SshPushServer(PushServer):
+    """A ``PushServer`` that the user's own ssh reaches."""
+
+    def _refs(self) -> bytes:
+        told, error = self._talk(io.BytesIO(FLUSH), self._access.patience)
+        if error:
+            raise NotSent(error)
+        return packet(b"# service=git-receive-pack\n") + FLUSH + told
+
+    def _answer(self, body: BinaryIO, _length: int) -> bytes:
+        told, error = self._talk(body, PATIENCE)
+        if error:
+            raise LostAnswer(error)
+        refs_end = next((end for content, end in packets(told) if content is None), len(told))
+        return told[refs_end:]
+
+    def _talk(self, body: BinaryIO, patience: float) -> tuple[bytes, str]:
+        """Return the server's bytes, and why ssh has failed. Raise NotSent."""
+        push, variables = self._push, self._access.variables
+        decision = decide(Request(push.host, push.port), self._access.rules)
+        if decision.action == "deny" or decision.rule is None:
+            raise NotSent(decision.reason)
+        try:
+            line = ssh_line(variables, push.host, push.port, push.login, "receive", push.path)
+            told, said = talk(line, variables, body, _MOST_PAGE, patience)
+        except (OSError, ValueError) as error:
+            raise NotSent(_words(error)) from error
+        return told, ssh_words(said, push.host, push.port, variables) if said else ""
 
 
 class Registry(_Server):
@@ -384,7 +433,9 @@ def server_of(push: HeldEffect, access: ServerAccess, sent: bytes = b"") -> Effe
     """``sent``: the body of a request."""
     if push.request is not None:
         return RequestServer(push, push.request, access, sent)
-    return PushServer(push, access) if push.publish is None else Registry(push, push.publish, access)
+    if push.publish is not None:
+        return Registry(push, push.publish, access)
+    return (SshPushServer if push.scheme == "ssh" else PushServer)(push, access)
 
 
 def look_up(host: str, port: int) -> list[bytes]:
