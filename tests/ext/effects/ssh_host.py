@@ -51,4 +51,4 @@ class SshHost:
     def talk(self, client: socket.socket) -> None:
         line = [SSHD, "-i", "-f", str(self.root / "sshd_config")]
         client.settimeout(None)
-        subprocess.run(line, stdin=client, stdout=client, stderr=subprocess.DEVNULL, check=False)
+        subprocess.run(line, stdin=client.fileno(), stdout=client.fileno(), stderr=subprocess.DEVNULL, check=False)

@@ -58,6 +58,7 @@ async def serve_ssh(client: Peer, exchange: Exchange) -> None:
     """Serve a connection to its end. Raise RefusedExchange."""
     guard = exchange.guard
     try:
+        await asyncio.to_thread(__import__, "asyncssh")  # it takes the time of a hundred requests
         import asyncssh
     except ImportError:
         raise exchange.refuse("a push over ssh is held with asyncssh: pip install 'mudroom[ssh]'") from None
