@@ -185,7 +185,7 @@ def test_the_sandbox_knows_the_gate_at_held_hosts_alone(tmp_path: Path) -> None:
         "web.example": "hold",
         "a.example:22": "allow",
     }
-    rules = [parse_rule(text, action) for text, action in texts.items()]
+    rules = [parse_rule(text, "hold" if action == "hold" else "allow") for text, action in texts.items()]
     shown, config = trust_ssh(os.fsencode(tmp_path), authority, rules)
     known = (Path(os.fsdecode(shown.source)) / "known_hosts").read_text().splitlines()
     names = [line.split()[0] for line in known]

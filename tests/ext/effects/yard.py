@@ -36,7 +36,8 @@ class Yard:
         seal = Seal(root)
         (root / "roots.pem").write_text(seal.roots)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(seal.pem("forge.example", "registry.example", "api.example"))
+        self.pem = seal.pem("forge.example", "registry.example", "api.example")
+        context.load_cert_chain(self.pem)
 
         def over_tls(talk: Callable[[socket.socket], None]) -> Callable[[socket.socket], None]:
             def talk_tls(client: socket.socket) -> None:

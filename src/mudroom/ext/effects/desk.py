@@ -130,7 +130,7 @@ class HoldDesk:
         is_path = is_repository if asked.kind in ("push", "refs") else is_place
         if asked.scheme == "ssh":
             is_path = is_ssh_repository
-        if asked.kind != "request" and not is_path(asked.path):
+        if asked.kind not in ("request", "mail") and not is_path(asked.path):
             raise Rejected("a request that is not understood")
         push = HeldEffect(0, self._clock(), asked.scheme, dial.host, dial.port, asked.path)
         return push._replace(credential=asked.credential, login=asked.login)
@@ -195,7 +195,7 @@ class _Request:
             self._asked = msgspec.json.decode(line, type=HeldQuestion)
             if self._asked.kind == "ssh":
                 self._remote = self._desk.reach(self._asked, self._dial, self.channel)
-        if self._asked.kind in ("push", "publish", "request"):
+        if self._asked.kind in ("push", "publish", "request", "mail"):
             if self._incoming is None:
                 self._incoming = self._desk.incoming()
             self._incoming.add(data)

@@ -52,15 +52,22 @@ _UNWANTED_OF_PAGES = (b"accept-encoding", b"if-none-match", b"if-modified-since"
 
 
 async def serve_other(client: Peer, server: Peer, exchange: Exchange) -> None:
-    """Serve a connection that is neither TLS nor HTTP, at a host that holds. ``server``: the host's, which speaks SSH
-    or nothing that can be held. Raise RefusedExchange."""
-    is_ssh = any(bytes(peer.buffer[:4]) == b"SSH-" for peer in (client, server))
+    """Serve a connection that is neither TLS nor HTTP, at a host that holds. ``server``: the host's, which speaks SSH,
+    SMTP, or nothing that can be held. Raise RefusedExchange."""
+    begins = bytes(client.buffer[:4]), bytes(server.buffer[:3])
     server.cut()
-    if not is_ssh or exchange.guard.all_hosts:
-        raise exchange.refuse("its rule requires inspection, but it is neither TLS nor HTTP")
-    from mudroom.ext.effects.ssh import serve_ssh
+    if exchange.guard.all_hosts:
+        raise exchange.refuse("this cannot be held: effects of another machine's forks")
+    if begins[0] == b"SSH-" or begins[1] == b"SSH":
+        from mudroom.ext.effects.ssh import serve_ssh
 
-    await serve_ssh(client, exchange)
+        await serve_ssh(client, exchange)
+    elif begins[1] == b"220":  # RFC 5321 4.3.1: an SMTP server speaks first
+        from mudroom.ext.effects.smtp import serve_mail
+
+        await serve_mail(client, exchange)
+    else:
+        raise exchange.refuse("its rule requires inspection, but it is neither TLS nor HTTP")
 
 
 Kind = Literal["read", "refs", "fetch", "push", "publish", "request"]

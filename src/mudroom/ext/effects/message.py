@@ -21,13 +21,13 @@ _PATH = regex(r"/[A-Za-z0-9._~@+/-]{1,500}")
 _USER = regex(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 
 
-Scheme = Literal["http", "https", "ssh"]
+Scheme = Literal["http", "https", "ssh", "smtp"]
 
 
 class HeldQuestion(msgspec.Struct, array_like=True):
     kind: str
-    """``push``, ``publish`` or ``request``; ``refs``, ``pages`` or ``page``: only what is held; ``ssh``: the connection
-    becomes that of an ssh, whose failure is a packet."""
+    """``push``, ``publish``, ``request`` or ``mail``; ``refs``, ``pages`` or ``page``: only what is held;
+    ``ssh``: the connection becomes that of an ssh, whose failure is a packet."""
     scheme: Scheme
     path: str
     """Of the repository, over ssh as its client names it; for a publish and a page the request's; for another request
@@ -41,7 +41,7 @@ class HeldQuestion(msgspec.Struct, array_like=True):
     method: str = ""
     """Of a request; for ``ssh``: ``upload`` or ``receive``."""
     headers: list[tuple[str, str]] = []
-    """Of a request, without its login."""
+    """Of a request, without its login; of a mail's envelope: ``from`` and ``to``."""
 
 
 class HeldAnswer(msgspec.Struct, array_like=True):

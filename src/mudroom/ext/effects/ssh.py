@@ -10,15 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import socket
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-
-import msgspec
+from contextlib import AbstractAsyncContextManager
 
 from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import show
-from mudroom.ext.effects.message import MOST_BODY, HeldAnswer, HeldQuestion, is_ssh_repository, is_user
+from mudroom.ext.effects.conversation import decoded, desk, pair
+from mudroom.ext.effects.message import MOST_BODY, HeldQuestion, is_ssh_repository, is_user
 from mudroom.ext.effects.wire import (
     FLUSH,
     LONGEST_HEAD,
@@ -34,7 +31,6 @@ from mudroom.ext.effects.wire import (
     show_answer,
     show_missing,
 )
-from mudroom.net.gate.dial import adopt
 from mudroom.net.gate.exchange import Exchange, RefusedExchange
 from mudroom.net.gate.fork_dials import ForkUnreachable
 from mudroom.net.gate.peer import Peer
@@ -74,9 +70,8 @@ async def serve_ssh(client: Peer, exchange: Exchange) -> None:
     async def serve(process: SSHServerProcess[bytes]) -> None:
         await _Command(exchange, process).run()
 
-    ours, theirs = socket.socketpair()
-    ours.setblocking(False)
-    passing = asyncio.ensure_future(relay(client, adopt(ours)))
+    near, theirs = pair()
+    passing = asyncio.ensure_future(relay(client, near))
     try:
         connection = await asyncssh.run_server(
             theirs,
@@ -177,7 +172,7 @@ class _Command:
             writer.write(head)
             await self._pass_pack(writer, head, pushed)
             writer.write_eof()
-            answer = _decoded(await reader.read(-1))
+            answer = decoded(await reader.read(-1))
         self._process.stdout.write(show_answer(answer.capabilities, answer.refs, answer.problem))
         await self._process.stdout.drain()
 
@@ -219,32 +214,12 @@ class _Command:
     async def _held(self) -> dict[str, str]:
         async with self._desk("refs") as (reader, writer):
             writer.write_eof()
-            return _decoded(await reader.read(-1)).held
+            return decoded(await reader.read(-1)).held
 
-    @asynccontextmanager
-    async def _desk(
+    def _desk(
         self, kind: str, service: str = ""
-    ) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-        dials, host = self._exchange.guard.dials, self._exchange.host
-        connection = await dials.dial(host, self._exchange.port, "")
-        try:
-            reader, writer = await asyncio.open_connection(sock=connection.socket)
-            try:
-                question = HeldQuestion(kind, "ssh", self._path, login=self._user, method=service)
-                writer.write(msgspec.json.encode(question) + b"\n")
-                await writer.drain()
-                yield reader, writer
-            finally:
-                writer.close()
-        finally:
-            dials.left(host)
-
-
-def _decoded(answer: bytes) -> HeldAnswer:
-    try:
-        return msgspec.json.decode(answer, type=HeldAnswer)
-    except msgspec.DecodeError:
-        raise _Refused("it could not be stored") from None
+    ) -> AbstractAsyncContextManager[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+        return desk(self._exchange, HeldQuestion(kind, "ssh", self._path, login=self._user, method=service))
 
 
 async def _refs(reader: asyncio.StreamReader, service: str, held: dict[str, str]) -> bytes:

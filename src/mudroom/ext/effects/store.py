@@ -20,6 +20,7 @@ import msgspec
 from mudroom.core.network.push import EffectKind, PushState
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
+from mudroom.ext.effects.mail import Mail, parse_mail
 from mudroom.ext.effects.message import MOST_BODY, HeldQuestion, Scheme
 from mudroom.ext.effects.publish import PackageRequest, Publish, parse_publish
 from mudroom.ext.effects.request import HttpRequest, names_method, parse_request
@@ -45,7 +46,8 @@ class HeldEffect(NamedTuple):
     """Of the repository; of a publish its request's; of another request with its query."""
     publish: Publish | None = None
     request: HttpRequest | None = None
-    """Both None: it is a push."""
+    mail: Mail | None = None
+    """All three None: it is a push."""
     commands: tuple[RefCommand, ...] = ()
     capabilities: tuple[str, ...] = ()
     pack: int = 0
@@ -67,6 +69,8 @@ class HeldEffect(NamedTuple):
 
     @property
     def kind(self) -> EffectKind:
+        if self.mail is not None:
+            return "mail"
         return "publish" if self.publish is not None else "request" if self.request is not None else "push"
 
     @property
@@ -78,13 +82,15 @@ class HeldEffect(NamedTuple):
         """What it changes at the server."""
         if self.request is not None:
             return (self.request.label(self.path),)
+        if self.mail is not None:
+            return (self.mail.label,)
         return tuple(one.ref for one in self.commands) if self.publish is None else (self.publish.label,)
 
     @property
     def remote_url(self) -> str:
-        usual = {"http": 80, "https": 443, "ssh": 22}[self.scheme]
+        usual = {"http": 80, "https": 443, "ssh": 22, "smtp": 25}[self.scheme]
         host = f"[{self.host}]" if ":" in self.host else self.host
-        path = self.path if self.request is None else ""  # its label has it
+        path = self.path if self.kind not in ("request", "mail") else ""  # its label has it
         if self.scheme == "ssh":
             host = f"{self.login}@{host}"
             path = path if path.startswith("/") else f"/./{path}"
@@ -101,7 +107,9 @@ class HeldEffect(NamedTuple):
     @property
     def repository(self) -> tuple[str, str, int, str]:
         """The repository, whichever of its two usual paths the push has named; or the published file; or the path of
-        another request."""
+        another request; or a mail's key."""
+        if self.mail is not None:
+            return self.scheme, self.host, self.port, self.mail.key or self.digest
         path = self.path.rstrip("/").removesuffix(".git") if self.publish is None else self.publish.place
         return self.scheme, self.host, self.port, path
 
@@ -243,7 +251,8 @@ class IncomingEffect:
             raise Rejected(f"there are {MOST_HELD} held effects already", head)
         digest = self._digest.hexdigest()
         twin = next((one for one in others if one.labels == push.labels and one.state == "held"), None)
-        if push.request is not None and push.request.key and twin is not None:
+        key = push.mail.key if push.mail is not None else push.request.key if push.request is not None else ""
+        if key and twin is not None:
             if twin.digest != digest:
                 raise Rejected(f"{push.labels[0]}: its key is held already, with another content")
             return twin, []  # the client has asked again
@@ -266,6 +275,8 @@ class IncomingEffect:
     def _other(self, draft: HeldEffect, asked: HeldQuestion, requests: Sequence[str]) -> HeldEffect:
         body, kind = disk.pread(self._file, self._size, 0), asked.content_type
         try:
+            if asked.kind == "mail":
+                return draft._replace(mail=parse_mail(asked.headers, body))
             if asked.kind == "publish":
                 try:
                     publish = parse_publish(draft.path, kind, body).publish

@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import http.client
 import io
+import smtplib
 import socket
 import ssl
-from binascii import b2a_base64
+from binascii import a2b_base64, b2a_base64
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from urllib.parse import quote, urljoin, urlsplit
 
 from mudroom.core.network.address import show_address
 from mudroom.core.network.host_rules import HostRule, Request, decide, vet
+from mudroom.core.tree.path import show
+from mudroom.ext.effects.mail import Mail
 from mudroom.ext.effects.publish import NO_FILES, Publish, published
 from mudroom.ext.effects.request import HttpRequest, is_done, seen, undo_words
 from mudroom.ext.effects.ssh_client import PATIENCE, ssh_line, ssh_words, talk
@@ -175,20 +178,7 @@ class _Server:
 
     def _connect(self, method: str, path: str) -> http.client.HTTPConnection:
         """Raise OSError."""
-        push = self._push
-        decision = decide(Request(push.host, push.port, method, path), self._access.rules)
-        if decision.action == "deny" or decision.rule is None:
-            raise PermissionError(0, decision.reason)
-        proxy = self._access.proxy if not decision.rule.private else None
-        if proxy is not None:
-            channel = self._tunnel(proxy)
-        else:
-            addresses = look_up(push.host, push.port)
-            allowed = decision._replace(action="allow")
-            reason = vet(allowed, addresses, LocalAddresses(addresses), rules=self._access.rules, port=push.port)
-            if reason is not None:
-                raise PermissionError(0, reason)
-            channel = _first(addresses, push.port, self._access.patience)
+        push, channel = self._push, self._channel(method, path)
         if push.scheme == "https":
             context = client_context(self._access.roots, ("http/1.1",))
             try:
@@ -199,6 +189,22 @@ class _Server:
         connection = http.client.HTTPConnection(push.host, push.port, timeout=self._access.patience)
         connection.sock = channel
         return connection
+
+    def _channel(self, method: str, path: str) -> socket.socket:
+        """Raise OSError."""
+        push = self._push
+        decision = decide(Request(push.host, push.port, method, path), self._access.rules)
+        if decision.action == "deny" or decision.rule is None:
+            raise PermissionError(0, decision.reason)
+        proxy = self._access.proxy if not decision.rule.private else None
+        if proxy is not None:
+            return self._tunnel(proxy)
+        addresses = look_up(push.host, push.port)
+        allowed = decision._replace(action="allow")
+        reason = vet(allowed, addresses, LocalAddresses(addresses), rules=self._access.rules, port=push.port)
+        if reason is not None:
+            raise PermissionError(0, reason)
+        return _first(addresses, push.port, self._access.patience)
 
     def _tunnel(self, proxy: Upstream) -> socket.socket:
         place = http.client.HTTPConnection(
@@ -293,6 +299,85 @@ class SshPushServer(PushServer):
         except (OSError, ValueError) as error:
             raise NotSent(_words(error)) from error
         return told, ssh_words(said, push.host, push.port, variables) if said else ""
+
+
+class MailServer(_Server):
+    """An ``EffectServer`` for a mail, which no server can be asked about."""
+
+    def __init__(self, push: HeldEffect, mail: Mail, access: ServerAccess) -> None:
+        super().__init__(push, access)
+        self._mail = mail
+        self.again = f"{push.host} cannot be asked, so it is not sent again: look there, then send it in the fork again"
+
+    def is_there(self, *, may_be: bool) -> bool:
+        if may_be:
+            raise NotSent(self.again)
+        return False
+
+    def send(self, body: BinaryIO) -> PushReport:
+        server = _Smtp(timeout=self._access.patience)
+        try:
+            self._greet(server)
+            said = server.docmd("DATA")
+            if said[0] != 354:
+                raise smtplib.SMTPResponseException(*said)
+        except smtplib.SMTPResponseException as error:
+            server.close()
+            why = f"the server answered {error.smtp_code} {_said(error.smtp_error)}"
+            raise NotSent(why, by_server=error.smtp_code >= 500) from error
+        except (OSError, smtplib.SMTPException) as error:
+            server.close()
+            raise NotSent(_words(error)) from error
+        try:  # from its last byte on, the server may have it
+            lines = body.read().split(b"\r\n")
+            text = b"\r\n".join(b"." + line if line[:1] == b"." else line for line in lines)
+            server.send(text + (b"" if text.endswith(b"\r\n") else b"\r\n") + b".\r\n")
+            code, words = server.getreply()
+        except (OSError, smtplib.SMTPException) as error:
+            raise LostAnswer(_words(error)) from error
+        finally:
+            server.close()
+        if code != 250:
+            raise NotSent(f"the server answered {code} {_said(words)}", by_server=True)
+        return PushReport(((self._push.labels[0], ""),), (_said(words),))
+
+    def _greet(self, server: _Smtp) -> None:
+        """Open the connection to before DATA. Raise OSError or SMTPException."""
+        push, mail, given = self._push, self._mail, self._access.authorization
+        server.channel = self._channel("", "")
+        code, words = server.connect(push.host, push.port)
+        if code != 220:
+            raise smtplib.SMTPResponseException(code, words)
+        server.ehlo_or_helo_if_needed()
+        if server.has_extn("starttls"):
+            server.starttls(context=client_context(self._access.roots, ()))
+            server.ehlo_or_helo_if_needed()
+        elif given is not None:
+            raise smtplib.SMTPException("a credential is sent over TLS only, and the server has no STARTTLS")
+        if given is not None:
+            user, _colon, password = a2b_base64(given[1].partition(" ")[2]).decode("latin-1").partition(":")
+            server.login(user, password)
+        options = ["SMTPUTF8"] if server.has_extn("smtputf8") and not mail.label.isascii() else []
+        steps = [server.mail(mail.sender, options), *map(server.rcpt, mail.recipients)]
+        wrong = next((step for step in steps if step[0] not in (250, 251)), None)
+        if wrong is not None:
+            raise smtplib.SMTPResponseException(*wrong)
+
+    def undo(self) -> PushReport | None:
+        raise NotSent("a mail cannot be taken back")
+
+
+class _Smtp(smtplib.SMTP):
+    """smtplib's, over a connection that was made here."""
+
+    channel: socket.socket
+
+    def _get_socket(self, _host: str, _port: int, _timeout: float) -> socket.socket:
+        return self.channel
+
+
+def _said(words: bytes | str) -> str:
+    return show(words if isinstance(words, bytes) else words.encode())[:300]
 
 
 class Registry(_Server):
@@ -433,6 +518,8 @@ def server_of(push: HeldEffect, access: ServerAccess, sent: bytes = b"") -> Effe
     """``sent``: the body of a request."""
     if push.request is not None:
         return RequestServer(push, push.request, access, sent)
+    if push.mail is not None:
+        return MailServer(push, push.mail, access)
     if push.publish is not None:
         return Registry(push, push.publish, access)
     return (SshPushServer if push.scheme == "ssh" else PushServer)(push, access)
