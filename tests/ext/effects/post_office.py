@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
+import threading
 from pathlib import Path
 from typing import Any
 
-from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import SMTP, AuthResult
 
 
@@ -19,16 +20,31 @@ class PostOffice:
         self.fault, self.login, self.logins = "", ("", ""), list[tuple[str, str]]()
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._context.load_cert_chain(pem)
-        self._controller = Controller(
-            self, "127.0.0.1", 0, tls_context=self._context, authenticator=self._authenticate, server_hostname="mail"
-        )
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
 
     def open(self) -> int:
-        self._controller.start()
-        return int(self._controller.server.sockets[0].getsockname()[1])
+        self._thread.start()
+        self._server = asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result()
+        return int(self._server.sockets[0].getsockname()[1])
+
+    async def _listen(self) -> asyncio.Server:
+        return await self._loop.create_server(
+            lambda: SMTP(self, tls_context=self._context, authenticator=self._authenticate, hostname="mail"),
+            "127.0.0.1",
+            0,
+        )
 
     def close(self) -> None:
-        self._controller.stop()
+        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    async def _end(self) -> None:
+        self._server.close()
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
 
     def _authenticate(self, _server: Any, _session: Any, _envelope: Any, _mechanism: str, given: Any) -> Any:
         self.logins.append((given.login.decode(), given.password.decode()))

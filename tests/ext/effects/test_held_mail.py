@@ -31,6 +31,7 @@ mail['From'], mail['To'], mail['Subject'] = 'me@example.com', 'bob@example.com',
 mail['Message-ID'] = sys.argv[3] if len(sys.argv) > 3 else '<1@example.com>'
 mail.set_content('.Hello Bob\\n.\\nbye\\n')
 mail.add_attachment(b'12345', maintype='application', subtype='zip', filename='report.zip')
+mail.set_boundary('b')
 with smtplib.SMTP('forge.example', int(sys.argv[1])) as server:
     if os.environ.get('STARTTLS'):
         server.starttls(context=ssl.create_default_context())
@@ -46,7 +47,7 @@ class Post:
         self.port = self.office.open()
         (yard.project / "mail.py").write_text(SCRIPT)
 
-    def session(self, **environ: str) -> Session:
+    def session(self, **environ: Any) -> Session:
         rule = parse_rule(f"forge.example:{self.port}", "hold", "the test", private=True)
         return self.yard.session(rule, **environ)
 
@@ -67,6 +68,7 @@ def test_a_mail_waits_is_shown_and_is_sent_once(post: Post, tls: str) -> None:
         done = post.send(session, tls)
         assert (done.exit_code, done.stdout) == (0, b"{}\n"), done.stderr
         assert post.send(session, tls).exit_code == 0, "the client asks again: the same key"
+        assert post.send(session, tls, "Bye").exit_code == 1, "its key is held"
         (row,) = session.changes.pushes("f")
         assert not post.office.taken
         lines = push_lines(session, "f")

@@ -61,7 +61,7 @@ def mail_lines(body: bytes) -> tuple[list[tuple[str, str]], list[str]]:
                 name = show(str(part.get_filename() or "").encode())
                 lines.append(f"attachment {name} ({show(part.get_content_type().encode())}, {len(data):,} bytes)")
             else:
-                lines += [show(line[:300]) for line in data.split(b"\n")[:40] if line.strip()]
+                lines += [show(line[:300]) for line in data.splitlines()[:40] if line.strip()]
     except (ValueError, LookupError, TypeError, AttributeError):  # the parser's own faults on damaged mail
-        return [], [show(line[:300]) for line in body.split(b"\n")[:40]]
+        return [], [show(line[:300]) for line in body.splitlines()[:40]]
     return headers, lines

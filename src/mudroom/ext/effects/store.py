@@ -114,6 +114,13 @@ class HeldEffect(NamedTuple):
         return self.scheme, self.host, self.port, path
 
     @property
+    def key(self) -> str:
+        """The text by which a second request for the same effect is known; empty: none."""
+        if self.mail is not None:
+            return self.mail.key
+        return self.labels[0] if self.request is not None and self.request.key else ""
+
+    @property
     def page_host(self) -> str:
         """The host that tells what is published. The index of PyPI has another name than its upload."""
         return {"upload.pypi.org": "pypi.org"}.get(self.host, self.host)
@@ -250,9 +257,8 @@ class IncomingEffect:
         if len(others) >= MOST_HELD:
             raise Rejected(f"there are {MOST_HELD} held effects already", head)
         digest = self._digest.hexdigest()
-        twin = next((one for one in others if one.labels == push.labels and one.state == "held"), None)
-        key = push.mail.key if push.mail is not None else push.request.key if push.request is not None else ""
-        if key and twin is not None:
+        twin = next((one for one in others if one.key and (one.key, one.state) == (push.key, "held")), None)
+        if twin is not None:
             if twin.digest != digest:
                 raise Rejected(f"{push.labels[0]}: its key is held already, with another content")
             return twin, []  # the client has asked again

@@ -14,7 +14,7 @@ import socket
 import ssl
 from binascii import a2b_base64, b2a_base64
 from collections.abc import Mapping, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from urllib.parse import quote, urljoin, urlsplit
 
 from mudroom.core.network.address import show_address
@@ -315,39 +315,28 @@ class MailServer(_Server):
         return False
 
     def send(self, body: BinaryIO) -> PushReport:
-        server = _Smtp(timeout=self._access.patience)
-        try:
-            self._greet(server)
-            said = server.docmd("DATA")
-            if said[0] != 354:
-                raise smtplib.SMTPResponseException(*said)
-        except smtplib.SMTPResponseException as error:
-            server.close()
-            why = f"the server answered {error.smtp_code} {_said(error.smtp_error)}"
-            raise NotSent(why, by_server=error.smtp_code >= 500) from error
-        except (OSError, smtplib.SMTPException) as error:
-            server.close()
-            raise NotSent(_words(error)) from error
-        try:  # from its last byte on, the server may have it
-            lines = body.read().split(b"\r\n")
-            text = b"\r\n".join(b"." + line if line[:1] == b"." else line for line in lines)
-            server.send(text + (b"" if text.endswith(b"\r\n") else b"\r\n") + b".\r\n")
-            code, words = server.getreply()
-        except (OSError, smtplib.SMTPException) as error:
-            raise LostAnswer(_words(error)) from error
-        finally:
-            server.close()
+        with ExitStack() as closing_all:
+            try:
+                server = closing_all.enter_context(closing(_Smtp(self._channel("", ""), self._push, self._access)))
+                self._greet(server)
+            except smtplib.SMTPResponseException as error:
+                why = f"the server answered {error.smtp_code} {_said(error.smtp_error)}"
+                raise NotSent(why, by_server=error.smtp_code >= 500) from error
+            except (OSError, smtplib.SMTPException) as error:
+                raise NotSent(_words(error)) from error
+            try:  # from its last byte on, the server may have it
+                text = b"".join(b"." + line if line[:1] == b"." else line for line in body)
+                server.send(text + (b"" if text.endswith(b"\r\n") else b"\r\n") + b".\r\n")
+                code, words = server.getreply()
+            except (OSError, smtplib.SMTPException) as error:
+                raise LostAnswer(_words(error)) from error
         if code != 250:
             raise NotSent(f"the server answered {code} {_said(words)}", by_server=True)
         return PushReport(((self._push.labels[0], ""),), (_said(words),))
 
     def _greet(self, server: _Smtp) -> None:
-        """Open the connection to before DATA. Raise OSError or SMTPException."""
-        push, mail, given = self._push, self._mail, self._access.authorization
-        server.channel = self._channel("", "")
-        code, words = server.connect(push.host, push.port)
-        if code != 220:
-            raise smtplib.SMTPResponseException(code, words)
+        """Go on to behind DATA. Raise OSError or SMTPException."""
+        mail, given = self._mail, self._access.authorization
         server.ehlo_or_helo_if_needed()
         if server.has_extn("starttls"):
             server.starttls(context=client_context(self._access.roots, ()))
@@ -357,10 +346,9 @@ class MailServer(_Server):
         if given is not None:
             user, _colon, password = a2b_base64(given[1].partition(" ")[2]).decode("latin-1").partition(":")
             server.login(user, password)
-        options = ["SMTPUTF8"] if server.has_extn("smtputf8") and not mail.label.isascii() else []
-        steps = [server.mail(mail.sender, options), *map(server.rcpt, mail.recipients)]
-        wrong = next((step for step in steps if step[0] not in (250, 251)), None)
-        if wrong is not None:
+        steps = [server.mail(mail.sender), *map(server.rcpt, mail.recipients)]
+        wrong = next((step for step in steps if step[0] not in (250, 251)), None) or server.docmd("DATA")
+        if wrong[0] != 354:
             raise smtplib.SMTPResponseException(*wrong)
 
     def undo(self) -> PushReport | None:
@@ -370,10 +358,12 @@ class MailServer(_Server):
 class _Smtp(smtplib.SMTP):
     """smtplib's, over a connection that was made here."""
 
-    channel: socket.socket
+    def __init__(self, channel: socket.socket, push: HeldEffect, access: ServerAccess) -> None:
+        self._channel = channel
+        super().__init__(push.host, push.port, timeout=access.patience)
 
     def _get_socket(self, _host: str, _port: int, _timeout: float) -> socket.socket:
-        return self.channel
+        return self._channel
 
 
 def _said(words: bytes | str) -> str:
