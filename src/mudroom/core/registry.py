@@ -53,6 +53,7 @@ ROWS: Mapping[str, Mapping[str, str]] = {
         "desk": "effects.desk",
         "gate": "effects.gate",
         "session": "effects.session",
+        "ssh": "effects.ssh_client",
     },
     "engine": {
         "plan": "engine.plan",

@@ -371,6 +371,7 @@ class Machine:
             self.confinement.home,
             never=settings.never_inspect,
             mounts=mode not in ELSEWHERE,
+            rules=(*settings.hosts, *stored),
         )
         self._vault.journal.conceal(_forms([credential.value for credential in equipment.inspection.credentials]))
         return equipment
@@ -422,7 +423,7 @@ class Machine:
         from mudroom.core.registry import part
 
         desks = part("effects", "desk", "a held push")
-        desk: PushDesk = desks.HoldDesk(self._vault, fork, self.gate.rules, self._clock)
+        desk: PushDesk = desks.HoldDesk(self._vault, fork, self.gate.rules, self._clock, self.confinement.variables)
         return desk
 
     def loopback_places(

@@ -33,12 +33,13 @@ class Yard:
     them."""
 
     def __init__(self, root: Path, town: Town) -> None:
-        self.root, self.forge = root, Forge(root / "forge")
+        self.root, self.town, self.forge = root, town, Forge(root / "forge")
         self.upstream = self.forge.repository()
         seal = Seal(root)
         (root / "roots.pem").write_text(seal.roots)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(seal.pem(*_NAMES))
+        self.pem = seal.pem(*_NAMES)
+        context.load_cert_chain(self.pem)
 
         def over_tls(talk: Callable[[socket.socket], None]) -> Callable[[socket.socket], None]:
             def talk_tls(client: socket.socket) -> None:

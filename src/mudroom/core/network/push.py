@@ -1,5 +1,5 @@
-"""A git push, the publish of a package, or another request that waits for an apply: its row in a review, and what has
-become of it (``ext/effects``)."""
+"""A git push, the publish of a package, a mail, or another request that waits for an apply: its row in a review, and
+what has become of it (``ext/effects``)."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from mudroom.typing import Any, Literal, NamedTuple
 
 PushState = Literal["held", "sending", "sent", "refused", "unknown", "undone"]
 
-EffectKind = Literal["push", "publish", "request"]
-DONE: dict[EffectKind, str] = {"push": "pushed", "publish": "published", "request": "sent"}
+EffectKind = Literal["push", "publish", "request", "mail"]
+DONE: dict[EffectKind, str] = {"push": "pushed", "publish": "published", "request": "sent", "mail": "sent"}
 
 Verb = Literal["new", "moved", "deleted"]
 
 
 class PushedRef(NamedTuple):
     ref: str
-    """Of a publish: package and version; of a request: method and path."""
+    """Of a publish: package and version; of a request: method and path; of a mail: subject and recipients."""
     old: str
     new: str
     verb: Verb
@@ -44,7 +44,7 @@ class PushRow(NamedTuple):
     kind: EffectKind = "push"
     files: tuple[tuple[str, str], ...] = ()
     """Of a publish: (sign, path). The sign is "+", "~" or "-" against the last published version, empty for a file that
-    is the same, or that could not be compared. Of a request: the lines of its headers and body, each without a sign."""
+    is the same, or that could not be compared. Of a request or mail: its lines, each without a sign."""
     digest: str = ""
     """SHA-256 of the request."""
 
@@ -71,7 +71,7 @@ def push_lines(row: PushRow) -> list[str]:
 
 
 def _words(row: PushRow, ref: PushedRef) -> list[str]:
-    if row.kind == "request" or ref.verb == "deleted":
+    if row.kind in ("request", "mail") or ref.verb == "deleted":
         return [*(["deleted"] if row.kind == "push" else []), *ref.flags]
     if row.kind == "publish":
         return [counted(sum(sign != "-" for sign, _path in row.files), "file"), *ref.flags]

@@ -7,17 +7,18 @@ decided here again. No code here waits for the gate but to send it an answer.
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import msgspec
 
 from mudroom.core.network.fork_host import ForkDial
-from mudroom.core.network.host_rules import HostRule, holding
+from mudroom.core.network.host_rules import HostRule, Request, decide, holding
 from mudroom.errors import FULL, MudroomError
-from mudroom.ext.effects.message import LONGEST, HeldAnswer, HeldQuestion, is_repository
+from mudroom.ext.effects.message import LONGEST, HeldAnswer, HeldQuestion, is_repository, is_ssh_repository
 from mudroom.ext.effects.publish import canonical, is_place
+from mudroom.ext.effects.ssh_client import RemoteGit, ssh_line, ssh_words
 from mudroom.ext.effects.store import HeldEffect, IncomingEffect, Rejected, effects, held_refs, package
-from mudroom.ext.effects.wire import PushHead
+from mudroom.ext.effects.wire import PushHead, packet
 from mudroom.net.gate_handle import GuardHandle
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
@@ -35,13 +36,20 @@ class HoldDesk:
     """Owner: the thread that attends to the command."""
 
     def __init__(
-        self, vault: Vault, fork: Fork, rules: Callable[[], Sequence[HostRule]], clock: Callable[[], int]
+        self,
+        vault: Vault,
+        fork: Fork,
+        rules: Callable[[], Sequence[HostRule]],
+        clock: Callable[[], int],
+        variables: Mapping[bytes, bytes],
     ) -> None:
+        """``variables``: the user's."""
         self._vault, self._fork, self._rules, self._clock = vault, fork, rules, clock
         self._open: list[_Request] = []
+        self._variables = variables
 
     def descriptors(self) -> list[int]:
-        return [request.channel.fileno() for request in self._open]
+        return [request.fileno() for request in self._open]
 
     def begin(self, guard: GuardHandle, dial: ForkDial) -> None:
         """Answer the gate, which asks for a connection."""
@@ -60,7 +68,7 @@ class HoldDesk:
             guard.dialled(dial.identity, theirs.fileno(), rule="network.hold")
 
     def attend(self, ready: Collection[int]) -> None:
-        for request in [request for request in self._open if request.channel.fileno() in ready]:
+        for request in [request for request in self._open if request.fileno() in ready]:
             if request.receive():
                 self._open.remove(request)
                 request.close()
@@ -90,6 +98,20 @@ class HoldDesk:
         requests = [package(self._fork.path, one) for one, publish in told if publish.page == path]
         return HeldAnswer(page=[request._replace(content=b"") for request in requests])
 
+    def reach(self, asked: HeldQuestion, dial: ForkDial, channel: socket.socket) -> RemoteGit:
+        """Start the user's ssh at the other end of a channel. Raise Rejected."""
+        decision = decide(Request(dial.host, dial.port), self._rules())
+        if decision.action == "deny" or decision.rule is None:
+            raise Rejected(decision.reason)
+        try:
+            line = ssh_line(self._variables, dial.host, dial.port, asked.login, asked.method, asked.path)
+            return RemoteGit(line, self._variables, channel.fileno())
+        except ValueError as error:
+            raise Rejected(str(error)) from error
+
+    def words(self, said: bytes, dial: ForkDial) -> str:
+        return ssh_words(said, dial.host, dial.port, self._variables)
+
     def incoming(self) -> IncomingEffect:
         return IncomingEffect(self._fork.path)
 
@@ -106,7 +128,9 @@ class HoldDesk:
 
     def _draft(self, asked: HeldQuestion, dial: ForkDial) -> HeldEffect:
         is_path = is_repository if asked.kind in ("push", "refs") else is_place
-        if asked.kind != "request" and not is_path(asked.path):
+        if asked.scheme == "ssh":
+            is_path = is_ssh_repository
+        if asked.kind not in ("request", "mail") and not is_path(asked.path):
             raise Rejected("a request that is not understood")
         push = HeldEffect(0, self._clock(), asked.scheme, dial.host, dial.port, asked.path)
         return push._replace(credential=asked.credential, login=asked.login)
@@ -120,9 +144,18 @@ class _Request:
         self._line = b""
         self._asked: HeldQuestion | None = None
         self._incoming: IncomingEffect | None = None
+        self._remote: RemoteGit | None = None
+
+    def fileno(self) -> int:
+        return self.channel.fileno() if self._remote is None else self._remote.fileno()
 
     def receive(self) -> bool:
         """Take what has come. Return whether the request is over."""
+        if self._remote is not None:
+            said = self._remote.ended()
+            if said:
+                self._refuse(self._desk.words(said, self._dial))
+            return said is not None
         try:
             data = self.channel.recv(_PIECE)
         except BlockingIOError:
@@ -145,6 +178,9 @@ class _Request:
         return True
 
     def _refuse(self, why: str, head: PushHead | None = None) -> None:
+        if self._asked is not None and self._asked.kind == "ssh":
+            self._send(packet(b"ERR " + why.encode()))
+            return
         refs = ["refs/heads/*"] if head is None else [command.ref for command in head.commands]
         self._answer(HeldAnswer(refs, "", _SAYING if head is None else list(head.capabilities), why))
 
@@ -157,7 +193,9 @@ class _Request:
                     raise Rejected("a request that is not understood")
                 return
             self._asked = msgspec.json.decode(line, type=HeldQuestion)
-        if self._asked.kind in ("push", "publish", "request"):
+            if self._asked.kind == "ssh":
+                self._remote = self._desk.reach(self._asked, self._dial, self.channel)
+        if self._asked.kind in ("push", "publish", "request", "mail"):
             if self._incoming is None:
                 self._incoming = self._desk.incoming()
             self._incoming.add(data)
@@ -170,14 +208,19 @@ class _Request:
         return True
 
     def _answer(self, answer: HeldAnswer) -> None:
+        self._send(msgspec.json.encode(answer))
+
+    def _send(self, data: bytes) -> None:
         self.channel.settimeout(_PATIENCE)
         try:
-            self.channel.sendall(msgspec.json.encode(answer))
+            self.channel.sendall(data)
         except OSError:
             return  # the gate is gone, and with it the client: an effect that is stored stays, and the review shows it
 
     def close(self) -> None:
         self.channel.close()
+        if self._remote is not None:
+            self._remote.close()
         if self._incoming is not None:
             self._incoming.close()
             self._incoming = None

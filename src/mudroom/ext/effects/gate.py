@@ -24,7 +24,14 @@ from mudroom.ext.effects.message import LONGEST, MOST_BODY, HeldAnswer, HeldQues
 from mudroom.ext.effects.publish import canonical, is_place
 from mudroom.ext.effects.publish import overlaid as page_with
 from mudroom.ext.effects.request import is_download, is_query, names_method
-from mudroom.ext.effects.wire import overlaid, packet, parse_advertisement, show_advertisement, show_report
+from mudroom.ext.effects.wire import (
+    MOST_REFS,
+    overlaid,
+    parse_advertisement,
+    show_advertisement,
+    show_answer,
+    show_missing,
+)
 from mudroom.net.gate.dial import adopt
 from mudroom.net.gate.exchange import Exchange, RefusedExchange
 from mudroom.net.gate.fork_dials import ForkUnreachable
@@ -35,8 +42,6 @@ from mudroom.net.gate.response_writer import ResponseWriter
 from mudroom.net.gate.sanitizer import CredentialSanitizer, Field
 from mudroom.net.protocol.head import RequestHead
 
-MOST_REFS = 32 << 20
-"""Bytes of a server's list of refs."""
 _WANTS = 16 << 10
 """Bytes of a fetch in which a wanted object is looked for: the wants come first."""
 _READS = ("GET", "HEAD", "OPTIONS")
@@ -53,6 +58,25 @@ Kind = Literal["read", "query", "lfs", "refs", "fetch", "push", "publish", "requ
 
 _pages: WeakKeyDictionary[Guard, asyncio.Task[HeldAnswer]] = WeakKeyDictionary()
 """The held pages as a command's guard was told: each read is compared with them."""
+
+
+async def serve_other(client: Peer, server: Peer, exchange: Exchange) -> None:
+    """Serve a connection that is neither TLS nor HTTP, at a host that holds. ``server``: the host's, which speaks SSH,
+    SMTP, or nothing that can be held. Raise RefusedExchange."""
+    begins = bytes(client.buffer[:4]), bytes(server.buffer[:3])
+    server.cut()
+    if exchange.guard.all_hosts:
+        raise exchange.refuse("this cannot be held: effects of another machine's forks")
+    if begins[0] == b"SSH-" or begins[1] == b"SSH":
+        from mudroom.ext.effects.ssh import serve_ssh
+
+        await serve_ssh(client, exchange)
+    elif begins[1] == b"220":  # RFC 5321 4.3.1: an SMTP server speaks first
+        from mudroom.ext.effects.smtp import serve_mail
+
+        await serve_mail(client, exchange)
+    else:
+        raise exchange.refuse("its rule requires inspection, but it is neither TLS nor HTTP")
 
 
 class HeldRequest:
@@ -126,13 +150,8 @@ class HeldRequest:
             fields = [field for field in fields if field[0].lower().replace(b"_", b"-") not in unwanted]
         if self.kind == "fetch" and (missing := await self._wanted(client)):
             ref = next(ref for ref, new in self._held.held.items() if new == missing)
-            why = f"mudroom: {ref} has a held push, whose commits only the repository that made it has until the apply"
-            await self._answer(
-                client,
-                ResponseWriter(client, self._rewrite.sanitizer),
-                _RESULT % "upload",
-                packet(b"ERR " + why.encode()),
-            )
+            writer = ResponseWriter(client, self._rewrite.sanitizer)
+            await self._answer(client, writer, _RESULT % "upload", show_missing(ref))
             return fields, True
         if self.kind == "query" and not is_query(await self._peek(client)):
             raise self._refused("a GraphQL mutation, or a query that is not plainly one")
@@ -234,11 +253,7 @@ class HeldRequest:
             return await self._tell_stored(client, writer, answer)
         if not answer.refs:  # git's question whether it may push: a lone flush
             return await self._answer(client, writer, _RESULT % "receive", b"")
-        if answer.problem:
-            text = f"this cannot be held: {answer.problem}"
-        else:
-            text = "\n".join(f"held: {ref} will be pushed when the fork is applied" for ref in answer.refs)
-        report = show_report(answer.capabilities, answer.refs, text, answer.problem and text)
+        report = show_answer(answer.capabilities, answer.refs, answer.problem)
         return await self._answer(client, writer, _RESULT % "receive", report)
 
     async def _tell_stored(self, client: Peer, writer: ResponseWriter, answer: HeldAnswer) -> bool:

@@ -21,6 +21,7 @@ from mudroom.core.network.push import DONE, PushedRef, PushRow, PushState, Verb
 from mudroom.core.text.redaction import redact
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
+from mudroom.ext.effects.mail import mail_lines
 from mudroom.ext.effects.pack import PackView, view_pack
 from mudroom.ext.effects.publish import package_files
 from mudroom.ext.effects.store import HeldEffect, effects, open_request, package, remove, save, save_sent, sent
@@ -70,6 +71,12 @@ class EffectOutbox:
             flags = [f"{push.size:,} bytes", *(["may have a secret"] if self._is_secret(body) else [])]
             flags += [_TOO_LARGE] if push.size > _SEARCHED else []
             return _flagged(_outcome(push)._replace(files=tuple(("", line) for line in lines)), *flags)
+        if push.mail is not None:
+            headers, text = mail_lines(body := self._body(place, push))
+            flags = [f"{push.size:,} bytes", *(["may have a secret"] if self._is_secret(body) else [])]
+            shown = [f"envelope: {push.mail.sender or '<>'} to {', '.join(push.mail.recipients)}"]
+            shown += [*(f"{name}: {value}" for name, value in headers), *text]
+            return _flagged(_outcome(push)._replace(files=tuple(("", line) for line in shown)), *flags)
         if push.publish is not None:
             flags += [f"tag {tag}" for tag in push.publish.tags if tag != "latest"]
             try:
@@ -96,7 +103,7 @@ class EffectOutbox:
         """Return a publish's row with its files compared with the last version that the registry has, a request's with
         what is at its path, and a push's as it is."""
         push = next(one for one in effects(place) if one.name == row.name)
-        if push.kind == "push":
+        if push.kind in ("push", "mail"):
             return row
         try:
             access = self._access(push)._replace(patience=_GLANCE)
@@ -222,9 +229,11 @@ class EffectOutbox:
 
     def taken_back(self, place: bytes) -> tuple[PushRow, ...]:
         """Return what an apply has sent, for a redo, which sends nothing."""
-        again = {"push": "git push", "publish": "publishing another version", "request": "the request"}
+        again = {"push": "git push", "publish": "publishing another version"}
         return tuple(
-            _outcome(push)._replace(why=f"a redo sends nothing: {again[push.kind]} in a fork is held again")
+            _outcome(push)._replace(
+                why=f"a redo sends nothing: {again.get(push.kind, f'the {push.kind}')} in a fork is held again"
+            )
             for push in sent(place)
         )
 
@@ -255,12 +264,13 @@ class EffectOutbox:
             login = self._login(push)
         except MudroomError as error:
             raise NotSent(f"{error.message}; {error.hint}" if error.hint else error.message) from error
-        return ServerAccess(rules, roots, parse_upstream(proxy) if proxy else None, login)
+        upstream = parse_upstream(proxy) if proxy else None
+        return ServerAccess(rules, roots, upstream, login, variables=self._host.variables)
 
     def _login(self, push: HeldEffect) -> tuple[str, str] | None:
         if not push.credential:
             return None
-        if push.scheme != "https":
+        if push.scheme not in ("https", "smtp"):
             raise NotSent("a credential is sent over TLS only")
         vault = self._forks.vault
         for rule in load_credentials(vault.path):

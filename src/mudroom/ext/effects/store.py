@@ -13,14 +13,15 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from mudroom.core.network.push import EffectKind, PushState
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
-from mudroom.ext.effects.message import MOST_BODY, HeldQuestion
+from mudroom.ext.effects.mail import Mail, parse_mail
+from mudroom.ext.effects.message import MOST_BODY, HeldQuestion, Scheme
 from mudroom.ext.effects.publish import PackageRequest, Publish, parse_publish
 from mudroom.ext.effects.request import HttpRequest, names_method, parse_request
 from mudroom.ext.effects.wire import LONGEST_HEAD, PushHead, RefCommand, parse_push
@@ -38,14 +39,15 @@ class HeldEffect(NamedTuple):
     number: int
     time: int
     """When it was held, in nanoseconds since 1970."""
-    scheme: Literal["http", "https"]
+    scheme: Scheme
     host: str
     port: int
     path: str
     """Of the repository; of a publish its request's; of another request with its query."""
     publish: Publish | None = None
     request: HttpRequest | None = None
-    """Both None: it is a push."""
+    mail: Mail | None = None
+    """All three None: it is a push."""
     commands: tuple[RefCommand, ...] = ()
     capabilities: tuple[str, ...] = ()
     pack: int = 0
@@ -67,6 +69,8 @@ class HeldEffect(NamedTuple):
 
     @property
     def kind(self) -> EffectKind:
+        if self.mail is not None:
+            return "mail"
         return "publish" if self.publish is not None else "request" if self.request is not None else "push"
 
     @property
@@ -78,13 +82,18 @@ class HeldEffect(NamedTuple):
         """What it changes at the server."""
         if self.request is not None:
             return (self.request.label(self.path),)
+        if self.mail is not None:
+            return (self.mail.label,)
         return tuple(one.ref for one in self.commands) if self.publish is None else (self.publish.label,)
 
     @property
     def remote_url(self) -> str:
-        usual = {"http": 80, "https": 443}[self.scheme]
+        usual = {"http": 80, "https": 443, "ssh": 22, "smtp": 25}[self.scheme]
         host = f"[{self.host}]" if ":" in self.host else self.host
-        path = self.path if self.request is None else ""  # its label has it
+        path = self.path if self.kind not in ("request", "mail") else ""  # its label has it
+        if self.scheme == "ssh":
+            host = f"{self.login}@{host}"
+            path = path if path.startswith("/") else f"/./{path}"
         return f"{self.scheme}://{host}{'' if self.port == usual else f':{self.port}'}{path}"
 
     def event(self) -> dict[str, object]:
@@ -98,9 +107,18 @@ class HeldEffect(NamedTuple):
     @property
     def repository(self) -> tuple[str, str, int, str]:
         """The repository, whichever of its two usual paths the push has named; or the published file; or the path of
-        another request."""
+        another request; or a mail's key."""
+        if self.mail is not None:
+            return self.scheme, self.host, self.port, self.mail.key or self.digest
         path = self.path.rstrip("/").removesuffix(".git") if self.publish is None else self.publish.place
         return self.scheme, self.host, self.port, path
+
+    @property
+    def key(self) -> str:
+        """The text by which a second request for the same effect is known; empty: none."""
+        if self.mail is not None:
+            return self.mail.key
+        return self.labels[0] if self.request is not None and self.request.key else ""
 
     @property
     def page_host(self) -> str:
@@ -239,8 +257,8 @@ class IncomingEffect:
         if len(others) >= MOST_HELD:
             raise Rejected(f"there are {MOST_HELD} held effects already", head)
         digest = self._digest.hexdigest()
-        twin = next((one for one in others if one.labels == push.labels and one.state == "held"), None)
-        if push.request is not None and push.request.key and twin is not None:
+        twin = next((one for one in others if one.key and (one.key, one.state) == (push.key, "held")), None)
+        if twin is not None:
             if twin.digest != digest:
                 raise Rejected(f"{push.labels[0]}: its key is held already, with another content")
             return twin, []  # the client has asked again
@@ -263,6 +281,8 @@ class IncomingEffect:
     def _other(self, draft: HeldEffect, asked: HeldQuestion, requests: Sequence[str]) -> HeldEffect:
         body, kind = disk.pread(self._file, self._size, 0), asked.content_type
         try:
+            if asked.kind == "mail":
+                return draft._replace(mail=parse_mail(asked.headers, body))
             if asked.kind == "publish":
                 try:
                     publish = parse_publish(draft.path, kind, body).publish

@@ -9,19 +9,33 @@ from __future__ import annotations
 
 import http.client
 import io
+import smtplib
 import socket
 import ssl
-from binascii import b2a_base64
+from binascii import a2b_base64, b2a_base64
 from collections.abc import Mapping, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from urllib.parse import quote, urljoin, urlsplit
 
 from mudroom.core.network.address import show_address
 from mudroom.core.network.host_rules import HostRule, Request, decide, vet
+from mudroom.core.tree.path import show
+from mudroom.ext.effects.mail import Mail
 from mudroom.ext.effects.publish import NO_FILES, Publish, published
 from mudroom.ext.effects.request import HttpRequest, is_done, seen, undo_words
+from mudroom.ext.effects.ssh_client import PATIENCE, ssh_line, ssh_words, talk
 from mudroom.ext.effects.store import HeldEffect
-from mudroom.ext.effects.wire import NONE, PushReport, RefCommand, parse_advertisement, parse_report, show_push
+from mudroom.ext.effects.wire import (
+    FLUSH,
+    NONE,
+    PushReport,
+    RefCommand,
+    packet,
+    packets,
+    parse_advertisement,
+    parse_report,
+    show_push,
+)
 from mudroom.ext.inspection.authority import client_context
 from mudroom.net.gate.resolve import LocalAddresses
 from mudroom.net.protocol.upstream import Upstream
@@ -58,6 +72,8 @@ class ServerAccess(NamedTuple):
     """Header and value, with the user's credential."""
     patience: float = 60.0
     """Seconds for the server's next bytes."""
+    variables: Mapping[bytes, bytes] = {}
+    """The user's."""
 
     @property
     def anonymous(self) -> ServerAccess:
@@ -162,20 +178,7 @@ class _Server:
 
     def _connect(self, method: str, path: str) -> http.client.HTTPConnection:
         """Raise OSError."""
-        push = self._push
-        decision = decide(Request(push.host, push.port, method, path), self._access.rules)
-        if decision.action == "deny" or decision.rule is None:
-            raise PermissionError(0, decision.reason)
-        proxy = self._access.proxy if not decision.rule.private else None
-        if proxy is not None:
-            channel = self._tunnel(proxy)
-        else:
-            addresses = look_up(push.host, push.port)
-            allowed = decision._replace(action="allow")
-            reason = vet(allowed, addresses, LocalAddresses(addresses), rules=self._access.rules, port=push.port)
-            if reason is not None:
-                raise PermissionError(0, reason)
-            channel = _first(addresses, push.port, self._access.patience)
+        push, channel = self._push, self._channel(method, path)
         if push.scheme == "https":
             context = client_context(self._access.roots, ("http/1.1",))
             try:
@@ -186,6 +189,22 @@ class _Server:
         connection = http.client.HTTPConnection(push.host, push.port, timeout=self._access.patience)
         connection.sock = channel
         return connection
+
+    def _channel(self, method: str, path: str) -> socket.socket:
+        """Raise OSError."""
+        push = self._push
+        decision = decide(Request(push.host, push.port, method, path), self._access.rules)
+        if decision.action == "deny" or decision.rule is None:
+            raise PermissionError(0, decision.reason)
+        proxy = self._access.proxy if not decision.rule.private else None
+        if proxy is not None:
+            return self._tunnel(proxy)
+        addresses = look_up(push.host, push.port)
+        allowed = decision._replace(action="allow")
+        reason = vet(allowed, addresses, LocalAddresses(addresses), rules=self._access.rules, port=push.port)
+        if reason is not None:
+            raise PermissionError(0, reason)
+        return _first(addresses, push.port, self._access.patience)
 
     def _tunnel(self, proxy: Upstream) -> socket.socket:
         place = http.client.HTTPConnection(
@@ -220,9 +239,7 @@ class PushServer(_Server):
         return self._push_refs(io.BytesIO(body), len(body), back, side_band=True)
 
     def _is_there(self, commands: Sequence[RefCommand], *, may_be: bool) -> bool:
-        answer, body = self._get(self._push.path + "/info/refs?service=git-receive-pack")
-        if answer.status != 200:
-            raise NotSent(self._refusal(answer), by_server=answer.status < 500)
+        body = self._refs()
         try:
             there = dict(parse_advertisement(body).refs)
         except ValueError as error:
@@ -236,14 +253,121 @@ class PushServer(_Server):
                 raise NotSent(f"{ref} {where}, and {told}: {_AGAIN}", by_server=True)
         return False
 
+    def _refs(self) -> bytes:
+        answer, body = self._get(self._push.path + "/info/refs?service=git-receive-pack")
+        if answer.status != 200:
+            raise NotSent(self._refusal(answer), by_server=answer.status < 500)
+        return body
+
     def _push_refs(self, body: BinaryIO, length: int, commands: Sequence[RefCommand], *, side_band: bool) -> PushReport:
-        kind, path = "application/x-git-receive-pack-", self._push.path + "/git-receive-pack"
-        headers = {"Content-Type": f"{kind}request", "Accept": f"{kind}result", "Content-Length": str(length)}
-        _answer, data = self._send("POST", path, body, headers)
         try:
-            return parse_report(data, commands, side_band=side_band)
+            return parse_report(self._answer(body, length), commands, side_band=side_band)
         except ValueError as error:
             raise LostAnswer(str(error)) from error
+
+    def _answer(self, body: BinaryIO, length: int) -> bytes:
+        kind, path = "application/x-git-receive-pack-", self._push.path + "/git-receive-pack"
+        headers = {"Content-Type": f"{kind}request", "Accept": f"{kind}result", "Content-Length": str(length)}
+        return self._send("POST", path, body, headers)[1]
+
+
+class SshPushServer(PushServer):
+    """A ``PushServer`` that the user's own ssh reaches."""
+
+    def _refs(self) -> bytes:
+        told, error = self._talk(io.BytesIO(FLUSH), self._access.patience)
+        if error:
+            raise NotSent(error)
+        return packet(b"# service=git-receive-pack\n") + FLUSH + told
+
+    def _answer(self, body: BinaryIO, _length: int) -> bytes:
+        told, error = self._talk(body, PATIENCE)
+        if error:
+            raise LostAnswer(error)
+        refs_end = next((end for content, end in packets(told) if content is None), len(told))
+        return told[refs_end:]
+
+    def _talk(self, body: BinaryIO, patience: float) -> tuple[bytes, str]:
+        """Return the server's bytes, and why ssh has failed. Raise NotSent."""
+        push, variables = self._push, self._access.variables
+        decision = decide(Request(push.host, push.port), self._access.rules)
+        if decision.action == "deny" or decision.rule is None:
+            raise NotSent(decision.reason)
+        try:
+            line = ssh_line(variables, push.host, push.port, push.login, "receive", push.path)
+            told, said = talk(line, variables, body, _MOST_PAGE, patience)
+        except (OSError, ValueError) as error:
+            raise NotSent(_words(error)) from error
+        return told, ssh_words(said, push.host, push.port, variables) if said else ""
+
+
+class MailServer(_Server):
+    """An ``EffectServer`` for a mail, which no server can be asked about."""
+
+    def __init__(self, push: HeldEffect, mail: Mail, access: ServerAccess) -> None:
+        super().__init__(push, access)
+        self._mail = mail
+        self.again = f"{push.host} cannot be asked, so it is not sent again: look there, then send it in the fork again"
+
+    def is_there(self, *, may_be: bool) -> bool:
+        if may_be:
+            raise NotSent(self.again)
+        return False
+
+    def send(self, body: BinaryIO) -> PushReport:
+        with ExitStack() as closing_all:
+            try:
+                server = closing_all.enter_context(closing(_Smtp(self._channel("", ""), self._push, self._access)))
+                self._greet(server)
+            except smtplib.SMTPResponseException as error:
+                why = f"the server answered {error.smtp_code} {_said(error.smtp_error)}"
+                raise NotSent(why, by_server=error.smtp_code >= 500) from error
+            except (OSError, smtplib.SMTPException) as error:
+                raise NotSent(_words(error)) from error
+            try:  # from its last byte on, the server may have it
+                text = b"".join(b"." + line if line[:1] == b"." else line for line in body)
+                server.send(text + (b"" if text.endswith(b"\r\n") else b"\r\n") + b".\r\n")
+                code, words = server.getreply()
+            except (OSError, smtplib.SMTPException) as error:
+                raise LostAnswer(_words(error)) from error
+        if code != 250:
+            raise NotSent(f"the server answered {code} {_said(words)}", by_server=True)
+        return PushReport(((self._push.labels[0], ""),), (_said(words),))
+
+    def _greet(self, server: _Smtp) -> None:
+        """Go on to behind DATA. Raise OSError or SMTPException."""
+        mail, given = self._mail, self._access.authorization
+        server.ehlo_or_helo_if_needed()
+        if server.has_extn("starttls"):
+            server.starttls(context=client_context(self._access.roots, ()))
+            server.ehlo_or_helo_if_needed()
+        elif given is not None:
+            raise smtplib.SMTPException("a credential is sent over TLS only, and the server has no STARTTLS")
+        if given is not None:
+            user, _colon, password = a2b_base64(given[1].partition(" ")[2]).decode("latin-1").partition(":")
+            server.login(user, password)
+        steps = [server.mail(mail.sender), *map(server.rcpt, mail.recipients)]
+        wrong = next((step for step in steps if step[0] not in (250, 251)), None) or server.docmd("DATA")
+        if wrong[0] != 354:
+            raise smtplib.SMTPResponseException(*wrong)
+
+    def undo(self) -> PushReport | None:
+        raise NotSent("a mail cannot be taken back")
+
+
+class _Smtp(smtplib.SMTP):
+    """smtplib's, over a connection that was made here."""
+
+    def __init__(self, channel: socket.socket, push: HeldEffect, access: ServerAccess) -> None:
+        self._channel = channel
+        super().__init__(push.host, push.port, timeout=access.patience)
+
+    def _get_socket(self, _host: str, _port: int, _timeout: float) -> socket.socket:
+        return self._channel
+
+
+def _said(words: bytes | str) -> str:
+    return show(words if isinstance(words, bytes) else words.encode())[:300]
 
 
 class Registry(_Server):
@@ -384,7 +508,11 @@ def server_of(push: HeldEffect, access: ServerAccess, sent: bytes = b"") -> Effe
     """``sent``: the body of a request."""
     if push.request is not None:
         return RequestServer(push, push.request, access, sent)
-    return PushServer(push, access) if push.publish is None else Registry(push, push.publish, access)
+    if push.mail is not None:
+        return MailServer(push, push.mail, access)
+    if push.publish is not None:
+        return Registry(push, push.publish, access)
+    return (SshPushServer if push.scheme == "ssh" else PushServer)(push, access)
 
 
 def look_up(host: str, port: int) -> list[bytes]:

@@ -18,12 +18,18 @@ NONE = "0" * 40
 MOST_COMMANDS = 1_000
 LONGEST_HEAD = 1 << 20
 """Bytes of a push before its pack."""
+MOST_REFS = 32 << 20
+"""Bytes of a server's list of refs."""
 _ID = regex(rb"[0-9a-f]{40}")
 _COMMAND = regex(rb"([0-9a-f]{40}) ([0-9a-f]{40}) (refs/[^\0-\x20\x7f~^:?*\[\\]{1,250})")
 _BAD_REF = regex(r"\.\.|@\{|//|/\.|\.lock(/|$)|[/.]$")
 _ADVERTISED = regex(rb"([0-9a-f]{40}) ([^\0\n]{1,1024})")
 _SIDE = 65_515
 """Bytes of one packet on a side band."""
+
+
+class Incomplete(ValueError):
+    """A push whose head is not there whole."""
 
 
 class RefCommand(NamedTuple):
@@ -71,11 +77,11 @@ def packets(data: bytes, at: int = 0) -> Iterator[tuple[bytes | None, int]]:
     off."""
     while at < len(data):
         digits = data[at : at + 4]
-        if len(digits) < 4 or not regex(rb"[0-9a-fA-F]{4}").fullmatch(digits):
+        if not regex(rb"[0-9a-fA-F]{0,4}").fullmatch(digits):
             raise ValueError("a packet has no length")
         length = int(digits, 16)
-        if length in (1, 2, 3) or at + length > len(data):
-            raise ValueError("a packet is cut off")
+        if length in (1, 2, 3) or len(digits) < 4 or at + length > len(data):
+            raise Incomplete("a packet is cut off")
         end = at + max(length, 4)
         yield (data[at + 4 : end] if length else None), end
         at = end
@@ -127,7 +133,7 @@ def _section(reader: Iterator[tuple[bytes | None, int]]) -> tuple[list[bytes], i
         if content is None:
             return section, end
         section.append(content)
-    raise ValueError("a push that is cut off, or too long")
+    raise Incomplete("a push that is cut off, or too long")
 
 
 def show_push(commands: Sequence[RefCommand]) -> bytes:
@@ -140,6 +146,22 @@ def show_push(commands: Sequence[RefCommand]) -> bytes:
         return body
     empty = b"PACK\0\0\0\2\0\0\0\0"
     return body + empty + hashlib.sha1(empty, usedforsecurity=False).digest()
+
+
+def show_missing(ref: str) -> bytes:
+    """Return the answer to a fetch that wants a held ref's commits."""
+    why = f"mudroom: {ref} has a held push, whose commits only the repository that made it has until the apply"
+    return packet(b"ERR " + why.encode())
+
+
+def show_answer(capabilities: Sequence[str], refs: Sequence[str], problem: str) -> bytes:
+    """Return what a client is told of a push that is held, or is not (``problem``)."""
+    if problem:
+        text = f"this cannot be held: {problem}"
+        return show_report(capabilities, refs, text, text)
+    return show_report(
+        capabilities, refs, "\n".join(f"held: {ref} will be pushed when the fork is applied" for ref in refs)
+    )
 
 
 def show_report(capabilities: Sequence[str], refs: Sequence[str], text: str, problem: str = "") -> bytes:

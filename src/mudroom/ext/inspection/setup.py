@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from mudroom.core.network.host_rules import HostRule
 from mudroom.core.network.inspection import Inspection
+from mudroom.core.registry import part_or_none
 from mudroom.ext.inspection.authority import load_authority
 from mudroom.ext.inspection.authority import missing_libraries as missing_libraries
 from mudroom.ext.inspection.credentials import load_credentials, read_credentials, variables
@@ -28,9 +29,10 @@ def equip(
     *,
     never: Sequence[HostRule] = (),
     mounts: bool = True,
+    rules: Sequence[HostRule] = (),
 ) -> Equipment:
     """Return the equipment for a command. ``environ`` and ``home``: the user's. ``mounts``: False where a sandbox can
-    show a file only at its own path.
+    show a file only at its own path. ``rules``: the command's host rules.
 
     Placeholders are new at each call. Raise Unsupported (without the libraries, or on a system without roots),
     UsageError (for a missing credential) and MudroomError (for files).
@@ -39,4 +41,6 @@ def equip(
     revealed = read_credentials(load_credentials(vault), environ, home)
     trust = prepare(vault + DIRECTORY, authority, environ, mounts=mounts)
     inspection = Inspection(authority, tuple(never), revealed, own_roots(environ))
-    return Equipment(inspection, (*trust.environment, *variables(revealed)), trust.binds)
+    effects = part_or_none("effects", "ssh") if mounts and any(rule.hold for rule in rules) else None
+    binds = trust.binds if effects is None else (*trust.binds, *effects.trust_ssh(vault + DIRECTORY, authority, rules))
+    return Equipment(inspection, (*trust.environment, *variables(revealed)), binds)

@@ -15,6 +15,7 @@ import asyncio
 
 from mudroom.core.network.host import parse_host
 from mudroom.core.network.host_pattern import LOCALHOST, LOCALHOST_ADDRESSES
+from mudroom.core.registry import part_or_none
 from mudroom.net.gate.exchange import Exchange, RefusedExchange
 from mudroom.net.gate.guard import NO_INSPECTOR
 from mudroom.net.gate.inspector import inspector_of
@@ -130,6 +131,10 @@ async def serve_tunnel(
             inspector = inspector_of(exchange.guard)
             if inspector is None:
                 raise exchange.refuse(NO_INSPECTOR)
+            effects = part_or_none("effects", "gate") if kind == "raw" and exchange.holding is not None else None
+            if effects is not None:
+                await effects.serve_other(client, server, exchange)
+                return None
             await inspector.inspect(client, server, exchange, kind)
             return None
         await _relay(client, server, exchange)

@@ -1,0 +1,51 @@
+"""A protocol on asyncio's streams in the gate: a client's bytes are relayed to it, and it asks the host process
+(``message.py``)."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import msgspec
+
+from mudroom.ext.effects.message import HeldAnswer, HeldQuestion
+from mudroom.net.gate.dial import adopt
+from mudroom.net.gate.exchange import Exchange
+from mudroom.net.gate.peer import Peer
+
+
+def pair() -> tuple[Peer, socket.socket]:
+    """Return the two ends of a connection within the gate: for a relay, and for a protocol."""
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    theirs.setblocking(False)
+    return adopt(ours), theirs
+
+
+@asynccontextmanager
+async def desk(
+    exchange: Exchange, question: HeldQuestion
+) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    """Ask the host process, and hold the connection open. Raise ForkUnreachable or OSError."""
+    dials, host = exchange.guard.dials, exchange.host
+    connection = await dials.dial(host, exchange.port, "")
+    try:
+        reader, writer = await asyncio.open_connection(sock=connection.socket)
+        try:
+            writer.write(msgspec.json.encode(question) + b"\n")
+            await writer.drain()
+            yield reader, writer
+        finally:
+            writer.close()
+    finally:
+        dials.left(host)
+
+
+def decoded(answer: bytes) -> HeldAnswer:
+    """Raise ValueError if it is none."""
+    try:
+        return msgspec.json.decode(answer, type=HeldAnswer)
+    except msgspec.DecodeError:
+        raise ValueError("it could not be stored") from None

@@ -1,0 +1,82 @@
+"""Mail to a server whose rule holds: an SMTP server in the gate, in place of the host's own.
+
+Rules of this file: the client is told ``250`` only when the mail is durable. Its login is a placeholder, or none. It
+may use STARTTLS, with the vault's authority, or not: the connection ends in the gate. RFC 5321, RFC 3207, RFC 4954;
+aiosmtpd.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from mudroom.ext.effects.conversation import decoded, desk, pair
+from mudroom.ext.effects.mail import MOST_MAIL
+from mudroom.ext.effects.message import HeldQuestion
+from mudroom.ext.inspection.authority import issuer
+from mudroom.net.gate.exchange import Exchange
+from mudroom.net.gate.fork_dials import ForkUnreachable
+from mudroom.net.gate.peer import Peer
+from mudroom.net.gate.relay import relay
+
+MEMORY = 256 << 10
+"""Bytes for a connection before its mail."""
+
+
+async def serve_mail(client: Peer, exchange: Exchange) -> None:
+    """Serve a connection to its end. Raise RefusedExchange."""
+    guard = exchange.guard
+    try:
+        from aiosmtpd.smtp import SMTP, AuthResult, LoginPassword
+    except ImportError:
+        raise exchange.refuse("mail is held with aiosmtpd: pip install 'mudroom[mail]'") from None
+    if guard.inspection is None or not await guard.reserve(client, MEMORY):
+        raise exchange.refuse("its rule holds mail, and its command's connections hold all that they may")
+    login: list[tuple[str, str]] = []
+
+    def authenticate(_server: Any, _session: Any, _envelope: Any, _mechanism: str, given: Any) -> Any:
+        password = given.password.decode("latin-1") if isinstance(given, LoginPassword) else ""
+        known = () if guard.inspection is None else guard.inspection.credentials
+        place = password, exchange.host, exchange.port
+        name = next((one.name for one in known if (one.placeholder, one.host, one.port) == place), "")
+        if not name:
+            why = f"a login of the command's own: mudroom net credential NAME {exchange.host}:{exchange.port} gives one"
+            return AuthResult(success=False, handled=False, message=f"535 5.7.8 mudroom: this cannot be held: {why}")
+        login[:] = [(name, f"basic {given.login.decode('latin-1')}:{{}}")]
+        return AuthResult(success=True)
+
+    class Handler:
+        async def handle_DATA(self, _server: Any, _session: Any, envelope: Any) -> str:  # noqa: N802
+            headers = [("from", envelope.mail_from or ""), *(("to", to) for to in envelope.rcpt_tos)]
+            question = HeldQuestion("mail", "smtp", "/", *(login[0] if login else ("", "")), headers=headers)
+            try:
+                async with desk(exchange, question) as (reader, writer):
+                    writer.write(envelope.content)
+                    await writer.drain()
+                    writer.write_eof()
+                    answer = decoded(await reader.read(-1))
+            except (OSError, ForkUnreachable, ValueError) as error:
+                return f"451 4.3.0 mudroom: this cannot be held: {error}"
+            exchange.sent += len(envelope.content)
+            if answer.problem:
+                return f"550 5.7.1 mudroom: this cannot be held: {answer.problem}".encode("ascii", "replace").decode()
+            return "250 2.0.0 held: it will be sent when the fork is applied"
+
+    loop = asyncio.get_running_loop()
+    near, theirs = pair()
+    context = issuer(guard.inspection.authority).context(exchange.host, "http/1.1")
+    await loop.connect_accepted_socket(
+        lambda: SMTP(
+            Handler(),
+            data_size_limit=MOST_MAIL,
+            enable_SMTPUTF8=True,
+            hostname=exchange.host,
+            ident="mudroom holds this mail",
+            tls_context=context,
+            auth_require_tls=False,
+            authenticator=authenticate,
+            loop=loop,
+        ),
+        theirs,
+    )
+    await relay(client, near)

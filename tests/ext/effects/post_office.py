@@ -1,0 +1,66 @@
+"""A mail server on loopback, aiosmtpd's."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import threading
+from pathlib import Path
+from typing import Any
+
+from aiosmtpd.smtp import SMTP, AuthResult
+
+
+class PostOffice:
+    """``taken`` has the mails in order: (sender, recipients, content). ``fault``: ``refuse``, ``busy``, ``cut before``
+    or ``cut after`` the mail is taken. ``login``: the pair that it wants."""
+
+    def __init__(self, pem: Path) -> None:
+        self.taken: list[tuple[str, list[str], bytes]] = []
+        self.fault, self.login, self.logins = "", ("", ""), list[tuple[str, str]]()
+        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._context.load_cert_chain(pem)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+
+    def open(self) -> int:
+        self._thread.start()
+        self._server = asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result()
+        return int(self._server.sockets[0].getsockname()[1])
+
+    async def _listen(self) -> asyncio.Server:
+        return await self._loop.create_server(
+            lambda: SMTP(self, tls_context=self._context, authenticator=self._authenticate, hostname="mail"),
+            "127.0.0.1",
+            0,
+        )
+
+    def close(self) -> None:
+        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    async def _end(self) -> None:
+        self._server.close()
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
+
+    def _authenticate(self, _server: Any, _session: Any, _envelope: Any, _mechanism: str, given: Any) -> Any:
+        self.logins.append((given.login.decode(), given.password.decode()))
+        return AuthResult(success=self.logins[-1] == self.login)
+
+    async def handle_RCPT(self, _server: Any, _session: Any, envelope: Any, address: str, _options: Any) -> str:  # noqa: N802
+        if address.startswith("nobody@"):
+            return "550 5.1.1 no such mailbox"
+        envelope.rcpt_tos.append(address)
+        return "250 OK"
+
+    async def handle_DATA(self, server: SMTP, _session: Any, envelope: Any) -> str:  # noqa: N802
+        if self.fault in ("refuse", "busy"):
+            return "554 5.7.1 not from you" if self.fault == "refuse" else "451 4.3.0 later"
+        if self.fault != "cut before":
+            self.taken.append((envelope.mail_from, envelope.rcpt_tos, envelope.content))
+        if self.fault:
+            server.transport.abort()  # type: ignore[union-attr]
+        return "250 2.0.0 queued as 1"
