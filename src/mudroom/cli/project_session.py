@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from mudroom.cli.project_place import project_of as project_of
 from mudroom.cli.project_place import working_directory as working_directory
-from mudroom.cli.terminal.approver import set_command_approver, set_host_approver
+from mudroom.cli.terminal.approver import Ask, set_command_approver, set_host_approver
 from mudroom.cli.terminal.context import Context
 from mudroom.core.settings import Settings
 from mudroom.core.tree.path import relpath, show
@@ -23,7 +23,6 @@ from mudroom.stage import disk
 from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mudroom.cli.terminal.approver import Ask
     from mudroom.core.agent.card import AgentCard
     from mudroom.core.network.host_rules import HostRule
     from mudroom.session import Client

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 
 from mudroom.errors import UsageError
 from mudroom.library.argument import seconds_of
-from mudroom.library.background_handle import BackgroundHandle
+from mudroom.library.background_handle import BackgroundExit, BackgroundHandle
 from mudroom.library.fork_handle import ForkHandle
 from mudroom.library.life import kill
 from mudroom.library.output import OutputStream
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from mudroom.library.argument import StrPath
-    from mudroom.library.background_handle import BackgroundExit
     from mudroom.library.output import OnOutput
     from mudroom.library.satellite import JsonObject, TryResult
     from mudroom.library.value import OutputChunk, RunResult

@@ -30,13 +30,12 @@ from mudroom.library.opening import RoomOptions
 from mudroom.library.opening import open as open_room
 from mudroom.library.room import Room
 from mudroom.library.worker import in_thread
-from mudroom.typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from mudroom.typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
 
 if TYPE_CHECKING:
     from mudroom.library.argument import Word
     from mudroom.library.question import IsOver
     from mudroom.library.value import Question
-    from mudroom.typing import Unpack
 
     AsyncAsk: TypeAlias = Callable[[Question], bool | Awaitable[bool]] | Literal["queue", "never"]
 

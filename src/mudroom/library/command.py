@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from mudroom.errors import Refused, UsageError
 from mudroom.library.argument import name_of, seconds_of, variables_of, words_of
 from mudroom.library.life import Life, own_cancellation
-from mudroom.library.value import run_result
+from mudroom.library.value import RunResult, run_result
 from mudroom.sandbox.client.cancellation import Cancellation
 from mudroom.session.order import CAPTURED
 from mudroom.typing import TYPE_CHECKING, NamedTuple
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from mudroom.library.argument import CommandLine, StrPath
     from mudroom.library.background_handle import BackgroundHandle
     from mudroom.library.output import OnOutput, OutputStream
-    from mudroom.library.value import RunResult
     from mudroom.session import Actor, Session
 
 

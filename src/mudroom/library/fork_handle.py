@@ -10,7 +10,7 @@ from mudroom.errors import file_error
 from mudroom.library import landing
 from mudroom.library.argument import required_name
 from mudroom.library.command import requested, run, start, stream
-from mudroom.library.value import file_info
+from mudroom.library.value import Applied, ChangeList, FileInfo, RunResult, file_info
 from mudroom.typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from mudroom.library.life import Life
     from mudroom.library.mounted_block import MountedBlocks
     from mudroom.library.output import OnOutput, OutputStream
-    from mudroom.library.value import Applied, ChangeList, FileInfo, RunResult
     from mudroom.stage.buffer.files import Files, SearchMatch
 
     Names: TypeAlias = list[str]  # in the class below, ``list`` is a method

@@ -7,12 +7,11 @@ from collections.abc import Sequence
 
 from mudroom.library.argument import paths_of, required_name, words_of
 from mudroom.library.life import Life
-from mudroom.library.value import applied, change_list, landed
+from mudroom.library.value import Applied, ChangeList, applied, change_list, landed
 from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mudroom.library.argument import CommandLine, Word
-    from mudroom.library.value import Applied, ChangeList
 
 
 def changes(life: Life, fork: str) -> ChangeList:

@@ -19,13 +19,12 @@ from mudroom.library.argument import (
 from mudroom.library.question import command_approver, set_approvers
 from mudroom.library.room import Room
 from mudroom.session.project_session import open_project, with_shown
-from mudroom.typing import TYPE_CHECKING, TypedDict
+from mudroom.typing import TYPE_CHECKING, TypedDict, Unpack
 
 if TYPE_CHECKING:
     from mudroom.core.settings import Settings
     from mudroom.library.argument import NetworkMode, StrPath, ViewMode, Word
     from mudroom.library.question import Ask
-    from mudroom.typing import Unpack
 
 
 class RoomOptions(TypedDict, total=False):

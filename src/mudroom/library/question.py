@@ -16,7 +16,7 @@ import os
 import select
 from collections.abc import Callable
 
-from mudroom.core.approval.approval import CommandAnswer, CommandQuestion
+from mudroom.core.approval.approval import CommandAnswer, CommandApprover, CommandQuestion
 from mudroom.core.network.flow import FlowAnswer, FlowQuestion
 from mudroom.core.network.upload_host import upload_note
 from mudroom.errors import UsageError
@@ -26,7 +26,6 @@ from mudroom.session.project_session import QueueForHosts, remember_command
 from mudroom.typing import TYPE_CHECKING, Literal, TypeAlias
 
 if TYPE_CHECKING:
-    from mudroom.core.approval.approval import CommandApprover
     from mudroom.sandbox.client.cancellation import Cancellation
 
     Ask: TypeAlias = Callable[[Question], bool] | Literal["queue", "never"]

@@ -20,8 +20,8 @@ from mudroom.library.argument import name_of, required_name
 from mudroom.library.command import requested, run, start, stream
 from mudroom.library.life import Life
 from mudroom.library.mounted_block import MountedBlocks
-from mudroom.library.value import fork_info, journal_event
-from mudroom.typing import TYPE_CHECKING
+from mudroom.library.value import Applied, ChangeList, ForkInfo, JournalEvent, RunResult, fork_info, journal_event
+from mudroom.typing import TYPE_CHECKING, Any, Unpack
 
 if TYPE_CHECKING:
     from mudroom.library.argument import CommandLine, StrPath, Word
@@ -39,9 +39,7 @@ if TYPE_CHECKING:
         ToolFormat,
         ToolSet,
     )
-    from mudroom.library.value import Applied, ChangeList, ForkInfo, JournalEvent, RunResult
     from mudroom.session import Session
-    from mudroom.typing import Any, Unpack
 
 
 class Room:

@@ -7,12 +7,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from mudroom.errors import MudroomError
-from mudroom.typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias, TypedDict
+from mudroom.typing import TYPE_CHECKING, BinaryIO, Literal, NamedTuple, Protocol, TypeAlias, TypedDict
 
 if TYPE_CHECKING:
     from mudroom.library.argument import CommandLine, StrPath
     from mudroom.sandbox.client.cancellation import Cancellation
-    from mudroom.typing import BinaryIO
 
     ArchivePlace: TypeAlias = StrPath | BinaryIO
     NamedArchive: TypeAlias = ArchivePlace | tuple[str, ArchivePlace]

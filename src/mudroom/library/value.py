@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 
-from mudroom.core.tree.change import counted_changes
+from mudroom.core.tree.change import Change, Verb, counted_changes
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
 from mudroom.typing import TYPE_CHECKING, Literal, NamedTuple
@@ -17,7 +17,6 @@ from mudroom.typing import TYPE_CHECKING, Literal, NamedTuple
 if TYPE_CHECKING:
     from mudroom.core.journal.event import Event
     from mudroom.core.result import Denial, Result
-    from mudroom.core.tree.change import Change, Verb
     from mudroom.core.tree.entry import Entry
     from mudroom.vault.apply.landing import LandingResult
     from mudroom.vault.apply.transaction import ApplyResult

@@ -56,7 +56,6 @@ def parse(data: bytes, name: str) -> list[GivenSetting]:
 
 
 def load(project: bytes, state: bytes | None = None) -> list[CommandRule]:
-    """Return the files' rules."""
     return [item.value[0] for data, shown in read_answers(project, state, NAME) for item in parse(data, shown)]
 
 

@@ -205,7 +205,6 @@ def _hosts(text: str) -> str:
 
 
 def _rows_of(contents: Sequence[bytes], hosts: str) -> Rows:
-    """Return the rows for these hosts and ports."""
     return [row for data in contents for row in _rows(data, os.fsdecode(NAME)) if _hosts(_text(row[1])) == hosts]
 
 

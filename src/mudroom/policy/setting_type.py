@@ -204,7 +204,6 @@ def _forks(value: Any, where: str) -> tuple[ForkRule, ...]:
 
 
 def fork_rules(value: Any, side: str, where: str) -> list[ForkRule]:
-    """Return one side's rules."""
     from mudroom.core.network.fork_rule import FORMS, SIDES, parse_forks
 
     try:

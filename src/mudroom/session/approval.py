@@ -15,8 +15,8 @@ import _thread
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from mudroom.core.command.policy import STRICTNESS, decide, exact_pattern, has_rule, rules_of_pattern
-from mudroom.core.command.verdict import ACTIONS, Verdict
+from mudroom.core.command.policy import STRICTNESS, CommandPolicy, decide, exact_pattern, has_rule, rules_of_pattern
+from mudroom.core.command.verdict import ACTIONS, Classification, Verdict
 from mudroom.core.confinement.environment import select_variables
 from mudroom.core.result import text, verdict_to_json
 from mudroom.core.tree.path import show
@@ -28,17 +28,14 @@ from mudroom.session.machine import Machine
 from mudroom.session.order import OWN, Case, Order, ProtectionLost
 from mudroom.session.users import is_shared
 from mudroom.stage.layers.union import Union
-from mudroom.stage.source import OpenSource
+from mudroom.stage.source import OpenSource, Source
 from mudroom.typing import TYPE_CHECKING, NamedTuple
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.store.fork import Fork
 
 if TYPE_CHECKING:
     from mudroom.core.approval.approval import CommandAnswer, CommandApprover, CommandQuestion, Remember
-    from mudroom.core.command.policy import CommandPolicy
     from mudroom.core.command.protection import Protections
-    from mudroom.core.command.verdict import Classification
-    from mudroom.stage.source import Source
 
 
 class CommandAnswers(NamedTuple):

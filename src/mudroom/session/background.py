@@ -12,9 +12,9 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 
-from mudroom.core.background import BackgroundStart
+from mudroom.core.background import BackgroundEnd, BackgroundStart
 from mudroom.core.confinement.fallback import Mode
-from mudroom.core.result import text, verdict_to_json
+from mudroom.core.result import Result, text, verdict_to_json
 from mudroom.core.tree.quote import show_words
 from mudroom.errors import Unsupported, UsageError
 from mudroom.sandbox.client.capture import GRACE
@@ -39,7 +39,7 @@ from mudroom.session.sandboxes import Sandboxes
 from mudroom.session.shared_sandbox.tender import Basis, SharedSandbox
 from mudroom.stage.view import View
 from mudroom.typing import TYPE_CHECKING
-from mudroom.vault.forks.background import read_part, read_ring
+from mudroom.vault.forks.background import StreamPart, read_part, read_ring
 from mudroom.vault.forks.collection import stand_on_base, view_of, with_objects
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.moment import command_start
@@ -47,10 +47,7 @@ from mudroom.vault.store.fork import Fork, mount_note
 from mudroom.vault.store.store import Vault
 
 if TYPE_CHECKING:
-    from mudroom.core.background import BackgroundEnd
-    from mudroom.core.result import Result
     from mudroom.sandbox.host.processes import ProcessUsage
-    from mudroom.vault.forks.background import StreamPart
 
 
 # --- the shared sandbox for a fork's first background command ---

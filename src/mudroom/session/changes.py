@@ -13,14 +13,14 @@ from functools import cache
 
 from mudroom.core.result import text
 from mudroom.core.text.linediff import is_binary
-from mudroom.core.tree.change import Changeset, Remark, counted_changes
+from mudroom.core.tree.change import Change, Changeset, Remark, counted_changes
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import ApplyUnwritten, ForkMoved, ForkReplaced, MudroomError, UsageError
 from mudroom.session.forks import Forks, await_stamps, set_aside, to_read
 from mudroom.session.retention import tidy
 from mudroom.stage import safe_open
 from mudroom.stage.originals.collection import TEXT_LIMIT
-from mudroom.stage.source import OpenSource, RecordedFiles, read_all
+from mudroom.stage.source import OpenSource, RecordedFiles, SourceContent, read_all
 from mudroom.typing import TYPE_CHECKING, Any, Literal, TypeVar
 from mudroom.vault.apply.plan_state import list_applies
 from mudroom.vault.forks import review
@@ -35,9 +35,7 @@ if TYPE_CHECKING:
     from mudroom.core.merge.merge import PartialChoice
     from mudroom.core.merge.resolution_words import Take
     from mudroom.core.network.push import PushRow
-    from mudroom.core.tree.change import Change
     from mudroom.core.tree.similar_renames import Move
-    from mudroom.stage.source import SourceContent
     from mudroom.vault.apply.applied import ApplyDetail
     from mudroom.vault.apply.conflict import ForkConflict
     from mudroom.vault.apply.given_back import GivenBack

@@ -11,7 +11,7 @@ from mudroom.core.confinement.plan import Plan, explain
 from mudroom.core.confinement.spec import Copy
 from mudroom.core.tree.path import show
 from mudroom.session.actor import Actor
-from mudroom.session.confinement.level_two import level_two
+from mudroom.session.confinement.level_two import ContainerOutlook, level_two
 from mudroom.session.forks import Forks
 from mudroom.session.machine import Machine
 from mudroom.session.order import Outcome
@@ -20,7 +20,6 @@ from mudroom.typing import TYPE_CHECKING, Any
 from mudroom.vault.store.fork import Fork
 
 if TYPE_CHECKING:
-    from mudroom.session.confinement.level_two import ContainerOutlook
     from mudroom.vault.store.store import Vault
 
 

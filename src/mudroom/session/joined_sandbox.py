@@ -89,7 +89,6 @@ class JoinedSandbox:
         )
 
     def start(self, started: BackgroundStart) -> None:
-        """Start the command in the background."""
         environment, _inside = self.inside()
         environment[MARK] = started.id.encode()
         self._standing.start(started, environment, self._terms(), self._order.pipes)

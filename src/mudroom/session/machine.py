@@ -340,16 +340,16 @@ class Machine:
             return None
         inspecting = next((rule for rule in (*settings.hosts, *stored) if rule.inspect), None)
         if inspecting is None and not self._vault.has_credentials:
-            return self._equipment_for_answers(mode, order)
+            return self._equipment_for_answers(mode, order, stored)
         if self.confinement.platform.is_bridged:  # authority.py judges its files by mode and owner
             found = self.confinement.platform.system
             raise Unsupported("looking into TLS", "Linux or macOS", found, "take it out of the policy")
         if level == 0:  # mudroom's state is hidden there, including the root certificates that programs must trust
             raise Unsupported("looking into TLS", "level 1", "level 0", "take it out of the policy, or use level 1")
         why = "mudroom net credential" if inspecting is None else inspecting.source or inspecting.pattern
-        return self._equip(mode, settings, f"looking into TLS ({why})")
+        return self._equip(mode, (*settings.hosts, *stored), settings, f"looking into TLS ({why})")
 
-    def _equipment_for_answers(self, mode: Mode, order: Order) -> Equipment | None:
+    def _equipment_for_answers(self, mode: Mode, order: Order, stored: Sequence[HostRule]) -> Equipment | None:
         """Return the equipment for an agent that runs inside as a whole, so that the answer to a question can hold its
         pushes at once; None for other commands, and where nothing can be inspected."""
         if order.actor.card is None or not order.grant.level or self.confinement.platform.is_bridged:
@@ -357,11 +357,12 @@ class Machine:
         from mudroom.session.confinement.host_questions import can_inspect
 
         try:
-            return self._equip(mode, order.actor.settings, "") if can_inspect() else None
+            settings = order.actor.settings
+            return self._equip(mode, (*settings.hosts, *stored), settings, "") if can_inspect() else None
         except MudroomError:
             return None  # no rule needs it
 
-    def _equip(self, mode: Mode, settings: Settings, why: str) -> Equipment:
+    def _equip(self, mode: Mode, rules: Sequence[HostRule], settings: Settings, why: str) -> Equipment:
         from mudroom.core.registry import part
 
         equipment: Equipment = part("inspection", "session", why).equip(
@@ -371,7 +372,7 @@ class Machine:
             self.confinement.home,
             never=settings.never_inspect,
             mounts=mode not in ELSEWHERE,
-            rules=(*settings.hosts, *stored),
+            rules=rules,
         )
         self._vault.journal.conceal(_forms([credential.value for credential in equipment.inspection.credentials]))
         return equipment

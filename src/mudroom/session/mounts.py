@@ -231,7 +231,6 @@ class Mounts:
             self._remarks.append(f"{fork.name} is not mounted any more: {reason} (mudroom mount {fork.name})")
 
     def unmount(self, fork: Fork, *, lost: bool) -> Changeset:
-        """Unmount a fork and return its changes."""
         from mudroom.vault.forks.mount import unmount_fork
 
         self._let_go(fork.name)

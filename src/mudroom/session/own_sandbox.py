@@ -447,7 +447,6 @@ class OwnSandbox:
                 os.close(descriptor)
 
     def _plan(self, attempt: CommandAttempt) -> tuple[Plan, dict[bytes, bytes]]:
-        """Return the command's plan and environment."""
         machine, fork, order, view = self._machine, self._fork, self._order, attempt.view
         within = attempt.gate.loopback if attempt.gate is not None else ()
 

@@ -23,19 +23,17 @@ from mudroom.policy.config import (
 )
 from mudroom.session import Session, require_project
 from mudroom.session.approval import CommandAnswers
-from mudroom.session.confinement.host_approver import HostAnswers
+from mudroom.session.confinement.host_approver import HostAnswers, PendingQuestion
 from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mudroom.core.agent.card import AgentCard
     from mudroom.core.command.policy import CommandPolicy
-    from mudroom.core.network.flow import FlowAnswer, FlowQuestion
+    from mudroom.core.network.flow import FlowQuestion
     from mudroom.core.network.host_rules import HostRule
     from mudroom.policy.host_answers import HostRules
     from mudroom.session import Client
-    from mudroom.session.confinement.host_approver import PendingQuestion
     from mudroom.session.sandboxes import CutOffCommand
-    from mudroom.session.upkeep import HostApprover
     from mudroom.vault.forks.collection import Progress
     from mudroom.vault.store.store import Later
 
@@ -234,16 +232,11 @@ class QueueForHosts:
         """``anyway``: wait even if no process that could answer is listening; one may start later."""
         self._session, self._anyway = session, anyway
 
-    def __call__(self, question: FlowQuestion, over: int) -> FlowAnswer:
-        return self._approver()(question, over)
-
     def begin(self, question: FlowQuestion) -> PendingQuestion:
-        return self._approver().begin(question)
-
-    def _approver(self) -> HostApprover:
         from mudroom.session.upkeep import HostApprover
 
-        return HostApprover(self._session.vault.approvals, self._session.actor.agent or "", anyway=self._anyway)
+        agent = self._session.actor.agent or ""
+        return HostApprover(self._session.vault.approvals, agent, anyway=self._anyway).begin(question)
 
 
 # --- notes ---

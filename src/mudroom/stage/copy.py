@@ -230,7 +230,7 @@ def copy_content(read: int, write: int, size: int, *, only_reflink: bool = False
     ``only_reflink``: return False instead of copying bytes. Where holes cannot be queried (not Linux, or unsupported by
     the file system), a source that has shrunk raises OSError instead of being padded with zeros.
     """
-    if _reflink(read, write, size):
+    if _reflink(read, write):
         return True
     if only_reflink:
         return False
@@ -277,13 +277,10 @@ def _copy_whole(read: int, write: int, position: int, size: int) -> None:
         raise OSError(errno.EIO, f"a file got shorter while it was copied: {reached} of {size} bytes")
 
 
-def _reflink(read: int, write: int, size: int) -> bool:
+def _reflink(read: int, write: int) -> bool:
     """Make both files share their blocks. Return False if the file system cannot."""
     if sys.platform == "win32":
-        from mudroom.stage.clone import share_extents
-
-        os.ftruncate(write, size)
-        return share_extents(read, write, size)
+        return False
     import fcntl
 
     try:

@@ -48,7 +48,6 @@ def project_name(project: bytes, key: bytes = b"") -> bytes:
 
 
 def answers_directory(project: bytes, state: bytes) -> bytes:
-    """Return the directory in the state."""
     return state + b"/answers/" + project_name(project)
 
 

@@ -14,7 +14,6 @@ import msgspec
 
 from mudroom.core.merge.merge import PartialChoice
 from mudroom.core.merge.operations import Op
-from mudroom.core.result import exit_code_of
 from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.stack import Checkpoint
@@ -25,7 +24,7 @@ from mudroom.vault.sync import sync_directory
 FORMAT = 3
 """Format of ``ApplyRecord``."""
 FORK_FORMAT = 3
-"""Format of ``ForkRecord``. Up to format 2 its exit code was wait(2)'s status; ``load`` converts it."""
+"""Format of ``ForkRecord``."""
 
 
 class ForkRecord(NamedTuple):
@@ -110,7 +109,7 @@ def _holds(path: bytes, data: bytes) -> bool:
 
 
 def load(path: bytes, kind: type[_Record]) -> _Record:
-    """Read a record. Raise FileNotFoundError, or MudroomError if the record is damaged or has a newer format."""
+    """Read a record. Raise FileNotFoundError, or MudroomError if the record is damaged or has another format."""
     data = safe_open.read(path)
     try:
         record = msgspec.msgpack.decode(data, type=kind)
@@ -118,15 +117,7 @@ def load(path: bytes, kind: type[_Record]) -> _Record:
         _require_format(path, format_of(data), kind)
         raise MudroomError(f"{os.fsdecode(path)} is damaged: {error}", "other forks are not affected") from error
     _require_format(path, record.format, kind)
-    return current(record) if isinstance(record, ForkRecord) else record
-
-
-def current(record: ForkRecord) -> ForkRecord:
-    """Convert a record from an earlier format to the present format."""
-    if record.format >= FORK_FORMAT:
-        return record
-
-    return record._replace(format=FORK_FORMAT, exit_code=exit_code_of(record.exit_code))
+    return record
 
 
 def format_of(data: bytes) -> int:
@@ -140,5 +131,5 @@ def format_of(data: bytes) -> int:
 
 def _require_format(path: bytes, file_format: int, kind: type[ForkRecord | ApplyRecord]) -> None:
     known = FORK_FORMAT if kind is ForkRecord else FORMAT
-    if file_format > known:
+    if file_format not in (0, known):
         raise MudroomError(f"{os.fsdecode(path)} has format {file_format}, this mudroom knows {known}", UPGRADE)

@@ -21,8 +21,9 @@ from conftest import Place, listing
 from mudroom.core.retention import DAY, RetentionLimits
 from mudroom.errors import MudroomError, UsageError
 from mudroom.ext.transfer.vault.archive import RefusedArchive
-from mudroom.ext.transfer.vault.bundle import Label
+from mudroom.ext.transfer.vault.bundle import FORMAT, Label
 from mudroom.session import Session
+from mudroom.vault.record import FORK_FORMAT
 from mudroom.vault.retention.check import check
 from mudroom.vault.retention.prune import collect_garbage
 from mudroom.vault.store.store import Vault
@@ -51,7 +52,7 @@ def member(name: str, content: bytes = b"", **fields: object) -> tarfile.TarInfo
 
 STATE = b"mudroom-fork 2\nupper up\nlayers \nbase live\ncreated 1\nend\n".replace(b"layers \n", b"layers\n")
 HEAD: list[tuple[tarfile.TarInfo, bytes]] = [
-    (member("mudroom-fork"), msgspec.msgpack.encode(Label(1, "evil", b"/x", 2, 1))),
+    (member("mudroom-fork"), msgspec.msgpack.encode(Label(FORMAT, "evil", b"/x", FORK_FORMAT, 1))),
     (member("state"), STATE),
     (member("layers/up/tree", type=tarfile.DIRTYPE, mode=0o755), b""),
 ]
@@ -160,7 +161,7 @@ def test_originals_that_lead_elsewhere(place: Place, row: tuple[object, ...]) ->
     [
         ([], "was not written by mudroom"),
         ([(member("mudroom-fork"), msgspec.msgpack.encode((7, 1, 2)))], "has format 7"),
-        ([(member("mudroom-fork"), msgspec.msgpack.encode((1, "f", b"/x", 9, 1)))], "vault of format 9"),
+        ([(member("mudroom-fork"), msgspec.msgpack.encode((FORMAT, "f", b"/x", 9, 1)))], "vault of format 9"),
         ([(member("mudroom-fork"), b"\x91")], "damaged"),
         ([HEAD[0]], "has no state"),
         ([HEAD[0], (member("state"), STATE.replace(b"2", b"9"))], "has format 9"),

@@ -18,7 +18,7 @@ pytest.importorskip("starlette", reason="the extra web")
 from pageside import PageSide, changed, cut_off, pick
 
 from conftest import Place, listing, tick
-from mudroom.ext.web.state.job import JobMessage
+from mudroom.ext.web.state.job import JobReporter
 
 LINES = "".join(f"{number}\n" for number in range(1, 31))
 
@@ -480,7 +480,7 @@ def test_what_the_verify_command_prints_comes_as_it_is_printed(place: Place, pag
 
 
 def test_a_character_that_comes_in_two_pieces(page: PageSide) -> None:
-    def work(told: JobMessage) -> dict[str, Any]:
+    def work(told: JobReporter) -> dict[str, Any]:
         told.output("é".encode()[:1])
         told.output("é".encode()[1:] + b"\xff")
         return {}

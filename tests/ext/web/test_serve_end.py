@@ -16,7 +16,7 @@ from conftest import Place
 pytest.importorskip("starlette", reason="the extra web")
 
 from mudroom.ext.web.state.hub import Hub, Look
-from mudroom.ext.web.state.job import JobMessage, Jobs
+from mudroom.ext.web.state.job import JobReporter, Jobs
 from test_landing_api import end, verified_by
 
 
@@ -52,7 +52,7 @@ def test_an_apply_is_not_cut_off_by_the_end_of_the_server(place: Place) -> None:
 def test_resting() -> None:
     jobs, go, begun = Jobs(Hub(lambda: Look({}, {}))), threading.Event(), threading.Event()
 
-    def work(_told: JobMessage) -> dict[str, bool]:
+    def work(_told: JobReporter) -> dict[str, bool]:
         begun.set()
         go.wait(60)
         return {"done": True}

@@ -473,10 +473,9 @@ def test_texts_that_are_no_text_are_asked_about_and_answered(queue: Queue) -> No
     assert ask_approver(approver, strange).reason.startswith("waiting for approval")
     queue.decide(queue.rows()[0].name, allow=True, by="\udcff", reason="because \udcff")
     assert ask_approver(approver, strange) == CommandAnswer(True, by="\\udcff", reason="because \\udcff")
-    host = HostApprover(queue, "", 0)
-    assert host(FlowQuestion(7, "x", 443, "tls", "f\udcff"), -1) == FlowAnswer(
-        False, why="and nobody has answered in 0 s"
-    )
+    begun = HostApprover(queue, "", 0).begin(FlowQuestion(7, "x", 443, "tls", "f\udcff"))
+    assert begun.look() == FlowAnswer(False, why="and nobody has answered in 0 s")
+    begun.close()
     assert [row.state for row in queue.rows()] == ["allowed", "expired"]
 
 
@@ -529,24 +528,20 @@ def test_the_bell_of_one_who_was_killed_is_removed(queue: Queue, tmp_path: Path)
 
 
 def test_the_gates_questions_wait_in_the_same_queue(queue: Queue) -> None:
-    def answer() -> None:
-        row = until_one_waits(queue)
-        assert row.asked.host == HostQuestion("registry.example", 443, "tls", "f", "claude")
-        queue.decide(row.name, allow=True, by="page", keep=True)
-
-    approver = HostApprover(queue, "claude", 60)
-    with forked(answer):
-        assert approver(FlowQuestion(7, "registry.example", 443, "tls", "f"), -1) == FlowAnswer(True, keep=True)
-    late = HostApprover(queue, "claude", 0.01)(FlowQuestion(8, "registry.example", 443, "tls"), -1)
-    assert late == FlowAnswer(False, why="and nobody has answered in 0.01 s")
+    begun = HostApprover(queue, "claude", 60).begin(FlowQuestion(7, "registry.example", 443, "tls", "f"))
+    (row,) = queue.rows()
+    assert row.asked.host == HostQuestion("registry.example", 443, "tls", "f", "claude")
+    queue.decide(row.name, allow=True, by="page", keep=True)
+    assert begun.look() == FlowAnswer(True, keep=True)
+    begun.close()
 
 
 def test_where_nobody_would_hear_of_it_nobody_is_waited_for(queue: Queue) -> None:
     approver, question = HostApprover(queue, "claude", 60, anyway=False), FlowQuestion(7, "x.example", 443, "tls")
     begun = approver.begin(question)
-    assert (approver(question, -1), begun.look(), begun.fileno()) == (NOBODY, NOBODY, -1)
+    assert (begun.look(), begun.fileno()) == (NOBODY, -1)
     waiter = queue.listen()
-    assert approver(question, -1) == NOBODY, "who waits for an answer gives none"
+    assert approver.begin(question).look() == NOBODY, "who waits for an answer gives none"
     assert queue.rows() == []
     page = queue.listen("page")
     begun = approver.begin(question)
@@ -559,11 +554,11 @@ def test_where_nobody_would_hear_of_it_nobody_is_waited_for(queue: Queue) -> Non
 
 def test_a_host_is_refused_when_the_queue_fails(tmp_path: Path) -> None:
     (tmp_path / "approvals").write_text("no directory")
-    approver = HostApprover(Queue(inner(tmp_path)), "", 60)
-    refused = approver(FlowQuestion(7, "x", 443, "tls"), -1)
+    begun = HostApprover(Queue(inner(tmp_path)), "", 60).begin(FlowQuestion(7, "x", 443, "tls"))
+    refused = begun.look()
+    assert refused is not None
     assert refused.why.startswith("but the questions in")
-    begun = approver.begin(FlowQuestion(7, "x", 443, "tls"))
-    assert (begun.fileno(), begun.look(), refused.allowed, refused.lasting) == (-1, refused, False, True)
+    assert (begun.fileno(), refused.allowed, refused.lasting) == (-1, False, True)
     begun.close()
 
 

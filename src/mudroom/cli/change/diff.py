@@ -24,7 +24,7 @@ from mudroom.core.registry import part
 from mudroom.core.result import changes_to_json
 from mudroom.core.text.linediff import unified_diff
 from mudroom.core.text.plural import counted
-from mudroom.core.tree.change import counted_changes, summarise
+from mudroom.core.tree.change import Change, Changeset, counted_changes, summarise
 from mudroom.core.tree.flag import git_directory, is_protected, repositories
 from mudroom.core.tree.path import is_below, show, show_path
 from mudroom.core.tree.quote import show_words
@@ -35,7 +35,6 @@ from mudroom.typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import argparse
 
-    from mudroom.core.tree.change import Change, Changeset
 
 _NAMES = 60
 """Most columns for names in ``--stat``. A longer name is not cut."""

@@ -10,7 +10,7 @@ from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.pager import coloured
 from mudroom.core.merge.pick import Pick, chosen_part, is_whole
 from mudroom.core.text.hunk import Hunk, hunks, split_hunk
-from mudroom.core.tree.change import counted_changes
+from mudroom.core.tree.change import Change, counted_changes
 from mudroom.core.tree.dependent_rows import complete_selection, needs, requirement_text, row_of
 from mudroom.core.tree.path import show_path
 from mudroom.errors import Interrupted
@@ -18,7 +18,6 @@ from mudroom.typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from mudroom.core.merge.merge import PartialChoice
-    from mudroom.core.tree.change import Change
     from mudroom.session import Session
 
 HELP = """\

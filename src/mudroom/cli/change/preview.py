@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from mudroom.cli.terminal.terminal import Terminal
+from mudroom.core.network.push import PushRow
 from mudroom.core.network.push import push_lines as describe_push
 from mudroom.core.registry import part, part_or_none
 from mudroom.core.text.plural import amount, counted
@@ -17,7 +18,6 @@ from mudroom.core.tree.runs_later import LaterGroup, group_later
 from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from mudroom.core.network.push import PushRow
     from mudroom.session import Session
     from mudroom.vault.forks.review import ForkLook
 
@@ -49,7 +49,6 @@ def preview(
     terminal: Terminal,
     notes: PreviewNotes | None = None,
 ) -> list[str]:
-    """Return a preview's lines."""
     commits, ignored = notes or PreviewNotes({}, frozenset())
     count = summarise(changeset.changes).files or len(changeset.changes)
     lines = [f"{title} {count:,} file{'' if count == 1 else 's'}"]

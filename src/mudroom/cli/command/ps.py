@@ -8,7 +8,7 @@ import time
 
 from mudroom.cli.project_session import open_session
 from mudroom.cli.terminal.context import Context
-from mudroom.core.background import to_json
+from mudroom.core.background import BackgroundStart, to_json
 from mudroom.core.system.write_all import write_all
 from mudroom.core.tree.path import show
 from mudroom.core.tree.quote import show_text
@@ -20,7 +20,6 @@ from mudroom.typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import argparse
 
-    from mudroom.core.background import BackgroundStart
 
 EXAMPLES = """\
 examples:

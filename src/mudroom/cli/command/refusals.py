@@ -51,7 +51,6 @@ def refusal_lines(denials: Sequence[Denial], inner: str = "") -> list[str]:
 
 
 def result_lines(result: Result, argv: Sequence[bytes], context: Context) -> list[str]:
-    """Return the lines for a command's result."""
     nested = any(denial.target in _NAMESPACE_CALLS for denial in result.denials if denial.kind == "system call")
     return refusal_lines(result.denials, _inner_sandbox_of(argv, result.level, context) if nested else "")
 

@@ -22,7 +22,7 @@ from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.terminal import TITLE, cut, is_terminal
 from mudroom.core.agent.sandbox_level import BARE
 from mudroom.core.registry import AGENT_PROGRAMS, part, part_or_none
-from mudroom.core.result import to_json
+from mudroom.core.result import Result, to_json
 from mudroom.core.text.json_text import to_json_text
 from mudroom.core.tree.path import is_below, show, show_path
 from mudroom.core.tree.quote import show_words
@@ -38,7 +38,6 @@ from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from mudroom.cli.change.preview import PreviewNotes
     from mudroom.cli.terminal.approver import Ask
-    from mudroom.core.result import Result
     from mudroom.core.settings import Settings
     from mudroom.session import Client
 
@@ -108,7 +107,6 @@ def add_on_option(parser: argparse.ArgumentParser) -> None:
 
 
 def add_confinement_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options for a command's confinement."""
     parser.add_argument(
         "--level",
         type=int,

@@ -90,7 +90,6 @@ def _as_json(listing: ProjectListing, sandbox: list[str]) -> dict[str, object]:
 
 
 def _cached(listing: ProjectListing) -> int:
-    """Return the bytes in the caches."""
     return sum(cache.size for cache in shared_caches(listing.vault.cache))
 
 

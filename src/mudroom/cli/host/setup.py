@@ -158,7 +158,6 @@ def _two_lines(word: str, command: str, about: str, columns: int) -> list[str]:
 
 
 def _wrapped(text: str, columns: int, about: str = "") -> list[str]:
-    """Return the text after its label."""
     return _indented(text, columns, " " * _ABOUT, f"  {about:<{_ABOUT - 2}}")
 
 

@@ -74,11 +74,6 @@ class _TerminalForHosts:
         self._context, self._session, self.elsewhere = context, session, elsewhere
         self._turn = _thread.allocate_lock()
 
-    def __call__(self, question: FlowQuestion, over: int) -> FlowAnswer:
-        from mudroom.core.network.flow import NOBODY
-
-        return self.ask(question, over, lambda: False) or NOBODY
-
     def ask(self, question: FlowQuestion, over: int, is_taken: Callable[[], bool]) -> FlowAnswer | None:
         from mudroom.cli.terminal.asking import first_of
 

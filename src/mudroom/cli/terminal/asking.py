@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager
 
-from mudroom.core.approval_queue import QueueDecision
+from mudroom.core.approval_queue import QueueDecision, State
 from mudroom.core.network.flow import FlowAnswer, FlowQuestion
 from mudroom.core.network.preset import offers
 from mudroom.core.network.upload_host import upload_note
@@ -30,7 +30,6 @@ from mudroom.typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from mudroom.cli.terminal.terminal import Terminal
     from mudroom.core.approval.approval import HostQuestion
-    from mudroom.core.approval_queue import State
     from mudroom.session.upkeep import Queue, Ticket
 
 PATIENCE = 55.0

@@ -97,7 +97,6 @@ class CommandSignals:
         return next(ending, None)
 
     def exit_code(self, result: Result) -> int:
-        """Return mudroom's exit code after a command."""
         number = self.ended_by(result)
         if number is not None:
             return 128 + number

@@ -40,7 +40,6 @@ class ParsedCommand(NamedTuple):
     """Index of the first operand; the number of words if there is none."""
 
     def has(self, *names: bytes) -> bool:
-        """Return whether one of these options is given."""
         return any(not given.negated and not set(given.option.names).isdisjoint(names) for given in self.given)
 
     def proves(self, *names: bytes) -> bool:

@@ -229,7 +229,6 @@ def judge_paths(words: Sequence[Word], rule: ProgramRule, context: CommandContex
 def judge_parsed(
     parsed: ParsedCommand, words: Sequence[Word], rule: ProgramRule, context: CommandContext
 ) -> CommandFinding:
-    """Judge words that are already parsed."""
     classes: set[CommandClass] = set(rule.classes)
     reason = rule.reason
     if rule.softened and parsed.proves(*rule.softened):

@@ -138,7 +138,6 @@ def _trimmed(chunk: Chunk) -> tuple[tuple[bytes, ...], ...]:
 
 
 def _ended(lines: tuple[bytes, ...] | list[bytes], end: bytes = b"\n") -> tuple[bytes, ...]:
-    """Return the lines with a line end after the last one."""
     if not lines or lines[-1].endswith(b"\n"):
         return tuple(lines)
     return (*lines[:-1], lines[-1] + end)

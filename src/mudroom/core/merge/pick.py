@@ -31,5 +31,4 @@ def chosen_part(change: Change, old: bytes, new: bytes, pick: Pick) -> PartialCh
 
 
 def is_whole(part: PartialChoice, change: Change, new: bytes) -> bool:
-    """Return whether a part is the whole change."""
     return change.staged is not None and part == PartialChoice(new, change.staged.mode)

@@ -105,7 +105,6 @@ def programs() -> frozenset[str]:
 
 
 def find_in_words(words: Sequence[str]) -> list[Secret]:
-    """Return the secrets in one command's words."""
     found: list[Secret] = []
     for index, word in enumerate(words[:_FIRST]):
         program = _program(word)

@@ -6,12 +6,11 @@ Most commands use none of the expressions that their modules define. Compiling c
 
 from __future__ import annotations
 
-from mudroom.typing import TYPE_CHECKING, Any
+from mudroom.typing import TYPE_CHECKING, Any, AnyStr
 
 if TYPE_CHECKING:
     import re
 
-    from mudroom.typing import AnyStr
 
 _METHODS = ("match", "fullmatch", "search", "sub", "subn", "split", "findall", "finditer", "pattern", "flags", "groups")
 

@@ -133,7 +133,6 @@ _EXECUTABLE = frozenset((0o700, 0o750, 0o755, 0o770, 0o775))
 
 
 def attribute_rule(name: str) -> AttributeRule:
-    """Return the row for an attribute."""
     return next(row for row in ATTRIBUTES if name.startswith(row.begins))
 
 

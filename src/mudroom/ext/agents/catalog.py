@@ -88,7 +88,6 @@ class Catalog:
         return f"{profile.name}'s own sandbox cannot run inside mudroom's; {switch}"
 
     def is_users(self, name: str) -> bool:
-        """Return whether the profile is the user's own."""
         path = self._path(name)
         return path is not None and not path.startswith(OWN)
 

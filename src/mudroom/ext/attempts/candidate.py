@@ -283,7 +283,6 @@ def _counted(attempt: AttemptRecord, changeset: Changeset | None) -> tuple[int, 
 
 
 def _compare(vault: Vault, candidates: Sequence[Candidate], changesets: Mapping[int, Changeset]) -> _Comparison:
-    """Compare the candidates that have changes."""
     places = list(changesets)
     by_path = [{change.path: change for change in changeset.changes} for changeset in changesets.values()]
     paths = changed_paths(changesets.values())

@@ -88,7 +88,6 @@ def note(candidate: Candidate) -> str:
 
 
 def standing(candidate: Candidate) -> str:
-    """Return a candidate's standing in words."""
     if candidate.standing == "none" and candidate.attempt.fingerprint:
         return "changed nothing"
     if candidate.standing == "changed" and not candidate.added + candidate.modified + candidate.deleted:

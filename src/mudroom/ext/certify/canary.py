@@ -70,7 +70,6 @@ def receive_udp(stack: ExitStack, address: str, group: str = "") -> socket.socke
 
 
 def listen_unix(stack: ExitStack, directory: str, name: str) -> socket.socket:
-    """Return a server at a name in a directory."""
     server = stack.enter_context(socket.socket(socket.AF_UNIX))
     before = os.open(".", os.O_RDONLY)
     try:

@@ -85,7 +85,6 @@ def restrict(platform: Platform, closed: Mapping[str, str]) -> Platform:
 
 
 def _parts(spec: SandboxSpec) -> Sequence[Closes]:
-    """Return the parts that a spec needs."""
     parts: list[Closes] = ["network"] if spec.network != "open" else []
     if spec.network == "gate":
         parts.append("gate")

@@ -119,7 +119,6 @@ def closed(table: Sequence[TrialRow], certificate: Certificate | None) -> dict[C
 
 
 def opens(table: Sequence[TrialRow], certificate: Certificate | None) -> bool:
-    """Return whether the platform is open."""
     return certificate is not None and bool(table) and "platform" not in closed(table, certificate)
 
 

@@ -38,7 +38,6 @@ def host() -> str:
 
 
 def user() -> str:
-    """Return the user's SID."""
     from mudroom.ext.windows.win32.api import Library
     from mudroom.ext.windows.win32.owner import own_sid
 

@@ -20,12 +20,11 @@ from mudroom.ext.windows.core.windows_plan import CHANGE, READ
 from mudroom.ext.windows.sandbox.calls import FileCalls
 from mudroom.ext.windows.sandbox.plan import text
 from mudroom.ext.windows.sandbox.platform import streams
-from mudroom.ext.windows.win32.api import CallFailed
+from mudroom.ext.windows.win32.api import CallFailed, Library
 from mudroom.sandbox.client.invocation import Invocation
 from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mudroom.ext.windows.win32.api import Library
     from mudroom.sandbox.client.client import Client
 
 _LIMIT = 1 << 16

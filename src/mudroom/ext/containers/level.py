@@ -40,7 +40,6 @@ class ContainerReport(NamedTuple):
     """Whether a trial has shown what this engine's containers can do. No container is started to find out."""
 
     def lines(self, mode: Mode) -> Iterator[str]:
-        """Yield the lines before those of the plan."""
         image = f"the image {self.image}" if self.image else "the host's own toolchain"
         memory = ", ".join(show(path) for path in Container._field_defaults["private"])
         yield (

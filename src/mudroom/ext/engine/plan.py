@@ -120,7 +120,6 @@ def _with_namespaces(step: Step) -> Step:
 
 
 def _inside(spec: SandboxSpec, storage: bytes, limits: list[Step], machine: str) -> tuple[Step, ...]:
-    """Return the engine's own steps."""
     return (
         ("enter",),
         ("copy_root", spec.scratch),

@@ -39,7 +39,6 @@ class KeeperStatus(NamedTuple):
 
 
 def keepers(directory: bytes) -> list[KeeperStatus]:
-    """Return the running keepers."""
     with _living(directory) as living:
         return [_status(found) for found in living]
 

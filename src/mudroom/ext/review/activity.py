@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from mudroom.core.tree.change import Changeset, counted_changes
+from mudroom.core.tree.change import Change, Changeset, counted_changes
 from mudroom.errors import ForkChanged
 from mudroom.typing import TYPE_CHECKING, NamedTuple
 from mudroom.vault.forks.comparison import Comparison
@@ -15,7 +15,6 @@ from mudroom.vault.forks.stacking import find_checkpoint, timeline
 if TYPE_CHECKING:
     from mudroom.core.journal.event import Event
     from mudroom.core.journal.event_filter import EventFilter
-    from mudroom.core.tree.change import Change
     from mudroom.core.tree.stack import Checkpoint
     from mudroom.session import Session
 

@@ -18,8 +18,8 @@ from mudroom.ext.review.core.picture import HEAD, picture_of
 from mudroom.stage.file_cache import FileCache
 from mudroom.stage.stamp import stamp_of
 from mudroom.typing import TYPE_CHECKING, Literal, NamedTuple
-from mudroom.vault.forks.both_sides import ComparedSides, SideReader
-from mudroom.vault.forks.record_view import view_record
+from mudroom.vault.forks.both_sides import BothSides, ComparedSides, SidePair, SideReader, Which
+from mudroom.vault.forks.record_view import TaggedRows, view_record
 
 __all__ = [
     "MovedRow",
@@ -41,8 +41,6 @@ __all__ = [
 if TYPE_CHECKING:
     from mudroom.core.tree.entry import Entry
     from mudroom.session import Session
-    from mudroom.vault.forks.both_sides import BothSides, SidePair, Which
-    from mudroom.vault.forks.record_view import TaggedRows
 
 
 AGAIN = "look again: the fork has changed"

@@ -18,7 +18,7 @@ from textual.binding import Binding, BindingType
 from mudroom.core.tree.path import show, show_path
 from mudroom.errors import MudroomError
 from mudroom.ext.attempts.candidate import all_tries
-from mudroom.ext.attempts.value import distinct
+from mudroom.ext.attempts.value import TryRecord, distinct
 from mudroom.ext.review.rows import fewer_collections
 from mudroom.ext.tui.base_app import BaseApp, ReviewHooks
 from mudroom.ext.tui.candidate_model import CandidateModel
@@ -29,9 +29,6 @@ from mudroom.ext.tui.review_model import ForkRow, ReviewModel, forks_of
 from mudroom.ext.tui.worker import begin
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from mudroom.ext.attempts.value import TryRecord
     from mudroom.session import Session
 
 

@@ -11,13 +11,12 @@ from mudroom.core.tree.path import show_path
 from mudroom.core.tree.quote import show_words
 from mudroom.errors import MudroomError, UsageError
 from mudroom.ext.attempts.candidate import ComparedPath, ResultGroup, TryReview, review_try
-from mudroom.ext.review.rows import difference, stamp_of
+from mudroom.ext.review.rows import RowDifference, difference, stamp_of
 from mudroom.ext.tui.diffrow import FileRows, FileText
 from mudroom.ext.tui.review_model import KIND_NOTES, SessionCalls
 
 if TYPE_CHECKING:
     from mudroom.core.tree.change import Change
-    from mudroom.ext.review.rows import RowDifference
     from mudroom.session import Session
 
 BASE = -1

@@ -235,7 +235,6 @@ class CandidateScreen(Screen[None], inherit_bindings=False):
     # --- for the key actions ---
 
     def begin_review(self, fork: str) -> None:
-        """Open a fork's review."""
         self.queue.run_unless_busy(partial(self._begin_review, fork))
 
     def want(self, pair: Pair | None) -> None:

@@ -99,7 +99,6 @@ def rows_of_version(conflict: ForkConflict, side: str, *, masked: bool) -> list[
 
 
 def rows_of_place(merged: MergedText, choices: Mapping[int, Choice], place: int) -> list[Pieces]:
-    """Return a place with its choice and context."""
     chunks = merged.chunks
     numbers = [chunk_number for chunk_number, chunk in enumerate(chunks) if chunk.kind == "conflict"]
     chunk_number = numbers[place]
@@ -115,7 +114,6 @@ def rows_of_place(merged: MergedText, choices: Mapping[int, Choice], place: int)
 
 
 def _chosen_lines(merged: MergedText, number: int, choice: Choice | None) -> Sequence[bytes]:
-    """Return the lines of a conflict for a choice."""
     chunk = merged.chunks[number]
     is_last = number + 1 == len(merged.chunks)
     if isinstance(choice, list):

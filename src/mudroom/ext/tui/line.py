@@ -65,7 +65,6 @@ def _is_inside(at: int, spans: tuple[Span, ...]) -> bool:
 
 
 def _expand_tabs(text: str, column: int) -> str:
-    """Return the text with tabs expanded to columns."""
     first, *others = text.split("\t")
     expanded = first
     for part in others:

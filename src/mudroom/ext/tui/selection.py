@@ -79,7 +79,6 @@ class ReviewMarks:
         }
 
     def set_blocks(self, path: bytes, blocks: frozenset[int]) -> None:
-        """Set a file's blocks."""
         self._blocks[path] = blocks
 
     def is_complete(self, path: bytes) -> bool:
@@ -91,7 +90,6 @@ class ReviewMarks:
         return {path: self.is_complete(path) for path in self._marked}
 
     def blocks(self, path: bytes) -> frozenset[int]:
-        """Return a file's marked blocks."""
         marked = self._marked.get(path, frozenset())
         return self._blocks.get(path, frozenset()) if _WHOLE_FILE in marked else marked
 
@@ -137,7 +135,6 @@ class ListFilter:
     def rows(
         self, items: Iterable[Item], flags: Mapping[bytes, frozenset[str]], picks: Mapping[bytes, Pick]
     ) -> list[Item]:
-        """Return the listed items."""
         words = self.words.lower()
         return [
             item

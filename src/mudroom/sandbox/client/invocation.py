@@ -40,7 +40,6 @@ class Invocation(NamedTuple):
     """In a held sandbox: processes that it leaves go on, unless a signal ended it."""
 
     def request(self) -> dict[str, Any]:
-        """Return its part of a request."""
         search = [entry for entry in self.env.get(b"PATH", os.fsencode(os.defpath)).split(b":") if entry]
         return {
             "argv": list(self.argv),

@@ -42,14 +42,13 @@ from contextlib import contextmanager
 
 from mudroom.errors import MudroomError
 from mudroom.sandbox.client.connection import wait_ready
-from mudroom.sandbox.client.terminal_sign import TerminalSign, is_between
+from mudroom.sandbox.client.terminal_sign import SignKind, TerminalSign, is_between
 from mudroom.typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import _socket
 
     from mudroom.sandbox.client.client import Running
-    from mudroom.sandbox.client.terminal_sign import SignKind
 
 
 # --- Bytes between the user's terminal and a command, and the display that the command leaves behind ---

@@ -248,7 +248,6 @@ def _placed(spec: SandboxSpec) -> list[tuple[bytes, Step]]:
 
 
 def bind_step(bind: Bind, others: Iterable[Bind]) -> Step:
-    """Return the step that shows a bind."""
     attributes = WRITABLE if bind.writable else READ_ONLY
     # Commands have written to this tree: "inside" follows no link, which could lead back to the host.
     if any(other.writable and other.path != bind.path and is_below(bind.path, other.path) for other in others):

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from mudroom.errors import MudroomError, UsageError
-from mudroom.session.confinement.host_approver import NoScreen
+from mudroom.session.confinement.host_approver import CommandScreen, HostAnswers, NoScreen
 from mudroom.session.confinement.namespace_listener import NamespaceListener
 from mudroom.typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from mudroom.sandbox.client.client import Running
     from mudroom.session.confinement.dial_desk import DialDesk
     from mudroom.session.confinement.dialler import Dialler, InnerSockets
-    from mudroom.session.confinement.host_approver import CommandScreen, HostAnswers
     from mudroom.session.confinement.host_questions import HostQuestions
 
 _NAMESPACES = ("user", "net")
@@ -367,7 +366,6 @@ class CommandGate:
         self._listeners = [listener for listener in self._listeners if listener[0] not in kinds]
 
     def flows(self) -> list[Flow]:
-        """Return the flows so far."""
         return [] if self._log is None else self._log.flows()
 
     def _keep(self, flow: Flow) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
-from mudroom.typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from mudroom.typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from mudroom.core.network.flow import FlowAnswer, FlowQuestion
@@ -13,9 +13,10 @@ if TYPE_CHECKING:
     from mudroom.session.confinement.dialler import Dialler
     from mudroom.vault.store.fork import Fork
 
-    Approver = Callable[[FlowQuestion, int], FlowAnswer]
+    BlockingApprover = Callable[[FlowQuestion, int], FlowAnswer]
     """The second argument is a descriptor that becomes readable when the command has ended and needs no answer any
     more."""
+    Approver: TypeAlias = "BlockingApprover | RemoteApprover | TerminalApprover"
 
 
 class HostAnswers(NamedTuple):
@@ -51,19 +52,18 @@ class PendingQuestion(Protocol):
 
 
 class RemoteApprover(Protocol):
-    """An approver that does not block. It is asked by ``begin`` while the command runs."""
+    """An approver that does not block."""
 
-    def __call__(self, question: FlowQuestion, over: int) -> FlowAnswer: ...
     def begin(self, question: FlowQuestion) -> PendingQuestion: ...
 
 
 class TerminalApprover(Protocol):
     """An approver on the user's terminal."""
 
-    elsewhere: RemoteApprover
-    """Asked while the command's program has the terminal."""
+    @property
+    def elsewhere(self) -> RemoteApprover:
+        """The approver that is asked while the command's program has the terminal."""
 
-    def __call__(self, question: FlowQuestion, over: int) -> FlowAnswer: ...
     def ask(self, question: FlowQuestion, over: int, is_taken: Callable[[], bool]) -> FlowAnswer | None:
         """Return the answer, or None if a program has taken the terminal meanwhile."""
 

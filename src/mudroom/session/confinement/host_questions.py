@@ -22,13 +22,17 @@ from mudroom.core.network.preset import offers
 from mudroom.core.registry import is_installed, part_or_none
 from mudroom.errors import MudroomError
 from mudroom.net.gate_handle import GuardHandle
-from mudroom.typing import TYPE_CHECKING, TypeVar, cast
+from mudroom.typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
     from mudroom.sandbox.client.client import Running
-    from mudroom.session.confinement.host_approver import Approver, CommandScreen, PendingQuestion, TerminalApprover
-
-    Answer = TypeVar("Answer", "FlowAnswer", "FlowAnswer | None")
+    from mudroom.session.confinement.host_approver import (
+        Approver,
+        CommandScreen,
+        PendingQuestion,
+        RemoteApprover,
+        TerminalApprover,
+    )
 
 
 class HostQuestions:
@@ -57,33 +61,26 @@ class HostQuestions:
 
     def ask(self, guard: GuardHandle, question: FlowQuestion, running: Running | None) -> None:
         """Answer the gate, or let the question wait. ``running``: the command; None once it has ended."""
-        approver = self._approver()
+        approver, screen = self._approver(), self._screen
+        if approver is None or running is None or running.has_report():
+            self._settle(guard, question, FlowAnswer(False))
+            return
+        answer: FlowAnswer | None = None
         if hasattr(approver, "elsewhere"):
             at_terminal = cast("TerminalApprover", approver)
-            answer = self._at_terminal(at_terminal, question, running)
-            if answer is not None:
-                self._settle(guard, question, answer)
-                return
+            if not screen.is_taken():
+                with screen.suspended():
+                    answer = at_terminal.ask(question, running.over, screen.is_taken)
             approver = at_terminal.elsewhere
-        begin = getattr(approver, "begin", None)
-        if begin is not None and running is not None and not running.has_report():
-            self._waiting.append((question, begin(question)))
-            self.look(guard)  # it may have been answered or refused already
-            self._show_sign()
+        elif not hasattr(approver, "begin"):
+            with screen.suspended():
+                answer = approver(question, running.over)
+        if answer is not None:
+            self._settle(guard, question, answer)
             return
-        with self._screen.suspended():
-            answer = _answer(approver, question, running)
-        self._settle(guard, question, answer)
-
-    def _at_terminal(
-        self, approver: TerminalApprover, question: FlowQuestion, running: Running | None
-    ) -> FlowAnswer | None:
-        """Return the answer given on the user's terminal, or None if the command's program has the terminal."""
-        screen = self._screen
-        if screen.is_taken():
-            return None
-        with screen.suspended():
-            return _answer(lambda asked, over: approver.ask(asked, over, screen.is_taken), question, running)
+        self._waiting.append((question, cast("RemoteApprover", approver).begin(question)))
+        self.look(guard)  # it may have been answered or refused already
+        self._show_sign()
 
     def _show_sign(self) -> None:
         """Show on the user's terminal how many questions wait elsewhere."""
@@ -150,11 +147,3 @@ def can_inspect() -> bool:
     """Return whether this installation can hold what is sent to a host."""
     part = part_or_none("inspection", "session") if is_installed("effects") and sys.platform != "win32" else None
     return part is not None and not part.missing_libraries()
-
-
-def _answer(
-    approver: Callable[[FlowQuestion, int], Answer] | None, question: FlowQuestion, running: Running | None
-) -> Answer | FlowAnswer:
-    if approver is None or running is None or running.has_report():
-        return FlowAnswer(False)
-    return approver(question, running.over)

@@ -101,7 +101,6 @@ def _xattr(opened: int, name: str) -> bytes:
 
 
 def is_whiteout(layer: int, path: bytes, entry: Entry) -> bool:
-    """Return whether the layer's entry at a path is a whiteout."""
     if entry.kind != "file" or entry.size:
         return entry.kind == "device"
     above, _slash, name = path.rpartition(b"/")

@@ -342,7 +342,6 @@ class _Collector:
         return landing_entry(staged, base, above)
 
     def _remark(self, path: bytes, text: str) -> None:
-        """Add to the remark about the path."""
         before = self._remarks.get(path)
         self._remarks[path] = Remark(path, f"{before.text}; {text}" if before is not None else text)
 

@@ -20,18 +20,16 @@ from collections.abc import Collection, Iterator, Mapping
 from mudroom.core.git.blob import blob_ids
 from mudroom.core.tree.entry import Entry, same_shape
 from mudroom.stage import disk
-from mudroom.stage.layers.git_layer import plan_git, write_git_layer
+from mudroom.stage.layers.git_layer import GitPlan, Ids, plan_git, write_git_layer
 from mudroom.stage.layers.layer import remove_tree
 from mudroom.stage.source import OpenSource, Source, is_absence, read_all, same_as, walk
 from mudroom.stage.stamp import is_settled
-from mudroom.stage.view import RawDifference
+from mudroom.stage.view import RawDifference, View
 from mudroom.stage.views.secret import write_beside
 from mudroom.typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from mudroom.core.confinement.spec import Copy, Overlay
-    from mudroom.stage.layers.git_layer import GitPlan, Ids
-    from mudroom.stage.view import View
 
 HASH_LIMIT = 16 << 20
 """Bytes. A larger file is not hashed, and stays masked."""

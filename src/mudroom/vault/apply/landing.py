@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from types import MappingProxyType
 
-from mudroom.core.git.outcome import TransferResult
+from mudroom.core.git.outcome import MadeCommit, TransferResult
 from mudroom.core.merge.made_directories import remarks_on
 from mudroom.core.merge.merge import Conflict, PartialChoice
 from mudroom.core.merge.operations import Landing, Op, plan_landing
@@ -25,7 +25,7 @@ from mudroom.errors import MudroomError, UsageError
 from mudroom.stage.layers.union import OneLayer, Union
 from mudroom.stage.originals.collection import MASKED
 from mudroom.stage.source import Source
-from mudroom.typing import TYPE_CHECKING, NamedTuple
+from mudroom.typing import NamedTuple
 from mudroom.vault.apply.discarded_side import save_for_undo
 from mudroom.vault.apply.execution import Progress
 from mudroom.vault.apply.remainder import keep_remainder
@@ -51,10 +51,6 @@ from mudroom.vault.moment import earliest_since
 from mudroom.vault.record import FORK_FORMAT, ForkRecord, load
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
-
-if TYPE_CHECKING:
-    from mudroom.core.git.outcome import MadeCommit
-
 
 # --- ``NAME.bak`` beside each file that an apply replaces or removes, on request ---
 # Backups are operations in the same landing: made in the same transaction, reported with it, and removed by undo. Files

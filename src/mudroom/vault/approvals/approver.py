@@ -74,27 +74,14 @@ class HostApprover:
         """``anyway``: wait even if no process that may answer is listening, because one may start."""
         self._queue, self._agent, self._patience, self._anyway = queue, agent, patience, anyway
 
-    def __call__(self, question: FlowQuestion, over: int) -> FlowAnswer:
-        """Wait for the answer and return it."""
-        if not self._can_be_answered():
-            return NOBODY
-        try:
-            with self._queue.put(host_question(question, self._agent), self._patience) as ticket:
-                return host_answer(ticket.wait(self._patience, over))
-        except (MudroomError, OSError) as error:
-            return failed(error)
-
     def begin(self, question: FlowQuestion) -> HostWaiting:
         """Put the question without waiting for the answer."""
-        if not self._can_be_answered():
+        if not (self._anyway or self._queue.listeners()):
             return HostWaiting(None, 0, NOBODY)
         try:
             return HostWaiting(self._queue.put(host_question(question, self._agent), self._patience), self._patience)
         except (MudroomError, OSError) as error:
             return HostWaiting(None, 0, failed(error))
-
-    def _can_be_answered(self) -> bool:
-        return self._anyway or bool(self._queue.listeners())
 
 
 class HostWaiting:

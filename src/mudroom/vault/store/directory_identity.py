@@ -55,7 +55,6 @@ def require_same_directory(vault: bytes, project: bytes) -> bool:
 
 
 def note_directory(vault: bytes, project: bytes) -> None:
-    """Note that the vault belongs to the directory."""
     if not os.path.isdir(project):
         return
     beside = vault + NAME + b"-" + os.urandom(4).hex().encode()

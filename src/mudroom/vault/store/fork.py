@@ -454,7 +454,6 @@ class Fork:
 
     @property
     def sealed_changes(self) -> Changeset:
-        """The changes in its sealed layers."""
         layers = self.state.layers
         record = self.reading.of(self.layer(layers[-1]) + b"/record", load_record) if layers else None
         return record.changeset if record is not None else Changeset()

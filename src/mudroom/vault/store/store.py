@@ -46,7 +46,7 @@ from mudroom.stage import disk, safe_open
 from mudroom.stage.layers.layer import remove_tree
 from mudroom.stage.private_directory import make_private, project_name, require_private
 from mudroom.stage.reader import ANEW, FileReader
-from mudroom.stage.views.secret import NO_MASK
+from mudroom.stage.views.secret import NO_MASK, Mask
 from mudroom.typing import TYPE_CHECKING
 from mudroom.vault.lock import Lock
 from mudroom.vault.moment import note
@@ -56,7 +56,6 @@ from mudroom.vault.sync import sync_all, sync_directory
 from mudroom.vault.turn import Turn
 
 if TYPE_CHECKING:
-    from mudroom.stage.views.secret import Mask
     from mudroom.vault.approvals.queue import Queue
     from mudroom.vault.journal.journal import Journal
 

@@ -91,7 +91,6 @@ def _braced(text: bytes) -> Word:
 
 
 def word_of(node: Node) -> Word:
-    """Return the word that a node stands for."""
     kind, text = node.type, node.text or b""
     if kind in ("word", "number", "variable_name", "file_descriptor", "test_operator", "extglob_pattern", "regex"):
         if node.named_child_count:

@@ -164,13 +164,6 @@ class EditorForHosts:
     def __init__(self, questions: Questions) -> None:
         self._questions = questions
 
-    def __call__(self, question: FlowQuestion, _over: int) -> FlowAnswer:
-        waiting = self.begin(question)
-        waiting.wait()
-        answer = waiting.look()
-        waiting.close()
-        return answer or NOBODY
-
     def begin(self, question: FlowQuestion) -> HostWait:
         place = f"{question.host}:{question.port}"
         note = upload_note(question.host)
@@ -196,10 +189,6 @@ class HostWait:
 
     def fileno(self) -> int:
         return -1
-
-    def wait(self) -> None:
-        if self._question is not None:
-            self._question.wait(OF_A_HOST)
 
     def look(self) -> FlowAnswer | None:
         question = self._question

@@ -36,13 +36,11 @@ def chunk(session: str, text: str, number: int) -> bytes:
 
 
 def tool_update(session: str, call: str, content: Sequence[Any]) -> bytes:
-    """Return an update for a tool call's content."""
     update = {"sessionUpdate": "tool_call_update", "toolCallId": call, "content": list(content)}
     return notification("session/update", {"sessionId": session, "update": update})
 
 
 def first_words(place: AgentPlace) -> str:
-    """Return a session's first note."""
     where = "works" if place.inside else "runs on the host, and its file calls and terminals work"
     return f"mudroom: {place.agent} {where} in the fork `{place.fork}`. Nothing lands in {place.project} by itself."
 

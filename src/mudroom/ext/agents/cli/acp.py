@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 from mudroom.cli.command.run import add_confinement_options, adjusted, asked_level, warn_if_bare
 from mudroom.cli.project_session import open_session, print_remarks, working_directory
-from mudroom.cli.terminal.approver import remember_command
+from mudroom.cli.terminal.approver import Ask, remember_command
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.protocol_streams import take_streams
 from mudroom.cli.terminal.signals import handling, numbers_of, wake_for_signals
@@ -34,7 +34,6 @@ from mudroom.typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import argparse
 
-    from mudroom.cli.terminal.approver import Ask
     from mudroom.session import Client
 
 EXAMPLES = """\

@@ -31,7 +31,15 @@ from mudroom.core.tree.path import is_below, show, show_path
 from mudroom.core.tree.quote import show_words
 from mudroom.errors import MudroomError, Refused, Unsupported, UsageError
 from mudroom.ext.agents.card import load_card, with_card_network
-from mudroom.ext.agents.cli.agent_profile import closed_places, first_line, offer, profile_lines, profiled, search_of
+from mudroom.ext.agents.cli.agent_profile import (
+    ProfiledAgent,
+    closed_places,
+    first_line,
+    offer,
+    profile_lines,
+    profiled,
+    search_of,
+)
 from mudroom.ext.agents.cli.agent_settings import rows_of
 from mudroom.ext.agents.cli.card_hosts import CardHosts, decide_card_hosts
 from mudroom.ext.agents.cli.hook_install import installed_scopes
@@ -53,7 +61,6 @@ if TYPE_CHECKING:
     from mudroom.cli.terminal.approver import Ask
     from mudroom.core.agent.card import AgentCard
     from mudroom.core.settings import Settings
-    from mudroom.ext.agents.cli.agent_profile import ProfiledAgent
     from mudroom.session import Client
     from mudroom.session.actor import Actor
 

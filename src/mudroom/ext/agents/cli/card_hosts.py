@@ -7,7 +7,7 @@ they are refused, except for agents whose cards the policy trusts (``network.car
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from mudroom.cli.project_session import project_of
 from mudroom.cli.terminal.asking import settle
@@ -18,10 +18,7 @@ from mudroom.core.settings import Settings
 from mudroom.ext.agents.card import held_if_possible, with_card_network
 from mudroom.ext.agents.core.card_hosts import sort_hosts
 from mudroom.session.project_session import host_answers
-from mudroom.typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from mudroom.typing import NamedTuple
 
 _CHOICES = "[a]llow for this run  [A]lways for this project  [n]o: "
 _ASKED = 3

@@ -329,7 +329,6 @@ def _kind(value: object) -> str:
 
 
 def message(agent: str, given: HookAnswer) -> dict[str, Any]:
-    """Return the answer in the agent's own form."""
     return _MESSAGES[agent](given)
 
 

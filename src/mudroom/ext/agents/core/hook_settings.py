@@ -101,7 +101,6 @@ SECOND_LINES: Mapping[str, str] = {
 
 
 def edits(setup: HookSetup) -> tuple[Edit, ...]:
-    """Return an installation's edits."""
     return _EDITS[setup.agent](setup)
 
 

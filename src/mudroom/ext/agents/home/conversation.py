@@ -46,7 +46,7 @@ def keep_conversations(vault: Vault, fork: Fork, time: int) -> Iterator[str]:
 def _conversation(store: bytes, opened: list[tuple[bytes, int]]) -> Iterator[LeftFile]:
     """Yield a conversation's files by their paths on the host. The store's directories are added to ``opened``."""
     saved = json.loads(safe_open.read(store + STORE))
-    is_spoken = matcher(tuple(saved.get("transcripts", ())))  # none: a store of an earlier version
+    is_spoken = matcher(tuple(saved["transcripts"]))
     for number, (name, _source, is_directory) in enumerate(saved["places"]):
         if not is_directory or not os.path.isdir(store + b"/%d" % number):
             continue

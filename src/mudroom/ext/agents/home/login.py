@@ -426,9 +426,9 @@ def _load(place: bytes) -> dict[bytes, StagedLogin]:
                 int(number),
                 os.fsencode(inside),
                 str(base),
-                tuple(keys[0]) if keys else (),
+                tuple(keys),
             )
-            for path, host, number, inside, base, *keys in rows  # without keys: of an earlier version
+            for path, host, number, inside, base, keys in rows
         ]
     except FileNotFoundError:
         return {}

@@ -25,7 +25,6 @@ _ANY = ("0.0.0.0", "::")  # servers that listen at all addresses name themselves
 def writer_for(
     exchange: Exchange, method: str, path: bytes
 ) -> Callable[[Peer, CredentialSanitizer | None], ResponseWriter]:
-    """Return the writer for a fork's response."""
     if method != "GET" or path.partition(b"?")[0].decode("latin-1") not in (WELL_KNOWN, WELL_KNOWN_OLD):
         return ResponseWriter
     return lambda client, sanitizer: _CardWriter(client, sanitizer, exchange.host, exchange.port)

@@ -26,7 +26,7 @@ from contextlib import contextmanager, suppress
 from mudroom.core.approval.approval import CommandAnswer, CommandQuestion, can_be_kept, rule_of
 from mudroom.core.approval.shown_question import shown_question
 from mudroom.core.approval_queue import answer_of
-from mudroom.core.network.flow import FlowAnswer, FlowQuestion
+from mudroom.core.network.flow import FlowQuestion
 from mudroom.core.network.preset import offers
 from mudroom.core.network.upload_host import upload_note
 from mudroom.core.tree.path import show
@@ -157,19 +157,14 @@ class ClientForHosts:
                 for one in serves:
                     self._calls.remove(one)
 
-    def __call__(self, question: FlowQuestion, over: int) -> FlowAnswer:
-        return self._queued(anyway=False)(question, over)
-
     def begin(self, question: FlowQuestion) -> PendingQuestion:
         with self._lock:
             asks = [ask for workspace, ask in self._calls if workspace.fork_or_none == question.fork]
-        waiting = self._queued(anyway=bool(asks)).begin(question)
+        agent = self._session.actor.agent or ""
+        waiting = HostApprover(self._session.vault.approvals, agent, anyway=bool(asks)).begin(question)
         if asks and waiting.name:
             threading.Thread(target=self._elicit, args=(asks[-1], question, waiting.name), daemon=True).start()
         return waiting
-
-    def _queued(self, *, anyway: bool) -> HostApprover:
-        return HostApprover(self._session.vault.approvals, self._session.actor.agent or "", anyway=anyway)
 
     def _elicit(self, ask: Ask, question: FlowQuestion, name: str) -> None:
         """Ask the client, and answer the question in the queue as ``mudroom approve`` does."""

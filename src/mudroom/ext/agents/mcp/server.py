@@ -139,7 +139,6 @@ class Server:
     # --- workspaces ---
 
     def workspace(self, connection: McpConnection, peer: McpPeer) -> ToolWorkspace:
-        """Return a client's workspace."""
         with self._lock:
             if connection.workspace is None:
                 shared = self.options.fork

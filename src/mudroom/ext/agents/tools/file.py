@@ -13,11 +13,8 @@ from mudroom.ext.agents.tools.path import named, shown
 from mudroom.ext.agents.tools.replacement import Edit, edited
 from mudroom.ext.agents.tools.tool import Hints, Tool, ToolContext, ToolResult
 from mudroom.ext.agents.tools.workspace import ToolWorkspace, bounded
-from mudroom.stage.buffer.files import no_file, refusal
-from mudroom.typing import TYPE_CHECKING, Any, BinaryIO
-
-if TYPE_CHECKING:
-    from mudroom.stage.buffer.files import Tree
+from mudroom.stage.buffer.files import Tree, no_file, refusal
+from mudroom.typing import Any, BinaryIO
 
 LINES = 2_000
 """Lines that ``read`` returns unless fewer are requested."""

@@ -23,7 +23,7 @@ from mudroom.ext.attempts import record as records
 from mudroom.ext.attempts.candidate import review_try
 from mudroom.ext.attempts.candidate_text import comparison, comparison_to_json
 from mudroom.ext.attempts.cli.try_table import MOST_ROWS, attempt_lines, ended_line, table
-from mudroom.ext.attempts.session.attempts import start
+from mudroom.ext.attempts.session.attempts import Attempts, start
 from mudroom.ext.attempts.session.discard import discard, forks_of
 from mudroom.ext.attempts.session.request import AttemptRequest, checked
 from mudroom.ext.attempts.value import SCORES, AttemptRecord, TryRecord, try_to_json
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     import signal
 
     from mudroom.cli.terminal.approver import Ask
-    from mudroom.ext.attempts.session.attempts import Attempts
 else:
     import _signal as signal  # signal builds an enum for the numbers
 

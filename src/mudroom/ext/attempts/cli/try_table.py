@@ -21,7 +21,6 @@ MOST_NUMBERS = 12
 
 
 def ended_line(attempt: AttemptRecord) -> str:
-    """Return a line about an attempt that has just ended."""
     judged = f", judge {attempt.judged}" if attempt.judged is not None else ""
     score = f", score {attempt.score:g}" if attempt.score is not None else ""
     note = f": {show(attempt.note.encode('utf-8', 'surrogateescape'))}" if attempt.note else ""

@@ -52,7 +52,6 @@ class CommitFile(NamedTuple):
         return f"{git_mode(base):06o}", f"{git_mode(staged):06o}"
 
     def lines(self) -> Iterator[bytes]:
-        """Yield the lines of a unified diff."""
         change = self.change
         if self.kind != "text":
             yield from content_diff(change, None, b"" if self.kind == "binary" else None)

@@ -174,7 +174,6 @@ class CheckIn:
         return lines
 
     def _parsed(self, directory: bytes, data: bytes) -> list[AttributeLine]:
-        """Return the lines that set an attribute."""
         lines = []
         for pattern, attributes in parse_git_attributes(io.BytesIO(data)):
             # a user-defined macro may stand for a filter

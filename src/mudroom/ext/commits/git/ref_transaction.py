@@ -41,7 +41,6 @@ class RefFailure(NamedTuple):
 
 
 def reversed_moves(record: RepositoryMoves) -> RepositoryMoves:
-    """Return the moves that reverse these."""
     moves = tuple(RefMove(move.name, move.after, move.before, move.entries) for move in reversed(record.moves))
     checkout = (record.checkout[1], record.checkout[0]) if record.checkout is not None else None
     return record._replace(moves=moves, checkout=checkout, message=b"mudroom: undo")

@@ -189,7 +189,6 @@ class Transfer:
 
     @property
     def live(self) -> Repository:
-        """The project's repository."""
         return self._live
 
     @property

@@ -142,7 +142,6 @@ _IMAGE = regex(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]*")
 
 
 def is_image(name: str) -> bool:
-    """Return whether this can be an image's name or id."""
     return _IMAGE.fullmatch(name) is not None
 
 

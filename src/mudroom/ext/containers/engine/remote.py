@@ -33,13 +33,9 @@ from mudroom.ext.containers.core.container import (
 from mudroom.ext.containers.core.environment import engine_environment
 from mudroom.ext.containers.engine import multiplex
 from mudroom.ext.containers.engine.engine import ask
-from mudroom.sandbox.client.client import NO_TEMPLATES
+from mudroom.sandbox.client.client import NO_TEMPLATES, Client, Running
 from mudroom.sandbox.client.invocation import NO_OPTIONS, ClientTraits, Invocation, RunOptions
 from mudroom.sandbox.linux.plan import PROXY_PORT
-from mudroom.typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from mudroom.sandbox.client.client import Client, Running
 
 ARRIVAL = 60.0
 """Seconds that a container has to come up: a virtual machine may have to be woken."""

@@ -36,7 +36,7 @@ from mudroom.ext.containers.engine.owner import beside, this_process
 from mudroom.ext.containers.engine.plain_plan import compile_inside, compile_remote
 from mudroom.ext.containers.engine.pool import Pool
 from mudroom.ext.containers.engine.profile import profile
-from mudroom.ext.containers.engine.remote import start_remote
+from mudroom.ext.containers.engine.remote import RemoteBox, start_remote
 from mudroom.ext.containers.engine.trial import ready
 from mudroom.sandbox.host.host import user_name
 from mudroom.session.confinement.confinement import kept_file
@@ -45,7 +45,6 @@ from mudroom.typing import TYPE_CHECKING
 from mudroom.vault.store.store import Vault
 
 if TYPE_CHECKING:
-    from mudroom.ext.containers.engine.remote import RemoteBox
     from mudroom.sandbox.client.client import Client
 
 _WHOLE = (b"layers", b"bases", b"masks")

@@ -134,7 +134,6 @@ def state_text(row: AttemptRow) -> str:
 
 
 def settled_line(errand: ErrandRow, row: AttemptRow) -> str:
-    """Return the line about an attempt that has ended."""
     parts = [f"{errand.label}", row.worker, state_text(row)]
     outcome = row.outcome
     if outcome is not None:

@@ -139,7 +139,6 @@ class Dispatcher:
             self.disconnected(session, error.message, error.hint, given_up=True)
 
     def _has_work_for(self, session: WorkerSession) -> bool:
-        """Return whether there is anything to do with this worker."""
         queue = self.queue
         if queue.waiting and not self._is_cancelled:
             return True

@@ -38,7 +38,6 @@ _UNWANTED = _DISCARDED | {"kept"}
 
 
 def handle(dispatcher: HandlerContext, session: WorkerSession, event: LinkEvent) -> None:
-    """Handle an event of a worker's link."""
     if isinstance(event, LinkEnd):
         _ended(dispatcher, session, event)
         return

@@ -6,10 +6,11 @@ import time
 from collections.abc import Callable, Iterator
 
 from mudroom.ext.fleet.origin.archive_fetcher import ArchiveImporter
-from mudroom.ext.fleet.origin.errand_log import ErrandRow
+from mudroom.ext.fleet.origin.connection_proxy import ConnectionProxy
 from mudroom.ext.fleet.origin.fleet_event import FleetEvent
 from mudroom.ext.fleet.origin.inbox import LinkInbox
 from mudroom.ext.fleet.origin.link import OriginLink
+from mudroom.ext.fleet.origin.question import QueuedQuestions
 from mudroom.ext.fleet.origin.worker_session import Key, WorkerRequirements, WorkerSession
 from mudroom.ext.fleet.wire import message as wire
 from mudroom.ext.fleet.wire.frame import Frame
@@ -26,33 +27,14 @@ class BasePayload(Protocol):
         """Return the objects that are asked for, as they are read. Raise LinkError if the base has no such object."""
 
 
-class WorkerQuestions(Protocol):
-    """Workers' questions (``ext/fleet/origin/question.py``)."""
-
-    def ask(self, node: str, errand: ErrandRow, link: OriginLink, stream: int, question: wire.Ask) -> None: ...
-
-    def poll(self) -> list[tuple[OriginLink, Frame]]:
-        """Return the answers that were given since the last poll."""
-
-    def forget(self, link: OriginLink) -> None: ...
-
-
-class WorkerConnections(Protocol):
-    """Connections for commands on workers (``ext/fleet/origin/connection_proxy.py``)."""
-
-    def dial(self, link: OriginLink, stream: int, dial: wire.Dial, fork: str, errand: str) -> None: ...
-    def take(self, link: OriginLink, frame: Frame) -> None: ...
-    def forget(self, link: OriginLink) -> None: ...
-
-
 class RunServices(NamedTuple):
     """Services and limits for one run."""
 
     connect: Callable[[WorkerSession, LinkInbox], OriginLink]
     load_payload: Callable[[], BasePayload]
     importer: ArchiveImporter
-    questions: WorkerQuestions
-    proxy: WorkerConnections
+    questions: QueuedQuestions
+    proxy: ConnectionProxy
     report: Callable[[FleetEvent], None]
     requirements: WorkerRequirements
     lease: float = 60.0

@@ -325,7 +325,6 @@ TYPES: dict[int, type] = {
 
 
 def frame_of(kind: int, message: object, stream: int = 0) -> Frame:
-    """Return a message's frame."""
     return Frame(kind, stream, msgspec.msgpack.encode(message))
 
 

@@ -275,7 +275,6 @@ def _outcome(run: ErrandRun, result: Result) -> ErrandOutcome:
 
 
 def empty_outcome(errand: str, attempt: int, state: str, reason: str) -> ErrandOutcome:
-    """Return an outcome for an errand that has no result."""
     return ErrandOutcome(
         errand, attempt, state, 0, 0, False, 0.0, 0.0, 0, 0, 0, 0, "", 0, b"", -1, b"", reason=reason[:2000]
     )

@@ -190,7 +190,6 @@ class WorkerLink:
         self._sessions.close()
 
     def end_all(self, state: str) -> None:
-        """End this link's commands."""
         with self._lock:
             runs = list(self._runs.values())
         for run, work in runs:
@@ -359,7 +358,6 @@ class WorkerLink:
         return ask_about_command(self._questions, run.stream, question, run.question_timeout, run.cancellation.fileno())
 
     def _dialler(self, fork: str) -> OriginDialler:
-        """Return the dialler for a command in this fork."""
         run = self._run_of_fork(fork)
         return OriginDialler(self._connections, run.stream if run is not None else 0, fork)
 

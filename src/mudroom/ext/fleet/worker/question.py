@@ -7,7 +7,6 @@ are denials. A denial without an answer about a host is not remembered: the next
 from __future__ import annotations
 
 import os
-import select
 import threading
 import time
 from collections.abc import Callable
@@ -158,15 +157,3 @@ class OriginApprover:
 
     def __init__(self, begin: Callable[[FlowQuestion], PendingHost]) -> None:
         self.begin = begin
-
-    def __call__(self, question: FlowQuestion, cancelled: int) -> FlowAnswer:
-        """Ask, and wait. A running command's gate uses ``begin``."""
-        pending = self.begin(question)
-        try:
-            while (answer := pending.look()) is None:
-                ready, _writable, _failed = select.select([pending.fileno(), cancelled], [], [], 1.0)
-                if cancelled in ready:
-                    return FlowAnswer(False, why=UNANSWERED, lasting=False)
-            return answer
-        finally:
-            pending.close()

@@ -53,7 +53,6 @@ from mudroom.vault.store.store import Vault
 from mudroom.vault.sync import sync_directory
 
 FORMAT = 2
-"""Format number if the archive names its base by id. Otherwise it is 1, which earlier versions read, too."""
 BASE_ID = 32
 """Bytes in a base's id."""
 
@@ -149,7 +148,7 @@ def write_fork(
     if fork.is_copy:
         seal_upper(vault, fork)
     output = _Output(stream)
-    label = Label(FORMAT if base else 1, fork.name, vault.project, FORK_FORMAT, time, base)
+    label = Label(FORMAT, fork.name, vault.project, FORK_FORMAT, time, base)
     if packed:
         with gzip.GzipFile(
             filename="", mode="wb", compresslevel=6, fileobj=cast("IO[bytes]", output), mtime=0
@@ -240,8 +239,7 @@ def _staying(vault: Vault, fork: Fork) -> frozenset[bytes]:
 def _pack(packer: Packer, vault: Vault, fork: Fork, label: Label, secrets: Secrecy) -> None:
     state = fork.state
     is_named = bool(label.base)
-    fields: tuple[object, ...] = tuple(label) if is_named else tuple(label)[:-1]
-    packer.data(b"mudroom-fork", msgspec.msgpack.encode(fields))
+    packer.data(b"mudroom-fork", msgspec.msgpack.encode(label))
     packer.data(b"state", to_text(state._replace(base=LIVE) if is_named else state).encode("ascii"))
     packer.data(b"digests", msgspec.msgpack.encode(_digests(vault, fork, secrets)))
     _pack_record(packer, vault, b"record", fork.record_path, secrets)
@@ -258,7 +256,7 @@ def _pack(packer: Packer, vault: Vault, fork: Fork, label: Label, secrets: Secre
 
 
 def _pack_record(packer: Packer, vault: Vault, name: bytes, path: bytes, secrets: Secrecy) -> None:
-    """Add a record, if it exists, with secrets redacted: earlier versions wrote its command's secrets."""
+    """Add a record, if it exists, with secrets redacted."""
     record = load_record(path)
     if record is not None:
         shown = redact_argv(record.command, vault.secrets())

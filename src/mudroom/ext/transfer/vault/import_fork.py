@@ -26,7 +26,7 @@ from mudroom.ext.transfer.vault.unpack import TreeWriter
 from mudroom.stage import disk
 from mudroom.stage.layers.landed import LandedPaths
 from mudroom.stage.source import OpenSource
-from mudroom.vault.record import FORK_FORMAT, ForkRecord, current
+from mudroom.vault.record import FORK_FORMAT, ForkRecord
 from mudroom.vault.store.fork import is_plain
 from mudroom.vault.store.store import Vault
 
@@ -130,12 +130,13 @@ class _Unpacking:
             raise RefusedArchive("it was not written by mudroom")
         data = self._archive.read(info, _TEXT_LIMIT)
         head: tuple[object, ...] = _decode(data, tuple[object, ...])
-        if head and isinstance(head[0], int) and head[0] > FORMAT:
-            raise RefusedArchive(f"it has format {head[0]}, this mudroom knows {FORMAT}: upgrade mudroom")
+        if head and isinstance(head[0], int) and head[0] != FORMAT:
+            raise RefusedArchive(f"it has format {head[0]}, this mudroom knows {FORMAT}: both sides need one version")
         label = _decode(data, Label)
-        if label.vault_format > FORK_FORMAT:
-            raise RefusedArchive(f"it is of a vault of format {label.vault_format}: upgrade mudroom")
-        if label.base and (label.format < FORMAT or len(label.base) != BASE_ID):
+        if label.vault_format != FORK_FORMAT:
+            why = f"it is of a vault of format {label.vault_format}, this mudroom knows {FORK_FORMAT}"
+            raise RefusedArchive(f"{why}: both sides need one version")
+        if label.base and len(label.base) != BASE_ID:
             raise RefusedArchive("the id of its base is invalid")
         return label
 
@@ -240,10 +241,8 @@ class _Unpacking:
 
     def _recheck(self, label: Label, state: ForkState) -> tuple[ForkRecord | None, RecheckedFork]:
         contents = self._records
-        records = {
-            place: current(_decode(data, ForkRecord)) for place, data in contents.items() if place not in _OTHER_RECORDS
-        }
-        theirs = current(_decode(contents[b"record"], ForkRecord)) if b"record" in contents else None
+        records = {place: _decode(data, ForkRecord) for place, data in contents.items() if place not in _OTHER_RECORDS}
+        theirs = _decode(contents[b"record"], ForkRecord) if b"record" in contents else None
         landed = _decode(contents.get(b"landed", b"\x80"), dict[bytes, LandedPaths])
         digests = {
             (path, entry): digest for path, entry, digest in _decode(contents.get(b"digests", b"\x90"), _DIGESTS)

@@ -21,7 +21,7 @@ from mudroom.core.tree.path import name as last
 from mudroom.errors import ForkMoved, UsageError
 from mudroom.ext.review.core.difference import DifferenceLine
 from mudroom.ext.review.core.picture import HEAD, picture_of
-from mudroom.ext.review.rows import difference, open_side, tags_of
+from mudroom.ext.review.rows import MovedRow, RowSide, difference, open_side, tags_of
 from mudroom.ext.web import shape
 from mudroom.ext.web.api.endpoint import ApiCall, Endpoint, Raw, id_of, path_of
 from mudroom.ext.web.api.review import AGAIN, Index, mode_of, row_stamp
@@ -31,7 +31,6 @@ from mudroom.ext.web.state.server_state import require_at_rest, require_fork
 
 if TYPE_CHECKING:
     from mudroom.ext.review.core import difference as core
-    from mudroom.ext.review.rows import MovedRow, RowSide
     from mudroom.session import Session
 
 

@@ -15,7 +15,7 @@ from mudroom.ext.web import shape
 from mudroom.ext.web.api.endpoint import ApiCall, Endpoint
 from mudroom.ext.web.api.project import summary_of
 from mudroom.ext.web.api.review import row_of
-from mudroom.ext.web.state.job import JobMessage
+from mudroom.ext.web.state.job import JobReporter
 from mudroom.ext.web.state.refusal import Refusal
 from mudroom.ext.web.state.server_state import require_fork
 
@@ -158,7 +158,7 @@ def verify(call: ApiCall) -> shape.JobShape:
     with server.session(name):
         pass  # refuse an unknown project at once
 
-    def work(reporter: JobMessage) -> dict[str, Any]:
+    def work(reporter: JobReporter) -> dict[str, Any]:
         with server.session(name) as session:
             check = session.vault.journal.examine(
                 lambda done, total: reporter.phase("checking the journal", done, total)

@@ -19,25 +19,21 @@ from mudroom.core.tree.quote import show_words
 from mudroom.errors import ApplyUnwritten
 from mudroom.ext.web import shape
 from mudroom.ext.web.api.endpoint import ApiCall, Endpoint, id_of
-from mudroom.ext.web.state.job import problem_of
+from mudroom.ext.web.state.job import JobReporter, problem_of
 from mudroom.ext.web.state.refusal import Refusal
 from mudroom.ext.web.state.server_state import ServerState, require_at_rest, require_fork
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from mudroom.core.merge.merge import Conflict
-    from mudroom.core.tree.change import Remark
-    from mudroom.ext.web.state.job import JobMessage
     from mudroom.session import ApplyResult, LandingResult, Session, Verification
     from mudroom.session.upkeep import Recovery
 
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, NamedTuple
 
 from mudroom.core.merge.pick import Pick
-from mudroom.core.tree.change import counted_changes
+from mudroom.core.tree.change import Change, Remark, counted_changes
 from mudroom.core.tree.dependent_rows import needs, requirement_text, row_of, unmet_requirements
 from mudroom.core.tree.flag import git_directory
 from mudroom.ext.review.parts import DecidedAsWhole, read_parts
@@ -45,7 +41,6 @@ from mudroom.ext.web.api.endpoint import path_of
 
 if TYPE_CHECKING:
     from mudroom.core.merge.merge import PartialChoice
-    from mudroom.core.tree.change import Change
     from mudroom.ext.web.shape import PickShape
     from mudroom.session import Session
 
@@ -147,7 +142,7 @@ def _apply(
     fork: str,
     choice: ChosenChanges | None,
     request: shape.ApplyRequestShape,
-    reporter: JobMessage,
+    reporter: JobReporter,
 ) -> shape.LandedShape:
     def verifying(command: tuple[bytes, ...]) -> Callable[[bytes], None]:
         reporter.phase(f"verifying: {show_words(command)}", 0, 0)
@@ -240,7 +235,7 @@ def _start_turn(call: ApiCall, action: Literal["undo", "redo"]) -> shape.JobShap
     with server.session(project) as session:
         _require_turnable(session, action, request.apply)
 
-    def work(reporter: JobMessage) -> shape.LandedShape:
+    def work(reporter: JobReporter) -> shape.LandedShape:
         with server.session(project) as session:
             session.forks.tell_progress(_throttled_progress(reporter))
             with server.hold_vault(session, action) as recovered, _naming_recovered(recovered, _TURNS[action][1]):
@@ -358,7 +353,7 @@ def _verified(verified: Verification) -> str:
     return f"{show_words(verified.command)} " + ("succeeded" if verified.passed else outcome)
 
 
-def _throttled_progress(reporter: JobMessage) -> Callable[[str, int, int], None]:
+def _throttled_progress(reporter: JobReporter) -> Callable[[str, int, int], None]:
     """Return a progress function to be called for every file. It reports a few times a second, and always at the
     end."""
     last, before = "", 0.0

@@ -45,7 +45,6 @@ _UNKNOWN = shape.BadgeShape(None, False, "Not known", "its level was not recorde
 
 
 def badge_of(level: int | None) -> shape.BadgeShape:
-    """Return the badge for an isolation level."""
     if level not in _LABELS:
         return _UNKNOWN
     label, why = _LABELS[level]

@@ -9,22 +9,20 @@ from msgspec import Meta, Struct, convert, msgpack, structs
 
 from mudroom.cli.change.agent_settings import changed_settings
 from mudroom.cli.change.preview import push_rows
-from mudroom.core.network.push import push_to_json
+from mudroom.core.network.push import PushRow, push_to_json
 from mudroom.core.tree import dependent_rows
 from mudroom.core.tree.change import Change, Remark
 from mudroom.core.tree.landing_form import OWNER
 from mudroom.core.tree.path import show_path
 from mudroom.errors import MudroomError
-from mudroom.ext.review.rows import can_conflict, has_hunks, review_fork, tags_of
+from mudroom.ext.review.rows import ReviewedFork, TaggedRows, can_conflict, has_hunks, review_fork, tags_of
 from mudroom.ext.web import shape
 from mudroom.ext.web.api.endpoint import ApiCall, Endpoint, id_of
 from mudroom.ext.web.state.refusal import Refusal
 from mudroom.ext.web.state.server_state import require_fork
 
 if TYPE_CHECKING:
-    from mudroom.core.network.push import PushRow
     from mudroom.core.tree.entry import Entry
-    from mudroom.ext.review.rows import ReviewedFork, TaggedRows
     from mudroom.session import Session
 
 FEW = 2_000

@@ -20,11 +20,10 @@ from mudroom.errors import MudroomError
 from mudroom.ext.web.api import table
 from mudroom.ext.web.api.endpoint import BODY_LIMIT, ApiCall, Endpoint, Raw, decode_body, decode_query
 from mudroom.ext.web.server import asset, openapi
-from mudroom.ext.web.server.guard import RequestGuard, hosts_of, log_fault
+from mudroom.ext.web.server.guard import Receive, RequestGuard, Scope, Send, hosts_of, log_fault
 from mudroom.ext.web.state.refusal import Refusal, fault, refusal_of
 
 if TYPE_CHECKING:
-    from mudroom.ext.web.server.guard import Receive, Scope, Send
     from mudroom.ext.web.server.login import Login
     from mudroom.ext.web.state.server_state import ServerState
 

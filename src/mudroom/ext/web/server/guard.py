@@ -24,17 +24,14 @@ import hmac
 import re
 import sys
 from collections.abc import Awaitable, Callable, Collection, Iterable, MutableMapping, Set
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from mudroom.api import show
-from mudroom.ext.web.server.login import CSRF, KEY
+from mudroom.ext.web.server.login import CSRF, KEY, Login
 from mudroom.ext.web.server.sandboxed_peer import SANDBOXED
 from mudroom.ext.web.shape import ProblemShape
-
-if TYPE_CHECKING:
-    from mudroom.ext.web.server.login import Login
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]

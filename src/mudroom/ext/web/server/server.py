@@ -9,17 +9,14 @@ import socket
 import struct
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from mudroom.errors import UsageError
 from mudroom.ext.review.rows import fewer_collections
-from mudroom.ext.web.server.guard import STRANGER
-
-if TYPE_CHECKING:
-    from mudroom.ext.web.server.guard import RequestGuard
+from mudroom.ext.web.server.guard import STRANGER, RequestGuard
 
 HOST = "127.0.0.1"
 if sys.platform == "win32":

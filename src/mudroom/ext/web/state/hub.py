@@ -11,9 +11,10 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from mudroom.api import MudroomError
+from mudroom.vault.approvals.bell import Bell
 
 POLL_INTERVAL = 0.3
 """Seconds between polls."""
@@ -25,20 +26,12 @@ Message = tuple[str, dict[str, Any]]
 """Kind, and data for JSON."""
 
 
-class ChangeBell(Protocol):
-    def fileno(self) -> int:
-        """Return a descriptor to poll; -1 if there is none, and only the stamps report changes."""
-
-    def clear(self) -> None: ...
-    def close(self) -> None: ...
-
-
 class Look(NamedTuple):
     """The state to watch."""
 
     stamps: Mapping[str, Any]
     """``PROJECT/what`` and a value that differs whenever that has changed."""
-    bells: Mapping[str, Callable[[], ChangeBell]]
+    bells: Mapping[str, Callable[[], Bell]]
     """By project: a function that opens the bell for its questions."""
 
 
@@ -123,9 +116,9 @@ class _Bells:
     """The open bells."""
 
     def __init__(self, hub: Hub) -> None:
-        self._hub, self._open = hub, dict[str, ChangeBell]()
+        self._hub, self._open = hub, dict[str, Bell]()
 
-    def open_and_close(self, openers: Mapping[str, Callable[[], ChangeBell]]) -> None:
+    def open_and_close(self, openers: Mapping[str, Callable[[], Bell]]) -> None:
         for project in self._open.keys() - openers.keys():
             self._close(project)
         for project in openers.keys() - self._open.keys():

@@ -9,7 +9,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from msgspec import structs, to_builtins
 
@@ -23,14 +23,7 @@ _OUTPUT = 64 << 10
 """Output characters kept."""
 
 
-class JobMessage(Protocol):
-    """The reporter passed to a job's work."""
-
-    def phase(self, text: str, done: int, total: int) -> None: ...
-    def output(self, data: bytes) -> None: ...
-
-
-Work = Callable[[JobMessage], LandedShape | dict[str, Any]]
+Work = Callable[["JobReporter"], LandedShape | dict[str, Any]]
 
 
 class Jobs:
@@ -59,7 +52,6 @@ class Jobs:
             return [job for job in self._jobs.values() if job.project == project]
 
     def busy(self) -> list[JobShape]:
-        """Return the running jobs."""
         with self._lock:
             return [job for job in self._jobs.values() if job.state == "running"]
 
@@ -93,7 +85,7 @@ class Jobs:
 
     def _run(self, identity: str, work: Work) -> None:
         try:
-            result = work(_JobReporter(self, identity))
+            result = work(JobReporter(self, identity))
         except Exception as error:  # noqa: BLE001 - whatever it is, who waits for the job has to hear of it
             self.update(identity, state="failed", problem=problem_of(error))
             return
@@ -101,7 +93,9 @@ class Jobs:
         self.update(identity, state="done", phase="", **outcome)
 
 
-class _JobReporter:
+class JobReporter:
+    """The reporter passed to a job's work. Owner: the job's thread."""
+
     def __init__(self, jobs: Jobs, identity: str) -> None:
         self._jobs, self._identity = jobs, identity
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")  # a character may be split between pieces

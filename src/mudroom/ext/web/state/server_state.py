@@ -16,13 +16,14 @@ from typing import Any, Literal
 from mudroom.core.tree.path import show_path
 from mudroom.ext.attempts.candidate import ComparisonCache
 from mudroom.ext.review.rows import stamp_of
-from mudroom.ext.web.state.hub import ChangeBell, Hub, Look
+from mudroom.ext.web.state.hub import Hub, Look
 from mudroom.ext.web.state.job import Jobs
 from mudroom.ext.web.state.refusal import Refusal, refusing_missing
 from mudroom.ext.web.state.server_environment import ServerEnvironment
 from mudroom.session import Session
 from mudroom.session.upkeep import FileCache, ForkSummaries, Vault, vault_named, vaults_of, why_unusable
 from mudroom.stage import disk
+from mudroom.vault.approvals.bell import Bell
 
 Act = Literal["decide", "start"]
 """The action on a fork; different actions do not exclude each other."""
@@ -125,7 +126,7 @@ class ServerState:
     def look(self) -> Look:
         """Return the stamps and bells for the hub."""
         stamps: dict[str, Any] = {}
-        bells: dict[str, Callable[[], ChangeBell]] = {}
+        bells: dict[str, Callable[[], Bell]] = {}
         for vault in self.vaults():
             name = os.path.basename(vault.path).decode()
             stamps[f"{name}/forks"] = _forks_stamp(vault.path)

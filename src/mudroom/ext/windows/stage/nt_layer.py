@@ -106,7 +106,6 @@ def drop_table(root: int) -> None:
 
 
 def drop_whiteout(root: int, name: str) -> bool:
-    """Remove a name's whiteout. Return whether there was one."""
     table = read_table(root)
     if name not in table["gone"]:
         return False
