@@ -1,0 +1,176 @@
+"""``mudroom`` as a fork of a process that has loaded its modules: a fifth of the processor time of ``python -m mudroom``.
+
+A test sees the same process but for its parent and its name. The interpreter's start, and the modules that a cold
+command loads, are shown by tests/cli/test_cold_start.py, by the screens and by each test that starts ``sys.executable``.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import io
+import json
+import os
+import re
+import select
+import socket
+import struct
+import subprocess
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+READ_AT_THE_START = re.compile(r"PYTHON(?!PATH$)|LC_(?!ALL$)|LANG")
+"""Variables for the start of an interpreter; PYTHONPATH is for programs that the command starts."""
+
+
+class _Server:
+    """The process that forks, one for each process of tests. It ends with that."""
+
+    def __init__(self) -> None:
+        self.owner = os.getpid()
+        self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            words = [sys.executable, __file__]
+            self.process = subprocess.Popen(words, stdin=theirs, env={**os.environ, "LC_ALL": "C.UTF-8"}, cwd="/")
+
+
+_servers: list[_Server] = []
+
+
+def _server() -> _Server:
+    if not _servers or _servers[0].owner != os.getpid() or _servers[0].process.poll() is not None:
+        _servers[:] = [_Server()]
+    return _servers[0]
+
+
+class _Forked(subprocess.Popen[Any]):
+    """A process that the server has forked. The server waits for it, and writes its exit code into a pipe."""
+
+    def _execute_child(self, words, _program, _before, _closes, _passed, directory, variables, *others) -> None:  # type: ignore[no-untyped-def]
+        pipes = others[3:9]  # both ends of each, -1 if there is none; before are startupinfo, creationflags and shell
+        streams = [given if given != -1 else number for number, given in enumerate((pipes[0], pipes[3], pipes[5]))]
+        umask = re.search(r"^Umask:\s+(\d+)", Path("/proc/self/status").read_text(), re.MULTILINE)
+        assert umask is not None
+        told = {"words": list(words), "directory": os.fspath(directory or os.getcwd()), "umask": int(umask[1], 8)}
+        self._end, theirs = os.pipe()
+        request = os.memfd_create("request")
+        try:
+            os.pwrite(request, json.dumps({**told, "variables": dict(variables)}).encode(), 0)
+            socket.send_fds(_server().control, [b"run"], [request, theirs, *streams])
+        finally:
+            for descriptor in (request, theirs):
+                os.close(descriptor)
+            self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]
+        self._child_created = True
+        (self.pid,) = struct.unpack("i", os.read(self._end, 4))
+
+    def _wait(self, timeout: float | None) -> int:
+        if self.returncode is None:
+            if not select.select([self._end], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired(self.args, timeout or 0)
+            (self.returncode,) = struct.unpack("i", os.read(self._end, 4))
+            os.close(self._end)
+        return self.returncode
+
+    def _internal_poll(self, *_given: Any, **_named: Any) -> int | None:
+        try:
+            return self._wait(0)
+        except subprocess.TimeoutExpired:
+            return None
+
+
+def popen(words: Sequence[str], *, env: dict[str, str], **options: Any) -> subprocess.Popen[Any]:
+    """Return the process of ``mudroom`` with the words. The options are cwd, the streams, and those of their text."""
+    if sys.platform != "linux" or env.get("LC_ALL") != "C.UTF-8" or any(map(READ_AT_THE_START.match, env)):
+        return subprocess.Popen([sys.executable, "-m", "mudroom", *words], env=env, **options)
+    return _Forked(list(words), env=env, **options)
+
+
+def run(
+    words: Sequence[str],
+    *,
+    input: str | None = None,  # noqa: A002 - as subprocess.run has it
+    timeout: float = 100,
+    **options: Any,
+) -> subprocess.CompletedProcess[str]:
+    """Run ``mudroom`` with the words to its end, and return its text."""
+    stdin = options.pop("stdin", None) if input is None else subprocess.PIPE
+    with popen(words, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options) as process:
+        try:
+            out, err = process.communicate(input, timeout)
+        except BaseException:
+            process.kill()
+            raise
+    return subprocess.CompletedProcess(list(words), process.returncode, out, err)
+
+
+def _load() -> None:
+    """Import all modules of this platform."""
+    import mudroom
+
+    root = Path(mudroom.__file__).parent
+    for path in root.rglob("*.py"):
+        *folders, name = path.relative_to(root).with_suffix("").parts
+        if name != "__main__" and folders[1:2] not in (["macos"], ["windows"]):
+            importlib.import_module(".".join(("mudroom", *folders, *([name] if name != "__init__" else []))))
+    gc.collect()
+    gc.freeze()
+
+
+def _become(request: int, streams: Sequence[int]) -> None:
+    """Take over what the request says, as a new interpreter would have it."""
+    told = json.loads(os.pread(request, os.fstat(request).st_size, 0))
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+    os.closerange(3, 1 << 16)
+    os.chdir(told["directory"])
+    os.umask(told["umask"])
+    os.environ.clear()
+    os.environ.update(told["variables"])
+    sys.argv = ["mudroom", *told["words"]]
+    sys.stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, closefd=False)), "utf-8", "surrogateescape")
+    for name, number, errors in (("stdout", 1, "surrogateescape"), ("stderr", 2, "backslashreplace")):
+        raw = io.FileIO(number, "wb", closefd=False)
+        at_lines = number == 2 or raw.isatty()
+        setattr(sys, name, io.TextIOWrapper(io.BufferedWriter(raw), "utf-8", errors, line_buffering=at_lines))
+
+
+def _serve(control: socket.socket) -> None:
+    from mudroom.cli import main  # before the module of that name is loaded
+
+    _load()
+    ends: dict[int, tuple[int, int]] = {}
+    while True:
+        ready = select.select([control, *ends], [], [])[0]
+        for pidfd in ends.keys() & set(ready):
+            pid, end = ends.pop(pidfd)
+            os.write(end, struct.pack("i", os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])))
+            os.close(pidfd)
+            os.close(end)
+        if control not in ready:
+            continue
+        word, descriptors, _flags, _address = socket.recv_fds(control, 16, 8)
+        if not word:
+            return
+        request, end, *streams = descriptors
+        pid = os.fork()
+        if pid == 0:
+            try:
+                _become(request, streams)
+                main()
+            except SystemExit as error:
+                os._exit(error.code if isinstance(error.code, int) else 1)
+            except BaseException:  # noqa: BLE001 - as an interpreter does
+                traceback.print_exc()
+            os._exit(1)
+        ends[os.pidfd_open(pid)] = pid, end
+        os.write(end, struct.pack("i", pid))
+        for descriptor in (request, *streams):
+            os.close(descriptor)
+
+
+if __name__ == "__main__":
+    _serve(socket.socket(fileno=os.dup(0)))
