@@ -20,6 +20,7 @@ from clocks import give_way
 from conftest import tick
 from mudroom.ext.keeper import start
 from mudroom.sandbox.client.wire import PROTOCOL
+from tiers import pairs
 
 __all__ = ["kept"]  # a fixture
 
@@ -121,30 +122,28 @@ def _stack() -> None:
     resource.setrlimit(resource.RLIMIT_STACK, (1 << 20, 1 << 20))
 
 
-@pytest.mark.parametrize(
-    ("change", "more", "says"),
-    [
-        (None, {}, "one"),
-        (lambda: os.nice(1), {}, "none: it differs from process {pid} in priorities"),
-        (lambda: os.umask(0o77), {}, "none: it differs from process {pid} in Umask"),
-        (_stack, {}, "none: the next command starts one"),
-        (None, {"MUDROOM_KEEPER": "0"}, "none: MUDROOM_KEEPER=0 is set"),
-        (
-            None, {"OPENSSL_CONF": "x"},
-            "none: the next command starts one; those above have another interpreter or other variables "
-            "(PYTHON…, LD_…)",
-        ),
-    ],
-)  # fmt: skip
-def test_whether_this_shell_has_one_is_told(
-    kept: Kept, change: Callable[[], None] | None, more: dict[str, str], says: str
-) -> None:
+SHELLS: tuple[tuple[Callable[[], object] | None, dict[str, str], str], ...] = (
+    (None, {}, "one"),
+    (lambda: os.nice(1), {}, "none: it differs from process {pid} in priorities"),
+    (lambda: os.umask(0o77), {}, "none: it differs from process {pid} in Umask"),
+    (_stack, {}, "none: the next command starts one"),
+    (None, {"MUDROOM_KEEPER": "0"}, "none: MUDROOM_KEEPER=0 is set"),
+    (
+        None,
+        {"OPENSSL_CONF": "x"},
+        "none: the next command starts one; those above have another interpreter or other variables (PYTHON…, LD_…)",
+    ),
+)
+
+
+def test_whether_this_shell_has_one_is_told(kept: Kept) -> None:
     pid = kept.start()
-    done = subprocess.run(
-        [kept.program, "keeper"], cwd=kept.place.project, env=kept.environment | more, capture_output=True, text=True,
-        check=True, preexec_fn=change,
-    )  # fmt: skip
-    assert done.stdout.splitlines()[-1] == f"this shell has {says.format(pid=pid)}"
+    for change, more, says in SHELLS:
+        done = subprocess.run(
+            [kept.program, "keeper"], cwd=kept.place.project, env=kept.environment | more, capture_output=True,
+            text=True, check=True, preexec_fn=change,
+        )  # fmt: skip
+        assert done.stdout.splitlines()[-1] == f"this shell has {says.format(pid=pid)}"
 
 
 def until_one(waiting: int) -> int:
@@ -212,8 +211,7 @@ def table(module: Path) -> None:
     written(module.parents[2] / "data/presets.txt")
 
 
-@pytest.mark.parametrize("is_stopped", [True, False], ids=["stopped", "alive"])
-@pytest.mark.parametrize("change", [written, replaced, moved, launcher, table])
+@pytest.mark.parametrize(("change", "is_stopped"), pairs([written, replaced, moved, launcher, table], [True, False]))
 def test_changed_code_is_not_used(kept: Kept, tmp_path: Path, change: Callable[[Path], None], is_stopped: bool) -> None:
     """The next command runs in-process, also before the keeper itself has heard of the change, and the keeper ends."""
     source = tmp_path / "source"

@@ -12,8 +12,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from browser import MUDROOM, OpenPage, environment, mudroom, serving, watch
+from browser import OpenPage, environment, mudroom, serving, watch
 
+import forked
 from clients import free_port
 from conftest import Place
 from mudroom.core.approval.approval import CommandQuestion, HostQuestion
@@ -60,8 +61,8 @@ def queue(place: Place) -> Queue:
 
 @contextmanager
 def started(place: Place, *words: str) -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen(
-        [*MUDROOM, *words],
+    process = forked.popen(
+        words,
         cwd=place.project,
         env=environment(place),
         stdin=subprocess.DEVNULL,

@@ -6,12 +6,12 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import forked
 from clocks import give_way
 from conftest import Place, full_listing
 from mudroom.ext.agents.cli.agent_profile import place_named_by
@@ -408,9 +408,9 @@ def test_a_login_that_is_not_kept_is_said_at_the_end(agent: Agent) -> None:
     ended = agent.cli("agent", "run", "--", "claude")
     assert (ended.returncode, ended.stderr.count(note)) == (3, 1), ended.stderr
     environment = {**agent.cli.environment, "COLUMNS": "400"}
-    acp = subprocess.run(
-        [sys.executable, "-m", "mudroom", "acp", "--", "claude"],
-        cwd=agent.place.project, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+    acp = forked.run(
+        ["acp", "--", "claude"],
+        cwd=agent.place.project, env=environment, stdin=subprocess.DEVNULL,
     )  # fmt: skip
     assert acp.stderr.count(note) == 1, acp.stderr
     assert login.read_text() == "token\n"
@@ -424,8 +424,8 @@ def test_a_login_that_a_killed_mudroom_has_left_is_brought_before_the_fork_goes(
         "touch begun; until [ -e ~/.claude/go ]; do :; done\n"
         "echo new > ~/.claude/n && mv ~/.claude/n ~/.claude/.credentials.json; touch up; sleep 600"
     )
-    killed = subprocess.Popen(
-        [sys.executable, "-m", "mudroom", "agent", "run", "--", "claude"],
+    killed = forked.popen(
+        ["agent", "run", "--", "claude"],
         cwd=agent.place.project, env={**agent.cli.environment, "MUDROOM_KEEPER": "0"},
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip

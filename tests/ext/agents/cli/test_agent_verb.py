@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+import forked
 from clocks import give_way
 from conftest import Place, full_listing, tick
 from screen import BASH, Screen
@@ -424,8 +425,8 @@ def test_variables_are_passed_if_the_user_says_so(cli: Cli, place: Place) -> Non
 
 def background(cli: Cli, card: str, script: str, words: list[str]) -> subprocess.Popen[bytes]:
     tick()
-    command = [*MUDROOM, "agent", "run", card, *words, "--", "sh", "-c", script]
-    return subprocess.Popen(
+    command = ["agent", "run", card, *words, "--", "sh", "-c", script]
+    return forked.popen(
         command,
         cwd=cli.place.project,
         env=cli.environment,

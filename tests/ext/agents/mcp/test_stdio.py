@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from wire import MUDROOM, Stdio, mudroom, server
+from wire import Stdio, mudroom, server
 
+import forked
 from clocks import give_way
 from conftest import Place, environment, full_listing, tick
 from mudroom.ext.agents.mcp import message
@@ -228,15 +229,14 @@ def test_a_shell_s_pipe_gets_the_answers_of_its_last_requests(place: Place) -> N
         {"id": 4, "method": "tools/call", "params": {"name": "bash", "arguments": {"command": "sleep 1000"}}},
     ]  # fmt: skip
     said = "".join(json.dumps({"jsonrpc": "2.0", **line}) + "\n" for line in lines)
-    done = subprocess.run(
-        [*MUDROOM, "mcp"],
+    done = forked.run(
+        ["mcp"],
         cwd=place.project,
         env=environment(place),
-        input=said.encode(),
-        capture_output=True,
+        input=said,
         timeout=60,
-        check=True,
     )
+    assert done.returncode == 0
     answers = {answer["id"]: answer for answer in map(json.loads, done.stdout.splitlines())}
     assert sorted(answers) == [1, 2, 3, 4]
     late = "stdin was closed before this was done"
@@ -414,15 +414,12 @@ def test_a_secret_is_not_shown_and_said_to_be_one(place: Place) -> None:
 
 def test_inside_mudroom_there_is_no_server(place: Place) -> None:
     """Its fork would be in the sandbox's own home, and lost with it."""
-    done = subprocess.run(
-        [*MUDROOM, "mcp"],
+    done = forked.run(
+        ["mcp"],
         cwd=place.project,
         env={**environment(place), "MUDROOM": "1"},
         stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
         timeout=80,
-        check=False,
     )
     assert done.returncode == 125
     assert done.stderr.startswith("mudroom: mudroom mcp runs inside mudroom")
