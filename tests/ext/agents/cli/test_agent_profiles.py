@@ -16,6 +16,7 @@ from clocks import give_way
 from conftest import Place, full_listing
 from mudroom.ext.agents.cli.agent_profile import place_named_by
 from test_vault_verb import Cli
+from tiers import half
 
 pytestmark = pytest.mark.both_users
 
@@ -75,7 +76,7 @@ def agent(place: Place) -> Agent:
 LEVELS = [(), ("--view", "copy"), ("--level", "0"), ("--level", "0", "--view", "copy")]
 
 
-@pytest.mark.parametrize("options", LEVELS, ids=" ".join)
+@pytest.mark.parametrize("options", half(LEVELS), ids=" ".join)
 def test_a_hook_that_is_planted_stays_in_the_fork_and_is_shown(agent: Agent, options: tuple[str, ...]) -> None:
     agent.script(PLANT + "cat ~/.claude/settings.json")
     before = agent.store()
@@ -169,7 +170,7 @@ def test_the_hosts_own_changes_are_seen_by_the_next_run(agent: Agent) -> None:
     assert agent.run()["settings"] == []
 
 
-@pytest.mark.parametrize("options", LEVELS, ids=" ".join)
+@pytest.mark.parametrize("options", half(LEVELS), ids=" ".join)
 def test_links_that_a_command_has_planted_lead_nowhere(agent: Agent, options: tuple[str, ...]) -> None:
     target = agent.place.root / "target"
     target.mkdir()

@@ -20,6 +20,7 @@ from conftest import Place, full_listing, tick
 from screen import BASH, Screen
 from test_asking import ASK, MACHINE, NOBODY, answers, needs_a_name
 from test_vault_verb import MUDROOM, Cli
+from tiers import pairs
 
 PATIENCE = 60.0
 """Seconds for what is expected to come at once."""
@@ -379,9 +380,9 @@ def test_a_card_that_needs_no_network_gets_none(cli: Cli, place: Place, level: i
     ("typed", "told", "kept"),
     [
         ("n\n", "403", ""),
-        ("x\nn\n", "403", ""),
-        ("\x04", "403", ""),
-        pytest.param("a\n", "403.*address of this machine", "", marks=needs_a_name),
+        pytest.param("x\nn\n", "403", "", marks=pytest.mark.deep),
+        pytest.param("\x04", "403", "", marks=pytest.mark.deep),
+        pytest.param("a\n", "403.*address of this machine", "", marks=[needs_a_name, pytest.mark.deep]),
         pytest.param("A\n", "403.*address of this machine", "allow", marks=needs_a_name),
     ],
 )
@@ -455,8 +456,9 @@ def alive(word: str) -> list[int]:
 
 
 @pytest.mark.skipif(not BASH, reason="exec -a is bash's")
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-@pytest.mark.parametrize("manner", ["quick", "stubborn"])
+@pytest.mark.parametrize(
+    ("number", "manner"), pairs([signal.SIGTERM, signal.SIGHUP, signal.SIGINT], ["quick", "stubborn"])
+)
 def test_whoever_tells_mudroom_to_end_ends_the_agent(cli: Cli, place: Place, number: int, manner: str) -> None:
     word = f"agent-{os.getpid()}-{number}-{manner}"
     refuse = "trap '' TERM; " if manner == "stubborn" else ""

@@ -18,6 +18,7 @@ from conftest import Place, act_as
 from mudroom.core.agent.card import AgentCard, Requirements
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
+from tiers import pairs
 
 How = Literal["in place", "renamed"]
 PATIENCE = 30.0
@@ -128,8 +129,7 @@ def test_a_store_that_is_a_directory(
     assert (place.home / file).read_text() == "outside-two\n"
 
 
-@pytest.mark.parametrize("outside", ["in place", "renamed"])
-@pytest.mark.parametrize("file", [".npmrc", ".cargo/credentials.toml"])
+@pytest.mark.parametrize(("file", "outside"), pairs([".npmrc", ".cargo/credentials.toml"], ["in place", "renamed"]))
 def test_a_store_that_is_one_file(
     place: Place, opened: Callable[[str, str], Callable[[str], Result]], file: str, outside: str
 ) -> None:
