@@ -1,11 +1,13 @@
-"""``mudroom`` as a fork of a process that has loaded its modules: a fifth of the processor time of ``python -m mudroom``.
+"""``mudroom`` as a fork of a process that has its modules: a fifth of the time of ``python -m mudroom``.
 
 A test sees the same process but for its parent and its name. The interpreter's start, and the modules that a cold
-command loads, are shown by tests/cli/test_cold_start.py, by the screens and by each test that starts ``sys.executable``.
+command loads, are shown by tests/cli/test_cold_start.py, and by each test that starts
+``sys.executable`` itself.
 """
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import importlib
 import io
@@ -17,6 +19,7 @@ import socket
 import struct
 import subprocess
 import sys
+import termios
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
@@ -55,6 +58,7 @@ class _Forked(subprocess.Popen[Any]):
         umask = re.search(r"^Umask:\s+(\d+)", Path("/proc/self/status").read_text(), re.MULTILINE)
         assert umask is not None
         told = {"words": list(words), "directory": os.fspath(directory or os.getcwd()), "umask": int(umask[1], 8)}
+        told["is_new_session"] = bool(others[14])
         self._end, theirs = os.pipe()
         request = os.memfd_create("request")
         try:
@@ -83,10 +87,22 @@ class _Forked(subprocess.Popen[Any]):
 
 
 def popen(words: Sequence[str], *, env: dict[str, str], **options: Any) -> subprocess.Popen[Any]:
-    """Return the process of ``mudroom`` with the words. The options are cwd, the streams, and those of their text."""
+    """Return the process of ``mudroom`` with the words. The options are cwd, the streams, those of their text,
+    and start_new_session, in which a terminal that is the standard input becomes the controlling one."""
     if sys.platform != "linux" or env.get("LC_ALL") != "C.UTF-8" or any(map(READ_AT_THE_START.match, env)):
-        return subprocess.Popen([sys.executable, "-m", "mudroom", *words], env=env, **options)
+        terminal = ["setsid", "--ctty", "--wait"] if options.get("start_new_session") else []
+        return subprocess.Popen([*terminal, sys.executable, "-m", "mudroom", *words], env=env, **options)
     return _Forked(list(words), env=env, **options)
+
+
+def on_terminal(words: Sequence[str], *, cwd: Path, env: dict[str, str]) -> tuple[subprocess.Popen[Any], int]:
+    """Return the process of ``mudroom`` with the words on a terminal of its own, and the other end of that."""
+    master, slave = os.openpty()
+    try:
+        streams = {"stdin": slave, "stdout": slave, "stderr": slave}
+        return popen(words, cwd=cwd, env=env, start_new_session=True, **streams), master
+    finally:
+        os.close(slave)
 
 
 def run(
@@ -97,8 +113,10 @@ def run(
     **options: Any,
 ) -> subprocess.CompletedProcess[str]:
     """Run ``mudroom`` with the words to its end, and return its text."""
-    stdin = options.pop("stdin", None) if input is None else subprocess.PIPE
-    with popen(words, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options) as process:
+    pipes: dict[str, Any] = dict.fromkeys(
+        ("stdout", "stderr", *(["stdin"] if input is not None else [])), subprocess.PIPE
+    )
+    with popen(words, text=True, **{**pipes, **options}) as process:
         try:
             out, err = process.communicate(input, timeout)
         except BaseException:
@@ -125,6 +143,10 @@ def _become(request: int, streams: Sequence[int]) -> None:
     told = json.loads(os.pread(request, os.fstat(request).st_size, 0))
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
+    if told["is_new_session"]:
+        os.setsid()
+        if os.isatty(0):
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     os.closerange(3, 1 << 16)
     os.chdir(told["directory"])
     os.umask(told["umask"])

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from conftest import Place, tick
+from forked import popen
 from mudroom.session.project_session import MOST_CHARACTERS
 from screen import BASH, Screen
 from test_vault_verb import MUDROOM, Cli
@@ -45,8 +46,8 @@ def verb(request: pytest.FixtureRequest) -> list[str]:
 def started(cli: Cli, words: list[str], script: str) -> subprocess.Popen[bytes]:
     """A process group with mudroom in it, and its command, which has written a file."""
     tick()
-    process = subprocess.Popen(
-        [*MUDROOM, *words, "--", "sh", "-c", script],
+    process = popen(
+        [*words, "--", "sh", "-c", script],
         cwd=cli.place.project,
         env=cli.environment,
         stdin=subprocess.DEVNULL,
@@ -150,7 +151,7 @@ def test_a_terminal_that_closes(cli: Cli, verb: list[str]) -> None:
     screen = Screen(cli.place, *MUDROOM, *verb, "--", "sh", "-c", WORK)
     screen.expect("ready")
     os.close(screen.master)
-    assert os.waitstatus_to_exitcode(os.waitpid(screen.pid, 0)[1]) == 128 + signal.SIGHUP
+    assert screen.wait() == 128 + signal.SIGHUP
     collected(cli)
 
 

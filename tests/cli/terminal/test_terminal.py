@@ -35,7 +35,7 @@ def screens() -> Iterator[list[Screen]]:
         os.close(screen.master)
         try:
             os.kill(screen.pid, signal.SIGKILL)
-            os.waitpid(screen.pid, 0)
+            screen.wait()
         except (ProcessLookupError, ChildProcessError):
             pass
 
@@ -265,7 +265,7 @@ def test_hang_up(place: Place, screens: list[Screen]) -> None:
     inside = descendants(screen.pid)
     assert inside
     os.close(screen.master)
-    assert os.waitstatus_to_exitcode(os.waitpid(screen.pid, 0)[1]) == 128 + signal.SIGHUP
+    assert screen.wait() == 128 + signal.SIGHUP
     deadline = time.monotonic() + PATIENCE
     while any(os.path.exists(f"/proc/{pid}") for pid in inside):
         assert time.monotonic() < deadline

@@ -490,7 +490,7 @@ def test_a_terminal_that_closes(place: Place) -> None:
     screen = Screen(place, *MUDROOM, "agent", "run", card, "--artifacts", str(out), "--", "sh", "-c", script)
     screen.expect("ready")
     os.close(screen.master)
-    os.waitpid(screen.pid, 0)
+    screen.wait()
     assert (out / "files/report").read_text() == "done\n"
     assert states(Cli(place)) == ["started", "ended"]
 
