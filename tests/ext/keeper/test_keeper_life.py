@@ -10,6 +10,7 @@ import select
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -193,8 +194,9 @@ def replaced(module: Path) -> None:
 def moved(module: Path) -> None:
     """The directory above its directory is another one."""
     above = module.parent.parent
-    above.rename(above.with_name("before"))
-    shutil.copytree(above.with_name("before"), above)
+    before = above.with_name(f"before-{time.monotonic_ns()}")
+    above.rename(before)
+    shutil.copytree(before, above)
 
 
 def launcher(module: Path) -> None:
@@ -211,11 +213,17 @@ def table(module: Path) -> None:
     written(module.parents[2] / "data/presets.txt")
 
 
-@pytest.mark.parametrize(("change", "is_stopped"), pairs([written, replaced, moved, launcher, table], [True, False]))
-def test_changed_code_is_not_used(kept: Kept, tmp_path: Path, change: Callable[[Path], None], is_stopped: bool) -> None:
-    """The next command runs in-process, also before the keeper itself has heard of the change, and the keeper ends."""
-    source = tmp_path / "source"
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the code. A test changes it further, before its keeper has ended and the next one's starts."""
+    source = tmp_path_factory.mktemp("source")
     shutil.copytree(Path(__file__).parents[3] / "src/mudroom", source / "mudroom")
+    return source
+
+
+@pytest.mark.parametrize(("change", "is_stopped"), pairs([written, replaced, moved, launcher, table], [True, False]))
+def test_changed_code_is_not_used(kept: Kept, source: Path, change: Callable[[Path], None], is_stopped: bool) -> None:
+    """The next command runs in-process, also before the keeper itself has heard of the change, and the keeper ends."""
     kept.environment["PYTHONPATH"] = str(source)
     kept.place.state.mkdir()
     tick()

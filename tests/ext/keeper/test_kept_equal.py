@@ -21,6 +21,7 @@ from kept import LEFT, Kept, children, kept, shared
 from mudroom.ext.keeper.caller import identity
 from mudroom.ext.keeper.command import serve
 from mudroom.sandbox.client.launcher_client import LauncherClient, SpawnedLauncher
+from tiers import pairs
 
 __all__ = ["kept", "shared"]  # fixtures
 
@@ -237,8 +238,10 @@ def test_a_full_disk(shared: Kept, words: list[str]) -> None:
 WORK = "trap '' USR1; echo ready; sleep 1000; sleep 1000"
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
-@pytest.mark.parametrize("verb", [["run", "--yes"], ["exec"]], ids=["run", "exec"])
+@pytest.mark.parametrize(
+    ("number", "verb"),
+    pairs([signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT], [["run", "--yes"], ["exec"]]),
+)
 def test_a_signal_during_a_command(shared: Kept, verb: list[str], number: int) -> None:
     results = []
     for way in (True, False):

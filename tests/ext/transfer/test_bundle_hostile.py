@@ -272,7 +272,7 @@ def test_bytes_turned_over(sample: tuple[Session, bytes], place: Place) -> None:
     before, outside = left(session.vault), listing(place.project)
     chance = random.Random(7)
     outcomes = set()
-    for _time in range(examples(150)):
+    for _time in range(max(60, examples(150))):  # most bytes are content, which may be anything
         broken = bytearray(data)
         for _byte in range(chance.choice((1, 1, 5))):
             broken[chance.randrange(len(data.rstrip(b"\0")))] = chance.randrange(256)
