@@ -18,6 +18,7 @@ from conftest import Place, act_as
 from mudroom.core.agent.card import AgentCard, Requirements
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
+from test_logins import meanwhile
 from tiers import pairs
 
 How = Literal["in place", "renamed"]
@@ -49,17 +50,6 @@ def opened(request: pytest.FixtureRequest, place: Place) -> Iterator[Callable[[s
         return lambda script: session.run([b"sh", b"-c", script.encode()], timeout=PATIENCE)
 
     yield with_store
-
-
-def meanwhile(result: Callable[[], Result], act: Callable[[threading.Event], None]) -> Result:
-    over = threading.Event()
-    other = threading.Thread(target=act, args=(over,))
-    other.start()
-    try:
-        return result()
-    finally:
-        over.set()
-        other.join()
 
 
 def until(path: Path, text: str, over: threading.Event) -> bool:
