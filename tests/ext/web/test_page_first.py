@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page, Route
 
 
+@pytest.mark.deep
 def test_what_a_command_has_staged_is_there(place: Place, site: Site, page: Page) -> None:
     place.write("a.py", "x = 1\n")
     staged(place, "echo 'y = 2' >> a.py; echo new > '<b>b.txt'")
