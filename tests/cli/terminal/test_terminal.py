@@ -22,7 +22,7 @@ from mudroom.errors import MudroomError
 from mudroom.sandbox.client.terminal import RESTORED, raw, substitutes
 from mudroom.session import Stdio
 from screen import BASH, PATIENCE, Screen, Shell
-from tiers import pairs
+from tiers import each, pairs
 
 MUDROOM = f"{sys.executable} -m mudroom"
 pytestmark = pytest.mark.skipif(not BASH, reason="there is no bash")
@@ -430,7 +430,7 @@ def test_where_there_are_no_namespaces(place: Place, screens: list[Screen]) -> N
     os.close(name)
 
 
-@pytest.mark.parametrize(
+@each(
     ("terminals", "expected"),
     [
         ((True, True, True), ("terminal", "terminal", "terminal")),
