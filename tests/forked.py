@@ -19,6 +19,7 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import termios
 import traceback
 from collections.abc import Sequence
@@ -134,8 +135,27 @@ def _load() -> None:
         *folders, name = path.relative_to(root).with_suffix("").parts
         if name != "__main__" and folders[1:2] not in (["macos"], ["windows"]):
             importlib.import_module(".".join(("mudroom", *folders, *([name] if name != "__init__" else []))))
+    _rehearse()
     gc.collect()
     gc.freeze()
+
+
+def _rehearse() -> None:
+    """Run the usual commands as a keeper does at its start: a first use compiles patterns and filters."""
+    try:
+        from mudroom.cli.main import run
+        from mudroom.ext.keeper.cli.keeper_process import _rehearse as rehearse
+    except ImportError:
+        return  # dev/without has deleted it
+    null, own = os.open(os.devnull, os.O_RDWR), [os.dup(1), os.dup(2)]
+    with tempfile.TemporaryDirectory() as directory:
+        for number in range(3):
+            os.dup2(null, number)
+        rehearse(os.fsencode(directory) + b"/rehearsal", run)
+    for number, saved in enumerate(own, 1):
+        os.dup2(saved, number)
+    for descriptor in (null, *own):
+        os.close(descriptor)
 
 
 def _become(request: int, streams: Sequence[int]) -> None:

@@ -22,6 +22,7 @@ from mudroom.ext.keeper.server import KeptLauncher
 from mudroom.ext.keeper.start import MOST
 from test_keeper_life import gone, mudroom
 from test_kept_equal import both_ways
+from tiers import pairs
 
 __all__ = ["kept"]  # a fixture
 
@@ -47,11 +48,11 @@ def test_one_keeper_serves_all_locales(kept: Kept) -> None:
     """With the encoding, the variables and the treatment of bytes that are no text that an own interpreter has."""
     pid = kept.start()
     del kept.environment["LC_ALL"]
-    for more in LOCALES:
-        shown = both_ways(kept, "run", "--yes", "--", "env", more=more)
-        assert shown[0] == shown[1], more
-        written = both_ways(kept, "exec", "--fork", b"\xff", "--", "true", more=more)
-        assert written[0] == written[1], more
+    for more, words in pairs(
+        LOCALES, [(b"run", b"--yes", b"--", b"env"), (b"exec", b"--fork", b"\xff", b"--", b"true")]
+    ):
+        told = both_ways(kept, *words, more=more)
+        assert told[0] == told[1], more
     assert [row.pid for row in kept.list()] == [pid]
 
 

@@ -28,6 +28,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol
 import pytest
 
 import conftest
+import forked
 from conftest import is_shared
 
 if TYPE_CHECKING:
@@ -99,14 +100,11 @@ class Site:
 
 def mudroom(place: Around, *words: str, expected: int = 0, **more: Any) -> str:
     """Run the real command in the project; its stdout."""
-    done = subprocess.run(
-        [*MUDROOM, *words],
+    done = forked.run(
+        words,
         cwd=place.project,
         env=environment(place),
-        capture_output=True,
-        text=True,
         timeout=80,
-        check=False,
         **more,
     )
     assert done.returncode == expected, done.stderr + done.stdout
@@ -126,8 +124,8 @@ def another_login(place: Around) -> str:
 @contextmanager
 def serving(place: Around, *words: str, stderr: int | IO[str] = subprocess.PIPE) -> Iterator[Site]:
     """Ends it as a user would, and wants nothing on its stderr."""
-    process = subprocess.Popen(
-        [*MUDROOM, "serve", "--port", "0", "--json", *words],
+    process = forked.popen(
+        ["serve", "--port", "0", "--json", *words],
         cwd=place.project,
         env=environment(place),
         stdout=subprocess.PIPE,

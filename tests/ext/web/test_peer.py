@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from tiers import pairs
+
 pytest.importorskip("starlette", reason="the extra web")
 
 from browser import Site, serving
@@ -122,8 +124,7 @@ ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE: its descriptors canno
 
 
 @if_namespaces
-@pytest.mark.parametrize("where", [{"level": 0}, {"network": "open"}], ids=str)
-@pytest.mark.parametrize("before", ["", HIDES], ids=["plain", "hidden"])
+@pytest.mark.parametrize(("where", "before"), pairs([{"level": 0}, {"network": "open"}], ["", HIDES]))
 def test_a_command_in_a_sandbox_has_what_is_public_though_it_knows_the_token(
     place: Place, where: dict[str, Any], before: str
 ) -> None:

@@ -27,6 +27,7 @@ from mudroom.sandbox.host.host import landlock_abi
 from mudroom.session import Session
 from mudroom.stage import disk
 from mudroom.vault.turn import LOOK
+from tiers import half
 
 pytestmark = pytest.mark.both_users
 
@@ -86,7 +87,7 @@ def copies(place: Place) -> list[Path]:
     return [path for path in found if path.name in ("auth.json", "logins") or "aside-" in path.name]
 
 
-@pytest.mark.parametrize("agent", PROFILES)
+@pytest.mark.parametrize("agent", half(PROFILES))
 def test_every_way_of_writing_for_every_profile(place: Place, agent: str) -> None:
     session = opened(place, agent)
     paths = [os.fsdecode(token) for token in Catalog().profile(agent).tokens]
