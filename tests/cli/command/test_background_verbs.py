@@ -305,7 +305,7 @@ def test_who_interrupts_it_is_told_so_and_no_more(cli: Cli) -> None:
 def test_its_end_is_found_by_who_waits_for_it_when_its_keeper_is_killed(cli: Cli) -> None:
     row = started(cli, "trap '' TERM; " + SERVER)
     words = ["ps", "--end", row["id"], "--grace", "1000"]
-    with subprocess.Popen(words, cwd=cli.place.project, env=cli.environment, stdout=subprocess.PIPE) as waiter:
+    with popen(words, cwd=cli.place.project, env=cli.environment, stdout=subprocess.PIPE) as waiter:
         os.kill(row["keeper"], signal.SIGKILL)
         assert waiter.wait(60) in (0, 125)
         waiter.communicate()
@@ -315,6 +315,7 @@ def test_its_end_is_found_by_who_waits_for_it_when_its_keeper_is_killed(cli: Cli
 def test_a_variable_is_in_no_command_line(cli: Cli) -> None:
     """Every user can read one, and the process lives as long as the command."""
     words = ("--env", "FIRST=s3cret", "--env=SECOND=hidden=too", "--env", "EMPTY=")
+    cli.environment["PYTHONUNBUFFERED"] = ""  # it is started as a program, which has a command line of its own
     row = started(cli, "echo up $FIRST $SECOND; " + SERVER, *words)
     said = cli.json("ps", "--output", row["id"])["stdout"]
     assert said.startswith("up s3cret hidden=too\n")

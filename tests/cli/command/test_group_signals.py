@@ -17,6 +17,7 @@ from forked import popen
 from mudroom.session.project_session import MOST_CHARACTERS
 from screen import BASH, Screen
 from test_vault_verb import MUDROOM, Cli
+from tiers import pairs
 
 pytestmark = pytest.mark.both_users
 
@@ -75,8 +76,7 @@ def collected(cli: Cli) -> dict[str, Any]:
     return data
 
 
-@pytest.mark.parametrize("view", ["overlay", "copy"])
-@pytest.mark.parametrize("number", ENDING, ids=lambda number: number.name)
+@pytest.mark.parametrize(("number", "view"), pairs(ENDING, ["overlay", "copy"]))
 def test_a_signal_to_the_group(cli: Cli, verb: list[str], view: str, number: int) -> None:
     process = started(cli, [*verb, "--view", view], WORK)
     os.killpg(process.pid, number)
@@ -86,7 +86,7 @@ def test_a_signal_to_the_group(cli: Cli, verb: list[str], view: str, number: int
     assert collected(cli)["exit_code"] == 128 + (number if number == signal.SIGQUIT else signal.SIGTERM)
 
 
-@pytest.mark.parametrize("number", ENDING, ids=lambda number: number.name)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP], ids=lambda number: number.name)
 def test_the_second_signal_ends_a_stubborn_command(cli: Cli, verb: list[str], number: int) -> None:
     process = started(cli, verb, STUBBORN)
     os.killpg(process.pid, number)

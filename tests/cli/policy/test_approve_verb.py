@@ -233,7 +233,7 @@ needs_bash = pytest.mark.skipif(not BASH, reason="there is no bash")
 
 
 @needs_bash
-@pytest.mark.parametrize(("how", "key"), pairs(["alone", "both", "full"], list(ANSWERS)))
+@pytest.mark.parametrize(("how", "key"), pairs(["alone", "both", "full"], list(ANSWERS), 3))
 def test_the_answers_on_a_terminal(cli: Approving, how: str, key: str) -> None:
     screen = cli.asker(how)
     shown = screen.expect(r".*\[o\]nce  \[a\]lways  \[n\]o  \[N\]ever").group()
