@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tiers import pairs
+from tiers import each, pairs
 
 pytest.importorskip("starlette", reason="the extra web")
 
@@ -47,7 +47,7 @@ def test_an_address_as_the_kernel_writes_it() -> None:
     assert find_end(TABLE, ("127.0.0.1", 40002), OURS) is None
 
 
-@pytest.mark.parametrize(
+@each(
     ("other", "own", "found"),
     [
         (ConnectionEnd(UP, 1000), ConnectionEnd(UP, 1000), None),
