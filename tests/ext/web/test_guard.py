@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("starlette", reason="the extra web")
-
 from mudroom.ext.web.server.guard import RequestGuard, hosts_of, own_hosts
 from mudroom.ext.web.server.login import COOKIE_LIFE, Login
 from tiers import each

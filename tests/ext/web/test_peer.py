@@ -9,11 +9,6 @@ import sys
 from typing import Any
 
 import pytest
-
-from tiers import each, pairs
-
-pytest.importorskip("starlette", reason="the extra web")
-
 from browser import Site, serving
 
 from background_command import SERVER, started
@@ -22,6 +17,7 @@ from conftest import Place, act_as
 from mudroom.ext.web.server.sandboxed_peer import sandboxed_pids
 from mudroom.net.listeners import peer_user as peer
 from mudroom.net.listeners.peer_user import ConnectionEnd, find_end, stranger_of, stranger_uid, table_text
+from tiers import each, pairs
 
 pytestmark = [pytest.mark.both_users, pytest.mark.root]
 
