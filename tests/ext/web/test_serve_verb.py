@@ -22,7 +22,6 @@ from conftest import Place
 from mudroom.cli.main import run
 from mudroom.ext.web.server.registry import ServerRegistry
 
-MUDROOM = [sys.executable, "-m", "mudroom"]
 WELL_KNOWN, OLD = "/.well-known/agent-card.json", "/.well-known/agent.json"
 
 
