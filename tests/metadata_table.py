@@ -53,23 +53,23 @@ class Replaced(NamedTuple):
 
 
 FUNCTIONS = """
-acl() { "$PYTHON" -c 'import os, struct, sys
+acl() { "$PYTHON" -I -S -c 'import os, struct, sys
 path, name, *given = sys.argv[1:]
 given = given or f"1:6:-1 2:6:{os.getuid()} 4:4:-1 16:6:-1 32:4:-1".split()
 given = [map(int, each.split(":")) for each in given]
 entries = [struct.pack("<HHI", tag, bits, who & 0xFFFFFFFF) for tag, bits, who in given]
 os.setxattr(path, "system.posix_acl_" + name, struct.pack("<I", 2) + b"".join(entries))' "$@"; }
-grants() { "$PYTHON" -c 'import os, struct, sys
+grants() { "$PYTHON" -I -S -c 'import os, struct, sys
 for path in sys.argv[1:]:
     for name in sorted(name for name in os.listxattr(path) if "posix_acl" in name):
         entries = struct.iter_unpack("<HHI", os.getxattr(path, name)[4:])
         print(name, [entry for entry in entries if entry[0] in (2, 4, 8)])
 print("end")' "$@"; }
-capability() { "$PYTHON" -c 'import os, struct, sys
+capability() { "$PYTHON" -I -S -c 'import os, struct, sys
 os.setxattr(sys.argv[1], "security.capability", struct.pack("<5I", 0x2000001, 1 << 10, 0, 0, 0))' "$@"; }
-setx() { "$PYTHON" -c 'import os, sys; os.setxattr(sys.argv[1], sys.argv[2], b"v")' "$@"; }
-delx() { "$PYTHON" -c 'import os, sys; os.removexattr(*sys.argv[1:])' "$@"; }
-getx() { "$PYTHON" -c 'import os, sys
+setx() { "$PYTHON" -I -S -c 'import os, sys; os.setxattr(sys.argv[1], sys.argv[2], b"v")' "$@"; }
+delx() { "$PYTHON" -I -S -c 'import os, sys; os.removexattr(*sys.argv[1:])' "$@"; }
+getx() { "$PYTHON" -I -S -c 'import os, sys
 names = sorted(name for name in os.listxattr(sys.argv[1]) if "overlay" not in name)
 print({name: os.getxattr(sys.argv[1], name) for name in names})' "$@"; }
 """
@@ -194,7 +194,7 @@ ROWS = (
     Row("directory becomes a link", "rm -r d; ln -s f d", "readlink d", "type"),
     Row(
         "socket",
-        """"$PYTHON" -c 'import socket; socket.socket(socket.AF_UNIX).bind("n")'""",
+        """"$PYTHON" -I -S -c 'import socket; socket.socket(socket.AF_UNIX).bind("n")'""",
         "test -S n && echo there",
         "cannot be applied",
         "no",

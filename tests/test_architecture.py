@@ -38,6 +38,7 @@ from house import (
 from mudroom.cli.main import VERBS
 from mudroom.core.registry import NEEDS, ROWS
 from satellites import whole
+from tiers import each
 
 pytestmark = pytest.mark.limit(300)  # the first of them reads all code: two seconds, or a hundred on a busy machine
 
@@ -133,7 +134,7 @@ def test_the_table_of_rooms_has_no_circle() -> None:
     assert circles((name, target) for name, room in ROOMS.items() for target in room.may_import) == []
 
 
-@pytest.mark.parametrize("room", [name for name in ROOMS if ROOMS[name].shelves])
+@each("room", [name for name in ROOMS if ROOMS[name].shelves])
 def test_a_shelf_imports_only_shelves_below_it(room: str) -> None:
     row_of = {shelf: number for number, row in enumerate(ROOMS[room].shelves) for shelf in row}
     structure = house()

@@ -36,6 +36,7 @@ from bench.view import PlainOverlay
 
 from box import if_namespaces
 from mudroom.cli.main import VERBS, offered_verbs
+from tiers import each
 
 ROOT = Path(__file__).parent.parent
 MACHINE = {"commit": "abc", "date": "2026-01-02", "user": "me (uid 1)", "processors": "2 x A B", "file system": "ext4"}
@@ -60,7 +61,7 @@ def times(factor: float, series: Iterable[float] = QUIET) -> list[float]:
     return [factor * value for value in series]
 
 
-@pytest.mark.parametrize(
+@each(
     ("factor", "worse", "better"),
     [(1.0, 0, 0), (1.04, 0, 0), (1.06, 1, 0), (3.0, 1, 0), (0.96, 0, 0), (0.9, 0, 1)],
 )

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 import mudroom.typing
 from house import ROOT
 from satellites import whole
+from tiers import each
 
 FIELDS = ("alpha", "b", "items", "count", "index", "self", "cls", "kind", "path", "a", "name", "values", "z")
 
@@ -220,7 +221,7 @@ RECORDS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("record", RECORDS)
+@each("record", RECORDS)
 def test_stored_records_have_only_types_that_are_read(record: str) -> None:
     module, _colon, name = record.partition(":")
     kind = getattr(importlib.import_module(f"mudroom.{module}"), name)

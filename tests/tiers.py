@@ -4,7 +4,7 @@ The quick tier is what ``./check`` runs, and CI: MUDROOM_TESTS=quick, without te
 an ordinary user, and those marked ``root`` as root too: identities, capabilities, control groups, owners, permissions
 and mounts of the kernel are others for root. ``dev/deep`` runs everything as both users. Property
 tests have a quarter of their examples in the quick tier (``examples``; 25 where a test names no number), and the fault
-tests a smaller sample (``sample``, ``every``, ``pairs``, ``daily``).
+tests a smaller sample (``sample``, ``every``, ``pairs``, ``half``, ``daily``).
 
 The calls in which the fault tests inject faults are drawn at random. The seed is MUDROOM_SEED, by default the date
 (UTC). A failed test prints the command that runs it again with the same seed.
@@ -17,7 +17,7 @@ import os
 import time
 import zlib
 from collections import defaultdict
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -55,22 +55,37 @@ def every(step: int, limit: int) -> range:
     return range(1 + zlib.crc32(SEED.encode()) % step, limit, step) if QUICK else range(1, limit)
 
 
-def pairs(rows: Sequence[Row], columns: Sequence[Column]) -> list[tuple[Row, Column]]:
-    """Return every pair of a row and a column; in the quick tier the white fields of a chessboard, or the black ones,
-    as the seed of the day says: each row and each column has half of its fields each day."""
-    first = zlib.crc32(SEED.encode()) % 2
+def pairs(rows: Sequence[Row], columns: Sequence[Column], step: int = 2) -> list[tuple[Row, Column]]:
+    """Return every pair of a row and a column; in the quick tier one diagonal of ``step``, as the seed of the day says:
+    two are the white fields of a chessboard and the black ones. With as many columns or more, each row has some of its
+    fields each day."""
+    first = zlib.crc32(SEED.encode()) % step
     return [
         (row, column)
         for number, row in enumerate(rows)
         for other, column in enumerate(columns)
-        if not QUICK or (number + other) % 2 == first
+        if not QUICK or (number + other) % step == first
     ]
+
+
+def half(rows: Iterable[Row]) -> list[Row]:
+    """Return the rows; in the quick tier every second one, and the others if the seed of the day is another one."""
+    return [row for row, _one in pairs(list(rows), [None])]
 
 
 def daily(rows: Iterable[Row]) -> list[Row]:
     """Return the rows; in the quick tier one of them, and another one each day."""
     chosen = list(rows)
     return [chosen[zlib.crc32(SEED.encode()) % len(chosen)]] if QUICK else chosen
+
+
+def together(scripts: Mapping[str, str]) -> dict[str, str]:
+    """Return the scripts of a shell by name; in the quick tier as a single one, in which each has a shell and a
+    directory of its own, and what it does to a directory is no matter to the next one."""
+    if not QUICK:
+        return dict(scripts)
+    parts = (f"(mkdir in{number}; cd in{number}\n{script}\n)" for number, script in enumerate(scripts.values()))
+    return {"all": "\n".join(parts)}
 
 
 def each(names: str | tuple[str, ...], rows: Iterable[Any]) -> Callable[[Callable[..., None]], Any]:

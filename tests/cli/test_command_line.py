@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import signal
 import socket
 import subprocess
@@ -15,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from conftest import Place, environment, full_listing, tick
+from forked import on_terminal, popen, run
 
 MUDROOM = [sys.executable, "-m", "mudroom"]
 
@@ -26,28 +26,12 @@ class Cli:
 
     def __call__(self, *words: str, cwd: Path | None = None, stdin: str = "") -> subprocess.CompletedProcess[str]:
         tick()
-        return subprocess.run(
-            [*MUDROOM, *words],
-            cwd=cwd or self.place.project,
-            env=self.environment,
-            input=stdin,
-            capture_output=True,
-            text=True,
-            errors="surrogateescape",
-            timeout=100,
-            check=False,
-        )
+        directory = cwd or self.place.project
+        return run(words, cwd=directory, env=self.environment, input=stdin, errors="surrogateescape")
 
     def start(self, *words: str, stdin: int = subprocess.DEVNULL) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [*MUDROOM, *words],
-            cwd=self.place.project,
-            env=self.environment,
-            stdin=stdin,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        streams = {"stdin": stdin, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        return popen(words, cwd=self.place.project, env=self.environment, text=True, **streams)
 
 
 @pytest.fixture
@@ -274,13 +258,7 @@ class Terminal:
 
     def __init__(self, cli: Cli, *words: str) -> None:
         tick()
-        self.pid, self.master = pty.fork()
-        if self.pid == 0:
-            try:
-                os.chdir(cli.place.project)
-                os.execve(sys.executable, [*MUDROOM, *words], cli.environment)
-            finally:
-                os._exit(127)  # otherwise a second pytest goes on
+        self.process, self.master = on_terminal(words, cwd=cli.place.project, env=cli.environment)
         self.seen = b""
 
     def expect(self, text: bytes) -> None:
@@ -304,8 +282,7 @@ class Terminal:
                     break
             except OSError:
                 break
-        _pid, status = os.waitpid(self.pid, 0)
-        return os.waitstatus_to_exitcode(status)
+        return self.process.wait()
 
 
 @pytest.fixture

@@ -10,13 +10,14 @@ import subprocess
 
 import pytest
 
+import forked
 from conftest import Place
 from mudroom.core.registry import is_installed
 from mudroom.core.retention import retention_limits
 from mudroom.errors import UsageError
 from mudroom.policy.config import KEEPS_ALL
 from mudroom.session.project_session import open_project
-from test_vault_verb import MUDROOM, Cli
+from test_vault_verb import Cli
 
 BROKEN = "comands: {}\n"
 FAULT = "policy.yaml:1: there is no setting comands (did you mean commands?)"
@@ -31,13 +32,8 @@ def cli(place: Place) -> Cli:
 
 def on_terminal(cli: Cli, question: str, keys: str, *words: str) -> tuple[int, str]:
     """Run on a terminal of its own, and type the keys when the question stands there."""
-    master, slave = os.openpty()
-    environment = {**cli.environment, "TERM": "xterm", "NO_COLOR": "1"}
-    process = subprocess.Popen(
-        ["setsid", "--ctty", "--wait", *MUDROOM, *words],
-        cwd=cli.place.project, env=environment, stdin=slave, stdout=slave, stderr=slave,
-    )  # fmt: skip
-    os.close(slave)
+    variables = {**cli.environment, "TERM": "xterm", "NO_COLOR": "1"}
+    process, master = forked.on_terminal(words, cwd=cli.place.project, env=variables)
     shown, is_typed = b"", False
     while True:
         try:
@@ -242,10 +238,15 @@ def test_a_run_whose_output_nobody_reads_leaves_no_fork_that_was_not_wanted(cli:
         (("--no",), nothing, (null, full), 0, ""),
         ((), change, (full, null), 1, "are in the fork"),
     ):
-        done = subprocess.run(
-            [*MUDROOM, "run", *words, "--", "sh", "-c", script], cwd=cli.place.project, env=cli.environment,
-            stdin=subprocess.DEVNULL, stdout=streams[0], stderr=streams[1], text=True, check=False,
-        )  # fmt: skip
+        line = ["run", *words, "--", "sh", "-c", script]
+        done = forked.run(
+            line,
+            cwd=cli.place.project,
+            env=cli.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=streams[0],
+            stderr=streams[1],
+        )
         case, forks = (words, script, streams, done), [row["fork"] for row in cli.json("ls")["forks"]]
         assert len(forks) == left, case
         if end:

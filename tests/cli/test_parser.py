@@ -13,6 +13,7 @@ import pytest
 from mudroom.cli.main import VERBS, configure_shared, verb_module
 from mudroom.cli.parser import parse
 from mudroom.errors import UsageError
+from tiers import each
 
 
 def read(line: str) -> dict[str, Any]:
@@ -25,7 +26,7 @@ def read(line: str) -> dict[str, Any]:
     return vars(parse(verb, "help", None, configure, words, in_order=VERBS[verb].in_order))
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "values"),
     [
         ("run", {"yes": False, "json": False, "project": None, "env": [], "command": []}),
@@ -44,7 +45,7 @@ def test_a_usual_line(line: str, values: dict[str, Any]) -> None:
     assert read(line).items() >= values.items()
 
 
-@pytest.mark.parametrize(
+@each(
     "line",
     [
         "run --he", "run --ye -- true", "run --yes --no -- true", "run --level 3 -- true", "run -yk", "run --level x",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,6 +27,7 @@ from mudroom.core.clock import (
     noted,
 )
 from mudroom.core.retention import DAY
+from tiers import each
 
 HOUR = 3600 * SECOND
 T0 = 20_000 * DAY
@@ -180,7 +180,7 @@ def test_files_from_before_are_known_although_the_clock_was_set(steps: list[int]
         assert _is_outside(window, ctime, world.wall) is not during
 
 
-@pytest.mark.parametrize(
+@each(
     ("start", "now", "expected"),
     [
         (CommandStart(100 * HOUR), CommandStart(101 * HOUR, HOUR), EditWindow(100 * HOUR)),  # the boot is not known

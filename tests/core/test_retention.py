@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,6 +21,7 @@ from mudroom.core.retention import (
 )
 from mudroom.core.settings import Settings
 from mudroom.core.tree.stack import Checkpoint, ForkState
+from tiers import each
 
 NOW = 1000 * DAY
 WIDE = RetentionLimits(30 * DAY, 50, 1 << 40)
@@ -32,7 +32,7 @@ def applies(*facts: tuple[int, int]) -> list[ApplyFact]:
     return [ApplyFact(f"u{number}", NOW - age * DAY, size) for number, (age, size) in enumerate(facts, 1)]
 
 
-@pytest.mark.parametrize(
+@each(
     ("facts", "kept", "expected"),
     [
         ([], WIDE, []),

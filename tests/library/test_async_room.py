@@ -22,6 +22,7 @@ from mudroom.library.background_handle import BackgroundHandle
 from mudroom.library.output import OutputStream
 from mudroom.library.satellite import AttemptStream, ToolSet
 from rooms import LONG, environ_of, open_room, policy, processes_with, until
+from tiers import each
 
 pytestmark = pytest.mark.slow
 SLEEP = f"exec sleep {LONG}"
@@ -39,7 +40,7 @@ LEFT_OUT = {OutputStream: {"poll", "tell", "is_over"}}
 """The names that the asyncio class is made of."""
 
 
-@pytest.mark.parametrize(
+@each(
     ("kind", "other"),
     [
         (mudroom.Room, mudroom.AsyncRoom),

@@ -13,6 +13,7 @@ from mudroom.policy.host_answers import drop, keep, load
 from mudroom.policy.host_answers import parse as parse_answers
 from mudroom.policy.parse import parse, settings_from
 from mudroom.policy.trust import mark
+from tiers import each
 
 
 def test_a_hold_allows_inspects_and_holds_whatever_else_allows() -> None:
@@ -52,7 +53,7 @@ def test_a_hold_names_the_requests_that_wait_too() -> None:
     assert (found := holding(rules, "api.example", 443)) is not None and found.requests == ("PATCH",)
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "why"),
     [
         (

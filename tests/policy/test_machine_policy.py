@@ -21,7 +21,7 @@ from mudroom.policy import config, local_directory
 from mudroom.policy.combine import LOCAL, MACHINE, PROJECT, USER, settings_of
 from policy_files import Files
 from test_policy_monotonic import AGENTS, PARTS, POLICIES, given_by
-from tiers import examples
+from tiers import each, examples
 
 pytestmark = pytest.mark.both_users
 
@@ -179,7 +179,7 @@ def test_an_inspected_host_cannot_be_excluded(files: Managed, excluded: str, key
     assert files.settings.never_inspect
 
 
-@pytest.mark.parametrize(
+@each(
     ("one", "other", "expected"),
     [
         ("a.example", "a.example", True),

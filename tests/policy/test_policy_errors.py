@@ -20,7 +20,7 @@ from tiers import each
 __all__ = ["loader"]  # fixture
 
 
-@pytest.mark.parametrize("host", ["*.example.com", "*", "**.example.com", "*:22"])
+@each("host", ["*.example.com", "*", "**.example.com", "*:22"])
 def test_a_star_without_quotes_is_explained(host: str) -> None:
     said = refusal(f"network:\n  allow:\n  - {host}\n")
     assert said.startswith("policy.yaml:3: this is not YAML: ")
@@ -48,13 +48,13 @@ def test_a_wrong_setting_is_named(text: str, line: int, message: str) -> None:
 TAGGED = ["!!int x", "!!float x", "!!bool x", "!!timestamp x", "!!python/object:os.system x"]
 
 
-@pytest.mark.parametrize("value", [*TAGGED, "2024-13-45"])
+@each("value", [*TAGGED, "2024-13-45"])
 def test_a_value_that_cannot_be_made_of_its_text(value: str) -> None:
     message = "policy.yaml:2: run.timeout cannot be read as what it is tagged or looks like"
     assert refusal(f"run:\n  timeout: {value}\n") == message
 
 
-@pytest.mark.parametrize(
+@each(
     ("data", "line"),
     [
         (b"run: [\n", 2),
@@ -70,14 +70,14 @@ def test_what_is_not_yaml(data: bytes, line: int) -> None:
     assert refusal(data).startswith(f"policy.yaml:{line}: this is not YAML: ")
 
 
-@pytest.mark.parametrize(
+@each(
     ("data", "line"), [(b"\xff", 1), (b"run:\n  view: caf\xe9\n", 2), (b"\xff\xfer\0u\0", 1), (b"run: \xed\xa0\x80", 1)]
 )
 def test_what_is_not_utf8(data: bytes, line: int) -> None:
     assert refusal(data) == f"policy.yaml:{line}: this is not UTF-8"
 
 
-@pytest.mark.parametrize("data", [b"[" * 100_000, b"{a: " * 100_000, b"- " * 100_000, b"run: {view: " + b"[" * 20])
+@each("data", [b"[" * 100_000, b"{a: " * 100_000, b"- " * 100_000, b"run: {view: " + b"[" * 20])
 def test_what_is_nested_too_deeply_does_not_reach_the_loader(data: bytes) -> None:
     assert refusal(data) == "policy.yaml:1: nested too deeply"
 

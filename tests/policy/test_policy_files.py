@@ -120,7 +120,7 @@ def test_modes_of_the_network(mode: str, text: str) -> None:
     assert parse(text.format(mode)) == Settings()._replace(network=mode)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("data", [b"", b"# only a comment\n", b"\xef\xbb\xbf", b"run: {}", b"---\ncopy: {}\n"])
+@each("data", [b"", b"# only a comment\n", b"\xef\xbb\xbf", b"run: {}", b"---\ncopy: {}\n"])
 def test_nothing_set(data: bytes) -> None:
     assert parse_settings(data, "policy.yaml") == Settings()
 

@@ -13,6 +13,7 @@ from mudroom.errors import UsageError
 from mudroom.policy.config import Places, load_policy, places
 from policy_files import own_settings
 from policy_text import loader
+from tiers import each
 
 __all__ = ["loader"]  # fixture
 
@@ -49,7 +50,7 @@ def test_a_policy_that_cannot_be_read_is_not_ignored(policy: Path) -> None:
     assert str(caught.value) == f"{policy}: Is a directory"
 
 
-@pytest.mark.parametrize(
+@each(
     ("environ", "state"),
     [
         ({}, b"/home/u/.local/state/mudroom"),

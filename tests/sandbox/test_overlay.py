@@ -91,13 +91,19 @@ long older_syscall(long number, long one, long two, const void *three, const voi
 """
 
 
-@pytest.fixture(params=["61", "65"])
-def older(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Box]:
-    """A box whose launcher is on an older kernel."""
-    source = tmp_path / "older.c"
+@pytest.fixture(scope="module", params=["61", "65"])
+def older_launcher(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    place = tmp_path_factory.mktemp("older")
+    source = place / "older.c"
     source.write_text(OLDER)
-    words = (f"-DKERNEL={request.param}", "-O2", "-w", "-Dsyscall=older_syscall", "-Wno-error", source)
-    monkeypatch.setattr(wire, "LAUNCHER", compile_launcher(tmp_path, *map(str, words), "-w"))
+    words = (f"-DKERNEL={request.param}", "-w", "-Dsyscall=older_syscall", "-Wno-error", source)
+    return compile_launcher(place, *map(str, words), "-w")
+
+
+@pytest.fixture
+def older(older_launcher: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Box]:
+    """A box whose launcher is on an older kernel."""
+    monkeypatch.setattr(wire, "LAUNCHER", older_launcher)
     monkeypatch.setattr(launcher_client, "_program", [])
     client = LauncherClient(SpawnedLauncher())
     client.start()

@@ -28,6 +28,7 @@ from mudroom.session.shared_sandbox import visitor
 from mudroom.session.shared_sandbox.remote import connect
 from mudroom.session.shared_sandbox.tender import SharedSandbox
 from test_vault_verb import Cli
+from tiers import QUICK
 from whole_text import whole
 
 pytestmark = pytest.mark.both_users
@@ -184,7 +185,7 @@ def test_turns_while_others_join(place: Place) -> None:
     thread = threading.Thread(target=commands)
     thread.start()
     try:
-        for number in range(10):
+        for number in range(4 if QUICK else 10):
             assert (session, other)[number % 2].run([b"true"], fork="f").exit_code == 0
             other.changes.of("f")
     finally:

@@ -224,7 +224,7 @@ def missing(way: str, case: str) -> str:
     return ""
 
 
-@pytest.mark.parametrize(("case", "way"), pairs(list(CASES), list(WAYS)))
+@pytest.mark.parametrize(("case", "way"), pairs(list(CASES), list(WAYS), 4))
 def test_every_view_gives_the_same_changeset(place: Place, case: str, way: str) -> None:
     if why := missing(way, case):
         pytest.skip(why)

@@ -20,6 +20,7 @@ from mudroom.errors import MudroomError
 from mudroom.session import Session
 from mudroom.session.approval import CommandAnswers
 from mudroom.session.upkeep import QueueApprover
+from tiers import each
 
 
 def policy(**actions: Action) -> Settings:
@@ -100,7 +101,7 @@ def test_what_changes_nothing_pushes_no_checkpoint_out(place: Place) -> None:
     assert names == ["before-rm-a-1", *(f"before-rm-f-none{number}-1" for number in range(5))]
 
 
-@pytest.mark.parametrize(
+@each(
     ("argv", "name"),
     [
         ([b"rm", b"-r", b"a"], "before-rm-r-a"),

@@ -33,6 +33,7 @@ from mudroom.stage.layers.layer import remove_tree
 from mudroom.vault.forks.fork_summary import ForkSummaries
 from mudroom.vault.retention.check import check
 from mudroom.vault.store.fork import Fork
+from tiers import daily
 from whole_text import whole
 
 pytestmark = pytest.mark.both_users
@@ -330,6 +331,7 @@ def test_a_chain_longer_than_a_path_lands_and_is_undone(place: Place, settings: 
 
 
 @pytest.mark.usefixtures("nothing_left")
+@pytest.mark.parametrize("settings", daily(["overlay", "copy"]), indirect=True)
 def test_a_chain_that_is_too_deep_does_not_land(place: Place, settings: Settings) -> None:
     session = place.session(settings)
     sh(session, "echo x > x", "deep")

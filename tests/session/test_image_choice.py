@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from mudroom.core.agent.card import AgentCard
 from mudroom.core.settings import Settings
 from mudroom.session.confinement.grant import image_of
+from tiers import each
 
 CARD = AgentCard("helper", 2, image="theirs:1")
 TRUSTED = ("helper",)
@@ -25,7 +24,7 @@ ROWS = [
 ]
 
 
-@pytest.mark.parametrize(("settings", "card", "image"), ROWS)
+@each(("settings", "card", "image"), ROWS)
 def test_who_says(settings: Settings, card: AgentCard | None, image: str) -> None:
     assert image_of(settings, card, 2)[0] == image
     assert image_of(settings, card, 1) == image_of(settings, card, 0) == ("", ())

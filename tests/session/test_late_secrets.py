@@ -13,6 +13,7 @@ import pytest
 
 from archived import archived
 from conftest import Place
+from tiers import pairs
 
 TOKEN = "TOKEN=swordfish-47\n"
 DELAYS = (0.0, 0.05, 0.2)
@@ -40,8 +41,7 @@ def gone(place: Place) -> None:
         os.unlink(place.project / name)
 
 
-@pytest.mark.parametrize("directories", [5, 600])
-@pytest.mark.parametrize("agent", [None, "coder"])
+@pytest.mark.parametrize(("directories", "agent"), pairs([5, 600], [None, "coder"]))
 def test_in_a_working_session(place: Place, directories: int, agent: str | None) -> None:
     fill(place, directories)
     session = place.session(agent=agent)

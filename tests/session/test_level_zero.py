@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+import forked
 from conftest import Place, act_as, environment, tick
 from furnished_home import VIEWS, furnish, furnished, run, said, short
 from mudroom.core.agent.sandbox_level import BARE, LevelPolicy
@@ -174,10 +175,7 @@ def test_the_policy_refuses_and_nothing_is_left(furnished: Place) -> None:
 def mudroom(place: Place, *words: str) -> subprocess.CompletedProcess[str]:
     tick()
     path = {key: value for key, value in os.environ.items() if key == "PYTHONPATH"}
-    argv = [sys.executable, "-m", "mudroom", *words]
-    return subprocess.run(
-        argv, cwd=place.project, env=environment(place, **path), capture_output=True, text=True, timeout=60, check=False
-    )
+    return forked.run(words, cwd=place.project, env=environment(place, **path))
 
 
 def test_the_command_line(furnished: Place) -> None:

@@ -16,16 +16,13 @@ from conftest import Place, act_as, full_listing
 from furnished_home import VIEWS, furnished, run, said, short
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
+from tiers import together
 
 __all__ = ["furnished", "short"]  # fixtures
 pytestmark = [pytest.mark.both_users, pytest.mark.root]
 
 
 SHELL = {
-    "remove the project": "rm -rf {p}",
-    "remove what is in it": "rm -rf {p}/* {p}/.[a-z]*",
-    "remove the home": "rm -rf {h} {h}/* {h}/.[a-z]*",
-    "remove the state": "rm -rf {s}",
     "write a dot file": "echo bad >> {h}/.bashrc",
     "replace a dot file": "echo bad > /tmp/x; mv /tmp/x {h}/.bashrc",
     "new file in the home": "touch {h}/new",
@@ -48,6 +45,10 @@ SHELL = {
     "make a device": "mknod /tmp/d b 253 0 && dd if=/tmp/d count=1 of=/tmp/x; mknod d b 254 0 && dd if=d count=1 of=x",
     "sysrq": "echo h > /proc/sysrq-trigger; echo /bin/bad > /proc/sys/kernel/core_pattern",
     "mount": "mount -o remount,rw /; mount -t tmpfs t {h}; umount {h}; umount -l {p}",
+    "remove the project": "rm -rf {p}",
+    "remove what is in it": "rm -rf {p}/* {p}/.[a-z]*",
+    "remove the home": "rm -rf {h} {h}/* {h}/.[a-z]*",
+    "remove the state": "rm -rf {s}",
 }  # fmt: skip
 NESTED = {
     "remount": "mount -o remount,bind,rw / ; mount -o remount,bind,rw {h}; mount -o remount,bind,rw {h}/notes; echo bad > {h}/notes/n; touch {h}/new",
@@ -61,6 +62,7 @@ NESTED = {
     "a device": "mknod /tmp/d b 254 0 && dd if=/tmp/d of=/tmp/x count=1; mknod {h}/d c 1 3",
     "devices through another proc": "mkdir /tmp/p; mount -t proc p /tmp/p; echo /bin/bad > /tmp/p/sys/kernel/core_pattern; echo h > /tmp/p/sysrq-trigger",
 }  # fmt: skip
+UNSHARED = {name: f"unshare MAPS sh -c {script!r}; true" for name, script in NESTED.items()}
 NEW_API = r"""
 import ctypes, os
 libc = ctypes.CDLL(None, use_errno=True)
@@ -133,16 +135,16 @@ def attempt(place: Place, script: str, view: str) -> Result:
 
 
 @pytest.mark.parametrize("view", VIEWS)
-@pytest.mark.parametrize("name", SHELL)
-def test_an_attempt(furnished: Place, name: str, view: str) -> None:
-    attempt(furnished, SHELL[name], view)
+@pytest.mark.parametrize("script", together(SHELL).values(), ids=together(SHELL))
+def test_an_attempt(furnished: Place, script: str, view: str) -> None:
+    attempt(furnished, script, view)
 
 
 @pytest.mark.parametrize("maps", ["-Urm", "-Um"])
-@pytest.mark.parametrize("name", NESTED)
-def test_an_attempt_from_a_nested_namespace(furnished: Place, name: str, maps: str) -> None:
+@pytest.mark.parametrize("script", together(UNSHARED).values(), ids=together(UNSHARED))
+def test_an_attempt_from_a_nested_namespace(furnished: Place, script: str, maps: str) -> None:
     (furnished.root / "state").mkdir(exist_ok=True)
-    attempt(furnished, f"unshare {maps} sh -c " + repr(NESTED[name]) + "; true", "overlay")
+    attempt(furnished, script.replace("MAPS", maps), "overlay")
 
 
 def test_an_attempt_by_the_new_mount_api(furnished: Place) -> None:

@@ -22,6 +22,7 @@ from mudroom.stage import disk
 from mudroom.stage.originals.collection import ProjectForm
 from mudroom.vault.apply import form
 from test_filesystems import make_filesystem, mounted
+from tiers import pairs
 
 __all__ = ["mounted"]  # a fixture
 
@@ -256,11 +257,14 @@ SCRIPTS = {
 }
 
 
-@pytest.mark.parametrize("script", SCRIPTS)
-def test_lists_land_alike_in_every_view(place: Place, script: str) -> None:
+OTHERS = ("copy", "level 0", "overlay, checkpoint", "copy, checkpoint")
+
+
+@pytest.mark.parametrize(("script", "other"), pairs(list(SCRIPTS), OTHERS, 4))
+def test_lists_land_alike_in_every_view(place: Place, script: str, other: str) -> None:
     look = "find . -printf '%p %M\\n' | sort; grants $(find . | sort)"
     landed, told = {}, {}
-    for view in (*VIEWS, "overlay, checkpoint", "copy, checkpoint"):
+    for view in ("overlay", other):
         sh(place.project, "for each in *; do test ! -e $each || { chmod -R u+rwx $each; rm -r $each; }; done")
         for path in ("team/f", "team/sub/k", "plain/f"):
             place.write(path, "f\n")

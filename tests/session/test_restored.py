@@ -32,6 +32,7 @@ from mudroom.vault.apply import imprint
 from mudroom.vault.retention import restored
 from mudroom.vault.retention.restored import renew_stamps as renew
 from mudroom.vault.store.store import Vault
+from tiers import pairs
 
 pytestmark = [pytest.mark.both_users, if_namespaces]
 
@@ -204,12 +205,16 @@ def prepare(place: Place, session: Session) -> None:
     session.changes.review("pending")
 
 
+VIEWS: tuple[View, ...] = ("overlay", "copy")
 WITHOUT: dict[View, dict[str, Any]] = {}
 """What is found without a copy: the same for every row."""
 
 
-@pytest.mark.parametrize("view", ["overlay", "copy"])
-@pytest.mark.parametrize("copied", COPIES, ids=lambda copied: "-".join((copied.way, *copied.what)))
+@pytest.mark.parametrize(
+    ("copied", "view"),
+    pairs(COPIES, VIEWS),
+    ids=lambda part: "-".join((part.way, *part.what)) if part not in VIEWS else part,
+)
 def test_every_verb_goes_on_with_a_copy(place: Place, client: Client, copied: Copied, view: View) -> None:
     if view not in WITHOUT:
         root = place.root / "without"

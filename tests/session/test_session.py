@@ -26,6 +26,7 @@ from mudroom.session.upkeep import remove_vault
 from mudroom.vault.apply import transaction
 from mudroom.vault.apply.execution import Executor
 from mudroom.vault.forks.stacking import is_unchanged
+from tiers import each
 from whole_text import whole
 
 pytestmark = [pytest.mark.both_users, pytest.mark.root]
@@ -425,7 +426,7 @@ def test_a_conflict_found_while_applying_leaves_theirs_in_the_fork(
     assert (place.project / "f").read_text() == "user"
 
 
-@pytest.mark.parametrize("name", mudroom.session.__all__)
+@each("name", mudroom.session.__all__)
 def test_every_public_name_is_loaded_when_it_is_asked_for(name: str) -> None:
     assert getattr(mudroom.session, name) is not None
 

@@ -374,6 +374,6 @@ def sequence(place: Place, seed: int, steps: int) -> None:
         raise AssertionError(f"seed {seed}\n" + "\n".join(log) + f"\n{type(error).__name__}: {error}") from error
 
 
-@pytest.mark.parametrize("number", range(examples(32)))
+@pytest.mark.parametrize("number", range(examples(16)))
 def test_sequences(place: Place, number: int) -> None:
     sequence(place, number, 12)

@@ -17,7 +17,7 @@ from mudroom.errors import UsageError
 from mudroom.stage.copy import listed
 from mudroom.stage.exclude import _ignored, _rules, _screen, _verdict, _without, choose, never_copied
 from mudroom.stage.source import OpenSource
-from tiers import examples
+from tiers import each, examples
 
 MB = 1_000_000
 
@@ -51,7 +51,7 @@ def nothing(_path: bytes) -> bytes | None:
 # --- caches and copy.exclude --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "copied"),
     [
         (b"__pycache__/x.pyc", False),
@@ -73,7 +73,7 @@ def test_caches(path: bytes, copied: bool) -> None:
     assert kept_by(tree(path)) == ({path.rstrip(b"@")} if copied else set())
 
 
-@pytest.mark.parametrize(
+@each(
     ("patterns", "kept"),
     [
         ([b"*.log"], {b"d/keep", b"build/out", b"d/build/out", b"caf\xe9", b"build.txt"}),
@@ -119,7 +119,7 @@ MODULES = "left out of the copy: node_modules (40 MB) and web/node_modules (20 M
 GIT = "left out of the copy: .git (5.0 MB)"
 
 
-@pytest.mark.parametrize(
+@each(
     ("limit", "notes", "gone"),
     [
         (None, [], set()),
@@ -170,7 +170,7 @@ def test_many_are_told_by_number_and_shown_safely() -> None:
 # --- .gitignore ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each(
     ("ignore", "ignored"),
     [
         ({b".gitignore": b"*\n"}, {b"a", b"d"}),

@@ -22,7 +22,7 @@ from inner_path import inner
 from mudroom.stage.file_cache import LIMIT, FileCache
 from mudroom.stage.reader import ANEW
 from mudroom.stage.stamp import Stamp, is_settled, stamp_of
-from tiers import examples
+from tiers import each, examples
 
 pytestmark = pytest.mark.both_users
 
@@ -139,7 +139,7 @@ def test_one_that_is_gone_is_gone(file: Path) -> None:
     assert (len(kept), kept.weight) == (0, 0)
 
 
-@pytest.mark.parametrize(
+@each(
     ("ctime", "now", "settled"),
     [
         (5 * SECOND + 1, 5 * SECOND + 1, False),

@@ -10,6 +10,7 @@ import pytest
 from mudroom.core.result import LeftFile, left_sentence
 from mudroom.stage import left
 from mudroom.stage.left import left_files
+from tiers import each
 
 pytestmark = pytest.mark.both_users
 
@@ -66,7 +67,7 @@ def test_the_look_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert len(found(tmp_path)) == 5
 
 
-@pytest.mark.parametrize(
+@each(
     ("paths", "sentence"),
     [
         ([], ""),

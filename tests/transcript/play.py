@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import forked
 from transcript.steps import AGENT, FORK, Command, Verb
 
 _ENOUGH = 12
@@ -44,17 +45,7 @@ class Stage:
         """Questions that nobody has answered, newest last."""
 
     def mudroom(self, *words: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "mudroom", *words]
-        return subprocess.run(
-            command,
-            check=False,
-            cwd=self.project,
-            env=self._environment,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            stdin=subprocess.DEVNULL,
-        )
+        return forked.run(words, cwd=self.project, env=self._environment, errors="replace", stdin=subprocess.DEVNULL)
 
     def play(self, step: Command | Verb) -> Played:
         if isinstance(step, Verb):

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from conftest import Place, listing, tick
+from forked import popen
 from mudroom.vault.moment import present
 from screen import Screen
 from test_vault_verb import MUDROOM, Cli
@@ -46,9 +47,7 @@ def on_terminal(cli: Cli, answers: str, *words: str) -> tuple[int, str]:
     master, slave = os.openpty()
     os.write(master, answers.encode())
     environment = {**cli.environment, "TERM": "xterm", "NO_COLOR": "1"}
-    process = subprocess.Popen(
-        [*MUDROOM, *words], cwd=cli.place.project, env=environment, stdin=slave, stdout=slave, stderr=slave
-    )
+    process = popen([*words], cwd=cli.place.project, env=environment, stdin=slave, stdout=slave, stderr=slave)
     os.close(slave)
     shown = b""
     while True:
@@ -465,8 +464,8 @@ def test_a_file_that_is_exchanged_while_the_pager_waits(cli: Cli) -> None:
     """The reader takes a part of the difference. Then a command shows another file, and puts the first one back."""
     cli.place.write("z/made", "old\n")
     edit(cli, "yes | head -c 400000 > a; rm -r z; mkdir z; echo planted > z/made; touch -d @1 z/made")
-    diff = [*MUDROOM, "diff", "x"]
-    with subprocess.Popen(
+    diff = ["diff", "x"]
+    with popen(
         diff, cwd=cli.place.project, env=cli.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as reader:
         assert reader.stdout is not None and reader.stderr is not None

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from mudroom.cli.change.preview import _later_lines, left_out
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.entry import Entry
+from tiers import each
 
 UNIT, NAMED, STAYS = (
     "left out, --git brings its commits: ",
@@ -15,7 +14,7 @@ UNIT, NAMED, STAYS = (
 )
 
 
-@pytest.mark.parametrize(
+@each(
     ("withheld", "lines"),
     [
         (b"", []),

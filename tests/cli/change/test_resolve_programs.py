@@ -15,6 +15,7 @@ import pytest
 from conftest import Place, tick
 from mudroom.cli.change.resolution import _Edited
 from test_vault_verb import MUDROOM, Cli
+from tiers import pairs
 
 TEXT = "".join(f"line {number}\n" for number in range(1, 41))
 
@@ -141,9 +142,8 @@ def test_ctrl_c_ends_a_merge_driver(cli: Cli, whom: str, heeds: str) -> None:
     assert kept(cli, said) == "precious\n"
 
 
-@pytest.mark.parametrize("heeds", ["", "trap '' TERM HUP; "], ids=["heeds it", "does not"])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=lambda one: one.name)
-@pytest.mark.parametrize("how", ["--edit", "--tool"])
+@pytest.mark.parametrize(("how", "heeds"), pairs(["--edit", "--tool"], ["", "trap '' TERM HUP; "]))
 def test_who_ends_mudroom_ends_the_program(cli: Cli, how: str, number: signal.Signals, heeds: str) -> None:
     """In order: what was written is kept and told, and what else was there is not left."""
     leavings = 'mkdir .bak; cp "$1" .bak; touch -d "1 hour ago" "$1~"'

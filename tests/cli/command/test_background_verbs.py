@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 
 from conftest import Place
+from forked import popen
 from mudroom.sandbox.host.processes import descendants
-from test_vault_verb import MUDROOM, Cli
+from test_vault_verb import Cli
 
 SERVER = "echo up; echo there > made; while :; do sleep 0.02; done"
 
@@ -203,8 +204,8 @@ def test_what_goes_wrong_is_said_by_who_asked(cli: Cli) -> None:
 
 def test_it_keeps_nothing_of_its_caller(cli: Cli) -> None:
     """Whoever waits for the end of its pipes is not kept waiting, and its group can be ended without it."""
-    words = [*MUDROOM, "exec", "--fork", "f", "--background", "--json", "--", "sh", "-c", SERVER]
-    caller = subprocess.Popen(
+    words = ["exec", "--fork", "f", "--background", "--json", "--", "sh", "-c", SERVER]
+    caller = popen(
         words,
         cwd=cli.place.project,
         env=cli.environment,
@@ -233,8 +234,8 @@ def test_output_comes_as_lines_of_json(cli: Cli) -> None:
 
 
 def test_a_command_in_the_foreground_is_listed(cli: Cli) -> None:
-    words = [*MUDROOM, "exec", "--fork", "f", "--", "sh", "-c", "echo up; read word"]
-    with subprocess.Popen(
+    words = ["exec", "--fork", "f", "--", "sh", "-c", "echo up; read word"]
+    with popen(
         words, cwd=cli.place.project, env=cli.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as running:
         assert running.stdin is not None and running.stdout is not None
@@ -249,8 +250,8 @@ def test_a_command_in_the_foreground_is_listed(cli: Cli) -> None:
 
 def asking(cli: Cli, *words: str) -> subprocess.Popen[str]:
     """Mudroom asked for the background, as a shell has it: a process group of its own."""
-    return subprocess.Popen(
-        [*MUDROOM, "exec", "--fork", "g", *words, "--background", "--", "sleep", "1000"],
+    return popen(
+        ["exec", "--fork", "g", *words, "--background", "--", "sleep", "1000"],
         cwd=cli.place.project,
         env=cli.environment,
         stdin=subprocess.DEVNULL,
@@ -303,8 +304,8 @@ def test_who_interrupts_it_is_told_so_and_no_more(cli: Cli) -> None:
 
 def test_its_end_is_found_by_who_waits_for_it_when_its_keeper_is_killed(cli: Cli) -> None:
     row = started(cli, "trap '' TERM; " + SERVER)
-    words = [*MUDROOM, "ps", "--end", row["id"], "--grace", "1000"]
-    with subprocess.Popen(words, cwd=cli.place.project, env=cli.environment, stdout=subprocess.PIPE) as waiter:
+    words = ["ps", "--end", row["id"], "--grace", "1000"]
+    with popen(words, cwd=cli.place.project, env=cli.environment, stdout=subprocess.PIPE) as waiter:
         os.kill(row["keeper"], signal.SIGKILL)
         assert waiter.wait(60) in (0, 125)
         waiter.communicate()
@@ -314,6 +315,7 @@ def test_its_end_is_found_by_who_waits_for_it_when_its_keeper_is_killed(cli: Cli
 def test_a_variable_is_in_no_command_line(cli: Cli) -> None:
     """Every user can read one, and the process lives as long as the command."""
     words = ("--env", "FIRST=s3cret", "--env=SECOND=hidden=too", "--env", "EMPTY=")
+    cli.environment["PYTHONUNBUFFERED"] = ""  # it is started as a program, which has a command line of its own
     row = started(cli, "echo up $FIRST $SECOND; " + SERVER, *words)
     said = cli.json("ps", "--output", row["id"])["stdout"]
     assert said.startswith("up s3cret hidden=too\n")

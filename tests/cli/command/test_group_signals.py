@@ -13,9 +13,11 @@ from typing import Any
 import pytest
 
 from conftest import Place, tick
+from forked import popen
 from mudroom.session.project_session import MOST_CHARACTERS
 from screen import BASH, Screen
 from test_vault_verb import MUDROOM, Cli
+from tiers import pairs
 
 pytestmark = pytest.mark.both_users
 
@@ -45,8 +47,8 @@ def verb(request: pytest.FixtureRequest) -> list[str]:
 def started(cli: Cli, words: list[str], script: str) -> subprocess.Popen[bytes]:
     """A process group with mudroom in it, and its command, which has written a file."""
     tick()
-    process = subprocess.Popen(
-        [*MUDROOM, *words, "--", "sh", "-c", script],
+    process = popen(
+        [*words, "--", "sh", "-c", script],
         cwd=cli.place.project,
         env=cli.environment,
         stdin=subprocess.DEVNULL,
@@ -74,8 +76,7 @@ def collected(cli: Cli) -> dict[str, Any]:
     return data
 
 
-@pytest.mark.parametrize("view", ["overlay", "copy"])
-@pytest.mark.parametrize("number", ENDING, ids=lambda number: number.name)
+@pytest.mark.parametrize(("number", "view"), pairs(ENDING, ["overlay", "copy"]))
 def test_a_signal_to_the_group(cli: Cli, verb: list[str], view: str, number: int) -> None:
     process = started(cli, [*verb, "--view", view], WORK)
     os.killpg(process.pid, number)
@@ -85,7 +86,7 @@ def test_a_signal_to_the_group(cli: Cli, verb: list[str], view: str, number: int
     assert collected(cli)["exit_code"] == 128 + (number if number == signal.SIGQUIT else signal.SIGTERM)
 
 
-@pytest.mark.parametrize("number", ENDING, ids=lambda number: number.name)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP], ids=lambda number: number.name)
 def test_the_second_signal_ends_a_stubborn_command(cli: Cli, verb: list[str], number: int) -> None:
     process = started(cli, verb, STUBBORN)
     os.killpg(process.pid, number)
@@ -150,7 +151,7 @@ def test_a_terminal_that_closes(cli: Cli, verb: list[str]) -> None:
     screen = Screen(cli.place, *MUDROOM, *verb, "--", "sh", "-c", WORK)
     screen.expect("ready")
     os.close(screen.master)
-    assert os.waitstatus_to_exitcode(os.waitpid(screen.pid, 0)[1]) == 128 + signal.SIGHUP
+    assert screen.wait() == 128 + signal.SIGHUP
     collected(cli)
 
 

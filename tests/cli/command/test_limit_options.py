@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 
 import pytest
 
 from conftest import Place, environment
+from forked import run
 
 pytestmark = [pytest.mark.both_users, pytest.mark.root]
 
 
 def mudroom(place: Place, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "mudroom", *words]
-    return subprocess.run(
-        command, cwd=place.project, env=environment(place), capture_output=True, text=True, timeout=80, check=False
-    )
+    return run(words, cwd=place.project, env=environment(place))
 
 
 BIG = ("--", "sh", "-c", "exec head -c 20000 /dev/zero > big")

@@ -12,9 +12,10 @@ from mudroom.cli.command.refusals import MOST_REFUSED_HOSTS, MOST_REFUSED_PATHS,
 from mudroom.core.result import Denial
 from mudroom.sandbox.host.denials import NO_RENAME
 from test_vault_verb import Cli
+from tiers import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("target", "reason", "hint"),
     [
         (b"a.example:443", "no rule names it; nobody is there to be asked", " (mudroom net allow a.example)"),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 
 import pytest
 
 from conftest import Place
+from forked import popen
 from test_vault_verb import Cli
 
 PLAIN = ("sh", "-c", "echo new > a.txt")
@@ -142,8 +142,8 @@ def test_nor_a_conflict(cli: Cli) -> None:
     policy(cli, auto_apply="always")
     outside = cli.place.project / "a.txt"
     script = "echo mine > a.txt; echo ready; read x"
-    with subprocess.Popen(
-        [sys.executable, "-m", "mudroom", "run", "--", "sh", "-c", script],
+    with popen(
+        ["run", "--", "sh", "-c", script],
         cwd=cli.place.project,
         env=cli.environment,
         stdin=subprocess.PIPE,

@@ -9,15 +9,16 @@ from pathlib import Path
 import pytest
 
 from conftest import Place
+from forked import popen
 from mudroom.vault.lock import PATIENCE, Lock, wait_for
-from test_vault_verb import MUDROOM, Cli
+from test_vault_verb import Cli
 
 pytestmark = pytest.mark.both_users
 
 
 def begun(place: Place, arguments: Sequence[str]) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [*MUDROOM, *arguments],
+    return popen(
+        [*arguments],
         cwd=place.project,
         env=Cli(place).environment,
         stdin=subprocess.DEVNULL,

@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from conftest import Place
+from forked import popen
 from mudroom.core.approval.approval import CommandQuestion, HostQuestion
 from mudroom.core.approval_queue import QueueRow
 from mudroom.core.command.verdict import Verdict
@@ -207,8 +208,8 @@ def test_another_users_vault_is_refused_in_one_line(cli: Approving) -> None:
 
 def test_while_a_users_command_has_the_vault(cli: Approving) -> None:
     name = cli.put()
-    with subprocess.Popen(
-        [sys.executable, "-m", "mudroom", "run", "--no", "--", "sh", "-c", "echo runs; read line"],
+    with popen(
+        ["run", "--no", "--", "sh", "-c", "echo runs; read line"],
         cwd=cli.place.project,
         env=cli.environment,
         stdin=subprocess.PIPE,
@@ -232,7 +233,7 @@ needs_bash = pytest.mark.skipif(not BASH, reason="there is no bash")
 
 
 @needs_bash
-@pytest.mark.parametrize(("how", "key"), pairs(["alone", "both", "full"], list(ANSWERS)))
+@pytest.mark.parametrize(("how", "key"), pairs(["alone", "both", "full"], list(ANSWERS), 3))
 def test_the_answers_on_a_terminal(cli: Approving, how: str, key: str) -> None:
     screen = cli.asker(how)
     shown = screen.expect(r".*\[o\]nce  \[a\]lways  \[n\]o  \[N\]ever").group()

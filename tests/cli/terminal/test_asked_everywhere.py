@@ -18,6 +18,7 @@ import pytest
 
 from clocks import give_way
 from conftest import Place
+from forked import popen
 from mudroom.vault.approvals.bell import Bell
 from screen import BASH, PATIENCE, Screen
 from test_approve_verb import Approving
@@ -83,8 +84,8 @@ def run(cli: Approving, *words: str, options: tuple[str, ...] = ()) -> Screen:
 
 
 def waiting_without_a_terminal(cli: Approving, *words: str, options: tuple[str, ...] = ()) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "mudroom", "run", "--json", "--no", *options, "--", sys.executable, *words],
+    return popen(
+        ["run", "--json", "--no", *options, "--", sys.executable, *words],
         cwd=cli.place.project,
         env=cli.environment,
         stdin=subprocess.DEVNULL,
@@ -307,8 +308,8 @@ def test_ctrl_c_without_a_terminal_takes_it_back(cli: Approving, page: Bell) -> 
 
 def test_who_comes_late_is_asked_about_what_comes_later(cli: Approving) -> None:
     """Refused once while nobody was there; the same host again, when a page is open."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "mudroom", "run", "--no", "--", sys.executable, "-u", "-c", LATE, f"{NOBODY}:443"],
+    process = popen(
+        ["run", "--no", "--", sys.executable, "-u", "-c", LATE, f"{NOBODY}:443"],
         cwd=cli.place.project,
         env=cli.environment,
         stdin=subprocess.PIPE,

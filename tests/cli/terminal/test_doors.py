@@ -13,7 +13,8 @@ import sys
 
 import pytest
 
-from conftest import Place
+from conftest import Place, environment
+from forked import run
 from mudroom.core.settings import Settings
 from screen import Screen
 
@@ -64,7 +65,7 @@ def hostile(place: Place) -> Place:
 
 
 def shown(place: Place, words: list[str]) -> str:
-    screen = Screen(place, "env", "PAGER=cat", sys.executable, "-m", "mudroom", *words, rows=1000, columns=400)
+    screen = Screen(place, sys.executable, "-m", "mudroom", *words, rows=1000, columns=400, PAGER="cat")
     screen.exit_code()
     return screen.seen.decode("utf-8", "surrogateescape")
 
@@ -79,12 +80,10 @@ def test_a_terminal_gets_no_sign_of_a_command(hostile: Place) -> None:
 
 
 def test_objects_are_ascii(hostile: Place) -> None:
-    environment = {"PATH": os.environ["PATH"], "HOME": str(hostile.home), "MUDROOM_STATE": str(hostile.state)}
-    environment |= {"MUDROOM_KEEPER": "0", "PYTHONPATH": os.pathsep.join(sys.path)}
     for words in OBJECTS:
-        done = subprocess.run([sys.executable, "-m", "mudroom", *words], cwd=hostile.project, env=environment,
-                              capture_output=True, check=True, stdin=subprocess.DEVNULL)  # fmt: skip
+        done = run(words, cwd=hostile.project, env=environment(hostile), stdin=subprocess.DEVNULL)
+        assert done.returncode == 0, words
         text = done.stdout + done.stderr
-        assert text.isascii() and RAW.search(text.decode()) is None, words
+        assert text.isascii() and RAW.search(text) is None, words
         for line in text.splitlines() if words[0] == "log" else [text]:
             json.loads(line)

@@ -34,7 +34,7 @@ def test_all_are_escaped_and_an_escape_has_a_certain_end() -> None:
 
 
 def shown(place: Place, *words: str, typed: str = "") -> str:
-    screen = Screen(place, "env", "PAGER=cat", sys.executable, "-m", "mudroom", *words, rows=1000, columns=1000)
+    screen = Screen(place, sys.executable, "-m", "mudroom", *words, rows=1000, columns=1000, PAGER="cat")
     if typed:
         screen.expect("then Enter")
         screen.type(typed)

@@ -22,6 +22,7 @@ from mudroom.errors import MudroomError
 from mudroom.sandbox.client.terminal import RESTORED, raw, substitutes
 from mudroom.session import Stdio
 from screen import BASH, PATIENCE, Screen, Shell
+from tiers import each, pairs
 
 MUDROOM = f"{sys.executable} -m mudroom"
 pytestmark = pytest.mark.skipif(not BASH, reason="there is no bash")
@@ -35,7 +36,7 @@ def screens() -> Iterator[list[Screen]]:
         os.close(screen.master)
         try:
             os.kill(screen.pid, signal.SIGKILL)
-            os.waitpid(screen.pid, 0)
+            screen.wait()
         except (ProcessLookupError, ChildProcessError):
             pass
 
@@ -70,8 +71,7 @@ HIDING = {
 }
 
 
-@pytest.mark.parametrize("left", HIDING.values(), ids=HIDING)
-@pytest.mark.parametrize("stdin", ["", " < /dev/null"], ids=["terminal", "pipe"])
+@pytest.mark.parametrize(("left", "stdin"), pairs(list(HIDING.values()), ["", " < /dev/null"]))
 def test_a_command_does_not_hide_its_preview(outside: Shell, place: Place, left: str, stdin: str) -> None:
     """The display is restored between the command's last byte and the first one of the preview."""
     place.write("leave.sh", f"echo evil > Makefile; printf 'last{left}'\n")
@@ -265,7 +265,7 @@ def test_hang_up(place: Place, screens: list[Screen]) -> None:
     inside = descendants(screen.pid)
     assert inside
     os.close(screen.master)
-    assert os.waitstatus_to_exitcode(os.waitpid(screen.pid, 0)[1]) == 128 + signal.SIGHUP
+    assert screen.wait() == 128 + signal.SIGHUP
     deadline = time.monotonic() + PATIENCE
     while any(os.path.exists(f"/proc/{pid}") for pid in inside):
         assert time.monotonic() < deadline
@@ -430,7 +430,7 @@ def test_where_there_are_no_namespaces(place: Place, screens: list[Screen]) -> N
     os.close(name)
 
 
-@pytest.mark.parametrize(
+@each(
     ("terminals", "expected"),
     [
         ((True, True, True), ("terminal", "terminal", "terminal")),

@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from conftest import Place
+from forked import popen
 from mudroom.cli.vault import event_row
 from mudroom.cli.vault.log import moment
 from mudroom.core.journal import event_text
@@ -27,7 +28,7 @@ from mudroom.core.journal.event import Event
 from mudroom.core.network.flow import Flow, flow_to_json
 from mudroom.errors import UsageError
 from mudroom.vault.journal.journal import Journal
-from test_command_line import MUDROOM, Cli
+from test_command_line import Cli
 from tiers import each
 
 SOURCE = Path(event_row.__file__).parents[2]
@@ -268,7 +269,7 @@ def test_colours_are_for_terminals(cli: Cli) -> None:
     filled(cli)
     assert "\x1b" not in cli("log").stdout
     main, side = pty.openpty()
-    with subprocess.Popen([*MUDROOM, "log"], cwd=cli.place.project, env=cli.environment, stdout=side, stderr=side):
+    with popen(["log"], cwd=cli.place.project, env=cli.environment, stdout=side, stderr=side):
         os.close(side)
         text = b""
         try:
@@ -290,8 +291,8 @@ def lines(process: subprocess.Popen[bytes], count: int) -> list[int]:
 
 
 def follow(cli: Cli, *words: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [*MUDROOM, "log", "--follow", "--json", *words],
+    return popen(
+        ["log", "--follow", "--json", *words],
         cwd=cli.place.project,
         env=cli.environment,
         stdout=subprocess.PIPE,

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from conftest import Place, environment, tick
+from forked import run
 
 MUDROOM = [sys.executable, "-m", "mudroom"]
 
@@ -25,16 +26,7 @@ class Cli:
 
     def __call__(self, *words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
         tick()
-        return subprocess.run(
-            [*MUDROOM, *words],
-            cwd=cwd or self.place.project,
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=100,
-            check=False,
-        )
+        return run(words, cwd=cwd or self.place.project, env=self.environment, stdin=subprocess.DEVNULL)
 
     def json(self, *words: str, cwd: Path | None = None, code: int = 0) -> dict[str, Any]:
         done = self(*words, "--json", cwd=cwd)

@@ -46,7 +46,7 @@ def raising(error: BaseException) -> Callable[[CommandQuestion], CommandAnswer]:
     return approver
 
 
-@pytest.mark.parametrize(
+@each(
     "answer",
     [
         None,
@@ -127,7 +127,7 @@ def covered(*lines: tuple[bytes, ...], files: dict[bytes, bytes] = ALL) -> list[
     return [path for path, _digest in found]
 
 
-@pytest.mark.parametrize(
+@each(
     ("lines", "paths"),
     [
         ([(b"bash", b"build.sh")], [b"/p/build.sh"]),
@@ -217,7 +217,7 @@ def test_an_approval_of_a_script_does_not_hold_for_another_content() -> None:
     assert not still_applies(before, now().fingerprint)
 
 
-@pytest.mark.parametrize(
+@each(
     ("by", "words"),
     [
         ("nobody", ""),

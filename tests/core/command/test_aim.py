@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from mudroom.core.command.policy import ClassRule, CommandPolicy, CommandRule, decide, has_rule
 from mudroom.core.command.program.aim import at_level
 from mudroom.core.command.program.classification import classify_line, classify_words
 from mudroom.core.command.protection import NO_PROTECTIONS, Protections
 from test_everyday import LEVEL_1, PROJECT
+from tiers import each
 
 
 def classes(line: str, protections: Protections = LEVEL_1) -> str:
@@ -239,7 +238,7 @@ def test_a_lone_dash_before_a_here_document_is_a_word() -> None:
         assert classify_line(line).parts, line
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "lost"),
     [
         ("pkill -f vite", {"own_processes": False}),

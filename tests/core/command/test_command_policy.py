@@ -24,6 +24,7 @@ from mudroom.core.command.policy import (
     show_pattern,
 )
 from mudroom.core.command.verdict import ACTIONS, CLASSES, Action, CommandClass, CommandPart, Verdict, join_parts
+from tiers import each
 
 
 def part(text: str, *classes: CommandClass, complete: bool = True) -> CommandPart:
@@ -71,7 +72,7 @@ def test_a_denial_wins_over_whatever_is_longer_or_nearer() -> None:
     assert action([allow, deny], part("git push origin main", "networked")) == "deny"
 
 
-@pytest.mark.parametrize(
+@each(
     ("rules", "expected"),
     [
         ([rule("git push", "require_approval"), rule("git push origin", "allow")], "allow"),
@@ -115,7 +116,7 @@ def test_a_floor_never_makes_anything_milder() -> None:
     assert found.reason.endswith("(user policy.yaml:1)")
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "complete", "pattern", "exact", "expected"),
     [
         ("npm ci", True, "npm ci", False, True),
@@ -250,7 +251,7 @@ def test_quoted_words_are_read_as_they_were(texts: list[str]) -> None:
     assert split_all(f"{quoted} ; ls") == [found, (b"ls",)]
 
 
-@pytest.mark.parametrize(
+@each(
     "text", ["", "  ", "a; b", "a | b", "a && b", "$x", '"$x"', "`x`", "a *", "'x", '"x', "x\\", "a > b", "a\nb", "~/x"]
 )
 def test_what_a_shell_would_act_on_is_no_pattern(text: str) -> None:

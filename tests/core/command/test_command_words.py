@@ -103,7 +103,7 @@ def test_the_command_inside_is_a_part_of_its_own() -> None:
     ]
 
 
-@pytest.mark.parametrize("argv", [[], [b""], [b"ls", b"a\0b"], [b"\xff\xfe"], [b"ls\r"], [b"bash", b"-c", b"\xff\0"]])
+@each("argv", [[], [b""], [b"ls", b"a\0b"], [b"\xff\xfe"], [b"ls\r"], [b"bash", b"-c", b"\xff\0"]])
 def test_odd_words_are_unknown(argv: list[bytes]) -> None:
     assert classify_words(argv).strictest == "unknown"
 

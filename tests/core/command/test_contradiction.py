@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from mudroom.core.command.contradiction import contradictions, covers, locked_out, unreachable_rules, unused_roles
 from mudroom.core.command.pattern_text import split_words
 from mudroom.core.command.policy import ClassRule, CommandPolicy, CommandRule, Role
 from mudroom.core.command.verdict import CLASSES, Action
+from tiers import each
 
 
 def rule(text: str, action: Action, source: str = "", **more: object) -> CommandRule:
@@ -28,7 +27,7 @@ def test_the_same_commands_twice() -> None:
     assert found[0].text == "git push … is allow here and deny in policy.yaml:2"
 
 
-@pytest.mark.parametrize(
+@each(
     ("wide", "narrow", "expected"),
     [
         (rule("git", "deny"), rule("git push", "allow"), True),
@@ -50,7 +49,7 @@ def test_what_a_denial_covers(wide: CommandRule, narrow: CommandRule, expected: 
 NOTHING = tuple(ClassRule(name, "deny") for name in CLASSES)
 
 
-@pytest.mark.parametrize(
+@each(
     ("policy", "severities"),
     [
         (CommandPolicy(), []),

@@ -14,7 +14,7 @@ import pytest
 
 from mudroom.core.command.program.classification import classify_line
 from mudroom.core.command.verdict import CLASSES
-from tiers import SEED
+from tiers import SEED, each
 
 PROJECT = b"/home/dev/shop"
 JOINED = [" ; ", " && ", "\n"]
@@ -64,7 +64,7 @@ def strictest(line: str) -> str:
     return classify_line(line.replace("ETC", "/etc").encode(), PROJECT, PROJECT).strictest
 
 
-@pytest.mark.parametrize(("commands", "expected"), SEQUENCES.items())
+@each(("commands", "expected"), SEQUENCES.items())
 def test_joined_commands_are_the_same(commands: tuple[str, ...], expected: str) -> None:
     found = {}
     for signs, group in itertools.product(itertools.product(JOINED, repeat=len(commands) - 1), GROUPED):
@@ -75,7 +75,7 @@ def test_joined_commands_are_the_same(commands: tuple[str, ...], expected: str) 
     assert found == {}
 
 
-@pytest.mark.parametrize(("line", "expected"), APART)
+@each(("line", "expected"), APART)
 def test_a_change_of_directory_holds_as_far_as_in_bash(line: str, expected: str) -> None:
     assert strictest(line) == expected
 

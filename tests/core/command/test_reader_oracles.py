@@ -336,28 +336,26 @@ class Jail:
     """A directory in which a text runs, made again after a change."""
 
     def __init__(self, place: Path) -> None:
-        self.place = place / "project"
+        self.place, self._pattern = place / "project", place / "pattern"
         self.environment = {"PATH": os.defpath, "HOME": str(place), "GIT_CONFIG_NOSYSTEM": "1", "EVIL": "./evil"}
-        self._make()
-
-    def _make(self) -> None:
-        shutil.rmtree(self.place, ignore_errors=True)
-        (self.place / "sub").mkdir(parents=True)
+        (self._pattern / "sub").mkdir(parents=True)
         for name, text in {
             "evil": "#!/bin/sh\n: > ran\n[ -e ../ran ] || : > ${0%/evil}/ran\n", "a": "a\nb/c\n", "m.jq": "def f: 1;\n",
             "Makefile": "X := $(shell ./evil)\nall:\n\t+./evil\n", "script.awk": 'BEGIN { system("./evil") }\n',
         }.items():  # fmt: skip
-            (self.place / name).write_text(text)
-        (self.place / "evil").chmod(0o755)
-        shutil.copy(self.place / "evil", self.place / "sub/evil")
-        subprocess.run(["tar", "cf", "a.tar", "a"], cwd=self.place, check=True)
-        for words in (
-            ["init", "-q"],
-            ["add", "a"],
-            ["-c", "user.name=x", "-c", "user.email=x@x", "commit", "-qm", "a"],
-        ):
-            subprocess.run(["git", *words], cwd=self.place, check=True, env=self.environment)
+            (self._pattern / name).write_text(text)
+        (self._pattern / "evil").chmod(0o755)
+        shutil.copy(self._pattern / "evil", self._pattern / "sub/evil")
+        subprocess.run(["tar", "cf", "a.tar", "a"], cwd=self._pattern, check=True)
+        commit = ["-c", "user.name=x", "-c", "user.email=x@x", "commit", "-qm", "a"]
+        for words in (["init", "-q", "--template="], ["add", "a"], commit):
+            subprocess.run(["git", *words], cwd=self._pattern, check=True, env=self.environment)
+        self._make()
         self._before = self._contents()
+
+    def _make(self) -> None:
+        shutil.rmtree(self.place, ignore_errors=True)
+        shutil.copytree(self._pattern, self.place)
 
     def _contents(self) -> dict[str, bytes]:
         files = [Path(folder, name) for folder, _folders, names in os.walk(self.place) for name in names]

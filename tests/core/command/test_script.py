@@ -55,7 +55,7 @@ def test_what_is_run_is_covered(words: tuple[bytes, ...], path: bytes) -> None:
     assert path in covered(*words)
 
 
-@pytest.mark.parametrize(
+@each(
     "line",
     [
         b"sh ./*.sh",
@@ -78,7 +78,7 @@ def test_what_cannot_be_told_is_not_approved(line: bytes) -> None:
         covered(*BASH, line)
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "paths"),
     [
         (b"sh x.sh *.txt", [b"/p/x.sh"]),
@@ -94,7 +94,7 @@ def test_other_words_may_be_unknown(line: bytes, paths: list[bytes]) -> None:
     assert covered(*BASH, line) == paths
 
 
-@pytest.mark.parametrize(
+@each(
     "words",
     [
         (b"sh", b"/tmp/x.sh"),
@@ -116,7 +116,7 @@ def test_what_lies_where_commands_write_cannot_be_approved_if_it_is_run(words: t
         covered(*words, outside=(b"/tmp/",))
 
 
-@pytest.mark.parametrize(
+@each(
     "words",
     [
         (b"sh", b"x.sh", b"/tmp/out"),

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from mudroom.core.confinement.credential_file import git_identity, has_password, holds_secret
+from tiers import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("settings", "secret"),
     [
         (b"[user]\n\tname = A\n", False),

@@ -18,11 +18,12 @@ from mudroom.core.confinement.default_limit import (
     tmpfs_size,
 )
 from mudroom.core.confinement.limit import OFF, PREPARED_PROCESSES, RLIMIT_NPROC, Limits, requested
+from tiers import each
 
 INSTANCES, WATCHES = b"max_inotify_instances", b"max_inotify_watches"
 
 
-@pytest.mark.parametrize(
+@each(
     ("limits", "users_own", "expected"),
     [
         (Limits(), (128, 200_000), ((INSTANCES, INOTIFY, True), (WATCHES, INOTIFY_WATCHES, True))),

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from mudroom.core.confinement.environment import PROXY_NAMES, gate_variables, select_variables
 from mudroom.sandbox.linux.plan import PROXY_PORT
+from tiers import each
 
 OURS = {b"HOME": b"/home/u", b"PWD": b"/p", b"TMPDIR": b"/tmp", b"MUDROOM": b"1"}
 PATH = {b"PATH": b"/usr/local/bin:/usr/bin:/bin"}
@@ -40,7 +41,7 @@ def test_home_and_directory_are_those_of_the_sandbox() -> None:
     assert selected({b"HOME": b"/real", b"PWD": b"/else", b"TMPDIR": b"/var/tmp", b"OLDPWD": b"/x"}) == {}
 
 
-@pytest.mark.parametrize("name", [b"PATH", b"LANG", b"LC_ALL", b"LC_X", b"TERM", b"VIRTUAL_ENV", b"NODE_ENV", b"CC"])
+@each("name", [b"PATH", b"LANG", b"LC_ALL", b"LC_X", b"TERM", b"VIRTUAL_ENV", b"NODE_ENV", b"CC"])
 def test_what_is_taken_over(name: bytes) -> None:
     assert selected({name: b"\xffvalue=\n"}) == {name: b"\xffvalue=\n"}
 
@@ -51,7 +52,7 @@ def test_what_is_not(name: bytes, network: bool) -> None:
     assert selected({name: b"secret"}, network=network) == {}
 
 
-@pytest.mark.parametrize("name", PROXIES)
+@each("name", PROXIES)
 def test_proxies_only_with_a_network(name: bytes) -> None:
     environ = {name: b"http://user:password@proxy"}
     assert selected(environ, network=True) == environ
@@ -67,7 +68,7 @@ def test_the_variables_that_lead_to_the_gate() -> None:
     assert gate_variables({b"http_proxy": b"http://proxy.corp:8080", b"no_proxy": b"localhost,127.0.0.1,::1"}) == ()
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "value", "passes"),
     [
         (b"NODE_OPTIONS", b"--max-old-space-size=4096", True),
@@ -84,7 +85,7 @@ def test_what_depends_on_the_value(name: bytes, value: bytes, passes: bool) -> N
     assert selected({name: value}, network=True) == ({name: value} if passes else {})
 
 
-@pytest.mark.parametrize(
+@each(
     ("extra", "expected"),
     [
         ([b"TOKEN"], {b"TOKEN": b"t"}),

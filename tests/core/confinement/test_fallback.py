@@ -7,6 +7,7 @@ import pytest
 from launcher_steps import STEPS
 from mudroom.core.confinement.fallback import AFTER, Mode, Next
 from mudroom.typing import get_args
+from tiers import each
 
 ORDER: tuple[Mode, ...] = get_args(Mode)
 """Strongest first."""
@@ -17,7 +18,7 @@ def test_the_modes() -> None:
     assert ORDER == ("overlay", "copy", "landlock", "plain", "remote", "seatbelt", "job")
 
 
-@pytest.mark.parametrize(("failed", "following"), AFTER.items())
+@each(("failed", "following"), AFTER.items())
 def test_every_row_goes_down_and_says_what_is_lost(failed: tuple[Mode, str], following: Next) -> None:
     mode, op = failed
     assert ORDER.index(following.mode) > ORDER.index(mode)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,7 +19,7 @@ WRONG = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", RIGHT)
+@each("name", RIGHT)
 def test_what_a_name_is(name: str) -> None:
     assert name_error(name) == ""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,6 +31,7 @@ from mudroom.core.confinement.limit import (
     writes_v1,
     writes_v2,
 )
+from tiers import each
 
 ALL = Limits(
     memory=512_000_000, processes=100, cpus=1.5, io=1 << 20, open_files=64, file_size=10**6, total_memory=2 << 30,
@@ -39,7 +39,7 @@ ALL = Limits(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "size"),
     [
         ("0", 0), ("4096", 4096), ("17B", 17), ("512 MB", 512_000_000), ("512M", 512 << 20), ("2 GiB", 2 << 30),
@@ -51,14 +51,12 @@ def test_sizes(text: str, size: int) -> None:
     assert parse_size(text) == size
 
 
-@pytest.mark.parametrize(
-    "text", ["", "MB", "-1", "1e3", "1,5 MB", "1 PB", "half", "1.2.3", "\u0663MB", "9999999999 TB", "."]
-)
+@each("text", ["", "MB", "-1", "1e3", "1,5 MB", "1 PB", "half", "1.2.3", "\u0663MB", "9999999999 TB", "."])
 def test_what_is_no_size(text: str) -> None:
     assert parse_size(text) is None
 
 
-@pytest.mark.parametrize(
+@each(
     ("size", "text"),
     [
         (512_000_000, "512 MB"), (512 << 20, "512 MiB"), (1 << 30, "1 GiB"), (10_000, "10 kB"), (10, "10 bytes"),
@@ -161,7 +159,7 @@ def test_a_kernel_that_writes_something_else_breaks_nothing(texts: dict[str, str
         assert reading.memory_kills >= 0
 
 
-@pytest.mark.parametrize(
+@each(
     ("limits", "now", "total", "lines"),
     [
         (ALL, Reading(), Reading(), []),

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from mudroom.core.git.blob import blob_id, blob_ids, id_length_of
+from tiers import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("config", "length"),
     [
         (b"", 20),

@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mudroom.core.git.exclude import pattern_of, with_excluded
-from tiers import examples
+from tiers import each, examples
 
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "pattern"),
     [
         (b".env", b"/.env"),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from mudroom.core.git.new_repository import (
     LinkedDirectory,
     branch_of,
@@ -33,7 +31,7 @@ def reason(config: str, *more: str, top: str = "x/.git", file: str = "config") -
     return examine(top.encode(), changes, lambda _path: False, lambda _path: config.encode()).reason
 
 
-@pytest.mark.parametrize(
+@each(
     "config",
     [
         "",
@@ -153,7 +151,7 @@ def test_a_bare_repository_in_the_spelling_of_another_file_system() -> None:
     assert new_tops([directory("s"), added("s/ahead"), directory("s/objects"), directory("s/refs")]) == []
 
 
-@pytest.mark.parametrize(
+@each(
     ("url", "harmless"),
     [
         ("https://example.org/a", True),
@@ -175,7 +173,7 @@ def test_urls(url: str, harmless: bool) -> None:
     assert is_harmless_url(url.encode()) is harmless
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "content", "target"),
     [
         ("wt/.git", "gitdir: /home/u/p/.git/worktrees/wt\n", ".git/worktrees/wt"),

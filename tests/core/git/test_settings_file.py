@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mudroom.core.git.settings_file import GitSetting, encode_settings, hook_directories, included, parse_settings
-from tiers import examples
+from tiers import each, examples
 
 PIECES = (
     *rb"""[core]|[a "b c"]|[a.B]|[a "x\"y"]|[c  "d"]|[e"f"]|key|Key-2|=|"|\n|\t|\q|#|;|val|x y|.|]|[|9|\ """.split(
@@ -89,7 +89,7 @@ def test_a_file_is_read_as_git_reads_it(tmp_path_factory: pytest.TempPathFactory
     assert ours(b"[s]\n" + text) == (theirs if done.returncode == 0 else None)
 
 
-@pytest.mark.parametrize(
+@each(
     "data",
     [
         b"a = b",

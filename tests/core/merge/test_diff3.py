@@ -67,7 +67,7 @@ def test_merge(base: str, ours: str, theirs: str, kinds: str, result: str | None
         assert merged.content() == text(result)
 
 
-@pytest.mark.parametrize(
+@each(
     ("base", "ours", "theirs", "result"),
     [
         (b"a\r\nb\r\nc\r\n", b"A\r\nb\r\nc\r\n", b"a\r\nb\r\nC\r\n", b"A\r\nb\r\nC\r\n"),

@@ -8,6 +8,7 @@ from mudroom.core.merge.made_directories import left_out, remarks_on
 from mudroom.core.tree.change import Change, Remark
 from mudroom.core.tree.choice import select_below, select_exactly
 from mudroom.core.tree.entry import Entry
+from tiers import each
 
 
 def added(path: str, *flags: str) -> Change:
@@ -49,7 +50,7 @@ def test_another_one_is_taken_whole_or_not_at_all(named: tuple[str, ...], stays:
     assert left([added("x/"), *repository("x/.git", "protected"), *repository("y/.git")], *named) == stays
 
 
-@pytest.mark.parametrize(
+@each(
     ("named", "taken"),
     [
         ((), set()),

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from mudroom.core.merge.made_undo import repositories_in, undo_of_repositories
 from mudroom.core.tree.entry import Entry
+from tiers import each
 
 
 def entry(mtime: int, kind: str = "file") -> Entry:
@@ -15,7 +14,7 @@ def entry(mtime: int, kind: str = "file") -> Entry:
 TREE = {b".git": entry(1, "directory"), b".git/HEAD": entry(1), b".git/index": entry(1), b"a": entry(1)}
 
 
-@pytest.mark.parametrize(
+@each(
     ("change", "stays"),
     [
         ({}, False),

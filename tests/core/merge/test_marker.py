@@ -19,6 +19,7 @@ from mudroom.core.merge.marker import (
     why_not_mergeable,
     with_markers,
 )
+from tiers import each
 
 LABELS = Labels(b"o", b"b", b"t")
 CASES = {
@@ -58,7 +59,7 @@ def test_two_sides_that_are_the_same_are_shown() -> None:
     assert with_markers(MergedText((chunk,)), LABELS) == b"<<<<<<< o\nx\n||||||| b\n1\n=======\nx\n>>>>>>> t\n"
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "expected"),
     [
         (b"a\n<<<<<<< ours\n", True),

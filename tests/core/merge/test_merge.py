@@ -90,7 +90,7 @@ def both(a: Entry | None, b: Entry | None, kind: str) -> bool:
     return a is not None and b is not None and a.kind == b.kind == kind
 
 
-@pytest.mark.parametrize("base", KINDS)
+@each("base", KINDS)
 def test_every_kind_against_every_kind_against_every_kind(base: str) -> None:
     seen = 0
     for first, ours, theirs in CASES:
@@ -142,7 +142,7 @@ def test_modes_that_do_not() -> None:
     assert combine_modes(0o644, 0o600, 0o755) is None
 
 
-@pytest.mark.parametrize(
+@each(
     ("base", "ours", "theirs", "expected"),
     [
         (0o644, 0o644, 0o6777, 0o777),

@@ -32,7 +32,7 @@ from mudroom.core.tree.entry import same_stamp
 from mudroom.core.tree.flag import git_directory, is_protected
 from mudroom.core.tree.path import ancestors, is_below, parent
 from sample import directory, file
-from tiers import examples
+from tiers import each, examples
 
 
 class Case:
@@ -500,7 +500,7 @@ def test_a_directory_is_asked_for_once() -> None:
 # --- taking back --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each(
     ("kind", "back"),
     [
         ("place", "remove"),
@@ -541,7 +541,7 @@ def test_expand_empties_a_directory_before_it_goes(files: set[bytes]) -> None:
     assert not left
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "path", "lifted"),
     [
         (b".git/config", b".git/config", True),

@@ -12,6 +12,7 @@ from mudroom.core.merge.diff3 import MergedText, merge3
 from mudroom.core.merge.read_resolution import read_choices
 from mudroom.core.merge.resolution_words import Choice
 from mudroom.core.merge.resolve_hunks import resolve_text
+from tiers import each
 
 BASE = b"0\n1\n2\n3\n4\n5\n6\n7\n"
 OURS = b"0\nours\n2\n3\n4\n5\nours 6\n7\n"
@@ -28,14 +29,14 @@ CHOICES: list[list[Choice]] = [
 ]
 
 
-@pytest.mark.parametrize("choices", CHOICES)
+@each("choices", CHOICES)
 def test_as_it_was_said(choices: list[Choice]) -> None:
     merged = merge3(BASE, OURS, THEIRS)
     assert merged.conflicts == 2
     assert read_choices(merged, resolve_text(merged, choices)) == choices
 
 
-@pytest.mark.parametrize(
+@each(
     "content",
     [
         b"",

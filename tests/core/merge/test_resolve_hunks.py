@@ -11,6 +11,7 @@ from mudroom.core.merge.marker import resolve
 from mudroom.core.merge.resolution_words import Choice
 from mudroom.core.merge.resolve_hunks import resolve_text, rewrite_lines
 from mudroom.core.text.linediff import split_lines
+from tiers import each
 
 BASE = b"1\n2\n3\n4\n5\n6\n7\n"
 
@@ -44,7 +45,7 @@ ENDS: list[tuple[bytes, bytes, list[str], bytes]] = [
 ]
 
 
-@pytest.mark.parametrize(("base", "ours", "lines", "expected"), ENDS)
+@each(("base", "ours", "lines", "expected"), ENDS)
 def test_how_lines_end(base: bytes, ours: bytes, lines: list[str], expected: bytes) -> None:
     assert resolve_text(merged(base, ours), [lines]) == expected
 

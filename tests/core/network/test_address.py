@@ -152,7 +152,7 @@ def test_no_row_of_the_table_is_hidden_by_one_above_it() -> None:
         assert hidden == [], row.network
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "opens", "never"),
     [
         ("10.0.0.0/8", True, False),
@@ -178,7 +178,7 @@ def test_a_network_as_a_whole(text: str, opens: bool, never: bool) -> None:
     assert (unreachable(network) is not None) is never
 
 
-@pytest.mark.parametrize(
+@each(
     "raw",
     [b"", b"/8", b"10.0.0.0", b"10.0.0.0/", b"10.0.0.0/33", b"::/129", b"10.0.0.0/-1", b"10.0.0.0/08", b"10/8",
      b"10.0.0.0/8/8", b"10.0.0.0/255.0.0.0", b"example.com/8", b"::/\xc2\xb9", b"fe80::%1/64"],

@@ -10,7 +10,6 @@ import ipaddress
 import socket
 from typing import NamedTuple
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -159,7 +158,7 @@ def test_a_way_round_is_closed(attempt: Try) -> None:
     assert dialled(attempt) == []
 
 
-@pytest.mark.parametrize(("attempt", "addresses"), LET_THROUGH, ids=lambda value: getattr(value, "what", ""))
+@each(("attempt", "addresses"), LET_THROUGH)
 def test_what_is_meant_goes_through(attempt: Try, addresses: list[str]) -> None:
     assert dialled(attempt) == addresses
 

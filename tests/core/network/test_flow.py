@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mudroom.core.network.flow import Flow, flow_from_json, flow_to_json
+from tiers import each
 
 FLOW = Flow(1_700_000_000_000_000_000, "http", "example.com", 80, "allow", "policy.yaml:3", "policy.yaml:3 allows it")
 
@@ -35,7 +36,7 @@ def test_a_flow_and_back() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@each(
     ("field", "given_text", "written"),
     [
         ("path", "/a/b", "/a/b"),
@@ -61,7 +62,7 @@ def test_no_secrets_of_urls_are_written(field: str, given_text: str, written: st
     assert flow_to_json(flow, redact=False)[field] == given_text
 
 
-@pytest.mark.parametrize(
+@each(
     ("change", "reason"),
     [
         ({"way": "pigeon"}, "way is 'pigeon'"),

@@ -17,6 +17,7 @@ from mudroom.core.network.fork_host import (
 )
 from mudroom.core.network.host import parse_host
 from mudroom.core.network.host_rules import Request, parse_rule
+from tiers import each
 
 HOST = "coder.mudroom.internal"
 
@@ -34,7 +35,7 @@ def test_a_link(text: str, link: AgentLink) -> None:
     assert parse_link(str(link)) == link
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "",

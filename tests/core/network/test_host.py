@@ -148,7 +148,7 @@ def test_what_is_no_host(raw: bytes, reason: str) -> None:
     assert "hunter2" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
+@each(
     ("raw", "expected"),
     [
         (b"example.com:443", Authority(HostName("name", "example.com"), 443)),
@@ -159,7 +159,6 @@ def test_what_is_no_host(raw: bytes, reason: str) -> None:
         (b"[::1]", Authority(HostName("ipv6", "::1"), 80)),
         (b"[::ffff:1.2.3.4]:80", Authority(HostName("ipv4", "1.2.3.4"), 80)),
     ],
-    ids=repr,
 )
 def test_an_authority(raw: bytes, expected: Authority) -> None:
     found = parse_authority(raw, 80)

@@ -211,9 +211,7 @@ def test_nothing_is_allowed_by_no_rules() -> None:
     assert action("example.com:443", HostRule("allow", "")) == "ask"
 
 
-@pytest.mark.parametrize(
-    "rules", list(permutations([("allow", "**.example.com"), ("ask", "*"), ("deny", "*.example.com")]))
-)
+@each("rules", list(permutations([("allow", "**.example.com"), ("ask", "*"), ("deny", "*.example.com")])))
 def test_a_deny_beats_an_ask_beats_an_allow(rules: tuple[tuple[Action, str], ...]) -> None:
     found = [parse_rule(text, verb, "policy.yaml:3") for verb, text in rules]
     assert action("a.example.com", *found) == "deny"
@@ -223,7 +221,7 @@ def test_a_deny_beats_an_ask_beats_an_allow(rules: tuple[tuple[Action, str], ...
     assert (decision.action, decision.reason) == ("allow", "policy.yaml:3: **.example.com allows it")
 
 
-@pytest.mark.parametrize(
+@each(
     ("host", "rules", "said"),
     [
         ("a.com:443", ["a.com"], "policy.yaml:1: a.com allows it"),
@@ -239,7 +237,7 @@ def test_reasons(host: str, rules: list[str], said: str) -> None:
     assert decide(request(host), allow(*rules)).reason == said
 
 
-@pytest.mark.parametrize(
+@each(
     ("host", "rule", "expected"),
     [
         ("127.0.0.1:80", "0.0.0.0/0", "deny"),
@@ -281,9 +279,7 @@ def test_a_private_name_that_is_asked_about() -> None:
         assert vet(answered, [bytes((169, 254, 169, 254))], rules=rules, port=5432) is not None
 
 
-@pytest.mark.parametrize(
-    "host", ["Example.com", "example.com.", "127.1", "::FFFF:1.2.3.4", "[::1]", "", "a\0.b", "\udcff"]
-)
+@each("host", ["Example.com", "example.com.", "127.1", "::FFFF:1.2.3.4", "[::1]", "", "a\0.b", "\udcff"])
 def test_only_canonical_hosts_are_decided_about(host: str) -> None:
     with pytest.raises(ValueError, match=r"canonical|do not end in a number|no IPv6|no host|control|not ASCII"):
         decide(Request(host, 443), allow("*", "**.example.com"))
@@ -361,7 +357,7 @@ def packed(*texts: str) -> list[bytes]:
 NAME = HostRule("allow", "db.example")
 
 
-@pytest.mark.parametrize(
+@each(
     ("rule", "addresses", "said"),
     [
         (NAME, ["8.8.8.8"], None),
@@ -388,7 +384,7 @@ def test_vetting(rule: HostRule | None, addresses: list[str], said: str | None) 
     assert (found or "").startswith(said or "")
 
 
-@pytest.mark.parametrize(
+@each(
     ("denied", "port", "said"),
     [
         ("8.8.8.0/24", 443, "8.8.8.8 is denied: policy.yaml:2: 8.8.8.0/24"),

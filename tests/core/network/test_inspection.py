@@ -15,6 +15,7 @@ from mudroom.core.network.inspection import (
     parse_header,
     uninspected,
 )
+from tiers import each
 
 API = "api.example.com"
 LOOKS = HostRule("allow", "*.example.com", inspect=True)
@@ -74,7 +75,7 @@ ALLOW, DENY, ASK = (HostRule(action, API) for action in ("allow", "deny", "ask")
 SOME: Any = {"methods": ("GET",)}
 
 
-@pytest.mark.parametrize(
+@each(
     ("rules", "action"),
     [
         ([ALLOW], "allow"),

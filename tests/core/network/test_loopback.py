@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from mudroom.core.network.host_rules import Action, HostRule, Request, decide, parse_rule
 from mudroom.core.network.loopback import (
     MOST,
@@ -81,7 +79,7 @@ def test_a_name_needs_a_permission_of_its_own() -> None:
         assert decide(Request(host, 8377), rules("localhost:8377", "127.0.0.1:8377")).action == "ask"
 
 
-@pytest.mark.parametrize(
+@each(
     ("texts", "host", "port", "action", "reason"),
     [
         (["127.0.0.1:8377"], "127.0.0.1", 8377, "allow", "p.yaml:1: 127.0.0.1:8377 allows it"),
@@ -103,7 +101,7 @@ def test_why(texts: list[str], host: str, port: int, action: str, reason: str) -
     assert reason in decision.reason
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "line"),
     [
         ("127.0.0.1:8377", "commands reach it at 127.0.0.1:8377; a server of their own cannot listen there"),
@@ -149,7 +147,7 @@ def test_the_rest_of_too_many_is_told() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each(
     ("host", "expected"),
     [
         ("127.0.0.1", True), ("127.255.0.9", True), ("::1", True), ("localhost", True),

@@ -54,7 +54,7 @@ def test_what_presets_open(name: str, host: str, port: int, expected: str) -> No
     assert decide(Request(host, port), preset_rules(name)).action == expected
 
 
-@pytest.mark.parametrize(
+@each(
     ("host", "port", "expected"),
     [
         ("registry.npmjs.org", 443, "npm: 3 hosts"),

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
 from mudroom.core.network.host import parse_host
 from mudroom.core.network.preset import PRESETS
 from mudroom.core.network.upload_host import UPLOADS, upload_note, uploads_of
+from tiers import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("host", "uploads"),
     [
         ("registry.npmjs.org", "packages of any account"),

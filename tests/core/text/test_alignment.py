@@ -19,6 +19,7 @@ import triples
 from mudroom.core.text import alignment
 from mudroom.core.text.alignment import Matches, align, every_alignment, gaps, settle
 from mudroom.core.text.linediff import Block, split_lines
+from tiers import each
 
 TRIPLES = int(os.environ.get("MUDROOM_TRIPLES", "300"))
 
@@ -94,7 +95,7 @@ def test_at_rest_an_alignment_is_still_the_best(old: str, new: str) -> None:
     assert {settle(numbers(old), numbers(new), way) for way in ways} <= ways
 
 
-@pytest.mark.parametrize(
+@each(
     ("old", "new", "matches", "rest"),
     [
         ("xby", "xbaby", {(0, 0), (1, 3), (2, 4)}, {(0, 0), (1, 1), (2, 4)}),  # down
@@ -111,7 +112,7 @@ def test_where_blocks_come_to_rest(
     assert set(settle(numbers(old), numbers(new), tuple(sorted(matches)))) == rest
 
 
-@pytest.mark.parametrize(
+@each(
     ("old", "new", "pairs", "doubtful"),
     [
         ("", "", set(), set()),

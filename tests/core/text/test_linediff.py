@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from mudroom.core.text import linediff
 from mudroom.core.text.linediff import Block, Counts, count_lines, diff_lines, is_binary, split_lines, unified_diff
-from tiers import examples
+from tiers import each, examples
 
 # Few different lines, so that they repeat; among them those that could be taken for parts of a diff.
 _LINES = [b"", b"a", b"b", b"c", b"a\r", b"\r", b"x\ry", b"\x0c", b"\xff\x00", b"\\ No newline at end of file"]
@@ -81,7 +81,7 @@ def letters(text: str) -> list[bytes]:
     return [letter.encode() + b"\n" for letter in text]
 
 
-@pytest.mark.parametrize(
+@each(
     ("data", "lines"),
     [
         (b"", []),
@@ -112,7 +112,7 @@ def test_is_binary(data: bytes, binary: bool) -> None:
     assert is_binary(data) is binary
 
 
-@pytest.mark.parametrize(
+@each(
     ("old", "new", "blocks"),
     [
         ("", "", []),
@@ -316,7 +316,7 @@ def _diff(old: bytes, new: bytes, context: int = 3) -> bytes:
     return b"".join(unified_diff(old, new, old_label=b"f", new_label=b"f", context=context))
 
 
-@pytest.mark.parametrize(
+@each(
     ("old", "new", "diff"),
     [
         (b"", b"a\n", b"@@ -0,0 +1 @@\n+a\n"),

@@ -9,7 +9,6 @@ import shlex
 import time
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -417,7 +416,7 @@ def test_a_variable_is_secret_by_the_ends_of_names(parts: list[str]) -> None:
     assert redaction.names_secret(name.encode()) == expected
 
 
-@pytest.mark.parametrize(
+@each(
     "words",
     [
         ("ssh", "host", "-o", "ProxyCommand=curl -u bob:QUEUEPW77 x"),
@@ -437,7 +436,7 @@ def test_a_command_in_an_option_has_its_secrets_hidden(words: tuple[str, ...]) -
     assert "QUEUEPW77" not in str(redact_data({"command": list(words), "pattern": shlex.join(words)}))
 
 
-@pytest.mark.parametrize(
+@each(
     ("reason", "expected"),
     [
         ("htpasswd -b f: a program that is not in the tables", None),

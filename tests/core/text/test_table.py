@@ -9,6 +9,7 @@ import pytest
 import mudroom
 from mudroom.core.text import table
 from mudroom.core.text.table import read_table
+from tiers import each
 
 PACKAGE = Path(mudroom.__file__).parent
 TABLES = sorted(path.stem for path in (PACKAGE / "data").iterdir())
@@ -20,7 +21,7 @@ def test_a_row_goes_on_in_indented_lines(tmp_path: Path, monkeypatch: pytest.Mon
     assert [row.split() for row in read_table("x")] == [["a:", "1", "2", "#", "3"], ["b", "é:", "4"]]
 
 
-@pytest.mark.parametrize("name", TABLES)
+@each("name", TABLES)
 def test_a_table_has_a_head_and_one_reader(name: str) -> None:
     text = (PACKAGE / f"data/{name}.txt").read_text()
     assert text.startswith("# ") and text.endswith("\n") and not text.endswith("\n\n")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mudroom.core.tree.change import Change, Changeset, Summary, counted_changes, summarise
 from mudroom.core.tree.path import is_below
 from sample import added, deleted, directory, file, modified, paths, symlink
+from tiers import each
 
 
 def test_the_entry_of_a_change() -> None:
@@ -57,9 +57,7 @@ LISTED: list[tuple[str, list[Change], list[bytes], Summary]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("changes", "expected", "summary"), [row[1:] for row in LISTED], ids=[row[0] for row in LISTED]
-)
+@each(("changes", "expected", "summary"), [row[1:] for row in LISTED])
 def test_what_is_listed_and_counted(changes: list[Change], expected: list[bytes], summary: Summary) -> None:
     assert [change.path for change in counted_changes(changes)] == expected
     assert summarise(changes) == summary

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mudroom.core.tree.change import Change, counted_changes
 from mudroom.core.tree.choice import select_below, select_exactly
 from sample import added, deleted, directory, file, modified, paths, symlink
+from tiers import each
 
 RENAMED = Change(b"new/f", "renamed", None, file(5), source=b"old/f")
 NEW = [added(b"d", directory()), added(b"d/e", directory()), added(b"d/e/f"), added(b"d/g")]
@@ -33,9 +33,7 @@ EXACTLY: list[tuple[str, list[Change], list[bytes], list[bytes]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("changes", "wanted", "expected"), [row[1:] for row in EXACTLY], ids=[row[0] for row in EXACTLY]
-)
+@each(("changes", "wanted", "expected"), [row[1:] for row in EXACTLY])
 def test_exactly(changes: list[Change], wanted: list[bytes], expected: list[bytes]) -> None:
     assert [change.path for change in select_exactly(changes, wanted)] == expected
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from mudroom.core.tree.entry import Entry, Kind, StatResult, difference_in_words, from_stat, same_shape, same_stamp
 from sample import KINDS, directory, file, symlink
+from tiers import each
 
 FILE = file()
 FORMATS: list[tuple[int, Kind]] = [
@@ -25,7 +26,7 @@ FORMATS: list[tuple[int, Kind]] = [
 ]
 
 
-@pytest.mark.parametrize(("format_bits", "kind"), FORMATS)
+@each(("format_bits", "kind"), FORMATS)
 def test_from_stat(format_bits: int, kind: Kind) -> None:
     entry = from_stat(StatResult(format_bits | 0o6755, 2, 3, 4, 5, 6, 7, 8, 9))
     assert entry == Entry(
@@ -86,7 +87,7 @@ def test_which_fields_make_a_shape_and_a_stamp(entry: Entry, field: str) -> None
     assert same_stamp(entry, other) == (field in ("device", "links", "uid", "gid", "ctime"))
 
 
-@pytest.mark.parametrize("field", Entry._fields)
+@each("field", Entry._fields)
 def test_the_times_of_a_directory_do_not_count(field: str) -> None:
     other = directory()._replace(**{field: DIFFERENT[field]})
     assert same_stamp(directory(), other) == (field not in ("kind", "mode", "inode"))
@@ -108,7 +109,7 @@ def test_both_are_equivalences(a: Entry | None, b: Entry | None, c: Entry | None
         assert same(a, None) == (a is None)
 
 
-@pytest.mark.parametrize(
+@each(
     ("expected", "actual", "words"),
     [
         (FILE, FILE._replace(kind="fifo"), "another kind"),

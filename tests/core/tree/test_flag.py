@@ -47,7 +47,7 @@ def test_what_runs_later(path: bytes) -> None:
     assert flags_of(path) == ("executes-later",)
 
 
-@pytest.mark.parametrize("path", SECRET)
+@each("path", SECRET)
 def test_what_holds_secrets(path: bytes) -> None:
     assert flags_of(path) == ("secret",)
 
@@ -85,7 +85,7 @@ def test_protected_paths_are_flagged(path: bytes) -> None:
     assert is_protected(path) == ("protected" in flags_of(path))
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "git"),
     [
         (b".git", b".git"),
@@ -162,7 +162,7 @@ def test_settings_in_the_spelling_of_another_file_system(path: bytes) -> None:
     assert is_protected(path)
 
 
-@pytest.mark.parametrize(
+@each(
     ("base", "staged", "runs"),
     [
         (None, "file", True),
@@ -199,7 +199,7 @@ def test_a_new_repository_is_not_brought_as_commits() -> None:
     assert repositories([own, *new]) == {b".git"}
 
 
-@pytest.mark.parametrize(
+@each(
     "path",
     [
         b".MUDROOM/policy.yaml", b".Mudroom", b"sub/.mUdroom/local/x", b".mudroom. /policy.yaml",

@@ -24,7 +24,7 @@ def _endings(directory: bytes) -> frozenset[bytes]:
     return frozenset(ending_of(name(path)) for path in PROJECT if parent(path) == directory)
 
 
-@pytest.mark.parametrize(
+@each(
     "path",
     [
         "README.md",

@@ -189,7 +189,7 @@ def test_a_link_below_an_unknown_project_is_outside() -> None:
     assert leads_out(b"a", b"/work/project/b", lambda _path: None)
 
 
-@pytest.mark.parametrize(
+@each(
     ("kind", "mode", "words"),
     [
         ("file", 0o644, ""),

@@ -14,7 +14,7 @@ from sample import paths
 from tiers import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("raw", "expected"),
     [
         (b"a", b"a"),
@@ -33,7 +33,7 @@ def test_relpath_tidies(raw: bytes, expected: bytes) -> None:
     assert relpath(raw) == expected
 
 
-@pytest.mark.parametrize(
+@each(
     ("raw", "why"),
     [
         (b"", "an empty path was given"),
@@ -87,7 +87,7 @@ def test_is_below_goes_by_whole_names(path: bytes, directory: bytes) -> None:
     assert is_below(path, directory) == (parts[: len(prefix)] == prefix)
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "directory", "below"),
     [
         (b"ab", b"a", False),
@@ -130,7 +130,7 @@ def test_show(path: bytes, text: str) -> None:
     assert show(path) == text
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "text"),
     [
         (b"", ""),

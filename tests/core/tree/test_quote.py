@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mudroom.core.tree.quote import show_word, show_words
+from tiers import each
 
 BASH = shutil.which("bash") or ""
 
 
-@pytest.mark.parametrize(
+@each(
     ("word", "shown"),
     [
         (b"plain-1.2/x", "plain-1.2/x"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,6 +11,7 @@ from mudroom.core.tree.change import Change
 from mudroom.core.tree.path import name
 from mudroom.core.tree.rename import pair_renames
 from sample import added, deleted, directory, file, modified, paths, symlink
+from tiers import each
 
 Contents = dict[bytes, bytes]
 
@@ -24,7 +24,7 @@ def paired(changes: list[Change], contents: Contents) -> dict[bytes, bytes]:
     return sources
 
 
-@pytest.mark.parametrize(
+@each(
     ("what", "changes", "expected"),
     [
         ("one moved", [deleted(b"a"), added(b"b")], {b"a": b"b"}),
@@ -46,7 +46,7 @@ def test_pairs(what: str, changes: list[Change], expected: dict[bytes, bytes]) -
     assert paired(changes, {b"other": b"different"}) == expected
 
 
-@pytest.mark.parametrize(
+@each(
     ("old", "new", "flags"),
     [
         (b"a", b".git/x", ()),

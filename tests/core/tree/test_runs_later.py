@@ -170,7 +170,7 @@ def test_everyday_names(path: str) -> None:
         assert runs_later((above + path).encode()) == ""
 
 
-@pytest.mark.parametrize(
+@each(
     "path",
     [
         "MAKEFILE",
@@ -300,9 +300,7 @@ def test_words_of_a_manifest_in_another_encoding() -> None:
     assert Wanted([b"tools/x"]).named_by(b"profile.ps1", "& tools/x".encode("utf-16")) == {b"tools/x"}
 
 
-@pytest.mark.parametrize(
-    "path", ["poetry.lock", "a/Cargo.lock", "CLAUDE.md", ".claude/commands/x.md", "src/x.py", "x.tsbuildinfo"]
-)
+@each("path", ["poetry.lock", "a/Cargo.lock", "CLAUDE.md", ".claude/commands/x.md", "src/x.py", "x.tsbuildinfo"])
 def test_documents_and_lists_are_no_manifests(path: str) -> None:
     assert manifest_when(path.encode()) == ""
 
@@ -314,7 +312,7 @@ def test_a_text_that_runs_later_is_a_manifest(path: str) -> None:
     assert manifest_when(path.encode()) == runs_later(path.encode()).partition(":")[0]
 
 
-@pytest.mark.parametrize(
+@each(
     ("link", "when_of"),
     [
         (b".cargo", b".cargo/config.toml"),
@@ -333,7 +331,7 @@ def test_a_link_in_the_place_of_a_directory_whose_files_run(link: bytes, when_of
     assert link_runs_later(link) == runs_later(when_of) != ""
 
 
-@pytest.mark.parametrize("link", [b"", b"repo", b"src", b"cargo", b".cargo/x", b"README", b"latest.log"])
+@each("link", [b"", b"repo", b"src", b"cargo", b".cargo/x", b"README", b"latest.log"])
 def test_other_links(link: bytes) -> None:
     assert link_runs_later(link) == ""
 

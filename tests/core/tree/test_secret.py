@@ -67,7 +67,7 @@ def test_other_names(path: bytes) -> None:
     assert secret_test(path) == ""
 
 
-@pytest.mark.parametrize("name", b".npmrc .pypirc wp-config.php example.env .aws/config db-secrets.yaml".split())
+@each("name", b".npmrc .pypirc wp-config.php example.env .aws/config db-secrets.yaml".split())
 def test_the_content_decides(name: bytes) -> None:
     assert secret_test(name) == "content"
     assert is_one(name, CONTENT["npmrc"]) and not is_one(name, b"registry=https://registry.example/\n")
@@ -107,7 +107,7 @@ def test_a_row_has_a_test_a_source_and_names() -> None:
             assert seen.setdefault(name, row) == row, f"{name} is in two rows"
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "patterns", "expected"),
     [
         (b"a/b.pem", [b"a/b.pem"], True),

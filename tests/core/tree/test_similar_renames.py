@@ -73,7 +73,7 @@ def test_pairs(what: str, gone: Contents, come: Contents, expected: dict[bytes, 
     assert paired(*of(gone, come)) == expected, what
 
 
-@pytest.mark.parametrize(
+@each(
     ("what", "changes"),
     [
         ("known as one that was only moved", [deleted(b"a", file(9), moved_to=b"c"), added(b"b", file(9))]),

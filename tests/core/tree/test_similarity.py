@@ -6,11 +6,11 @@ import random
 import subprocess
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mudroom.core.tree.similar_renames import FULL, can_be_similar, percent, score, spans
+from tiers import each
 
 CONTENTS = st.binary(max_size=400) | st.lists(st.sampled_from([b"a\n", b"bb\r\n", b"x" * 70 + b"\n", b"\0"])).map(
     b"".join
@@ -21,7 +21,7 @@ def alike(old: bytes, new: bytes) -> int:
     return percent(score(spans(old), spans(new)))
 
 
-@pytest.mark.parametrize(
+@each(
     ("what", "old", "new", "expected"),
     [
         ("the same", b"a\nb\n", b"a\nb\n", 100),

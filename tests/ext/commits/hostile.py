@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
-from handgit import Copy, git
+from handgit import Copy, fsck, git
 
 from conftest import full_listing
 from mudroom.errors import UsageError
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Iterator[Copy]:
+    """After each test nothing has come, but what the test itself expects."""
+    made = Copy(tmp_path)
+    yield made
+    if git(made.project, "git branch --list 'mudroom/*'") == "":
+        assert list((made.project / ".git/objects/pack").iterdir()) == []
+    assert fsck(made.project) == ""
 
 
 def refused(copy: Copy, message: str, **how: str) -> None:

@@ -17,7 +17,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -26,6 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
+import forked
 from mudroom.ext.containers.core.container import EngineKind
 
 if TYPE_CHECKING:
@@ -70,14 +70,12 @@ class EngineHere(NamedTuple):
             "MUDROOM_KEEPER": "0",
             "MUDROOM_STATE": str(place.state),
             "PYTHONPATH": str(SOURCE),
+            "LC_ALL": "C.UTF-8",
         }
-        return subprocess.run(
-            [sys.executable, "-m", "mudroom", *argv],
+        return forked.run(
+            argv,
             cwd=place.project,
             env={**self.environ, **more},
-            capture_output=True,
-            text=True,
-            check=False,
             **options,
         )
 

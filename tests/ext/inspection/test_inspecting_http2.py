@@ -262,20 +262,20 @@ SMUGGLED = {
 }
 
 
-@pytest.mark.parametrize("name", SMUGGLED)
-def test_what_could_be_read_in_two_ways_never_reaches_the_server(world: World, name: str) -> None:
-    field, pseudo = SMUGGLED[name]
-    headers = world.headers(
-        *([field] if field else []), **{key: value for key, value in pseudo.items() if key != "_last"}
-    )
-    if "_last" in pseudo:
-        headers.append((pseudo["_last"], b"/other"))
-    raw = world.client()
-    raw.send(raw.headers(1, headers))
-    assert raw.status(1) in ("400", "403", "goaway 1")
-    flow = world.guard.flow()
-    assert (flow.way, flow.verdict) == ("https", "deny")
-    assert world.origin.requests == []
+def test_what_could_be_read_in_two_ways_never_reaches_the_server(world: World) -> None:
+    for name, (field, pseudo) in SMUGGLED.items():
+        headers = world.headers(
+            *([field] if field else []), **{key: value for key, value in pseudo.items() if key != "_last"}
+        )
+        if "_last" in pseudo:
+            headers.append((pseudo["_last"], b"/other"))
+        guard = world.opened()
+        raw = world.client(guard)
+        raw.send(raw.headers(1, headers))
+        assert raw.status(1) in ("400", "403", "goaway 1"), name
+        flow = guard.flow()
+        assert (flow.way, flow.verdict) == ("https", "deny"), name
+        assert world.origin.requests == [], name
 
 
 def test_a_stream_that_is_denied_does_not_disturb_the_others(world: World) -> None:

@@ -10,6 +10,7 @@ import select
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from clocks import give_way
 from conftest import tick
 from mudroom.ext.keeper import start
 from mudroom.sandbox.client.wire import PROTOCOL
+from tiers import pairs
 
 __all__ = ["kept"]  # a fixture
 
@@ -98,7 +100,6 @@ def test_it_ends_with_its_directory(kept: Kept) -> None:
 def test_stop_and_status(kept: Kept) -> None:
     shown = mudroom(kept, "keeper", "status").stdout
     assert shown == "no keeper\nthis shell has none: the next command starts one\n"
-    assert mudroom(kept, "doctor", "--all").stdout.splitlines()[-1] == f"keeper: {shown.splitlines()[-1]}"
     pid = kept.start()
     done = mudroom(kept, "keeper", "status", "--json")
     answer = json.loads(done.stdout)
@@ -118,34 +119,38 @@ def test_stop_and_status(kept: Kept) -> None:
     assert mudroom(kept, "keeper", "status").returncode == 1
 
 
+@pytest.mark.deep
+def test_the_doctor_says_whether_this_shell_has_one(kept: Kept) -> None:
+    shown = mudroom(kept, "keeper", "status").stdout.splitlines()[-1]
+    assert mudroom(kept, "doctor", "--all").stdout.splitlines()[-1] == f"keeper: {shown}"
+
+
 def _stack() -> None:
     resource.setrlimit(resource.RLIMIT_STACK, (1 << 20, 1 << 20))
 
 
-@pytest.mark.parametrize(
-    ("change", "more", "says"),
-    [
-        (None, {}, "one"),
-        (lambda: os.nice(1), {}, "none: it differs from process {pid} in priorities"),
-        (lambda: os.umask(0o77), {}, "none: it differs from process {pid} in Umask"),
-        (_stack, {}, "none: the next command starts one"),
-        (None, {"MUDROOM_KEEPER": "0"}, "none: MUDROOM_KEEPER=0 is set"),
-        (
-            None, {"OPENSSL_CONF": "x"},
-            "none: the next command starts one; those above have another interpreter or other variables "
-            "(PYTHON…, LD_…)",
-        ),
-    ],
-)  # fmt: skip
-def test_whether_this_shell_has_one_is_told(
-    kept: Kept, change: Callable[[], None] | None, more: dict[str, str], says: str
-) -> None:
+SHELLS: tuple[tuple[Callable[[], object] | None, dict[str, str], str], ...] = (
+    (None, {}, "one"),
+    (lambda: os.nice(1), {}, "none: it differs from process {pid} in priorities"),
+    (lambda: os.umask(0o77), {}, "none: it differs from process {pid} in Umask"),
+    (_stack, {}, "none: the next command starts one"),
+    (None, {"MUDROOM_KEEPER": "0"}, "none: MUDROOM_KEEPER=0 is set"),
+    (
+        None,
+        {"OPENSSL_CONF": "x"},
+        "none: the next command starts one; those above have another interpreter or other variables (PYTHON…, LD_…)",
+    ),
+)
+
+
+def test_whether_this_shell_has_one_is_told(kept: Kept) -> None:
     pid = kept.start()
-    done = subprocess.run(
-        [kept.program, "keeper"], cwd=kept.place.project, env=kept.environment | more, capture_output=True, text=True,
-        check=True, preexec_fn=change,
-    )  # fmt: skip
-    assert done.stdout.splitlines()[-1] == f"this shell has {says.format(pid=pid)}"
+    for change, more, says in SHELLS:
+        done = subprocess.run(
+            [kept.program, "keeper"], cwd=kept.place.project, env=kept.environment | more, capture_output=True,
+            text=True, check=True, preexec_fn=change,
+        )  # fmt: skip
+        assert done.stdout.splitlines()[-1] == f"this shell has {says.format(pid=pid)}"
 
 
 def until_one(waiting: int) -> int:
@@ -195,8 +200,9 @@ def replaced(module: Path) -> None:
 def moved(module: Path) -> None:
     """The directory above its directory is another one."""
     above = module.parent.parent
-    above.rename(above.with_name("before"))
-    shutil.copytree(above.with_name("before"), above)
+    before = above.with_name(f"before-{time.monotonic_ns()}")
+    above.rename(before)
+    shutil.copytree(before, above)
 
 
 def launcher(module: Path) -> None:
@@ -213,12 +219,17 @@ def table(module: Path) -> None:
     written(module.parents[2] / "data/presets.txt")
 
 
-@pytest.mark.parametrize("is_stopped", [True, False], ids=["stopped", "alive"])
-@pytest.mark.parametrize("change", [written, replaced, moved, launcher, table])
-def test_changed_code_is_not_used(kept: Kept, tmp_path: Path, change: Callable[[Path], None], is_stopped: bool) -> None:
-    """The next command runs in-process, also before the keeper itself has heard of the change, and the keeper ends."""
-    source = tmp_path / "source"
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the code. A test changes it further, before its keeper has ended and the next one's starts."""
+    source = tmp_path_factory.mktemp("source")
     shutil.copytree(Path(__file__).parents[3] / "src/mudroom", source / "mudroom")
+    return source
+
+
+@pytest.mark.parametrize(("change", "is_stopped"), pairs([written, replaced, moved, launcher, table], [True, False]))
+def test_changed_code_is_not_used(kept: Kept, source: Path, change: Callable[[Path], None], is_stopped: bool) -> None:
+    """The next command runs in-process, also before the keeper itself has heard of the change, and the keeper ends."""
     kept.environment["PYTHONPATH"] = str(source)
     kept.place.state.mkdir()
     tick()

@@ -16,14 +16,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kept import LEFT, Kept, kept
+from kept import LEFT, Kept, kept, shared
 
 from box import children
 from mudroom.ext.keeper.caller import identity
 from mudroom.ext.keeper.command import serve
 from mudroom.sandbox.client.launcher_client import LauncherClient, SpawnedLauncher
+from tiers import pairs
 
-__all__ = ["kept"]  # a fixture
+__all__ = ["kept", "shared"]  # fixtures
 
 pytestmark = pytest.mark.both_users
 
@@ -39,6 +40,17 @@ def told(done: subprocess.CompletedProcess[bytes]) -> tuple[int, bytes | None, b
 @pytest.mark.parametrize(
     "words",
     [
+        ["run", "--explain", "--", "true"],
+        ["run"],
+        ["run", "--nonsense"],
+        ["status"],
+        ["ls"],
+        ["ls", "--json"],
+        ["log"],
+        ["diff", "no-such-fork"],
+        ["discard", "no-such-fork"],
+        ["undo"],
+        ["policy", "show"],
         ["run", "--yes", "--", "true"],
         ["run", "--yes", "--", "sh", "-c", "echo out; echo err >&2; exit 7"],
         ["run", "--no", "--", "sh", "-c", "echo new > new; rm f"],
@@ -51,32 +63,18 @@ def told(done: subprocess.CompletedProcess[bytes]) -> tuple[int, bytes | None, b
         ["run", "--yes", "--memory", "200M", "--processes", "50", "--", "sh", "-c", "cat /proc/self/cgroup | wc -l"],
         ["run", "--no", "--level", "0", "--", "sh", "-c", "echo new > new; echo out"],
         ["run", "--no", "--view", "copy", "--", "sh", "-c", "echo new > new; echo out"],
-        ["run", "--explain", "--", "true"],
-        ["run"],
-        ["run", "--nonsense"],
         ["exec", "--", "cat"],
         ["exec", "--", "rm", "-rf", "/"],
-        ["status"],
-        ["ls"],
-        ["ls", "--json"],
-        ["log"],
-        ["diff", "no-such-fork"],
-        ["discard", "no-such-fork"],
-        ["undo"],
-        ["policy", "show"],
     ],
     ids=" ".join,
 )
-def test_outputs_and_exit_codes(kept: Kept, words: list[str]) -> None:
-    kept.place.write("f", "1\n")
-    kept.start()
-    assert told(kept(*words)) == told(kept(*words, kept=False))
+def test_outputs_and_exit_codes(shared: Kept, words: list[str]) -> None:
+    assert told(shared(*words)) == told(shared(*words, kept=False))
 
 
-def test_json(kept: Kept) -> None:
-    kept.start()
+def test_json(shared: Kept) -> None:
     words = ["exec", "--json", "--", "sh", "-c", "echo new > new; echo out"]
-    both = [json.loads(kept(*words, kept=way).stdout) for way in (True, False)]
+    both = [json.loads(shared(*words, kept=way).stdout) for way in (True, False)]
     for row in both:
         for name in ("fork", "duration", "seconds", "cpu", "usage", "resources", "flows", "started", "ended"):
             row.pop(name, None)
@@ -100,11 +98,10 @@ def both_ways(kept: Kept, *words: str | bytes, **options: Any) -> list[tuple[int
     return [told(kept(*words, kept=way, **options)) for way in (True, False)]
 
 
-def test_words_and_variables_that_are_no_text(kept: Kept) -> None:
-    kept.start()
+def test_words_and_variables_that_are_no_text(shared: Kept) -> None:
     script = b'printf \'%s.\' "$1" "$SHOWN" | od -c'
     words = ["run", "--yes", "--env", "SHOWN", "--", "sh", "-c"]
-    first, second = both_ways(kept, *words, script, b"sh", b"\xff\xfe\n\x80", more={"SHOWN": b"\xe4 \x80"})
+    first, second = both_ways(shared, *words, script, b"sh", b"\xff\xfe\n\x80", more={"SHOWN": b"\xe4 \x80"})
     assert first == second
     assert b"377 376" in (first[1] or b"") and b"344" in (first[1] or b"")
 
@@ -123,9 +120,8 @@ def test_only_the_own_environment(kept: Kept) -> None:
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o077])
-def test_another_umask_is_not_kept(kept: Kept, umask: int) -> None:
-    kept.start()
-    done = kept("run", "--yes", "--", "true", preexec_fn=lambda: os.umask(umask))
+def test_another_umask_is_not_kept(shared: Kept, umask: int) -> None:
+    done = shared("run", "--yes", "--", "true", preexec_fn=lambda: os.umask(umask))
     assert (done.returncode, done.stderr) == (99, LEFT)
 
 
@@ -167,29 +163,26 @@ if len(os.sched_getaffinity(0)) > 1:
 
 
 @pytest.mark.parametrize("change", DIFFERENT)
-def test_a_process_that_differs_is_not_kept(kept: Kept, change: Callable[[], None]) -> None:
-    kept.start()
-    assert kept("status", preexec_fn=change).stderr == LEFT
-    assert kept("status").returncode == 0
+def test_a_process_that_differs_is_not_kept(shared: Kept, change: Callable[[], None]) -> None:
+    assert shared("status", preexec_fn=change).stderr == LEFT
+    assert shared("status").returncode == 0
 
 
-def test_another_namespace_is_not_kept(kept: Kept) -> None:
-    kept.start()
-    first, environment = kept.way(True)
+def test_another_namespace_is_not_kept(shared: Kept) -> None:
+    first, environment = shared.way(True)
     within = ["unshare", "--user", "--net", first]
     done = subprocess.run(
-        [*within, "status"], cwd=kept.place.project, env=environment, capture_output=True, check=False
+        [*within, "status"], cwd=shared.place.project, env=environment, capture_output=True, check=False
     )
     assert done.stderr == LEFT
 
 
-def test_a_directory_that_is_gone(kept: Kept, tmp_path: Path) -> None:
-    kept.start()
+def test_a_directory_that_is_gone(shared: Kept, tmp_path: Path) -> None:
     results = []
     for way in (True, False):
         (tmp_path / "gone").mkdir()
         script = 'rmdir "$PWD"; exec "$@"'
-        first, environment = kept.way(way)
+        first, environment = shared.way(way)
         words = ["sh", "-c", script, "sh", first, "status"]
         results.append(
             told(subprocess.run(words, cwd=tmp_path / "gone", env=environment, capture_output=True, check=False))
@@ -198,66 +191,62 @@ def test_a_directory_that_is_gone(kept: Kept, tmp_path: Path) -> None:
     assert results[0][0] == 125 and b"does not exist any more" in (results[0][2] or b"")
 
 
-def test_the_directory_is_the_callers(kept: Kept) -> None:
-    kept.place.write("sub/f")
-    kept.start()
-    first, second = both_ways(kept, "run", "--yes", "--", "pwd", cwd=kept.place.project / "sub")
+def test_the_directory_is_the_callers(shared: Kept) -> None:
+    shared.place.write("sub/f")
+    first, second = both_ways(shared, "run", "--yes", "--", "pwd", cwd=shared.place.project / "sub")
     assert first == second
-    assert first[1] == os.fsencode(kept.place.project / "sub") + b"\n"
+    assert first[1] == os.fsencode(shared.place.project / "sub") + b"\n"
 
 
-def test_stdin_is_a_pipe(kept: Kept) -> None:
-    kept.start()
+def test_stdin_is_a_pipe(shared: Kept) -> None:
     results = []
     for way in (True, False):
         reader, writer = os.pipe()
         with open(reader, "rb") as stdin:
             os.write(writer, b"piped")
             os.close(writer)
-            results.append(told(kept("run", "--yes", "--", "cat", kept=way, stdin=stdin)))
+            results.append(told(shared("run", "--yes", "--", "cat", kept=way, stdin=stdin)))
     assert results[0] == results[1]
     assert results[0][1] == b"piped"
 
 
 @pytest.mark.parametrize("number", [0, 1, 2])
-def test_a_closed_descriptor_is_not_kept(kept: Kept, number: int) -> None:
-    kept.start()
-    done = kept("status", preexec_fn=lambda: os.close(number))
+def test_a_closed_descriptor_is_not_kept(shared: Kept, number: int) -> None:
+    done = shared("status", preexec_fn=lambda: os.close(number))
     assert done.returncode == 99
 
 
 @pytest.mark.parametrize("words", [["status"], ["run", "--yes", "--", "seq", "100000"]], ids=["status", "run"])
-def test_nobody_reads(kept: Kept, words: list[str]) -> None:
-    kept.start()
+def test_nobody_reads(shared: Kept, words: list[str]) -> None:
     results = []
     for way in (True, False):
         reader, writer = os.pipe()
         os.close(reader)
         with open(writer, "wb") as stdout:
-            results.append(told(kept(*words, kept=way, stdout=stdout)))
+            results.append(told(shared(*words, kept=way, stdout=stdout)))
     assert results[0] == results[1]
 
 
 @pytest.mark.parametrize("words", [["status"], ["run", "--yes", "--", "echo", "x"]], ids=["status", "run"])
-def test_a_full_disk(kept: Kept, words: list[str]) -> None:
-    kept.start()
+def test_a_full_disk(shared: Kept, words: list[str]) -> None:
     results = []
     for way in (True, False):
         with open("/dev/full", "wb") as stdout:
-            results.append(told(kept(*words, kept=way, stdout=stdout)))
+            results.append(told(shared(*words, kept=way, stdout=stdout)))
     assert results[0] == results[1]
 
 
 WORK = "trap '' USR1; echo ready; sleep 1000; sleep 1000"
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
-@pytest.mark.parametrize("verb", [["run", "--yes"], ["exec"]], ids=["run", "exec"])
-def test_a_signal_during_a_command(kept: Kept, verb: list[str], number: int) -> None:
-    kept.start()
+@pytest.mark.parametrize(
+    ("number", "verb"),
+    pairs([signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT], [["run", "--yes"], ["exec"]]),
+)
+def test_a_signal_during_a_command(shared: Kept, verb: list[str], number: int) -> None:
     results = []
     for way in (True, False):
-        process = kept.popen(*verb, "--", "sh", "-c", WORK, kept=way, start_new_session=True)
+        process = shared.popen(*verb, "--", "sh", "-c", WORK, kept=way, start_new_session=True)
         assert process.stdout is not None and process.stdout.readline() == b"ready\n"
         os.killpg(process.pid, number)
         out, err = process.communicate(timeout=60)
@@ -266,11 +255,10 @@ def test_a_signal_during_a_command(kept: Kept, verb: list[str], number: int) -> 
     assert results[0][0] == 128 + number
 
 
-def test_an_ignored_signal_stays_ignored(kept: Kept) -> None:
-    kept.start()
+def test_an_ignored_signal_stays_ignored(shared: Kept) -> None:
     results = []
     for way in (True, False):
-        process = kept.popen(
+        process = shared.popen(
             "run", "--yes", "--", "sh", "-c", "echo ready; read word; echo $word", kept=way, stdin=subprocess.PIPE,
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
         )  # fmt: skip
@@ -282,10 +270,9 @@ def test_an_ignored_signal_stays_ignored(kept: Kept) -> None:
     assert results == [(0, b"word\n")] * 2
 
 
-def test_a_signal_that_ends_a_verb_without_handlers(kept: Kept) -> None:
-    kept.start()
+def test_a_signal_that_ends_a_verb_without_handlers(shared: Kept) -> None:
     for number in (signal.SIGTERM, signal.SIGHUP):
-        process = kept.popen("log", "--json", stdout=subprocess.PIPE)
+        process = shared.popen("log", "--json", stdout=subprocess.PIPE)
         process.send_signal(number)
         process.communicate(timeout=60)
         assert process.returncode in (0, -number)
@@ -319,9 +306,8 @@ def test_a_command_whose_process_is_killed_is_not_run_again(kept: Kept) -> None:
     assert b"collected: 1 change" in kept("status").stderr
 
 
-def test_many_at_once(kept: Kept) -> None:
-    kept.start()
-    processes = [kept.popen("exec", "--", "sh", "-c", f"echo {number}") for number in range(12)]
+def test_many_at_once(shared: Kept) -> None:
+    processes = [shared.popen("exec", "--", "sh", "-c", f"echo {number}") for number in range(12)]
     outputs = [process.communicate(timeout=60)[0] for process in processes]
     ran = [output for output in outputs if output]
     assert ran == [b"%d\n" % number for number, output in enumerate(outputs) if output]
@@ -350,35 +336,30 @@ def on_terminal(kept: Kept, way: bool, *words: str) -> tuple[int, bytes]:
 
 
 @pytest.mark.parametrize("words", [["status"], ["ls"]], ids=" ".join)
-def test_what_only_writes_to_a_terminal(kept: Kept, words: list[str]) -> None:
-    kept.place.write("f", "1\n")
-    kept.start()
-    assert kept("run", "--keep", "--", "sh", "-c", "echo new > new; rm f").returncode == 0
-    here = on_terminal(kept, False, *words)
-    assert on_terminal(kept, True, *words) == here
+def test_what_only_writes_to_a_terminal(shared: Kept, words: list[str]) -> None:
+    assert shared("run", "--keep", "--", "sh", "-c", "echo new > new; rm f").returncode == 0
+    here = on_terminal(shared, False, *words)
+    assert on_terminal(shared, True, *words) == here
     assert here[0] == 0 and b"run-" in here[1]
 
 
 @pytest.mark.parametrize("words", [["run", "--yes", "--", "true"], ["diff"], ["undo"]], ids=" ".join)
-def test_what_uses_a_terminal_is_not_kept(kept: Kept, words: list[str]) -> None:
-    kept.start()
-    assert on_terminal(kept, True, *words) == (99, LEFT.replace(b"\n", b"\r\n"))
+def test_what_uses_a_terminal_is_not_kept(shared: Kept, words: list[str]) -> None:
+    assert on_terminal(shared, True, *words) == (99, LEFT.replace(b"\n", b"\r\n"))
 
 
-def test_a_path_through_the_own_descriptors_is_not_kept(kept: Kept) -> None:
+def test_a_path_through_the_own_descriptors_is_not_kept(shared: Kept) -> None:
     """In the keeper's process the number is that of another file, which `log export -o` would overwrite."""
-    kept.start()
     for words in (["exec", "--card", "/dev/fd/63", "--", "true"], ["log", "export", "--output=/proc/self/fd/5"]):
-        assert kept(*words).stderr == LEFT
-    assert kept("run", "--yes", "--", "cat", "/proc/self/comm").stdout == b"cat\n"  # the command's own
+        assert shared(*words).stderr == LEFT
+    assert shared("run", "--yes", "--", "cat", "/proc/self/comm").stdout == b"cat\n"  # the command's own
 
 
 @pytest.mark.parametrize("variable", ["LD_PRELOAD=libc.so.6", "LD_AUDIT=none.so", "PYTHONPATH=src", "PYTHONPATH=:/opt"])
-def test_what_is_read_in_another_way_each_time_is_not_kept(kept: Kept, variable: str) -> None:
+def test_what_is_read_in_another_way_each_time_is_not_kept(shared: Kept, variable: str) -> None:
     """A preloaded library reads variables of its own; a relative path is another one in each directory."""
-    kept.start()
     name, value = variable.split("=")
-    assert kept("status", more={name: value}).stderr.endswith(LEFT)
+    assert shared("status", more={name: value}).stderr.endswith(LEFT)
 
 
 def test_nothing_of_the_caller_is_held_when_its_command_has_ended(kept: Kept) -> None:

@@ -97,6 +97,7 @@ def test_a_machine_without_a_compiler_gets_one_for_the_build(
     assert build.NativeBuildHook().dependencies() == needs
 
 
+@pytest.mark.deep
 def test_an_editable_installation(build: Any, tmp_path: Path) -> None:
     """It has the launcher in its tree."""
     tree = tmp_path / "tree"

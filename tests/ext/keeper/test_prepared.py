@@ -351,26 +351,27 @@ def project(kept: Kept) -> None:
     kept.place.project.mkdir()
 
 
-@pytest.mark.parametrize("change", [policy, settings_of_git, toolchain, variables, project])
-def test_a_change_before_the_next_command(kept: Kept, change: Callable[[Kept], None]) -> None:
+def test_a_change_before_the_next_command(kept: Kept) -> None:
     kept.start()
     before = seen(kept, both=True)
     kept.wait_prepared()
     assert seen(kept, both=True) == before
-    kept.wait_prepared()
-    change(kept)
-    with_template = seen(kept, both=True)
-    assert with_template == seen(kept, both=False)
-    if change is not variables:
-        assert with_template != before
+    for change in (policy, settings_of_git, toolchain, variables, project):
+        kept.wait_prepared()
+        change(kept)
+        with_template = seen(kept, both=True)
+        assert with_template == seen(kept, both=False), change
+        if change is not variables:
+            assert with_template != before, change
+        before = with_template
 
 
-@pytest.mark.parametrize("option", [["--net", "none"], ["--net", "open"], ["--tmp", "8M"], ["--level", "0"]], ids=str)
-def test_an_option_of_the_next_command(kept: Kept, option: list[str]) -> None:
+def test_an_option_of_the_next_command(kept: Kept) -> None:
     kept.start()
-    seen(kept, both=True)
-    kept.wait_prepared()
-    assert seen(kept, *option, both=True) == seen(kept, *option, both=False)
+    for option in (["--net", "none"], ["--net", "open"], ["--tmp", "8M"], ["--level", "0"]):
+        seen(kept, both=True)
+        kept.wait_prepared()
+        assert seen(kept, *option, both=True) == seen(kept, *option, both=False), option
 
 
 def below(pid: int) -> list[int]:

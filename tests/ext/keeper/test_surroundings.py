@@ -23,10 +23,11 @@ from mudroom.ext.keeper.server import KeptLauncher
 from mudroom.ext.keeper.start import MOST
 from test_keeper_life import gone, mudroom
 from test_kept_equal import both_ways
+from tiers import pairs
 
 __all__ = ["kept"]  # a fixture
 
-pytestmark = [pytest.mark.both_users, pytest.mark.root]
+pytestmark = pytest.mark.both_users
 
 LOCALES: tuple[dict[str, str], ...] = (
     {},
@@ -48,11 +49,11 @@ def test_one_keeper_serves_all_locales(kept: Kept) -> None:
     """With the encoding, the variables and the treatment of bytes that are no text that an own interpreter has."""
     pid = kept.start()
     del kept.environment["LC_ALL"]
-    for more in LOCALES:
-        shown = both_ways(kept, "run", "--yes", "--", "env", more=more)
-        assert shown[0] == shown[1], more
-        written = both_ways(kept, "exec", "--fork", b"\xff", "--", "true", more=more)
-        assert written[0] == written[1], more
+    for more, words in pairs(
+        LOCALES, [(b"run", b"--yes", b"--", b"env"), (b"exec", b"--fork", b"\xff", b"--", b"true")]
+    ):
+        told = both_ways(kept, *words, more=more)
+        assert told[0] == told[1], more
     assert [row.pid for row in kept.list()] == [pid]
 
 
@@ -64,6 +65,7 @@ def _first_to_go() -> None:
     Path("/proc/self/oom_score_adj").write_text("765")
 
 
+@pytest.mark.root
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -123,6 +125,7 @@ def inside(group: Path) -> Callable[[], None]:
     return enter
 
 
+@pytest.mark.root
 def test_one_keeper_serves_all_control_groups(kept: Kept, groups: list[Path]) -> None:
     """Its command is in the caller's group, with all its processes; when it has ended, the group can be removed."""
     pid = kept.start()
@@ -150,6 +153,7 @@ def _hidden() -> None:
     subprocess.run(["mount", "-t", "tmpfs", "none", "/sys/fs/cgroup"], check=True)
 
 
+@pytest.mark.root
 def test_groups_that_may_not_be_entered_have_keepers_of_their_own(kept: Kept, groups: list[Path]) -> None:
     """The second command of a group has one; of many, the least recently used ends."""
     doors = [os.open(group / "cgroup.procs", os.O_WRONLY) for group in groups]

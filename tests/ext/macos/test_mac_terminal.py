@@ -63,6 +63,7 @@ def test_it_is_a_terminal_and_answers(run: Run) -> None:
     assert screen.exit_code() == 4
 
 
+@pytest.mark.deep
 def test_keys_are_signals_of_the_command(run: Run) -> None:
     screen = run("trap 'echo interrupted; exit 7' INT; echo up; while :; do sleep 0.1; done")
     screen.expect("up")
@@ -71,6 +72,7 @@ def test_keys_are_signals_of_the_command(run: Run) -> None:
     assert screen.exit_code() == 7
 
 
+@pytest.mark.deep
 def test_it_is_told_of_a_new_size(run: Run) -> None:
     screen = run("trap 'stty size; exit' WINCH; echo up; while :; do sleep 0.1; done")
     screen.expect("up")
@@ -95,6 +97,7 @@ def test_it_is_stopped_and_goes_on(place: Place, driver: str) -> None:
     assert outside.exit_code() == 0
 
 
+@pytest.mark.deep
 def test_what_it_leaves_behind_ends(run: Run) -> None:
     screen = run("sleep 1003 & echo left $!; trap '' HUP; sleep 1004 & echo also $!; exit 0")
     first, second = int(screen.expect(r"left (\d+)")[1]), int(screen.expect(r"also (\d+)")[1])

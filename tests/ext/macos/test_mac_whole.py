@@ -61,6 +61,7 @@ def whole(place: Path, program: str, length: int = 300_000) -> str:
     return on_a_mac(OPEN.format(place=str(place), tool=tool, length=length) + program)
 
 
+@pytest.mark.deep
 def test_the_gate_lets_through_what_rules_allow(mac: Path) -> None:
     """By frames of a stream, kqueue and a handle of the process; a gate that was killed is replaced."""
     program = """

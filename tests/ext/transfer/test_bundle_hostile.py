@@ -257,7 +257,7 @@ def test_cut_off_anywhere(sample: tuple[Session, bytes]) -> None:
     session, data = sample
     before = left(session.vault)
     end = data.rindex(b"mudroom-end")
-    for at in range(0, end, (512 * 17 + 100) * (4 if QUICK else 1)):
+    for at in range(0, end, (512 * 17 + 100) * (12 if QUICK else 1)):
         with pytest.raises(RefusedArchive):
             take_in(session.vault, data[:at], "g")
         assert left(session.vault) == before

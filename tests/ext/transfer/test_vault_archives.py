@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import forked
 from conftest import Place
 from test_vault_verb import MUDROOM, Cli
 
@@ -74,9 +75,9 @@ def test_through_a_pipe(cli: Cli, tmp_path: Path) -> None:
     assert cli("apply", "g", "--yes", cwd=other).returncode == 0
     assert (other / "a").read_text() == "a\nmore\n"
     assert piped("head -c 100 > /dev/null").returncode == 141  # as of any writer whose reader has gone
-    gone = subprocess.run(
-        [*MUDROOM, "vault", "import", "-"],
-        cwd=cli.place.project, env=cli.environment, input=b"nonsense", capture_output=True, timeout=100, check=False,
+    gone = forked.run(
+        ["vault", "import", "-"],
+        cwd=cli.place.project, env=cli.environment, input="nonsense",
     )  # fmt: skip
     assert gone.returncode == 125
     assert len(gone.stderr.splitlines()) == 1
@@ -89,10 +90,9 @@ def test_no_archive_goes_through_a_terminal(cli: Cli) -> None:
     name = cli.json("ls")["forks"][0]["fork"]
     leader, follower = os.openpty()
     for words in (("export", name, "-"), ("import", "-")):
-        done = subprocess.run(
-            [*MUDROOM, "vault", *words],
+        done = forked.run(
+            ["vault", *words],
             cwd=cli.place.project, env=cli.environment, stdin=follower, stdout=follower, stderr=subprocess.PIPE,
-            text=True, timeout=100, check=False,
         )  # fmt: skip
         assert done.returncode == 125
         assert len(done.stderr.splitlines()) == 1

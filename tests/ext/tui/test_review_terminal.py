@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tiers import daily
+
 pytest.importorskip("textual", reason="the extra tui is not installed")
 
 from conftest import Place
@@ -56,7 +58,7 @@ def back(tmux: Tmux, told: str) -> None:
     tmux.until(lambda seen: told not in seen)
 
 
-@pytest.mark.parametrize(("columns", "rows"), SIZES)
+@pytest.mark.parametrize(("columns", "rows"), daily(SIZES))
 def test_one_hunk_then_a_conflict_then_undo(
     place: Place, staged: None, open_tmux: Open, columns: int, rows: int
 ) -> None:
@@ -202,7 +204,7 @@ def test_ctrl_c_in_the_editor_is_the_editors(place: Place, staged: None, open_tm
     tmux.until("[decided: merged]")
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=lambda one: one.name)
+@pytest.mark.parametrize("number", daily([signal.SIGTERM, signal.SIGHUP]))
 def test_a_review_that_is_ended_while_somebody_edits_tells_what_is_kept(
     place: Place, staged: None, open_tmux: Open, number: signal.Signals
 ) -> None:
@@ -242,7 +244,7 @@ def test_ctrl_c_leaves(place: Place, staged: None, open_tmux: Open) -> None:
     assert " icanon" in tmux.until("icanon")
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=lambda one: one.name)
+@pytest.mark.parametrize("number", daily([signal.SIGTERM, signal.SIGHUP]))
 def test_the_terminal_is_as_it_was_whoever_ends_it(
     place: Place, staged: None, open_tmux: Open, number: signal.Signals
 ) -> None:
@@ -258,7 +260,7 @@ def test_the_terminal_is_as_it_was_whoever_ends_it(
     assert not (place.project / "new").exists()
 
 
-@pytest.mark.parametrize("end", ["Escape", "signal"])
+@pytest.mark.parametrize("end", daily(["Escape", "signal"]))
 def test_a_result_that_is_being_tried_out_can_be_ended(place: Place, staged: None, open_tmux: Open, end: str) -> None:
     """Its output is seen as it comes; then nothing is applied, and nothing of it is left."""
     place.write(".mudroom/policy.yaml", "verify:\n  command: echo trying it; exec sleep 1000\n  when: always\n")

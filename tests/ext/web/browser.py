@@ -28,6 +28,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol
 import pytest
 
 import conftest
+import forked
 from conftest import is_shared
 
 if TYPE_CHECKING:
@@ -99,14 +100,11 @@ class Site:
 
 def mudroom(place: Around, *words: str, expected: int = 0, **more: Any) -> str:
     """Run the real command in the project; its stdout."""
-    done = subprocess.run(
-        [*MUDROOM, *words],
+    done = forked.run(
+        words,
         cwd=place.project,
         env=environment(place),
-        capture_output=True,
-        text=True,
         timeout=80,
-        check=False,
         **more,
     )
     assert done.returncode == expected, done.stderr + done.stdout
@@ -126,8 +124,8 @@ def another_login(place: Around) -> str:
 @contextmanager
 def serving(place: Around, *words: str, stderr: int | IO[str] = subprocess.PIPE) -> Iterator[Site]:
     """Ends it as a user would, and wants nothing on its stderr."""
-    process = subprocess.Popen(
-        [*MUDROOM, "serve", "--port", "0", "--json", *words],
+    process = forked.popen(
+        ["serve", "--port", "0", "--json", *words],
         cwd=place.project,
         env=environment(place),
         stdout=subprocess.PIPE,
@@ -290,7 +288,6 @@ def shared(shared_root: Path, shared_words: list[str], chromium: Browser) -> Ite
 
 @contextmanager
 def shared_server(root: Path, *words: str, browser: Browser | None) -> Iterator[Shared]:
-    pytest.importorskip("starlette", reason="the extra web")
     around, said = Surroundings(root, root / "home", root / "state"), root / "stderr"
     with said.open("a") as stderr, serving(around, *words, stderr=stderr) as site:
         yield Shared(around, site, said, browser)
@@ -303,7 +300,6 @@ def own_site() -> None:
 
 @pytest.fixture
 def site(request: pytest.FixtureRequest, place: Place) -> Iterator[Site]:
-    pytest.importorskip("starlette", reason="the extra web")
     if is_shared(request):
         yield request.getfixturevalue("shared").site
         return

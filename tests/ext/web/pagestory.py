@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from browser import MUDROOM, Site, environment, mudroom, staged
+from browser import Site, environment, mudroom, staged
 
+import forked
 from conftest import Place
 
 if TYPE_CHECKING:
@@ -71,8 +72,8 @@ def apply(window: Window, button: str) -> None:
 def answer(window: Window, place: Place) -> None:
     """It comes by itself: the page is told."""
     words = ("exec", "--fork", "f", "--agent", "coder", "--ask", "queue", "--json", "--", "sh", "build.sh")
-    process = subprocess.Popen(
-        [*MUDROOM, *words], cwd=place.project, env=environment(place), stdin=subprocess.DEVNULL,
+    process = forked.popen(
+        words, cwd=place.project, env=environment(place), stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:

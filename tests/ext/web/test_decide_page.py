@@ -12,8 +12,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from browser import MUDROOM, OpenPage, environment, mudroom, serving, watch
+from browser import OpenPage, environment, mudroom, serving, watch
 
+import forked
 from clients import free_port
 from conftest import Place
 from mudroom.core.approval.approval import CommandQuestion, HostQuestion
@@ -60,8 +61,8 @@ def queue(place: Place) -> Queue:
 
 @contextmanager
 def started(place: Place, *words: str) -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen(
-        [*MUDROOM, *words],
+    process = forked.popen(
+        words,
         cwd=place.project,
         env=environment(place),
         stdin=subprocess.DEVNULL,
@@ -110,6 +111,7 @@ def test_an_agents_command_waits_for_the_page(place: Place, queue: Queue, page: 
     assert not page.title().startswith("(")
 
 
+@pytest.mark.deep
 def test_the_users_own_command_asks_the_page_about_a_host(place: Place, queue: Queue, page: Page) -> None:
     with started(place, "run", "--json", "--no", "--", sys.executable, "ask.py", f"{NOBODY}:443") as process:
         one = card(page, f"{NOBODY}:443")
@@ -119,6 +121,7 @@ def test_the_users_own_command_asks_the_page_about_a_host(place: Place, queue: Q
         assert "asked, and refused on the page (not today)" in result(process)["stdout"]
 
 
+@pytest.mark.deep
 def test_always_writes_what_is_shown(place: Place, queue: Queue, page: Page) -> None:
     with queue.put(HOST, 60) as ticket:
         one = card(page, HOST.fingerprint)
@@ -141,6 +144,7 @@ def test_a_rule_that_cannot_be_written_is_said(place: Place, queue: Queue, page:
         page.get_by_text("the answer holds, but its rule is not written").wait_for()
 
 
+@pytest.mark.deep
 def test_two_pages_and_a_terminal_see_one_answer(queue: Queue, page: Page, open_page: OpenPage) -> None:
     other = open_page(390)
     with queue.put(HOST, 60) as ticket:
@@ -159,6 +163,7 @@ def test_two_pages_and_a_terminal_see_one_answer(queue: Queue, page: Page, open_
             card(each, "wants to run").get_by_text("Denied on the terminal").wait_for()
 
 
+@pytest.mark.deep
 def test_a_late_answer_is_told_how_it_ended(queue: Queue, page: Page) -> None:
     """The answer of this page comes second: the page has not heard of the first yet."""
     with queue.put(HOST, 60) as ticket:
@@ -182,6 +187,7 @@ def test_names_are_text(queue: Queue, page: Page) -> None:
         assert one.get_by_role("button", name="Always allow").count() == 0, "there is no rule"
 
 
+@pytest.mark.deep
 def test_the_keyboard_answers_the_card_that_has_it(queue: Queue, page: Page) -> None:
     with queue.put(HOST, 60), queue.put(COMMAND, 60):
         one, other = card(page, HOST.fingerprint), card(page, "wants to run")
@@ -278,6 +284,7 @@ def test_nothing_grave_about_questions(queue: Queue, open_page: OpenPage, scheme
         assert violations(page) == []
 
 
+@pytest.mark.deep
 def test_a_server_that_is_started_anew_shows_it_again(place: Place, queue: Queue, chromium: Browser) -> None:
     wrong: list[str] = []
     with chromium.new_context() as context, queue.put(HOST, 60) as ticket:

@@ -51,6 +51,7 @@ def test_the_list_and_one_commit(project: Place, site: Site, page: Page) -> None
     assert page.locator(".commit").count() == 0
 
 
+@pytest.mark.deep
 def test_hostile_texts_on_a_narrow_window(project: Place, site: Site, open_page: OpenPage) -> None:
     name = "n" * 200
     staged(project, f"{HOSTILE} checkout -qb {name}; echo {'y' * 400} >> a.py; {GIT} commit -qaF m")

@@ -47,6 +47,7 @@ def test_what_cannot_be_seen_has_a_name_and_markup_is_text(changed: Site, page: 
     assert page.locator("td.code img").count() == 0
 
 
+@pytest.mark.deep
 def test_code_is_coloured_by_a_worker_and_nothing_else_is_a_script(changed: Site, chromium: Browser) -> None:
     with chromium.new_context() as context:  # not a page that is watched: it tries what the policy stops
         page = context.new_page()
@@ -83,6 +84,7 @@ def test_unchanged_lines_come_when_they_are_asked_for(changed: Site, page: Page)
     page.get_by_role("cell", name="line 50", exact=True).wait_for()
 
 
+@pytest.mark.deep
 def test_a_conflict_is_decided_place_by_place(changed: Site, place: Place, page: Page) -> None:
     tick()
     place.write("lines.txt", TEXT.replace("line 10\n", "zehn\n").replace("line 70\n", "siebzig\n"))

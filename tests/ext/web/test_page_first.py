@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page, Route
 
 
+@pytest.mark.deep
 def test_what_a_command_has_staged_is_there(place: Place, site: Site, page: Page) -> None:
     place.write("a.py", "x = 1\n")
     staged(place, "echo 'y = 2' >> a.py; echo new > '<b>b.txt'")
@@ -22,6 +23,7 @@ def test_what_a_command_has_staged_is_there(place: Place, site: Site, page: Page
     assert page.locator("main b").count() == 0
 
 
+@pytest.mark.deep
 @pytest.mark.usefixtures("own_site")
 def test_a_long_list_is_sent_once_however_often_it_is_asked_for(place: Place, site: Site, page: Page) -> None:
     """What is asked before the modules are here is not asked again by them; and after that only what is new is sent."""
@@ -43,6 +45,7 @@ def test_a_long_list_is_sent_once_however_often_it_is_asked_for(place: Place, si
     page.get_by_text("This fork has changed since you looked").wait_for()
 
 
+@pytest.mark.deep
 def test_the_page_says_what_is_certified_and_warns_of_what_is_closed(place: Place, site: Site, page: Page) -> None:
     """Where a platform opens by a record: one line, and a warning for each part that is closed."""
     told = ["macOS 26.0 25A1, open", "closed: network: gate is refused: gate_port fell"]

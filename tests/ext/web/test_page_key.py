@@ -84,6 +84,7 @@ def test_the_key_is_taken_out_of_the_address_and_kept(site: Site, page: Page) ->
     second.get_by_role("heading", name="New session").wait_for()
 
 
+@pytest.mark.deep
 def test_a_browser_without_its_key_is_told_how_to_log_in(site: Site, page: Page) -> None:
     page.wait_for_selector(HOME)
     page.evaluate("localStorage.clear()")
@@ -92,6 +93,7 @@ def test_a_browser_without_its_key_is_told_how_to_log_in(site: Site, page: Page)
     assert "mudroom serve --link" in page.inner_text("main")
 
 
+@pytest.mark.deep
 def test_a_link_with_a_key_that_is_none_logs_nobody_out(site: Site, page: Page) -> None:
     page.wait_for_selector(HOME)
     page.goto("about:blank")
@@ -100,6 +102,7 @@ def test_a_link_with_a_key_that_is_none_logs_nobody_out(site: Site, page: Page) 
     assert page.url == site.url
 
 
+@pytest.mark.deep
 def test_what_somebody_else_on_our_port_has_left_is_removed(place: Place, chromium: Browser) -> None:
     """A service worker of his answers in our place, for as long as it is there."""
     context = chromium.new_context()
@@ -120,6 +123,7 @@ def test_what_somebody_else_on_our_port_has_left_is_removed(place: Place, chromi
     assert wrong == []
 
 
+@pytest.mark.deep
 def test_one_that_the_page_finds_is_removed_by_it(site: Site, page: Page) -> None:
     page.wait_for_selector(HOME)
     page.add_init_script("""

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 
+@pytest.mark.deep
 @pytest.mark.usefixtures("own_site")
 def test_a_look_cannot_be_applied_until_it_is_a_review(place: Place, site: Site, page: Page) -> None:
     place.write("a.txt", "one\n")

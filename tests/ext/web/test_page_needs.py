@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 
+@pytest.mark.deep
 @pytest.mark.usefixtures("own_site")
 def test_what_needs_the_user_stands_first(place: Place, site: Site, page: Page) -> None:
     place.write("a.txt", "one\n")
@@ -41,6 +42,7 @@ def test_what_needs_the_user_stands_first(place: Place, site: Site, page: Page) 
     page.wait_for_url("**/conflicts")
 
 
+@pytest.mark.deep
 @pytest.mark.usefixtures("own_site")
 def test_what_runs_says_its_level_and_what_it_costs(place: Place, site: Site, page: Page) -> None:
     place.write("a.txt", "one\n")

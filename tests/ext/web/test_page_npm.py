@@ -8,8 +8,9 @@ import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
-from browser import MUDROOM, Site, environment
+from browser import Site, environment
 
+import forked
 from clients import Site as Registry
 from conftest import Place
 
@@ -41,8 +42,8 @@ def test_npm_waits_for_the_page(place: Place, site: Site, page: Page) -> None:
             "--registry",
             f"http://{host}/npm",
         ]
-        with subprocess.Popen(
-            [*MUDROOM, "run", "--yes", "--json", "--", *words, "tiny"],
+        with forked.popen(
+            ["run", "--yes", "--json", "--", *words, "tiny"],
             cwd=place.project,
             env=environment(place),
             stdin=subprocess.DEVNULL,

@@ -79,6 +79,7 @@ def test_hunk_conflict_apply_undo(place: Place, site: Site, page: Page) -> None:
     assert "line 30\n" in (place.project / "text.txt").read_text()
 
 
+@pytest.mark.deep
 def test_a_hunk_brings_no_permissions_along(place: Place, site: Site, page: Page) -> None:
     place.write("tool", LINES)
     (place.project / "tool").chmod(0o644)
@@ -100,6 +101,7 @@ def test_a_hunk_brings_no_permissions_along(place: Place, site: Site, page: Page
     assert (place.project / "tool").stat().st_mode & 0o7777 == 0o755
 
 
+@pytest.mark.deep
 def test_two_pages_that_decide_the_same(place: Place, site: Site, open_page: OpenPage) -> None:
     """The second has not heard of it, is told when it does the same, and nothing happens twice."""
     place.write("a.txt", "1\n")
@@ -132,6 +134,7 @@ def test_a_fork_that_moves_while_it_is_looked_at(place: Place, site: Site, page:
     page.get_by_role("button", name="Apply all 2").wait_for()
 
 
+@pytest.mark.deep
 def test_nothing_is_discarded_but_what_was_looked_at(place: Place, site: Site, page: Page) -> None:
     staged(place, "echo 1 > a")
     review(page, site)
@@ -153,6 +156,7 @@ def test_a_fork_that_is_gone(place: Place, site: Site, page: Page) -> None:
     page.get_by_text("This fork is gone").wait_for()
 
 
+@pytest.mark.deep
 def test_what_runs_later_is_named_before(place: Place, site: Site, page: Page) -> None:
     place.write("package.json", "{}\n")
     staged(place, "echo '{\"scripts\": {}}' > package.json; echo x > x.txt")
@@ -164,6 +168,7 @@ def test_what_runs_later_is_named_before(place: Place, site: Site, page: Page) -
     assert (place.project / "package.json").read_text() == "{}\n"
 
 
+@pytest.mark.deep
 def test_a_question_goes_with_the_view_that_it_is_about(place: Place, site: Site, page: Page) -> None:
     """Else somebody who has gone back to another fork would say yes to this one."""
     for fork in ("try-1", "try-2"):
@@ -195,6 +200,7 @@ def test_the_verify_command_is_heard(place: Place, site: Site, page: Page, passe
         assert "trying the result" in page.get_by_role("log").inner_text()
 
 
+@pytest.mark.deep
 def test_names_of_a_stranger(place: Place, site: Site, page: Page) -> None:
     """HTML is text, what turns the reading order is shown, and no name is too long or no text."""
     names = ["<img src=x onerror=alert(1)>", "a\u202etxt.exe", "line\nbreak", "\x1b[31mred", "long-" + "x" * 240]
@@ -260,6 +266,7 @@ def test_ten_thousand_files(place: Place, site: Site, page: Page) -> None:
     assert page.get_by_role("treeitem").count() == 11
 
 
+@pytest.mark.deep
 def test_two_tabs_on_one_conflict(place: Place, site: Site, open_page: OpenPage) -> None:
     """What was chosen in the second is not saved over what the first has decided: it is told so, and looks again."""
     place.write("f", "one\n")

@@ -11,6 +11,7 @@ import pytest
 from browser import HOME, Site, mudroom
 
 from conftest import Place
+from tiers import daily
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -62,7 +63,7 @@ def visited(chromium: Browser, site: Site) -> Iterator[Page]:
     context.close()
 
 
-@pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
+@pytest.mark.parametrize("host", daily(["localhost", "127.0.0.1"]))
 def test_another_site_reads_nothing_and_does_nothing(
     place: Place, site: Site, visited: Page, elsewhere: int, host: str
 ) -> None:
@@ -112,6 +113,7 @@ def test_another_site_cannot_show_the_page_in_its_own(site: Site, visited: Page,
     assert answered.value.status == 403
 
 
+@pytest.mark.deep
 def test_a_link_of_another_site_leads_in(place: Place, site: Site, visited: Page, elsewhere: int) -> None:
     """As from a terminal in a browser; and to the page, for who is logged in."""
     follow = "url => document.body.appendChild(Object.assign(document.createElement('a'), {href: url})).click()"

@@ -8,13 +8,10 @@ import subprocess
 import threading
 from pathlib import Path
 
-import pytest
-from browser import MUDROOM, Site, environment, staged
+from browser import Site, environment, staged
 
+import forked
 from conftest import Place
-
-pytest.importorskip("starlette", reason="the extra web")
-
 from mudroom.ext.web.state.hub import Hub, Look
 from mudroom.ext.web.state.job import JobReporter, Jobs
 from test_landing_api import end, verified_by
@@ -24,8 +21,8 @@ def test_an_apply_is_not_cut_off_by_the_end_of_the_server(place: Place) -> None:
     wait = f"sleep 62.{os.getpid()}"
     staged(place, "echo 1 > a")
     verified_by(place, f"[sh, -c, '{wait}; true']")
-    process = subprocess.Popen(
-        [*MUDROOM, "serve", "--port", "0", "--json"],
+    process = forked.popen(
+        ["serve", "--port", "0", "--json"],
         cwd=place.project,
         env=environment(place),
         stdout=subprocess.PIPE,

@@ -16,10 +16,8 @@ from typing import Any
 import pytest
 from browser import MUDROOM, Site, environment, mudroom, serving
 
+import forked
 from conftest import Place
-
-pytest.importorskip("starlette", reason="the extra web")
-
 from mudroom.errors import MudroomError
 from mudroom.ext.web.server.cookie_key import CookieKey
 from mudroom.ext.web.server.login import CODE_LIFE, CODES, Login
@@ -136,10 +134,8 @@ def test_without_one_there_is_no_address(place: Place) -> None:
 
 
 def test_one_that_was_killed_is_in_nobodys_way(place: Place) -> None:
-    words = [*MUDROOM, "serve", "--port", "0", "--json"]
-    with subprocess.Popen(
-        words, cwd=place.project, env=environment(place), stdout=subprocess.PIPE, text=True
-    ) as process:
+    words = ["serve", "--port", "0", "--json"]
+    with forked.popen(words, cwd=place.project, env=environment(place), stdout=subprocess.PIPE, text=True) as process:
         Site(process)
         process.kill()
     told = place.state / "serve/server.json"
@@ -254,9 +250,9 @@ def test_the_browser_is_opened_by_a_file_that_only_we_can_read(place: Place, tmp
     browser.write_text(f'#!/bin/sh\necho "$@" > {seen}.new; mv {seen}.new {seen}\n')
     browser.chmod(0o755)
     with serving(place) as site:
-        words = [*MUDROOM, "serve", "--link", "--open"]
+        words = ["serve", "--link", "--open"]
         env = environment(place) | {"BROWSER": str(browser)}
-        done = subprocess.run(words, cwd=place.project, env=env, capture_output=True, text=True, timeout=60, check=True)
+        done = forked.run(words, cwd=place.project, env=env)
         (argument,) = seen.read_text().split()
         page = Path(argument.removeprefix("file://"))
         assert stat.S_IMODE(page.stat().st_mode) == 0o600

@@ -17,15 +17,11 @@ from typing import Any
 import pytest
 from browser import environment
 
+import forked
 from conftest import Place
-
-pytest.importorskip("starlette", reason="the extra web")
-pytest.importorskip("uvicorn", reason="the extra web")
-
 from mudroom.cli.main import run
 from mudroom.ext.web.server.registry import ServerRegistry
 
-MUDROOM = [sys.executable, "-m", "mudroom"]
 WELL_KNOWN, OLD = "/.well-known/agent-card.json", "/.well-known/agent.json"
 
 
@@ -64,8 +60,8 @@ class Served:
 
 @contextmanager
 def serving(place: Place, *words: str, ends_with: int = signal.SIGTERM) -> Iterator[Served]:
-    process = subprocess.Popen(
-        [*MUDROOM, "serve", "--port", "0", "--json", *words],
+    process = forked.popen(
+        ["serve", "--port", "0", "--json", *words],
         cwd=place.project,
         env=environment(place),
         stdout=subprocess.PIPE,
@@ -165,11 +161,8 @@ def test_a_connection_that_says_nothing_does_not_keep_it_from_ending(place: Plac
 
 
 def test_bad_words(place: Place) -> None:
-    def refused(*words: str, program: str = "") -> str:
-        command = [sys.executable, "-c", program, *words] if program else [*MUDROOM, *words]
-        done = subprocess.run(
-            command, cwd=place.project, env=environment(place), capture_output=True, text=True, timeout=60, check=False
-        )
+    def refused(*words: str) -> str:
+        done = forked.run(words, cwd=place.project, env=environment(place))
         assert (done.returncode, done.stdout, done.stderr.count("\n")) == (125, "", 1), done.stderr
         return done.stderr
 
@@ -185,9 +178,15 @@ def test_bad_words(place: Place) -> None:
     assert "No such file" in refused("serve", "--card", "none.json")
     told = "mudroom: '/a b' is not a prefix (as in --url-prefix /mudroom)\n"
     assert refused("serve", "--url-prefix", "/a b") == told
-    without = "import sys; sys.modules['uvicorn'] = None; sys.argv[0] = 'mudroom'; from mudroom.cli import main; main()"
-    text = refused("serve", "--port", "0", program=without)
-    assert "mudroom serve needs uvicorn (pip install starlette uvicorn)" in text
+    without = "import sys; sys.modules['uvicorn'] = None; from mudroom.cli import main; main()"
+    command = [sys.executable, "-c", without, "serve", "--port", "0"]
+    done = subprocess.run(
+        command, cwd=place.project, env=environment(place), capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, "mudroom serve needs uvicorn (pip install starlette uvicorn)" in done.stderr) == (
+        125,
+        True,
+    )
 
 
 def test_a_server_that_runs_already(place: Place, capfd: pytest.CaptureFixture[str]) -> None:
@@ -220,8 +219,8 @@ def test_a_server_that_holds_its_place_and_does_not_answer(
 
 def test_a_card_can_be_printed(place: Place) -> None:
     card = write_card(place, "a", sandboxLevel=1, version="3")
-    words = [*MUDROOM, "agent", "card", card, "--url", "https://a.example/a2a"]
-    done = subprocess.run(words, cwd=place.project, env=environment(place), capture_output=True, text=True, check=True)
+    words = ["agent", "card", card, "--url", "https://a.example/a2a"]
+    done = forked.run(words, cwd=place.project, env=environment(place))
     found = json.loads(done.stdout)
     assert (found["version"], found["supportedInterfaces"][0]["url"]) == ("3", "https://a.example/a2a")
     assert params(found)["sandboxLevel"] == 1

@@ -11,9 +11,6 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-
-pytest.importorskip("uvicorn", reason="the extra web")
-
 import uvicorn
 
 from mudroom.errors import UsageError
@@ -34,7 +31,9 @@ async def answering(_scope: Any, receive: Callable[[], Any], send: Callable[[Any
 
 async def said(data: bytes, much_later: bytes = b"") -> bytes:
     """What is answered until the server closes the connection."""
-    config = uvicorn.Config(answering, log_config=None, log_level="critical", lifespan="off", ws="none")
+    config = uvicorn.Config(
+        answering, log_config=None, log_level="critical", lifespan="off", ws="none", timeout_keep_alive=1
+    )
     config.load()
     state = uvicorn.server.ServerState()
     loop = asyncio.get_running_loop()

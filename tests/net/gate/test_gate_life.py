@@ -20,6 +20,7 @@ import mudroom
 from mudroom.core.network.host_rules import HostRule
 from mudroom.errors import MudroomError
 from mudroom.net.gate_handle import Gate, Listener
+from tiers import each
 from town import WAIT, OpenGuard, Town, echo, read_all, read_exactly
 
 
@@ -449,7 +450,7 @@ def test_a_gate_that_dies_again_and_again_is_given_up(tmp_path: Path) -> None:
     gate.close()
 
 
-@pytest.mark.parametrize(
+@each(
     "packet",
     [
         b"garbage",
@@ -460,7 +461,6 @@ def test_a_gate_that_dies_again_and_again_is_given_up(tmp_path: Path) -> None:
         b"\0[" + b"[" * 50_000,
         b"\0" + b"x" * 70_000,
     ],
-    ids=lambda packet: packet[:12].decode("ascii", "replace"),
 )
 def test_a_gate_that_was_taken_over_can_tell_its_host_nothing_but_messages(packet: bytes) -> None:
     """What the process says is a stranger's word; it also sends a descriptor, which is not kept."""

@@ -12,6 +12,7 @@ from mudroom.net.gate.exchange import RefusedExchange
 from mudroom.net.gate.peer import Peer
 from mudroom.net.listeners import tunnel
 from mudroom.net.protocol.client_hello import Kind, kind_of
+from tiers import each
 
 CONNECT = b"CONNECT evil.example:443 HTTP/1.1\r\n\r\n"
 
@@ -65,7 +66,7 @@ def test_a_request_that_is_sent_slowly_is_refused(monkeypatch: pytest.MonkeyPatc
         kind_after(lambda client, _: client.data_received(b"CONNECT evil.example:443 HT"))
 
 
-@pytest.mark.parametrize(
+@each(
     ("data", "kind"),
     [
         (b"", None),

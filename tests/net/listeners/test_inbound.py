@@ -19,6 +19,7 @@ from mudroom.net.listeners import inbound, peer_user
 from mudroom.net.listeners.inbound import InboundListener
 from mudroom.net.listeners.late_socket import FAMILIES
 from mudroom.net.listeners.peer_user import ConnectionEnd, named_stranger
+from tiers import each
 
 pytestmark = [pytest.mark.both_users, pytest.mark.root]
 
@@ -182,6 +183,6 @@ Ends: Sequence[tuple[ConnectionEnd | None, ConnectionEnd | None, int, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("other", "own", "uid", "whose"), Ends)
+@each(("other", "own", "uid", "whose"), Ends)
 def test_whose_it_is(other: ConnectionEnd | None, own: ConnectionEnd | None, uid: int, whose: str) -> None:
     assert named_stranger(other, own, uid) == whose

@@ -15,6 +15,7 @@ from mudroom.net.listeners.accept import parse_connect
 from mudroom.net.protocol import client_hello, dns, head, refusal
 from mudroom.net.protocol.synthetic import MOST, Synthetic, is_synthetic
 from mudroom.net.protocol.target import parse_target
+from tiers import each
 
 LINES = st.sampled_from([b"\r\n", b"\n", b"\r", b": ", b":", b" ", b"\t", b"\0", b",", b";", b"\x0b"])
 WORDS = st.sampled_from(
@@ -28,7 +29,7 @@ GOOD = b"GET http://a.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n"
 # --- HTTP ---
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "value", "what"),
     [
         ("X-HTTP-Method-Override", "x", "method"),
@@ -130,7 +131,7 @@ def test_a_real_hello_says_its_name_and_protocols() -> None:
     assert client_hello.parse_hello(REAL + b"early data") == (b"good.example", ())
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 6, 7, 100, 1000])
+@each("size", [1, 2, 3, 4, 5, 6, 7, 100, 1000])
 def test_a_hello_in_records_of_any_size(size: int) -> None:
     body = REAL[5:]
     parts = [body[at : at + size] for at in range(0, len(body), size)]
@@ -162,7 +163,7 @@ def test_a_hello_by_hand() -> None:
     assert client_hello.parse_hello(with_extensions((10, b"x"))) == (None, ())
 
 
-@pytest.mark.parametrize(
+@each(
     "data",
     [
         with_extensions((0, names(b"a.example")), (0, names(b"b.example"))),
@@ -203,7 +204,7 @@ def test_the_first_words_are_of_some_kind(data: bytes) -> None:
     assert len(kinds) <= 1  # and stay what they are, whatever follows
 
 
-@pytest.mark.parametrize(
+@each(
     ("data", "kind"),
     [
         (b"\x16", "tls"),
@@ -261,7 +262,7 @@ def test_any_dns_message_is_read_or_refused(data: bytes) -> None:
     assert len(reply) <= 12 + 255 + 4
 
 
-@pytest.mark.parametrize(
+@each(
     ("data", "code"),
     [
         (question(b"a.example", flags=0x8100), None),

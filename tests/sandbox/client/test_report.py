@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mudroom.sandbox.client.report import ReportError, read_record, read_report, read_value
+from tiers import each
 
 pytestmark = pytest.mark.both_users
 
@@ -39,7 +40,7 @@ def test_what_marshal_writes_is_read_as_marshal_reads_it(word: str, values: list
     assert [type(one) for one in found] == [type(one) for one in record]
 
 
-@pytest.mark.parametrize(
+@each(
     "record",
     [
         ("exited", 0, 0.25, 1.5, 20480, (b"chmod /x", b"call 12 3"), 1 << 60, True),
@@ -85,7 +86,7 @@ def test_no_byte_that_is_changed_does(values: list[Any], place: int, byte: int) 
         assert read_report(bytes(data))[0] is not None
 
 
-@pytest.mark.parametrize(
+@each(
     "data",
     [
         b"",
@@ -124,7 +125,7 @@ def test_a_request_is_read_as_marshal_reads_it(argv: list[bytes | str], environ:
         assert (list(found), variables) == (argv, environ)
 
 
-@pytest.mark.parametrize(
+@each(
     "data",
     [
         b"[\xff\xff\xff\x7f",

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from mudroom.sandbox.client.terminal_sign import SignKind, TerminalSign, is_between, sign_kinds
+from tiers import each
 
 BETWEEN = [
     b"",
@@ -32,17 +31,17 @@ INSIDE = [
 ]
 
 
-@pytest.mark.parametrize("tail", BETWEEN)
+@each("tail", BETWEEN)
 def test_between(tail: bytes) -> None:
     assert is_between(tail)
 
 
-@pytest.mark.parametrize("tail", INSIDE)
+@each("tail", INSIDE)
 def test_inside(tail: bytes) -> None:
     assert not is_between(tail)
 
 
-@pytest.mark.parametrize(
+@each(
     ("environ", "kinds"),
     [
         ({}, ("bell",)),

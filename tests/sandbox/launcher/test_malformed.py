@@ -22,7 +22,7 @@ from mudroom.sandbox.client.held import hold
 from mudroom.sandbox.client.invocation import Invocation
 from mudroom.sandbox.client.launcher_client import LauncherClient
 from native_init import COMPILERS, PROTOCOL, RawLauncher, asked, compile_launcher, message
-from tiers import SEED, sample
+from tiers import SEED, each, sample
 
 pytestmark = pytest.mark.both_users
 
@@ -56,7 +56,7 @@ def goes_on(launcher: RawLauncher) -> bool:
     return launcher.ask({"op": "resume", "id": 99}) == ("done",)
 
 
-@pytest.mark.parametrize(
+@each(
     "data",
     [
         b"", b"\xff" * 99, b"\x01", b"\x05\0\0\0(\xff\xff\xff\x7f", b"\x01\0\0\0x", b"\x02\0\0\0NN", b"\0\0\0\0",

@@ -22,6 +22,7 @@ from mudroom.errors import MudroomError
 from mudroom.sandbox.client.capture import CapturedOutput
 from mudroom.sandbox.client.launcher_client import LauncherClient, SpawnedLauncher
 from native_init import COMPILERS, compile_library
+from tiers import QUICK
 
 pytestmark = pytest.mark.both_users
 
@@ -77,7 +78,7 @@ def test_nothing_is_written_while_a_sandbox_is_paused(fresh: Box, kind: str) -> 
     with CapturedOutput(None, None, None, 1 << 20) as output:
         running = fresh.start(BUSY, output, plan)
         until_all_grow(staged, 13)
-        for _round in range(3):
+        for _round in range(1 if QUICK else 3):
             running.pause()
             before = sizes(staged)
             assert fresh.run("true", fresh.bare() if kind == "bare" else fresh.plan())[0].status == 0
@@ -140,7 +141,7 @@ def test_pauses_are_not_counted(fresh: Box) -> None:
 def test_a_sandbox_may_be_paused_at_any_moment(fresh: Box, kind: str) -> None:
     """Before its command has started, too, or as it ends."""
     plans = [fresh.prepared(kind)]
-    for number in range(20):
+    for number in range(8 if QUICK else 20):
         with CapturedOutput(None, None, None, 100) as output:
             running = fresh.start("echo done", output, plans.pop())
             if number % 2:
@@ -216,8 +217,13 @@ class Walk:
 
 
 @pytest.fixture(scope="module")
-def walk(tmp_path_factory: pytest.TempPathFactory) -> Walk:
-    return Walk(compile_library(tmp_path_factory.mktemp("walk")))
+def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    return compile_library(tmp_path_factory.mktemp("library"))
+
+
+@pytest.fixture
+def walk(library: ctypes.CDLL) -> Walk:
+    return Walk(library)
 
 
 @pytest.fixture(scope="module")
@@ -374,10 +380,9 @@ print(Walk(ctypes.CDLL(sys.argv[1])).pause(os.getppid(), Pids()))
 
 @needs_compiler
 @if_namespaces
-def test_what_is_hidden_does_not(walk: Walk, tmp_path: Path) -> None:
+def test_what_is_hidden_does_not(library: ctypes.CDLL) -> None:
     """As with hidepid (proc(5)), or without /proc."""
-    compile_library(tmp_path)
-    words = [sys.executable, "-c", HIDDEN, str(tmp_path / "launcher.so"), *sys.path]
+    words = [sys.executable, "-c", HIDDEN, library._name, *sys.path]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.stdout.strip() == "its processes are hidden in /proc", done.stderr
 
@@ -404,9 +409,8 @@ def typed(library: ctypes.CDLL) -> int:
 
 
 @needs_compiler
-def test_only_what_a_process_has_sent_stays(tmp_path: Path) -> None:
+def test_only_what_a_process_has_sent_stays(library: ctypes.CDLL) -> None:
     """Terminal signals for the process group that a sandbox's init has just left do not reach its command."""
-    library = compile_library(tmp_path)
     pid = os.fork()
     if pid == 0:
         code = 2

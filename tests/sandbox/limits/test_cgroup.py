@@ -22,6 +22,7 @@ from mudroom.sandbox.limits.cgroup import (
     sweep,
 )
 from mudroom.sandbox.limits.limiter import bus_address, disks, make_scope
+from tiers import each
 
 pytestmark = [pytest.mark.both_users, pytest.mark.root]
 
@@ -47,7 +48,7 @@ def test_the_memberships() -> None:
     assert memberships(table) == {"cpu": "/", "cpuacct": "/", "memory": "/a:b", "": "/user.slice/session-1.scope"}
 
 
-@pytest.mark.parametrize(
+@each(
     ("root", "path", "place"),
     [
         ("/", "/", "/cg"),

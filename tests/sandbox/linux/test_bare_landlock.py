@@ -14,6 +14,7 @@ from conftest import Place, full_listing
 from mudroom.sandbox.host.host import landlock_abi
 from satellites import needs
 from test_without_namespaces import Contained
+from tiers import together
 
 pytestmark = [
     pytest.mark.both_users,
@@ -52,25 +53,25 @@ def test_it_works_in_a_copy_and_says_so(contained: Contained) -> None:
     assert [row["path"] for row in result["changes"]["files"]] == ["f"]
 
 
-@pytest.mark.parametrize(
-    "script",
-    [
-        "echo bad >> {h}/.bashrc",
-        "rm -rf {h} {p}",
-        "touch {h}/new {p}/new /tmp/mudroom-bad",
-        "mkdir {h}/new; mkdir {h}/.config/new",
-        "mv {h}/.bashrc {h}/other",
-        "ln {h}/.bashrc l && echo bad > l",
-        "truncate -s 0 {h}/.bashrc",
-        "chmod 777 {h}/.bashrc {h} {p} {p}/f",
-        "touch -d 2001-01-01 {h}/.bashrc",
-        "setfattr -n user.a -v b {h}/.bashrc",
-        "echo bad > {h}/.config/gh/hosts.yml",
-        "cat {h}/.config/gh/hosts.yml; grep -r HIDDEN {h}",
-        "cat {s}/vaults/*/project && echo HIDDEN",
-        "ln -s {h}/.config/gh/hosts.yml l; cat l",
-    ],
+ATTEMPTS = (
+    "echo bad >> {h}/.bashrc",
+    "rm -rf {h} {p}",
+    "touch {h}/new {p}/new /tmp/mudroom-bad",
+    "mkdir {h}/new; mkdir {h}/.config/new",
+    "mv {h}/.bashrc {h}/other",
+    "ln {h}/.bashrc l && echo bad > l",
+    "truncate -s 0 {h}/.bashrc",
+    "chmod 777 {h}/.bashrc {h} {p} {p}/f",
+    "touch -d 2001-01-01 {h}/.bashrc",
+    "setfattr -n user.a -v b {h}/.bashrc",
+    "echo bad > {h}/.config/gh/hosts.yml",
+    "cat {h}/.config/gh/hosts.yml; grep -r HIDDEN {h}",
+    "cat {s}/vaults/*/project && echo HIDDEN",
+    "ln -s {h}/.config/gh/hosts.yml l; cat l",
 )
+
+
+@pytest.mark.parametrize("script", together(dict(zip(ATTEMPTS, ATTEMPTS, strict=True))).values())
 def test_attempts(contained: Contained, script: str) -> None:
     place = contained.place
     around = {"p": str(place.project), "h": str(place.home), "s": str(place.state)}

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from conformance.syscalls.__main__ import QUESTIONS, document
 from conformance.syscalls.decision import ALLOWED, OWN, Profile, decide, is_conditional, load
 from mudroom.sandbox.linux.syscall import LEFT_OPEN, NUMBERS
+from tiers import each
 
 CALLS, OTHERS = load()
 BY_TITLE = {profile.title: profile for profile in (*OWN, *OTHERS)}
@@ -34,7 +33,7 @@ def test_the_profiles_name_only_calls_that_exist() -> None:
     assert {rule.call for profile in OTHERS for rule in profile.rules} <= set(CALLS)
 
 
-@pytest.mark.parametrize(
+@each(
     ("title", "call", "arguments", "expected"),
     [
         ("Docker", "ptrace", (), ALLOWED),

@@ -23,6 +23,7 @@ from mudroom.sandbox.linux.plan import (
 )
 from mudroom.sandbox.linux.seccomp import compile_filter
 from mudroom.sandbox.linux.syscall import DENY, MACHINES, NO_NAMESPACES, NO_NETWORK
+from tiers import each
 
 pytestmark = pytest.mark.both_users
 
@@ -180,7 +181,7 @@ def test_an_open_network_is_the_hosts() -> None:
     assert has == ["namespaces: user, mount, pid, ipc, uts, cgroup"]
 
 
-@pytest.mark.parametrize("abi", range(6))
+@each("abi", range(6))
 def test_landlock_adds_to_namespaces_only_what_they_do_not_do(abi: int) -> None:
     """A domain in which those of joined commands are nested; from ABI 6 its scopes."""
     assert difference(USER._replace(landlock_abi=abi)) == (["Landlock, 1 rule"] if abi < 2 else [], [])
@@ -214,7 +215,7 @@ ASKED_AT_OPEN = FS_EXECUTE | FS_WRITE_FILE | FS_READ_FILE | FS_READ_DIR | 1 << 1
 """With LANDLOCK_ACCESS_FS_TRUNCATE and _IOCTL_DEV: hook_file_open in security/landlock/fs.c."""
 
 
-@pytest.mark.parametrize("abi", range(10))
+@each("abi", range(10))
 def test_landlock_is_not_asked_when_a_file_of_the_view_is_opened(abi: int) -> None:
     """For a right that it handles, the kernel walks from the file up to a directory whose rule grants it, or to the
     root; without one it returns at once (is_access_to_paths_allowed)."""
@@ -284,7 +285,7 @@ def test_without_namespaces_landlock_says_what_may_be_opened() -> None:
     assert PROJECT not in rules
 
 
-@pytest.mark.parametrize(
+@each(
     ("abi", "network", "files", "net", "scoped"),
     [
         (1, "none", 13, 0, 0),
@@ -450,16 +451,14 @@ def test_nothing_is_made_inside_what_is_shown(spec: SandboxSpec) -> None:
             links.append(b"/" + step[2])
 
 
-@pytest.mark.parametrize(
-    "path", [b"/", b"/tmp", b"/run", b"/var/run", b"/home/u", b"/proc", b"/proc/1", b"/dev", b"/dev/fd", b"/dev/shm"]
-)
+@each("path", [b"/", b"/tmp", b"/run", b"/var/run", b"/home/u", b"/proc", b"/proc/1", b"/dev", b"/dev/fd", b"/dev/shm"])
 def test_what_the_sandbox_has_of_its_own_cannot_be_shown(path: bytes) -> None:
     with pytest.raises(UsageError, match=f"{path.decode()} cannot be shown"):
         compiled(USER._replace(binds=(*USER.binds, Bind(path, path))))
     assert compiled(BARE._replace(binds=(*BARE.binds, Bind(path, path)))), "Landlock hides nothing, so it can allow it"
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "place"),
     [
         (b"/var/run/user", b"/run/user"),

@@ -35,6 +35,7 @@ from mudroom.sandbox.linux.syscall import (
     SyscallRule,
     number_of,
 )
+from tiers import each
 
 pytestmark = pytest.mark.both_users
 
@@ -235,7 +236,7 @@ def test_without_a_network_only_connected_pairs_are_left(
     assert decide(CLOSED, machine, name, args) == expected
 
 
-@pytest.mark.parametrize(
+@each(
     ("machine", "arch", "nr", "expected"),
     [
         ("x86_64", AUDIT_ARCH_I386, 20, KILL),
@@ -383,7 +384,7 @@ def test_numbers_are_those_of_the_kernel_headers(machine: str, header: Path) -> 
         assert number == known.get(name) or (name not in known and number is not None and number > newest), name
 
 
-@pytest.mark.parametrize(
+@each(
     ("rule", "complaint"),
     [
         (SyscallRule("unshaer", 1, (), "a typo"), "'unshaer' is not in the table"),

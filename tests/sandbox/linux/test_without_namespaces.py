@@ -20,6 +20,7 @@ from conftest import Place, environment, full_listing, listing, tick
 from mudroom.sandbox.host.host import landlock_abi
 from mudroom.sandbox.linux.seccomp import compile_filter
 from mudroom.sandbox.linux.syscall import Cond, SyscallRule
+from tiers import together
 
 pytestmark = [
     pytest.mark.both_users,
@@ -121,14 +122,14 @@ ATTEMPTS = {
 }
 
 
-@pytest.mark.parametrize("name", ATTEMPTS)
-def test_the_project_cannot_be_changed_through_its_real_path(contained: Contained, name: str) -> None:
+@pytest.mark.parametrize("script", together(ATTEMPTS).values(), ids=together(ATTEMPTS))
+def test_the_project_cannot_be_changed_through_its_real_path(contained: Contained, script: str) -> None:
     place = contained.place
     place.write("f", "precious\n", 0o640)
     os.symlink("f", place.project / "link")
     before, content = full_listing(place.project), listing(place.project)
     stamps = {name: (place.project / name).stat().st_ctime_ns for name in ("f", ".")}
-    result = contained.run(ATTEMPTS[name].format(p=place.project, py=sys.executable) + "; echo tried; exit 0")
+    result = contained.run(script.format(p=place.project, py=sys.executable) + "\necho tried; exit 0")
     assert full_listing(place.project) == before
     assert listing(place.project) == content
     assert {name: (place.project / name).stat().st_ctime_ns for name in stamps} == stamps

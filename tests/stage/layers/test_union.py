@@ -105,7 +105,7 @@ def simulated(base: Path, *layers: Path) -> Shown:
                 info = path.lstat()
                 is_directory = stat.S_ISDIR(info.st_mode)
                 opaque = is_directory and OPAQUE in os.listxattr(path) and os.getxattr(path, OPAQUE) == b"y"
-                if not is_directory or opaque or found.get(key, ("",))[0] != "directory":
+                if key in found and (not is_directory or opaque or found[key][0] != "directory"):
                     found = {k: v for k, v in found.items() if k != key and not k.startswith(key + b"/")}
                 mode = stat.S_IMODE(info.st_mode)
                 if is_directory:
@@ -129,10 +129,18 @@ def everything_over_everything(root: Path, inside: str = "") -> tuple[Path, Path
     return base, one, two
 
 
+Everything = tuple[Path, Path, Path]
+
+
+@pytest.fixture(scope="module", params=["", "directory"])
+def everything(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Everything:
+    """A base and two layers; no test changes them."""
+    return everything_over_everything(tmp_path_factory.mktemp("everything"), request.param)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("inside", ["", "directory"])
-def test_every_kind_over_every_kind(tmp_path: Path, inside: str) -> None:
-    base, one, two = everything_over_everything(tmp_path, inside)
+def test_every_kind_over_every_kind(everything: Everything) -> None:
+    base, one, two = everything
     with OpenSource(os.fsencode(base)) as below, Union([os.fsencode(two), os.fsencode(one)], below) as union:
         found = shown(union)
         assert found == simulated(base, one, two)
@@ -143,9 +151,8 @@ def test_every_kind_over_every_kind(tmp_path: Path, inside: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("inside", ["", "directory"])
-def test_the_kernel_shows_the_same(tmp_path: Path, inside: str) -> None:
-    base, one, two = everything_over_everything(tmp_path, inside)
+def test_the_kernel_shows_the_same(tmp_path: Path, everything: Everything) -> None:
+    base, one, two = everything
     with (
         mounted([two, one], base, tmp_path / "mount") as place,
         OpenSource(os.fsencode(place)) as kernel,
@@ -209,8 +216,8 @@ def test_an_empty_file_with_the_xattr_is_a_file_where_the_directory_is_not_marke
 
 
 @pytest.mark.slow
-def test_layers_alone_show_only_what_is_staged(tmp_path: Path) -> None:
-    base, one, two = everything_over_everything(tmp_path)
+def test_layers_alone_show_only_what_is_staged(tmp_path: Path, everything: Everything) -> None:
+    base, one, two = everything
     (empty,) = levels(tmp_path, "no-base")
     with Union([os.fsencode(two), os.fsencode(one)], None) as union:
         assert shown(union) == simulated(empty, one, two)

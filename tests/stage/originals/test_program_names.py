@@ -57,7 +57,7 @@ def test_the_settings_of_most_repositories_are_not_parsed() -> None:
     assert not may_name(config)
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "words"),
     [
         ("exec sh ./tools/check.sh --all", "exec sh tools/check.sh all"),

@@ -113,7 +113,7 @@ SOME = list(MODES) if ALL else ["killed-before", "dead-from-here"]
 
 
 def every_way_and(name: str, kinds: list[str]) -> pytest.MarkDecorator:
-    chosen = pairs(WAYS, kinds)
+    chosen = pairs(WAYS, kinds, 4)
     ids = [f"{way.name}-{kind}" for way, kind in chosen]
     return pytest.mark.parametrize(("way", name), chosen, indirect=["way"], ids=ids)
 

@@ -36,7 +36,7 @@ def tree(path: bytes) -> dict[str, tuple[int, int, int]]:
     return found
 
 
-@pytest.mark.parametrize("name", ["a", "A-1_b.c", "0", "a..", "x" * 64, "run-7f3a", "now-1", "base2"])
+@each("name", ["a", "A-1_b.c", "0", "a..", "x" * 64, "run-7f3a", "now-1", "base2"])
 def test_names_that_are_plain(name: str) -> None:
     assert is_plain(name)
     assert fork_directory(name) == name.encode()

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import forked
 from conftest import Place
 
 AGENT = Path(__file__).with_name("scripted_agent.py")
@@ -31,8 +32,8 @@ class Editor:
         shutil.copy(AGENT, script)
         words = agent or (PYTHON, str(script))
         reads = ("--read", str(script.parent), "--read", sys.base_prefix)
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "mudroom", "acp", *reads, *options, "--", *words],
+        self.process: subprocess.Popen[bytes] = forked.popen(
+            ["acp", *reads, *options, "--", *words],
             cwd=place.project, env=environment(place), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )  # fmt: skip
@@ -147,9 +148,9 @@ def environment(place: Place) -> dict[str, str]:
 
 def mudroom(place: Place, *words: str, code: int = 0) -> str:
     """Return the output of a command of mudroom."""
-    done = subprocess.run(
-        [sys.executable, "-m", "mudroom", *words], cwd=place.project, env=environment(place),
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False,
+    done: subprocess.CompletedProcess[str] = forked.run(
+        words, cwd=place.project, env=environment(place),
+        stdin=subprocess.DEVNULL, timeout=60,
     )  # fmt: skip
     assert done.returncode == code, (words, done)
     return done.stdout + done.stderr

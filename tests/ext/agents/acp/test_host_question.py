@@ -11,12 +11,13 @@ from editor import PYTHON, Editor, chosen, mudroom
 from conftest import Place
 from mudroom.core.network.flow import FlowAnswer, FlowQuestion
 from mudroom.ext.agents.acp.question import EditorForHosts, Questions
+from tiers import daily
 
 REACH = f"{PYTHON} -c 'import urllib.request as r; r.urlopen(\"http://example.test/\")' 2>&1 | tail -n 1"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["reject_once", "reject_always"])
+@pytest.mark.parametrize("kind", daily(["reject_once", "reject_always"]))
 def test_a_host_is_asked_about_in_the_editor(place: Place, kind: str) -> None:
     with Editor(place) as editor:
         editor.open()

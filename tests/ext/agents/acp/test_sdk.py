@@ -13,6 +13,7 @@ import pytest
 from editor import PYTHON, environment, mudroom
 
 from conftest import Place
+from tiers import daily
 
 # The SDK is imported by what uses it: it takes a third of a second, and every process of a run imports this file.
 
@@ -41,7 +42,7 @@ class SdkClient:
         """The test has the connection."""
 
 
-@pytest.mark.parametrize("options", [(), ("--outside",)], ids=["inside", "outside"])
+@pytest.mark.parametrize("options", daily([(), ("--outside",)]))
 def test_the_sdk_on_both_sides(place: Place, options: tuple[str, ...]) -> None:
     import acp
 

@@ -9,6 +9,7 @@ from editor import mudroom
 from serve_start import FORK, Start, both, processes_of, start
 
 from conftest import Place, full_listing
+from tiers import daily
 
 __all__ = ["start"]
 
@@ -59,7 +60,7 @@ def test_an_editor_that_is_killed(place: Place, start: Start) -> None:
 
 
 @both
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+@pytest.mark.parametrize("number", daily([signal.SIGTERM, signal.SIGHUP, signal.SIGINT]))
 def test_a_signal_ends_all(place: Place, start: Start, options: tuple[str, ...], number: signal.Signals) -> None:
     editor = start(*options)
     editor.open()

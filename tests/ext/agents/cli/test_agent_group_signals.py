@@ -21,7 +21,7 @@ __all__ = [
     "test_after_sigkill_the_next_command_collects_it_and_says_so",
     "test_the_second_signal_ends_a_stubborn_command",
 ]
-pytestmark = pytest.mark.both_users
+pytestmark = [pytest.mark.both_users, pytest.mark.deep]  # test_agent_verb has each signal in the quick tier
 
 
 @pytest.fixture

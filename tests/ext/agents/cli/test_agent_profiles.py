@@ -6,16 +6,17 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import forked
 from clocks import give_way
 from conftest import Place, full_listing
 from mudroom.ext.agents.cli.agent_profile import place_named_by
 from test_vault_verb import Cli
+from tiers import each, half
 
 pytestmark = pytest.mark.both_users
 
@@ -75,7 +76,7 @@ def agent(place: Place) -> Agent:
 LEVELS = [(), ("--view", "copy"), ("--level", "0"), ("--level", "0", "--view", "copy")]
 
 
-@pytest.mark.parametrize("options", LEVELS, ids=" ".join)
+@pytest.mark.parametrize("options", half(LEVELS), ids=" ".join)
 def test_a_hook_that_is_planted_stays_in_the_fork_and_is_shown(agent: Agent, options: tuple[str, ...]) -> None:
     agent.script(PLANT + "cat ~/.claude/settings.json")
     before = agent.store()
@@ -169,7 +170,7 @@ def test_the_hosts_own_changes_are_seen_by_the_next_run(agent: Agent) -> None:
     assert agent.run()["settings"] == []
 
 
-@pytest.mark.parametrize("options", LEVELS, ids=" ".join)
+@pytest.mark.parametrize("options", half(LEVELS), ids=" ".join)
 def test_links_that_a_command_has_planted_lead_nowhere(agent: Agent, options: tuple[str, ...]) -> None:
     target = agent.place.root / "target"
     target.mkdir()
@@ -271,7 +272,7 @@ def test_a_model_server_on_this_machine_that_no_rule_opens_is_named(agent: Agent
     assert "names a server" not in open_network.stderr
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "place"),
     [
         ("http://127.0.0.1:8377/v1", ("127.0.0.1", 8377)),
@@ -408,9 +409,9 @@ def test_a_login_that_is_not_kept_is_said_at_the_end(agent: Agent) -> None:
     ended = agent.cli("agent", "run", "--", "claude")
     assert (ended.returncode, ended.stderr.count(note)) == (3, 1), ended.stderr
     environment = {**agent.cli.environment, "COLUMNS": "400"}
-    acp = subprocess.run(
-        [sys.executable, "-m", "mudroom", "acp", "--", "claude"],
-        cwd=agent.place.project, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+    acp = forked.run(
+        ["acp", "--", "claude"],
+        cwd=agent.place.project, env=environment, stdin=subprocess.DEVNULL,
     )  # fmt: skip
     assert acp.stderr.count(note) == 1, acp.stderr
     assert login.read_text() == "token\n"
@@ -424,8 +425,8 @@ def test_a_login_that_a_killed_mudroom_has_left_is_brought_before_the_fork_goes(
         "touch begun; until [ -e ~/.claude/go ]; do :; done\n"
         "echo new > ~/.claude/n && mv ~/.claude/n ~/.claude/.credentials.json; touch up; sleep 600"
     )
-    killed = subprocess.Popen(
-        [sys.executable, "-m", "mudroom", "agent", "run", "--", "claude"],
+    killed = forked.popen(
+        ["agent", "run", "--", "claude"],
         cwd=agent.place.project, env={**agent.cli.environment, "MUDROOM_KEEPER": "0"},
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip

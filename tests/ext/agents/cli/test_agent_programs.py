@@ -13,6 +13,7 @@ from mudroom.ext.agents.catalog import Catalog
 from mudroom.ext.agents.core.profile import generic_profile
 from test_agent_profiles import Agent
 from test_vault_verb import Cli
+from tiers import each, pairs
 
 pytestmark = pytest.mark.both_users
 
@@ -36,8 +37,7 @@ def test_the_kernel_knows_the_programs_of_all_profiles() -> None:
     assert sorted(AGENT_PROGRAMS) == sorted(program for profile in profiles for program in profile.programs)
 
 
-@pytest.mark.parametrize("verb", VERBS, ids=" ".join)
-@pytest.mark.parametrize("by_path", [False, True])
+@pytest.mark.parametrize(("verb", "by_path"), pairs(VERBS, [False, True]))
 def test_a_verb_that_starts_an_agent_uses_its_profile(agent: Agent, verb: tuple[str, ...], by_path: bool) -> None:
     word = str(agent.home / "prefix/bin/claude") if by_path else "claude"
     result = agent.cli.json(*verb, "--json", "--", word)
@@ -142,7 +142,7 @@ def test_a_program_without_a_profile_has_a_store_that_lasts(agent: Agent) -> Non
     assert [path.name for path in (agent.home / ".my-agent").iterdir()] == ["token"]
 
 
-@pytest.mark.parametrize("name", ["ssh", "npm", "config", "gh", "aws", "mudroom", "cargo"])
+@each("name", ["ssh", "npm", "config", "gh", "aws", "mudroom", "cargo"])
 def test_a_program_with_the_name_of_another_one_s_store_has_none(name: str) -> None:
     taken = {"ssh": b".ssh", "npm": b".npm", "config": b".config", "gh": b".config/gh", "aws": b".aws"}
     taken |= {"mudroom": b".config/mudroom", "cargo": b".cargo"}

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+import forked
 from conftest import Place
 from mudroom.ext.agents.core.hook_contract import CONTRACTS
 from test_vault_verb import Cli
@@ -37,13 +38,11 @@ def cli(place: Place) -> Cli:
 def run(cli: Cli, agent: str, event: Any, *options: str, cwd: Path | None = None) -> Any:
     """Return the answer to an event."""
     text = event if isinstance(event, str) else json.dumps(event)
-    done = subprocess.run(
-        [sys.executable, "-m", "mudroom", "hook", *options, "run", agent],
+    done = forked.run(
+        ["hook", *options, "run", agent],
         cwd=cwd or cli.place.project,
         env=cli.environment,
-        input=text.encode(),
-        capture_output=True,
-        check=False,
+        input=text,
     )
     assert done.returncode == 0, done.stderr
     assert not done.stderr

@@ -18,6 +18,8 @@ from conftest import Place, act_as
 from mudroom.core.agent.card import AgentCard, Requirements
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
+from test_logins import meanwhile
+from tiers import pairs
 
 How = Literal["in place", "renamed"]
 PATIENCE = 30.0
@@ -48,17 +50,6 @@ def opened(request: pytest.FixtureRequest, place: Place) -> Iterator[Callable[[s
         return lambda script: session.run([b"sh", b"-c", script.encode()], timeout=PATIENCE)
 
     yield with_store
-
-
-def meanwhile(result: Callable[[], Result], act: Callable[[threading.Event], None]) -> Result:
-    over = threading.Event()
-    other = threading.Thread(target=act, args=(over,))
-    other.start()
-    try:
-        return result()
-    finally:
-        over.set()
-        other.join()
 
 
 def until(path: Path, text: str, over: threading.Event) -> bool:
@@ -128,8 +119,7 @@ def test_a_store_that_is_a_directory(
     assert (place.home / file).read_text() == "outside-two\n"
 
 
-@pytest.mark.parametrize("outside", ["in place", "renamed"])
-@pytest.mark.parametrize("file", [".npmrc", ".cargo/credentials.toml"])
+@pytest.mark.parametrize(("file", "outside"), pairs([".npmrc", ".cargo/credentials.toml"], ["in place", "renamed"]))
 def test_a_store_that_is_one_file(
     place: Place, opened: Callable[[str, str], Callable[[str], Result]], file: str, outside: str
 ) -> None:

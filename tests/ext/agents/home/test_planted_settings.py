@@ -12,6 +12,7 @@ from mudroom.core.settings import Settings
 from mudroom.ext.agents.catalog import Catalog
 from mudroom.ext.agents.session.agent_settings import agent_settings
 from mudroom.ext.agents.settings_review import settings_lines
+from tiers import half
 
 PROGRAM = {"x": {"command": "sh", "args": ["-c", "evil"]}}
 SERVERS = json.dumps({"mcpServers": PROGRAM})
@@ -103,7 +104,7 @@ def test_each_profile_has_a_row() -> None:
     assert sorted(PLANTED) == sorted(Catalog().names())
 
 
-@pytest.mark.parametrize("agent", PLANTED)
+@pytest.mark.parametrize("agent", half(PLANTED))
 def test_planted_settings_stand_out(place: Place, agent: str) -> None:
     profile = Catalog().profile(agent)
     for directory in profile.agent_store.directories:

@@ -19,6 +19,7 @@ from mudroom.ext.agents.catalog import Catalog
 from mudroom.session import Session
 from mudroom.session.confinement.host_approver import HostAnswers
 from test_logins import WAYS, log_in, meanwhile, python
+from tiers import half
 
 pytestmark = pytest.mark.both_users
 
@@ -64,10 +65,10 @@ def vendor() -> Iterator[Vendor]:
 
 
 AGENT = """
-import json, os, urllib.request
+import json, os, time, urllib.request
 for turn in range({turns}):
     while int(json.load(open(path))["token"].split("-")[1]) % 2 != {mine}:
-        os.sched_yield()
+        time.sleep(0.002)
     token = json.load(open(path))["token"].encode()
     answer = urllib.request.urlopen("http://127.0.0.1:{port}/", token).read().decode()
     open(path + ".tmp", "w").write(json.dumps({{"token": answer}})); os.rename(path + ".tmp", path)
@@ -113,7 +114,7 @@ LOGINS = [
 ]
 
 STAND_IN = """
-import json, os, urllib.request
+import json, os, time, urllib.request
 def at(value):
     for step in {steps}[:-1]:
         value = value[step]
@@ -132,7 +133,7 @@ def renew():
     {write}
 renew()
 while not (value := load()) or at(value)[{steps}[-1]] != "refresh-2":
-    os.sched_yield()
+    time.sleep(0.002)
 renew()
 """
 
@@ -142,7 +143,7 @@ def test_profiles_without_a_login_are_named() -> None:
     assert not {name for name, _path, _key in LOGINS} & NO_LOGIN
 
 
-@pytest.mark.parametrize(("agent", "file", "key"), LOGINS, ids=[f"{name}-{path}" for name, path, _key in LOGINS])
+@pytest.mark.parametrize(("agent", "file", "key"), half(LOGINS))
 def test_a_login_of_each_profile_is_renewed_inside_and_bare(
     place: Place, vendor: Vendor, agent: str, file: str, key: str
 ) -> None:
@@ -176,7 +177,7 @@ def test_a_login_of_each_profile_is_renewed_inside_and_bare(
     assert [note for note in result.notes if "login" in note or "kept" in note] == []
 
 
-@pytest.mark.parametrize(("agent", "file", "key"), LOGINS, ids=[f"{name}-{path}" for name, path, _key in LOGINS])
+@pytest.mark.parametrize(("agent", "file", "key"), half(LOGINS))
 def test_a_login_inside_stays_in_its_fork_where_the_host_has_none(
     place: Place, agent: str, file: str, key: str
 ) -> None:

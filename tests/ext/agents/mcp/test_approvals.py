@@ -12,6 +12,7 @@ from wire import Stdio, mudroom, server
 
 from conftest import Place
 from mudroom.ext.agents.mcp.connection import MOST_CALLS
+from tiers import half
 
 pytestmark = pytest.mark.slow
 POLICY = "commands: {classes: {destructive: require_approval}, approval_timeout: 60s}\n"
@@ -31,17 +32,18 @@ def question(client: Stdio) -> Any:
 
 @pytest.mark.parametrize(
     "result",
-    [
-        {"action": "accept", "content": {"answer": "yes"}},
-        {"action": "accept", "content": {"answer": True}},
-        {"action": "accept", "content": {}},
-        {"action": "accept", "content": None},
-        {"action": "accept"},
-        {"action": "cancel", "content": {"answer": "once"}},
-        {"content": {"answer": "once"}},
-        {},
-    ],
-    ids=range(8),
+    half(
+        [
+            {"action": "accept", "content": {"answer": "yes"}},
+            {"action": "accept", "content": {"answer": True}},
+            {"action": "accept", "content": {}},
+            {"action": "accept", "content": None},
+            {"action": "accept"},
+            {"action": "cancel", "content": {"answer": "once"}},
+            {"content": {"answer": "once"}},
+            {},
+        ]
+    ),
 )
 def test_an_answer_that_is_none_of_those_offered_refuses(place: Place, result: dict[str, Any]) -> None:
     asks(place)
@@ -149,7 +151,7 @@ def port() -> Iterator[int]:
         served.shutdown()
 
 
-@pytest.mark.parametrize(("answer", "code"), [("once", 0), ("no", 1), ("preset", 1), ("what", 1)])
+@pytest.mark.parametrize(("answer", "code"), half([("once", 0), ("no", 1), ("preset", 1), ("what", 1)]))
 def test_the_client_is_asked_about_a_host(place: Place, port: int, answer: str, code: int) -> None:
     place.write(".mudroom/policy.yaml", f"network: {{ask: ['127.0.0.1:{port}']}}\n")
     with server(place) as client:

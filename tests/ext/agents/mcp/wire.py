@@ -5,28 +5,24 @@ from __future__ import annotations
 import http.client
 import json
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import forked
 from conftest import Place, environment
 
-MUDROOM = [sys.executable, "-m", "mudroom"]
 Message = dict[str, Any]
 
 
 def mudroom(place: Place, *words: str) -> subprocess.CompletedProcess[str]:
     """Run a verb as the user does."""
-    return subprocess.run(
-        [*MUDROOM, *words],
+    return forked.run(
+        words,
         cwd=place.project,
         env=environment(place),
         stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
         timeout=80,
-        check=False,
     )
 
 
@@ -34,8 +30,8 @@ class Stdio:
     """A client on a server's stdin and stdout. Used by one thread."""
 
     def __init__(self, place: Place, *words: str) -> None:
-        self.process = subprocess.Popen(
-            [*MUDROOM, "mcp", *words],
+        self.process = forked.popen(
+            ["mcp", *words],
             cwd=place.project,
             env=environment(place),
             stdin=subprocess.PIPE,
@@ -130,8 +126,8 @@ class Web:
     """A server on HTTP. Requests are made by hand."""
 
     def __init__(self, place: Place, *words: str) -> None:
-        self.process = subprocess.Popen(
-            [*MUDROOM, "mcp", "--http", "0", "--json", *words],
+        self.process = forked.popen(
+            ["mcp", "--http", "0", "--json", *words],
             cwd=place.project,
             env=environment(place),
             stdin=subprocess.DEVNULL,

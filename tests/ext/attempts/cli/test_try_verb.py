@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
+import forked
 from clocks import give_way
 from conftest import Place
 from mudroom.cli.main import run
-from test_vault_verb import MUDROOM, Cli
+from test_vault_verb import Cli
 
 LONG = str(8_000_000 + os.getpid())
 """Seconds that only the commands of this process sleep, by which they are found."""
@@ -47,8 +48,8 @@ def until(condition: Callable[[], object]) -> None:
 
 
 def begun(cli: Cli, *words: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [*MUDROOM, "try", *words], cwd=cli.place.project, env=cli.environment, stdin=subprocess.DEVNULL,
+    return forked.popen(
+        ["try", *words], cwd=cli.place.project, env=cli.environment, stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
 
@@ -242,8 +243,8 @@ def test_a_second_ctrl_c_kills_what_does_not_end(cli: Cli) -> None:
 
 @pytest.mark.deep
 def test_the_third_ctrl_c_does_not_wait_for_another_process(cli: Cli) -> None:
-    other = subprocess.Popen(
-        [*MUDROOM, "run", "--keep", "--", "sleep", LONG], cwd=cli.place.project, env=cli.environment,
+    other = forked.popen(
+        ["run", "--keep", "--", "sleep", LONG], cwd=cli.place.project, env=cli.environment,
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     until(lambda: sleeping() == 1)

@@ -21,6 +21,7 @@ from conftest import Place, full_listing
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
 from mudroom.ext.commits.git.commits import DULWICH
+from tiers import pairs
 from whole_text import whole
 
 __all__ = ["agent", "copy", "project"]  # fixtures
@@ -289,8 +290,7 @@ def test_without_dulwich(copy: Copy, monkeypatch: pytest.MonkeyPatch) -> None:
     assert wanted == f"dulwich>={'.'.join(map(str, DULWICH))},<2"
 
 
-@pytest.mark.parametrize("name", ["rename", "fsync", "open"])
-@pytest.mark.parametrize("which", range(6))
+@pytest.mark.parametrize(("name", "which"), pairs(["rename", "fsync", "open"], range(6)))
 def test_a_disk_that_fails(copy: Copy, monkeypatch: pytest.MonkeyPatch, name: str, which: int) -> None:
     """The branch is there and whole, or nothing is; and nothing is left lying about."""
     copy.agent("echo two >> file; git commit -qam two")

@@ -9,29 +9,19 @@ import shutil
 import subprocess
 import time
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from handgit import WHO, Copy, fsck, git, tree_entry, with_settings
-from hostile import blob, head_of, refused, with_tree
+from hostile import blob, copy, head_of, refused, with_tree
 
 from conftest import Place, full_listing
 from mudroom.errors import UsageError
 from mudroom.ext.commits.git import history, objects, read, walk
 from mudroom.ext.commits.session import bring_commits
 
+__all__ = ["copy"]  # a fixture
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
-
-
-@pytest.fixture
-def copy(tmp_path: Path) -> Iterator[Copy]:
-    """After each test nothing has come, but what the test itself expects."""
-    made = Copy(tmp_path)
-    yield made
-    if git(made.project, "git branch --list 'mudroom/*'") == "":
-        assert list((made.project / ".git/objects/pack").iterdir()) == []
-    assert fsck(made.project) == ""
 
 
 # --- objects ---

@@ -19,6 +19,7 @@ from mudroom.ext.commits.git.one_commit import OneCommit
 from mudroom.ext.commits.git.user_settings import UserFiles
 from mudroom.ext.commits.session import CommitRequest, apply_as_commit
 from mudroom.session import LandingResult
+from tiers import half
 from whole_text import whole
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
@@ -334,15 +335,17 @@ def test_included_settings(project: Place) -> None:
 
 @pytest.mark.parametrize(
     ("attributes", "settings", "content", "match"),
-    [
-        ("* text=auto\n", "", "a\\r\\n", "line ends"),
-        ("*.txt eol=crlf\n", "", "a\\r\\n", "line ends"),
-        ("", "core.autocrlf input", "a\\r\\n", "line ends"),
-        ("*.txt filter=lfs diff=lfs merge=lfs -text\n", "", "a\\n", "filter"),
-        ("[attr]odd filter=x\n*.txt odd\n", "", "a\\n", "odd"),
-        ("*.txt working-tree-encoding=UTF-16\n", "", "a\\n", "working-tree-encoding"),
-        ("*.txt ident\n", "", "\\$Id\\$\\n", "Id"),
-    ],
+    half(
+        [
+            ("* text=auto\n", "", "a\\r\\n", "line ends"),
+            ("*.txt eol=crlf\n", "", "a\\r\\n", "line ends"),
+            ("", "core.autocrlf input", "a\\r\\n", "line ends"),
+            ("*.txt filter=lfs diff=lfs merge=lfs -text\n", "", "a\\n", "filter"),
+            ("[attr]odd filter=x\n*.txt odd\n", "", "a\\n", "odd"),
+            ("*.txt working-tree-encoding=UTF-16\n", "", "a\\n", "working-tree-encoding"),
+            ("*.txt ident\n", "", "\\$Id\\$\\n", "Id"),
+        ]
+    ),
 )
 def test_a_file_that_git_would_convert(
     project: Place, attributes: str, settings: str, content: str, match: str

@@ -15,6 +15,7 @@ from handgit import fsck, git, moves_of
 from mudroom.ext.commits.core.ref_plan import HEAD, STASH, RefMove, RepositoryMoves
 from mudroom.ext.commits.git.ref_transaction import perform_moves, reversed_moves, without_packed
 from mudroom.ext.commits.git.write import RepositoryWriter
+from tiers import pairs
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 MAIN, NEW, OLD, THIRD = b"refs/heads/main", b"refs/heads/mudroom/new", b"refs/heads/old", b"refs/tags/a/b"
@@ -201,8 +202,7 @@ def test_without_packed() -> None:
     assert without_packed(text, {b"refs/tags"}) == text
 
 
-@pytest.mark.parametrize("name", ["rename", "fsync", "open", "unlink"])
-@pytest.mark.parametrize("which", range(8))
+@pytest.mark.parametrize(("name", "which"), pairs(["rename", "fsync", "open", "unlink"], range(8)))
 def test_a_disk_that_fails(project: Project, monkeypatch: pytest.MonkeyPatch, name: str, which: int) -> None:
     """A repeat completes the moves; no lock is left, and the repository is whole at any time."""
     moves, real, calls = project.several(), getattr(os, name), iter(range(1000))

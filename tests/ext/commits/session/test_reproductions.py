@@ -12,6 +12,7 @@ from git_history import environment, make_repository
 
 from conftest import Place, listing
 from test_vault_verb import Cli
+from tiers import half, pairs
 
 KEY = "secret of the user\n"
 
@@ -110,8 +111,10 @@ def test_a_commit_of_many_files_with_the_names_of_secrets(user: User, place: Pla
     assert user.sh("git show --format= --shortstat").strip() == "1 file changed, 1 insertion(+)"
 
 
-@pytest.mark.parametrize("how", ["--commits", "--git"])
-@pytest.mark.parametrize("script", ["git add -f .env; git commit -qm empty", "git add -f .env; git stash push -q"])
+@pytest.mark.parametrize(
+    ("script", "how"),
+    pairs(["git add -f .env; git commit -qm empty", "git add -f .env; git stash push -q"], ["--commits", "--git"]),
+)
 def test_an_emptied_file_is_refused_before_anything_is_written(user: User, place: Place, how: str, script: str) -> None:
     place.write(".env", "TOKEN=1\n")
     user.fork(f"echo x >> a; git commit -qam fix; test ! -s .env; {script}")
@@ -127,7 +130,15 @@ def test_an_emptied_file_is_refused_before_anything_is_written(user: User, place
 
 @pytest.mark.parametrize(
     "between",
-    ["git status", "touch a; git status", "echo more > more; git add more", "git gc -q --prune=now", "git stash list"],
+    half(
+        [
+            "git status",
+            "touch a; git status",
+            "echo more > more; git add more",
+            "git gc -q --prune=now",
+            "git stash list",
+        ]
+    ),
 )
 def test_undo_after_git_has_refreshed_the_index(user: User, between: str) -> None:
     user.fork("echo two >> a; echo new > new; git add -A; git commit -qm two")
@@ -174,7 +185,7 @@ def test_undo_and_redo_again_and_again(user: User) -> None:
 # --- 3: both ways to bring commits ---
 
 
-@pytest.mark.parametrize("order", ["--commits --git", "--git --commits", "--commits --commits --git --git"])
+@pytest.mark.parametrize("order", half(["--commits --git", "--git --commits", "--commits --commits --git --git"]))
 def test_both_ways_in_any_order(user: User, order: str) -> None:
     user.fork("for n in 1 2 3; do echo $n >> a; git commit -qam $n; done")
     for word in order.split():
@@ -202,7 +213,7 @@ def test_commits_after_more_commits(user: User) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["git status", "git update-index --refresh", "git diff", "git log", "git stash list"]
+    "command", half(["git status", "git update-index --refresh", "git diff", "git log", "git stash list"])
 )
 def test_a_command_that_refreshes_the_index_leaves_no_fork(user: User, place: Place, command: str) -> None:
     place.write("a", "one\n")  # its time differs from that in the index
@@ -232,19 +243,21 @@ def test_the_rebase_of_a_fork_does_not_go_on_in_the_project(user: User, place: P
 
 @pytest.mark.parametrize(
     "path",
-    [
-        "sequencer/todo",
-        "rebase-apply/next",
-        "info/attributes",
-        "info/grafts",
-        "config.worktree",
-        "commondir",
-        "objects/info/alternates",
-        "hooks/post-commit",
-        "config",
-        "shallow",
-        "refs/replace/1234",
-    ],
+    half(
+        [
+            "sequencer/todo",
+            "rebase-apply/next",
+            "info/attributes",
+            "info/grafts",
+            "config.worktree",
+            "commondir",
+            "objects/info/alternates",
+            "hooks/post-commit",
+            "config",
+            "shallow",
+            "refs/replace/1234",
+        ]
+    ),
 )
 def test_state_that_runs_or_reads_elsewhere_does_not_land(user: User, path: str) -> None:
     there = user.project / ".git" / path
@@ -336,8 +349,7 @@ def test_a_file_that_a_fork_put_back_and_the_user_committed(user: User) -> None:
     assert (user.project / "a").read_text() == "one\nuser\n"
 
 
-@pytest.mark.parametrize("branch", ["main", "x"])
-@pytest.mark.parametrize("more", ["", "; echo n > n; git add n; git commit -qm n"])
+@pytest.mark.parametrize(("branch", "more"), pairs(["main", "x"], ["", "; echo n > n; git add n; git commit -qm n"]))
 def test_a_fork_takes_back_what_the_user_has_merged(user: User, branch: str, more: str) -> None:
     """The file is as when the fork began, which is no change of the fork: it would stay as the user has merged it."""
     user.fork(f"git switch -q {branch} || git switch -qc {branch}; echo two >> a; git commit -qam two")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+import forked
 from conftest import Place
 from engines import SOURCE, EngineHere
 from test_images import BUSYBOX, is_static
@@ -22,15 +22,13 @@ def mudroom(place: Place, *words: str, path: str = "/nowhere") -> subprocess.Com
         "MUDROOM_KEEPER": "0",
         "MUDROOM_STATE": str(place.state),
         "PYTHONPATH": str(SOURCE),
+        "LC_ALL": "C.UTF-8",
         "PATH": path,
     }
-    return subprocess.run(
-        [sys.executable, "-m", "mudroom", *words],
+    return forked.run(
+        words,
         cwd=place.project,
         env=environ,
-        capture_output=True,
-        text=True,
-        check=False,
     )
 
 

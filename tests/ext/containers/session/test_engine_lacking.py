@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import pytest
 
+import forked
 from conftest import Place
 from engines import SOURCE
 from mudroom.core.settings import Settings
@@ -40,13 +41,10 @@ class Alone:
             "MUDROOM_STATE": str(self.place.state),
             "PYTHONPATH": str(SOURCE),
         }
-        return subprocess.run(
-            [sys.executable, "-m", "mudroom", *argv],
+        return forked.run(
+            argv,
             cwd=self.place.project,
             env={"PATH": str(self.bin), "LC_ALL": "C.UTF-8", **named},
-            capture_output=True,
-            text=True,
-            check=False,
         )
 
     def engine(self, name: str, script: str) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import select
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ from typing import Any
 
 import msgspec
 
+import forked
 from mudroom.core.settings import Settings
 from mudroom.errors import MudroomError
 from mudroom.ext.fleet.base.manifest import base_id
@@ -203,13 +203,17 @@ class WorkerProcess:
         self._home, self._options = home, options
 
     def start(self, read: int, write: int) -> None:
-        ours = {name: value for name, value in os.environ.items() if not name.startswith(("XDG_", "MUDROOM_"))}
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "mudroom", "worker", "--stdio", *self._options],
+        ours = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("XDG_", "MUDROOM_", "PYTHON", "LC_", "LANG"))
+        }
+        self.process: subprocess.Popen[bytes] = forked.popen(
+            ["worker", "--stdio", *self._options],
             stdin=read,
             stdout=write,
             stderr=subprocess.PIPE,
-            env={**ours, "HOME": str(self._home), "MUDROOM_KEEPER": "0"},
+            env={**ours, "HOME": str(self._home), "MUDROOM_KEEPER": "0", "LC_ALL": "C.UTF-8"},
             start_new_session=True,
         )
         os.close(read)

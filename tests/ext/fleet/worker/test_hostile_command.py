@@ -17,6 +17,7 @@ from scripted_origin import ScriptedOrigin, WorkerProcess
 from worker_fixtures import origin, process, project, start, started, worker_home
 
 from mudroom.core.settings import Settings
+from tiers import daily
 
 __all__ = ["origin", "process", "project", "start", "started", "worker_home"]  # fixtures
 
@@ -45,7 +46,7 @@ def plant(home: Path) -> None:
         (home / name).write_text(f"{PLANTED}\n")
 
 
-@pytest.mark.parametrize("view", ["auto", "copy"])
+@pytest.mark.parametrize("view", daily(["auto", "copy"]))
 def test_a_command_finds_nothing_of_the_worker(
     process: Worker, start: Worker, project: Path, worker_home: Path, view: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
