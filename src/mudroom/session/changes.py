@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 
 from mudroom.core.result import text
@@ -238,7 +238,10 @@ class Changes:
 
         require_own(self._vault)
         mounted = mount_note(self._vault.fork(name)) is not None
-        with self._forks.at_rest(name, set_aside(self._forks)) as fork:
+        with (
+            self._forks.at_rest(name, set_aside(self._forks)) as fork,
+            nullcontext() if fork.state.named else self._forks.tools.aside(fork),  # it may be discarded
+        ):
             if _holds_repository(fork):
                 self._forks.secrets.look()  # commits are checked for masked files
             _require_reviewed(fork, reviewed, mounted=mounted)

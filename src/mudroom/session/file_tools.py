@@ -194,6 +194,18 @@ class FileTools:
         if held is not None:
             held.release()
 
+    @contextmanager
+    def aside(self, fork: Fork) -> Iterator[None]:
+        """Flush and drop the fork's editor. Until the end of the block, after which the fork may have no name any more,
+        other threads' calls wait. Hold the fork's lock."""
+        self.pause(fork.name)
+        try:
+            self._notes.extend(self.flush(fork))
+            self.drop(fork.name)
+            yield
+        finally:
+            self.resume(fork.name)
+
     def has_unflushed(self, name: str) -> bool:
         """Return whether writes to the fork are still in memory."""
         editor = self._editor(name)

@@ -5,13 +5,17 @@ from __future__ import annotations
 import os
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from conftest import Place
 from mudroom.core.settings import Settings
+from mudroom.errors import MudroomError, UsageError
 from mudroom.session import Session
 from mudroom.stage.buffer.buffer import Buffer
+from mudroom.vault.apply import landing
+from mudroom.vault.apply.landing import LandingResult
 from mudroom.vault.forks import editor
 
 LINES = "".join(f"line {number}\n" for number in range(9))
@@ -248,3 +252,65 @@ def test_an_edit_fails_if_an_apply_has_merged_the_file_since_it_was_read(
     with pytest.raises(OSError, match="another writer has changed this file since it was opened"):
         files.edit("a", "line 3\n", "later\n")
     assert one.changes.of("f").changes == ()
+
+
+def test_a_fork_without_a_name_stays_after_an_apply_if_another_session_has_changes_of_it_in_memory(
+    place: Place, one: Session, other: Session
+) -> None:
+    name = one.run([b"sh", b"-c", b"echo 1 > first"]).fork
+    other.forks.files(name).write("second", "2\n")
+    assert one.changes.apply(name).remaining == 0
+    other.forks.flush(name)
+    assert [change.path for change in one.changes.of(name).changes] == [b"second"]
+    assert (place.project / "first").read_text() == "1\n"
+    other.forks.tools.drop(name)
+    one.changes.apply(name)
+    assert one.vault.find(name) is None
+    assert (place.project / "second").read_text() == "2\n"
+
+
+def test_a_fork_is_not_renamed_while_another_session_may_have_changes_of_it_in_memory(
+    one: Session, other: Session
+) -> None:
+    other.forks.files("f").write("second", "2\n")
+    with pytest.raises(UsageError, match="file tools of another session work in f"):
+        one.forks.rename("f", "g")
+    other.close()
+    one.forks.files("f").write("third", "3\n")
+    one.forks.rename("f", "g")
+    assert [change.path for change in one.changes.of("g").changes] == [b"second", b"third"]
+
+
+def test_a_write_of_another_thread_lands_before_a_fork_without_a_name_is_discarded_or_says_that_it_is_gone(
+    place: Place, one: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = one.run([b"sh", b"-c", b"echo 1 > first"]).fork
+    files, said, waits = one.forks.files(name), list[object](), threading.Event()
+    files.write("first", "2\n")
+
+    def write() -> None:
+        try:
+            said.append(files.write("late", "late\n"))
+        except MudroomError as error:
+            said.append(error)
+        waits.set()
+
+    class Paused(dict):  # type: ignore[type-arg]
+        def get(self, *words: object) -> object:
+            if threading.current_thread() is thread:
+                waits.set()
+            return super().get(*words)
+
+    thread, land = threading.Thread(target=write), landing.land
+
+    def beside(*words: Any, **options: Any) -> LandingResult:
+        thread.start()
+        waits.wait()
+        return land(*words, **options)
+
+    one.forks.tools._paused = Paused()
+    monkeypatch.setattr(landing, "land", beside)
+    one.changes.apply(name)
+    thread.join()
+    assert isinstance(said[0], MudroomError) or (place.project / "late").exists() or one.vault.find(name) is not None
+    assert (place.project / "first").read_text() == "2\n"

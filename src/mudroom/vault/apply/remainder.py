@@ -24,6 +24,7 @@ from mudroom.stage.source import OpenSource, Source, read_all
 from mudroom.vault.conflict.resolution import RESOLUTIONS, RESOLVED
 from mudroom.vault.forks.logins import has_logins
 from mudroom.vault.forks.review import REVIEWED, forget
+from mudroom.vault.forks.stacking import is_open_elsewhere
 from mudroom.vault.record import ForkRecord, save
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
@@ -42,15 +43,15 @@ def keep_remainder(
 ) -> int:
     """Remove the ``landed`` paths from the fork's record. Return how many changes are left.
 
-    With no change left, a fork without a name or checkpoints is discarded, unless a note has named a login in it, or
-    pushes in it wait.
+    With no change left, a fork without a name or checkpoints is discarded, unless a note has named a login in it,
+    pushes in it wait, or file tools of another session have it open.
     ``merged``: landed paths whose content in the project differs from the fork's. ``parts``: landed paths of which only
     this part has landed; the rest of the change stays.
     """
     changes = record.changeset.changes
     rest = [change for change in changes if change.path not in landed]
     state = fork.state
-    is_kept = state.named or state.checkpoints or fork.has_pushes or _has_logins(fork)
+    is_kept = state.named or state.checkpoints or fork.has_pushes or _has_logins(fork) or is_open_elsewhere(fork)
     if not rest and not parts and not is_kept:
         vault.discard(fork, durable=True, spares=True)
         vault.empty_trash()

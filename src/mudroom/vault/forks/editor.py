@@ -76,12 +76,19 @@ class SpillPlace:
             os.close(self._held)
         with suppress(FileNotFoundError):  # the fork is being discarded
             remove_tree(self.path)
-            for name in os.listdir(self._above):
-                _remove_left(self._above + b"/" + name)
         if not _LOCK:
             os.close(self._held)
-        with suppress(OSError):  # another buffer has its directory there
-            os.rmdir(self._above)
+        remove_left(self._above)
+
+
+def remove_left(above: bytes) -> bool:
+    """Remove the directories of killed processes' buffers. Return whether there are others."""
+    with suppress(FileNotFoundError):
+        for name in os.listdir(above):
+            _remove_left(above + b"/" + name)
+    with suppress(OSError):  # another buffer has its directory there
+        os.rmdir(above)
+    return os.path.isdir(above)
 
 
 def _remove_left(path: bytes) -> None:
