@@ -579,8 +579,8 @@ class OwnSandbox:
             path = next(foreign(self._vault.source, disk.user(), [disk.group()]), None)
             if path is not None:
                 self._outcome.notes.append(
-                    f"{show(path)} belongs to another user or group, for which an overlay has no id: the command cannot "
-                    "change it (--view copy can)"
+                    f"{show(path)} belongs to another user or group, for which an overlay has no id: the command "
+                    "cannot change it (--view copy can)"
                 )
 
     def _reached(
