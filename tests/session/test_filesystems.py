@@ -198,8 +198,8 @@ mkdir -p e && mv renamed/moved e/sub
 @pytest.mark.slow
 @pytest.mark.parametrize("beside", [True, False], ids=["state beside", "state elsewhere"])
 def test_directories_are_renamed_on_btrfs(tmp_path: Path, mounted: Path, client: Client, beside: bool) -> None:
-    """A subvolume has a device of its own, and inode numbers that others have, too. No rename crosses its border, so it
-    is told that nothing lands there."""
+    """A subvolume has a device of its own, and inode numbers that others have, too. An apply puts nothing there, and
+    says so: no rename crosses its border."""
     make_filesystem("btrfs", "200M", tmp_path / "image", mounted)
     project = mounted / "project"
     (project / "d/sub/deep").mkdir(parents=True)

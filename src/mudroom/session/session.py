@@ -145,19 +145,18 @@ class Session:
     def changes(self) -> Changes:
         """Loaded at first use, since most commands do not need it. It is stateless, so two threads may make it at
         once."""
-        from mudroom.session.changes import Changes
-        from mudroom.session.verification import verification
-
-        return Changes(self.forks, verification(self.forks, self.actor, self._run_as), self.signing)
+        return self._changes(self.actor)
 
     def changes_verified_by(self, argv: Sequence[bytes]) -> Changes:
         """Return ``changes`` whose applies are always verified by this command instead of the policy's."""
+        policy = self.actor.policy._replace(verify=tuple(argv), verify_when="always")
+        return self._changes(self.actor._replace(policy=policy))
+
+    def _changes(self, actor: Actor) -> Changes:
         from mudroom.session.changes import Changes
         from mudroom.session.verification import verification
 
-        actor = self.actor
-        policy = actor.policy._replace(verify=tuple(argv), verify_when="always")
-        return Changes(self.forks, verification(self.forks, actor._replace(policy=policy), self._run_as), self.signing)
+        return Changes(self.forks, verification(self.forks, actor, self._run_as), self.signing)
 
     @property
     def signing(self) -> Mapping[bytes, bytes] | None:

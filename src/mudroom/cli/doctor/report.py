@@ -7,6 +7,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Sequence
 
+from mudroom.cli.terminal.terminal import cut
 from mudroom.typing import NamedTuple, Protocol
 
 STYLES = {"strict": "green", "degraded": "yellow", "missing": "red", "not probed": "red"}
@@ -63,11 +64,11 @@ def screen(findings: Sequence[FindingLike], style: Style, columns: int = 80, row
     every = [_wrapped(fix, columns) for fix in fixes(others)]
     room = rows - 1
     for most in (room, 3, 2, 1):
-        cut = any(len(lines) > most for lines in every)
+        is_cut = any(len(lines) > most for lines in every)
         if most < 3 and len(names) > 1:
-            names, cut = [shortened(" ".join(line.strip() for line in names), columns)], True
+            names, is_cut = [cut(" ".join(line.strip() for line in names), columns)], True
         lines = [head, *names, *table, *(line for fix in every for line in _first(fix, most))]
-        if cut:
+        if is_cut:
             lines.append(f"(cut; {MORE} shows all)")
         if len(lines) <= room:
             return lines
@@ -91,9 +92,9 @@ def _table(findings: Sequence[FindingLike], style: Style, columns: int) -> list[
     left = columns - width - _STATE - 4
     if left < _LEAST:
         room = columns - _STATE - 2
-        rows = [(finding, shortened(finding.protection, room)) for finding in findings]
+        rows = [(finding, cut(finding.protection, room)) for finding in findings]
     else:
-        rows = [(finding, f"{finding.protection:<{width}}  {shortened(finding.found, left)}") for finding in findings]
+        rows = [(finding, f"{finding.protection:<{width}}  {cut(finding.found, left)}") for finding in findings]
     return [f"{style(f'{finding.state:<{_STATE}}', STYLES[finding.state])}  {text}" for finding, text in rows]
 
 
@@ -106,7 +107,3 @@ def _first(lines: Sequence[str], most: int) -> list[str]:
     if len(lines) <= most:
         return list(lines)
     return [*lines[: most - 1], lines[most - 1][:-1] + "…"]
-
-
-def shortened(text: str, columns: int) -> str:
-    return text if len(text) <= columns else text[: columns - 1] + "…"

@@ -10,6 +10,7 @@ from mudroom.cli.change.preview import name_some
 from mudroom.cli.project_session import project_paths
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.pager import page
+from mudroom.cli.terminal.terminal import cut
 from mudroom.core.git.outcome import Commit, RefOutcome, TransferResult
 from mudroom.core.result import path_fields, text
 from mudroom.core.tree.path import show_path
@@ -299,13 +300,9 @@ def _commit_line(unit: bytes, log: CommitLog, fork: str, *, unsigned: bool) -> s
     hint += f", --commits as branch mudroom/{fork}" if unit == b".git" else ""
     commits = [commit for commit in log.commits if commit.refs != ("refs/stash",)]
     total = log.total - len(log.commits) + len(commits)
-    subjects = [_shortened(commit.subject) or "(no message)" for commit in commits]
+    subjects = [cut(commit.subject, _SUBJECT_WIDTH) or "(no message)" for commit in commits]
     more = f" and {total - _SUBJECTS:,} more" if total > _SUBJECTS else ""
     if not commits:
         return "a stash   (apply --git brings it)"
     count = f"{total:,} commit{'' if total == 1 else 's'}{', not signed,' if unsigned else ''}"
     return f"{count}{place}: {', '.join(subjects[:_SUBJECTS])}{more}   ({hint})"
-
-
-def _shortened(subject: str) -> str:
-    return subject if len(subject) <= _SUBJECT_WIDTH else subject[: _SUBJECT_WIDTH - 1].rstrip() + "…"

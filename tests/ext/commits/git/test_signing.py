@@ -122,6 +122,8 @@ def test_commits_of_others_are_not_signed(agent: Agent) -> None:
     assert log(project, "mudroom/agent") == ["N after", "G mine", "N theirs", "N one"]
     assert commits.result.signed == 1
     assert git(project, "git log -1 --format=%cn mudroom/agent") == "Agent\n"
+    agent.run("git reset -q --hard $(git cat-file commit HEAD~ | sed '/^$/,$d' | git hash-object -t commit -w --stdin)")
+    assert agent.bring("bare-head").result.signed == 0  # its header has no end at which a signature could be
 
 
 def test_fetched_commits_of_the_user_stay_as_they_are(agent: Agent) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from mudroom.cli.doctor.report import Style, shortened
+from mudroom.cli.doctor.report import Style
+from mudroom.cli.terminal.terminal import cut
 from mudroom.core.confinement.protection import Finding, State
 from mudroom.ext.certify.opening import HINT, PlatformOpening, reasons
 from mudroom.ext.certify.row import CLOSED, Certificate, RowResult, TrialRow, closed, opens, results
@@ -75,7 +76,7 @@ def _of_kind(of_kind: Sequence[RowResult], kind: str, style: Style, columns: int
     fell = any(result.verdict == "fell" for result in of_kind)
     count = f"{held:>3} of {len(of_kind):<3}"
     name = "held" if held == len(of_kind) else "fell" if fell else "not shown"
-    return f"{style(count, STYLES[name])} {shortened(KINDS[kind], columns - len(count) - 1)}"
+    return f"{style(count, STYLES[name])} {cut(KINDS[kind], columns - len(count) - 1)}"
 
 
 def _failed(row: TrialRow, result: RowResult, columns: int) -> list[str]:

@@ -17,12 +17,13 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Collection, Iterable, Mapping
+from itertools import islice
 
 from mudroom.core.git.blob import object_id
 from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
-from mudroom.ext.commits.git.history import History
+from mudroom.ext.commits.git.history import COMMIT_LIMIT, History
 from mudroom.ext.commits.git.repository import Repository
 from mudroom.ext.commits.git.user_settings import UserFiles, UserSettings
 from mudroom.typing import NamedTuple
@@ -113,35 +114,30 @@ def signer(
 # --- a fork's commits ---
 
 
-class SignedCommits(NamedTuple):
-    names: Mapping[bytes, bytes]
-    """Commits and tags in the project's repository, by their ids in the fork: those with another id."""
-    objects: dict[bytes, tuple[bytes, bytes]]
-    """Kind and content of those that the project's repository lacks."""
-    total: int
-    """Number of commits signed now."""
-
-
 class CommitSigner:
-    """Signs new commits of one fork's repository, parents first."""
+    """Signs new commits of one fork's repository."""
 
     def __init__(self, live: Repository, history: History, user: UserFiles) -> None:
         self._live, self._history, self._user = live, history, user
-        self._names: dict[bytes, bytes] = {}
-        self._objects: dict[bytes, tuple[bytes, bytes]] = {}
+        self.names: dict[bytes, bytes] = {}
+        """Commits and tags in the project's repository, by their ids in the fork: those with another id."""
+        self.objects: dict[bytes, tuple[bytes, bytes]] = {}
+        """Kind and content of those that the project's repository lacks."""
+        self.total = 0
+        """Number of commits signed."""
 
-    def sign(self, commits: Collection[bytes], fetched: Collection[bytes], tags: Iterable[bytes]) -> SignedCommits:
-        """Return the signed commits. ``commits``: the new ones, parents first. ``fetched``: those among them that stay.
-        ``tags``: annotated tags. Raise UsageError if one cannot be signed."""
+    def sign(self, commits: Collection[bytes], fetched: Collection[bytes], tags: Iterable[bytes]) -> None:
+        """Sign ``commits``, the new ones, parents first, but those ``fetched``; move annotated ``tags`` to them. Raise
+        UsageError if a commit cannot be signed."""
         before = self._landed_before(commits)
-        own, count = None, 0
+        own = None
         for name in commits:
             data = self._history.content(name, b"commit")
             head, blank, message = data.partition(b"\n\n")
-            parents = _PARENT.sub(lambda parent: self._names.get(parent[0], parent[0]), head)
+            parents = _PARENT.sub(lambda parent: self.names.get(parent[0], parent[0]), head)
             text = parents + blank + message
             if text in before:
-                self._names[name] = before[text]
+                self.names[name] = before[text]
                 continue
             own = own or signer(self._user, self._live, (_AS_GIT, _AS_GIT), always=True)
             committer, has_own = _COMMITTER.search(head), _SIGNATURE.search(head) is not None
@@ -149,34 +145,33 @@ class CommitSigner:
                 reason = f"the commit {name.decode()} is signed by another, and comes after one that you would sign"
                 raise UsageError(reason, _AS_GIT)
             is_mine = committer is not None and own is not None and committer[1] == own.mail and name not in fetched
-            if is_mine and own is not None and not has_own:
+            if is_mine and own is not None and blank and not has_own:
                 self._add(name, b"commit", own.signed(text))
-                count += 1
+                self.total += 1
             elif parents != head:
                 self._add(name, b"commit", text)
         for tag in tags:
             self._retarget(tag)
-        return SignedCommits(self._names, self._objects, count)
 
     def _add(self, name: bytes, kind: bytes, data: bytes) -> None:
         made = object_id(kind, data, self._live.format.oid_length).hex().encode()
-        self._names[name], self._objects[made] = made, (kind, data)
+        self.names[name], self.objects[made] = made, (kind, data)
 
     def _retarget(self, name: bytes) -> None:
         *tags, target = self._history.tags(name)
         for tag in reversed(tags):
             data = self._history.content(tag, b"tag")
-            if target not in self._names or b"\n-----BEGIN " in data:
+            if target not in self.names or b"\n-----BEGIN " in data:
                 return
-            self._add(tag, b"tag", data.replace(target, self._names[target], 1))
+            self._add(tag, b"tag", data.replace(target, self.names[target], 1))
             target = tag
 
     def _landed_before(self, commits: Collection[bytes]) -> dict[bytes, bytes]:
         """Return signed commits of the project by their text without signature. None is older than the oldest new
         commit: it has the same time as in the fork."""
-        oldest = min((self._history.commit(name).time for name in commits), default=0)
+        oldest = min((self._history.commit(name).time for name in commits), default=1 << 63)
         before: dict[bytes, bytes] = {}
-        for name in self._history.live_since(oldest) if commits else ():
+        for name in islice(self._history.live_since(oldest), COMMIT_LIMIT):
             head, blank, message = self._history.content(name, b"commit").partition(b"\n\n")
             text = _SIGNATURE.sub(b"", head)
             if text != head:

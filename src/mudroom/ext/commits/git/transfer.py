@@ -111,7 +111,7 @@ class Transfer:
     """The refs and objects in one repository of one fork."""
 
     def __init__(self, sides: RepositorySides, fork: ForkSide, live: Repository, objects: ForkObjects) -> None:
-        self.sides, self._fork, self._live, self._objects = sides, fork, live, objects
+        self.sides, self._fork, self.live, self._objects = sides, fork, live, objects
         self._history = History(live, objects)
         length = live.format.hex_length
         self._staged = SideRefs(ForkFiles(fork.view), sides.git, sides.common, length)
@@ -144,7 +144,7 @@ class Transfer:
             if value and name.startswith((HEADS, TAGS, NOTES)) and not self._is_brought(name, value):
                 unread.append(RefOutcome(name, "left", reason="names an object that is no commit"))
                 continue
-            refs[name] = RefSides(base, value, self._live.ref(name))
+            refs[name] = RefSides(base, value, self.live.ref(name))
         return refs, unread
 
     def _is_brought(self, name: bytes, value: bytes) -> bool:
@@ -159,13 +159,13 @@ class Transfer:
         head, value = self._staged.head(), self._staged.value(HEAD)
         if not head:
             raise refusal("HEAD does not name an object")
-        live = self._live.head_target()
+        live = self.live.head_target()
         commit = self._history.peel(value) if value else b""
         return HeadSides(base, head, live, commit, self._base.kept_commit(), self._live_value(live))
 
     def _live_value(self, head: bytes) -> bytes:
         """Return the commit at a branch in the project, or a detached HEAD's."""
-        return self._live.ref(head) if head.startswith(b"refs/") else head
+        return self.live.ref(head) if head.startswith(b"refs/") else head
 
     def _new_stashes(self) -> list[tuple[bytes, bytes]]:
         """Return the stashes that the fork made and still has, and that the project lacks."""
@@ -179,17 +179,13 @@ class Transfer:
 
     def _live_stashes(self) -> list[bytes]:
         try:
-            with open(self._live.place.common + b"/logs/" + STASH, "rb") as stream:
+            with open(self.live.place.common + b"/logs/" + STASH, "rb") as stream:
                 return [line.split(b" ", 2)[1] for line in stream if line.count(b" ") > 1]
         except FileNotFoundError:
             return []
 
     def _is_stash(self, commit: bytes) -> bool:
         return self._history.is_commit(commit) and len(self._history.commit(commit).parents) in (2, 3)
-
-    @property
-    def live(self) -> Repository:
-        return self._live
 
     @property
     def head(self) -> bytes:
@@ -204,7 +200,7 @@ class Transfer:
     @property
     def operation(self) -> str:
         """Git's unfinished operation in the project, such as ``a rebase``, or empty."""
-        return self._live.operation()
+        return self.live.operation()
 
     def require_refs(self, result: TransferResult) -> None:
         """Raise UsageError if the fork has nothing to bring."""
@@ -236,15 +232,10 @@ class Transfer:
         ]
         named += [self._head.fork_commit] if self._head.fork_commit else []
         stashes = [commit for commit, _message in self._stashes]
-        self._walk = Walk(self._live, self._history, emptied)
+        self._walk = Walk(self.live, self._history, emptied)
         self._new = self._walk.new(*dict.fromkeys((*named, *stashes)))
         listed = {*self._history.new_commits(*dict.fromkeys(map(self._history.peel, named)))} if stashes else None
         self._listed = tuple(pair for pair in self._new.commits if listed is None or pair[0] in listed)
-
-    @property
-    def commits(self) -> tuple[tuple[bytes, CommitText], ...]:
-        """The new commits, parents first."""
-        return self._new.commits
 
     def sign(self, user: UserFiles) -> None:
         """Let signed copies of the user's new commits stand for them, in the refs and among the new objects. Raise
@@ -259,18 +250,15 @@ class Transfer:
         staying += [commit for commit, _message in self._stashes]
         own = history.new_commits(*dict.fromkeys((*tips, *map(history.peel, tags))))
         fetched = {*history.new_commits(*filter(history.is_commit, map(history.peel, remote)))}
-        signed = CommitSigner(self._live, history, user).sign(own, fetched, tags)
-        self._signed, self._objects.made = signed.total, signed.objects
-        names = signed.names
-        kept = {*history.new_commits(*dict.fromkeys(staying))}
-        gone = names.keys() - kept
-        copied = [(name, history.commit(names[name])) for name in own if names.get(name) in signed.objects]
-        commits = [pair for pair in new.commits if pair[0] not in gone]
-        commits += [(names[name], text) for name, text in copied]
+        signer = CommitSigner(self.live, history, user)
+        signer.sign(own, fetched, tags)
+        self._signed, self._objects.made, names = signer.total, signer.objects, signer.names
+        gone = names.keys() - history.new_commits(*dict.fromkeys(staying))
         missing = {name: kind for name, kind in new.missing.items() if name not in gone}
-        missing |= {name: kind for name, (kind, _data) in signed.objects.items()}
-        self._new = new._replace(commits=tuple(commits), missing=missing)
-        landed = {name for name in names if names[name] not in signed.objects}
+        missing |= {name: kind for name, (kind, _data) in signer.objects.items()}
+        copies = tuple((names[name], history.commit(names[name])) for name in own if names.get(name) in signer.objects)
+        self._new = new._replace(commits=(*new.commits, *copies), missing=missing)
+        landed = {name for name in names if names[name] not in signer.objects}
         self._listed = tuple((names.get(name, name), text) for name, text in self._listed if name not in landed)
         self._refs = {
             name: sides._replace(fork=names.get(sides.fork, sides.fork)) if name.startswith((HEADS, TAGS)) else sides
@@ -284,7 +272,7 @@ class Transfer:
     def add_objects(self) -> int:
         """Add the new objects to the project's repository, durably. Return their number."""
         if self._new.missing and not self._has_objects:
-            writer = RepositoryWriter(self._live)
+            writer = RepositoryWriter(self.live)
             writer.add_objects(len(self._new.missing), checked_objects(self._objects, self._new))
         self._has_objects = True
         return len(self._new.missing)
@@ -298,7 +286,7 @@ class Transfer:
         plan = plan_refs(self._refs, self._head, self._lookup(), options)
         moves, outcomes = [*plan.moves], [*plan.outcomes, *self._unread]
         if self._stashes:
-            moves.append(RefMove(STASH, self._live.ref(STASH), self._stashes[-1][0], tuple(self._stashes)))
+            moves.append(RefMove(STASH, self.live.ref(STASH), self._stashes[-1][0], tuple(self._stashes)))
             count = len(self._stashes)
             outcomes.append(RefOutcome(STASH, "moved", STASH, f"has {count} more entr{'ies' if count > 1 else 'y'}"))
         checkout = self._checkout(moves)
@@ -333,14 +321,14 @@ class Transfer:
         if checkout is None:
             return b""
         self.add_objects()
-        old, _new = tree_difference(self._live, *checkout)
-        length = self._live.format.oid_length
+        old, _new = tree_difference(self.live, *checkout)
+        length = self.live.format.oid_length
         with OpenSource(self.sides.work_tree) as files:
             return next((path for path in sorted(old.keys() - lands) if holds(files, path, old[path], length)), b"")
 
     def _lookup(self) -> RefLookup:
-        live, operation = self._live, self._live.operation()
-        new = {name for name, _text in self.commits}
+        live, operation = self.live, self.live.operation()
+        new = {name for name, _text in self._new.commits}
         checked_out = {
             name: directory == live.place.git and not operation for name, directory in live.checked_out().items()
         }
@@ -356,16 +344,16 @@ class Transfer:
 
     def _obstacle(self) -> str:
         """Return why the checked-out branch cannot move, as the end of a sentence; empty if it can."""
-        operation = self._live.operation()
+        operation = self.live.operation()
         if operation:
             return f"{operation} is not finished"
         if os.path.lexists(self.sides.place.git + b"/HEAD.lock"):
             return "another git command has locked HEAD"
-        return index_obstacle(self.sides.place.git + b"/index", self._live.format.oid_length)
+        return index_obstacle(self.sides.place.git + b"/index", self.live.format.oid_length)
 
     def _staged_already(self, before: bytes, after: bytes) -> tuple[bytes, ...]:
-        difference = tree_difference(self._live, before, after)
-        return staged_already(self._live, self.sides.place.git + b"/index", *difference)
+        difference = tree_difference(self.live, before, after)
+        return staged_already(self.live, self.sides.place.git + b"/index", *difference)
 
     def _checkout(self, moves: list[RefMove]) -> tuple[bytes, bytes] | None:
         """Return the checked-out commit before and after the moves, or None if it stays."""
@@ -389,6 +377,6 @@ def open_transfer(
         with ForkObjects(fork.view, sides.common + b"/objects", live.format.name, known) as objects:
             transfer = Transfer(sides, fork, live, objects)
             transfer.check(emptied)
-            if signing is not None and transfer.commits:
+            if signing is not None:
                 transfer.sign(user_git_files(signing))
             yield transfer
