@@ -8,11 +8,10 @@ import select
 
 from mudroom.cli.project_session import open_session
 from mudroom.cli.terminal.approver import remember_command
-from mudroom.cli.terminal.asking import answers_to, describe_decision, text
+from mudroom.cli.terminal.asking import NoAnswer, answers_to, describe_decision, text
 from mudroom.cli.terminal.command_approver import (
     KEYS,
     Keys,
-    NoAnswer,
     ask_here,
     choices,
     describe_question,
@@ -95,22 +94,11 @@ def _list(rows: list[QueueRow], queue: Queue, context: Context) -> int:
     for row in rows:
         asked = row.asked
         age = _age(row_to_json(row, now)["age_s"])
-        state = (
-            describe_decision(row.decision)
-            if row.decision is not None
-            else ""
-            if row.waiter
-            else "nobody waits any more"
-        )
-        words = [
-            row.name,
-            age,
-            text(asked.question.agent) or "-",
-            text(asked.question.fork) or "-",
-            _describe_request(row),
-            _describe_verdict(row),
-        ]
-        context.terminal.out("  ".join([*words, *([f"[{state}]"] if state else [])]))
+        state = "" if row.waiter else "nobody waits any more"
+        state = state if row.decision is None else describe_decision(row.decision)
+        who = [text(asked.question.agent) or "-", text(asked.question.fork) or "-"]
+        words = [row.name, age, *who, _describe_request(row), _describe_verdict(row), f"[{state}]" if state else ""]
+        context.terminal.out("  ".join(filter(None, words)))
     if not rows:
         context.terminal.say("nothing waits for an approval")
     elif any(row.decision is None for row in rows):

@@ -25,7 +25,7 @@ from mudroom.core.text.answer_place import answered_by
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
 from mudroom.sandbox.client.connection import wait_readable
-from mudroom.typing import TYPE_CHECKING
+from mudroom.typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from mudroom.cli.terminal.terminal import Terminal
@@ -63,6 +63,7 @@ PLACES = {"page": "on the page", "follow": "where mudroom approve --follow runs"
 """Other places that may answer (``vault/approvals/bell.py``), in words for the user."""
 
 
+Answer = TypeVar("Answer")
 IsTaken = Callable[[], bool]
 """Returns whether one of the command's programs reads keys from the terminal itself."""
 
@@ -86,13 +87,13 @@ def settle(descriptor: int, others: Sequence[int]) -> bool:
 def by_terminal(terminal: Terminal, question: FlowQuestion, over: int, is_taken: IsTaken = _never) -> FlowAnswer | None:
     """Ask on this terminal only. The descriptor ``over`` becomes readable when the command ends. Return None if the
     terminal was taken."""
-    pressed = _read_answer(terminal, question, over, is_taken)
+    pressed = _read_host_answer(terminal, question, over, is_taken)
     if isinstance(pressed, FlowAnswer):
         return pressed
-    if pressed == _TAKEN:
+    if pressed.reason == _TAKEN:
         return None
-    _refuse(terminal, question, str(pressed), over)
-    return FlowAnswer(False, why=f"and {pressed}")
+    _refuse(terminal, question, pressed.reason, over)
+    return FlowAnswer(False, why=f"and {pressed.reason}")
 
 
 def first_of(
@@ -126,77 +127,112 @@ def _ask_both(
     from mudroom.session.upkeep import host_answer
 
     try:
-        pressed = ticket.look() or _read_answer(terminal, question, over, is_taken, ticket, elsewhere_text(queue))
+        pressed = ticket.look() or _read_host_answer(terminal, question, over, is_taken, ticket, elsewhere_text(queue))
     except KeyboardInterrupt:
         ticket.end("withdrawn", _INTERRUPTED)
         raise
-    if pressed == _TAKEN:
-        given, ours = ticket.end("withdrawn", _TAKEN)
-        return None if ours else host_answer(given)
     ours, decision = False, pressed
     if isinstance(pressed, FlowAnswer):
         state: State = "allowed" if pressed.allowed else "denied"
         decision, ours = ticket.end(state, "", "terminal", pressed.keep, pressed.rule)
-    elif isinstance(pressed, str):
-        decision, ours = ticket.end("expired" if pressed == _LATE else "withdrawn", pressed)
+    elif isinstance(pressed, NoAnswer):
+        decision, ours = ticket.end(*pressed)
+        if pressed.reason == _TAKEN:
+            return None if ours else host_answer(decision)
     assert isinstance(decision, QueueDecision)
     if not ours:
         terminal.say(f"{_host_text(question)}: {describe_decision(decision)}")
-    elif isinstance(pressed, str):
-        _refuse(terminal, question, pressed, over)
+    elif isinstance(pressed, NoAnswer):
+        _refuse(terminal, question, pressed.reason, over)
     return host_answer(decision)
 
 
 _INTERRUPTED = "interrupted"
 _TAKEN = "a program has the terminal"
-_LATE = f"nobody has answered in {PATIENCE:g} s"
 
 
-def _read_answer(
+def _read_host_answer(
+    terminal: Terminal, question: FlowQuestion, over: int, is_taken: IsTaken, ticket: Ticket | None = None, at: str = ""
+) -> FlowAnswer | QueueDecision | NoAnswer:
+    note = upload_note(question.host)
+    answers, choices, more = answers_to(question)
+    lines = [
+        *([terminal.style(f"{question.host}: {note}", "dim")] if note else []),
+        terminal.style(f"Allow {_host_text(question)}?", "bold"),
+        *([terminal.style(f"also asked {at}", "dim")] if at else []),
+    ]
+    shown = _choice_lines(terminal, choices)
+    meaning = f"{legend(answers)}{more}; {ENTER}"
+    keys = (lambda typed: answers.get(typed[:1])), meaning
+    return read_answer(terminal, lines, shown, *keys, PATIENCE, ticket, over=over, is_taken=is_taken, tries=2)
+
+
+class QueuedQuestion(Protocol):
+    """A question in the queue that may be answered elsewhere while it is asked here, e.g. a ``Ticket``."""
+
+    def fileno(self) -> int: ...
+    def look(self) -> QueueDecision | None: ...
+
+
+class NoAnswer(NamedTuple):
+    """The question ended here without an answer."""
+
+    state: State
+    reason: str
+
+
+def read_answer(
     terminal: Terminal,
-    question: FlowQuestion,
-    over: int,
-    is_taken: IsTaken,
-    ticket: Ticket | None = None,
-    elsewhere: str = "",
-) -> FlowAnswer | QueueDecision | str:
-    """Return the answer typed here, the decision made elsewhere, or the reason why there is neither. Raise MudroomError
-    if the queue fails."""
-    until = time.monotonic() + PATIENCE
+    lines: Sequence[str],
+    choices: Sequence[str],
+    answer_of: Callable[[str], Answer | None],
+    meaning: str,
+    patience: float,
+    elsewhere: QueuedQuestion | None = None,
+    *,
+    over: int = -1,
+    is_taken: IsTaken = _never,
+    tries: int = 1_000_000,
+) -> Answer | QueueDecision | NoAnswer:
+    """Return the answer typed here, an earlier decision made elsewhere, or the reason why there is neither. Errors
+    raised by ``elsewhere`` pass through.
+
+    ``answer_of``: returns a typed line's answer, or None. ``meaning``: of the keys, said after a line that is none.
+    ``over``: a descriptor that is readable when the command has ended; -1: it has not begun."""
+    until = time.monotonic() + patience
     with interrupts() as interrupted:
         terminal.begin_line()
-        note = upload_note(question.host)
-        if note:
-            terminal.say(terminal.style(f"{question.host}: {note}", "dim"))
-        answers, choices, more = answers_to(question)
-        terminal.say(terminal.style(f"Allow {_host_text(question)}?", "bold"))
-        if elsewhere:
-            terminal.say(terminal.style(f"also asked {elsewhere}", "dim"))
-        if not settle(0, (interrupted, over)):
-            return "the terminal has gone"
-        for line in _choice_lines(terminal, choices):
-            terminal.say(line)
-        is_repeated = False
-        woken = [ticket.fileno()] if ticket is not None and ticket.fileno() >= 0 else []
+        _say(terminal, lines)
+        ends = [descriptor for descriptor in (interrupted, over) if descriptor >= 0]
+        if not settle(0, ends):
+            return NoAnswer("withdrawn", "the terminal has gone")
+        _say(terminal, choices)
+        woken = [elsewhere.fileno()] if elsewhere is not None and elsewhere.fileno() >= 0 else []
         while (left := until - time.monotonic()) > 0:
-            ready = poll_readable((0, interrupted, over, *woken), min(left, _LOOK))
-            decision = ticket.look() if ticket is not None else None
+            ready = poll_readable((0, *ends, *woken), min(left, _LOOK))
+            decision = elsewhere.look() if elsewhere is not None else None
             if decision is not None:
                 return decision
             if interrupted in ready or over in ready:
-                return _INTERRUPTED if interrupted in ready else "the command has ended"
+                return NoAnswer("withdrawn", _INTERRUPTED if interrupted in ready else "the command has ended")
             if is_taken():
-                return _TAKEN
+                return NoAnswer("withdrawn", _TAKEN)
             if 0 in ready:
                 typed = os.read(0, 4096)
-                answer = answers.get(typed.decode("utf-8", "replace").strip()[:1])
+                answer = answer_of(typed.decode("utf-8", "replace").strip())
                 if answer is not None:
                     return answer
-                if is_repeated or not typed or not forget_typed(0):
-                    return "what was typed is no answer"
-                is_repeated = True
-                terminal.say(f"{show(typed.strip()) or 'nothing'} is no answer. {legend(answers)}{more}; {ENTER}")
-    return _LATE
+                tries -= 1
+                if not tries or not typed or not forget_typed(0):
+                    return NoAnswer("withdrawn", "what was typed is no answer" if typed else "the terminal has gone")
+                terminal.say(f"{show(typed.strip()) or 'nothing'} is no answer. {meaning}")
+                _say(terminal, choices)
+    return NoAnswer("expired", f"nobody has answered in {patience:g} s")
+
+
+def _say(terminal: Terminal, lines: Sequence[str]) -> None:
+    for line in lines:
+        terminal.say(line)
 
 
 def answers_to(question: FlowQuestion | HostQuestion) -> tuple[dict[str, FlowAnswer], str, str]:

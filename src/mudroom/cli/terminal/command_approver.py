@@ -6,27 +6,26 @@ input typed before the question is discarded. A question that ends without an an
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Mapping
 
 from mudroom.cli.terminal.asking import (
     ENTER,
+    NoAnswer,
+    QueuedQuestion,
     describe_decision,
     elsewhere_text,
     interrupts,
     legend,
-    poll_readable,
-    settle,
+    read_answer,
     text,
 )
 from mudroom.core.approval.approval import CommandAnswer, CommandApprover, CommandQuestion, can_be_kept, rule_of
 from mudroom.core.approval.shown_question import shown_question
-from mudroom.core.approval_queue import QueueDecision, QueuedQuestionRecord, State, answer_of
+from mudroom.core.approval_queue import QueueDecision, QueuedQuestionRecord, answer_of
 from mudroom.core.tree.path import show
 from mudroom.core.tree.quote import show_words
 from mudroom.errors import MudroomError
-from mudroom.typing import TYPE_CHECKING, NamedTuple, Protocol
+from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mudroom.cli.terminal.terminal import Terminal
@@ -34,28 +33,6 @@ if TYPE_CHECKING:
 
 PATIENCE = 300.0
 """Seconds for an answer. It may be long: only the agent waits."""
-_LOOK = 2.0
-"""Seconds after which an answer elsewhere is noticed without a wake-up."""
-
-
-def _never() -> QueueDecision | None:
-    return None
-
-
-class QueuedQuestion(Protocol):
-    """A question in the queue that may be answered elsewhere while it is asked here, e.g. a ``Ticket``."""
-
-    def fileno(self) -> int: ...
-    def look(self) -> QueueDecision | None: ...
-
-
-class NoAnswer(NamedTuple):
-    """The question ended here without an answer."""
-
-    state: State
-    reason: str
-
-
 Keys = Mapping[str, CommandAnswer | NoAnswer]
 _ONCE, _ALWAYS = CommandAnswer(True, by="terminal"), CommandAnswer(True, keep=True, by="terminal")
 _NO, _NEVER = CommandAnswer(False, by="terminal"), CommandAnswer(False, keep=True, by="terminal")
@@ -192,41 +169,8 @@ def keys_of(question: CommandQuestion) -> Keys:
 
 
 def ask_here(
-    terminal: Terminal,
-    lines: list[str],
-    choice: str,
-    keys: Keys,
-    patience: float,
-    elsewhere: QueuedQuestion | None = None,
+    terminal: Terminal, lines: list[str], choice: str, keys: Keys, patience: float, queued: QueuedQuestion | None = None
 ) -> CommandAnswer | QueueDecision | NoAnswer:
-    """Return the answer typed here, an earlier decision made elsewhere, or the reason why there is neither. Errors
-    raised by ``elsewhere`` pass through."""
-    until = time.monotonic() + patience
-    with interrupts() as interrupted:
-        terminal.begin_line()
-        for line in lines:
-            terminal.say(line)
-        if not settle(0, (interrupted,)):
-            return NoAnswer("withdrawn", "the terminal has gone")
-        terminal.say(f"{terminal.style(choice, 'bold')}  {ENTER}")
-        look_elsewhere = elsewhere.look if elsewhere is not None else _never
-        woken = [elsewhere.fileno()] if elsewhere is not None and elsewhere.fileno() >= 0 else []
-        while True:
-            left = until - time.monotonic()
-            if left <= 0:
-                return NoAnswer("expired", f"nobody has answered in {patience:g} s")
-            ready = poll_readable((0, interrupted, *woken), min(left, _LOOK))
-            decision = look_elsewhere()
-            if decision is not None:
-                return decision
-            if interrupted in ready:
-                return NoAnswer("withdrawn", "interrupted")
-            if 0 in ready:
-                typed = os.read(0, 4096)
-                key = typed.decode("utf-8", "replace").strip()
-                if key in keys:
-                    return keys[key]
-                if not typed:
-                    return NoAnswer("withdrawn", "the terminal has gone")
-                terminal.say(f"{show(typed.strip()) or 'nothing'} is no answer. {legend(keys)}")
-                terminal.say(f"{terminal.style(choice, 'bold')}  {ENTER}")
+    """Return the answer as ``read_answer`` does."""
+    shown = [f"{terminal.style(choice, 'bold')}  {ENTER}"]
+    return read_answer(terminal, lines, shown, keys.get, legend(keys), patience, queued)
