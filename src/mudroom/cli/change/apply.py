@@ -35,7 +35,7 @@ from mudroom.typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from mudroom.session import LandingResult, Session, Verification
 
-_EFFECTS = "push:", "publish:", "request:"
+_EFFECTS = "push:", "publish:", "request:", "mail:"
 """The beginnings of held effects' names among the paths."""
 EXAMPLES = """\
 examples:

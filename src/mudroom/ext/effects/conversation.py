@@ -10,10 +10,12 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
-from mudroom.ext.effects.message import HeldAnswer, HeldQuestion
+from mudroom.ext.effects.message import LONGEST, HeldAnswer, HeldQuestion
 from mudroom.net.gate.dial import adopt
 from mudroom.net.gate.exchange import Exchange
 from mudroom.net.gate.peer import Peer
+
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 def pair() -> tuple[Peer, socket.socket]:
@@ -25,16 +27,17 @@ def pair() -> tuple[Peer, socket.socket]:
 
 
 @asynccontextmanager
-async def desk(
-    exchange: Exchange, question: HeldQuestion
-) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    """Ask the host process, and hold the connection open. Raise ForkUnreachable or OSError."""
-    dials, host = exchange.guard.dials, exchange.host
+async def desk(exchange: Exchange, question: HeldQuestion) -> AsyncIterator[Streams]:
+    """Ask the host process, and hold the connection open. Raise ForkUnreachable, OSError, or ValueError if the question
+    is too long."""
+    dials, host, line = exchange.guard.dials, exchange.host, msgspec.json.encode(question) + b"\n"
+    if len(line) > LONGEST:
+        raise ValueError("headers that are so long")
     connection = await dials.dial(host, exchange.port, "")
     try:
         reader, writer = await asyncio.open_connection(sock=connection.socket)
         try:
-            writer.write(msgspec.json.encode(question) + b"\n")
+            writer.write(line)
             await writer.drain()
             yield reader, writer
         finally:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Literal
 from weakref import WeakKeyDictionary
 
@@ -20,7 +21,8 @@ from mudroom.core.network.host_rules import held_words
 from mudroom.core.network.preset import EFFECTS
 from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import show
-from mudroom.ext.effects.message import LONGEST, MOST_BODY, HeldAnswer, HeldQuestion, is_repository
+from mudroom.ext.effects.conversation import Streams, decoded, desk
+from mudroom.ext.effects.message import MOST_BODY, HeldAnswer, HeldQuestion, is_repository
 from mudroom.ext.effects.publish import canonical, is_place
 from mudroom.ext.effects.publish import overlaid as page_with
 from mudroom.ext.effects.request import is_download, is_query, names_method
@@ -32,7 +34,6 @@ from mudroom.ext.effects.wire import (
     show_answer,
     show_missing,
 )
-from mudroom.net.gate.dial import adopt
 from mudroom.net.gate.exchange import Exchange, RefusedExchange
 from mudroom.net.gate.fork_dials import ForkUnreachable
 from mudroom.net.gate.guard import Guard
@@ -77,6 +78,8 @@ async def serve_other(client: Peer, server: Peer, exchange: Exchange) -> None:
         await serve_mail(client, exchange)
     else:
         raise exchange.refuse("its rule requires inspection, but it is neither TLS nor HTTP")
+    exchange.sent = client.count
+    exchange.report()
 
 
 class HeldRequest:
@@ -241,13 +244,9 @@ class HeldRequest:
         self._rewrite.request(self._exchange, self._exchange.holding, self._path, fields)  # refuses misused credentials
         credential, login, header = self._login(fields)
         headers = self._headers(fields, header) if self._is_named and self.kind != "push" else []
-        desk = await self._desk()
-        try:
-            await self._send(desk, self.kind, credential, login, headers)
-            length = await self._pass_body(client, writer, desk)
-            answer = await self._answered(desk)
-        finally:
-            desk.cut()
+        async with self._desk(self.kind, credential, login, headers) as (reader, stored):
+            length = await self._pass_body(client, writer, stored)
+            answer = decoded(await reader.read(-1))
         self._exchange.sent = length
         if self.kind != "push":
             return await self._tell_stored(client, writer, answer)
@@ -303,7 +302,7 @@ class HeldRequest:
                     return credential.name, "basic " + pair.replace(raw, b"{}").decode("latin-1"), name.lower()
         return "", "", b""
 
-    async def _pass_body(self, client: Peer, writer: ResponseWriter, desk: Peer) -> int:
+    async def _pass_body(self, client: Peer, writer: ResponseWriter, stored: asyncio.StreamWriter) -> int:
         side, account = writer.connection, client.account
         side.receive_data(self._head.raw)
         side.next_event()
@@ -331,9 +330,10 @@ class HeldRequest:
                             raise self._refused(f"a request of more than {MOST_BODY >> 20} MiB")
                         if watch is not None:
                             watch(piece)
-                        await desk.write(piece)
+                        stored.write(piece)
+                        await stored.drain()
                 elif isinstance(event, h11.EndOfMessage):
-                    desk.finish()
+                    stored.write_eof()
                     return length
                 else:
                     raise PeerGone("the client ended within a request")
@@ -374,38 +374,27 @@ class HeldRequest:
     # --- the host process ---
 
     async def _ask(self, kind: str) -> HeldAnswer:
-        desk = await self._desk()
-        try:
-            await self._send(desk, kind)
-            desk.finish()
-            return await self._answered(desk)
-        finally:
-            desk.cut()
+        async with self._desk(kind) as (reader, writer):
+            writer.write_eof()
+            return decoded(await reader.read(-1))
 
-    async def _desk(self) -> Peer:
-        exchange = self._exchange
-        dials, host = exchange.guard.dials, exchange.host
-        try:
-            connection = await dials.dial(host, exchange.port, "")
-        except ForkUnreachable as error:
-            raise self._refused(str(error)) from error
-        peer = adopt(connection.socket)
-        peer.closed.add_done_callback(lambda _lost: dials.left(host))
-        return peer
-
-    async def _send(
-        self, desk: Peer, kind: str, credential: str = "", login: str = "", headers: Sequence[tuple[str, str]] = ()
-    ) -> None:
+    @asynccontextmanager
+    async def _desk(
+        self, kind: str, credential: str = "", login: str = "", headers: Sequence[tuple[str, str]] = ()
+    ) -> AsyncIterator[Streams]:
         content_type = (
             (self._head.get(b"content-type") or b"").decode("latin-1") if kind not in ("push", "refs") else ""
         )
         question = HeldQuestion(
             kind, self._scheme, self._place, credential, login, content_type, self._exchange.method, list(headers)
         )
-        line = msgspec.json.encode(question) + b"\n"
-        if len(line) > LONGEST:
-            raise self._refused("headers that are so long")
-        await desk.write(line)
+        try:
+            async with desk(self._exchange, question) as streams:
+                yield streams
+        except (ForkUnreachable, ValueError) as error:
+            raise self._refused(str(error)) from error
+        except OSError as error:
+            raise PeerGone("the host process ended") from error
 
     @property
     def _scheme(self) -> Literal["http", "https"]:
@@ -415,15 +404,6 @@ class HeldRequest:
         exchange = self._exchange
         host = f"[{exchange.host}]" if ":" in exchange.host else exchange.host
         return f"{self._scheme}://{host}:{exchange.port}"
-
-    async def _answered(self, desk: Peer) -> HeldAnswer:
-        while await desk.more():
-            if len(desk.buffer) > MOST_REFS:
-                break
-        try:
-            return msgspec.json.decode(bytes(desk.buffer), type=HeldAnswer)
-        except msgspec.DecodeError:
-            raise self._refused("it could not be stored") from None
 
 
 class _OverlayWriter(ResponseWriter):

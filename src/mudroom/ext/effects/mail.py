@@ -12,7 +12,7 @@ from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import show
 from mudroom.typing import NamedTuple
 
-MOST_MAIL = 32 << 20
+MOST_MAIL = 16 << 20
 _MOST_RECIPIENTS = 100
 _ADDRESS = regex(r"[!-;=?-~]{1,254}")
 

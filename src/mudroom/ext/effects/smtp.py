@@ -19,8 +19,8 @@ from mudroom.net.gate.fork_dials import ForkUnreachable
 from mudroom.net.gate.peer import Peer
 from mudroom.net.gate.relay import relay
 
-MEMORY = 256 << 10
-"""Bytes for a connection before its mail."""
+MEMORY = 2 * MOST_MAIL
+"""Bytes for a connection: aiosmtpd has a mail's lines, and the mail."""
 
 
 async def serve_mail(client: Peer, exchange: Exchange) -> None:
@@ -57,7 +57,6 @@ async def serve_mail(client: Peer, exchange: Exchange) -> None:
                     answer = decoded(await reader.read(-1))
             except (OSError, ForkUnreachable, ValueError) as error:
                 return f"451 4.3.0 mudroom: this cannot be held: {error}"
-            exchange.sent += len(envelope.content)
             if answer.problem:
                 return f"550 5.7.1 mudroom: this cannot be held: {answer.problem}".encode("ascii", "replace").decode()
             return "250 2.0.0 held: it will be sent when the fork is applied"
@@ -65,18 +64,7 @@ async def serve_mail(client: Peer, exchange: Exchange) -> None:
     loop = asyncio.get_running_loop()
     near, theirs = pair()
     context = issuer(guard.inspection.authority).context(exchange.host, "http/1.1")
-    await loop.connect_accepted_socket(
-        lambda: SMTP(
-            Handler(),
-            data_size_limit=MOST_MAIL,
-            enable_SMTPUTF8=True,
-            hostname=exchange.host,
-            ident="mudroom holds this mail",
-            tls_context=context,
-            auth_require_tls=False,
-            authenticator=authenticate,
-            loop=loop,
-        ),
-        theirs,
-    )
+    options: dict[str, Any] = {"auth_require_tls": False, "authenticator": authenticate, "tls_context": context}
+    options |= {"hostname": exchange.host, "ident": "mudroom holds this mail", "data_size_limit": MOST_MAIL}
+    await loop.connect_accepted_socket(lambda: SMTP(Handler(), enable_SMTPUTF8=True, loop=loop, **options), theirs)
     await relay(client, near)

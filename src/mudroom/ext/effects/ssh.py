@@ -14,7 +14,7 @@ from contextlib import AbstractAsyncContextManager
 
 from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import show
-from mudroom.ext.effects.conversation import decoded, desk, pair
+from mudroom.ext.effects.conversation import Streams, decoded, desk, pair
 from mudroom.ext.effects.message import MOST_BODY, HeldQuestion, is_ssh_repository, is_user
 from mudroom.ext.effects.wire import (
     FLUSH,
@@ -35,15 +35,15 @@ from mudroom.net.gate.exchange import Exchange, RefusedExchange
 from mudroom.net.gate.fork_dials import ForkUnreachable
 from mudroom.net.gate.peer import Peer
 from mudroom.net.gate.relay import relay
-from mudroom.typing import TYPE_CHECKING
+from mudroom.typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from asyncssh import SSHServerProcess
 
-MEMORY = 512 << 10
-"""Bytes for a connection: two windows, and asyncssh's state."""
-_WINDOW = 128 << 10
-_HANDSHAKE = 30.0
+MEMORY = 1 << 20
+"""Bytes for a connection: its sessions' windows, and asyncssh's state."""
+_MOST_SESSIONS = 8
+_WINDOW = 64 << 10
 _PIECE = 64 << 10
 _WANTS = 16 << 10
 """Bytes of a fetch in which a wanted object is looked for: the wants come first."""
@@ -63,28 +63,29 @@ async def serve_ssh(client: Peer, exchange: Exchange) -> None:
     if not await guard.reserve(client, MEMORY):
         raise exchange.refuse("its rule holds pushes, and its command's connections hold all that they may")
 
+    opened: list[SSHServerProcess[bytes]] = []
+
     class Server(asyncssh.SSHServer):
         def begin_auth(self, username: str) -> bool:
             return not is_user(username)
 
+        def session_requested(self) -> SSHServerProcess[bytes] | bool:
+            if len(opened) >= _MOST_SESSIONS:
+                return False
+            opened.append(asyncssh.SSHServerProcess(serve, None, 3, False))
+            return opened[-1]
+
     async def serve(process: SSHServerProcess[bytes]) -> None:
         await _Command(exchange, process).run()
+        opened.remove(process)
 
     near, theirs = pair()
     passing = asyncio.ensure_future(relay(client, near))
     try:
+        key = asyncssh.import_private_key(guard.inspection.authority.partition("-----END CERTIFICATE-----\n")[2])
+        closed: dict[str, Any] = dict.fromkeys(("encoding", "allow_pty", "agent_forwarding", "gss_host"))
         connection = await asyncssh.run_server(
-            theirs,
-            server_factory=Server,
-            server_host_keys=[asyncssh.import_private_key(guard.inspection.authority.partition("-----END CERT")[2])],
-            process_factory=serve,
-            encoding=None,
-            allow_pty=False,
-            gss_host=None,
-            agent_forwarding=False,
-            compression_algs=None,
-            window=_WINDOW,
-            login_timeout=_HANDSHAKE,
+            theirs, server_factory=Server, server_host_keys=[key], window=_WINDOW, compression_algs=None, **closed
         )
         await connection.wait_closed()
     except (asyncssh.Error, OSError, TimeoutError) as error:
@@ -107,6 +108,8 @@ class _Command:
         self._path = ""
 
     async def run(self) -> None:
+        import asyncssh
+
         status = 128
         try:
             await self._serve()
@@ -114,7 +117,7 @@ class _Command:
         except (_Refused, RefusedExchange, ForkUnreachable, ValueError) as refused:
             self._exchange.error = f"this cannot be held: {refused}"
             self._process.stderr.write(f"mudroom: this cannot be held: {refused}\n".encode())
-        except (OSError, asyncio.IncompleteReadError):
+        except (OSError, EOFError, asyncssh.Error):
             pass  # an end is gone
         finally:
             self._process.exit(status)
@@ -216,9 +219,7 @@ class _Command:
             writer.write_eof()
             return decoded(await reader.read(-1)).held
 
-    def _desk(
-        self, kind: str, service: str = ""
-    ) -> AbstractAsyncContextManager[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    def _desk(self, kind: str, service: str = "") -> AbstractAsyncContextManager[Streams]:
         return desk(self._exchange, HeldQuestion(kind, "ssh", self._path, login=self._user, method=service))
 
 

@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from io import BytesIO
+from collections.abc import Mapping, Sequence
+from shutil import copyfileobj
 from tempfile import TemporaryFile
-from threading import Timer
 
 from mudroom.core.confinement.spec import Bind
 from mudroom.core.network.host_rules import USUAL, HostRule
 from mudroom.core.system.search_path import find_program
 from mudroom.core.tree.path import show
 from mudroom.ext.effects.message import is_ssh_repository, is_user
+from mudroom.ext.effects.wire import MOST_REFS
 from mudroom.typing import BinaryIO
 
 PATIENCE = 600.0
@@ -67,12 +66,7 @@ class RemoteGit:
 
     def __init__(self, line: Sequence[str], variables: Mapping[bytes, bytes], channel: int) -> None:
         self._process = subprocess.Popen(
-            line,
-            stdin=channel,
-            stdout=channel,
-            stderr=subprocess.PIPE,
-            env=dict(variables),
-            start_new_session=True,
+            line, stdin=channel, stdout=channel, stderr=subprocess.PIPE, env=dict(variables), start_new_session=True
         )
         assert self._process.stderr is not None
         self._stderr = self._process.stderr
@@ -83,55 +77,44 @@ class RemoteGit:
         return self._stderr.fileno()
 
     def ended(self) -> bytes | None:
-        """Take the errors that have come. Return None while it runs, and at the end all, or b"" after a success."""
+        """Take the errors that have come. Return None while it runs; at the end all of them, or b"" after a success."""
         data = self._stderr.read(_MOST_ERROR)
         if data is None or data:
             self._said = (self._said + (data or b""))[-_MOST_ERROR:]
             return None
-        return self.close() and (self._said or b"ssh has ended")
-
-    def close(self) -> bytes:
-        """End it. Return b"" if it had succeeded."""
-        self._stderr.close()
         try:
-            return b"-" if self._process.wait(1) else b""
+            failed = self._process.wait(1)
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-            return b"-"
+            failed = 1
+        return (self._said or b"ssh has ended") if failed else b""
+
+    def close(self) -> None:
+        self._stderr.close()
+        self._process.kill()
+        self._process.wait()
 
 
-@contextmanager
-def _watched(process: subprocess.Popen[bytes], patience: float) -> Iterator[None]:
-    timer = Timer(patience, process.kill)
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-        process.kill()
-        process.wait()
-
-
-def talk(
-    line: Sequence[str], variables: Mapping[bytes, bytes], body: BinaryIO, most: int, patience: float
-) -> tuple[bytes, bytes]:
-    """Return the output and errors of an ssh that gets this input: at most ``most`` bytes. Errors are empty if it has
-    succeeded. Raise OSError."""
-    with TemporaryFile() as errors, TemporaryFile() as given:
-        if isinstance(body, BytesIO):
-            given.write(body.read())
-            given.seek(0)
-        stdin = given if isinstance(body, BytesIO) else body
-        process = subprocess.Popen(
-            line, stdin=stdin, stdout=subprocess.PIPE, stderr=errors, env=dict(variables), start_new_session=True
-        )
-        assert process.stdout is not None
-        with process.stdout, _watched(process, patience):
-            said = process.stdout.read(most)
-            failed = len(said) == most or process.wait()
+def talk(line: Sequence[str], variables: Mapping[bytes, bytes], body: BinaryIO, patience: float) -> tuple[bytes, bytes]:
+    """Return the output and errors of an ssh that gets this input; no errors if it has succeeded. Raise OSError."""
+    with TemporaryFile() as given, TemporaryFile() as told, TemporaryFile() as errors:
+        copyfileobj(body, given)
+        given.seek(0)
+        try:
+            failed = subprocess.run(
+                line,
+                stdin=given,
+                stdout=told,
+                stderr=errors,
+                env=dict(variables),
+                start_new_session=True,
+                timeout=patience,
+                check=False,
+            ).returncode
+        except subprocess.TimeoutExpired:
+            failed = 1
+        told.seek(0)
         errors.seek(0)
-        return said, (errors.read(_MOST_ERROR) or b"ssh has ended") if failed else b""
+        return told.read(MOST_REFS), (errors.read(_MOST_ERROR) or b"ssh has ended") if failed else b""
 
 
 # --- inside ---

@@ -276,16 +276,16 @@ class SshPushServer(PushServer):
 
     def _refs(self) -> bytes:
         told, error = self._talk(io.BytesIO(FLUSH), self._access.patience)
-        if error:
+        if error and not told.endswith(FLUSH):
             raise NotSent(error)
         return packet(b"# service=git-receive-pack\n") + FLUSH + told
 
     def _answer(self, body: BinaryIO, _length: int) -> bytes:
         told, error = self._talk(body, PATIENCE)
-        if error:
+        report = told[next((end for content, end in packets(told) if content is None), len(told)) :]
+        if error and not report.endswith(FLUSH):  # after a refusal, too, its status may say that it has failed
             raise LostAnswer(error)
-        refs_end = next((end for content, end in packets(told) if content is None), len(told))
-        return told[refs_end:]
+        return report
 
     def _talk(self, body: BinaryIO, patience: float) -> tuple[bytes, str]:
         """Return the server's bytes, and why ssh has failed. Raise NotSent."""
@@ -295,7 +295,7 @@ class SshPushServer(PushServer):
             raise NotSent(decision.reason)
         try:
             line = ssh_line(variables, push.host, push.port, push.login, "receive", push.path)
-            told, said = talk(line, variables, body, _MOST_PAGE, patience)
+            told, said = talk(line, variables, body, patience)
         except (OSError, ValueError) as error:
             raise NotSent(_words(error)) from error
         return told, ssh_words(said, push.host, push.port, variables) if said else ""
