@@ -21,9 +21,9 @@ from mudroom.net.gate.peer import Peer, PeerGone
 from mudroom.net.protocol import dns
 from mudroom.net.protocol.synthetic import Synthetic
 
-_OWN_NAMES = ("localhost", "mudroom")
-"""Names that every sandbox has (sethostname(2) in its plan). Programs look up their own host's name for reasons
-unrelated to the network, and a loopback address leads back to the program's own sandbox."""
+_OWN_NAMES = ("localhost", "mudroom", socket.gethostname().lower())
+"""Names of every sandbox and of the machine. Programs look up their own host's name for reasons unrelated to the
+network, and a loopback address leads back to the program's own sandbox."""
 _NO_HOSTS = ("invalid", "localhost")
 """Top-level domains whose names are no other machine's (RFC 6761 6.3, 6.4)."""
 _LOOPBACK = {dns.A: (b"\x7f\0\0\x01",), dns.AAAA: (bytes(15) + b"\x01",)}

@@ -77,7 +77,6 @@ STANDARD_LINKS = (
     (b"/proc/self/fd/2", b"dev/stderr"),
     (b"pts/ptmx", b"dev/ptmx"),
 )
-HOST_NAME = b"mudroom"
 _RUN = (b"/run", b"/var/run")
 _PRIVATE = (b"/", b"/tmp", b"/run", b"/dev/shm")
 """The sandbox has its own; parts of the host's can be bound into them where that is allowed."""
@@ -203,7 +202,6 @@ def _shared(spec: SandboxSpec, placed: Sequence[tuple[bytes, Step]]) -> list[Ste
     steps: list[Step] = [
         *session_limits(spec),
         ("private",),
-        ("hostname", HOST_NAME),
         ("root", spec.scratch, ((b"mode", b"0755"), (b"size", b"16m"))),
     ]
     steps += [("symlink", target, path[1:]) for target, path in spec.links]

@@ -72,7 +72,8 @@ _RESOLV_CONF = b"/etc/resolv.conf"
 _NAMESERVER = b"nameserver 127.0.0.1\n"
 _HOSTS, _MOST_HOSTS = b"/etc/hosts", 1 << 20
 _LOCALHOST = b"127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback"
-_OWN_NAME = b"\n127.0.0.1\tmudroom\n"
+_OWN_NAMES = b"\n127.0.0.1\tmudroom "
+"""Beside the machine's name, which commands have, too: programs encrypt their logins with it."""
 
 
 class Resolver(NamedTuple):
@@ -443,7 +444,7 @@ class Confinement:
         if known is None:
             with open(place, "rb") as stream:
                 known = stream.read(_MOST_HOSTS)
-        return (kept_file(self._vault.path, place, known + _OWN_NAME),)
+        return (kept_file(self._vault.path, place, known + _OWN_NAMES + os.uname().nodename.encode() + b"\n"),)
 
     def _resolver(self) -> Resolver:
         """Return a replacement for /etc/resolv.conf that names the gate's listener, and one for /etc/hosts without the

@@ -106,11 +106,14 @@ def test_a_path_of_the_project_leads_into_the_fork(path: str, staged: str) -> No
         }
 
 
-def test_the_model_is_told_the_path_of_the_fork_s_file() -> None:
+def test_the_model_is_told_the_project_s_path_and_the_fork_s() -> None:
     """claude compares an edit with the file at the path that it was given, before the hook sees it."""
     for tool in ("Read", "Edit", "Write"):
         shown = message("claude", claude(tool, file_path="src/a.py"))["hookSpecificOutput"]
-        assert f"the fork's file is {MOUNT}/src/a.py. Read, Edit and Write" in shown["additionalContext"]
+        assert shown["additionalContext"] == (
+            f"mudroom: {PROJECT}/src/a.py is the fork's file for commands; Read, Edit and Write find it at "
+            f"{MOUNT}/src/a.py only."
+        )
         assert "additionalContext" not in message("claude", claude(tool, file_path=f"{MOUNT}/a"))["hookSpecificOutput"]
     assert claude("Glob", pattern="*.py").context == claude("Bash", command="ls").context == ""
 

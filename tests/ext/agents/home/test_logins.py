@@ -238,6 +238,18 @@ def test_anything_but_a_login_is_not_kept_and_that_is_said(place: Place, code: s
     assert (place.home / "secret").read_text() == '{"of": "the host"}'
 
 
+@pytest.mark.parametrize("part", ['[{"token": ', '{"token": "new"}', '""'])
+def test_a_part_of_a_list_of_logins_is_not_kept(place: Place, part: str) -> None:
+    """gemini and qwen keep the tokens of MCP servers as a list."""
+    file = ".gemini/mcp-oauth-tokens.json"
+    session, host = opened(place, "gemini"), log_in(place, file, '[{"token": "old"}]')
+    (note,) = told(python(session, file, WAYS["truncated"], new=part))
+    assert "was not kept: only a part of it was written, or something else; " in note
+    assert host.read_text() == '[{"token": "old"}]'
+    assert told(python(session, file, WAYS["truncated"], new='[{"token": "new"}]')) == []
+    assert host.read_text() == '[{"token": "new"}]'
+
+
 def test_a_directory_on_the_way_that_became_a_link_is_not_followed(place: Place) -> None:
     session, host = opened(place, "cline"), log_in(place, ".cline/data/secrets.json")
     code = 'above = os.path.dirname(path); os.rename(above, above + "2"); os.symlink(above + "2", above)'

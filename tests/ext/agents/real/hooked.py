@@ -46,7 +46,7 @@ class Obedient(ModelServer):
     """A model that takes files by the paths that the hook has named: ``NAMED/x`` is the last with this ending."""
 
     def answer(self, request: Request) -> Answer:
-        named = re.findall(r"mudroom: the fork's file is (\S+)\. ", request.said)
+        named = re.findall(r"Read, Edit and Write find it at (\S+) only\.", request.said)
 
         def path(step: Step) -> str:
             ends = [other for other in named if other.endswith(step.path.removeprefix("NAMED"))]

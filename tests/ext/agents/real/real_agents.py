@@ -168,6 +168,19 @@ AGENTS = (
         ),
     ),
     RealAgent(
+        "kilo",
+        _NPM,
+        ("kilo", "run", "--auto", "{prompt}"),
+        {
+            "ANTHROPIC_API_KEY": "sk-none",
+            "KILO_TELEMETRY_LEVEL": "off",
+            "KILO_DISABLE_MODELS_FETCH": "1",
+            "KILO_DISABLE_SESSION_INGEST": "1",
+        },
+        {".config/kilo/kilo.json": _OPENCODE},
+        hook=(".config/kilo/kilo.json", '{"mcp": {"planted": {"type": "local", "command": ["touch", "planted"]}}}'),
+    ),
+    RealAgent(
         "mini-swe-agent",
         "bin",
         ("mini", "-m", f"openai/{MODEL}", "--yolo", "--exit-immediately", "-t", "{prompt}"),

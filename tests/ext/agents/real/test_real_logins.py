@@ -1,21 +1,24 @@
-"""A real agent whose token has expired renews it inside; each refresh token of the scripted vendor is good once."""
+"""Real agents whose tokens have expired renew them inside; each refresh token of the scripted vendor is good once.
+
+codex renews its own login. Of the others the login's server cannot be another, but that of an MCP server can: they keep
+such tokens as they keep their login, in the same file or beside it.
+"""
 
 from __future__ import annotations
 
-import base64
+import hashlib
 import json
+import re
 import stat
-import threading
-import time
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from model_server import ModelServer
 from real_agents import BY_NAME, Ended, RealAgent, Try
 from scenario import Step
+from vendor import CODEX, Vendor, token
 
 pytestmark = [pytest.mark.deep, pytest.mark.both_users, pytest.mark.limit(200)]
 
@@ -31,60 +34,6 @@ wire_api = "responses"
 requires_openai_auth = true
 supports_websockets = false
 """
-
-
-def token(seconds: int) -> str:
-    """Return a JWT that ends in so many seconds. Its signature is none."""
-    claims = {
-        "exp": int(time.time()) + seconds,
-        "email": "user@example.org",
-        "https://api.openai.com/auth": {"chatgpt_plan_type": "pro", "chatgpt_account_id": "account"},
-    }
-    parts = ({"alg": "none", "typ": "JWT"}, claims)
-    encoded = (base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode() for part in parts)
-    return ".".join((*encoded, "c2ln"))
-
-
-class Vendor:
-    """An authorization server on loopback. ``used``: the refresh tokens of all requests, in order."""
-
-    def __init__(self) -> None:
-        self.used: list[str] = []
-        self.good = "refresh-0"
-        vendor = self
-
-        class Handler(BaseHTTPRequestHandler):
-            timeout = 5
-
-            def log_message(self, *_words: object) -> None:
-                """Print no line for each request."""
-
-            def do_POST(self) -> None:
-                sent = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)))
-                status, answer = vendor.answer(sent["refresh_token"])
-                body = json.dumps(answer).encode()
-                self.send_response(status)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.port = int(self._server.server_address[1])
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
-        self._thread.start()
-
-    def answer(self, refresh: str) -> tuple[int, dict[str, Any]]:
-        self.used.append(refresh)
-        if refresh != self.good:
-            return 401, {"error": {"code": "refresh_token_reused", "message": "used up"}}
-        self.good = f"refresh-{len(self.used)}"
-        return 200, {"id_token": token(3600), "access_token": token(3600), "refresh_token": self.good}
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
 
 
 @pytest.fixture
@@ -118,7 +67,7 @@ def log_in(here: Try, agent: RealAgent) -> Path:
 def play(here: Try, vendor: Vendor, *options: str) -> Ended:
     with ModelServer((Step("look", "ls -la"), Step("finish", content="Done."))) as server:
         here.prepare(server)
-        here.environ["CODEX_REFRESH_TOKEN_URL_OVERRIDE"] = f"http://127.0.0.1:{vendor.port}/oauth/token"
+        here.environ["CODEX_REFRESH_TOKEN_URL_OVERRIDE"] = vendor.url + CODEX
         here.mudroom("net", "allow", "--private", f"127.0.0.1:{vendor.port}")
         if options == ("bare",):
             ended = here.bare(server)
@@ -137,3 +86,121 @@ def test_codex_renews_an_expired_login(here: Try, vendor: Vendor, options: tuple
     assert json.loads(login.read_text())["tokens"]["refresh_token"] == vendor.good == "refresh-1"
     assert stat.S_IMODE(login.stat().st_mode) == 0o600
     assert "not kept" not in ended.output
+
+
+_ENCRYPT = """
+const crypto = require("crypto"), os = require("os"), fs = require("fs");
+const key = crypto.scryptSync("gemini-cli-oauth", `${os.hostname()}-${os.userInfo().username}-gemini-cli`, 32);
+const iv = crypto.randomBytes(12), cipher = crypto.createCipheriv("aes-256-gcm", key, iv, {authTagLength: 16});
+const row = {serverName: "default-api-key", token: {accessToken: "KEY", tokenType: "ApiKey"}, updatedAt: 1};
+const text = JSON.stringify({"gemini-cli-api-key": {"default-api-key": JSON.stringify(row)}});
+const encrypted = cipher.update(text, "utf8", "hex") + cipher.final("hex");
+fs.writeFileSync(process.argv[1], [iv.toString("hex"), cipher.getAuthTag().toString("hex"), encrypted].join(":"));
+"""
+"""How gemini keeps its key where there is no keyring (its FileKeychain)."""
+
+
+@pytest.mark.parametrize("options", [("bare",), (), ("--view", "copy")], ids=" ".join)
+def test_gemini_reads_the_key_that_it_has_encrypted_with_the_machine_s_name(
+    tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    agent = BY_NAME["gemini"]
+    if not agent.version:
+        pytest.skip("real agent absent: gemini (dev/agents --fetch installs it)")
+    here = Try(tmp_path, agent._replace(environment={"GOOGLE_GEMINI_BASE_URL": "{url}"}))
+    try:
+        with ModelServer((Step("look", "ls -la"), Step("finish", content="Done."))) as server:
+            here.prepare(server)
+            here.command("node", "-e", _ENCRYPT, str(here.home / ".gemini/gemini-credentials.json"))
+            ended = here.bare(server) if options == ("bare",) else here.inside(server, *options)
+        assert server.played() == ["look", "finish"], (ended.output, server.errors)
+        assert ended.code == 0 and "Corrupted" not in ended.output, ended.output
+    finally:
+        here.close()
+
+
+# --- tokens of MCP servers ---
+
+
+class McpLogin(NamedTuple):
+    """An agent's settings and tokens of an MCP server."""
+
+    settings: str
+    """The file, relative to the home, to which the server is added."""
+    servers: Callable[[str], Mapping[str, Any]]
+    """The part of the settings, for the server's URL."""
+    file: str
+    tokens: Callable[[str], Any]
+    """The content of the file with the tokens, which have ended."""
+
+
+def _gemini_tokens(url: str) -> Any:
+    held = {"accessToken": "access-0", "refreshToken": "refresh-0", "tokenType": "Bearer", "expiresAt": 1}
+    row = {"serverName": "vendor", "token": held, "clientId": "client", "tokenUrl": f"{url}/token"}
+    return [{**row, "mcpServerUrl": f"{url}/mcp", "updatedAt": 1}]
+
+
+def _opencode_tokens(url: str) -> Any:
+    held = {"accessToken": "access-0", "refreshToken": "refresh-0", "expiresAt": 1}
+    return {"vendor": {"tokens": held, "clientInfo": {"clientId": "client"}, "serverUrl": f"{url}/mcp"}}
+
+
+def _claude_tokens(url: str) -> Any:
+    server = json.dumps({"type": "http", "url": f"{url}/mcp", "headers": {}}, separators=(",", ":"))
+    name = f"vendor|{hashlib.sha256(server.encode()).hexdigest()[:16]}"
+    held = {"accessToken": "access-0", "refreshToken": "refresh-0", "expiresAt": 1, "clientId": "client", "scope": ""}
+    return {"mcpOAuth": {name: {"serverName": "vendor", "serverUrl": f"{url}/mcp", **held}}}
+
+
+def _http(url: str) -> Mapping[str, Any]:
+    return {"mcpServers": {"vendor": {"httpUrl": f"{url}/mcp"}}}
+
+
+def _remote(url: str) -> Mapping[str, Any]:
+    return {"mcp": {"vendor": {"type": "remote", "url": f"{url}/mcp"}}}
+
+
+def _typed(url: str) -> Mapping[str, Any]:
+    return {"mcpServers": {"vendor": {"type": "http", "url": f"{url}/mcp"}}}
+
+
+MCP_LOGINS = {
+    "claude": McpLogin(".claude.json", _typed, ".claude/.credentials.json", _claude_tokens),
+    "gemini": McpLogin(".gemini/settings.json", _http, ".gemini/mcp-oauth-tokens.json", _gemini_tokens),
+    "qwen": McpLogin(".qwen/settings.json", _http, ".qwen/mcp-oauth-tokens.json", _gemini_tokens),
+    "opencode": McpLogin(
+        ".config/opencode/opencode.json", _remote, ".local/share/opencode/mcp-auth.json", _opencode_tokens
+    ),
+    "kilo": McpLogin(".config/kilo/kilo.json", _remote, ".local/share/kilo/mcp-auth.json", _opencode_tokens),
+}
+
+
+@pytest.mark.limit(600)
+@pytest.mark.parametrize("name", MCP_LOGINS)
+def test_an_agent_renews_the_tokens_of_an_mcp_server(tmp_path: Path, vendor: Vendor, name: str) -> None:
+    """Inside, bare, and inside again: each takes the token that the one before has left."""
+    agent, login = BY_NAME[name], MCP_LOGINS[name]
+    if not agent.version:
+        pytest.skip(f"real agent absent: {name} (dev/agents --fetch installs it)")
+    before = json.loads(agent.files.get(login.settings, "{}"))
+    files = {**agent.files, login.settings: json.dumps({**before, **login.servers(vendor.url)})}
+    here = Try(tmp_path, agent._replace(files=files))
+    file = here.home / login.file
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(login.tokens(vendor.url)))
+    file.chmod(0o600)
+    here.mudroom("net", "allow", "--private", f"127.0.0.1:{vendor.port}")
+    try:
+        for turn, is_bare in enumerate((False, True, False), 1):
+            with ModelServer((Step("look", "ls -la"), Step("finish", content="Done."))) as server:
+                here.prepare(server)
+                ended = here.bare(server) if is_bare else here.inside(server)
+            said = (turn, ended.output[-3000:], vendor.used, vendor.paths, vendor.served, file.read_text())
+            assert vendor.used == [f"refresh-{number}" for number in range(turn)], said
+            assert "tools/list" in vendor.served, said
+            assert f'"refresh-{turn}"' in file.read_text() and "was not kept" not in ended.output, said
+            assert stat.S_IMODE(file.stat().st_mode) == 0o600
+            vendor.served.clear()
+            file.write_text(re.sub(r'("expiresAt":\s*)[\d.]+', r"\g<1>1", file.read_text()))  # an hour later
+    finally:
+        here.close()

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -96,13 +95,13 @@ def test_a_command_in_a_sandbox_of_ours(alone: Alone) -> None:
     ) in done.stderr
 
 
-@pytest.mark.parametrize("name", ["here", "mudroom"])
-def test_what_is_not_in_a_sandbox_of_ours(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str) -> None:
-    """Nor if the computer has that name."""
-    status = tmp_path / "status"
-    status.write_text("NoNewPrivs:\t0\nSeccomp:\t0\n")
-    monkeypatch.setattr(engine, "_STATUS", str(status))
-    monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(nodename=name))
+@pytest.mark.parametrize("first", ["systemd\n", "mudroom\n", None])
+def test_a_process_that_is_in_no_sandbox_of_mudroom(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, first: str | None
+) -> None:
+    if first is not None:
+        (tmp_path / "comm").write_text(first)
+    monkeypatch.setattr(engine, "_FIRST", str(tmp_path / "comm"))
     assert not engine.is_sandboxed()
 
 

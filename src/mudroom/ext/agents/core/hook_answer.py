@@ -103,16 +103,17 @@ def _answer(contract: HookContract, event: object, place: HookPlace) -> HookAnsw
     changed = _KINDS[known.kind](tool, known, arguments, place)
     if changed is None:
         return HookAnswer(PASS)
-    return HookAnswer(ALLOW, "staged by mudroom", changed, _other_path(known, arguments, changed))
+    return HookAnswer(ALLOW, "staged by mudroom", changed, _other_path(known, arguments, changed, place))
 
 
-def _other_path(contract: ToolContract, before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+def _other_path(contract: ToolContract, before: Mapping[str, Any], after: Mapping[str, Any], place: HookPlace) -> str:
     """Return the sentence about a file whose path was changed. claude compares an edit with the file at the path that
     the model gives, before it asks the hook: in the project that file is missing, or has not the fork's text."""
     path = after[contract.field] if contract.kind in (READ, EDIT) else ""
     if not path or path == before[contract.field]:
         return ""
-    return f"mudroom: the fork's file is {path}. Read, Edit and Write take it by this path; commands by the project's."
+    own = place.project + path.removeprefix(place.mount())
+    return f"mudroom: {own} is the fork's file for commands; Read, Edit and Write find it at {path} only."
 
 
 _CHANGED = "this contract of hooks is not known, so nothing is run (mudroom hook shows the known versions)"

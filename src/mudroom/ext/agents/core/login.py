@@ -3,8 +3,8 @@
 A login is a file with tokens, mostly JSON. Rules of this file:
 1. An unchanged side takes the other's version. If both have changed, the newer wins: the one whose tokens end later,
    or, if that cannot be told, the one written later.
-2. Where the host has a JSON object, only another JSON object replaces it: a program that was killed may have written
-   only a part.
+2. Where the host has a JSON object, only another JSON object replaces it, and a list only a list: a program that was
+   killed may have written only a part.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def compared(base: str, inside: LoginVersion, outside: LoginVersion) -> LoginAct
 
 def is_cut_off(inside: bytes, outside: bytes) -> bool:
     """Return whether the version inside cannot replace the host's (rule 2)."""
-    return not inside or (_parsed(outside) is not None and _parsed(inside) is None)
+    return not inside or type(_parsed(outside)) not in (type(None), type(_parsed(inside)))
 
 
 def ends_of(content: bytes) -> float | None:
@@ -60,8 +60,7 @@ def ends_of(content: bytes) -> float | None:
             pending += value.values()
             ends += [_seconds(value[name]) for name in value if _plain(name) in _ENDS]
         elif isinstance(value, str):
-            claims = _claims(value)
-            ends += [_seconds(claims.get("exp"))] if claims is not None else []
+            pending.append(_claims(value))
     return max(filter(None, ends), default=None)
 
 
@@ -72,12 +71,12 @@ def _is_newer(inside: LoginVersion, outside: LoginVersion) -> bool:
     return inside.time > outside.time
 
 
-def _parsed(content: bytes) -> dict[str, Any] | None:
+def _parsed(content: bytes) -> dict[str, Any] | list[Any] | None:
     try:
         value = json.loads(content)
     except (ValueError, RecursionError):
         return None
-    return value if isinstance(value, dict) else None
+    return value if isinstance(value, (dict, list)) else None
 
 
 def _plain(name: str) -> str:
@@ -91,7 +90,7 @@ def _seconds(value: object) -> float:
     return value / 1000 if value > _MILLISECONDS else float(value)
 
 
-def _claims(text: str) -> dict[str, Any] | None:
+def _claims(text: str) -> dict[str, Any] | list[Any] | None:
     """Return a JSON Web Token's claims (RFC 7519); its signature is not checked."""
     found = _JWT.fullmatch(text)
     if found is None:
