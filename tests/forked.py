@@ -174,6 +174,7 @@ def _become(request: int, streams: Sequence[int]) -> None:
     os.umask(told["umask"])
     os.environ.clear()
     os.environ.update(told["variables"])
+    tempfile.tempdir = None  # it was that of the rehearsal
     sys.argv = ["mudroom", *told["words"]]
     sys.stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, closefd=False)), "utf-8", "surrogateescape")
     for name, number, errors in (("stdout", 1, "surrogateescape"), ("stderr", 2, "backslashreplace")):
