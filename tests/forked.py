@@ -7,6 +7,7 @@ command loads, are shown by tests/cli/test_cold_start.py, and by each test that 
 
 from __future__ import annotations
 
+import atexit
 import fcntl
 import gc
 import importlib
@@ -44,6 +45,14 @@ class _Server:
 
 
 _servers: list[_Server] = []
+
+
+@atexit.register
+def _end() -> None:
+    for server in _servers:
+        if server.owner == os.getpid():
+            server.control.close()
+            server.process.wait()
 
 
 def _server() -> _Server:

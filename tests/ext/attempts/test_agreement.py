@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,6 +11,7 @@ from mudroom.core.tree.change import Change, Changeset
 from mudroom.core.tree.path import sort_key
 from mudroom.ext.attempts.agreement import EXTENTS, Content, PathAgreement, agreement, changed_paths
 from sample import added, deleted, directory, file, modified, symlink
+from tiers import each
 
 
 def changeset(*changes: Change) -> Changeset:
@@ -51,7 +51,7 @@ def test_a_path_that_some_leave_alone() -> None:
     assert (only.groups, only.unchanged, only.extent) == (((1,),), (0, 2), "some")
 
 
-@pytest.mark.parametrize(
+@each(
     ("first", "second"),
     [
         (new(b"a", 1), deleted(b"a")),
@@ -69,7 +69,7 @@ def test_a_shape_that_differs_is_told_without_reading(first: Change, second: Cha
     assert contents.asked == set()
 
 
-@pytest.mark.parametrize(
+@each(
     "change",
     [deleted(b"a"), added(b"a", file(0, inode=3)), added(b"a", symlink(b"x")), added(b"a", directory()), new(b"a", 7)],
 )

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 
-import pytest
-
 from mudroom.core.network.host_rules import HostRule, Request, decide
 from mudroom.core.network.inspection import Credential
 from mudroom.ext.inspection.foreign_credential import (
@@ -301,7 +299,7 @@ referer: https://api.example.com/x""",
 }
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+@each("client", CLIENTS)
 def test_the_requests_of_real_clients_pass(client: str) -> None:
     """Beside its credential, no header or parameter counts as one, and none as another method or path."""
     line, *rows = CLIENTS[client].splitlines()

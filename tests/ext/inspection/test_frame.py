@@ -10,6 +10,7 @@ from mudroom.core.network.host import Authority, parse_host
 from mudroom.ext.inspection.frame import LONGEST, PREFACE, Bucket, Flood, Frames, Goaway, goaway
 from mudroom.ext.inspection.pseudo_header import parse_request, parse_response, parse_trailers
 from mudroom.net.protocol.head import BadHead
+from tiers import each
 
 ORIGIN = Authority(parse_host(b"api.example"), 443)
 
@@ -67,14 +68,14 @@ IDLE = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", IDLE)
+@each("name", IDLE)
 def test_frames_that_say_nothing_come_at_a_limited_rate(name: str) -> None:
     Frames().feed(IDLE[name] * 20_000, 0.0)
     with pytest.raises(Flood, match="says nothing"):
         Frames().feed(IDLE[name] * 20_001, 0.0)
 
 
-@pytest.mark.parametrize("said", [frame(0, b"", flags=1), frame(0, b"a"), frame(0, b"\x01ab", flags=8), frame(1, b"")])
+@each("said", [frame(0, b"", flags=1), frame(0, b"a"), frame(0, b"\x01ab", flags=8), frame(1, b"")])
 def test_frames_that_say_something_are_not_counted(said: bytes) -> None:
     Frames().feed(said * 30_000, 0.0)
 
@@ -115,7 +116,7 @@ def test_no_field_passes_that_could_end_a_line(name: bytes, value: bytes) -> Non
         assert asked.fields in ([(name, value)], [])
 
 
-@pytest.mark.parametrize(
+@each(
     "headers",
     [
         GOOD[1:],

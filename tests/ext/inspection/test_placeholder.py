@@ -21,6 +21,7 @@ from mudroom.ext.inspection.placeholder import (
     parse_credential,
     with_value,
 )
+from tiers import each
 
 REAL = "ghp_" + "R" * 36
 
@@ -30,7 +31,7 @@ def one() -> Credential:
     return with_value(parse_credential("TOKEN", "api.example.com"), REAL, bytes(range(32)))
 
 
-@pytest.mark.parametrize(
+@each(
     ("arguments", "wanted"),
     [
         (
@@ -52,7 +53,7 @@ def test_entries_are_read(arguments: tuple[str, ...], wanted: CredentialRule) ->
     assert parse_credential(*arguments) == wanted
 
 
-@pytest.mark.parametrize(
+@each(
     ("arguments", "why"),
     [
         (("A-B", "a.example"), "not the name of a variable"),
@@ -70,7 +71,7 @@ def test_entries_that_make_no_sense_are_refused(arguments: tuple[str, ...], why:
         parse_credential(*arguments)
 
 
-@pytest.mark.parametrize("value", ["", " \n", "a\nb", "a\0", "ä", "\udc80"])
+@each("value", ["", " \n", "a\nb", "a\0", "ä", "\udc80"])
 def test_a_value_that_cannot_be_in_a_header_is_refused_without_being_shown(value: str) -> None:
     with pytest.raises(ValueError, match="the credential TOKEN") as caught:
         with_value(parse_credential("TOKEN", "a.example"), value + "secret" * bool(value.strip()), bytes(32))

@@ -17,7 +17,7 @@ from mudroom.core.network.flow import Flow
 from mudroom.core.network.inspection import Credential
 from mudroom.ext.inspection.placeholder import parse_credential, with_value
 from mudroom.ext.inspection.sanitizer import _ESCAPE, Sanitizer, _needles, _plain
-from tiers import examples
+from tiers import each, examples
 
 MASK = set(b"mudro")
 
@@ -128,7 +128,7 @@ ENCODINGS: dict[str, Callable[[bytes], bytes]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("outer", ENCODINGS)
+@each("outer", ENCODINGS)
 def test_which_encodings_are_found_on_top_of_which(outer: str) -> None:
     """As docs/THREATS.md says it: escapes on top of any encoding, and base64 of base64; 153 pairs of 256."""
     value = 'k3.A-b_c~9/+=xY&z"Q:77hhTT'

@@ -16,6 +16,7 @@ from kept import Kept, kept
 
 from box import if_namespaces
 from mudroom.ext.keeper.server import MANY, MOST_PAGES, Range, copy_ahead, joined, ranges
+from tiers import each
 
 __all__ = ["kept"]  # a fixture
 
@@ -77,7 +78,7 @@ def test_ranges_hold_the_pages_and_small_gaps(pages: set[int]) -> None:
     assert all(after[0] - sum(before) > 2 for before, after in itertools.pairwise(found))
 
 
-@pytest.mark.parametrize(
+@each(
     ("one", "other", "both"),
     [
         ([], [(5, 1)], [(5, 1)]),

@@ -26,7 +26,7 @@ from tiers import pairs
 
 __all__ = ["kept"]  # a fixture
 
-pytestmark = [pytest.mark.both_users, pytest.mark.root]
+pytestmark = pytest.mark.both_users
 
 LOCALES: tuple[dict[str, str], ...] = (
     {},
@@ -64,6 +64,7 @@ def _first_to_go() -> None:
     Path("/proc/self/oom_score_adj").write_text("765")
 
 
+@pytest.mark.root
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -123,6 +124,7 @@ def inside(group: Path) -> Callable[[], None]:
     return enter
 
 
+@pytest.mark.root
 def test_one_keeper_serves_all_control_groups(kept: Kept, groups: list[Path]) -> None:
     """Its command is in the caller's group, with all its processes; when it has ended, the group can be removed."""
     pid = kept.start()
@@ -150,6 +152,7 @@ def _hidden() -> None:
     subprocess.run(["mount", "-t", "tmpfs", "none", "/sys/fs/cgroup"], check=True)
 
 
+@pytest.mark.root
 def test_groups_that_may_not_be_entered_have_keepers_of_their_own(kept: Kept, groups: list[Path]) -> None:
     """The second command of a group has one; of many, the least recently used ends."""
     doors = [os.open(group / "cgroup.procs", os.O_WRONLY) for group in groups]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from mudroom.ext.review.core.picture import picture_of
+from tiers import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("head", "media_type"),
     [
         (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "image/png"),

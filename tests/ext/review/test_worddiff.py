@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mudroom.ext.review.core.worddiff import Budget, diff_words, differing_spans, pair_lines
+from tiers import each
 
 WORDS = st.lists(st.sampled_from(["foo", "bar", "x", "1", " ", "  ", "(", ")", "=", "é", "😀"]), max_size=12).map(
     "".join
@@ -53,7 +53,7 @@ def marked(old: str, new: str) -> tuple[list[str], list[str]]:
     return [old[a:b] for a, b in before], [new[a:b] for a, b in after]
 
 
-@pytest.mark.parametrize(
+@each(
     ("old", "new", "gone", "come"),
     [
         ("return alpha", "return beta", ["alpha"], ["beta"]),

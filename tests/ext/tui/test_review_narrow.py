@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tiers import each
+
 pytest.importorskip("textual", reason="the extra tui is not installed")
 
 from driving import Driver, drive
@@ -24,7 +26,7 @@ def text_of(row: Pieces) -> str:
     return "".join(text for text, _style in row)
 
 
-@pytest.mark.parametrize("cells", [-3, 0, 1, 2, 8, 31, 80])
+@each("cells", [-3, 0, 1, 2, 8, 31, 80])
 def test_a_broken_row_holds_all_of_its_text(cells: int) -> None:
     for text in TEXTS:
         for row in ([(text, "warn")], [("label   ", "head"), (text, "")]):

@@ -10,8 +10,6 @@ from typing import Any
 import msgspec
 import pytest
 
-pytest.importorskip("starlette", reason="the extra web")
-
 from conftest import Place
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.terminal import Terminal

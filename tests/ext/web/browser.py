@@ -288,7 +288,6 @@ def shared(shared_root: Path, shared_words: list[str], chromium: Browser) -> Ite
 
 @contextmanager
 def shared_server(root: Path, *words: str, browser: Browser | None) -> Iterator[Shared]:
-    pytest.importorskip("starlette", reason="the extra web")
     around, said = Surroundings(root, root / "home", root / "state"), root / "stderr"
     with said.open("a") as stderr, serving(around, *words, stderr=stderr) as site:
         yield Shared(around, site, said, browser)
@@ -301,7 +300,6 @@ def own_site() -> None:
 
 @pytest.fixture
 def site(request: pytest.FixtureRequest, place: Place) -> Iterator[Site]:
-    pytest.importorskip("starlette", reason="the extra web")
     if is_shared(request):
         yield request.getfixturevalue("shared").site
         return

@@ -14,7 +14,6 @@ from browser import Site, serving, staged
 from conftest import Place
 from mudroom.ext.web.api.endpoint import id_of
 
-pytest.importorskip("starlette", reason="the extra web")
 pytest.importorskip("schemathesis", reason="schemathesis is not installed")
 
 import schemathesis

@@ -8,9 +8,6 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 import pytest
-
-pytest.importorskip("starlette", reason="the extra web")
-
 from starlette.requests import Request
 
 from mudroom.core.network.budget import FLOOR

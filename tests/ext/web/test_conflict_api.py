@@ -9,9 +9,6 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
-
-pytest.importorskip("starlette", reason="the extra web")
-
 from pageside import PageSide, changed, pick
 
 from conftest import Place, listing, tick

@@ -6,9 +6,6 @@ from __future__ import annotations
 import os
 
 import pytest
-
-pytest.importorskip("starlette", reason="the extra web")
-
 from pageside import changed, pick
 
 from conftest import tick

@@ -5,9 +5,6 @@ from __future__ import annotations
 import tracemalloc
 
 import pytest
-
-pytest.importorskip("starlette", reason="the extra web")
-
 from pageside import PageSide, changed
 
 from conftest import Place, tick

@@ -6,9 +6,6 @@ import os
 from typing import Any
 
 import pytest
-
-pytest.importorskip("starlette", reason="the extra web")
-
 from pageside import changed, pick
 
 from conftest import tick

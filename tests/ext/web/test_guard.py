@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("starlette", reason="the extra web")
-
 from mudroom.ext.web.server.guard import RequestGuard, hosts_of, own_hosts
 from mudroom.ext.web.server.login import COOKIE_LIFE, Login
 from tiers import each
@@ -70,12 +68,12 @@ def ask(
     return sent[0]["status"], dict(sent[0]["headers"]), sent[1]["body"]
 
 
-@pytest.mark.parametrize("host", [f"127.0.0.1:{PORT}", f"localhost:{PORT}", f"LOCALHOST:{PORT}", f"[::1]:{PORT}"])
+@each("host", [f"127.0.0.1:{PORT}", f"localhost:{PORT}", f"LOCALHOST:{PORT}", f"[::1]:{PORT}"])
 def test_our_own_hosts(host: str) -> None:
     assert ask("/public", ("host", host))[0] == 200
 
 
-@pytest.mark.parametrize(
+@each(
     "host",
     [
         "evil.example", f"evil.example:{PORT}", "127.0.0.1", "127.0.0.1:1", f"127.0.0.1.evil.example:{PORT}", "",
@@ -95,7 +93,7 @@ def test_one_host_and_no_more() -> None:
     assert ask("/public", OWN, ("Host", "evil.example"))[0] == 421
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "value", "status"),
     [
         ("origin", f"http://127.0.0.1:{PORT}", 200),
@@ -166,7 +164,7 @@ def test_without_a_key_no_cookie_counts() -> None:
     assert nobody._new_cookie() is None
 
 
-@pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "TRACE", "CONNECT", "get", "Q"])
+@each("method", ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "TRACE", "CONNECT", "get", "Q"])
 def test_a_cookie_alone_is_worth_nothing(method: str) -> None:
     good = key_of(COOKIE)
     assert ask("/", OWN, COOKIE, good, method=method)[0] == ask("/", OWN, BEARER, method=method)[0] == 200
@@ -194,7 +192,7 @@ def test_a_get_may_bring_the_key_in_its_query_and_nobody_behind_sees_it() -> Non
         assert ask("/", OWN, COOKIE, query=f"k={key}", method=method)[0] == 401
 
 
-@pytest.mark.parametrize("path", ["/", "/public", "/sw.js", "/any/where", "/api/v1/me", "/x/y.js"])
+@each("path", ["/", "/public", "/sw.js", "/any/where", "/api/v1/me", "/x/y.js"])
 def test_a_service_worker_that_somebody_has_left_is_given_one_that_ends_it(path: str) -> None:
     script = ("service-worker", "script")
     for more in ([], [("sec-fetch-site", "same-origin")], [COOKIE], [("authorization", "Bearer x")]):
@@ -256,7 +254,7 @@ def test_names_of_a_proxy() -> None:
         assert ask("/public", OWN, ("origin", f"https://{host}"), names=names)[0] == 403
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "proxied"),
     [
         *((name, False) for name in ("localhost", "LOCALHOST", "127.0.0.1", "127.1.2.3:80", "[::1]", "x.localhost:99")),
@@ -279,7 +277,7 @@ def test_a_port_that_is_forwarded_here() -> None:
     assert ask("/public", OWN, ("origin", "https://localhost:8080"), names=names)[0] == 403
 
 
-@pytest.mark.parametrize(
+@each(
     ("host", "forward"),
     [("localhost:8080", True), ("127.0.0.1:8080", True), ("[::1]:8080", True), ("LOCALHOST:8080", True)]
     + [

@@ -12,9 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-pytest.importorskip("starlette", reason="the extra web")
-
 from pageside import PageSide, changed, cut_off, pick
 
 from conftest import Place, listing, tick

@@ -5,9 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-
-pytest.importorskip("starlette", reason="the extra web")
-
 from pageside import PageSide, changed, cut_off
 
 from conftest import Place, listing

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-pytest.importorskip("starlette", reason="the extra web")
-
 from conftest import Place
 from monkey.api import Api
 from monkey.chance import Walk

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 
 import pytest
 
-pytest.importorskip("starlette", reason="the extra web")
-
 from conftest import Place
 from monkey.chance import Walk
 from monkey.model import Wish

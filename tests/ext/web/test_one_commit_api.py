@@ -6,9 +6,6 @@ import shutil
 from typing import Any
 
 import pytest
-
-pytest.importorskip("starlette", reason="the extra web")
-
 from handgit import fsck, git
 from pageside import PageSide, changed, pick
 

@@ -8,9 +8,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-
-pytest.importorskip("starlette", reason="the extra web")
-
 from browser import Site
 
 from mudroom.ext.web.api.table import BASE, ENDPOINTS

@@ -20,7 +20,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.alone]  # a browser begins late wher
 @pytest.mark.parametrize("browser", [chromium, firefox, webkit], ids=["chromium", "firefox", "webkit"])
 def test_a_story(place: Place, browser: Callable[[], AbstractContextManager[Window]]) -> None:
     """And another server at the same port, while the page is open."""
-    pytest.importorskip("starlette", reason="the extra web")
     with browser() as window:
         port = str(free_port())
         with serving(place, "--port", port) as site:

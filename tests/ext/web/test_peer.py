@@ -9,11 +9,6 @@ import sys
 from typing import Any
 
 import pytest
-
-from tiers import pairs
-
-pytest.importorskip("starlette", reason="the extra web")
-
 from browser import Site, serving
 
 from background_command import SERVER, started
@@ -22,6 +17,7 @@ from conftest import Place, act_as
 from mudroom.ext.web.server.sandboxed_peer import sandboxed_pids
 from mudroom.net.listeners import peer_user as peer
 from mudroom.net.listeners.peer_user import ConnectionEnd, find_end, stranger_of, stranger_uid, table_text
+from tiers import each, pairs
 
 pytestmark = [pytest.mark.both_users, pytest.mark.root]
 
@@ -47,7 +43,7 @@ def test_an_address_as_the_kernel_writes_it() -> None:
     assert find_end(TABLE, ("127.0.0.1", 40002), OURS) is None
 
 
-@pytest.mark.parametrize(
+@each(
     ("other", "own", "found"),
     [
         (ConnectionEnd(UP, 1000), ConnectionEnd(UP, 1000), None),

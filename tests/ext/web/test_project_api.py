@@ -11,13 +11,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-
-from clocks import give_way
-
-pytest.importorskip("starlette", reason="the extra web")
-
 from pageside import PageSide, changed, cut_off
 
+from clocks import give_way
 from conftest import Place
 from mudroom.ext.web.api.project import me
 from mudroom.session import Session

@@ -6,10 +6,6 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
-import pytest
-
-pytest.importorskip("starlette", reason="the extra web")
-
 from pageside import changed, pick
 
 from conftest import tick

@@ -8,14 +8,10 @@ import subprocess
 import threading
 from pathlib import Path
 
-import pytest
 from browser import Site, environment, staged
 
 import forked
 from conftest import Place
-
-pytest.importorskip("starlette", reason="the extra web")
-
 from mudroom.ext.web.state.hub import Hub, Look
 from mudroom.ext.web.state.job import JobMessage, Jobs
 from test_landing_api import end, verified_by

@@ -16,9 +16,6 @@ import pytest
 from browser import Shared, Site, another_login, serving, shared_server, staged
 
 from conftest import Place
-
-pytest.importorskip("starlette", reason="the extra web")
-
 from mudroom.ext.web.api.endpoint import BODY_LIMIT
 from mudroom.ext.web.api.table import BASE, ENDPOINTS
 from mudroom.ext.web.server.app import STREAMS

@@ -18,9 +18,6 @@ from browser import MUDROOM, Site, environment, mudroom, serving
 
 import forked
 from conftest import Place
-
-pytest.importorskip("starlette", reason="the extra web")
-
 from mudroom.errors import MudroomError
 from mudroom.ext.web.server.cookie_key import CookieKey
 from mudroom.ext.web.server.login import CODE_LIFE, CODES, Login

@@ -19,14 +19,9 @@ from browser import environment
 
 import forked
 from conftest import Place
-
-pytest.importorskip("starlette", reason="the extra web")
-pytest.importorskip("uvicorn", reason="the extra web")
-
 from mudroom.cli.main import run
 from mudroom.ext.web.server.registry import ServerRegistry
 
-MUDROOM = [sys.executable, "-m", "mudroom"]
 WELL_KNOWN, OLD = "/.well-known/agent-card.json", "/.well-known/agent.json"
 
 

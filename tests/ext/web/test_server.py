@@ -11,9 +11,6 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-
-pytest.importorskip("uvicorn", reason="the extra web")
-
 import uvicorn
 
 from mudroom.errors import UsageError

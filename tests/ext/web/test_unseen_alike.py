@@ -16,6 +16,7 @@ from mudroom.core.text.escaping import escape_line
 from mudroom.core.text.invisible_characters import ACTING, CHOICE, PASSED, is_seen
 from mudroom.ext.tui import line
 from mudroom.ext.web.api.region import result_of
+from tiers import each
 
 NODE = shutil.which("node")
 SEGMENTS = str(files("mudroom.ext.web") / "page/segments.js")
@@ -61,7 +62,7 @@ def test_in_names_and_in_lines() -> None:
             assert escape_line(one.encode()).odd, hex(ord(one))
 
 
-@pytest.mark.parametrize("one", "\u200b\u3164\u2800\U0001d173\U0001bca3\U000e0100")
+@each("one", "\u200b\u3164\u2800\U0001d173\U0001bca3\U000e0100")
 def test_what_is_edited_tells_of_it(one: str) -> None:
     found = result_of(None, f"a{one}b\n".encode())
     assert found is not None

@@ -7,7 +7,6 @@ import os
 import threading
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,7 +21,7 @@ JSON = st.recursive(
 )
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "kind"),
     [
         ('{"id":1,"method":"x"}', "request"),
@@ -97,7 +96,7 @@ def test_identifiers_differ_by_type() -> None:
     assert len(set(keys)) == 6
 
 
-@pytest.mark.parametrize(("one", "other"), [(0, 0.0), (0, -0.0), (7, 7.0), (2**53, 2**53 + 1), (10**400, 10**400)])
+@each(("one", "other"), [(0, 0.0), (0, -0.0), (7, 7.0), (2**53, 2**53 + 1), (10**400, 10**400)])
 def test_identifiers_that_are_one_double_are_one(one: float, other: float) -> None:
     assert key_of(one) == key_of(other)
 
@@ -107,7 +106,7 @@ def test_the_head_of_a_long_line_raises_nothing(head: bytes) -> None:
     assert too_long(head, 1 << 30).code == -32600
 
 
-@pytest.mark.parametrize(
+@each(
     ("head", "identifier", "awaits"),
     [
         (b'{"jsonrpc":"2.0","id":7,"method":"x","params":{"a":"', 7, True),

@@ -29,6 +29,7 @@ from mudroom.ext.agents.acp.routing import (
     TurnEnd,
 )
 from mudroom.ext.agents.acp.session_text import AgentPlace, fenced, summary
+from tiers import each
 
 PLACE = AgentPlace("f", "/p", True, "gemini")
 AGENTS = (
@@ -64,14 +65,14 @@ def sent(step: Step) -> dict[str, Any]:
     return body
 
 
-@pytest.mark.parametrize("method", sorted(ANSWERED))
+@each("method", sorted(ANSWERED))
 def test_calls_are_answered_and_never_passed(method: str) -> None:
     asked = message(id=1, method=method, params={})
     assert router().from_agent(asked) == [AgentCall(asked)]
     assert router().from_agent(message(method=method, params={})) == [], "a notification is not performed by the editor"
 
 
-@pytest.mark.parametrize("method", ["fs/delete", "terminal/write", "fs/", "terminal/x/y"])
+@each("method", ["fs/delete", "terminal/write", "fs/", "terminal/x/y"])
 def test_calls_of_the_future_are_refused(method: str) -> None:
     (step,) = router().from_agent(message(id=1, method=method))
     assert isinstance(step, Pass)
@@ -113,7 +114,7 @@ def test_a_call_is_cancelled_and_other_cancellations_pass() -> None:
     assert here.from_agent(odd) == [Pass("editor", odd.raw)]
 
 
-@pytest.mark.parametrize("identifier", [2, "1", None, "mudroom-1"])
+@each("identifier", [2, "1", None, "mudroom-1"])
 def test_an_answer_to_no_request_is_dropped(identifier: Any) -> None:
     here = router()
     here.from_editor(message(id=1, method="initialize", params={"protocolVersion": 1}))
@@ -153,7 +154,7 @@ def test_only_so_many_calls_are_open() -> None:
 # --- versions ---
 
 
-@pytest.mark.parametrize(("inside", "version", "passed"), [(True, 1, 1), (True, 2, 2), (False, 2, 1), (False, 1, 1)])
+@each(("inside", "version", "passed"), [(True, 1, 1), (True, 2, 2), (False, 2, 1), (False, 1, 1)])
 def test_an_agent_outside_is_offered_version_1_alone(inside: bool, version: int, passed: int) -> None:
     here = router(PLACE._replace(inside=inside))
     asked = message(id=1, method="initialize", params={"protocolVersion": version, "info": {"name": "e"}})
@@ -289,7 +290,7 @@ def test_what_is_denied_is_answered_and_shown(call: dict[str, Any]) -> None:
     assert text == "mudroom refused it: no\\x1b[31m (policy.yaml:2); instead: y."
 
 
-@pytest.mark.parametrize("options", [[], None, 7, [{"kind": "reject_once"}], [{"optionId": "a", "kind": "allow_once"}]])
+@each("options", [[], None, 7, [{"kind": "reject_once"}], [{"optionId": "a", "kind": "allow_once"}]])
 def test_a_denial_without_an_option_to_reject(options: Any) -> None:
     here = router(verdict=Verdict("deny"))
     params = {"sessionId": "s", "toolCall": {"toolCallId": "c", "rawInput": {"command": "x"}}, "options": options}

@@ -16,7 +16,7 @@ from clocks import give_way
 from conftest import Place, full_listing
 from mudroom.ext.agents.cli.agent_profile import place_named_by
 from test_vault_verb import Cli
-from tiers import half
+from tiers import each, half
 
 pytestmark = pytest.mark.both_users
 
@@ -272,7 +272,7 @@ def test_a_model_server_on_this_machine_that_no_rule_opens_is_named(agent: Agent
     assert "names a server" not in open_network.stderr
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "place"),
     [
         ("http://127.0.0.1:8377/v1", ("127.0.0.1", 8377)),

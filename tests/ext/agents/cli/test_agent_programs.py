@@ -13,7 +13,7 @@ from mudroom.ext.agents.catalog import Catalog
 from mudroom.ext.agents.core.profile import generic_profile
 from test_agent_profiles import Agent
 from test_vault_verb import Cli
-from tiers import pairs
+from tiers import each, pairs
 
 pytestmark = pytest.mark.both_users
 
@@ -142,7 +142,7 @@ def test_a_program_without_a_profile_has_a_store_that_lasts(agent: Agent) -> Non
     assert [path.name for path in (agent.home / ".my-agent").iterdir()] == ["token"]
 
 
-@pytest.mark.parametrize("name", ["ssh", "npm", "config", "gh", "aws", "mudroom", "cargo"])
+@each("name", ["ssh", "npm", "config", "gh", "aws", "mudroom", "cargo"])
 def test_a_program_with_the_name_of_another_one_s_store_has_none(name: str) -> None:
     taken = {"ssh": b".ssh", "npm": b".npm", "config": b".config", "gh": b".config/gh", "aws": b".aws"}
     taken |= {"mudroom": b".config/mudroom", "cargo": b".cargo"}

@@ -14,9 +14,10 @@ from mudroom.ext.agents.catalog import Catalog
 from test_asking import ASK, NOBODY
 from test_refused import OTHER, said_of_nested
 from test_vault_verb import Cli
+from tiers import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "level", "clause"),
     [
         ("codex", 1, """; this switches it off: codex -c 'sandbox_mode="danger-full-access"'"""),

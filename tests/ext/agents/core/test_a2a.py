@@ -24,6 +24,7 @@ from mudroom.ext.agents.core.a2a import (
     rpc_error,
     sandbox_params,
 )
+from tiers import each
 
 TEXT, TRUTH, TEXTS = {"type": "string"}, {"type": "boolean"}, {"type": "array", "items": {"type": "string"}}
 EXTENSIONS = {
@@ -132,7 +133,7 @@ def test_the_level_is_what_was_decided_and_not_what_the_card_asks() -> None:
     assert (refused["sandboxLevel"], refused["isolation"]) == (None, "refused")
 
 
-@pytest.mark.parametrize(
+@each(
     ("request_", "identity"),
     [({"id": 7}, 7), ({"id": "x"}, "x"), ({"id": None}, None), ({"id": {}}, None), ({"id": True}, None), ([], None)],
 )

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mudroom.ext.agents.core.artifact import matcher, pattern_error
+from tiers import each
 
 PATHS = ["a", "a.log", "reports", "reports/a", "reports/x/b.log", "d/reports/c", "d/e/f.txt", "d/e.txt"]
 TABLE = {
@@ -30,7 +30,7 @@ TABLE = {
 }
 
 
-@pytest.mark.parametrize("pattern", TABLE)
+@each("pattern", TABLE)
 def test_what_a_pattern_stands_for(pattern: str) -> None:
     assert pattern_error(pattern) == ""
     assert [path for path in PATHS if matcher([pattern])(path.encode())] == TABLE[pattern]
@@ -42,7 +42,7 @@ def test_names_that_are_not_text() -> None:
     assert not matcher(["r/?.log"])(b"r/\xff")
 
 
-@pytest.mark.parametrize("pattern", ["", "/a", "../a", "a/../b", "a//b", "./a", "~/a", "!a", "a\nb", "x" * 257])
+@each("pattern", ["", "/a", "../a", "a/../b", "a//b", "./a", "~/a", "!a", "a\nb", "x" * 257])
 def test_what_is_no_pattern(pattern: str) -> None:
     assert pattern_error(pattern)
 

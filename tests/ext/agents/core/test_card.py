@@ -233,7 +233,7 @@ def test_the_schema_has_the_same_keys() -> None:
 # --- what a card names ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each(
     ("agent", "requirements", "stores", "paths"),
     [
         ("a", {}, (), ()),

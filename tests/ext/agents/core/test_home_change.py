@@ -9,12 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mudroom.ext.agents.core.home_change import HomeFile, changed_keys, changed_members, home_changes, with_keys
+from tiers import each
 
 A, B, C = (HomeFile(digest, 0o644) for digest in "abc")
 KEYS = ("mcpServers", "projects.*.allowedTools", "env.PATH")
 
 
-@pytest.mark.parametrize(
+@each(
     ("base", "staged", "host", "change"),
     [
         (A, A, A, None),
@@ -47,7 +48,7 @@ def test_state_is_not_shown() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@each(
     ("before", "after", "names"),
     [
         ({"n": 1}, {"n": 2}, ()),
@@ -68,7 +69,7 @@ def test_parts_of_a_file(before: object, after: object, names: tuple[str, ...]) 
         assert json.loads(landed)["n"] == 1
 
 
-@pytest.mark.parametrize("text", [b"", b"[]", b"\xff", b"{", b"[" * 100_000])
+@each("text", [b"", b"[]", b"\xff", b"{", b"[" * 100_000])
 def test_a_text_that_is_no_object_has_no_parts(text: bytes) -> None:
     assert changed_keys(b"{}", text, KEYS) == ()
     with pytest.raises(ValueError, match="no JSON object"):
@@ -91,7 +92,7 @@ def test_what_has_landed_has_landed(before: dict[str, object], after: dict[str, 
     assert changed_keys(with_keys(old, new, names, keys), new, keys) == ()
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "before", "after", "members"),
     [
         ("a.json", '{"model": 1}', '{"model": 1, "hooks": {}} // "x": 1', ("hooks",)),

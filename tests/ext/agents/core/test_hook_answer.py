@@ -87,7 +87,7 @@ def test_a_directory_outside_is_refused() -> None:
 # --- paths ---
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "staged"),
     [
         ("calc.py", "calc.py"),
@@ -115,7 +115,7 @@ def test_the_model_is_told_the_path_of_the_fork_s_file() -> None:
     assert claude("Glob", pattern="*.py").context == claude("Bash", command="ls").context == ""
 
 
-@pytest.mark.parametrize(
+@each(
     "path",
     ["/etc/passwd", "../../x", "../other/x", "~/.bashrc", "/home/u/projector/x", "/home/u", "~root/x/../../../../etc",
      "/state/mounts/ab/x", MOUNT + "/../b/x", "~"],
@@ -192,7 +192,7 @@ def test_the_paths_of_a_patch_lead_into_the_fork() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@each(
     "patch",
     [
         "",
@@ -310,7 +310,7 @@ def test_no_event_raises_and_none_is_passed_on_that_writes(agent: str, event: An
     json.dumps(message(agent, given))
 
 
-@pytest.mark.parametrize("path", [EVENTS / name for name in sorted(os.listdir(EVENTS))], ids=lambda path: path.stem)
+@each("path", [EVENTS / name for name in sorted(os.listdir(EVENTS))])
 def test_recorded_events_are_answered(path: Path) -> None:
     """The events are those of the agents' versions in the table, with the paths replaced; the answers are what those
     versions took."""

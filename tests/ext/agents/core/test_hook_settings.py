@@ -29,6 +29,7 @@ from mudroom.ext.agents.core.hook_settings import (
     removed,
     run_words,
 )
+from tiers import each
 
 
 def setup(agent: str, scope: str = "project", **changed: Any) -> HookSetup:
@@ -165,7 +166,7 @@ def contains(whole: Any, part: Any) -> bool:
     return bool(part == whole) or not part
 
 
-@pytest.mark.parametrize(
+@each(
     ("agent", "text", "message"),
     [
         ("claude", '{"env": {"CLAUDE_CODE_SHELL_PREFIX": "/mine"}}', "env.CLAUDE_CODE_SHELL_PREFIX is set already"),

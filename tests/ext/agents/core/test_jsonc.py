@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mudroom.ext.agents.core.jsonc import APPEND, JsoncError, add, parse, remove, values_at
+from tiers import each
 
 COMMENTED = """\
 {
@@ -74,7 +75,7 @@ def test_what_is_set_to_something_else_is_refused() -> None:
         add('{"a": {}, "a": {}}', ("a", "b"), 2)
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "message"),
     [
         ("{", "line 1: it ends too early"),

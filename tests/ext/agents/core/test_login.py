@@ -6,9 +6,8 @@ import base64
 import json
 from typing import Any
 
-import pytest
-
 from mudroom.ext.agents.core.login import LoginVersion, compared, ends_of, is_cut_off
+from tiers import each
 
 
 def version(text: str | bytes, time: int = 0) -> LoginVersion:
@@ -24,7 +23,7 @@ def jwt(claims: Any) -> str:
 OLD, NEW = version("old"), version("new")
 
 
-@pytest.mark.parametrize(
+@each(
     ("base", "inside", "outside", "act"),
     [
         (OLD, OLD, OLD, "none"),
@@ -55,7 +54,7 @@ def test_the_end_of_a_token_counts_more_than_the_time_of_writing() -> None:
     assert compared("x", version(early, 1), version("{}", 9)) == "newer on the host"
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "ends"),
     [
         ({"claudeAiOauth": {"expiresAt": 1_800_000_000_000, "expires_in": 9e12}}, 1_800_000_000.0),
@@ -74,9 +73,7 @@ def test_when_the_last_token_ends(value: Any, ends: float | None) -> None:
     assert ends_of(json.dumps(value).encode()) == ends
 
 
-@pytest.mark.parametrize(
-    "content", [b"", b"\xff\xfe", b"token\n", b"[" * 200_000, b'{"exp": ' + b"9" * 5000 + b"}", b'{"a": "e30.A.x"}']
-)
+@each("content", [b"", b"\xff\xfe", b"token\n", b"[" * 200_000, b'{"exp": ' + b"9" * 5000 + b"}", b'{"a": "e30.A.x"}'])
 def test_a_text_that_tells_no_end(content: bytes) -> None:
     assert ends_of(content) is None
 

@@ -95,7 +95,6 @@ def test_a_command_beside_one_in_the_background_sees_the_same_copy(place: Place)
 
 def test_every_review_shows_the_settings_and_no_apply_takes_them(place: Place) -> None:
     """The section of the terminal review and of the page; the command line's is in tests/cli/command."""
-    pytest.importorskip("starlette", reason="the extra web")
     from pageside import PageSide
 
     from mudroom.cli.change.agent_settings import TITLE

@@ -48,7 +48,7 @@ PROFILES = [name for name in Catalog().names() if Catalog().profile(name).tokens
 MODES = [(0, "overlay"), (0, "copy"), (1, "overlay"), (1, "copy"), (1, "landlock")]
 
 
-GO = "while not os.path.exists(os.path.dirname(path) + '/go'): pass\n"
+GO = "import time\nwhile not os.path.exists(os.path.dirname(path) + '/go'): time.sleep(0.002)\n"
 
 
 def opened(place: Place, agent: str = "codex", level: int = 1, view: str = "auto") -> Session:

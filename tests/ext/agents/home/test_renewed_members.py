@@ -16,7 +16,7 @@ from mudroom.ext.agents.core.login import ends_of
 from mudroom.ext.agents.session.agent_settings import agent_settings
 from mudroom.session import Session
 from test_logins import MODES, WAYS, log_in, opened, python, told
-from tiers import half
+from tiers import each, half
 
 pytestmark = pytest.mark.both_users
 
@@ -67,7 +67,7 @@ def test_anything_but_its_tokens_stays_in_the_fork_and_is_shown(place: Place) ->
     assert json.loads(result.stdout) == renewed(2, evil=evil, openai={"type": "oauth", "key": "mine"})
 
 
-@pytest.mark.parametrize("access", [{"command": "sh"}, ["x"], True, None, "", 0])
+@each("access", [{"command": "sh"}, ["x"], True, None, "", 0])
 def test_a_token_is_a_text_or_a_number(access: Any) -> None:
     old, new = b'{"a": {"access": "1", "expires": 1}}', json.dumps({"a": {"access": access, "expires": 2}}).encode()
     assert json.loads(with_renewed(old, new, ("*.access", "*.expires"))) == {"a": {"access": "1", "expires": 2}}

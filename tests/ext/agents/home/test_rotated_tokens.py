@@ -65,10 +65,10 @@ def vendor() -> Iterator[Vendor]:
 
 
 AGENT = """
-import json, os, urllib.request
+import json, os, time, urllib.request
 for turn in range({turns}):
     while int(json.load(open(path))["token"].split("-")[1]) % 2 != {mine}:
-        os.sched_yield()
+        time.sleep(0.002)
     token = json.load(open(path))["token"].encode()
     answer = urllib.request.urlopen("http://127.0.0.1:{port}/", token).read().decode()
     open(path + ".tmp", "w").write(json.dumps({{"token": answer}})); os.rename(path + ".tmp", path)
@@ -114,7 +114,7 @@ LOGINS = [
 ]
 
 STAND_IN = """
-import json, os, urllib.request
+import json, os, time, urllib.request
 def at(value):
     for step in {steps}[:-1]:
         value = value[step]
@@ -133,7 +133,7 @@ def renew():
     {write}
 renew()
 while not (value := load()) or at(value)[{steps}[-1]] != "refresh-2":
-    os.sched_yield()
+    time.sleep(0.002)
 renew()
 """
 

@@ -211,9 +211,8 @@ OWN = {"claude": ".claude.json", "aider": ".aider.conf.yml"}
 
 @pytest.mark.parametrize(("agent", "mode"), pairs(list(OWN), [mode for mode in MODES if mode != (0, "landlock")]))
 def test_every_way_of_writing_for_an_agent_s_own_file(place: Place, agent: str, mode: tuple[int, str]) -> None:
-    level, view = mode
     """It is the fork's, and so is each change of it."""
-    file = OWN[agent]
+    (level, view), file = mode, OWN[agent]
     session, host = with_profile(place, agent, level, view), written(place, file, '{"hooks": 0}\n')
     results = {}
     for number, (way, code) in enumerate(WAYS.items(), 1):

@@ -7,9 +7,8 @@ import json
 from types import SimpleNamespace
 from typing import Any, cast
 
-import pytest
-
 from mudroom.ext.agents.links.card_address import MOST, readdressed, writer_for
+from tiers import each
 
 HOST = "coder.mudroom.internal"
 URLS = {
@@ -26,7 +25,7 @@ URLS = {
 }
 
 
-@pytest.mark.parametrize("url", URLS)
+@each("url", URLS)
 def test_urls_of_loopback_name_the_fork(url: str) -> None:
     port, expected = URLS[url]
     card = {"name": "Coder", "url": url, "supportedInterfaces": [{"url": url, "protocolBinding": "GRPC"}]}
@@ -34,7 +33,7 @@ def test_urls_of_loopback_name_the_fork(url: str) -> None:
     assert changed == {**card, "url": expected, "supportedInterfaces": [{"url": expected, "protocolBinding": "GRPC"}]}
 
 
-@pytest.mark.parametrize(
+@each(
     "content",
     [
         b"", b"not JSON", b"[]", b"[" * 100_000, b'{"url": 3}', b'{"url":  "http://example.org/"}',

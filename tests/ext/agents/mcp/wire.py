@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import json
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -13,7 +12,6 @@ from typing import Any
 import forked
 from conftest import Place, environment
 
-MUDROOM = [sys.executable, "-m", "mudroom"]
 Message = dict[str, Any]
 
 

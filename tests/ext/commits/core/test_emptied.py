@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import hashlib
 
-import pytest
-
 from mudroom.core.git.index import TreeItem
 from mudroom.ext.commits.core.emptied import EMPTY_BLOBS, Emptied
+from tiers import each
 
 ID = EMPTY_BLOBS[20]
 EMPTY = TreeItem(0o100644, ID)
@@ -19,7 +18,7 @@ def test_ids_of_the_empty_blob() -> None:
         assert hashlib.new(name, b"blob 0\0").digest() == EMPTY_BLOBS[length]
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "item", "bases", "expected"),
     [
         (b"keys/server.key", EMPTY, (), True),

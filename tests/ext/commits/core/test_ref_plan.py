@@ -15,6 +15,7 @@ from mudroom.ext.commits.core.ref_plan import (
     name_conflicts,
     plan_refs,
 )
+from tiers import each
 
 MAIN, FEATURE, TAG, NOTES = b"refs/heads/main", b"refs/heads/feature", b"refs/tags/v1", b"refs/notes/commits"
 ON_MAIN = HeadSides(MAIN, MAIN, MAIN, b"a2")
@@ -46,7 +47,7 @@ def results(found: RefPlan) -> list[tuple[bytes, str, bytes]]:
     return [(outcome.ref, outcome.result, outcome.target) for outcome in found.outcomes]
 
 
-@pytest.mark.parametrize(
+@each(
     ("sides", "result", "moves"),
     [
         (RefSides(b"a1", b"a1", b"b1"), None, ()),
@@ -83,7 +84,7 @@ def test_a_branch(sides: RefSides, result: tuple[str, bytes] | None, moves: tupl
     assert found.moves == moves
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "sides", "target"),
     [
         (TAG, RefSides(b"", b"a2", b""), TAG),
@@ -98,7 +99,7 @@ def test_tags_and_notes(name: bytes, sides: RefSides, target: bytes) -> None:
     assert plan({name: sides}).moves[0].name == target
 
 
-@pytest.mark.parametrize(
+@each(
     "name",
     [
         b"refs/remotes/origin/main",
@@ -193,7 +194,7 @@ def test_head_goes_to_a_new_branch() -> None:
     assert results(plan(NEW, head._replace(live=FEATURE)))[-1][0] != HEAD, "the user is there already"
 
 
-@pytest.mark.parametrize(
+@each(
     ("fork", "base", "live", "goes", "lacking"),
     [
         (b"a2", b"a1", b"a1", True, b""),

@@ -22,13 +22,14 @@ from mudroom.ext.containers.cli.engine import (
 )
 from mudroom.ext.containers.core.container import Engine
 from mudroom.ext.containers.engine.trial import ContainerTrial
+from tiers import each
 
 WELL = ContainerTrial(1000, True, "boot", 0, True, True, ("lo",))
 DOCKER = Engine("docker", b"/usr/bin/docker", version="28")
 INFO = {"ServerVersion": "28", "OSType": "linux", "KernelVersion": os.uname().release, "MemoryLimit": True}
 
 
-@pytest.mark.parametrize(
+@each(
     ("trial", "says"),
     [
         (WELL._replace(user=0), "its user is root"),

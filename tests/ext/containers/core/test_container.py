@@ -19,6 +19,7 @@ from mudroom.ext.containers.core.container import (
     run_argv,
     variants,
 )
+from tiers import each
 
 BOX = Container(
     "mudroom-1",
@@ -140,7 +141,7 @@ CASES: dict[str, tuple[Engine, Container, list[str]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", CASES)
+@each("name", CASES)
 def test_the_command_line_of_a_container(name: str) -> None:
     engine, box, expected = CASES[name]
     front = [engine.program, *(word.encode() for word in engine.options), b"run", b"--detach"]
@@ -158,7 +159,7 @@ def test_nobody_is_root(user: tuple[int, int]) -> None:
         run_argv(DOCKER, BOX._replace(user=user))
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "is_one"),
     [
         ("debian:12", True),
@@ -236,7 +237,7 @@ def test_apple_splits_at_every_comma_and_equals_sign(name: str) -> None:
     assert parts == [[b"type", b"bind"], [b"source", path], [b"target", path], [b"readonly"]]
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "kind", "why"),
     [
         (b"/a\xff", "docker", "not UTF-8"),

@@ -20,6 +20,7 @@ from mudroom.ext.containers.core.image import (
     shown_labels,
     volumes_in_memory,
 )
+from tiers import each
 
 DIGEST = "sha256:" + "0a" * 32
 
@@ -53,7 +54,7 @@ def test_volumes() -> None:
     assert volumes_in_memory(image, (b"/work/p",), mounted) == (b"/data", b"/etc", b"/rel", b"/srv", b"/x")
 
 
-@pytest.mark.parametrize(
+@each(
     ("volume", "at"),
     [
         ("/", "/dev"), ("/work/p/sub", "/work/p"), ("/work", "/work/p"), ("/work/p", "/work/p"),
@@ -72,7 +73,7 @@ def test_a_volume_that_no_engine_can_be_told() -> None:
         volumes_in_memory(Image("x", DIGEST, volumes=(b"/a:b",)), (), ())
 
 
-@pytest.mark.parametrize(
+@each(
     ("found", "why"),
     [
         (

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from mudroom.ext.containers.core.environment import select_image_variables
 from test_environment import LEAKS, OURS, PROXIES
 from tiers import each
@@ -34,7 +32,7 @@ def test_an_image_that_says_nothing_has_the_usual_path() -> None:
     assert inside({}, {b"PATH": b"/host"})[b"PATH"] == b"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-@pytest.mark.parametrize("name", PROXIES)
+@each("name", PROXIES)
 def test_an_images_proxies_are_not_the_gates(name: bytes) -> None:
     assert name not in inside({name: b"http://corp"}, {name: b"http://host"})
     found = inside({name: b"http://corp"}, {}, proxy=b"http://127.0.0.1:3128")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from mudroom.ext.containers.core.image import LABEL, own_name_error
 from mudroom.ext.containers.core.image_recipe import (
     Recipe,
@@ -14,6 +12,7 @@ from mudroom.ext.containers.core.image_recipe import (
     labels,
     recipe_error,
 )
+from tiers import each
 
 WRONG = [
     (Recipe("host", "-v"), "the name '-v' is not the name of an image"),
@@ -23,7 +22,7 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("recipe", "message"), WRONG, ids=[message for _recipe, message in WRONG])
+@each(("recipe", "message"), WRONG)
 def test_a_wrong_recipe(recipe: Recipe, message: str) -> None:
     found, hint = recipe_error(recipe)
     assert found == message
@@ -35,7 +34,7 @@ def test_a_right_one() -> None:
     assert recipe_error(Recipe("containerfile", file=b"/p/F", context=b"/p", network=True)) == ("", "")
 
 
-@pytest.mark.parametrize(
+@each(
     ("recipe", "name"),
     [
         (Recipe("host"), "mudroom-host-copy"),

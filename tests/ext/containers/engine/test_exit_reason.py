@@ -10,6 +10,7 @@ import pytest
 
 from mudroom.ext.containers.core.container import Engine
 from mudroom.ext.containers.engine.box import describe_end, explain_end, parse_events
+from tiers import each
 
 FULL = "its memory was full, and the kernel ended the launcher with the command"
 ITSELF = "its engine says that it ended by itself or was killed from outside"
@@ -19,7 +20,7 @@ def docker(action: str, **attributes: str) -> dict[str, object]:
     return {"Type": "container", "Action": action, "Actor": {"ID": "c", "Attributes": attributes}}
 
 
-@pytest.mark.parametrize(
+@each(
     ("events", "said"),
     [
         ([docker("kill", signal="9"), docker("die", exitCode="137")], "its engine was told to kill it (signal 9)"),

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
 from mudroom.core.confinement.cache_place import CacheView
 from mudroom.core.confinement.plan import NAMESPACES, explain
 from mudroom.core.confinement.spec import Bind, Copy, Overlay, SandboxSpec
 from mudroom.ext.containers.engine import runtime
 from mudroom.ext.containers.engine.image_plan import OURS, compile_imaged, places, private
 from mudroom.sandbox.linux.plan import compile_plan, own_system
+from tiers import each
 
 VAULT = b"/srv/state/vaults/p1"
 PROJECT = b"/work/p"
@@ -130,7 +129,7 @@ def test_what_has_to_be_there_before() -> None:
     assert copied.memory == (b"/home/u", PROJECT)
 
 
-@pytest.mark.parametrize("vault", [b"/tmp/state/v", b"/home/u/.local/state/v", b"/run/v", b"/var/tmp/v"])
+@each("vault", [b"/tmp/state/v", b"/home/u/.local/state/v", b"/run/v", b"/var/tmp/v"])
 def test_what_lies_in_a_private_directory_is_not_there_anyway(vault: bytes) -> None:
     spec = SPEC._replace(scratch=vault + b"/scratch")
     steps = compile_imaged(spec, "x86_64", (vault,)).steps

@@ -26,6 +26,7 @@ from mudroom.ext.containers.engine.orphans import (
 )
 from mudroom.ext.containers.engine.owner import beside, this_process
 from mudroom.ext.containers.session.containers import provide_profile
+from tiers import each
 
 HERE = this_process()
 GONE = HERE._replace(started=1)
@@ -58,7 +59,7 @@ def test_a_list_that_is_one_array_over_many_lines_is_read_too() -> None:
     assert orphans(listed.encode(), HERE) == ["one", "two"]
 
 
-@pytest.mark.parametrize("listed", [b"", b"\xff\n", b"nonsense\n[]\n{}\n", b'{"ID": 3, "Labels": "mudroom=1"}'])
+@each("listed", [b"", b"\xff\n", b"nonsense\n[]\n{}\n", b'{"ID": 3, "Labels": "mudroom=1"}'])
 def test_what_cannot_be_read_is_left_alone(listed: bytes) -> None:
     assert list(rows(listed)) == []
 

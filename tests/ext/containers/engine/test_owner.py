@@ -6,9 +6,8 @@ import os
 import subprocess
 import sys
 
-import pytest
-
 from mudroom.ext.containers.engine.owner import Owner, is_gone, parse, started, this_process
+from tiers import each
 
 HERE = this_process()
 
@@ -21,7 +20,7 @@ def test_it_is_read_as_it_was_written() -> None:
     assert parse(str(HERE)) == HERE
 
 
-@pytest.mark.parametrize("text", ["", "1:2:3", "x:1:b:n", "1:x:b:n", "1:2:3:4:5"])
+@each("text", ["", "1:2:3", "x:1:b:n", "1:x:b:n", "1:2:3:4:5"])
 def test_what_is_something_else_is_nobody(text: str) -> None:
     assert parse(text) is None
 

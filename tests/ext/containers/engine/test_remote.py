@@ -30,6 +30,7 @@ from mudroom.ext.containers.engine.plain_plan import compile_remote
 from mudroom.ext.containers.engine.remote import RemoteBox, start_remote
 from mudroom.sandbox.client.client import Client
 from mudroom.sandbox.client.invocation import Exit, Invocation, RunOptions
+from tiers import each
 
 pytestmark = pytest.mark.both_users
 
@@ -46,7 +47,7 @@ def test_variables_are_in_no_list_of_processes_and_nothing_to_the_command_line()
     assert variable_lines({b"A": b"b c", b"E": b""}) == b"A=b c\nE=\n"
 
 
-@pytest.mark.parametrize("env", [{b"A": b"b\nLD_PRELOAD=x"}, {b"A\n": b"b"}, {b"#A": b"b"}, {b"A": b"b\rc"}])
+@each("env", [{b"A": b"b\nLD_PRELOAD=x"}, {b"A\n": b"b"}, {b"#A": b"b"}, {b"A": b"b\rc"}])
 def test_what_has_no_place_in_a_line_is_refused(env: dict[bytes, bytes]) -> None:
     with pytest.raises(ValueError, match=r"has a line end in it|begins with #"):
         variable_lines(env)

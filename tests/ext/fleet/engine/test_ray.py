@@ -24,12 +24,13 @@ from mudroom.ext.fleet.engine.ray import coordinate, reachable_address, require_
 from mudroom.ext.fleet.wire import message as wire
 from mudroom.ext.fleet.wire.frame import encode
 from mudroom.ext.fleet.wire.message import frame_of
+from tiers import each
 from whole_text import whole
 
 TOKEN = {b"RAY_AUTH_MODE": b"token"}
 
 
-@pytest.mark.parametrize("mode", [None, b"", b"disabled", b"k8s", b"TOKEN"])
+@each("mode", [None, b"", b"disabled", b"k8s", b"TOKEN"])
 def test_a_cluster_that_asks_for_no_token_is_refused(mode: bytes | None) -> None:
     require_safe(TOKEN)
     told = (
@@ -40,7 +41,7 @@ def test_a_cluster_that_asks_for_no_token_is_refused(mode: bytes | None) -> None
         require_safe({} if mode is None else {b"RAY_AUTH_MODE": mode})
 
 
-@pytest.mark.parametrize("address", ["10.0.0.1", "192.168.1.2", "node.example.org", "localhost", "", "::2", "0.0.0.0"])
+@each("address", ["10.0.0.1", "192.168.1.2", "node.example.org", "localhost", "", "::2", "0.0.0.0"])
 def test_bytes_between_machines_are_encrypted_or_refused(address: str) -> None:
     require_private({"127.0.0.1", "127.1.2.3", "::1"}, {})
     require_private({"127.0.0.1", address}, {b"RAY_USE_TLS": b"1"})
@@ -53,7 +54,7 @@ def test_bytes_between_machines_are_encrypted_or_refused(address: str) -> None:
             require_private({"127.0.0.1", address}, tls)
 
 
-@pytest.mark.parametrize("address", ["ray://127.0.0.1:10001", "local", "", "127.0.0.1", "127.0.0.1:x", "h:99999", ":1"])
+@each("address", ["ray://127.0.0.1:10001", "local", "", "127.0.0.1", "127.0.0.1:x", "h:99999", ":1"])
 def test_an_address_that_is_none_of_a_head_is_refused(address: str) -> None:
     told = f"RAY_ADDRESS={address} is not HOST:PORT of a head"
     with pytest.raises(UsageError, match=whole(f"{told} (RAY_ADDRESS=auto finds the one of this machine)")):

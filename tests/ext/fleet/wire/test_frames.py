@@ -13,6 +13,7 @@ from mudroom.ext.fleet.wire import settings as wire_settings
 from mudroom.ext.fleet.wire.frame import LARGEST, Frame, FrameReader, LinkError, encode
 from mudroom.policy.config import parse_settings
 from mudroom.policy.settings_table import ROWS
+from tiers import each
 
 FRAMES = st.lists(
     st.builds(Frame, st.integers(0, 255), st.integers(0, (1 << 32) - 1), st.binary(max_size=300)), max_size=8
@@ -57,7 +58,7 @@ def test_a_body_is_a_message_of_its_kind_or_an_error(kind: int, body: bytes) -> 
 SECTIONS = sorted({row.key.partition(".")[0] for row in ROWS})
 
 
-@pytest.mark.parametrize("section", SECTIONS)
+@each("section", SECTIONS)
 def test_every_setting_travels(section: str) -> None:
     """Each policy setting, with its row's example, is the same at the other end."""
     for row in ROWS:

@@ -29,6 +29,7 @@ from mudroom.ext.fleet.worker.lease import Lease
 from mudroom.ext.fleet.worker.origin_connections import OriginConnections
 from mudroom.ext.fleet.worker.outbox import LinkOutbox
 from mudroom.ext.fleet.worker.tighten import own_policy, tightened
+from tiers import each
 from whole_text import whole
 
 __all__ = ["origin", "process", "project", "start", "started", "worker_home"]  # fixtures
@@ -232,7 +233,7 @@ def written_kinds(outbox: LinkOutbox, read: int, count: int) -> list[int]:
     return [frame.kind for frame in frames]
 
 
-@pytest.mark.parametrize("before", range(4))
+@each("before", range(4))
 def test_no_output_of_an_errand_goes_before_the_errand_was_accepted(before: int) -> None:
     """Output and an outcome that came at once overtook ACCEPTED, in a worker that had just sent another urgent frame.
     To the origin that breaks the protocol, and it closes the link."""

@@ -39,7 +39,7 @@ def test_the_last_rule_that_fits_decides(rules: bytes, permitted: bool) -> None:
     assert allows(rules, "file-read-data", path=b"/a/b") is permitted
 
 
-@pytest.mark.parametrize(
+@each(
     ("rules", "readings"),
     [
         (b'(allow file-read-data (subpath "/a"))(deny file-read* (literal "/a/b"))', {"last", "filter"}),
@@ -64,7 +64,7 @@ def test_a_rule_for_systems_that_know_its_operation() -> None:
             parse(HEAD + bad)
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         b"",

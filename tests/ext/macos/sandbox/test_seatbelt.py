@@ -259,7 +259,7 @@ def test_a_nul_is_refused() -> None:
         compile_profile(SPEC._replace(view=Copy(b"/Users/ann/a\0b")))
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "kernel"),
     [
         (b"/tmp/x", b"/private/tmp/x"),
@@ -298,7 +298,7 @@ def test_ancestors_can_be_looked_at_and_not_listed() -> None:
         assert not profile.allows("file-read-data", path=above)
 
 
-@pytest.mark.parametrize("name", SPECS)
+@each("name", SPECS)
 def test_links_on_the_way_are_passed(name: str) -> None:
     """The kernel asks for the metadata of a link itself: without it, DNS, TLS and tools behind links do not work."""
     node = HOME + b"/.cargo"

@@ -6,6 +6,7 @@ import pytest
 
 from mudroom.ext.windows.sandbox.bridge import PIECE, BrokenFrame, read_frame, write_frame
 from mudroom.ext.windows.win32.pipe import PipeClosed, PipeStopped
+from tiers import each
 
 
 class Pieces:
@@ -36,7 +37,7 @@ def test_frames_come_whole_whatever_the_pieces() -> None:
     assert type(gone.value) is PipeClosed, "between two frames a client may go"
 
 
-@pytest.mark.parametrize("left", [b"\1", b"\1\0\0", b"\2\0\0\0", b"\2\0\0\0x"])
+@each("left", [b"\1", b"\1\0\0", b"\2\0\0\0", b"\2\0\0\0x"])
 def test_a_frame_that_is_cut_off_is_told_by_the_type_of_the_end_whatever_its_text(left: bytes) -> None:
     for words in ((), ("it was ended",)):
         with pytest.raises(BrokenFrame, match="cut off"):

@@ -7,11 +7,10 @@ import os
 import tracemalloc
 from pathlib import Path
 
-import pytest
-
 from house import ROOT
 from mudroom.stage import disk
 from mudroom.stage.beneath import entries, open_root
+from tiers import each
 
 STAGE = ROOT / "src" / "mudroom" / "stage"
 TWIN = ROOT / "src" / "mudroom" / "ext" / "windows" / "stage"
@@ -50,7 +49,7 @@ def test_both_have_the_same_functions() -> None:
     assert {name: words for name, words in nt.items() if name not in own} == posix
 
 
-@pytest.mark.parametrize("name", ["O_DIRECTORY", "O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_PATH"])
+@each("name", ["O_DIRECTORY", "O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_PATH"])
 def test_both_have_the_flags(name: str) -> None:
     assert isinstance(getattr(disk, name), int)
     assert name in (TWIN / "nt_disk.py").read_text().partition(" = 1 << 24")[0]

@@ -5,9 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-import pytest
-
 from left_out import TESTS, read_table
+from tiers import each
 
 
 def test_each_name_is_one_of_a_test() -> None:
@@ -50,7 +49,7 @@ def lacking(source: str) -> list[str]:
     return names
 
 
-@pytest.mark.parametrize(
+@each(
     ("source", "names"),
     [
         ("import os\nHERE = 'here' if os.geteuid() == 0 else '.'", ["os.geteuid"]),

@@ -6,11 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from mudroom.cli.main import VERBS
 from mudroom.core.registry import ROWS
 from mudroom.ext.windows.cli.windows import PORTED
+from tiers import each
 
 TAKEN = """
 import os, runpy, sys
@@ -61,7 +60,7 @@ def mudroom(*words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb not in PORTED])
+@each("verb", [verb for verb in VERBS if verb not in PORTED])
 def test_every_verb_says_in_one_line_what_is_missing(verb: str) -> None:
     done = mudroom(verb, "--", "x")
     assert done.returncode == 125
@@ -69,7 +68,7 @@ def test_every_verb_says_in_one_line_what_is_missing(verb: str) -> None:
     assert done.stderr.count("\n") == 1 and "Windows" in done.stderr and "WSL 2" in done.stderr
 
 
-@pytest.mark.parametrize(
+@each(
     ("words", "code", "says"),
     [
         (["--version"], 0, "mudroom 0."),

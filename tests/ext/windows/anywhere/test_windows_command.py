@@ -15,6 +15,7 @@ from mudroom.ext.windows.core.windows_command import (
     quote,
     quote_batch,
 )
+from tiers import each
 
 
 def split(line: str) -> list[str]:
@@ -48,7 +49,7 @@ def split(line: str) -> list[str]:
         words.append(word)
 
 
-@pytest.mark.parametrize(
+@each(
     ("words", "line"),
     [
         (["c"], '"c"'),
@@ -71,18 +72,18 @@ def test_every_word_arrives(words: list[str]) -> None:
     assert split(quote(["c.exe", *words])) == ["c.exe", *words]
 
 
-@pytest.mark.parametrize("words", [[], ["a\0"], ["c", "\0"], ['a"b'], ["c", "x" * 33_000]])
+@each("words", [[], ["a\0"], ["c", "\0"], ['a"b'], ["c", "x" * 33_000]])
 def test_what_cannot_be_quoted(words: list[str]) -> None:
     with pytest.raises(ValueError):
         quote(words)
 
 
-@pytest.mark.parametrize("name", ["a.bat", "a.CMD", "a.bat ", "a.bat. .", "a.cmd...", "d.exe\\a.Bat"])
+@each("name", ["a.bat", "a.CMD", "a.bat ", "a.bat. .", "a.cmd...", "d.exe\\a.Bat"])
 def test_batch_files(name: str) -> None:
     assert is_batch(name)
 
 
-@pytest.mark.parametrize("name", ["a.exe", "a.bat.exe", "bat", "a.batx", "cmd"])
+@each("name", ["a.exe", "a.bat.exe", "bat", "a.batx", "cmd"])
 def test_other_programs(name: str) -> None:
     assert not is_batch(name)
 
@@ -96,7 +97,7 @@ def test_a_batch_file_is_run_by_a_shell_that_is_named() -> None:
     assert line == f'"{SHELL}" /e:on /v:off /d /s /c ""C:\\n\\npm.cmd" {words}"'
 
 
-@pytest.mark.parametrize("word", ['"', "%PATH%", "a\nb", "\r", '"&calc&"', "100%", "\0", "x" * 9000])
+@each("word", ['"', "%PATH%", "a\nb", "\r", '"&calc&"', "100%", "\0", "x" * 9000])
 def test_what_a_batch_file_cannot_be_given(word: str) -> None:
     with pytest.raises(ValueError):
         quote_batch(SHELL, ["a.bat", word])
@@ -105,7 +106,7 @@ def test_what_a_batch_file_cannot_be_given(word: str) -> None:
 FILES = {"C:\\w\\a.exe", "C:\\w\\npm.cmd", "D:\\p\\a.exe", "D:\\p\\tool.bat", "C:\\w\\npm"}
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "found"),
     [
         ("a", "C:\\w\\a.exe"),
@@ -134,7 +135,7 @@ def test_an_environment() -> None:
     assert environment_block({"b": "2", "A": "1", "_": "", "C": "x=y"}) == "A=1\0b=2\0C=x=y\0_=\0\0"
 
 
-@pytest.mark.parametrize("variables", [{"Path": "", "PATH": ""}, {"": "x"}, {"=C:": "x"}, {"a": "\0"}, {"a\0": ""}])
+@each("variables", [{"Path": "", "PATH": ""}, {"": "x"}, {"=C:": "x"}, {"a": "\0"}, {"a\0": ""}])
 def test_what_cannot_be_in_an_environment(variables: dict[str, str]) -> None:
     with pytest.raises(ValueError):
         environment_block(variables)
@@ -150,7 +151,7 @@ def test_a_line_is_split_as_the_c_runtime_does(rest: str) -> None:
     assert found == split(line)
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "words"),
     [
         (r"C:\Python\python.exe judge.py", [r"C:\Python\python.exe", "judge.py"]),

@@ -6,6 +6,7 @@ import pytest
 
 from mudroom.errors import UsageError
 from mudroom.ext.windows.environment import translate
+from tiers import each
 
 ANN = {"USERPROFILE": "C:\\Users\\ann", "LOCALAPPDATA": "D:\\local", "APPDATA": "C:\\Users\\ann\\roaming", "X": "ä"}
 
@@ -21,7 +22,7 @@ def test_directories_become_paths_as_they_are_kept_inside() -> None:
     assert translate({"USERPROFILE": "C:\\u"})[b"MUDROOM_STATE"] == b"C:/u/AppData/Local/mudroom"
 
 
-@pytest.mark.parametrize(
+@each(
     ("variables", "says"),
     [
         ({}, "USERPROFILE is not set"),

@@ -10,6 +10,7 @@ import pytest
 from mudroom.ext.windows.sandbox.native import NativeFiles
 from mudroom.ext.windows.win32 import types as w
 from mudroom.ext.windows.win32.api import FUNCTIONS, CallFailed, Library
+from tiers import each
 
 
 class Called:
@@ -43,7 +44,7 @@ def reparse_point(_file: Any, _kind: Any, found: Any, _size: int) -> int:
     return 1
 
 
-@pytest.mark.parametrize("change", ["grant", "deny", "revoke", "protect", "unprotect", "label"])
+@each("change", ["grant", "deny", "revoke", "protect", "unprotect", "label"])
 def test_nothing_is_given_to_a_junction(change: str) -> None:
     log: list[str] = []
     files = NativeFiles(library(log, GetFileInformationByHandleEx=reparse_point))
@@ -84,7 +85,7 @@ def test_a_list_of_rights_that_inherits_nothing_is_made_anew() -> None:
     assert kinds == [0x80000004]
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "answer", "code"),
     [
         ("CloseHandle", 0, 5),

@@ -24,6 +24,7 @@ from mudroom.ext.windows.sandbox.plan import (
     system_variables,
 )
 from mudroom.policy.setting_type import shell_command
+from tiers import each
 
 NONCE = bytes(range(16))
 SPEC = SandboxSpec(
@@ -152,7 +153,7 @@ LIMIT = "needs a mechanism that enforces it; found: job objects, which have no s
 DEGRADE = "(leave it out, or set limits.missing: degrade)"
 
 
-@pytest.mark.parametrize(
+@each(
     ("spec", "machine", "limits", "told"),
     [
         (
@@ -261,7 +262,7 @@ def test_system_variables_are_known_in_any_case() -> None:
     }
 
 
-@pytest.mark.parametrize("source", [b"C:\\users\\ME\\p\\x", b"C:\\Users\\me\\p", b"C:\\Users", b"C:\\"])
+@each("source", [b"C:\\users\\ME\\p\\x", b"C:\\Users\\me\\p", b"C:\\Users", b"C:\\"])
 def test_nothing_gives_the_project_itself_away(source: bytes) -> None:
     with pytest.raises(UsageError) as raised:
         plan(SPEC._replace(binds=(Bind(source, b"D:\\elsewhere", True),)))

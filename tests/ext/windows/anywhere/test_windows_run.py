@@ -142,9 +142,7 @@ def test_also_where_it_goes_on_failing_nothing_runs(name: str, number: int) -> N
     assert not fake.profiles and not fake.entries  # their way back has other calls
 
 
-@pytest.mark.parametrize(
-    "failing", ["revoke", "delete_profile", "close process", "close job", "terminate_job", "close_console"]
-)
+@each("failing", ["revoke", "delete_profile", "close process", "close job", "terminate_job", "close_console"])
 def test_what_cannot_be_taken_back_is_said_and_hinders_nothing_else(failing: str) -> None:
     whole = Fake()
     running = start(whole.calls, PLANS["terminal"], None)
@@ -157,7 +155,7 @@ def test_what_cannot_be_taken_back_is_said_and_hinders_nothing_else(failing: str
     assert len(fake.log) == len(whole.log)
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "lie", "told"),
     [
         ("contained", "job", "the job object needs a process that is in it; found: one that is not"),
@@ -198,7 +196,7 @@ def test_what_is_given_in_word_only_is_found_out(name: str, lie: str, told: str)
     assert not fake.ran and fake.left == []
 
 
-@pytest.mark.parametrize(("code", "exit_code"), [(2, 127), (3, 127), (193, 126), (740, 126)])
+@each(("code", "exit_code"), [(2, 127), (3, 127), (193, 126), (740, 126)])
 def test_a_program_that_cannot_be_started_is_no_missing_protection(code: int, exit_code: int) -> None:
     class Refusing(Fake):
         def create_process(self, creation: Creation) -> Process:
