@@ -39,7 +39,9 @@ class _Server:
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             words = [sys.executable, __file__]
-            self.process = subprocess.Popen(words, stdin=theirs, env={**os.environ, "LC_ALL": "C.UTF-8"}, cwd="/")
+            self.process = subprocess.Popen(
+                words, stdin=theirs.fileno(), env={**os.environ, "LC_ALL": "C.UTF-8"}, cwd="/"
+            )
 
 
 _servers: list[_Server] = []
@@ -181,6 +183,7 @@ def _become(request: int, streams: Sequence[int]) -> None:
     os.umask(told["umask"])
     os.environ.clear()
     os.environ.update(told["variables"])
+    tempfile.tempdir = None  # it was that of the rehearsal
     sys.argv = ["mudroom", *told["words"]]
     sys.stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, closefd=False)), "utf-8", "surrogateescape")
     for name, number, errors in (("stdout", 1, "surrogateescape"), ("stderr", 2, "backslashreplace")):
@@ -195,13 +198,13 @@ def _serve(control: socket.socket) -> None:
     _load()
     ends: dict[int, tuple[int, int]] = {}
     while True:
-        ready = select.select([control, *ends], [], [])[0]
+        ready = select.select([control.fileno(), *ends], [], [])[0]
         for pidfd in ends.keys() & set(ready):
             pid, end = ends.pop(pidfd)
             os.write(end, struct.pack("i", os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])))
             os.close(pidfd)
             os.close(end)
-        if control not in ready:
+        if control.fileno() not in ready:
             continue
         word, descriptors, _flags, _address = socket.recv_fds(control, 16, 8)
         if not word:

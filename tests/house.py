@@ -57,15 +57,9 @@ ROOMS: Mapping[str, Room] = {
         (("",), ("buffer", "layers"), ("originals", "views")),
     ),
     "sandbox": Room(
-        "a spec turned into a confined process",
-        _BASE,
-        (("linux",), ("host", "limits"), ("client",), ("",)),
+        "a spec turned into a confined process", _BASE, (("linux",), ("host", "limits"), ("client",), ("",))
     ),
-    "net": Room(
-        "the gate: protocols, decisions about hosts",
-        _BASE,
-        (("protocol",), ("gate",), ("listeners",), ("",)),
-    ),
+    "net": Room("the gate: protocols, decisions about hosts", _BASE, (("protocol",), ("gate",), ("listeners",), ("",))),
     "vault": Room(
         "data that survives a command: forks, apply and undo, conflicts, journal, approvals",
         (*_BASE, "stage"),
@@ -88,13 +82,7 @@ ROOMS: Mapping[str, Room] = {
     "cli": Room(
         "the command line: a folder by subject, a file a verb",
         (*_MIDDLE, "library"),
-        (
-            ("terminal",),
-            ("", "doctor"),
-            ("net", "policy", "vault"),
-            ("change", "host"),
-            ("command", "fork"),
-        ),
+        (("terminal",), ("", "doctor"), ("net", "policy", "vault"), ("change", "host"), ("command", "fork")),
     ),
     "__main__": Room("python -m mudroom", ("cli",)),
     "api": Room("the names that a satellite may rely on", (*_MIDDLE, "library", "cli")),

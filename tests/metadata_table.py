@@ -107,12 +107,7 @@ ROWS = (
     ),
     Row("user xattr", "setx f user.k", "getx f", "xattr"),
     Row("user xattr removed", "delx f user.old", "getx f", "xattr"),
-    Row(
-        "user xattr of a new file",
-        "echo x > n; setx n user.k",
-        "getx n",
-        "added",
-    ),
+    Row("user xattr of a new file", "echo x > n; setx n user.k", "getx n", "added"),
     Row("user xattr of a directory", "setx d user.k", "getx d", "", "no"),
     Row(
         "user xattr of a new directory",

@@ -61,10 +61,7 @@ def times(factor: float, series: Iterable[float] = QUIET) -> list[float]:
     return [factor * value for value in series]
 
 
-@each(
-    ("factor", "worse", "better"),
-    [(1.0, 0, 0), (1.04, 0, 0), (1.06, 1, 0), (3.0, 1, 0), (0.96, 0, 0), (0.9, 0, 1)],
-)
+@each(("factor", "worse", "better"), [(1.0, 0, 0), (1.04, 0, 0), (1.06, 1, 0), (3.0, 1, 0), (0.96, 0, 0), (0.9, 0, 1)])
 def test_a_ratio_is_worse_beyond_the_noise(factor: float, worse: int, better: int) -> None:
     comparison = compare(document(measured(QUIET, QUIET)), document(measured(times(factor), QUIET)))
     assert (len(comparison.worse), len(comparison.better)) == (worse, better)

@@ -22,9 +22,9 @@ FOLDERS = [path for path in (*TESTS.iterdir(), *TESTS.glob("ext/*")) if path.is_
 ONLY_ROOT = re.compile("only root|needs root|root alone")
 """In the reason of a skip: an ordinary user has no such test."""
 ASKS = {"geteuid", "getuid", "getegid", "getgid"}
-SHARED = {"conftest", "browser", "clients"}
-"""Modules that many tests import. The user matters only to Chromium's own sandbox, and to the directory that sshd
-needs."""
+SHARED = {"conftest", "browser", "clients", "tiers"}
+"""Modules that many tests import. The user matters only to Chromium's own sandbox, to the directory that sshd needs,
+and to the view that a test has today."""
 ROOMS = {"sandbox", "stage"}
 """Folders of tests in which every test that starts a sandbox runs as both users: identities, capabilities, control
 groups, owners and mounts differ for root."""
@@ -214,6 +214,19 @@ def test_the_quick_tier_has_half_of_the_pairs_and_every_row_and_column(monkeypat
         halves.add(tuple(half))
     assert sorted(map(len, halves)) == [6, 6]
     assert len(set().union(*halves)) == 12
+
+
+class Collected(NamedTuple):
+    nodeid: str
+
+
+def test_the_quick_tier_has_each_test_in_one_view(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ["a.py::a", "a.py::b[x-overlay]", "a.py::b[x-copy]", "a.py::b[y-copy]", "a.py::c[copy]", "a.py::c[overlay]"]
+    items: list[Any] = [Collected(name) for name in names]
+    for seed in map(str, range(10)):
+        monkeypatch.setattr(tiers, "SEED", seed)
+        user, root = ({item.nodeid for item in tiers.in_one_view(items, is_root)} for is_root in (False, True))
+        assert len(user) == len(root) == 4 and user | root == set(names)
 
 
 def test_each_row_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ import re
 import select
 import shutil
 import struct
+import subprocess
 import sys
 import termios
 import time
@@ -30,12 +31,12 @@ class Screen:
         tick()
         own = {"PYTHONPATH": os.pathsep.join(sys.path), "TERM": "xterm", "SHELL": BASH, "HISTFILE": ""}
         variables = environment(place, **own, **more)
+        self._process: subprocess.Popen[Any] | None = None
         if argv[:3] == (sys.executable, "-m", "mudroom"):
             self._process, self.master = on_terminal(argv[3:], cwd=place.project, env=variables)
-            self.pid, self.wait = self._process.pid, self._process.wait
+            self.pid = self._process.pid
         else:
             self.pid, self.master = pty.fork()
-            self.wait = lambda: os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         if self.pid == 0:
             try:
                 os.chdir(place.project)
@@ -87,11 +88,17 @@ class Screen:
             pass
         return self.wait()
 
+    def wait(self) -> int:
+        """Wait for its end. Return its exit code, negative for a signal."""
+        if self._process is not None:
+            return self._process.wait()
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
 
 class Shell(Screen):
     """A job-control shell outside, in which mudroom is started."""
 
-    def __init__(self, place: Place, **options: int) -> None:
+    def __init__(self, place: Place, **options: Any) -> None:
         super().__init__(place, BASH, "--norc", "--noediting", "-i", **options)
         self.type("PS1='outside> '\n")
         self.expect("outside> .*outside> ")

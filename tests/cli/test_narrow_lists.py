@@ -16,15 +16,8 @@ from test_vault_verb import Cli
 
 COLUMNS = 40
 LISTS = (
-    "log",
-    "net ls",
-    "net why pypi.org a.example",
-    "doctor --setup",
-    "doctor",
-    "policy show",
-    "vault ls",
-    "status",
-)
+    "log", "net ls", "net why pypi.org a.example", "doctor --setup", "doctor", "policy show", "vault ls", "status",
+)  # fmt: skip
 
 
 @pytest.fixture

@@ -41,11 +41,7 @@ class Tmux:
 
     def __call__(self, *words: str, check: bool = True) -> str:
         done = subprocess.run(
-            ["tmux", "-f", "/dev/null", *words],
-            env=self._environment,
-            capture_output=True,
-            text=True,
-            check=False,
+            ["tmux", "-f", "/dev/null", *words], env=self._environment, capture_output=True, text=True, check=False
         )
         assert not check or done.returncode == 0, (words, done.stderr)
         return done.stdout

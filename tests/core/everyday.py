@@ -60,13 +60,9 @@ WORDS = {
     }.items()
 }
 WORDS["msg"] = [
-    "Fix off-by-one in pagination",
-    "Add retry to client",
-    "refactor: split the parser",
-    "feat(api): add search endpoint",
-    "Update dependencies",
-    "fix: handle empty input",
-]
+    "Fix off-by-one in pagination", "Add retry to client", "refactor: split the parser",
+    "feat(api): add search endpoint", "Update dependencies", "fix: handle empty input",
+]  # fmt: skip
 
 
 def line_of(shape: str, draw: random.Random) -> str:

@@ -23,10 +23,7 @@ POLICIES = [
     and block.note("not run") is None
     and block.note("file") in (None, ".mudroom/policy.yaml")
 ]
-REFUSALS = {
-    "missing: refuse": "mudroom: a limit of ",
-    "level: 2": "mudroom: level 2 ",
-}
+REFUSALS = {"missing: refuse": "mudroom: a limit of ", "level: 2": "mudroom: level 2 "}
 """Words of a policy that demand something of the machine, and the refusal of a machine that lacks it."""
 
 

@@ -50,13 +50,9 @@ MEASURED = {
 """Documents with tables of measured figures, and the command that each names."""
 _FIGURE = re.compile(r"\| *[^|\n]*\b\d+(?:[.,]\d+)? ?(?:ms|µs|MB/s|x)\b[^|\n]*\|")
 _PLAIN = {
-    "docs/evidence/FOREIGN.md",
-    "docs/ATTEMPTS.md",
-    "docs/CALLS.md",
-    "docs/CONTAINERS.md",
-    "docs/FLEET.md",
+    "docs/evidence/FOREIGN.md", "docs/ATTEMPTS.md", "docs/CALLS.md", "docs/CONTAINERS.md", "docs/FLEET.md",
     "docs/POLICY.md",
-}
+}  # fmt: skip
 """Documents whose figures in tables are limits and examples, not measurements."""
 
 

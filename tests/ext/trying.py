@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
+
 from conftest import Place, tick
 from mudroom.core.tree.change import summarise
 from mudroom.ext.attempts import record as tries
@@ -12,6 +14,13 @@ from mudroom.ext.attempts.value import FORMAT, AttemptRecord, TryRecord, best_of
 from mudroom.session import Session
 from mudroom.vault.forks.result_digest import result_digest
 from mudroom.vault.forks.review import fingerprint
+
+
+@pytest.fixture
+def project(place: Place) -> Place:
+    place.write("a.py", "one\ntwo\n")
+    place.write("b.py", "b\n")
+    return place
 
 
 def tried(place: Place, scripts: Sequence[str], *, passed: Sequence[int] = (), **fields: Any) -> TryRecord:

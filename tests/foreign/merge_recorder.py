@@ -100,10 +100,4 @@ done
 tar -C "$here" -cf "$here/triples.tar" triples
 """
 
-FILES = {
-    "tools/keep": RECORD,
-    "tools/git": GIT,
-    "tools/driver": DRIVER,
-    "tools/test-lib.sh": LIBRARY,
-    "record.sh": ALL,
-}
+FILES = {"tools/keep": RECORD, "tools/git": GIT, "tools/driver": DRIVER, "tools/test-lib.sh": LIBRARY, "record.sh": ALL}

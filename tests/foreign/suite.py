@@ -93,11 +93,7 @@ class Mode(NamedTuple):
     namespaces: bool = True
 
 
-MODES = {
-    "overlay": Mode(view="overlay"),
-    "copy": Mode(view="copy"),
-    "no namespaces": Mode(namespaces=False),
-}
+MODES = {"overlay": Mode(view="overlay"), "copy": Mode(view="copy"), "no namespaces": Mode(namespaces=False)}
 """And ``level 2``, with each container engine of ``dev/engines``: see the fixture ``engine``."""
 LEVEL_2 = "level 2"
 ABSENT = "absent"

@@ -24,11 +24,7 @@ CALLS: list[tuple[str, str, Callable[[mudroom.Room], object]]] = [
 
 @pytest.mark.parametrize(("name", "satellite", "call"), CALLS, ids=[row[0] for row in CALLS])
 def test_a_call_says_what_is_absent(
-    place: Place,
-    monkeypatch: pytest.MonkeyPatch,
-    name: str,
-    satellite: str,
-    call: Callable[[mudroom.Room], object],
+    place: Place, monkeypatch: pytest.MonkeyPatch, name: str, satellite: str, call: Callable[[mudroom.Room], object]
 ) -> None:
     monkeypatch.setitem(sys.modules, f"mudroom.ext.{satellite}", None)
     with open_room(place) as room:

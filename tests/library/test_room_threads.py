@@ -29,21 +29,9 @@ KEPT, ROUGH = ("a", "b"), ("x", "y")
 """Forks whose files all stay, and those that are applied, rolled back and discarded as well: a read beside an apply of
 another room may find no file."""
 CALLS = (
-    "write",
-    "write",
-    "edit",
-    "share",
-    "share",
-    "read",
-    "search",
-    "delete",
-    "exec",
-    "checkpoint",
-    "diff",
-    "apply",
-    "flush",
-    "fork",
-)
+    "write", "write", "edit", "share", "share", "read", "search", "delete", "exec", "checkpoint", "diff", "apply",
+    "flush", "fork",
+)  # fmt: skip
 ROUGH_CALLS = (*CALLS, "apply", "rollback", "discard", "discard")
 STEP = st.one_of(
     st.tuples(st.sampled_from(CALLS), st.sampled_from(KEPT)),

@@ -447,10 +447,7 @@ def test_flows_as_denials() -> None:
 
     twice = [flow("a", 443, "deny"), flow("b", 443, "allow"), flow("a", 443, "deny")]
     found = refused_hosts([*twice, flow("a", 443, "deny")._replace(repeats=5), flow("c", 0, "deny")])
-    assert found == [
-        Denial("network", b"a:443", "no rule names it", 8),
-        Denial("network", b"c", "no rule names it"),
-    ]
+    assert found == [Denial("network", b"a:443", "no rule names it", 8), Denial("network", b"c", "no rule names it")]
 
 
 def test_a_deny_of_an_address_holds_for_names_that_lead_there(street: Street) -> None:

@@ -213,14 +213,8 @@ def test_the_users_own_include_too(files: Files, which: str) -> None:
             "include: [local/rules.yaml]",
             "include: local/rules.yaml is not a file name in the same directory (write the name without a path)",
         ),
-        (
-            "include: ['..']",
-            "include: .. is not a file name in the same directory (write the name without a path)",
-        ),
-        (
-            "include: ['']",
-            "include:  is not a file name in the same directory (write the name without a path)",
-        ),
+        ("include: ['..']", "include: .. is not a file name in the same directory (write the name without a path)"),
+        ("include: ['']", "include:  is not a file name in the same directory (write the name without a path)"),
         (
             'include: ["a\\0b"]',
             r"include: a\x00b is not a file name in the same directory (write the name without a path)",

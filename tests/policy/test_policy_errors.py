@@ -104,25 +104,11 @@ NUMBERS = (
 
 
 KEYS = [
-    "run.timeout",
-    "run.level",
-    "run.output_limit",
-    "limits.processes",
-    "limits.memory",
-    "limits.cpus",
-    "limits.open_files",
-    "keep.age",
-    "keep.applies",
-    "keep.journal",
-    "keep.journal_age",
-    "verify.timeout",
-    "commands.approval_timeout",
-    "levels.default",
-    "levels.allow",
-    "user_commands.show_diff_threshold",
-    "copy.gitignore",
-    "run.view",
-]
+    "run.timeout", "run.level", "run.output_limit", "limits.processes", "limits.memory", "limits.cpus",
+    "limits.open_files", "keep.age", "keep.applies", "keep.journal", "keep.journal_age", "verify.timeout",
+    "commands.approval_timeout", "levels.default", "levels.allow", "user_commands.show_diff_threshold",
+    "copy.gitignore", "run.view",
+]  # fmt: skip
 
 
 @each(("key", "number"), product(KEYS, NUMBERS))

@@ -86,10 +86,7 @@ open('new/sub/second', 'a').write('more\\n')
 print(repr(open('new/third').read()), sorted(os.listdir('new')))
 """
     ended, said = box.run(python(code), box.prepared(kind))
-    assert (ended.status, said.splitlines()) == (
-        0,
-        ["3 True False True", "'first\\nmore\\n' ['file', 'sub', 'third']"],
-    )
+    assert (ended.status, said.splitlines()) == (0, ["3 True False True", "'first\\nmore\\n' ['file', 'sub', 'third']"])
 
 
 @pytest.mark.parametrize(

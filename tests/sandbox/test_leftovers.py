@@ -167,11 +167,7 @@ def test_nothing_is_left_after_many_at_once(place: Place) -> None:
         session.forks.discard(f"agent-{number}")
     after = settled(place, before)
     assert len(after.processes) <= len(before.processes)
-    assert (after.mounts, after.descriptors, after.groups) == (
-        before.mounts,
-        before.descriptors,
-        before.groups,
-    )
+    assert (after.mounts, after.descriptors, after.groups) == (before.mounts, before.descriptors, before.groups)
 
 
 def test_nothing_is_left_of_a_session_that_has_ended(place: Place) -> None:

@@ -356,24 +356,11 @@ def edit_of_the_users(ground: Ground) -> None:
 STORIES: dict[str, Callable[[Ground], None]] = {
     story.__name__: story
     for story in (
-        bind,
-        as_a_user,
-        another_file_system,
-        too_large_a_volume,
-        no_disk,
-        nothing_is_copied_again,
-        copy_view,
-        damaged_spare,
-        appears_and_disappears,
-        nested,
-        file_as_mount_point,
-        read_only,
-        of_another_user,
-        rename_across,
-        two_at_once,
-        edit_of_the_users,
+        bind, as_a_user, another_file_system, too_large_a_volume, no_disk, nothing_is_copied_again, copy_view,
+        damaged_spare, appears_and_disappears, nested, file_as_mount_point, read_only, of_another_user, rename_across,
+        two_at_once, edit_of_the_users,
     )
-}
+}  # fmt: skip
 
 if __name__ == "__main__":
     STORIES[sys.argv[1]](Ground(Path(sys.argv[2])))

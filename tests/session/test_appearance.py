@@ -481,24 +481,9 @@ def test_where_there_is_no_mount_namespace_it_is_refused_by_name(machines: Machi
 
 
 SYSTEM = [
-    "/usr/p",
-    "/usr",
-    "/etc/p",
-    "/proc/p",
-    "/proc",
-    "/dev/p",
-    "/dev",
-    "/sys/p",
-    "/bin/p",
-    "/lib64/p",
-    "/opt",
-    "/usr/src",
-    "/usr/local/p",
-    "/nix/store",
-    "/.mudroom/p",
-    "/boot/x",
-    "/var/run/p",
-]
+    "/usr/p", "/usr", "/etc/p", "/proc/p", "/proc", "/dev/p", "/dev", "/sys/p", "/bin/p", "/lib64/p", "/opt",
+    "/usr/src", "/usr/local/p", "/nix/store", "/.mudroom/p", "/boot/x", "/var/run/p",
+]  # fmt: skip
 HIDING = ["/var", "/tmp", "/run", "/dev/shm", "/var/tmp"]
 UNFIT = {
     "": "it is not absolute",

@@ -78,10 +78,7 @@ CASES: dict[str, tuple[Edits, Expected]] = {
         [("remove_tree", "d/e"), ("write", "d/e", "e\n")],
         {"d/e": "modified", "d/e/g": "deleted", "d/e/deep": "deleted", "d/e/deep/h": "deleted"},
     ),
-    "directory becomes link": (
-        [("remove_tree", "hollow"), ("symlink", "d", "hollow")],
-        {"hollow": "modified"},
-    ),
+    "directory becomes link": ([("remove_tree", "hollow"), ("symlink", "d", "hollow")], {"hollow": "modified"}),
     "file becomes link": ([("remove", "other"), ("symlink", "file", "other")], {"other": "modified"}),
     "link becomes file": ([("remove", "link"), ("write", "link", "l\n")], {"link": "modified"}),
     "link to elsewhere": ([("remove", "link"), ("symlink", "other", "link")], {"link": "modified"}),
@@ -120,10 +117,7 @@ CASES: dict[str, tuple[Edits, Expected]] = {
     "names like those of whiteouts": ([("write", ".wh.file", "x\n")], {".wh.file": "added"}),
     "a long name": ([("write", "n" * 255, "x\n")], {"n" * 255: "added"}),
     "execute bit": ([("chmod", "run", 0o644)], {"run": "modified"}),
-    "mode and content": (
-        [("append", "run", "true\n"), ("chmod", "run", 0o700)],
-        {"run": "modified"},
-    ),
+    "mode and content": ([("append", "run", "true\n"), ("chmod", "run", 0o700)], {"run": "modified"}),
 }
 
 Editing = Callable[[Place, str, Edits], None]

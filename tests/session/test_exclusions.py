@@ -123,14 +123,10 @@ def test_a_file_made_where_the_project_has_none_lands_beside_the_others(large: P
 @pytest.mark.parametrize(
     "script",
     [
-        "echo file > node_modules",
-        "ln -s src node_modules",
-        "mkfifo node_modules",
-        "mkdir -m 700 node_modules",
-        "mkdir -p node_modules/b.js/c",
-        "mv src node_modules",
+        "echo file > node_modules", "ln -s src node_modules", "mkfifo node_modules", "mkdir -m 700 node_modules",
+        "mkdir -p node_modules/b.js/c", "mv src node_modules",
     ],
-)
+)  # fmt: skip
 def test_whatever_takes_its_place_leaves_the_project_its_own(large: Place, script: str) -> None:
     before = modules(large)
     conflicts = applied(large, script)

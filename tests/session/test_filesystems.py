@@ -234,19 +234,11 @@ find . -type f | sort | xargs head -v
 cp d/a copied && cat copied; rm copied
 """
 EDITS = (
-    "echo more >> d/a",
-    "echo saved > d/b && mv d/b d/a",
-    "touch gone",
-    "rm gone",
-    "touch passing && rm passing",
-    "chmod 600 d/a",
-    "ln d/a d/linked && echo linked >> d/linked && rm d/linked",
-    "truncate -s 1 d/a",
-    "cp --reflink=auto --remove-destination f d/a",
-    "cp --reflink=auto --no-clobber f d/c",
-    "mv d e && mkdir d && echo other > d/a",
-    "rm -r e && mkdir -p e/e && echo new > e/e/a",
-)
+    "echo more >> d/a", "echo saved > d/b && mv d/b d/a", "touch gone", "rm gone", "touch passing && rm passing",
+    "chmod 600 d/a", "ln d/a d/linked && echo linked >> d/linked && rm d/linked", "truncate -s 1 d/a",
+    "cp --reflink=auto --remove-destination f d/a", "cp --reflink=auto --no-clobber f d/c",
+    "mv d e && mkdir d && echo other > d/a", "rm -r e && mkdir -p e/e && echo new > e/e/a",
+)  # fmt: skip
 
 
 @root_only

@@ -19,10 +19,7 @@ from mudroom.session.session import Session
 from mudroom.stage.layers import git_layer
 from mudroom.stage.stamp import is_settled
 
-pytestmark = [
-    pytest.mark.both_users,
-    pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed"),
-]
+pytestmark = [pytest.mark.both_users, pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")]
 GIT = "git -c user.name=T -c user.email=t@example.org -c init.defaultBranch=main -c protocol.file.allow=always"
 VIEWS = pytest.mark.parametrize("view", ["overlay", "copy"])
 KEPT = "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391"

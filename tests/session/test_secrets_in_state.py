@@ -78,11 +78,7 @@ def test_no_secret_of_the_corpora_is_in_any_file(place: Place) -> None:
     assert found == [], [text for text in texts if found[0][1] in text]
     assert b"hooks.slack.com" in (Path(os.fsdecode(session.vault.path)) / "journal.db-wal").read_bytes()
     cli = Cli(place)
-    for words in (
-        ("log", "--json"),
-        ("log", "export"),
-        ("approve", "--json"),
-    ):
+    for words in (("log", "--json"), ("log", "export"), ("approve", "--json")):
         told = cli(*words)
         assert told.returncode == 0, told.stderr
         assert MARK in told.stdout

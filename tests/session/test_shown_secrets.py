@@ -25,14 +25,10 @@ SHOWN_ENV = Settings(secrets_show=(b".env",))
 TOUCHES = pytest.mark.parametrize(
     "deed",
     [
-        b"touch .env",
-        b"chmod 640 .env",
-        b"echo more >> .env",
-        b"cp -p .env /tmp/e; rm .env; cp -p /tmp/e .env",
-        b"cp .env /tmp/e; mv /tmp/e .env",
-        b"rm -rf conf; mkdir conf; cp .env conf/.env; echo more >> .env",
+        b"touch .env", b"chmod 640 .env", b"echo more >> .env", b"cp -p .env /tmp/e; rm .env; cp -p /tmp/e .env",
+        b"cp .env /tmp/e; mv /tmp/e .env", b"rm -rf conf; mkdir conf; cp .env conf/.env; echo more >> .env",
     ],
-)
+)  # fmt: skip
 
 
 @pytest.fixture

@@ -49,21 +49,10 @@ def deed(chance: random.Random, number: int, may: bool) -> tuple[str, str]:
     path = chance.choice(sorted(BASE))
     kind = chance.choice(
         [
-            "read",
-            "touch",
-            "append",
-            "append",
-            "chmod",
-            "rm",
-            "replace",
-            "mkdir",
-            "rmconf",
-            "newconf",
-            "round",
-            "other",
-            "rewrite",
+            "read", "touch", "append", "append", "chmod", "rm", "replace", "mkdir", "rmconf", "newconf", "round",
+            "other", "rewrite",
         ]
-    )
+    )  # fmt: skip
     word = f"hun''ter2 {number}" if may else f"own {number}"
     scripts = {
         "read": "true",
@@ -248,20 +237,11 @@ class Run:
         fork = chance.choice(sorted(self.models))
         act = chance.choices(
             [
-                "command",
-                "checkpoint",
-                "rollback",
-                "fork",
-                "forkat",
-                "apply",
-                "undo",
-                "tool",
-                "export",
-                "discard",
+                "command", "checkpoint", "rollback", "fork", "forkat", "apply", "undo", "tool", "export", "discard",
                 "crash",
             ],
             [60, 8, 6, 4, 4, 5, 2, 5, 3, 2, 4],
-        )[0]
+        )[0]  # fmt: skip
         model = self.models[fork]
         if act in ("command", "crash"):
             settings = chance.choice([SHOWN, SHOWN, ONE, PLAIN, PLAIN])

@@ -35,11 +35,7 @@ def repository(request: pytest.FixtureRequest, place: Place) -> Iterator[Place]:
     """A committed project whose index git believes, with the fork's own files beside it, or elsewhere."""
     for number in range(FILES):
         place.write(f"d{number % 4}/f{number}", f"{number}\n" * (number + 1))
-    for words in (
-        ["init", "-q"],
-        ["add", "-A"],
-        ["-c", "user.name=t", "-c", "user.email=t@t", "commit", "-qm", "t"],
-    ):
+    for words in (["init", "-q"], ["add", "-A"], ["-c", "user.name=t", "-c", "user.email=t@t", "commit", "-qm", "t"]):
         subprocess.run(["git", "-C", place.project, *words], check=True)
     old = time.time() - 10  # git reads again what is as young as its index
     for path in place.project.rglob("d*/f*"):

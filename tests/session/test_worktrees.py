@@ -35,10 +35,7 @@ from worktree import (
     with_settings,
 )
 
-pytestmark = [
-    pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed"),
-    pytest.mark.both_users,
-]
+pytestmark = [pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed"), pytest.mark.both_users]
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

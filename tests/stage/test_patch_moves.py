@@ -16,16 +16,8 @@ from mudroom.stage.originals import collection
 pytestmark = pytest.mark.both_users
 
 NAMES = [
-    b"plain",
-    b"two words",
-    b'quoted"',
-    b"caf\xc3\xa9",
-    b"\xff",
-    b"line\nfeed",
-    b"tab\tin it",
-    b"d ir/in it",
-    b"-rf",
-]
+    b"plain", b"two words", b'quoted"', b"caf\xc3\xa9", b"\xff", b"line\nfeed", b"tab\tin it", b"d ir/in it", b"-rf",
+]  # fmt: skip
 TEXT = "".join(f"line {number}\n" for number in range(40))
 
 

@@ -10,10 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from mudroom.sandbox.client.launcher_client import LauncherClient
-from world import (
-    fast_place,
-    load_modules,
-)
+from world import fast_place, load_modules
 
 
 @pytest.fixture
@@ -137,17 +134,9 @@ def add_to_directory(path: Path, _outside: Path, token: bytes) -> list[Wish]:
 
 
 ACTS: tuple[Act, ...] = (
-    write_in_place,
-    append,
-    replace,
-    delete,
-    change_mode,
-    turn_into_directory,
-    turn_into_link,
-    move_away,
-    put_a_link_for_its_directory,
-    add_to_directory,
-)
+    write_in_place, append, replace, delete, change_mode, turn_into_directory, turn_into_link, move_away,
+    put_a_link_for_its_directory, add_to_directory,
+)  # fmt: skip
 
 
 class Outside:

@@ -115,12 +115,7 @@ def test_landlock(abi: int, state: str) -> None:
 @pytest.mark.parametrize(
     ("settings", "marks", "why", "fix"),
     [
-        (
-            {"apparmor_restrict_unprivileged_userns": "1"},
-            (),
-            "AppArmor",
-            "profile mudroom /usr/bin/python3.11 flags=",
-        ),
+        ({"apparmor_restrict_unprivileged_userns": "1"}, (), "AppArmor", "profile mudroom /usr/bin/python3.11 flags="),
         ({"unprivileged_userns_clone": "0"}, (), "to users", "sysctl kernel.unprivileged_userns_clone=1"),
         ({"max_user_namespaces": "0"}, (), "permits none", "sysctl user.max_user_namespaces="),
         ({"max_user_namespaces": "15000"}, ("/.dockerenv",), "container's own filter", "--security-opt seccomp="),

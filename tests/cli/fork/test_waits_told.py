@@ -30,11 +30,7 @@ def begun(place: Place, arguments: Sequence[str]) -> subprocess.Popen[str]:
 
 @pytest.mark.parametrize(
     "arguments",
-    [
-        ["exec", "--fork", "f", "--", "true"],
-        ["checkpoint", "again"],
-        ["rollback", "--yes", "first"],
-    ],
+    [["exec", "--fork", "f", "--", "true"], ["checkpoint", "again"], ["rollback", "--yes", "first"]],
     ids=lambda arguments: arguments[0],
 )
 def test_a_busy_fork(place: Place, arguments: list[str]) -> None:

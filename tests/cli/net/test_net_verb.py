@@ -67,14 +67,7 @@ def test_an_answer_says_that_private_addresses_are_open(cli: Cli) -> None:
 
 
 def test_every_answer_as_json(cli: Cli) -> None:
-    row = {
-        "action": "allow",
-        "host": "db.corp.example",
-        "ports": [5432],
-        "private": True,
-        "source": "",
-        "preset": "",
-    }
+    row = {"action": "allow", "host": "db.corp.example", "ports": [5432], "private": True, "source": "", "preset": ""}
     assert cli.json("net", "allow", "--private", "db.corp.example:5432") == {
         "schema": "mudroom.net/1",
         "rules": [{**row, "there": False, "replaced": []}],
@@ -152,8 +145,7 @@ def test_a_policy_overrides_an_answer_and_it_is_said(cli: Cli) -> None:
 )
 def test_why(cli: Cli, asked: str, code: int, said: str) -> None:
     cli.place.write(
-        ".mudroom/policy.yaml",
-        GATE + '  presets: [npm]\n  allow: [a.com]\n  deny: ["**.bad.com"]\n  ask: [c.com]\n',
+        ".mudroom/policy.yaml", GATE + '  presets: [npm]\n  allow: [a.com]\n  deny: ["**.bad.com"]\n  ask: [c.com]\n'
     )
     done = cli("net", "why", asked)
     assert said in done.stdout, done
@@ -166,10 +158,7 @@ def test_why(cli: Cli, asked: str, code: int, said: str) -> None:
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        (
-            "0x7f.1",
-            "0x7f.1 is neither a name nor an address in its usual form: names do not end in a number",
-        ),
+        ("0x7f.1", "0x7f.1 is neither a name nor an address in its usual form: names do not end in a number"),
         ("a.com..", "a.com..: a part of a name is empty"),
         ("a.com:x", "x is no port (1 to 65535)"),
         ("https://u:hunter2@a.com/", "this is a URL; ask about a.com"),

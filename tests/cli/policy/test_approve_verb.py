@@ -39,27 +39,27 @@ QUESTION = CommandQuestion(
 AS_ASKED = f" (as of {'0a' * 16})"
 HOST = HostQuestion("registry.example", 443, "tls", "try-1", "claude")
 
-ASKER = """
+ASKER = f"""
 import os, sys
 import signal
 from mudroom.cli.terminal.command_approver import by_queue, by_terminal, first_of
 from mudroom.cli.terminal.terminal import Terminal
-from mudroom.core.approval.approval import ask_approver
+from mudroom.core.approval.approval import CommandQuestion, ask_approver
+from mudroom.core.command.verdict import Verdict
 from mudroom.vault.approvals.queue import Queue
-from test_approve_verb import QUESTION
 how, vault, patience, pattern = sys.argv[1:]
-terminal, question = Terminal(os.environb), QUESTION._replace(pattern=pattern)
+terminal, question = Terminal(os.environb), {QUESTION!r}._replace(pattern=pattern)
 queue = Queue(os.fsencode(vault))
 if how == "full":
     queue.put = lambda *_given: (_ for _ in ()).throw(__import__("mudroom.errors").errors.MudroomError("disk full"))
 if how == "deaf":  # Ctrl-C is the command's, as while one runs
     signal.signal(signal.SIGINT, lambda _number, _frame: print("heeded", flush=True))
-approver = {
+approver = {{
     "alone": lambda: by_terminal(terminal, float(patience)),
     "queue": lambda: by_queue(terminal, queue, float(patience)),
     "deaf": lambda: by_queue(terminal, queue, float(patience)),
     "later": lambda: by_queue(terminal, queue, 0),
-}.get(how, lambda: first_of(terminal, queue, float(patience)))()
+}}.get(how, lambda: first_of(terminal, queue, float(patience)))()
 print("ANSWER", *ask_approver(approver, question)[:4], "END")
 """
 

@@ -282,14 +282,7 @@ def descendants(pid: int) -> list[int]:
 
 @pytest.mark.parametrize(
     ("redirection", "inside"),
-    [
-        ("", "012"),
-        ("2>err", "01"),
-        (">out", ""),
-        ("</dev/null", ""),
-        ("| cat", ""),
-        ("2>&1 >/dev/null </dev/null", ""),
-    ],
+    [("", "012"), ("2>err", "01"), (">out", ""), ("</dev/null", ""), ("| cat", ""), ("2>&1 >/dev/null </dev/null", "")],
 )
 def test_what_is_a_terminal_inside(outside: Shell, place: Place, redirection: str, inside: str) -> None:
     place.write("look.sh", "a=; for n in 0 1 2; do test -t $n && a=$a$n; done; echo $a > answer\n")

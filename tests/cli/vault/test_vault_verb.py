@@ -181,8 +181,7 @@ def test_check_names_what_is_wrong(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize(
-    "words",
-    [("gc", "x"), ("export", "x"), ("import",), ("ls", "a", "b"), ("rm",), ("gc", "--forks", "soon"), ()],
+    "words", [("gc", "x"), ("export", "x"), ("import",), ("ls", "a", "b"), ("rm",), ("gc", "--forks", "soon"), ()]
 )
 def test_wrong_words(cli: Cli, words: tuple[str, ...]) -> None:
     done = cli("vault", *words)

@@ -81,8 +81,7 @@ def session(told: dict[str, Any], name: str) -> Session:
         environ={**os.environb, b"LC_ALL": b"C"},
         settings=settings,
         hosts=HostAnswers(
-            rules=lambda: rules,
-            approver=(lambda _question, _running: FlowAnswer(False)) if told["asked"] else None,
+            rules=lambda: rules, approver=(lambda _question, _running: FlowAnswer(False)) if told["asked"] else None
         ),
     )
 

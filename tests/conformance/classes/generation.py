@@ -14,18 +14,9 @@ from .option import Option
 from .world import PROXY, words
 
 RUN = (
-    "./evil",
-    "evil",
-    "./evil.py",
-    "./evil.so",
-    "|./evil",
-    "!./evil",
-    "sh ./evil",
-    "bin",
-    "./bin/",
-    "import evil",
+    "./evil", "evil", "./evil.py", "./evil.so", "|./evil", "!./evil", "sh ./evil", "bin", "./bin/", "import evil",
     "evil.py",
-)
+)  # fmt: skip
 """Values that name code."""
 CONFIGURE = (
     "evil.gitconfig", "evil.rc", "evil.ini", "evil.toml", "evil.lesskey", "evil.json", "evil.yaml", "evil.vim",

@@ -112,11 +112,7 @@ class Range:
         """What somebody forgot to close on exec: a secret, the root directory, a socket to a server."""
         ours, theirs = socket.socketpair()
         self._listener.hear(ours.detach())
-        found = (
-            os.open(self.tmp / "secret", os.O_RDONLY),
-            os.open("/", os.O_RDONLY | os.O_DIRECTORY),
-            theirs.detach(),
-        )
+        found = (os.open(self.tmp / "secret", os.O_RDONLY), os.open("/", os.O_RDONLY | os.O_DIRECTORY), theirs.detach())
         for descriptor in found:
             os.set_inheritable(descriptor, True)
         return found

@@ -127,13 +127,7 @@ TOOLS: tuple[Tool, ...] = (
         ["sandlock"],
         ("sandlock-mcp",),
     ),
-    Tool(
-        "codex",
-        "codex sandbox, sandbox_mode workspace-write",
-        _codex,
-        ["codex", "--version"],
-        ("codex",),
-    ),
+    Tool("codex", "codex sandbox, sandbox_mode workspace-write", _codex, ["codex", "--version"], ("codex",)),
     Tool(
         "nono",
         "nono's sandboxed_exec, system directories readable, the project writable, no network",

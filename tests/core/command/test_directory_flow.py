@@ -20,13 +20,9 @@ PROJECT = b"/home/dev/shop"
 JOINED = [" ; ", " && ", "\n"]
 """Signs between commands that all succeed: the line means the same with each."""
 GROUPED = [
-    "{line}",
-    "{{ {line}\n}}",
-    "( {line} )",
-    "if true; then {line}\nfi",
-    "{{ {line}\n}} > out",
+    "{line}", "{{ {line}\n}}", "( {line} )", "if true; then {line}\nfi", "{{ {line}\n}} > out",
     "true && {{ {line}\n}}",
-]
+]  # fmt: skip
 SEQUENCES = {
     ("cd ETC", "echo x >> passwd"): "host_escape_risk",
     ("cd ETC", "cat <<< x >> passwd"): "host_escape_risk",
@@ -83,16 +79,8 @@ def test_a_change_of_directory_holds_as_far_as_in_bash(line: str, expected: str)
 def drawn(draw: random.Random, depth: int) -> str:
     """Return a line that changes directories and writes files, drawn at random."""
     simple = [
-        "cd mod",
-        "cd ..",
-        "cd mod/sub",
-        "cd ETC",
-        "pushd mod >p",
-        "popd",
-        "echo x >> f",
-        "touch f",
-        "echo x > ../f",
-    ]
+        "cd mod", "cd ..", "cd mod/sub", "cd ETC", "pushd mod >p", "popd", "echo x >> f", "touch f", "echo x > ../f",
+    ]  # fmt: skip
     simple += ["true", "false", "echo x > mod/f", "cat <<< x >> f", "tee f", "! cd mod", "command cd .."]
     if depth == 0 or draw.random() < 0.3:
         return draw.choice(simple)

@@ -21,12 +21,7 @@ VALUES = {"": 0, "=": 1, "?": 2}
 
 
 class LongOption(ctypes.Structure):
-    _fields_ = (
-        ("name", ctypes.c_char_p),
-        ("has_arg", ctypes.c_int),
-        ("flag", ctypes.c_void_p),
-        ("val", ctypes.c_int),
-    )
+    _fields_ = (("name", ctypes.c_char_p), ("has_arg", ctypes.c_int), ("flag", ctypes.c_void_p), ("val", ctypes.c_int))
 
 
 words_of_a_line = st.lists(

@@ -60,17 +60,9 @@ def of_sed(draw: Draw) -> list[str]:
         "F",
     ]
     quiet += [
-        "s/a/b/",
-        "s/q/z/",
-        "s/q/z/ i",
-        "s/a/b/g p",
-        "s/a/./M",
-        "y/a/b/",
-        "s/[/]/b/",
-        "s/a\\/b/c/",
-        "sxaxbx",
+        "s/a/b/", "s/q/z/", "s/q/z/ i", "s/a/b/g p", "s/a/./M", "y/a/b/", "s/[/]/b/", "s/a\\/b/c/", "sxaxbx",
         "y,a,b, ",
-    ]
+    ]  # fmt: skip
     quiet += [
         "a\\",
         "a\\\n",
@@ -88,17 +80,9 @@ def of_sed(draw: Draw) -> list[str]:
         "#n",
     ]
     acting = [
-        "e./evil",
-        "e ./evil",
-        "w new",
-        "W new",
-        "wnew",
-        "s/a/b/w new",
-        "s/.*/.\\/evil/e",
-        "s,.*,./evil,e",
-        "e",
+        "e./evil", "e ./evil", "w new", "W new", "wnew", "s/a/b/w new", "s/.*/.\\/evil/e", "s,.*,./evil,e", "e",
         "}e./evil",
-    ]
+    ]  # fmt: skip
     acting += ["s/.*/.\\/evil/ e", "s/a/b/ w new", "s/a/b/gw new", "{e./evil\n}", "}\ne./evil", "}w new"]
 
     def script() -> str:
@@ -129,16 +113,8 @@ def of_find(draw: Draw) -> list[str]:
     parts = [["-name", "a"], ["-exec", "./evil", ";"], ["-exec", "./evil", "{}", "+"], ["-delete"], ["-fprint", "new"]]
     parts += [["-type", "f"], ["-name", "-delete"], ["-fls", "new"], ["-fprintf", "new", "x"], ["-ok", "./evil", ";"]]
     parts += [
-        ["-execdir", "./evil", ";"],
-        ["-newer", "a"],
-        ["("],
-        [")"],
-        ["!"],
-        ["-o"],
-        ["-prune"],
-        ["-quit"],
-        ["-D", "a"],
-    ]
+        ["-execdir", "./evil", ";"], ["-newer", "a"], ["("], [")"], ["!"], ["-o"], ["-prune"], ["-quit"], ["-D", "a"],
+    ]  # fmt: skip
     parts += [["-exec", "true", "+"], ["-exec", "true", "{}", "+"], ["-exec", "echo", ";"], ["-printf", "-exec"], [","]]
     parts += [
         ["-exec", "env", "./evil", ";"],
@@ -153,70 +129,31 @@ def of_tar(draw: Draw) -> list[str]:
     mode = draw.choice([["tf"], ["-tf"], ["-t", "-f"], ["xf"], ["-xf"], ["--list", "-f"], ["--get", "--file"], ["xOf"]])
     parts = [["--to-command=./evil"], ["--to-com", "./evil"], ["--checkpoint=1", "--checkpoint-action=exec=./evil"]]
     parts += [
-        ["-I", "./evil"],
-        ["-I./evil"],
-        ["--use-compress=./evil"],
-        ["-C", "sub"],
-        ["-O"],
-        ["-v"],
+        ["-I", "./evil"], ["-I./evil"], ["--use-compress=./evil"], ["-C", "sub"], ["-O"], ["-v"],
         ["--keep-old-files"],
-    ]
+    ]  # fmt: skip
     parts += [
-        ["--index-file=new"],
-        ["--index", "new"],
-        ["-F", "./evil"],
-        ["--info-script=./evil"],
-        ["-k"],
-        ["--wildcards"],
-    ]
+        ["--index-file=new"], ["--index", "new"], ["-F", "./evil"], ["--info-script=./evil"], ["-k"], ["--wildcards"],
+    ]  # fmt: skip
     parts += [
-        ["--one-top-level=new"],
-        ["--strip=1"],
-        ["-vI./evil"],
-        ["--null"],
-        ["--rmt-command=./evil"],
-        ["-m"],
-        ["-M"],
-    ]
+        ["--one-top-level=new"], ["--strip=1"], ["-vI./evil"], ["--null"], ["--rmt-command=./evil"], ["-m"], ["-M"],
+    ]  # fmt: skip
     return ["tar", *mode, "a.tar", *[word for _part in range(draw.randint(0, 3)) for word in draw.choice(parts)]]
 
 
 STARTED = [
-    ["./evil"],
-    ["echo"],
-    ["sh", "-c", "./evil"],
-    ["touch", "new"],
-    ["cat"],
-    ["rm"],
-    ["sed", "p"],
-    ["env", "./evil"],
-]
+    ["./evil"], ["echo"], ["sh", "-c", "./evil"], ["touch", "new"], ["cat"], ["rm"], ["sed", "p"], ["env", "./evil"],
+]  # fmt: skip
 
 
 def of_xargs(draw: Draw) -> list[str]:
     parts = [
-        ["-n1"],
-        ["-n", "1"],
-        ["-I", "{}"],
-        ["-I{}"],
-        ["-i"],
-        ["-0"],
-        ["-r"],
-        ["-P", "2"],
-        ["-a", "a"],
-        ["-aa"],
+        ["-n1"], ["-n", "1"], ["-I", "{}"], ["-I{}"], ["-i"], ["-0"], ["-r"], ["-P", "2"], ["-a", "a"], ["-aa"],
         ["-L1"],
-    ]
+    ]  # fmt: skip
     parts += [
-        ["--arg-file=a"],
-        ["--max-args", "1"],
-        ["-d", "x"],
-        ["--rep"],
-        ["--replace=x"],
-        ["-t"],
-        ["-s", "999"],
-        ["--"],
-    ]
+        ["--arg-file=a"], ["--max-args", "1"], ["-d", "x"], ["--rep"], ["--replace=x"], ["-t"], ["-s", "999"], ["--"],
+    ]  # fmt: skip
     parts += [["-E", "end"], ["-e"], ["-l"], ["-x"], ["-o"], ["--process-slot-var=X"], ["--max-procs=1"], ["--no-run"]]
     options = [word for _part in range(draw.randint(0, 3)) for word in draw.choice(parts)]
     return ["xargs", *options, *draw.choice(STARTED), *draw.choice([[], ["{}"], ["x"], ["a"]])]
@@ -224,15 +161,8 @@ def of_xargs(draw: Draw) -> list[str]:
 
 def of_env(draw: Draw) -> list[str]:
     parts = [
-        ["-i"],
-        ["-u", "X"],
-        ["X=1"],
-        ["-S", "./evil"],
-        ["-S./evil x"],
-        ["-S", "X=1 ./evil"],
-        ["-C", "sub"],
-        ["--"],
-    ]
+        ["-i"], ["-u", "X"], ["X=1"], ["-S", "./evil"], ["-S./evil x"], ["-S", "X=1 ./evil"], ["-C", "sub"], ["--"],
+    ]  # fmt: skip
     parts += [
         ["--split-string=./evil"],
         ["--split=sh -c ./evil"],
@@ -279,13 +209,8 @@ def of_git(draw: Draw) -> list[str]:
         ["ls-remote", "ext::./evil"],
     ]
     verbs += [
-        ["branch"],
-        ["branch", "new"],
-        ["tag", "-l"],
-        ["tag", "new"],
-        ["stash", "list"],
-        ["ls-files", ":(top)*.py"],
-    ]
+        ["branch"], ["branch", "new"], ["tag", "-l"], ["tag", "new"], ["stash", "list"], ["ls-files", ":(top)*.py"],
+    ]  # fmt: skip
     verbs += [["blame", "a"], ["bisect", "run", "./evil"], ["submodule", "foreach", "./evil"], ["var", "GIT_EDITOR"]]
     verbs += [["for-each-ref", "--shell"], ["cat-file", "--textconv", "HEAD:a"], ["config", "--get", "user.name"]]
     verbs += [
@@ -302,21 +227,12 @@ def of_bash(draw: Draw) -> list[str]:
     values = ["x[$(./evil)]", "a[`./evil`]", "1", "x", "PATH", "a[0$(./evil)0]", "x[1]", "y"]
     value = draw.choice(values)
     shapes = [
-        "printf -v '{}' x",
-        "printf -v '{}' '%s' 1",
-        "[[ '{}' -eq 1 ]]",
-        "test -v '{}'",
-        "[ -v '{}' ]",
+        "printf -v '{}' x", "printf -v '{}' '%s' 1", "[[ '{}' -eq 1 ]]", "test -v '{}'", "[ -v '{}' ]",
         "[[ -v '{}' ]]",
-    ]
+    ]  # fmt: skip
     shapes += [
-        "let '{}'",
-        "x='{}'; echo $((x))",
-        "x='{}'; echo ${{a[x]}}",
-        "read '{}' < a",
-        "declare '{}=1'",
-        "unset '{}'",
-    ]
+        "let '{}'", "x='{}'; echo $((x))", "x='{}'; echo ${{a[x]}}", "read '{}' < a", "declare '{}=1'", "unset '{}'",
+    ]  # fmt: skip
     shapes += ["x='{}'; echo ${{!x}}", "x='{}'; echo ${{PATH:x}}", "export '{}=1'", "mapfile -C ./evil -c 1 < a"]
     shapes += ["x='{}'; declare -i n=x", "wait -p '{}' -n", "x='$(./evil)'; echo ${{x@P}}", "printf '%s' '{}'"]
     shapes += ["echo '{}' > >(cat)", "cat <<E\n{}\nE", "cat <<'E'\n{}\nE", "case '{}' in *) ;; esac", "(( '{}' ))"]

@@ -58,21 +58,11 @@ def test_what_is_run_is_covered(words: tuple[bytes, ...], path: bytes) -> None:
 @each(
     "line",
     [
-        b"sh ./*.sh",
-        b"sh ./x.s?",
-        b"sh {x,y}.sh",
-        b"sh $X",
-        b". $X",
-        b"D=a/b; cd $D && sh x.sh",
-        b"D=a; $D/x.sh",
-        b"cd; sh x.sh",
-        b"sh < $X",
-        b"ls | xargs python3",
-        b"make -f $X",
-        b"git -C $X status",
+        b"sh ./*.sh", b"sh ./x.s?", b"sh {x,y}.sh", b"sh $X", b". $X", b"D=a/b; cd $D && sh x.sh", b"D=a; $D/x.sh",
+        b"cd; sh x.sh", b"sh < $X", b"ls | xargs python3", b"make -f $X", b"git -C $X status",
         b"cd 1; cd 2; cd 3; cd 4; cd 5; cd 6; cd 7; cd 8; cd 9; sh x.sh",
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_told_is_not_approved(line: bytes) -> None:
     with pytest.raises(Uncovered):
         covered(*BASH, line)

@@ -121,10 +121,7 @@ def test_explain_shows_the_steps_of_an_engine() -> None:
 def test_explain_without_namespaces() -> None:
     mediation = (b"", {90: ("chmod",), 91: ("chmod",)}, (b"/copy", b"/private"))
     plan = Plan(0, (b"", b"", False), (), mediation=mediation)
-    assert list(explain(plan)) == [
-        "namespaces: none",
-        "  +  mediate 2 metadata calls: only in /copy, /private",
-    ]
+    assert list(explain(plan)) == ["namespaces: none", "  +  mediate 2 metadata calls: only in /copy, /private"]
 
 
 def test_the_flags_are_those_of_the_kernel() -> None:

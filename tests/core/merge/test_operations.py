@@ -55,11 +55,7 @@ class Case:
         self.changes, self.blocked = derive(self.base, self.staged, unknown)
         self._live = live(self.ours, self.staged, renames=renames, git_moved=git_moved)
 
-    def land(
-        self,
-        named: Collection[bytes] = (),
-        chosen: Collection[Change] | None = None,
-    ) -> tuple[Landing, Disk]:
+    def land(self, named: Collection[bytes] = (), chosen: Collection[Change] | None = None) -> tuple[Landing, Disk]:
         """Plan it, perform it, and check what holds for every landing."""
         changes = [change for change in self.changes if chosen is None or change in chosen]
         left = {change.path for change in self.changes} - {change.path for change in changes}
@@ -329,11 +325,7 @@ def test_a_file_does_not_become_a_directory_without_what_is_withheld_in_it() -> 
 
 def test_what_lies_in_a_directory_that_cannot_come_is_refused_at_every_depth() -> None:
     landing, _disk = Case([], [folder(b"d"), folder(b"d/e"), put(b"d/e/f")], [put(b"d", b"mine")]).land()
-    assert refused(landing) == {
-        b"d": "also created in the project, but different",
-        b"d/e": ORPHAN,
-        b"d/e/f": ORPHAN,
-    }
+    assert refused(landing) == {b"d": "also created in the project, but different", b"d/e": ORPHAN, b"d/e/f": ORPHAN}
 
 
 def test_a_directory_that_the_user_removed_is_made_again_for_what_is_new_in_it() -> None:

@@ -46,8 +46,7 @@ def test_a_private_address_of_a_host_of_a_preset_is_opened_for_the_preset(addres
 
 
 @pytest.mark.parametrize(
-    "reason",
-    ["asked, and nobody has answered in 55 s", "the client, or the command, ended before it was answered"],
+    "reason", ["asked, and nobody has answered in 55 s", "the client, or the command, ended before it was answered"]
 )
 def test_a_question_without_an_answer_is_answered_by_a_rule(reason: str) -> None:
     assert command_to_allow("a.example:443", reason) == "mudroom net allow a.example"

@@ -38,20 +38,10 @@ def test_a_link(text: str, link: AgentLink) -> None:
 @each(
     "text",
     [
-        "",
-        "a",
-        "a ->",
-        "-> b",
-        "a -> a",
-        "a -> b:0",
-        "a -> b:65536",
-        "a -> b:3128",
-        "a -> b:x",
-        "a -> B",
-        "a -> b c",
-        "a -> *",
+        "", "a", "a ->", "-> b", "a -> a", "a -> b:0", "a -> b:65536", "a -> b:3128", "a -> b:x", "a -> B",
+        "a -> b c", "a -> *",
     ],
-)
+)  # fmt: skip
 def test_no_link(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         parse_link(text)

@@ -218,25 +218,10 @@ def test_a_port_has_to_be_there_if_there_is_no_usual_one() -> None:
 
 PIECES = st.sampled_from(
     [
-        b"a",
-        b"xn--",
-        b"0x7f",
-        b"127",
-        b"1",
-        b"0177",
-        b".",
-        b"-",
-        b"_",
-        b":",
-        b"::",
-        b"ffff",
-        b"\0",
-        b"%",
-        b"[",
-        b"]",
-        b"A",
+        b"a", b"xn--", b"0x7f", b"127", b"1", b"0177", b".", b"-", b"_", b":", b"::", b"ffff", b"\0", b"%", b"[",
+        b"]", b"A",
     ]
-)
+)  # fmt: skip
 RAW = st.one_of(
     st.binary(max_size=40),
     st.lists(PIECES, max_size=8).map(b"".join),

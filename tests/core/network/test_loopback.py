@@ -115,10 +115,7 @@ def test_why(texts: list[str], host: str, port: int, action: str, reason: str) -
             "this opens the gate's proxy only; to reach a server at its address, name that: 127.0.0.1:PORT",
         ),
         *(
-            (
-                stars + suffix,
-                f"anybody can have a name below {suffix}: what a command reads can be sent to any of them",
-            )
+            (stars + suffix, f"anybody can have a name below {suffix}: what a command reads can be sent to any of them")
             for stars in ("*.", "**.")
             for suffix in ("com", "co.uk", "github.io", "s3.amazonaws.com", "pages.dev", "xn--p1ai")
         ),

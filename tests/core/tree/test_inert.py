@@ -27,21 +27,10 @@ def _endings(directory: bytes) -> frozenset[bytes]:
 @each(
     "path",
     [
-        "README.md",
-        "docs/new/a.rst",
-        "LICENSE",
-        "a/data.csv",
-        "logo.png",
-        "src/b.py",
-        "src/new/c.py",
-        "src/deep/d.py",
-        "tests/data/x/b.json",
-        "main.py",
-        "sub/.gitkeep",
-        "SRC/A.TXT",
-        "src/web/B.TS",
+        "README.md", "docs/new/a.rst", "LICENSE", "a/data.csv", "logo.png", "src/b.py", "src/new/c.py",
+        "src/deep/d.py", "tests/data/x/b.json", "main.py", "sub/.gitkeep", "SRC/A.TXT", "src/web/B.TS",
     ],
-)
+)  # fmt: skip
 def test_inert(path: str) -> None:
     base = _entry(FILE) if path.encode() in PROJECT else None
     assert is_inert(Change(path.encode(), "added", base, _entry(FILE)), _endings)
@@ -50,25 +39,10 @@ def test_inert(path: str) -> None:
 @each(
     "path",
     [
-        "new.py",
-        "lib/new.py",
-        "a.json",
-        "src/a.json",
-        "config",
-        "run",
-        "a.xyz",
-        ".foo",
-        ".foo/a.txt",
-        "src/.x/a.py",
-        ".hidden/b.py",
-        "src/a.rb",
-        "x.md.exe",
-        "a.",
-        "b.json5",
-        ".md",
-        ".gitkeep2",
+        "new.py", "lib/new.py", "a.json", "src/a.json", "config", "run", "a.xyz", ".foo", ".foo/a.txt", "src/.x/a.py",
+        ".hidden/b.py", "src/a.rb", "x.md.exe", "a.", "b.json5", ".md", ".gitkeep2",
     ],
-)
+)  # fmt: skip
 def test_not_known_to_be_inert(path: str) -> None:
     assert not is_inert(Change(path.encode(), "added", None, _entry(FILE)), _endings)
 

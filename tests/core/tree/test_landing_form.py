@@ -137,13 +137,7 @@ def test_another_file_is_not_the_reviewed_one() -> None:
     assert is_reviewed(None, None)
 
 
-LINKS = {
-    b"out": b"/etc",
-    b"up": b"sub/deep",
-    b"sub/back": b"..",
-    b"loop": b"loop",
-    b"here": b"/work/project/sub",
-}
+LINKS = {b"out": b"/etc", b"up": b"sub/deep", b"sub/back": b"..", b"loop": b"loop", b"here": b"/work/project/sub"}
 
 
 @each(

@@ -173,22 +173,11 @@ def test_everyday_names(path: str) -> None:
 @each(
     "path",
     [
-        "MAKEFILE",
-        "Package.JSON",
-        "package.json.",
-        "package.json ",
-        "package.json::$DATA",
-        "PACKAG~1.JSO",
-        ".CARGO/Config.toml",
-        ".Vscode/x",
-        "AGENTS.MD",
-        "claude.md",
-        "Ma\u200ckefile",
-        "ma\u212aefile",
-        "\u017fetup.py",
-        "NODE_M~1/x.js",
+        "MAKEFILE", "Package.JSON", "package.json.", "package.json ", "package.json::$DATA", "PACKAG~1.JSO",
+        ".CARGO/Config.toml", ".Vscode/x", "AGENTS.MD", "claude.md", "Ma\u200ckefile", "ma\u212aefile",
+        "\u017fetup.py", "NODE_M~1/x.js",
     ],
-)
+)  # fmt: skip
 def test_other_spellings(path: str) -> None:
     assert runs_later(path.encode())
 

@@ -10,18 +10,13 @@ from conftest import Place
 from mudroom.ext.attempts.candidate import TryReview, review_try
 from mudroom.ext.attempts.candidate_text import comparison, comparison_to_json, table
 from mudroom.ext.attempts.record import save
-from trying import tried
+from trying import project, tried
+
+__all__ = ["project"]  # a fixture
 
 SAME = "sed -i s/two/2/ a.py; echo x > new"
 OTHER = "sed -i s/two/TWO/ a.py; echo x > new; rm b.py"
 HOSTILE = "printf x > \"$(printf '\\377\\033[2J')\""
-
-
-@pytest.fixture
-def project(place: Place) -> Place:
-    place.write("a.py", "one\ntwo\n")
-    place.write("b.py", "b\n")
-    return place
 
 
 def reviewed(place: Place) -> TryReview:

@@ -13,14 +13,9 @@ from mudroom.ext.attempts import candidate as module
 from mudroom.ext.attempts.candidate import ComparisonCache, TryReview, all_tries, is_try, review_try
 from mudroom.ext.attempts.candidate_text import standings
 from mudroom.ext.attempts.record import save
-from trying import tried
+from trying import project, tried
 
-
-@pytest.fixture
-def project(place: Place) -> Place:
-    place.write("a.py", "one\ntwo\n")
-    place.write("b.py", "b\n")
-    return place
+__all__ = ["project"]  # a fixture
 
 
 def reviewed(place: Place, name: str = "t1") -> TryReview:

@@ -15,17 +15,12 @@ from mudroom.ext.attempts.record import save
 from mudroom.ext.tui.app import ReviewApp, ReviewScreen
 from mudroom.ext.tui.candidate_screen import CandidateList, CandidateScreen
 from mudroom.ext.tui.diffview import DiffView
-from trying import tried
+from trying import project, tried
+
+__all__ = ["project"]  # a fixture
 
 SAME = "sed -i s/two/2/ a.py; echo x > new"
 OTHER = "sed -i s/two/TWO/ a.py; echo x > new; rm b.py"
-
-
-@pytest.fixture
-def project(place: Place) -> Place:
-    place.write("a.py", "one\ntwo\n")
-    place.write("b.py", "b\n")
-    return place
 
 
 class Candidates:

@@ -15,14 +15,9 @@ from mudroom.ext.attempts.record import save
 from mudroom.ext.web.api.endpoint import id_of
 from mudroom.ext.web.state.refusal import Refusal
 from test_review_api import NAMES, SHOWN, lines
-from trying import tried
+from trying import project, tried
 
-
-@pytest.fixture
-def project(place: Place) -> Place:
-    place.write("a.py", "one\ntwo\n")
-    place.write("b.py", "b\n")
-    return place
+__all__ = ["project"]  # a fixture
 
 
 class Tries:

@@ -13,22 +13,17 @@ from conftest import Place
 from mudroom.ext.attempts.record import save
 from test_page_accessible import AXE, violations
 from test_page_commits import WIDE
-from trying import tried
+from trying import project, tried
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
+
+__all__ = ["project"]  # a fixture
 
 pytestmark = [pytest.mark.deep, pytest.mark.slow]
 SAME = "sed -i s/two/2/ a.py; echo x > new"
 OTHER = "sed -i s/two/TWO/ a.py; echo x > new; rm b.py"
 HOSTILE = "printf x > \"$(printf '\\377<img src=x onerror=alert(1)>\\033[2J')\""
-
-
-@pytest.fixture
-def project(place: Place) -> Place:
-    place.write("a.py", "one\ntwo\n")
-    place.write("b.py", "b\n")
-    return place
 
 
 def show(page: Page, site: Site) -> None:

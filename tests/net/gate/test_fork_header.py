@@ -5,16 +5,9 @@ from __future__ import annotations
 from mudroom.net.gate.http import MOST_HOPS, with_caller
 
 SPELLINGS = (
-    b"x-mudroom-fork",
-    b"X-Mudroom-Fork",
-    b"X_MUDROOM_FORK",
-    b"x-mudroom_fork",
-    b"x.mudroom.fork",
-    b"X-MUDROOM--FORK",
-    b"xmudroomfork",
-    b"x-mudroom-fork_",
-    b"x|mudroom|fork",
-)
+    b"x-mudroom-fork", b"X-Mudroom-Fork", b"X_MUDROOM_FORK", b"x-mudroom_fork", b"x.mudroom.fork", b"X-MUDROOM--FORK",
+    b"xmudroomfork", b"x-mudroom-fork_", b"x|mudroom|fork",
+)  # fmt: skip
 
 
 def test_a_client_cannot_say_who_it_is() -> None:

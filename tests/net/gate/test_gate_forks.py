@@ -17,25 +17,12 @@ WIDE = [
     HostRule("allow", "coder.mudroom.internal", (8000,), private=True),
     parse_rule("0.0.0.0/0", "allow", private=True),
 ]
-SPELLED = (
-    "coder.mudroom.internal",
-    "coder.mudroom.internal.",
-    "CODER.MUDROOM.INTERNAL",
-    "Coder.MudRoom.Internal.",
-)
+SPELLED = ("coder.mudroom.internal", "coder.mudroom.internal.", "CODER.MUDROOM.INTERNAL", "Coder.MudRoom.Internal.")
 NO_FORK = (
-    "mudroom.internal",
-    "MUDROOM.internal.",
-    "a.coder.mudroom.internal",
-    "www.a.coder.mudroom.internal.",
-    "coder.mudroom.internal..",
-    "coder\uff0emudroom.internal",
-    "coder.\uff4dudroom.internal",
-    "coder.mudroom.internal\u3002",
-    "coder.mudroom.int\u0435rnal",
-    "coder%2emudroom.internal",
-    "_.mudroom.internal",
-)
+    "mudroom.internal", "MUDROOM.internal.", "a.coder.mudroom.internal", "www.a.coder.mudroom.internal.",
+    "coder.mudroom.internal..", "coder\uff0emudroom.internal", "coder.\uff4dudroom.internal",
+    "coder.mudroom.internal\u3002", "coder.mudroom.int\u0435rnal", "coder%2emudroom.internal", "_.mudroom.internal",
+)  # fmt: skip
 
 
 def head(host: str, *, connect: bool = False) -> bytes:

@@ -137,10 +137,7 @@ def test_any_other_refused_client_is_reset(town: Town, island: Island, words: by
 
 @pytest.mark.parametrize(
     "rules",
-    [
-        [{"methods": ("GET",)}],
-        [{}, {"action": "deny", "methods": ("DELETE",)}],
-    ],
+    [[{"methods": ("GET",)}], [{}, {"action": "deny", "methods": ("DELETE",)}]],
     ids=["allowed by its method", "denied by its method"],
 )
 def test_requests_to_any_port_are_judged_one_by_one(town: Town, island: Island, rules: list[dict[str, Any]]) -> None:

@@ -244,8 +244,7 @@ def test_addresses_are_no_way_round_a_rule_for_names(town: Town, host: str) -> N
 
 
 @pytest.mark.parametrize(
-    "fields",
-    [b"Host: evil.example:443\r\n", b"Content-Length: 5\r\n", b"Host: good.example:444\r\n"],
+    "fields", [b"Host: evil.example:443\r\n", b"Content-Length: 5\r\n", b"Host: good.example:444\r\n"]
 )
 def test_games_with_the_head_of_a_connect(town: Town, fields: bytes) -> None:
     guard = town.guard(HostRule("allow", "*"))

@@ -78,10 +78,7 @@ def opened(*, for_all: bool = False) -> Iterator[Opened]:
             up.set()
 
         opening = InboundListener(make, server.getsockname()[1], 0, None if for_all else refused.append)
-        threads = [
-            threading.Thread(target=serve),
-            threading.Thread(target=opening.run, args=(ended, listening)),
-        ]
+        threads = [threading.Thread(target=serve), threading.Thread(target=opening.run, args=(ended, listening))]
         for thread in threads:
             thread.start()
         assert up.wait(20)

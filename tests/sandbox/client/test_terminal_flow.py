@@ -32,9 +32,7 @@ def test_a_question_is_displayed_as_it_is_written(ends: tuple[int, int, int, int
     assert os.read(ends[2], 4096) == output + RESTORED
 
 
-def test_output_that_waits_during_a_question_is_restored_after(
-    ends: tuple[int, int, int, int],
-) -> None:
+def test_output_that_waits_during_a_question_is_restored_after(ends: tuple[int, int, int, int]) -> None:
     flow = flow_of(ends, b"\x1b[8m")
     flow.restore()
     os.close(ends[1])

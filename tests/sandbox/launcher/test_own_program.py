@@ -188,10 +188,7 @@ def test_no_program_is_init_s_own(box: Box, kind: str) -> None:
     """Until its exec a command's process has the launcher's program in /proc/self/exe (compare CVE-2019-5736)."""
     place = box.project if kind.startswith("overlay") else box.copy
     write_scripts(place, "swap")
-    for name, content, mode in (
-        ("unreadable", "#!/proc/self/exe try\n", 0o111),
-        ("second", "#! \tscript.sh\n", 0o755),
-    ):
+    for name, content, mode in (("unreadable", "#!/proc/self/exe try\n", 0o111), ("second", "#! \tscript.sh\n", 0o755)):
         (place / name).write_text(content)
         (place / name).chmod(mode)
     (place / "link").symlink_to("/proc/self/exe")

@@ -54,21 +54,13 @@ def test_it_works_in_a_copy_and_says_so(contained: Contained) -> None:
 
 
 ATTEMPTS = (
-    "echo bad >> {h}/.bashrc",
-    "rm -rf {h} {p}",
-    "touch {h}/new {p}/new /tmp/mudroom-bad",
-    "mkdir {h}/new; mkdir {h}/.config/new",
-    "mv {h}/.bashrc {h}/other",
-    "ln {h}/.bashrc l && echo bad > l",
-    "truncate -s 0 {h}/.bashrc",
-    "chmod 777 {h}/.bashrc {h} {p} {p}/f",
-    "touch -d 2001-01-01 {h}/.bashrc",
-    "setfattr -n user.a -v b {h}/.bashrc",
-    "echo bad > {h}/.config/gh/hosts.yml",
-    "cat {h}/.config/gh/hosts.yml; grep -r HIDDEN {h}",
-    "cat {s}/vaults/*/project && echo HIDDEN",
+    "echo bad >> {h}/.bashrc", "rm -rf {h} {p}", "touch {h}/new {p}/new /tmp/mudroom-bad",
+    "mkdir {h}/new; mkdir {h}/.config/new", "mv {h}/.bashrc {h}/other", "ln {h}/.bashrc l && echo bad > l",
+    "truncate -s 0 {h}/.bashrc", "chmod 777 {h}/.bashrc {h} {p} {p}/f", "touch -d 2001-01-01 {h}/.bashrc",
+    "setfattr -n user.a -v b {h}/.bashrc", "echo bad > {h}/.config/gh/hosts.yml",
+    "cat {h}/.config/gh/hosts.yml; grep -r HIDDEN {h}", "cat {s}/vaults/*/project && echo HIDDEN",
     "ln -s {h}/.config/gh/hosts.yml l; cat l",
-)
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("script", together(dict(zip(ATTEMPTS, ATTEMPTS, strict=True))).values())

@@ -495,11 +495,7 @@ def test_the_kernel_agrees(tmp_path: Path) -> None:
             ("personality", (0x0400000,), "EPERM"),
             ("ioctl", (0, 0x5412, "x"), "EPERM"),
             ("ioctl", (0, 0x5412 | HIGH, "x"), "EPERM"),
-            (
-                "ioctl",
-                (0, 0x5401 | HIGH, "x"),
-                "ENOTTY",
-            ),  # reaches the kernel, which does not see the high half
+            ("ioctl", (0, 0x5401 | HIGH, "x"), "ENOTTY"),  # reaches the kernel, which does not see the high half
             ("mknodat", (-100, f"{tmp_path}/fifo", stat.S_IFIFO | 0o600, 0), "OK"),
             ("mknodat", (-100, f"{tmp_path}/null", stat.S_IFCHR | 0o600, 0x0103), "EPERM"),
             ("mknodat", (-100, f"{tmp_path}/null", stat.S_IFCHR | 0o600 | HIGH, 0x0103), "EPERM"),

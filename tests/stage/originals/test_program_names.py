@@ -13,25 +13,15 @@ from tiers import each
 @each(
     "config",
     [
-        "[core]\n fsmonitor = tools/x",
-        "[core]\n sshCommand = tools/x",
-        "[core]\n Editor = tools/x",
-        '[filter "a"]\n clean = tools/x %f',
-        '[filter "a"]\n process = tools/x',
-        '[diff "a"]\n textconv = tools/x',
-        "[diff]\n external = tools/x",
-        '[merge "a"]\n driver = tools/x %O %A %B',
-        '[mergetool "a"]\n cmd = tools/x',
-        '[difftool "a"]\n path = tools/x',
-        '[credential "https://a"]\n helper = !tools/x',
-        '[gpg "ssh"]\n program = tools/x',
-        "[pager]\n log = tools/x",
-        "[alias]\n z = !sh tools/x",
-        '[trailer "a"]\n command = tools/x',
-        '[remote "a"]\n uploadpack = tools/x',
+        "[core]\n fsmonitor = tools/x", "[core]\n sshCommand = tools/x", "[core]\n Editor = tools/x",
+        '[filter "a"]\n clean = tools/x %f', '[filter "a"]\n process = tools/x', '[diff "a"]\n textconv = tools/x',
+        "[diff]\n external = tools/x", '[merge "a"]\n driver = tools/x %O %A %B', '[mergetool "a"]\n cmd = tools/x',
+        '[difftool "a"]\n path = tools/x', '[credential "https://a"]\n helper = !tools/x',
+        '[gpg "ssh"]\n program = tools/x', "[pager]\n log = tools/x", "[alias]\n z = !sh tools/x",
+        '[trailer "a"]\n command = tools/x', '[remote "a"]\n uploadpack = tools/x',
         '[submodule "a"]\n update = !tools/x',
     ],
-)
+)  # fmt: skip
 def test_settings_that_are_commands(config: str) -> None:
     assert may_name(config.encode())
     (value,) = commands(parse_settings(config.encode()))

@@ -147,16 +147,10 @@ def _add_link(ground: Ground) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        _swap_kinds,
-        _edit_with_times_kept,
-        _rename_directory,
-        _close_directory,
-        _replace_directory,
-        _break_link,
-        _move_link,
-        _add_link,
+        _swap_kinds, _edit_with_times_kept, _rename_directory, _close_directory, _replace_directory, _break_link,
+        _move_link, _add_link,
     ],
-)
+)  # fmt: skip
 def test_a_renewed_snapshot_is_as_a_new_one(ground: Ground, change: Callable[[Ground], None]) -> None:
     for name in ("a/f", "a/deep/er/g", "b/one", "b/h"):
         ground.write(name)

@@ -65,10 +65,7 @@ ALL = os.environ.get("MUDROOM_FAULTS") == "all"
 SAMPLE = sample(3)
 """Calls of each kind of run; twice as many where all is on one file system."""
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(bool(why_not_watched()), reason=why_not_watched()),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(why_not_watched()), reason=why_not_watched())]
 
 
 def _killed_before(number: int) -> Decider:

@@ -27,17 +27,7 @@ from mudroom.core.merge.merge import Conflict
 from mudroom.sandbox.client.client import Client
 from tiers import QUICK, SEED, pairs
 from user_acts import ACTS, Act, Outside, Wish, root, unfulfilled
-from world import (
-    APART,
-    PLAIN,
-    TOGETHER,
-    Portrait,
-    Portraits,
-    Way,
-    World,
-    portraits,
-    why_impossible,
-)
+from world import APART, PLAIN, TOGETHER, Portrait, Portraits, Way, World, portraits, why_impossible
 
 __all__ = ["root"]
 

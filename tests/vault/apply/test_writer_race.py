@@ -20,14 +20,7 @@ import pytest
 
 from mudroom.sandbox.client.client import Client
 from user_acts import Outside, root
-from world import (
-    APART,
-    TOGETHER,
-    Portraits,
-    World,
-    portraits,
-    why_impossible,
-)
+from world import APART, TOGETHER, Portraits, World, portraits, why_impossible
 
 __all__ = ["root"]
 

@@ -33,10 +33,7 @@ from mudroom.vault.approvals.approver import QueueApprover
 from mudroom.vault.approvals.queue import Queue
 from tiers import daily
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(bool(why_impossible()), reason=why_impossible()),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(why_impossible()), reason=why_impossible())]
 
 QUESTION = CommandQuestion((b"make",), b"/p", "f", "a", Verdict("require_approval", ("unknown",)), "make", "1234")
 MODES: dict[str, Callable[[int], Decider]] = {

@@ -31,10 +31,7 @@ from tiers import QUICK, SEED, sample
 ALL = os.environ.get("MUDROOM_FAULTS") == "all"
 SAMPLE = 2 if QUICK else sample(12)
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(bool(why_not_watched()), reason=why_not_watched()),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(why_not_watched()), reason=why_not_watched())]
 
 Forks = dict[str, dict[str, bytes]]
 """By the fork's name: what it has changed, path and content."""
