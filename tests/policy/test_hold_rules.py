@@ -24,10 +24,8 @@ def test_a_hold_allows_inspects_and_holds_whatever_else_allows() -> None:
     assert holding(rules, "gitlab.com", 443) is not None
     decision = decide(Request("git.example", 443), rules)
     assert (decision.action, decision.rule) == ("allow", rule)
-    assert (
-        decision.reason
-        == "policy.yaml:2: git.example allows reading, and holds pushes, publishes until the fork is applied"
-    )
+    told = "git.example allows reading, holds pushes, publishes until the apply, and refuses other changes"
+    assert decision.reason == f"policy.yaml:2: {told}"
     assert decide(Request("git.example", 443), [*rules, parse_rule("git.example", "deny")]).action == "deny"
     assert decide(Request("git.example", 443), [*rules, parse_rule("git.example", "ask")]).action == "ask"
 
@@ -46,8 +44,8 @@ def test_a_hold_names_the_requests_that_wait_too() -> None:
     assert show_rule(rules[0]) == "api.example:8443 POST=.order.id PUT"
     assert parse_rule(show_rule(rules[0]), "hold", rules[0].source) == rules[0]
     assert decide(Request("api.example", 8443), rules).reason == (
-        "policy.yaml:3: api.example:8443 POST=.order.id PUT allows reading, and holds pushes, publishes, "
-        "POST with .order.id, PUT until the fork is applied"
+        "policy.yaml:3: api.example:8443 POST=.order.id PUT allows reading, holds pushes, publishes, "
+        "POST with .order.id, PUT until the apply, and refuses other changes"
     )
     assert (found := holding(rules, "other.example", 8443)) is not None and not found.requests
     assert (found := holding(rules, "api.example", 443)) is not None and found.requests == ("PATCH",)

@@ -162,11 +162,12 @@ def test_one_preset_is_shown_alone(cli: Cli, word: str) -> None:
     assert done.returncode == 0, done
     assert [line.split()[0] for line in done.stdout.splitlines()] == [
         "@npm",
-        "registry.npmjs.org:",
-        "registry.yarnpkg.com:",
+        *["registry.npmjs.org:", "registry.yarnpkg.com:"] * 2,
     ]
+    assert "registry.npmjs.org: under hold, publishes wait; POST /-/npm/v1/security" in done.stdout
     assert done.stderr == "mudroom net allow @npm turns it on for this project, on this machine\n"
-    assert [row["name"] for row in cli.json("net", "presets", word)["presets"]] == ["npm"]
+    (row,) = cli.json("net", "presets", word)["presets"]
+    assert (row["name"], list(row["holds"])) == ("npm", ["registry.npmjs.org", "registry.yarnpkg.com"])
 
 
 def test_a_preset_that_is_not_there_is_not_shown(cli: Cli) -> None:

@@ -250,8 +250,8 @@ def test_a_hold_says_what_waits_and_what_is_refused(cli: Cli) -> None:
     assert (row["action"], row["hold"], row["requests"]) == ("allow", True, ["POST=Idempotency-Key", "PUT"])
     assert "held: pushes, publishes, POST with Idempotency-Key, PUT" in cli("net", "ls").stdout
     assert (
-        "a.example:8443 POST=Idempotency-Key PUT allows reading, and holds pushes, publishes, POST with "
-        "Idempotency-Key, PUT until the fork is applied"
+        "a.example:8443 POST=Idempotency-Key PUT allows reading, holds pushes, publishes, POST with "
+        "Idempotency-Key, PUT until the apply, and refuses other changes"
     ) in " ".join(cli("net", "why", "a.example:8443").stdout.split())
     assert cli("net", "rm", "a.example:8443").stdout == "a.example:8443 POST=Idempotency-Key PUT is no longer held\n"
     wrong = cli("net", "hold", "'*.example'", "PUT"), cli("net", "hold", "a.example POST")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from yard import Yard, yard
+from yard import COMMIT, Yard, yard
 
 from mudroom.core.network.host_rules import HostRule, parse_rule
 from mudroom.ext.effects.request import is_download, is_query
@@ -103,3 +103,15 @@ def test_what_only_reads_passes_and_all_else_is_refused_in_words(
         assert (status, yard.api.effects()) == ("403", 0), done
         said = json.loads(body)["message"] if "/lfs/" in path else body
         assert f"this cannot be held: {told}" in said
+
+
+def test_another_name_of_a_held_server_is_not_held(yard: Yard) -> None:
+    """As docs/THREATS.md says: a hold is about a host, and an allowed host that leads to the same server is another."""
+    held_rule = parse_rule(f"forge.example:{yard.port}", "hold", "the test")
+    mirror = HostRule("allow", "api.github.com", (yard.port,), private=True)
+    with yard.session(mirror, held_rule) as session:
+        url = yard.url().replace("forge.example", "api.github.com")
+        done = yard.run(session, f"git remote set-url origin {url}; {COMMIT}git push -q origin HEAD:main")
+        assert (done.exit_code, b"held" in done.stderr) == (0, False), done
+        assert session.changes.pushes("f") == []
+    assert yard.forge.pushes() == 1

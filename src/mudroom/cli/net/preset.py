@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.fold import fold_beside
-from mudroom.core.network.host_entry import UnknownPreset, parse_entry
+from mudroom.core.network.host_entry import UnknownPreset, expand, parse_entry
 from mudroom.core.network.host_pattern import PRESET
-from mudroom.core.network.preset import PRESETS
+from mudroom.core.network.preset import PRESETS, held_note
 from mudroom.core.network.upload_host import upload_note, uploads_of
 from mudroom.errors import UsageError
 
@@ -24,15 +24,9 @@ def print_presets(active: Collection[str], words: Sequence[str], context: Contex
     presets = {name: PRESETS[name] for name in map(_name_of, words)} if words else PRESETS
     if context.as_json:
         rows = [
-            {
-                "name": name,
-                "about": preset.about,
-                "hosts": preset.hosts,
-                "takes": preset.takes,
-                "uploads": {host: note for host in preset.hosts if (note := uploads_of(host.partition(":")[0]))},
-                "source": preset.source,
-                "on": name in active,
-            }
+            preset._asdict()
+            | {"name": name, "on": name in active, "holds": dict(_held_hosts(name))}
+            | {"uploads": {host: note for host in preset.hosts if (note := uploads_of(host.partition(":")[0]))}}
             for name, preset in presets.items()
         ]
         context.terminal.out(json.dumps({"schema": "mudroom.net-presets/1", "presets": rows}))
@@ -46,10 +40,19 @@ def print_presets(active: Collection[str], words: Sequence[str], context: Contex
             note = upload_note(host.partition(":")[0])
             if note:
                 context.terminal.out(fold_beside(" " * 17, f"{host}: {note}", context.terminal.columns(1)))
+        for host, note in _held_hosts(name):
+            context.terminal.out(fold_beside(" " * 17, f"{host}: {note}", context.terminal.columns(1)))
     examples = " ".join(PRESET + name for name in presets) if words else "@npm @pypi"
     them = "it" if len(presets) == 1 else "them"
     context.terminal.say(f"mudroom net allow {examples} turns {them} on for this project, on this machine")
     return 0
+
+
+def _held_hosts(name: str) -> Iterator[tuple[str, str]]:
+    """Yield the hosts that a ``hold`` of the preset treats in a way of their own, and how."""
+    for rule in expand([parse_entry(PRESET + name, "hold")]):
+        if note := held_note(rule):
+            yield rule.pattern, note
 
 
 def _name_of(word: str) -> str:

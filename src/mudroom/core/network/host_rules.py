@@ -364,7 +364,7 @@ def _reason(rule: HostRule) -> str:
     if rule.source.startswith(f"{ASKED}, "):
         return rule.source
     if rule.hold:
-        return f"{_label(rule)} allows reading, and holds {held_words(rule)} until the fork is applied"
+        return f"{_label(rule)} allows reading, holds {held_words(rule)} until the apply, and refuses other changes"
     return f"{_label(rule)} {'allows' if rule.action == 'allow' else 'denies'} it"
 
 

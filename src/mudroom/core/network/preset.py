@@ -128,6 +128,15 @@ def near_presets(name: str) -> tuple[str, ...]:
 # --- questions ---
 
 
+def held_note(rule: HostRule) -> str:
+    """Return what a rule that holds does at a known host, for people; empty for others."""
+    if (effects := EFFECTS.get(rule.pattern)) is None:
+        return ""
+    requests = f" ({', '.join(rule.requests)})" if rule.requests else ""
+    reads = "".join(f"; POST {path} reads ({how})" for path, how in effects.reads.items())
+    return f"under hold, {effects.holds or 'no changes'}{requests} wait{reads}; all else that changes is refused"
+
+
 class Offer(NamedTuple):
     """A rule that a question about a host offers beside those for this host and port."""
 

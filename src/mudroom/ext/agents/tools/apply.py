@@ -33,6 +33,7 @@ def _apply(workspace: ToolWorkspace, arguments: Mapping[str, Any], context: Tool
         lines.append(f"the policy's verify command ended with {landed.verified.exit_code}")
     lines += [f"conflict: {show(conflict.path)}: {conflict.reason}" for conflict in conflicts]
     lines += [f"not applied: {show(path)}" for path in list(landed.kept)[:20]]
+    lines += [f"{show(remark.path)} {remark.text}" for remark in applied.remarks[:20]]
     data = {
         "apply": applied.name or None,
         "files": summary.files,

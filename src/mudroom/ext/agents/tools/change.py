@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import chain
 
+from mudroom.core.network.push import PushRow, push_lines, push_to_json
 from mudroom.core.result import path_fields, text
 from mudroom.core.tree.change import Change, counted_changes, summarise
 from mudroom.core.tree.path import is_below
@@ -97,7 +98,7 @@ def _diff(workspace: ToolWorkspace, arguments: Mapping[str, Any], context: ToolC
     del context
     session, name = workspace.session, workspace.fork
     paths = [path for path in changed_paths(workspace, arguments["paths"] or []) if path]
-    start, point, in_use = arguments["offset"], arguments["since"], ""
+    start, point, in_use, held_rows = arguments["offset"], arguments["since"], "", list[PushRow]()
     is_secret = secrets_of(session)
     if point:
         with session.forks.compare(f"{name}@{point}", name) as comparison:
@@ -106,10 +107,12 @@ def _diff(workspace: ToolWorkspace, arguments: Mapping[str, Any], context: ToolC
             lines = chain(comparison.lines(open_ones), _not_shown(chosen, open_ones))
             part, more = _part(lines, start)
     else:
+        held_rows = session.changes.pushes(name)
         look = session.changes.look(name)
         chosen, in_use = _chosen(look.changeset.changes, paths), look.in_use
         open_ones = [change for change in chosen if not is_secret(change)]
-        lines = chain(session.changes.diff(name, paths, without=is_secret), _not_shown(chosen, open_ones))
+        told = (f"# {line}\n".encode() for row in held_rows if not paths for line in push_lines(row))
+        lines = chain(session.changes.diff(name, paths, without=is_secret), _not_shown(chosen, open_ones), told)
         part, more = _part(lines, start)
     summary = summarise(chosen)
     data = {
@@ -120,6 +123,7 @@ def _diff(workspace: ToolWorkspace, arguments: Mapping[str, Any], context: ToolC
         "lines_added": summary.lines_added,
         "lines_removed": summary.lines_removed,
         "in_use": in_use,
+        "held": [push_to_json(row) for row in held_rows],
     }
     if in_use:
         part = f"[{not_reviewed(name, in_use)}]\n{part}"
@@ -178,6 +182,8 @@ def _status(workspace: ToolWorkspace, arguments: Mapping[str, Any], context: Too
         lines.append(f"  … {len(rows) - _ROWS:,} more; diff shows them")
     lines += [f"note: {shown(remark.path)}: {remark.text}" for remark in report.changeset.remarks[:_NAMED]]
     lines += [f"in the background: {started.id}: {words(started.command)}" for started in running[:_NAMED]]
+    held_rows = session.changes.pushes(name)
+    lines += [f"held until the user applies it: {line}" for row in held_rows for line in push_lines(row)[:1]]
     points = [point.name for point in report.checkpoints]
     if points:
         lines.append(f"checkpoints: {', '.join(points[-_NAMED:])}")
@@ -198,6 +204,7 @@ def _status(workspace: ToolWorkspace, arguments: Mapping[str, Any], context: Too
             for started, ended in backgrounds
         ],
         "checkpoints": points,
+        "held": [push_to_json(row) for row in held_rows],
         "denials": list(report.denials[:_NAMED]),
     }
     return ToolResult("\n".join(lines) + "\n", data)
@@ -254,6 +261,7 @@ CHANGE_TOOLS = (
                 "files": _INTEGER,
                 "lines_added": _INTEGER,
                 "lines_removed": _INTEGER,
+                "held": {**_ROWS_OF_OBJECTS, "description": "Pushes, publishes and requests that wait for the apply."},
                 "in_use": {**_STRING, "description": "Why this is only a look; empty: nothing runs in the fork."},
             },
             ("diff", "more", "files"),
@@ -278,6 +286,7 @@ CHANGE_TOOLS = (
                 "changes": _ROWS_OF_OBJECTS,
                 "background": _ROWS_OF_OBJECTS,
                 "checkpoints": _STRINGS,
+                "held": _ROWS_OF_OBJECTS,
                 "denials": _ROWS_OF_OBJECTS,
             },
             ("fork", "project", "files", "changes", "background", "checkpoints"),
