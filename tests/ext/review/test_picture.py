@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mudroom.ext.review.core.picture import picture_of
+from mudroom.ext.review.rows import picture_of
 
 
 @pytest.mark.parametrize(

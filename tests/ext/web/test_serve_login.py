@@ -21,8 +21,7 @@ from conftest import Place
 pytest.importorskip("starlette", reason="the extra web")
 
 from mudroom.errors import MudroomError
-from mudroom.ext.web.server.cookie_key import CookieKey
-from mudroom.ext.web.server.login import CODE_LIFE, CODES, Login
+from mudroom.ext.web.server.login import CODE_LIFE, CODES, CookieKey, Login
 from mudroom.ext.web.server.registry import RunningServer, ServerRegistry, new_code
 
 

@@ -15,8 +15,7 @@ from mudroom.core.result import path_fields, text
 from mudroom.core.tree.path import show_path
 from mudroom.errors import MudroomError, UsageError
 from mudroom.ext.commits import session as commits_of
-from mudroom.ext.commits.core.ref_plan import HEAD
-from mudroom.ext.commits.core.ref_words import outcome_rows
+from mudroom.ext.commits.core.ref_plan import HEAD, outcome_rows
 from mudroom.ext.commits.git.user_settings import UserFiles
 from mudroom.typing import TYPE_CHECKING, Any
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mudroom.ext.containers.core.environment import select_image_variables
+from mudroom.ext.containers.core.container import select_image_variables
 from test_environment import LEAKS, OURS, PROXIES
 from tiers import each
 

@@ -14,9 +14,8 @@ from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.ext.web.cli.page_server import environment_of
-from mudroom.ext.web.server.cookie_key import CookieKey, write_own
 from mudroom.ext.web.server.guard import is_forwarded
-from mudroom.ext.web.server.login import Login
+from mudroom.ext.web.server.login import CookieKey, Login, write_own
 from mudroom.ext.web.server.registry import RunningServer, ServerRegistry, ending, new_code
 from mudroom.policy.config import places
 from mudroom.stage import disk
