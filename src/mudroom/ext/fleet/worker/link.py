@@ -248,7 +248,7 @@ class WorkerLink:
     def _offer(self, frame: Frame) -> None:
         offer = message_of(frame, message.OfferedBase)
         try:
-            answer = self._bases.offer(offer.base)
+            answer = self._bases.receiver.offer(offer.base)
         except (MudroomError, OSError) as error:
             if isinstance(error, LinkError):
                 raise
@@ -257,7 +257,7 @@ class WorkerLink:
 
     def _objects(self, frame: Frame) -> None:
         try:
-            answer = self._bases.receive(frame.body)
+            answer = self._bases.receiver.receive(frame.body)
         except LinkError:
             raise
         except (MudroomError, OSError) as error:
