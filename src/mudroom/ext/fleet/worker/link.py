@@ -159,7 +159,7 @@ class WorkerLink:
             self._outbox.put(frame_of(message.HELLO, self._hello()))
             self._read_frames(frames)
         except BaseException:  # a signal
-            self.end_all("expired")
+            self._expire()
             raise
         finally:
             self._shut_down()
@@ -189,15 +189,12 @@ class WorkerLink:
         self._lease.close()
         self._sessions.close()
 
-    def end_all(self, state: str) -> None:
+    def _expire(self) -> None:
         with self._lock:
             runs = list(self._runs.values())
         for run, work in runs:
-            self._end(run, work, state, 0)
+            self._end(run, work, "expired", 0)
         self._questions.deny_all()
-
-    def _expire(self) -> None:
-        self.end_all("expired")
 
     def _poll_cancellations(self) -> None:
         with self._lock:
