@@ -16,8 +16,9 @@ from mudroom.core.tree.path import show_path
 from mudroom.errors import MudroomError, UsageError
 from mudroom.ext.commits import session as commits_of
 from mudroom.ext.commits.core.ref_plan import HEAD, outcome_rows
-from mudroom.ext.commits.git.user_settings import UserFiles
+from mudroom.ext.commits.git.user_settings import UserFiles, UserSettings
 from mudroom.typing import TYPE_CHECKING, Any
+from mudroom.vault.git.place import find_repository
 
 if TYPE_CHECKING:
     import argparse
@@ -70,9 +71,6 @@ def bring_commits(session: Session, name: str, args: argparse.Namespace, context
 
 def _signs(session: Session, repository: bytes) -> bool:
     """Return whether the user's git signs commits. No key is in a sandbox."""
-    from mudroom.ext.commits.git.user_settings import UserSettings
-    from mudroom.vault.git.place import find_repository
-
     files = user_git_files(session.machine.confinement.variables)
     place = find_repository(session.vault.source, repository)
     return UserSettings(files, place).flag(b"commit", b"gpgsign", default=False)
