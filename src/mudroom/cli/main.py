@@ -11,6 +11,7 @@ import sys
 
 from mudroom import __version__
 from mudroom.cli.terminal.context import Context
+from mudroom.cli.terminal.fold import fold_beside, fold_help
 from mudroom.cli.terminal.terminal import Terminal
 from mudroom.errors import MudroomError, UsageError
 from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
@@ -378,8 +379,6 @@ def version() -> str:
 
 def overview(columns: int = 100, *, every: bool = False) -> str:
     """Return mudroom's own help, for a terminal with this many columns: the verbs of every day, or ``every`` verb."""
-    from mudroom.cli.terminal.fold import fold_beside, fold_help
-
     offered = offered_verbs()
     rows = [row for verb, row in _EVERY_DAY if not verb or verb in offered]
     if every:

@@ -12,6 +12,7 @@ from mudroom.cli.project_place import project_of as project_of
 from mudroom.cli.project_place import working_directory as working_directory
 from mudroom.cli.terminal.approver import Ask, set_command_approver, set_host_approver
 from mudroom.cli.terminal.context import Context
+from mudroom.core.registry import part
 from mudroom.core.settings import Settings
 from mudroom.core.tree.path import relpath, show
 from mudroom.errors import FULL, MudroomError, RunUnwritten, UsageError
@@ -51,8 +52,6 @@ def open_session(
     throw away.
     """
     if sys.platform in BY_RECORD:
-        from mudroom.core.registry import part
-
         part("certify", "cli", f"mudroom on {system_name(sys.platform)}").certify_first(context)
     session = open_project(
         project_of(context),

@@ -21,6 +21,7 @@ from mudroom.policy.parse import GivenSetting
 from mudroom.policy.setting_row import LOOSENS_UP_TO
 from mudroom.policy.settings_table import SECTIONS
 from mudroom.policy.trust import mark, vouch
+from mudroom.policy.yaml import compose, items, plain, texts, unknown
 from mudroom.typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -118,8 +119,6 @@ def _rows(data: bytes, name: str) -> list[tuple[str, str]]:
 
 
 def _lines(data: bytes, name: str) -> Iterator[tuple[Action, str, int]]:
-    from mudroom.policy.yaml import compose, items, plain, texts, unknown
-
     for key, node, where in items(compose(data, name), name, ""):
         if key not in ACTIONS:
             raise unknown(where, "", key, ACTIONS, "action")

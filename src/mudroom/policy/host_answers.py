@@ -13,10 +13,11 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 
 from mudroom.core.network.host_entry import expand, parse_entry
+from mudroom.core.network.host_rules import show_rule
 from mudroom.core.tree.path import show
 from mudroom.policy.answer_file import AnswerFile
 from mudroom.policy.local_directory import read_answers
-from mudroom.policy.trust import ANSWER, vouch, vouched
+from mudroom.policy.trust import ANSWER, denied, local, vouch, vouched
 from mudroom.policy.yaml import compose, host_rules, items, plain, unknown
 from mudroom.stage.private_directory import answer_files
 from mudroom.typing import TYPE_CHECKING, NamedTuple
@@ -79,8 +80,6 @@ def missing_answers(project: bytes, state: bytes) -> list[str]:
 
 
 def _missing_answers(project: bytes, state: bytes, rows: Rows) -> list[str]:
-    from mudroom.policy.trust import denied
-
     return sorted(denied(project, state).difference(_mark(section, rule) for section, rule in rows))
 
 
@@ -99,8 +98,6 @@ def _load(project: bytes, state: bytes | None) -> Rows:
 
 
 def _mark(section: str, rule: HostRule) -> str:
-    from mudroom.policy.trust import local
-
     return local(f"network.{section}: {_text(rule)}")
 
 
@@ -229,8 +226,6 @@ def section_of(rule: HostRule) -> str:
 
 
 def _text(rule: HostRule) -> str:
-    from mudroom.core.network.host_rules import show_rule
-
     return show_rule(rule)
 
 

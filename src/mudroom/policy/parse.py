@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 from mudroom.core.command.policy import ClassRule, Role
 from mudroom.core.network.host_entry import expand
 from mudroom.core.network.host_pattern import PRESET
+from mudroom.core.network.host_rules import HostRule
+from mudroom.core.network.preset import PRESETS
 from mudroom.core.settings import Settings
 from mudroom.core.text.regex import regex
 from mudroom.core.tree.pattern import pattern_error
@@ -237,9 +239,6 @@ def _hosts(key: str, node: Node, where: str, name: str) -> Iterator[tuple[HostRu
     merge compare the word; ``settings_from`` replaces it by its hosts."""
     below = key.partition(".")[2]
     if below == "presets":
-        from mudroom.core.network.host_rules import HostRule
-        from mudroom.core.network.preset import PRESETS
-
         for text, line in texts(node, where):
             preset = text.removeprefix(PRESET)
             if preset not in PRESETS:

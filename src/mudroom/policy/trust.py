@@ -19,6 +19,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from mudroom.core.command.policy import RANKS, STRICTNESS, ClassRule, CommandRule, Pattern
+from mudroom.core.network.host_rules import show_rule
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
 from mudroom.policy.parse import ROLE, GivenSetting
@@ -287,8 +288,6 @@ def _show_value(value: Any) -> str:
 
 
 def _host(rule: Any) -> str:
-    from mudroom.core.network.host_rules import show_rule
-
     words = [show_rule(rule)]
     if rule.action != "allow":
         words.append(rule.action)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from mudroom.core.network.host_entry import parse_entry
+from mudroom.core.network.host_rules import parse_rule
 from mudroom.core.network.inspection import parse_header
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
@@ -159,8 +160,6 @@ def inspect_rules(node: Node, where: str, name: str) -> list[HostRule]:
 
 
 def _inspect_rule(node: Node, where: str, name: str) -> HostRule:
-    from mudroom.core.network.host_rules import parse_rule
-
     key = where.rpartition(": ")[2]
     values: dict[str, Any] = {}
     at = f"{name}:{node.start_mark.line + 1}"

@@ -14,6 +14,7 @@ from functools import cache
 from mudroom.core.result import text
 from mudroom.core.text.linediff import is_binary
 from mudroom.core.tree.change import Change, Changeset, Remark, counted_changes
+from mudroom.core.tree.flag import git_directory, repositories
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import ApplyUnwritten, ForkMoved, ForkReplaced, MudroomError, UsageError
 from mudroom.session.forks import Forks, await_stamps, set_aside, to_read
@@ -328,7 +329,6 @@ class Changes:
     def not_inert(self, changes: Sequence[Change]) -> list[Change]:
         """Return the changes that are not known to be inert (``core/tree/inert.py``), without those in the project's
         repositories, which an apply leaves out."""
-        from mudroom.core.tree.flag import git_directory, repositories
         from mudroom.core.tree.inert import ending_of, is_inert
 
         left_out = repositories(changes)

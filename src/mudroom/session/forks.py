@@ -42,7 +42,7 @@ from mudroom.vault.forks.collection import (
     take_snapshot,
     view_of,
 )
-from mudroom.vault.forks.damage import require_layers, require_tree
+from mudroom.vault.forks.damage import reason_of, require_layers, require_tree
 from mudroom.vault.forks.logins import has_logins, settle_logins
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.moment import is_of_earlier_boot
@@ -533,8 +533,6 @@ class Forks:
         except (SandboxAlive, SecretsUnknown, UsageError):
             raise
         except (MudroomError, OSError) as error:
-            from mudroom.vault.forks.damage import reason_of
-
             note_uncollected(fork, reason_of(error))
             return f"the earlier changes in {fork.name} could not be collected: {reason_of(error)}"
         return ""

@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
+from mudroom.core.confinement.default_limit import group_defaults
 from mudroom.core.confinement.fallback import CONTAINERS, ELSEWHERE, Mode
 from mudroom.core.confinement.limit import (
     NAMES,
@@ -280,8 +281,6 @@ class Machine:
                 raise Unsupported(f"a limit of {unheld.missing}", "control groups", found, fix)
             outcome.note(*unheld.notes)
             return unheld.rlimits, None
-        from mudroom.core.confinement.default_limit import group_defaults
-
         usual = group_defaults(order.actor.settings.limits, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
         limiter = self.limiter
         counts_processes = mode not in ELSEWHERE and disk.user() != 0

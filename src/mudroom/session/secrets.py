@@ -13,6 +13,7 @@ from mudroom.core.tree.path import show
 from mudroom.core.tree.pattern import matches
 from mudroom.core.tree.secret import UNKNOWN, is_masked
 from mudroom.errors import SecretsUnknown
+from mudroom.stage.layers.shown import HELD, PATHS, read_paths
 from mudroom.stage.source import OpenSource
 from mudroom.stage.views.secret import NO_MASK, Finder, Mask, files_at, make_mask
 from mudroom.typing import TYPE_CHECKING
@@ -136,8 +137,6 @@ class Secrets:
 
     def _held(self) -> frozenset[bytes]:
         """Return the paths of secrets that a fork or a snapshot holds, because commands were shown them."""
-        from mudroom.stage.layers.shown import HELD, PATHS, read_paths
-
         held = frozenset[bytes]()
         for place, file in ((self._vault.path + SHOWN, PATHS), (self._vault.base(""), HELD)):
             if os.path.isdir(place):

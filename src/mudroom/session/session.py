@@ -27,6 +27,7 @@ from mudroom.sandbox.client.capture import SIGTERM
 from mudroom.sandbox.platform import LINUX, Platform, platform_here
 from mudroom.session.actor import Actor
 from mudroom.session.approval import UNASKED, Approval, CommandAnswers
+from mudroom.session.confinement.appearance import needs_namespaces, require_appearance
 from mudroom.session.confinement.grant import Grant
 from mudroom.session.confinement.host_approver import NO_ANSWERS, HostAnswers
 from mudroom.session.forks import Forks, HeldPushes
@@ -185,8 +186,6 @@ class Session:
         real, real_home, real_state = require_project(project, state, home, options["platform"])
         source = b""
         if appears_at is not None and appears_at != real:
-            from mudroom.session.confinement.appearance import needs_namespaces, require_appearance
-
             if options["platform"] is not LINUX:
                 raise needs_namespaces(options["platform"].name)
             source, real, real_home = real, appears_at, home if home != b"/" else real_home

@@ -6,6 +6,7 @@ the end of a path nor on the way: a path through a link has no entry.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -59,6 +60,19 @@ class DirectorySource:
 
     def open(self, path: bytes) -> int:
         return open_file(self.root, path)
+
+
+class NothingBelow:
+    """The tree below a directory that stands alone: it has no entry."""
+
+    def look(self, path: bytes) -> Entry | None:  # noqa: ARG002
+        return None
+
+    def names(self, path: bytes) -> dict[bytes, Entry]:  # noqa: ARG002
+        return {}
+
+    def open(self, path: bytes) -> int:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
 
 
 class OpenSource(DirectorySource):

@@ -26,8 +26,7 @@ from conftest import Place, tick
 from mudroom.core.confinement.plan import Plan, Step, TemplatePlan
 from mudroom.core.settings import Settings
 from mudroom.ext.keeper import server
-from mudroom.ext.keeper.prepared import PreparedTemplate
-from mudroom.ext.keeper.server import TAKEN, KeptLauncher, _accept, receive
+from mudroom.ext.keeper.server import TAKEN, KeptLauncher, PreparedTemplate, _accept, receive
 from mudroom.sandbox.client.connection import Connection
 from mudroom.sandbox.client.launcher_client import LauncherClient
 from mudroom.sandbox.client.template import StandingSandbox

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mudroom.ext.review.core.picture import picture_of
+from mudroom.ext.review.rows import picture_of
 from tiers import each
 
 

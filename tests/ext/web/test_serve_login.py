@@ -19,8 +19,7 @@ from browser import MUDROOM, Site, environment, mudroom, serving
 import forked
 from conftest import Place
 from mudroom.errors import MudroomError
-from mudroom.ext.web.server.cookie_key import CookieKey
-from mudroom.ext.web.server.login import CODE_LIFE, CODES, Login
+from mudroom.ext.web.server.login import CODE_LIFE, CODES, CookieKey, Login
 from mudroom.ext.web.server.registry import RunningServer, ServerRegistry, new_code
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudroom.ext.web.api.utf16 import utf16_spans
+from mudroom.ext.web.api.region import utf16_spans
 
 
 @given(st.text(max_size=30).filter(lambda text: text.isprintable()), st.data())

@@ -25,8 +25,8 @@ from mudroom.stage.buffer.files import Tree
 from mudroom.stage.buffer.flush import FlushTarget
 from mudroom.stage.layers.layer import LayerWriter, remove_tree
 from mudroom.stage.layers.union import Union
-from mudroom.stage.source import OpenSource, read_all
-from mudroom.stage.views.real_directory import PlainTree, PlainWriter
+from mudroom.stage.source import NothingBelow, OpenSource, read_all
+from mudroom.stage.views.real_directory import PlainTree
 from tiers import examples
 
 
@@ -117,7 +117,7 @@ def _beside_a_copy(ground: Ground, operations: list[tuple[object, ...]], flush_a
         buffer.flush(LayerWriter(ground.opened(Path(os.fsdecode(path))), ground.below))
     else:
         assert buffer.changed or expected == before
-        buffer.flush(Both(writer, PlainWriter(ground.opened(work))))
+        buffer.flush(Both(writer, LayerWriter(ground.opened(work), NothingBelow())))
         assert shape(ground._stack.enter_context(OpenSource(inner(work)))) == expected
     with Union([path], ground.below) as union:
         assert shape(union) == expected
@@ -338,7 +338,7 @@ def test_modes_and_times_reach_the_target(ground: Ground) -> None:
     for name in (b"short", b"long", b"d/f"):
         buffer.utime(name, 1_000_000_007)
     work = ground.copy("work")
-    buffer.flush(Both(writer, PlainWriter(ground.opened(work))))
+    buffer.flush(Both(writer, LayerWriter(ground.opened(work), NothingBelow())))
     with Union([path], ground.below) as union, OpenSource(inner(work)) as plain:
         for source in (union, plain):
             for name in (b"short", b"long", b"d/f"):

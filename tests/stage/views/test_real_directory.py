@@ -14,8 +14,10 @@ import pytest
 
 from mudroom.stage import disk
 from mudroom.stage.beneath import open_root
+from mudroom.stage.layers.layer import LayerWriter
+from mudroom.stage.source import NothingBelow
 from mudroom.stage.views import real_directory
-from mudroom.stage.views.real_directory import PlainTree, PlainWriter
+from mudroom.stage.views.real_directory import PlainTree
 
 
 @pytest.fixture(params=["openat2", "by hand"])
@@ -211,7 +213,7 @@ def test_a_tree_deeper_than_the_stack_is_removed(tmp_path: Path) -> None:
 
 def test_a_writer_replaces_whatever_is_there(root: Path) -> None:
     descriptor = open_root(os.fsencode(root))
-    writer = PlainWriter(descriptor)
+    writer = LayerWriter(descriptor, NothingBelow())
     try:
         (root / "d/e").chmod(0)
         writer.data(b"d", b"now a file", mode=0o640, mtime=1_000_000_007)
@@ -237,10 +239,9 @@ def test_a_writer_replaces_whatever_is_there(root: Path) -> None:
         writer.whiteout(b"d")
         writer.whiteout(b"none")
         assert sorted(os.listdir(root)) == ["large", "out"]
-        with pytest.raises(FileNotFoundError, match=r"'none/x'$"):
+        with pytest.raises(FileNotFoundError):
             writer.data(b"none/x", b"", mode=0o644)
-        with pytest.raises(OSError) as caught:
+        with pytest.raises(NotADirectoryError):
             writer.data(b"out/x", b"", mode=0o644)
-        assert caught.value.errno == errno.ELOOP
     finally:
         os.close(descriptor)

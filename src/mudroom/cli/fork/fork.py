@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from mudroom.cli.fork.ls import describe, listed_forks
-from mudroom.cli.listing import open_listing
+from mudroom.cli.fork.ls import execute as list_forks
 from mudroom.cli.project_session import open_session
 from mudroom.cli.terminal.context import Context
 from mudroom.core.text.plural import counted
@@ -64,18 +63,6 @@ def _new(args: argparse.Namespace, context: Context) -> None:
         context.terminal.say(f"made {fork.name}: mudroom exec --fork {fork.name} -- COMMAND")
 
 
-def _ls(args: argparse.Namespace, context: Context) -> None:
-    del args
-    with open_listing(context) as listing:
-        rows = listed_forks(listing)
-    if context.as_json:
-        context.terminal.out(json.dumps({"schema": "mudroom.forks/1", "forks": rows}))
-    elif rows:
-        context.terminal.out("\n".join(describe(row, context.terminal.columns(1)) for row in rows))
-    else:
-        context.terminal.say("no forks")
-
-
 def _rename(args: argparse.Namespace, context: Context) -> None:
     with open_session(context) as session:
         session.forks.rename(*args.names)
@@ -110,9 +97,9 @@ def _confirm_removal(name: str, files: int, context: Context) -> bool:
     return answer.strip().lower() in ("y", "yes")
 
 
-_ACTIONS: dict[str, tuple[Callable[[argparse.Namespace, Context], None], int | None]] = {
+_ACTIONS: dict[str, tuple[Callable[[argparse.Namespace, Context], object], int | None]] = {
     "new": (_new, 1),
-    "ls": (_ls, 0),
+    "ls": (list_forks, 0),
     "rename": (_rename, 2),
     "rm": (_remove, None),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from mudroom.core.text.linediff import Block, diff_lines, split_lines
+from mudroom.core.text.linediff import Block, diff_lines, grouped, split_lines
 from mudroom.typing import NamedTuple
 
 Lines = tuple[bytes, ...]
@@ -29,7 +29,7 @@ class _Texts(NamedTuple):
 def hunks(base: bytes, theirs: bytes, context: int = 3) -> tuple[Hunk, ...]:
     """Return the hunks in order. Blocks with at most ``2 * context`` equal lines between them share a hunk."""
     texts = _texts(base, theirs, context)
-    return tuple(_hunk(texts, group) for group in _groups(texts, 2 * context))
+    return tuple(_hunk(texts, tuple(group)) for group in grouped(texts.blocks, context))
 
 
 def split_hunk(base: bytes, theirs: bytes, hunk: Hunk) -> tuple[Hunk, ...]:
@@ -62,16 +62,6 @@ def _joined(lines: list[bytes]) -> bytes:
 def _texts(base: bytes, theirs: bytes, context: int) -> _Texts:
     old, new = split_lines(base), split_lines(theirs)
     return _Texts(old, new, diff_lines(old, new), context)
-
-
-def _groups(texts: _Texts, most: int) -> list[tuple[int, ...]]:
-    groups: list[tuple[int, ...]] = []
-    for number, block in enumerate(texts.blocks):
-        if groups and block.old_start - texts.blocks[number - 1].old_end <= most:
-            groups[-1] += (number,)
-        else:
-            groups.append((number,))
-    return groups
 
 
 def _hunk(texts: _Texts, group: tuple[int, ...]) -> Hunk:

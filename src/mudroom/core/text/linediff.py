@@ -21,7 +21,8 @@ How a region that differs at both ends is compared:
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+import itertools
+from collections.abc import Container, Hashable, Iterator, Sequence
 
 from mudroom.typing import NamedTuple
 
@@ -281,20 +282,19 @@ def unified_diff(old: bytes, new: bytes, *, old_label: bytes, new_label: bytes, 
     if blocks := diff_lines(before, after):
         yield b"--- " + old_label + b"\n"
         yield b"+++ " + new_label + b"\n"
-    for group in _grouped(blocks, context):
-        yield from _hunk(before, after, group, context)
+    for group in grouped(blocks, context):
+        yield from _hunk(before, after, blocks[group.start : group.stop], context)
 
 
-def _grouped(blocks: list[Block], context: int) -> Iterator[list[Block]]:
-    """Yield groups of blocks whose contexts would touch."""
-    group: list[Block] = []
-    for block in blocks:
-        if group and block.old_start - group[-1].old_end > 2 * context:
-            yield group
-            group = []
-        group.append(block)
-    if group:
-        yield group
+def grouped(blocks: Sequence[Block], context: int, cuts: Container[int] = ()) -> list[range]:
+    """Return the ranges of blocks that share a hunk: those whose contexts would touch. ``cuts``: blocks that begin a
+    hunk even then."""
+    starts = [
+        number
+        for number, block in enumerate(blocks)
+        if not number or number in cuts or block.old_start - blocks[number - 1].old_end > 2 * context
+    ]
+    return [range(*pair) for pair in itertools.pairwise([*starts, len(blocks)])]
 
 
 def _hunk(old: list[bytes], new: list[bytes], group: list[Block], context: int) -> Iterator[bytes]:

@@ -10,7 +10,7 @@ from mudroom.core.text.escaping import escape_line
 from mudroom.core.text.plural import counted
 from mudroom.core.tree.path import show
 from mudroom.ext.agents.core.home_change import HomeChange, changed_members, has_power, is_record
-from mudroom.ext.agents.session.agent_settings import agent_settings
+from mudroom.ext.agents.home.agent_settings import agent_settings
 from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:

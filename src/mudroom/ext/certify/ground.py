@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from mudroom.ext.certify.row import TrialRow
 from mudroom.typing import NamedTuple
 
@@ -46,3 +48,11 @@ class TrialGround(NamedTuple):
     @property
     def control(self) -> str:
         return self.top + "/control"
+
+
+LIMITS: Mapping[str, tuple[tuple[int, int, int], ...]] = {
+    "open_files": ((7, 40, 40),),
+    "file_size": ((1, 1 << 14, 1 << 14),),
+}
+"""(resource, soft, hard) as in a spec, by the row's name: below what its deed asks for (``deed.MANY``, ``deed.LONG``).
+"""

@@ -8,8 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from mudroom.core.confinement.plan import Plan
 from mudroom.core.confinement.spec import Bind, Copy, HostView, Network, SandboxSpec
-from mudroom.ext.certify.ground import TrialGround
-from mudroom.ext.certify.limit import LIMITS
+from mudroom.ext.certify.ground import LIMITS, TrialGround
 from mudroom.ext.certify.trial import Trial, start_by
 from mudroom.ext.certify.volume import Volume
 from mudroom.ext.macos.host import survey_mac, true_path

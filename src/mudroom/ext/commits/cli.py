@@ -16,10 +16,10 @@ from mudroom.core.result import path_fields, text
 from mudroom.core.tree.path import show_path
 from mudroom.errors import MudroomError, UsageError
 from mudroom.ext.commits import session as commits_of
-from mudroom.ext.commits.core.ref_plan import HEAD
-from mudroom.ext.commits.core.ref_words import outcome_rows
+from mudroom.ext.commits.core.ref_plan import HEAD, outcome_rows
 from mudroom.ext.commits.git.user_settings import UserSettings, user_git_files
 from mudroom.typing import TYPE_CHECKING, Any
+from mudroom.vault.git.place import find_repository
 
 if TYPE_CHECKING:
     import argparse
@@ -76,8 +76,6 @@ def _lacks_signature(session: Session, repository: bytes) -> bool:
     """Return whether commits land unsigned although the user's git signs. No key is in a sandbox."""
     if session.signing is not None:
         return False
-    from mudroom.vault.git.place import find_repository
-
     files = user_git_files(session.machine.confinement.variables)
     place = find_repository(session.vault.source, repository)
     return UserSettings(files, place).flag(b"commit", b"gpgsign", default=False)

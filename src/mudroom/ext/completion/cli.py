@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import os
+
 from mudroom.cli.terminal.context import Context
+from mudroom.core.known_agents import known_agents
+from mudroom.core.registry import part_or_none
 from mudroom.core.text.json_text import to_json_text
+from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.ext.completion import NAMES, VALUES
+from mudroom.policy.config import places, user_config
+from mudroom.stage.views.preflight import find_project
 from mudroom.typing import TYPE_CHECKING
+from mudroom.vault.store.store import vault_path
 
 if TYPE_CHECKING:
     import argparse
@@ -44,8 +52,6 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 
 
 def _print_values(kind: str, words: list[str], context: Context) -> int:
-    from mudroom.ext.completion.value import values
-
     if len(words) > (kind == "paths"):
         raise UsageError(f"--values {kind} takes no word {words[-1]!r}", f"mudroom completion --values {kind}")
     found = values(kind, words[0] if words else None, context)
@@ -54,3 +60,54 @@ def _print_values(kind: str, words: list[str], context: Context) -> int:
     elif found:
         context.terminal.out("\n".join(found))
     return 0
+
+
+def values(kind: str, fork: str | None, context: Context) -> list[str]:
+    """Return the words of a kind (``completion.VALUES``), sorted. Most are read from directories alone: a session is
+    opened for paths only, and no policy is read."""
+    if kind == "forks":
+        return _names(_vault(context) + b"/forks")
+    if kind == "tries":
+        return _names(_vault(context) + b"/attempts")
+    if kind == "paths":
+        return _paths(fork, context)
+    if kind == "presets":
+        from mudroom.core.network.preset import PRESETS
+
+        return sorted("@" + name for name in PRESETS)
+    if kind == "profiles":
+        return known_agents(user_config(context.environ)).names()
+    fleet = part_or_none("fleet", "workers")
+    return sorted(fleet.load(user_config(context.environ))) if fleet is not None else []
+
+
+def _vault(context: Context) -> bytes:
+    place = places(context.environ)
+    try:
+        start = os.path.realpath(context.project if context.project is not None else os.getcwdb())
+    except FileNotFoundError:
+        raise UsageError("the current directory does not exist any more", "cd to one that does") from None
+    return vault_path(place.state, start if context.project is not None else find_project(start, place.home))
+
+
+def _names(directory: bytes) -> list[str]:
+    """Return the names of a vault's directories there. A name with control characters is not offered."""
+    try:
+        with os.scandir(directory) as entries:
+            names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+    except FileNotFoundError:
+        return []
+    return sorted(show(name) for name in names if not name.startswith(b".") and show(name).encode() == name)
+
+
+def _paths(fork: str | None, context: Context) -> list[str]:
+    """Return a fork's changed files. A name that would be read as an option, such as ``--yes``, is not offered."""
+    if fork is None:
+        raise UsageError("paths are those of a fork", "mudroom completion --values paths FORK")
+    from mudroom.cli.project_session import open_session
+
+    with open_session(context, reads_policy=False) as session:
+        record = session.forks.known_record(session.vault.fork(fork.partition("@")[0]).name)
+    changes = record.changeset.changes if record is not None else ()
+    paths = (change.path for change in changes if not change.path.startswith(b"-"))
+    return sorted(show(path) for path in paths if show(path).encode() == path)

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 from mudroom import __version__
 from mudroom.ext.completion.grammar import VerbLine, VerbOption, lines
-from mudroom.ext.completion.posix import bash, zsh
-from mudroom.ext.completion.shell_table import filled, first_sentence, without_repeats
+from mudroom.ext.completion.posix import bash, filled, first_sentence, without_repeats, zsh
 
 
 def fish(lines: Sequence[VerbLine]) -> str:

@@ -18,6 +18,7 @@ from mudroom.core.result import LeftFile, text, told_files
 from mudroom.core.retention import DAY
 from mudroom.core.tree.credential_stores import store_places
 from mudroom.core.tree.path import is_below
+from mudroom.core.tree.secret import is_masked
 from mudroom.errors import FULL
 from mudroom.stage import disk, safe_open
 from mudroom.stage.layers.layer import remove_tree
@@ -128,8 +129,6 @@ def copy_out(file: StoredFile, to: bytes) -> None:
 
 
 def _is_secret(vault: Vault, file: LeftFile, home: bytes) -> bool:
-    from mudroom.core.tree.secret import is_masked
-
     is_at_home = is_below(file.path, home)
     path = file.path[len(home) + 1 :] if is_at_home else file.path[1:]
     is_store = is_at_home and any(is_below(path, at) for at in store_places())

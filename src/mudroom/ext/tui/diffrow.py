@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from mudroom.core.text.escaping import Span
-from mudroom.core.text.linediff import Block, diff_lines, split_lines
+from mudroom.core.text.linediff import Block, diff_lines, grouped, split_lines
 from mudroom.core.tree.path import show_path
 from mudroom.ext.review.core.worddiff import Budget, diff_words, differing_spans
 from mudroom.ext.tui.line import text_of_line
@@ -89,14 +89,7 @@ def text_of(old: bytes, new: bytes) -> FileText:
 
 def groups_of(text: FileText, context: int, cuts: frozenset[int]) -> list[Group]:
     """Return the hunks. ``cuts``: blocks that begin a hunk even if the previous block is near."""
-    blocks = text.blocks
-    block_groups: list[list[int]] = []
-    for number, block in enumerate(blocks):
-        near = bool(block_groups) and block.old_start - blocks[number - 1].old_end <= 2 * context
-        if near and number not in cuts:
-            block_groups[-1].append(number)
-        else:
-            block_groups.append([number])
+    blocks, block_groups = text.blocks, grouped(text.blocks, context, cuts)
     groups: list[Group] = []
     above = 0
     for place, numbers in enumerate(block_groups):

@@ -113,7 +113,7 @@ def landed(result: LandingResult, choice: Choice) -> list[Pieces]:
     rows += [[(f"{show_path(remark.path)} {remark.text}", "warn")] for remark in applied.remarks]
     refs = {conflict.path for conflict in applied.conflicts}
     if result.repositories:
-        from mudroom.ext.commits.core.ref_words import outcome_rows
+        from mudroom.ext.commits.core.ref_plan import outcome_rows
     for repository in result.repositories:
         rows += [[(f"{name} {text}", "")] for name, text in outcome_rows(repository.label, repository.refs, refs)]
     if verified is not None:

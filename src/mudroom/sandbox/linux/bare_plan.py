@@ -19,7 +19,6 @@ from mudroom.core.confinement.spec import Bind, Copy, HostView, SandboxSpec
 from mudroom.core.tree.path import is_below
 from mudroom.sandbox.linux.metadata import calls, route
 from mudroom.sandbox.linux.plan import (
-    DEVICE,
     FILE_RIGHTS,
     FS_EXECUTE,
     FS_READ_DIR,
@@ -33,10 +32,10 @@ from mudroom.sandbox.linux.plan import (
     ROOT_ONLY_PROC,
     SCOPE_ABSTRACT_UNIX_SOCKET,
     SCOPE_SIGNAL,
-    STANDARD_LINKS,
     WRITABLE,
     bind_step,
     cache_steps,
+    device_steps,
     filesystem_rights,
     filter_for,
     inside_caches,
@@ -109,10 +108,7 @@ def _shared(spec: SandboxSpec, around: HostView) -> list[Step]:
     """Return the steps for the root that a session's commands share. The host's directories are read-only and get no
     new entries: mount points are made only in private directories and in the home's stand-ins."""
     steps: list[Step] = [*session_limits(spec), ("private",), ("host", spec.scratch, READ_ONLY)]
-    steps += [("tmpfs", b"dev", ((b"mode", b"0755"), (b"size", b"64k")), NOSUID | NOEXEC)]
-    steps += [("bind", device, device[1:], DEVICE, False) for device in spec.devices]
-    steps += [("directory", b"dev/shm", 0o1777)]
-    steps += [("directory", b"dev/pts", 0o755), *(("symlink", target, path) for target, path in STANDARD_LINKS)]
+    steps += device_steps(spec)
     steps += _in_order(spec, around, private=False)
     return [*steps, ("seal", b"dev", NOSUID | NOEXEC | 1), ("drop_bounding_set",)]
 

@@ -116,7 +116,15 @@ def _with_namespaces(spec: SandboxSpec, machine: str) -> Plan:
         view = Overlay((), b"", b"")
     common = spec._replace(view=view, cwd=b"", caches=CacheView(spec.caches.places))
     flags, shared, ahead, last = _frame(common, machine)
-    own = [
+    own = [*command_steps(spec, ahead), ("seal", b"", READ_ONLY), ("pivot",), ("cwd", spec.cwd)]
+    maps = (spec.uid_map, spec.gid_map, spec.deny_setgroups)
+    return Plan(flags, maps, (*shared, *ahead, *own, *last), len(shared), len(ahead), len(last))
+
+
+def command_steps(spec: SandboxSpec, ahead: Sequence[Step]) -> list[Step]:
+    """Return the steps for the command's own view, after those that are performed ``ahead`` of any command."""
+    dropped = (spec.home[1:], b"tmp", b"var/tmp")  # directories whose files nobody keeps, and a user may expect to find
+    return [
         # uid 0 without capabilities still *owns* secrets that others cannot read. Covered for each command, not in the
         # template: a cover disappears for every command as soon as the host replaces the file (vfs_rename in
         # fs/namei.c).
@@ -125,21 +133,10 @@ def _with_namespaces(spec: SandboxSpec, machine: str) -> Plan:
         view_step(spec),
         *own_directory(spec),
         ("view", spec.project[1:]),
-        left_step(spec, ahead),
+        ("left", tuple(step[1] for step in ahead if step[0] == "tmpfs" and step[1] in dropped)),
         ("terminal", b"dev/pts/ptmx"),
         *gate_steps(spec),
-        ("seal", b"", READ_ONLY),
-        ("pivot",),
-        ("cwd", spec.cwd),
     ]
-    maps = (spec.uid_map, spec.gid_map, spec.deny_setgroups)
-    return Plan(flags, maps, (*shared, *ahead, *own, *last), len(shared), len(ahead), len(last))
-
-
-def left_step(spec: SandboxSpec, ahead: Sequence[Step]) -> Step:
-    """Return the step that names the directories whose files nobody keeps, and a user may expect to find."""
-    dropped = (spec.home[1:], b"tmp", b"var/tmp")
-    return ("left", tuple(step[1] for step in ahead if step[0] == "tmpfs" and step[1] in dropped))
 
 
 def gate_steps(spec: SandboxSpec) -> tuple[Step, ...]:
@@ -205,7 +202,7 @@ def _shared(spec: SandboxSpec, placed: Sequence[tuple[bytes, Step]]) -> list[Ste
         ("root", spec.scratch, ((b"mode", b"0755"), (b"size", b"16m"))),
     ]
     steps += [("symlink", target, path[1:]) for target, path in spec.links]
-    steps += _devices(spec)
+    steps += [("directory", b"dev", 0o755), *(("bind", device, device[1:], DEVICE, False) for device in spec.devices)]
     steps += [step for path, step in placed if not _is_private(path, spec)]
     steps += [("symlink", target, path) for target, path in STANDARD_LINKS]
     if own_run:
@@ -214,9 +211,12 @@ def _shared(spec: SandboxSpec, placed: Sequence[tuple[bytes, Step]]) -> list[Ste
     return [*steps, ("drop_bounding_set",)]
 
 
-def _devices(spec: SandboxSpec) -> list[Step]:
-    steps: list[Step] = [("directory", b"dev", 0o755)]
-    return [*steps, *(("bind", device, device[1:], DEVICE, False) for device in spec.devices)]
+def device_steps(spec: SandboxSpec) -> list[Step]:
+    """Return the steps for a /dev in memory, with the devices and links that programs expect."""
+    steps: list[Step] = [("tmpfs", b"dev", ((b"mode", b"0755"), (b"size", b"64k")), NOSUID | NOEXEC)]
+    steps += [("bind", device, device[1:], DEVICE, False) for device in spec.devices]
+    steps += [("directory", b"dev/shm", 0o1777)]
+    return [*steps, ("directory", b"dev/pts", 0o755), *(("symlink", target, path) for target, path in STANDARD_LINKS)]
 
 
 def _is_private(path: bytes, spec: SandboxSpec) -> bool:

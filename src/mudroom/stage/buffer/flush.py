@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class FlushTarget(Protocol):
-    """A buffer's destination: a layer (``LayerWriter``) or a real directory (``PlainWriter``).
+    """A buffer's destination, a layer or a real directory (``LayerWriter``).
 
     Writing a path replaces everything at that path. The parent directory exists in the target or in the tree below it.
     """

@@ -48,8 +48,7 @@ class LoosenedDirectories:
 
     def set_mode(self, path: bytes, mode: int) -> None:
         """Set the mode that a directory gets at ``restore``. Until then its owner may enter it."""
-        with _handle(self._root, path) as (handle, _mode):
-            disk.set_mode_by(handle, mode | _ALL)
+        set_mode_beneath(self._root, path, mode | _ALL)
         if mode & _ALL != _ALL:
             self._modes[path] = mode
         else:
@@ -66,9 +65,14 @@ class LoosenedDirectories:
         """Restore the modes, deepest first."""
         # A directory closed again could not be entered to reach those below it.
         for path in sorted(self._modes, reverse=True):
-            with _handle(self._root, path) as (handle, _mode):
-                disk.set_mode_by(handle, self._modes[path])
+            set_mode_beneath(self._root, path, self._modes[path])
         self._modes.clear()
+
+
+def set_mode_beneath(root: int, path: bytes, mode: int) -> None:
+    """Set the mode of the file now at ``path``. No link is followed."""
+    with _handle(root, path) as (handle, _mode):
+        disk.set_mode_by(handle, mode)
 
 
 @contextmanager

@@ -27,7 +27,7 @@ from mudroom.core.tree.path import parent
 from mudroom.stage import disk, xattr
 from mudroom.stage.beneath import directory, entries, look, look_beneath, open_file, open_root, reach
 from mudroom.stage.copy import copy_content, copy_xattrs
-from mudroom.stage.layers.closed_directory import LoosenedDirectories, entered, through
+from mudroom.stage.layers.closed_directory import LoosenedDirectories, entered, set_mode_beneath, through
 from mudroom.stage.source import Source, is_absence
 from mudroom.typing import NamedTuple
 
@@ -200,7 +200,9 @@ def loosened(root: int) -> Iterator[Callable[[bytes, Entry], None]]:
 
 
 @contextmanager
-def _new_file(at: int, name: bytes, mode: int, mtime: int | None) -> Iterator[int]:
+def new_file(at: int, name: bytes, mode: int, mtime: int | None) -> Iterator[int]:
+    """Yield a descriptor for a new file in an open directory. It is removed if the block fails: an incomplete file
+    would look complete."""
     write = disk.open_at(at, name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | disk.O_CLOEXEC, 0o600)
     try:
         yield write
@@ -252,14 +254,14 @@ class LayerWriter:
         """Yield a descriptor for a new file, removed if it stays incomplete: it would look like a complete one."""
         if self._aside is not None:
             with self._above(path) as (above, name):
-                with _new_file(self._aside, b"flush", mode, mtime) as write:
+                with new_file(self._aside, b"flush", mode, mtime) as write:
                     yield write
                 entry = look(above, name)
                 if entry is not None and entry.kind == "directory":
                     self._remove(path)
                 disk.rename(self._aside, b"flush", above, name)
             return
-        with self._cleared(path) as (above, name), _new_file(above, name, mode, mtime) as write:
+        with self._cleared(path) as (above, name), new_file(above, name, mode, mtime) as write:
             yield write
 
     def link(self, path: bytes, other: bytes) -> None:
@@ -273,8 +275,8 @@ class LayerWriter:
 
     def fifo(self, path: bytes, mode: int) -> None:
         with self._cleared(path) as (above, name):
-            disk.mkfifo(above, name, mode)
-            disk.set_mode(above, name, mode)
+            disk.mkfifo(above, name, 0o600)
+        set_mode_beneath(self._layer, path, mode)
 
     def moved(self, path: bytes, source: int) -> None:
         """Move the entry at ``path`` from another layer on the same file system to the same path."""
@@ -295,8 +297,8 @@ class LayerWriter:
             if entry is None or entry.kind != "directory":
                 self._remove(path)
                 disk.mkdir(above, name, 0o700)
-                if entry is not None:  # it replaces a whiteout or another entry: the tree below must not show through
-                    self._make_opaque(path)
+                if entry is not None and self._lower.look(path) is not None:
+                    self._make_opaque(path)  # it replaces a whiteout or another entry: what is below must not show
         self._loose.set_mode(path, mode)
 
     def new_directory(self, path: bytes, mode: int) -> None:

@@ -26,7 +26,6 @@ from mudroom.stage.layers.layer import LayerWriter, open_staged, remove_tree
 from mudroom.stage.source import OpenSource, Source
 from mudroom.stage.stamp import as_recorded, file_clock
 from mudroom.stage.view import NO_ATTRIBUTES, Attributes, RawDifference
-from mudroom.stage.views.real_directory import PlainWriter
 
 Manifest = dict[bytes, tuple[Entry, Entry]]
 """Per path: the original's entry and its copy's."""
@@ -219,12 +218,12 @@ class CopyView:
                 yield RawDifference(path, below, None)
         yield from (RawDifference(path, None, None, too_deep=True) for path in sorted(deep))
 
-    def bring_into(self, target: bytes, lower: Source, *, plain: bool = False) -> None:
-        """Write the copy's changes into a layer above ``lower``, or into a plain directory."""
-        source, root = _Work(self._work), open_root(target) if plain else open_layer(target)
+    def bring_into(self, target: bytes, lower: Source) -> None:
+        """Write the copy's changes into a layer above ``lower``."""
+        source, root = _Work(self._work), open_layer(target)
         links: dict[tuple[int, int], bytes] = {}
         try:
-            writer: PlainWriter | LayerWriter = PlainWriter(root) if plain else LayerWriter(root, lower)
+            writer = LayerWriter(root, lower)
             for difference in sorted(self.differences(self._lower), key=lambda row: sort_key(row.path)):
                 _write(writer, source, difference, links)
                 if difference.left and difference.staged is not None and difference.staged.kind == "directory":
@@ -244,12 +243,7 @@ class CopyView:
         self._note(listed(lower, merged=True))
 
 
-def _write(
-    writer: PlainWriter | LayerWriter,
-    source: _Work,
-    difference: RawDifference,
-    links: dict[tuple[int, int], bytes],
-) -> None:
+def _write(writer: LayerWriter, source: _Work, difference: RawDifference, links: dict[tuple[int, int], bytes]) -> None:
     """Write one difference. ``links``: files with several names that are already written, by inode."""
     path, below, entry, _hides, too_deep, _left = difference
     if not path or too_deep or (entry is not None and entry.kind in ("socket", "device")):

@@ -15,15 +15,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from mudroom.core.tree.entry import Entry
-from mudroom.core.tree.path import ancestors, parent, relpath
 from mudroom.core.tree.path import name as last
+from mudroom.core.tree.path import parent, relpath
 from mudroom.stage import disk
 from mudroom.stage.beneath import O_PATH, directory, handle, look, open_beneath
 from mudroom.stage.buffer.content import read_whole
 from mudroom.stage.buffer.files import Draft, check_file, os_error, refusal
-from mudroom.stage.copy import copy_content, copy_xattrs
-from mudroom.stage.layers.closed_directory import LoosenedDirectories
-from mudroom.stage.layers.layer import remove_at
 from mudroom.stage.source import DirectorySource, is_absence
 from mudroom.typing import BinaryIO
 
@@ -254,96 +251,3 @@ def _handle(above: int, name: bytes) -> Iterator[int | bytes]:
 def _chmod(above: int, name: bytes, mode: int) -> None:
     with _handle(above, name) as handle:
         disk.set_mode_by(handle, mode)
-
-
-class PlainWriter:
-    """Writes into a real directory that no other process uses: a ``Buffer`` is flushed to it in a staged copy.
-
-    Writing a path replaces everything at that path. Raises OSError as the disk does, and FileNotFoundError or
-    NotADirectoryError if a path's parent is not a directory. Call ``finish`` at the end.
-
-    Owner: the caller: an object lives within one flush.
-    """
-
-    def __init__(self, root: int) -> None:
-        self._root = root
-        self._tree = PlainTree(root)
-        self._loose = LoosenedDirectories(root)
-        self._ready: set[bytes] = set()
-
-    def finish(self) -> None:
-        """Set the modes of directories that are closed to their owner. Call it after a failure, too."""
-        self._loose.restore()
-
-    def file(self, path: bytes, source: int, *, mode: int, mtime: int | None = None, xattrs: bool = False) -> None:
-        with self._new_file(path, mode, mtime) as write:
-            copy_content(source, write, os.fstat(source).st_size)
-            if xattrs:
-                copy_xattrs(source, write)
-
-    def data(self, path: bytes, content: bytes, *, mode: int, mtime: int | None = None) -> None:
-        with self._new_file(path, mode, mtime) as write, os.fdopen(os.dup(write), "wb") as stream:
-            stream.write(content)
-
-    def link(self, path: bytes, other: bytes) -> None:
-        """Add another name for a file that was written before."""
-        with self._cleared(path) as (above, name):
-            disk.link(self._root, other, above, name)
-
-    def symlink(self, path: bytes, target: bytes) -> None:
-        with self._cleared(path) as (above, name):
-            disk.symlink(above, name, target)
-
-    def fifo(self, path: bytes, mode: int) -> None:
-        with self._cleared(path) as (above, name):
-            disk.mkfifo(above, name, 0o600)
-            _chmod(above, name, mode)
-
-    def whiteout(self, path: bytes) -> None:
-        with self._cleared(path):
-            pass
-
-    def directory(self, path: bytes, mode: int) -> None:
-        with self._at(path) as (above, name):
-            entry = look(above, name)
-            if entry is None or entry.kind != "directory":
-                remove_at(above, name)
-                disk.mkdir(above, name, 0o700)
-        self._loose.set_mode(path, mode)
-
-    def new_directory(self, path: bytes, mode: int) -> None:
-        with self._cleared(path) as (above, name):
-            disk.mkdir(above, name, 0o700)
-        self._loose.set_mode(path, mode)
-
-    @contextmanager
-    def _cleared(self, path: bytes) -> Iterator[tuple[int, bytes]]:
-        with self._at(path) as (above, name):
-            if path in self._ready:  # else no path below it is recorded
-                self._ready = {ready for ready in self._ready if not ready.startswith(path + b"/") and ready != path}
-            remove_at(above, name)
-            self._loose.forget(path)
-            yield above, name
-
-    @contextmanager
-    def _at(self, path: bytes) -> Iterator[tuple[int, bytes]]:
-        for above in ancestors(path):
-            if above not in self._ready and self._loose.enter(above):
-                self._ready.add(above)
-        with self._tree._at(path) as opened:
-            yield opened
-
-    @contextmanager
-    def _new_file(self, path: bytes, mode: int, mtime: int | None) -> Iterator[int]:
-        with self._cleared(path) as (above, name):
-            write = open_beneath(above, name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            try:
-                yield write
-                disk.set_mode_of(write, mode)
-                if mtime is not None:
-                    disk.set_times_of(write, mtime)
-            except BaseException:
-                disk.unlink(above, name)  # an incomplete file would look like a complete one
-                raise
-            finally:
-                os.close(write)

@@ -24,8 +24,7 @@ from mudroom.stage.buffer.buffer import Buffer
 from mudroom.stage.buffer.files import version
 from mudroom.stage.buffer.flush import FlushTarget
 from mudroom.stage.layers.layer import LayerWriter, remove_tree
-from mudroom.stage.source import Source
-from mudroom.stage.views.real_directory import PlainWriter
+from mudroom.stage.source import NothingBelow, Source
 from mudroom.vault.forks.collection import CollectedCommand, gather, view_of, work_place
 from mudroom.vault.forks.damage import require_files
 from mudroom.vault.forks.open_fork import OpenFork
@@ -425,7 +424,7 @@ class Editor:
             root = open_layer(upper)
         try:
             if self._fork.has_copy or mount_note(self._fork) is not None:
-                yield PlainWriter(root)
+                yield LayerWriter(root, NothingBelow())
                 return
             aside = self._fork.path + b"/aside"
             if os.path.lexists(aside):

@@ -110,15 +110,14 @@ def not_in_snapshot(vault: Vault, fork: Fork) -> list[str]:
     return [f"{show(missing[0])} is not in the snapshot of {fork.name}, so it cannot be shown: a new fork has it"]
 
 
-def hide(vault: Vault, fork: Fork, more: Collection[bytes] = ()) -> MaskedSecrets:
+def hide(vault: Vault, fork: Fork) -> MaskedSecrets:
     """Make sure that no command with the mask of ``vault`` reads a secret from the fork's layers or its copy. Return
     the fork's present ``MaskedSecrets``.
 
-    ``more``: paths of secrets that the project no longer has. Hold the fork's lock; no command may be running in it,
-    and it must not be mounted.
+    Hold the fork's lock; no command may be running in it, and it must not be mounted.
     """
     mask, state = vault.mask, fork.state
-    wanted = mask.paths.union(more)
+    wanted = mask.paths
     if not wanted and not mask.has_secrets:
         return MaskedSecrets()
     former = masked_of(fork.path)

@@ -43,7 +43,8 @@ from mudroom.core.tree.path import show
 from mudroom.core.tree.stack import LIVE, ForkState
 from mudroom.errors import ForkExists, ForkGone, MudroomError, UsageError
 from mudroom.stage import disk, safe_open
-from mudroom.stage.layers.layer import remove_tree
+from mudroom.stage.beneath import look
+from mudroom.stage.layers.layer import is_whiteout, make_whiteout, remove_tree
 from mudroom.stage.private_directory import make_private, project_name, require_private
 from mudroom.stage.reader import ANEW, FileReader
 from mudroom.stage.views.secret import NO_MASK, Mask
@@ -513,9 +514,6 @@ def _require_ability(vault: bytes) -> None:
     fork would be executable. Whiteouts: fuse-overlayfs takes them for its own, and neither shows one nor lets its
     directory be removed.
     """
-    from mudroom.stage.beneath import look
-    from mudroom.stage.layers.layer import is_whiteout, make_whiteout, remove_tree
-
     trial = vault + b"/trial-" + os.urandom(4).hex().encode()  # not in the trash, which another process may empty
     os.mkdir(trial, 0o700)
     # on Windows it inherits the state directory's access list

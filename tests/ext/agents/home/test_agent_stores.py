@@ -13,7 +13,7 @@ from mudroom.core.result import Result
 from mudroom.core.settings import Settings
 from mudroom.ext.agents.catalog import Catalog
 from mudroom.ext.agents.home.agent_home import AgentHome
-from mudroom.ext.agents.session.agent_settings import agent_settings
+from mudroom.ext.agents.home.agent_settings import agent_settings
 from mudroom.sandbox.host.host import landlock_abi
 from mudroom.session import Session
 

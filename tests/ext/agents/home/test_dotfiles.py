@@ -12,7 +12,7 @@ from conftest import Place, act_as, environment
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
 from mudroom.ext.agents.catalog import Catalog
-from mudroom.ext.agents.session.agent_settings import agent_settings, land, take_back
+from mudroom.ext.agents.home.agent_settings import agent_settings, land, take_back
 from mudroom.ext.agents.settings_review import changed_settings
 from mudroom.sandbox.host.host import landlock_abi
 from mudroom.session import Session

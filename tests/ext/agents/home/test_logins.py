@@ -429,7 +429,7 @@ def test_the_host_s_file_is_whole_at_any_time(place: Place, monkeypatch: pytest.
 def test_the_copy_is_not_a_setting_and_not_in_an_archive(place: Place) -> None:
     session, host = opened(place), log_in(place)
     python(session, ".codex/auth.json", "new = '{\"t\": \"SECRET-' + 'TOKEN\"}'\n" + WAYS["renamed"])
-    from mudroom.ext.agents.session.agent_settings import agent_settings
+    from mudroom.ext.agents.home.agent_settings import agent_settings
 
     assert agent_settings(session, "f") == []
     assert "SECRET-TOKEN" in host.read_text()
@@ -605,7 +605,7 @@ def test_a_directory_that_a_command_has_closed_closes_nothing(place: Place, clos
     close = f"\nos.makedirs(os.path.expanduser({closed!r}), exist_ok=True); os.chmod(os.path.expanduser({closed!r}), 0)"
     assert told(python(session, ".codex/auth.json", WAYS["renamed"] + close, new='{"token": 1}')) == []
     assert host.read_text() == '{"token": 1}'
-    from mudroom.ext.agents.session.agent_settings import agent_settings
+    from mudroom.ext.agents.home.agent_settings import agent_settings
 
     assert agent_settings(session, "f") == []
     python(session, ".codex/auth.json", "assert '1' in open(path).read()")

@@ -10,7 +10,7 @@ import pytest
 from conftest import Place, act_as
 from mudroom.core.settings import Settings
 from mudroom.ext.agents.catalog import Catalog
-from mudroom.ext.agents.session.agent_settings import agent_settings
+from mudroom.ext.agents.home.agent_settings import agent_settings
 from mudroom.ext.agents.settings_review import settings_lines
 from tiers import half
 

@@ -13,7 +13,7 @@ from conftest import Place
 from mudroom.ext.agents.catalog import Catalog
 from mudroom.ext.agents.core.home_change import tokens_in, with_renewed
 from mudroom.ext.agents.core.login import ends_of
-from mudroom.ext.agents.session.agent_settings import agent_settings
+from mudroom.ext.agents.home.agent_settings import agent_settings
 from mudroom.session import Session
 from test_logins import MODES, WAYS, log_in, opened, python, told
 from tiers import each, half

@@ -15,8 +15,8 @@ from conftest import Place, act_as
 from mudroom.core.agent.card import AgentCard, Requirements
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
+from mudroom.ext.agents.home.agent_settings import agent_settings
 from mudroom.ext.agents.home.login import LoginKeeper
-from mudroom.ext.agents.session.agent_settings import agent_settings
 from mudroom.sandbox.host.host import landlock_abi
 from mudroom.session import Session
 from test_logins import MODES, WAYS, meanwhile, python

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mudroom.ext.agents.catalog import Catalog
-from mudroom.ext.agents.core.inner_sandbox import InnerSandbox, switched_off
+from mudroom.ext.agents.core.profile import InnerSandbox, switched_off
 
 CODEX = Catalog().profile("codex").sandbox
 GEMINI = Catalog().profile("gemini").sandbox

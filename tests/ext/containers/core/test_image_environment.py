@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mudroom.ext.containers.core.environment import select_image_variables
+from mudroom.ext.containers.core.container import select_image_variables
 from test_environment import LEAKS, OURS, PROXIES
 from tiers import each
 

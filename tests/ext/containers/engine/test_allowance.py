@@ -7,7 +7,7 @@ import pytest
 from mudroom.core.confinement.limit import Limits
 from mudroom.errors import Unsupported
 from mudroom.ext.containers.core.container import Engine
-from mudroom.ext.containers.engine.allowance import OWN_MEMORY, OWN_PROCESSES, allow
+from mudroom.ext.containers.engine.plain_plan import OWN_MEMORY, OWN_PROCESSES, allow
 
 ENGINE = Engine("docker", b"/usr/bin/docker")
 

@@ -41,8 +41,8 @@ from mudroom.ext.agents.acp.routing import AgentCall, Answered, Cancel, MessageR
 from mudroom.ext.agents.acp.session_text import AgentPlace, chunk, summary
 from mudroom.ext.agents.acp.stream import Outbox, messages
 from mudroom.ext.agents.acp.terminal import ForkTerminals
-from mudroom.ext.agents.session.flush import flush_write
 from mudroom.ext.agents.session.run_agent import workspace
+from mudroom.ext.agents.tools.workspace import flush_write
 from mudroom.session import Actor, Session
 from mudroom.session.order import Pipes
 from mudroom.typing import Any, NamedTuple

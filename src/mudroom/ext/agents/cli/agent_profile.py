@@ -19,8 +19,7 @@ from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import CommandNotStarted, UsageError
 from mudroom.ext.agents.catalog import Catalog
-from mudroom.ext.agents.core.inner_sandbox import InnerSandbox, switched_off
-from mudroom.ext.agents.core.profile import GENERIC, AgentProfile, generic_profile
+from mudroom.ext.agents.core.profile import GENERIC, AgentProfile, InnerSandbox, generic_profile, switched_off
 from mudroom.ext.agents.session.host_program import HostProgram, find_program
 from mudroom.policy.config import user_config
 from mudroom.stage import disk

@@ -43,7 +43,7 @@ from mudroom.ext.agents.cli.agent_profile import (
 from mudroom.ext.agents.cli.agent_settings import rows_of
 from mudroom.ext.agents.cli.card_hosts import CardHosts, decide_card_hosts
 from mudroom.ext.agents.cli.hook_install import installed_scopes
-from mudroom.ext.agents.session.agent_settings import agent_settings
+from mudroom.ext.agents.home.agent_settings import agent_settings
 from mudroom.ext.agents.session.host_program import find_program, needed_places
 from mudroom.ext.agents.session.run_agent import AgentResult, run_agent
 from mudroom.ext.agents.settings_review import settings_lines

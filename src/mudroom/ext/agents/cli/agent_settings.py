@@ -12,7 +12,7 @@ from mudroom.cli.terminal.context import Context
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.ext.agents.core.home_change import HomeChange
-from mudroom.ext.agents.session.agent_settings import agent_settings, land, take_back
+from mudroom.ext.agents.home.agent_settings import agent_settings, land, take_back
 from mudroom.ext.agents.settings_review import line_of, shown
 from mudroom.session import Session
 from mudroom.typing import TYPE_CHECKING, Any

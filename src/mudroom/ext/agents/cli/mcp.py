@@ -6,6 +6,7 @@ import functools
 import json
 import os
 
+from mudroom import __version__
 from mudroom.cli.command.exec import DEFAULT_AGENT
 from mudroom.cli.command.run import add_confinement_options, adjusted, asked_level
 from mudroom.cli.project_session import open_session, project_of
@@ -88,8 +89,6 @@ def execute(args: argparse.Namespace, context: Context) -> int:
             _check_fork(args.fork, session)
             if streams is None:
                 return _http(args, context, session)
-            from mudroom.ext.agents.mcp.server import Server
-
             server = Server(session, _options(args), context.terminal.note)
             stdio.serve(server, *streams)
     except SystemExit:
@@ -113,8 +112,6 @@ def _http(args: argparse.Namespace, context: Context, session: Session) -> int:
 
 
 def _options(args: argparse.Namespace) -> Options:
-    from mudroom import __version__
-
     return Options(args.fork, elicits=args.ask == "client", asks=args.ask != "never", version=__version__)
 
 

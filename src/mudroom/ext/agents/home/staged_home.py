@@ -13,6 +13,7 @@ from mudroom.core.tree.path import is_below
 from mudroom.ext.agents.core.login import LARGEST
 from mudroom.ext.agents.home.agent_home import AgentHome
 from mudroom.ext.agents.home.dotfiles import PLACE, SETTINGS, Dotfiles
+from mudroom.ext.agents.home.login import FILES, IN_HOME, LoginKeeper, StagedLogin
 from mudroom.session.confinement.confinement import Confinement, owner_inside
 from mudroom.session.confinement.grant import Grant
 from mudroom.typing import TYPE_CHECKING
@@ -109,8 +110,6 @@ def _with_files(
     ]
     if not plain:
         return grant, None
-    from mudroom.ext.agents.home.login import FILES, IN_HOME, LoginKeeper, StagedLogin
-
     keeper = LoginKeeper(fork.path + b"/home/" + FILES)
     paths = {bind.path[len(home) :]: bind for bind in plain}
     files = {
@@ -139,8 +138,6 @@ def _with_mounted(
     single = [bind for bind in opened if bind.writable and os.path.isfile(bind.source)]
     if not single or confinement.platform.first in ELSEWHERE:
         return keeper
-    from mudroom.ext.agents.home.login import FILES, LoginKeeper
-
     keeper = keeper or LoginKeeper(fork.path + b"/home/" + FILES)
     keeper.hold((bind.path.removeprefix(confinement.home + b"/"), bind.source) for bind in single)
     return keeper

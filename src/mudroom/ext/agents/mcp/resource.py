@@ -18,7 +18,7 @@ from mudroom.core.tree.path import show
 from mudroom.ext.agents.mcp.message import INVALID_PARAMS, RESOURCE_NOT_FOUND, Json, RpcError
 from mudroom.ext.agents.tools.change import secrets_of
 from mudroom.ext.agents.tools.error import ToolError
-from mudroom.ext.agents.tools.excerpt import decoded
+from mudroom.ext.agents.tools.tool import decoded
 from mudroom.ext.agents.tools.workspace import ToolWorkspace, bounded
 from mudroom.typing import Any
 from mudroom.vault.forks.review import not_reviewed

@@ -12,9 +12,8 @@ from mudroom.core.tree.path import is_below
 from mudroom.core.tree.rollup import Roll, roll_up
 from mudroom.ext.agents.tools import schema
 from mudroom.ext.agents.tools.error import ToolError
-from mudroom.ext.agents.tools.excerpt import MOST, decoded
 from mudroom.ext.agents.tools.path import shown
-from mudroom.ext.agents.tools.tool import Hints, Tool, ToolContext, ToolResult
+from mudroom.ext.agents.tools.tool import MOST, Hints, Tool, ToolContext, ToolResult, decoded
 from mudroom.ext.agents.tools.workspace import ToolWorkspace, words
 from mudroom.typing import TYPE_CHECKING, Any
 from mudroom.vault.forks.review import not_reviewed

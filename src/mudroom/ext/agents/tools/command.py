@@ -14,9 +14,8 @@ from mudroom.core.tree.change import summarise
 from mudroom.core.tree.path import show
 from mudroom.ext.agents.tools import schema
 from mudroom.ext.agents.tools.error import ToolError
-from mudroom.ext.agents.tools.excerpt import MOST, decoded, middle_out
 from mudroom.ext.agents.tools.path import shown
-from mudroom.ext.agents.tools.tool import Hints, Tool, ToolContext, ToolResult
+from mudroom.ext.agents.tools.tool import MOST, Hints, Tool, ToolContext, ToolResult, decoded, middle_out
 from mudroom.ext.agents.tools.workspace import ToolWorkspace, words
 from mudroom.session.order import Stdio
 from mudroom.typing import TYPE_CHECKING, Any

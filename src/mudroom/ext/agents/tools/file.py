@@ -8,10 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from mudroom.core.text.linediff import unified_diff
 from mudroom.ext.agents.tools import schema
 from mudroom.ext.agents.tools.error import ToolError
-from mudroom.ext.agents.tools.excerpt import MOST, decoded, first_part, short_line
 from mudroom.ext.agents.tools.path import named, shown
 from mudroom.ext.agents.tools.replacement import Edit, edited
-from mudroom.ext.agents.tools.tool import Hints, Tool, ToolContext, ToolResult
+from mudroom.ext.agents.tools.tool import MOST, Hints, Tool, ToolContext, ToolResult, decoded, first_part, short_line
 from mudroom.ext.agents.tools.workspace import ToolWorkspace, bounded
 from mudroom.stage.buffer.files import Tree, no_file, refusal
 from mudroom.typing import Any, BinaryIO

@@ -12,10 +12,9 @@ from mudroom.core.tree.path import is_below, sort_key
 from mudroom.errors import UsageError
 from mudroom.ext.agents.tools import schema
 from mudroom.ext.agents.tools.error import ToolError
-from mudroom.ext.agents.tools.excerpt import MOST, decoded, short_line
 from mudroom.ext.agents.tools.matcher import Matcher
 from mudroom.ext.agents.tools.path import named, shown
-from mudroom.ext.agents.tools.tool import Hints, Tool, ToolContext, ToolResult
+from mudroom.ext.agents.tools.tool import MOST, Hints, Tool, ToolContext, ToolResult, decoded, short_line
 from mudroom.ext.agents.tools.workspace import ToolWorkspace, bounded
 from mudroom.stage.buffer.files import Files, Tree
 from mudroom.typing import Any

@@ -10,6 +10,7 @@ Rules of this file:
 from __future__ import annotations
 
 import _thread
+import time
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,16 +19,41 @@ from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import show
 from mudroom.core.tree.quote import show_words
 from mudroom.errors import ForkExists, MudroomError
-from mudroom.ext.agents.session.flush import flush_write
 from mudroom.ext.agents.tools.error import ToolError
 from mudroom.ext.agents.tools.path import inside, shown
+from mudroom.session.forks import Forks
 from mudroom.session.users import Occupied
 from mudroom.typing import TYPE_CHECKING
+from mudroom.vault.store.fork import mount_note
+from mudroom.vault.turn import LOOK
 
 if TYPE_CHECKING:
     from mudroom.session import Session
     from mudroom.session.actor import Actor
     from mudroom.stage.buffer.files import Tree
+
+
+def flush_write(forks: Forks, name: str, patience: float | None = None) -> bool:
+    """Flush a file tool's last write. Return whether it is on disk. ``patience``: seconds to wait; None: until the end
+    of a command that was started between the choice of the buffer and the write."""
+    fork = forks.vault.fork(name)
+    until = None if patience is None else time.monotonic() + patience
+    while forks.tools.has_unflushed(name) and mount_note(fork) is None:
+        if forks.exclusive.is_ours:
+            with forks.at_rest(name):
+                return True
+        # Tried, not waited for: a thread of this session that begins a command holds the lock from before its own flush
+        # until the command has ended.
+        with fork.lock_if_free("mudroom") as is_free:
+            if is_free:
+                with forks.at_rest(name, held=fork):
+                    return True
+        # A write that came between is flushed when the command ends. Later writes go to the command's mount.
+        if until is not None and (forks.tools.is_live(name) or time.monotonic() >= until):
+            return False
+        time.sleep(LOOK)
+    return True
+
 
 _UNUSUAL = regex(r"[^A-Za-z0-9_.]+")
 _STEM = 40

@@ -20,10 +20,9 @@ from mudroom.core.confinement.protection import Finding, State
 from mudroom.core.confinement.spec import Bind, Copy, SandboxSpec
 from mudroom.errors import UsageError
 from mudroom.ext.certify.cli.certificate import every_row, findings, lines, screen
-from mudroom.ext.certify.ground import TrialGround
+from mudroom.ext.certify.ground import LIMITS, TrialGround
 from mudroom.ext.certify.identity import tool_of
 from mudroom.ext.certify.killed_apply import volume_here
-from mudroom.ext.certify.limit import LIMITS
 from mudroom.ext.certify.opening import can_be_tried, look, make
 from mudroom.ext.certify.record import encode
 from mudroom.ext.certify.row import Certificate, RowResult, TrialRow, opens

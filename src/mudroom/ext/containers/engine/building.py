@@ -16,8 +16,7 @@ from contextlib import ExitStack
 
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, Unsupported, UsageError
-from mudroom.ext.containers.core.container import Engine, engine_words
-from mudroom.ext.containers.core.environment import engine_environment
+from mudroom.ext.containers.core.container import Engine, engine_environment, engine_words
 from mudroom.ext.containers.core.image import bases
 from mudroom.ext.containers.core.image_recipe import Recipe, build_words, error_line, import_words
 from mudroom.ext.containers.engine.image_file import inspect_image

@@ -23,8 +23,7 @@ from contextlib import suppress
 from mudroom.core.settings import EngineChoice
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, Unsupported
-from mudroom.ext.containers.core.container import KINDS, NAMES, Engine, EngineKind
-from mudroom.ext.containers.core.environment import engine_environment
+from mudroom.ext.containers.core.container import KINDS, NAMES, Engine, EngineKind, engine_environment
 from mudroom.typing import Any, NamedTuple
 
 PATIENCE = 60.0

@@ -19,8 +19,7 @@ from contextlib import contextmanager, suppress
 from mudroom.core.confinement.container import name_error
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, Unsupported, UsageError
-from mudroom.ext.containers.core.container import LABEL, Engine, engine_words
-from mudroom.ext.containers.core.environment import engine_environment
+from mudroom.ext.containers.core.container import LABEL, Engine, engine_environment, engine_words
 from mudroom.ext.containers.core.image import Image, User, group, parse_inspected, passwd
 from mudroom.ext.containers.engine.engine import PATIENCE, ask
 from mudroom.ext.containers.engine.orphans import OWNER

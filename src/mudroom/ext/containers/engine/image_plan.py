@@ -19,24 +19,19 @@ from mudroom.core.confinement.plan import NAMESPACES, Plan, Step
 from mudroom.core.confinement.spec import Bind, Overlay, SandboxSpec
 from mudroom.core.tree.path import is_below
 from mudroom.sandbox.linux.plan import (
-    DEVICE,
     NOEXEC,
     NOSUID,
     RDONLY,
     READ_ONLY,
-    STANDARD_LINKS,
     WRITABLE,
     bind_step,
-    cache_steps,
+    command_steps,
     confinement,
-    gate_steps,
+    device_steps,
     inside_caches,
-    left_step,
-    own_directory,
     own_system,
     session_limits,
     tmpfs,
-    view_step,
 )
 
 OURS = (b"/.mudroom",)
@@ -54,18 +49,7 @@ def compile_imaged(spec: SandboxSpec, machine: str, hidden: tuple[bytes, ...] = 
     assert spec.namespaces, "without namespaces the image's root is the command's as it is"
     flags = sum(bit for name, bit in NAMESPACES.items() if name != "net" or spec.network != "open")
     shared, before, last = _shared(spec, hidden), _ahead(spec), confinement(spec, machine)
-    own = [
-        *(("cover", mask[1:]) for mask in spec.masks),
-        *cache_steps(spec),
-        view_step(spec),
-        *own_directory(spec),
-        ("view", spec.project[1:]),
-        left_step(spec, before),
-        ("terminal", b"dev/pts/ptmx"),
-        *gate_steps(spec),
-        ("pivot",),
-        ("cwd", spec.cwd),
-    ]
+    own = [*command_steps(spec, before), ("pivot",), ("cwd", spec.cwd)]
     maps = (spec.uid_map, spec.gid_map, spec.deny_setgroups)
     steps = (*shared, *before, *own, *last)
     return Plan(
@@ -96,10 +80,7 @@ def _shared(spec: SandboxSpec, hidden: tuple[bytes, ...]) -> list[Step]:
     steps: list[Step] = [*session_limits(spec), ("private",), ("hostname", b"mudroom")]
     steps.append(("image", spec.scratch, READ_ONLY))
     steps += [("beneath", path[1:]) for path in places(spec, hidden)]
-    steps += [("tmpfs", b"dev", ((b"mode", b"0755"), (b"size", b"64k")), NOSUID | NOEXEC)]
-    steps += [("bind", device, device[1:], DEVICE, False) for device in spec.devices]
-    steps += [("directory", b"dev/shm", 0o1777)]
-    steps += [("directory", b"dev/pts", 0o755), *(("symlink", target, path) for target, path in STANDARD_LINKS)]
+    steps += device_steps(spec)
     steps += [("tmpfs", b"sys", ((b"mode", b"0755"), (b"size", b"64k")), NOSUID | NOEXEC)]
     steps += [("bind", path, path[1:], READ_ONLY | NOEXEC, True) for path in CPU]
     steps += placed

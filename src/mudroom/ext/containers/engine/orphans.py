@@ -114,7 +114,7 @@ def hold_below(place: bytes) -> int:
         return hold(place)
 
 
-def sweep_directory(parent: bytes, *, keep: bytes = b"", older: float = 0.0) -> int:
+def sweep_directory(parent: bytes, *, older: float = 0.0) -> int:
     """Remove every directory that is not held and has not been changed for ``older`` seconds; return their number."""
     if not os.path.isdir(parent):
         return 0
@@ -122,7 +122,7 @@ def sweep_directory(parent: bytes, *, keep: bytes = b"", older: float = 0.0) -> 
     with _locked(parent):
         for name in os.listdir(parent):
             place = parent + b"/" + name
-            if name != keep and os.path.isdir(place) and not os.path.islink(place):
+            if os.path.isdir(place) and not os.path.islink(place):
                 count += _sweep(place, older)
     return count
 

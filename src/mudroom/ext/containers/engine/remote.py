@@ -25,12 +25,12 @@ from mudroom.errors import MudroomError, Unsupported, UsageError
 from mudroom.ext.containers.core.container import (
     Container,
     Engine,
+    engine_environment,
     exec_argv,
     remove_argv,
     session_argv,
     variable_lines,
 )
-from mudroom.ext.containers.core.environment import engine_environment
 from mudroom.ext.containers.engine import multiplex
 from mudroom.ext.containers.engine.engine import ask
 from mudroom.sandbox.client.client import NO_TEMPLATES, Client, Running

@@ -22,10 +22,16 @@ from mudroom.core.confinement.spec import SandboxSpec
 from mudroom.core.settings import EngineChoice, Settings
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import ContainerEnded, MudroomError, Unsupported
-from mudroom.ext.containers.core.container import LABEL, NAMES, Container, ContainerMount, Engine, path_error
-from mudroom.ext.containers.core.environment import select_image_variables
+from mudroom.ext.containers.core.container import (
+    LABEL,
+    NAMES,
+    Container,
+    ContainerMount,
+    Engine,
+    path_error,
+    select_image_variables,
+)
 from mudroom.ext.containers.core.image import User, volumes_in_memory
-from mudroom.ext.containers.engine.allowance import allow
 from mudroom.ext.containers.engine.box import Box, mounts_of, name_of, start
 from mudroom.ext.containers.engine.engine import current
 from mudroom.ext.containers.engine.image import provide_host_image
@@ -33,7 +39,7 @@ from mudroom.ext.containers.engine.image_file import ProvidedImage, provide
 from mudroom.ext.containers.engine.image_plan import compile_imaged
 from mudroom.ext.containers.engine.orphans import OLD, OWNER, sweep_containers, sweep_directory
 from mudroom.ext.containers.engine.owner import beside, this_process
-from mudroom.ext.containers.engine.plain_plan import compile_inside, compile_remote
+from mudroom.ext.containers.engine.plain_plan import allow, compile_inside, compile_remote
 from mudroom.ext.containers.engine.pool import Pool
 from mudroom.ext.containers.engine.profile import profile
 from mudroom.ext.containers.engine.remote import RemoteBox, start_remote

@@ -41,11 +41,13 @@ from mudroom.ext.fleet.base.manifest import (
     LIMITS,
     RefusedBase,
     TreeLimits,
+    base_id,
     decode_node,
     measure,
 )
-from mudroom.ext.fleet.base.pack import PackRow, RefusedPack, is_content_of
-from mudroom.ext.fleet.wire.message import DIGEST, Base
+from mudroom.ext.fleet.base.pack import PackRow, RefusedPack, is_content_of, unpack
+from mudroom.ext.fleet.wire.frame import Frame, LinkError
+from mudroom.ext.fleet.wire.message import DIGEST, READY, WANT, Base, Ready, Want, frame_of
 from mudroom.stage.layers.layer import remove_tree
 
 QUOTA = 8 << 30
@@ -484,3 +486,50 @@ def boot_id() -> bytes:
             return stream.read().strip()
     except FileNotFoundError:
         return b"boot"
+
+
+# --- a base that is received ---
+
+MOST_WANTED = 60_000
+"""Digests that one WANT asks for."""
+
+
+class BaseReceiver:
+    """Receives one base at a time, the last that was offered. An object that was not asked for, or has another digest,
+    ends the link: nothing behind it can be trusted. Owner: the thread that reads the link."""
+
+    def __init__(
+        self, store: ObjectStore, missing: Callable[[Base], Missing], complete: Callable[[bytes, Base], None]
+    ) -> None:
+        """``missing``: returns the objects that a base lacks here. ``complete``: called with a base and its id when it
+        lacks none."""
+        self._store, self._missing, self._complete = store, missing, complete
+        self._wanted: set[bytes] = set()
+        self.incoming: Base | None = None
+
+    def offer(self, base: Base) -> Frame:
+        """Return WANT or READY. Raise MudroomError if the base cannot be had here."""
+        self.incoming = base
+        return self._next_request(base)
+
+    def receive(self, body: bytes) -> Frame | None:
+        """Take a pack. Return the next WANT or READY once all that was asked for is here; None: more is to come. Raise
+        LinkError for objects that were not asked for or are damaged, MudroomError if they cannot be kept."""
+        if self.incoming is None:
+            raise LinkError("sent objects before it offered a base")
+        try:
+            self._wanted.difference_update(unpack(body, self._store, self._wanted))
+        except RefusedPack as error:
+            raise LinkError(f"sent objects that cannot be used: {error.message}") from error
+        return None if self._wanted else self._next_request(self.incoming)
+
+    def _next_request(self, base: Base) -> Frame:
+        missing, name = self._missing(base), base_id(base)
+        nodes = tuple(missing.nodes[:MOST_WANTED])
+        files = tuple(missing.files[: MOST_WANTED - len(nodes)])
+        self._wanted = {*nodes, *files}
+        if self._wanted:
+            return frame_of(WANT, Want(name, nodes, files))
+        self.incoming = None
+        self._complete(name, base)
+        return frame_of(READY, Ready(name))

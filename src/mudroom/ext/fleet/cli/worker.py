@@ -14,7 +14,7 @@ from mudroom.errors import MudroomError, UsageError
 from mudroom.ext.fleet.base.objects import ObjectStore
 from mudroom.ext.fleet.engine import ray
 from mudroom.ext.fleet.worker.frame_stream import FrameStream, origin_hello
-from mudroom.ext.fleet.worker.stdio import checked_name, private_directory, refuse
+from mudroom.ext.fleet.worker.stdio import checked_name, private_directory, refuse, serve
 from mudroom.policy.config import places
 from mudroom.typing import TYPE_CHECKING
 
@@ -82,8 +82,6 @@ def execute(args: argparse.Namespace, context: Context) -> int:
             "mudroom worker speaks a protocol on its standard input, and that is a terminal",
             "an origin starts it: mudroom fleet add NAME -- ssh HOST mudroom worker --stdio",
         )
-    from mudroom.ext.fleet.worker.stdio import serve
-
     os.umask(0o077)  # for state; a command's umask is the origin's
     streams = take_streams()
     try:

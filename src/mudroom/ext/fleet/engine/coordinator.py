@@ -27,8 +27,8 @@ from collections.abc import Callable, Sequence
 from mudroom import __version__
 from mudroom.errors import MudroomError
 from mudroom.ext.fleet.base.manifest import base_id, require_base
-from mudroom.ext.fleet.base.objects import Missing, ObjectStore
-from mudroom.ext.fleet.base.pack import RefusedPack, packs, unpack
+from mudroom.ext.fleet.base.objects import BaseReceiver, Missing, ObjectStore
+from mudroom.ext.fleet.base.pack import packs
 from mudroom.ext.fleet.engine.cluster_node import LIMITS, ClusterNode, Key, NodeRelay, RelayError
 from mudroom.ext.fleet.engine.placement import Placement
 from mudroom.ext.fleet.wire import message as wire
@@ -149,7 +149,6 @@ MOST_QUESTIONS = 10_000
 GREETING = 30.0
 """Seconds in which nodes say hello before the coordinator does; later ones join."""
 PASSED_ON = frozenset({wire.ACCEPTED, wire.OUT, wire.EVENT, wire.OUTCOME, wire.FAILED, wire.ARCHIVE})
-_WANTED = 60_000
 _MARGIN = 0.05
 """Seconds, so that the grace is over when its timer ends."""
 
@@ -161,8 +160,7 @@ class FrameSource(Protocol):
 
 class Coordinator:
     """``_lock`` guards the placement and the numbers; ``_writing`` is held while a frame is written to the origin.
-    ``_incoming`` and ``_wanted`` belong to the thread that reads the origin. No lock is held while a node is waited
-    for."""
+    ``_receiver`` belongs to the thread that reads the origin. No lock is held while a node is waited for."""
 
     def __init__(self, write: int, engine: str, store: ObjectStore, grace: float = 0.0) -> None:
         """``grace``: seconds after the start, and after a node's loss, in which others may join. Errands that no node
@@ -183,8 +181,7 @@ class Coordinator:
         self._is_write_closed = self._is_shutting_down = False
         self._last_loss = ""
         """The node that was lost last, and why."""
-        self._incoming: wire.Base | None = None
-        self._wanted: set[bytes] = set()
+        self._receiver = BaseReceiver(store, self._missing, self._has_base)
 
     # --- the origin's end ---
 
@@ -257,10 +254,10 @@ class Coordinator:
         if frame.kind == wire.PING:
             self._ping(frame)
         elif frame.kind == wire.OFFER:
-            self._incoming = None
-            self._receive_base(lambda: self._receive_offer(message_of(frame, wire.OfferedBase).base))
+            self._receiver.incoming = None
+            self._receive_base(lambda: self._receiver.offer(message_of(frame, wire.OfferedBase).base))
         elif frame.kind == wire.OBJECTS:
-            self._receive_base(lambda: self._receive_objects(frame.body))
+            self._receive_base(lambda: self._receiver.receive(frame.body))
         elif frame.kind == wire.ERRAND:
             with self._lock:
                 self._placement.add(frame)
@@ -298,43 +295,27 @@ class Coordinator:
 
     # --- the base ---
 
-    def _receive_base(self, step: Callable[[], None]) -> None:
+    def _receive_base(self, step: Callable[[], Frame | None]) -> None:
         """Take a step in receiving a base; tell the origin if it cannot be had here."""
+        receiver = self._receiver
         try:
-            step()
+            answer = step()
         except LinkError:
             raise
         except MudroomError as error:
-            about = base_id(self._incoming) if self._incoming is not None else b""
-            self._incoming = None
-            self._send_to_origin(frame_of(wire.FAILED, wire.Failed(error.message, error.hint, about)))
+            about = base_id(receiver.incoming) if receiver.incoming is not None else b""
+            receiver.incoming = None
+            answer = frame_of(wire.FAILED, wire.Failed(error.message, error.hint, about))
+        if answer is not None:
+            self._send_to_origin(answer)
 
-    def _receive_offer(self, base: wire.Base) -> None:
-        self._incoming = base
+    def _missing(self, base: wire.Base) -> Missing:
         require_base(base)
-        self._ask_for_more(base)
+        return self._store.missing(base)
 
-    def _receive_objects(self, body: bytes) -> None:
-        if self._incoming is None:
-            raise LinkError("sent objects before it offered a base")
-        try:
-            self._wanted.difference_update(unpack(body, self._store, self._wanted))
-        except RefusedPack as error:
-            raise LinkError(f"sent objects that cannot be used: {error.message}") from error
-        if not self._wanted:
-            self._ask_for_more(self._incoming)
-
-    def _ask_for_more(self, base: wire.Base) -> None:
-        missing, name = self._store.missing(base), base_id(base)
-        if missing == Missing((), ()):
-            self._incoming = None
-            with self._lock:
-                self._placement.bases[name] = base
-            self._send_to_origin(frame_of(wire.READY, wire.Ready(name)))
-            return
-        nodes, files = missing.nodes[:_WANTED], missing.files[:_WANTED]
-        self._wanted = {*nodes, *files}
-        self._send_to_origin(frame_of(wire.WANT, wire.Want(name, nodes, files)))
+    def _has_base(self, name: bytes, base: wire.Base) -> None:
+        with self._lock:
+            self._placement.bases[name] = base
 
     # --- questions ---
 

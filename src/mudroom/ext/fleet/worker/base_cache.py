@@ -1,11 +1,8 @@
 """Bases on a worker: the objects that an offered base lacks, the packs that bring them, and its snapshot.
 
-    bases/ID     a base that was complete once (``Base`` as MessagePack), for errands that are found after a crash
-    objects/     ``ext/fleet/base/objects.py``
-    grounds/     ``ext/fleet/base/snapshot.py``
-
-Rules of this file: one base is received at a time, the last that was offered. An object that was not asked for, or has
-another digest, ends the link: nothing behind it can be trusted.
+bases/ID     a base that was complete once (``Base`` as MessagePack), for errands that are found after a crash
+objects/     ``ext/fleet/base/objects.py``
+grounds/     ``ext/fleet/base/snapshot.py``
 """
 
 from __future__ import annotations
@@ -16,20 +13,14 @@ import threading
 import msgspec
 
 from mudroom.errors import UsageError
-from mudroom.ext.fleet.base.manifest import base_id
-from mudroom.ext.fleet.base.objects import ObjectStore
-from mudroom.ext.fleet.base.pack import RefusedPack, unpack
+from mudroom.ext.fleet.base.objects import BaseReceiver, ObjectStore
 from mudroom.ext.fleet.base.snapshot import SnapshotStore
-from mudroom.ext.fleet.wire.frame import Frame, LinkError
-from mudroom.ext.fleet.wire.message import READY, WANT, Base, Ready, Want, frame_of
+from mudroom.ext.fleet.wire.message import Base
 from mudroom.stage import safe_open
-
-MOST_WANTED = 60_000
-"""Digests that one WANT asks for."""
 
 
 class BaseCache:
-    """``_lock`` guards the users of snapshots. The incoming base belongs to the thread that reads the link."""
+    """``_lock`` guards the users of snapshots. ``receiver`` belongs to the thread that reads the link."""
 
     def __init__(self, path: bytes) -> None:
         """``path``: one origin's directory. Raise UsageError if it is not this user's alone."""
@@ -39,42 +30,11 @@ class BaseCache:
         os.makedirs(self._bases, 0o700, exist_ok=True)
         self._lock = threading.Lock()
         self._users: dict[bytes, int] = {}
-        self._incoming: Base | None = None
-        self._wanted: set[bytes] = set()
+        self.receiver = BaseReceiver(self._store, self._snapshots.missing, self._record)
 
     def close(self) -> None:
         self._snapshots.close()
         self._store.close()
-
-    # --- while a base is sent ---
-
-    def offer(self, base: Base) -> Frame:
-        """Return WANT or READY. Raise MudroomError if the base cannot be had here."""
-        self._incoming = base
-        return self._next_request(base)
-
-    def receive(self, body: bytes) -> Frame | None:
-        """Take a pack. Return the next WANT or READY once all that was asked for is here; None: more is to come. Raise
-        LinkError for objects that were not asked for or are damaged, MudroomError if they cannot be kept."""
-        if self._incoming is None:
-            raise LinkError("sent objects before it offered a base")
-        try:
-            self._wanted.difference_update(unpack(body, self._store, self._wanted))
-        except RefusedPack as error:
-            raise LinkError(f"sent objects that cannot be used: {error.message}") from error
-        return None if self._wanted else self._next_request(self._incoming)
-
-    def _next_request(self, base: Base) -> Frame:
-        missing = self._snapshots.missing(base)
-        nodes = tuple(missing.nodes[:MOST_WANTED])
-        files = tuple(missing.files[: MOST_WANTED - len(nodes)])
-        self._wanted = {*nodes, *files}
-        name = base_id(base)
-        if self._wanted:
-            return frame_of(WANT, Want(name, nodes, files))
-        self._incoming = None
-        self._record(name, base)
-        return frame_of(READY, Ready(name))
 
     def _record(self, name: bytes, base: Base) -> None:
         path = self._bases + b"/" + name.hex().encode()

@@ -159,7 +159,7 @@ class WorkerLink:
             self._outbox.put(frame_of(message.HELLO, self._hello()))
             self._read_frames(frames)
         except BaseException:  # a signal
-            self.end_all("expired")
+            self._expire()
             raise
         finally:
             self._shut_down()
@@ -189,15 +189,12 @@ class WorkerLink:
         self._lease.close()
         self._sessions.close()
 
-    def end_all(self, state: str) -> None:
+    def _expire(self) -> None:
         with self._lock:
             runs = list(self._runs.values())
         for run, work in runs:
-            self._end(run, work, state, 0)
+            self._end(run, work, "expired", 0)
         self._questions.deny_all()
-
-    def _expire(self) -> None:
-        self.end_all("expired")
 
     def _poll_cancellations(self) -> None:
         with self._lock:
@@ -248,7 +245,7 @@ class WorkerLink:
     def _offer(self, frame: Frame) -> None:
         offer = message_of(frame, message.OfferedBase)
         try:
-            answer = self._bases.offer(offer.base)
+            answer = self._bases.receiver.offer(offer.base)
         except (MudroomError, OSError) as error:
             if isinstance(error, LinkError):
                 raise
@@ -257,7 +254,7 @@ class WorkerLink:
 
     def _objects(self, frame: Frame) -> None:
         try:
-            answer = self._bases.receive(frame.body)
+            answer = self._bases.receiver.receive(frame.body)
         except LinkError:
             raise
         except (MudroomError, OSError) as error:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mudroom.core.text.escaping import Span, escape_line
-from mudroom.core.text.linediff import Block, diff_lines, split_lines
+from mudroom.core.text.linediff import Block, diff_lines, grouped, split_lines
 from mudroom.ext.review.core.worddiff import Budget, diff_words
 from mudroom.typing import Literal, NamedTuple
 
@@ -88,7 +88,7 @@ class Texts:
         self._old, self._new = split_lines(old), split_lines(new)
         self.blocks: list[Block] = diff_lines(self._old, self._new)
         self._context = max(0, context)
-        self._pieces = [piece for group in self._groups() for piece in _packed(self._units(group))]
+        self._pieces = [piece for group in grouped(self.blocks, self._context) for piece in _packed(self._units(group))]
 
     @property
     def lines(self) -> tuple[int, int]:
@@ -117,21 +117,11 @@ class Texts:
             index += 1
         return tuple(hunks_found), index if index < len(self._pieces) else None
 
-    def _groups(self) -> Iterator[tuple[int, int]]:
-        """Yield ranges of blocks with at most twice the context between neighbours."""
-        start = 0
-        for number in range(1, len(self.blocks) + 1):
-            if number == len(self.blocks) or (
-                self.blocks[number].old_start - self.blocks[number - 1].old_end > 2 * self._context
-            ):
-                yield start, number
-                start = number
-
-    def _units(self, group: tuple[int, int]) -> Iterator[_Unit]:
-        first, last = self.blocks[group[0]], self.blocks[group[1] - 1]
+    def _units(self, group: range) -> Iterator[_Unit]:
+        first, last = self.blocks[group[0]], self.blocks[group[-1]]
         lead = min(self._context, first.old_start)
         at = first.old_start - lead
-        for number in range(*group):
+        for number in group:
             block = self.blocks[number]
             yield from _same(at, block.new_start - (block.old_start - at), block.old_start - at)
             yield from _changed(block, number)

@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 
 from mudroom.core.text.linediff import split_lines
 from mudroom.core.tree.path import show_path
-from mudroom.ext.review.core.picture import HEAD, picture_of
+from mudroom.ext.review.rows import IMAGE_HEAD, picture_of
 from mudroom.ext.web import shape
 from mudroom.ext.web.api.endpoint import ApiCall, Endpoint, id_of, path_of
 from mudroom.ext.web.api.region import MOST, regions_of, result_of, shown_lines
@@ -112,7 +112,7 @@ def _version(version: Any, *, secret: bool) -> shape.VersionShape:
         mode=f"{entry.mode:04o}",
         target=show_path(entry.target) if entry.target else "",
         lines=content.count(b"\n") + (not content.endswith(b"\n")) if content else 0,
-        image=picture_of(content[:HEAD], version.path) if content else "",
+        image=picture_of(content[:IMAGE_HEAD], version.path) if content else "",
     )
     return shape.VersionShape(side, show_path(version.path), known=content is not None or entry.kind != "file")
 

@@ -20,12 +20,11 @@ from mudroom.core.tree.path import name, show, show_path
 from mudroom.core.tree.path import name as last
 from mudroom.errors import ForkMoved, UsageError
 from mudroom.ext.review.core.difference import DifferenceLine
-from mudroom.ext.review.core.picture import HEAD, picture_of
-from mudroom.ext.review.rows import MovedRow, RowSide, difference, open_side, tags_of
+from mudroom.ext.review.rows import IMAGE_HEAD, MovedRow, RowSide, difference, open_side, picture_of, tags_of
 from mudroom.ext.web import shape
 from mudroom.ext.web.api.endpoint import ApiCall, Endpoint, Raw, id_of, path_of
+from mudroom.ext.web.api.region import utf16_spans
 from mudroom.ext.web.api.review import AGAIN, Index, mode_of, row_stamp
-from mudroom.ext.web.api.utf16 import utf16_spans
 from mudroom.ext.web.state.refusal import Refusal
 from mudroom.ext.web.state.server_state import require_at_rest, require_fork
 
@@ -305,7 +304,7 @@ def blob(call: ApiCall) -> Raw:
         data = stream.read(BLOB_LIMIT + 1)
     if len(data) > BLOB_LIMIT:
         raise Refusal(413, "failed", f"{show_path(path)} has more than {BLOB_LIMIT >> 20} MiB: too large to be shown")
-    media_type = picture_of(data[:HEAD], path) or "application/octet-stream"
+    media_type = picture_of(data[:IMAGE_HEAD], path) or "application/octet-stream"
     return Raw(data, media_type, _headers(path, is_picture=media_type.startswith("image/")))
 
 

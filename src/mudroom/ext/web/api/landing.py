@@ -333,7 +333,7 @@ def _ref_remarks(landed: LandingResult) -> list[shape.RemarkShape]:
     """Return the outcomes for git refs, as remarks."""
     if not landed.repositories:
         return []
-    from mudroom.ext.commits.core.ref_words import outcome_rows
+    from mudroom.ext.commits.core.ref_plan import outcome_rows
 
     conflicts = {conflict.path for conflict in landed.conflicts}
     rows = [row for result in landed.repositories for row in outcome_rows(result.label, result.refs, conflicts)]

@@ -7,12 +7,22 @@ from collections.abc import Sequence
 from mudroom.core.merge.diff3 import Chunk, Lines, MergedText
 from mudroom.core.merge.marker import why_not_mergeable
 from mudroom.core.merge.read_resolution import read_choices
-from mudroom.core.text.escaping import escape_line
+from mudroom.core.text.escaping import Span, escape_line
 from mudroom.core.text.linediff import split_lines
 from mudroom.ext.review.core.difference import line_of
 from mudroom.ext.review.core.worddiff import Budget, diff_words
 from mudroom.ext.web import shape
-from mudroom.ext.web.api.utf16 import utf16_spans
+
+
+def utf16_spans(text: str, spans: Sequence[Span]) -> list[Span]:
+    """Return character spans as spans in UTF-16 code units."""
+    if text.isascii() or not spans or max(text) < "\U00010000":
+        return list(spans)
+    places = [0]
+    for character in text:
+        places.append(places[-1] + 1 + (character > "\uffff"))
+    return [(places[start], places[end]) for start, end in spans]
+
 
 CONTEXT_LINES = 3
 """Unchanged lines shown before and after a change."""

@@ -15,8 +15,7 @@ from mudroom.ext.web.api.endpoint import ApiCall, Endpoint, id_of, path_of
 from mudroom.ext.web.api.project import badge_of
 from mudroom.ext.web.cli import new_project
 from mudroom.ext.web.state.refusal import Refusal
-from mudroom.ext.web.state.server_environment import ServerEnvironment
-from mudroom.ext.web.state.server_state import ServerState
+from mudroom.ext.web.state.server_state import ServerEnvironment, ServerState
 from mudroom.stage import disk
 
 _SHOWN = 50

@@ -17,7 +17,7 @@ from mudroom.core.registry import part
 from mudroom.errors import MudroomError
 from mudroom.ext.review.recording_terminal import RecordingTerminal
 from mudroom.ext.web.cli.new_project import Outlook, predict_run
-from mudroom.ext.web.state.server_environment import ServerEnvironment
+from mudroom.ext.web.state.server_state import ServerEnvironment
 from mudroom.policy.config import left_out, load_policy, places
 from mudroom.session import Session
 from mudroom.session.project_session import remember_command

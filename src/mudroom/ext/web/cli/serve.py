@@ -14,10 +14,10 @@ from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.ext.web.cli.page_server import environment_of
-from mudroom.ext.web.server.cookie_key import CookieKey, write_own
 from mudroom.ext.web.server.guard import is_forwarded
-from mudroom.ext.web.server.login import Login
+from mudroom.ext.web.server.login import CookieKey, Login, write_own
 from mudroom.ext.web.server.registry import RunningServer, ServerRegistry, ending, new_code
+from mudroom.ext.web.state.server_state import ServerState
 from mudroom.policy.config import places
 from mudroom.stage import disk
 from mudroom.stage.private_directory import require_private
@@ -138,7 +138,6 @@ def _serve(
 
     from mudroom.ext.web.server.app import build
     from mudroom.ext.web.server.server import listen, serve
-    from mudroom.ext.web.state.server_state import ServerState
 
     try:
         key.prepare()

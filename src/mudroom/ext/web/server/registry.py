@@ -17,8 +17,7 @@ import sys
 import msgspec
 
 from mudroom.errors import MudroomError
-from mudroom.ext.web.server.cookie_key import write_own
-from mudroom.ext.web.server.login import proof_of
+from mudroom.ext.web.server.login import proof_of, write_own
 from mudroom.stage import disk, private_file
 from mudroom.vault.lock import LOCK_EX, try_lock
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from mudroom.ext.web.shape.attempt import *
 from mudroom.ext.web.shape.change import *
-from mudroom.ext.web.shape.commit import *
 from mudroom.ext.web.shape.conflict import *
 from mudroom.ext.web.shape.course import *
 from mudroom.ext.web.shape.place import *

@@ -9,21 +9,54 @@ from __future__ import annotations
 import functools
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from mudroom.core.approval.approval import HostQuestion
 from mudroom.core.tree.path import show_path
 from mudroom.ext.attempts.candidate import ComparisonCache
 from mudroom.ext.review.rows import stamp_of
+from mudroom.ext.web.cli.new_project import Outlook
 from mudroom.ext.web.state.hub import Hub, Look
 from mudroom.ext.web.state.job import Jobs
 from mudroom.ext.web.state.refusal import Refusal, refusing_missing
-from mudroom.ext.web.state.server_environment import ServerEnvironment
 from mudroom.session import Session
 from mudroom.session.upkeep import FileCache, ForkSummaries, Vault, vault_named, vaults_of, why_unusable
 from mudroom.stage import disk
 from mudroom.vault.approvals.bell import Bell
+
+if TYPE_CHECKING:
+    from mudroom.ext.commits.git.user_settings import UserFiles
+
+
+class ServerEnvironment(NamedTuple):
+    """Functions that the command line passes to the server: all access to the environment, policy files and other
+    programs."""
+
+    state: bytes
+    """The state directory, whose vaults are served."""
+    home: bytes
+    roots: tuple[bytes, ...]
+    """Real paths of directories; a project is chosen at or below one of them."""
+    open: Callable[[bytes], tuple[Session, tuple[str, ...]]]
+    """Open a session on a project with its policy files' settings; return it with notes. Raise MudroomError."""
+    keep_host: Callable[[Session, HostQuestion, bool, str], None]
+    """Write an answer's rule (True: allow) for this machine: about a host, or the rule that its question offered, if
+    not empty. Raise MudroomError."""
+    keep_command: Callable[[Session, str, bool], None]
+    """Write an answer's rule about a command's pattern, as ``keep_host`` does."""
+    start: Callable[[bytes, str, Sequence[bytes], float | None], str]
+    """Start a command in a fork's background, so that it outlives the server; return its id. Raise MudroomError."""
+    version: str
+    outlook: Callable[[bytes], Outlook]
+    """Return the effects of staging a directory, by its policy files. Writes no files. Raise MudroomError."""
+    git_files: Callable[[], UserFiles]
+    """Return the user's git settings files."""
+    certified: Callable[[], Sequence[str]] = lambda: ()
+    """Return the certified and closed parts of this machine's sandbox, in the words of
+    ``ext/certify/cli/certificate.py``."""
+
 
 Act = Literal["decide", "start"]
 """The action on a fork; different actions do not exclude each other."""
