@@ -22,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import termios
+import time
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
@@ -183,7 +184,8 @@ def _become(request: int, streams: Sequence[int]) -> None:
     os.umask(told["umask"])
     os.environ.clear()
     os.environ.update(told["variables"])
-    tempfile.tempdir = None  # it was that of the rehearsal
+    tempfile.tempdir = None  # that of the rehearsal
+    time.tzset()
     sys.argv = ["mudroom", *told["words"]]
     sys.stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, closefd=False)), "utf-8", "surrogateescape")
     for name, number, errors in (("stdout", 1, "surrogateescape"), ("stderr", 2, "backslashreplace")):
