@@ -25,6 +25,7 @@ import termios
 import time
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -214,14 +215,18 @@ def _serve(control: socket.socket) -> None:
         request, end, *streams = descriptors
         pid = os.fork()
         if pid == 0:
+            code = 1
             try:
                 _become(request, streams)
                 main()
-            except SystemExit as error:
-                os._exit(error.code if isinstance(error.code, int) else 1)
+            except SystemExit as error:  # of a parser that has printed its help
+                code = error.code if isinstance(error.code, int) else int(error.code is not None)
             except BaseException:  # noqa: BLE001 - as an interpreter does
                 traceback.print_exc()
-            os._exit(1)
+            with suppress(OSError):  # the reader is gone
+                sys.stdout.flush()
+                sys.stderr.flush()
+            os._exit(code)
         ends[os.pidfd_open(pid)] = pid, end
         os.write(end, struct.pack("i", pid))
         for descriptor in (request, *streams):
