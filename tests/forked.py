@@ -22,8 +22,10 @@ import subprocess
 import sys
 import tempfile
 import termios
+import time
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -183,7 +185,8 @@ def _become(request: int, streams: Sequence[int]) -> None:
     os.umask(told["umask"])
     os.environ.clear()
     os.environ.update(told["variables"])
-    tempfile.tempdir = None  # it was that of the rehearsal
+    tempfile.tempdir = None  # that of the rehearsal
+    time.tzset()
     sys.argv = ["mudroom", *told["words"]]
     sys.stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, closefd=False)), "utf-8", "surrogateescape")
     for name, number, errors in (("stdout", 1, "surrogateescape"), ("stderr", 2, "backslashreplace")):
@@ -212,14 +215,18 @@ def _serve(control: socket.socket) -> None:
         request, end, *streams = descriptors
         pid = os.fork()
         if pid == 0:
+            code = 1
             try:
                 _become(request, streams)
                 main()
-            except SystemExit as error:
-                os._exit(error.code if isinstance(error.code, int) else 1)
+            except SystemExit as error:  # of a parser that has printed its help
+                code = error.code if isinstance(error.code, int) else int(error.code is not None)
             except BaseException:  # noqa: BLE001 - as an interpreter does
                 traceback.print_exc()
-            os._exit(1)
+            with suppress(OSError):  # the reader is gone
+                sys.stdout.flush()
+                sys.stderr.flush()
+            os._exit(code)
         ends[os.pidfd_open(pid)] = pid, end
         os.write(end, struct.pack("i", pid))
         for descriptor in (request, *streams):

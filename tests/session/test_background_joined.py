@@ -185,7 +185,7 @@ def test_turns_while_others_join(place: Place) -> None:
     thread = threading.Thread(target=commands)
     thread.start()
     try:
-        for number in range(4 if QUICK else 10):
+        for number in range(2 if QUICK else 10):
             assert (session, other)[number % 2].run([b"true"], fork="f").exit_code == 0
             other.changes.of("f")
     finally:

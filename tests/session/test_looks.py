@@ -27,6 +27,7 @@ from mudroom.session.background import Background
 from mudroom.stage.views.preflight import is_in_memory
 from mudroom.vault.forks import review
 from mudroom.vault.forks.fork_summary import ForkSummaries
+from tiers import pairs
 
 pytestmark = [pytest.mark.both_users, if_namespaces]
 
@@ -101,9 +102,8 @@ def landed(place: Place) -> bytes | None:
     return made.read_bytes() if made.exists() else None
 
 
-@pytest.mark.parametrize("script", [STORING, INHERITED, LATE])
 @pytest.mark.parametrize("view", ["overlay", "copy"])
-@pytest.mark.parametrize("names_it", [False, True])
+@pytest.mark.parametrize(("script", "names_it"), pairs([STORING, INHERITED, LATE], [False, True]))
 def test_what_was_shown_while_a_command_ran_does_not_land(
     place: Place, view: View, script: str, names_it: bool
 ) -> None:

@@ -13,6 +13,7 @@ import pytest
 from conftest import Place
 from metadata_table import DOCUMENT, FUNCTIONS, ROWS, document
 from mudroom.core.settings import Settings
+from tiers import daily
 
 SHELL = f"PYTHON={sys.executable}\n{FUNCTIONS}"
 
@@ -40,7 +41,7 @@ def what_of(path: bytes) -> str:
     return ROWS[int(path.split(b"/")[0][1:])].what
 
 
-@pytest.mark.parametrize("view", ["overlay", "copy", "checkpoint", "without namespaces"])
+@pytest.mark.parametrize("view", ["overlay", *daily(["copy", "checkpoint", "without namespaces"])])
 def test_each_row(place: Place, view: str) -> None:
     for number, _row in enumerate(ROWS):
         os.setxattr(place.write(f"r{number}/f", f"{number}\n"), "user.old", b"1")

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from clients import BARE, HELLO, PROXIED, Gated, Site, answering, free_port, gated, running, sshd
+from tiers import pairs
 
 pytestmark = pytest.mark.both_users
 
@@ -195,8 +196,7 @@ def gate(town: dict[str, str | int], tmp_path_factory: pytest.TempPathFactory) -
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("name", CLIENTS)
+@pytest.mark.parametrize(("name", "way"), pairs(list(CLIENTS), WAYS))
 def test_a_client_reaches_its_server(town: dict[str, str | int], gate: Gated, name: str, way: str) -> None:
     needs, script = CLIENTS[name]
     missing = [program for program in needs if shutil.which(program, path=PATH) is None]

@@ -73,8 +73,7 @@ def files(place: Place) -> Iterator[Place]:
     yield from furnish(place)
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize(("view", "way"), pairs(list(VIEWS), list(WAYS)))
 def test_each_row(files: Place, view: str, way: str) -> None:
     check_each_row(files, view, way)
 

@@ -230,8 +230,7 @@ def big(place: Place) -> None:
         place.write(f"many/{number}", f"{number}\n")
 
 
-@pytest.mark.parametrize("what", [STATE, PROJECT, BOTH], ids="-".join)
-@pytest.mark.parametrize("way", ["cp", "tar"])
+@pytest.mark.parametrize(("what", "way"), pairs([STATE, PROJECT, BOTH], ["cp", "tar"]))
 def test_a_large_apply_without_digests_is_undone_in_a_copy(
     place: Place, way: str, what: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,6 +16,7 @@ import pytest
 from conftest import Place
 from mudroom.stage.beneath import LastDirectory, open_root
 from mudroom.vault.apply.execution import Executor
+from tiers import pairs
 
 NAMES = ("d/f1", "d/f2", "d/f3")
 Act = Callable[[Path], None]
@@ -89,8 +90,7 @@ def check(place: Place, before: dict[str, str], done: set[str], act: Act) -> Non
 
 
 @pytest.mark.parametrize("act", ACTS)
-@pytest.mark.parametrize("kind", SCRIPTS)
-@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize(("kind", "number"), pairs(list(SCRIPTS), [1, 2]))
 def test_between_two_operations(
     place: Place, monkeypatch: pytest.MonkeyPatch, act: Act, kind: str, number: int
 ) -> None:
@@ -108,8 +108,7 @@ def test_between_two_operations(
 
 
 @pytest.mark.parametrize("act", ACTS)
-@pytest.mark.parametrize("kind", SCRIPTS)
-@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize(("kind", "number"), pairs(list(SCRIPTS), [1, 2]))
 def test_while_the_plan_is_made(
     place: Place, monkeypatch: pytest.MonkeyPatch, act: Act, kind: str, number: int
 ) -> None:
@@ -126,8 +125,7 @@ def test_while_the_plan_is_made(
 
 
 @pytest.mark.parametrize("act", ACTS)
-@pytest.mark.parametrize("kind", SCRIPTS)
-@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize(("kind", "number"), pairs(list(SCRIPTS), [1, 2]))
 def test_while_an_undo_is_planned(
     place: Place, monkeypatch: pytest.MonkeyPatch, act: Act, kind: str, number: int
 ) -> None:

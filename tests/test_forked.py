@@ -1,0 +1,52 @@
+"""A fork of the process that has the modules is the process that ``python -m mudroom`` is."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from conftest import Place, environment
+from forked import popen, run
+
+LOOK = "umask; pwd; cat; tty; ulimit -a; env | grep -v '^_=' | sort; ls /proc/self/fd | wc -l; echo said >&2; exit 3"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--version"],
+        ["no-such-verb"],
+        ["exec", "--fork", "f", "--no-such-option"],
+        ["run", "--no", "--", "sh", "-c", LOOK],
+    ],
+)
+def test_it_says_the_same(place: Place, words: list[str]) -> None:
+    variables = environment(place, TZ="Asia/Tokyo", TMPDIR=str(place.root), PYTHONPATH="/nowhere")
+    before = os.umask(0o027)
+    try:
+        ours = run(words, cwd=place.project, env=variables, input="given\n")
+        theirs = subprocess.run(
+            [sys.executable, "-m", "mudroom", *words],
+            cwd=place.project, env=variables, input="given\n", capture_output=True, text=True, check=False,
+        )  # fmt: skip
+    finally:
+        os.umask(before)
+    assert (ours.returncode, ours.stdout, ours.stderr) == (theirs.returncode, theirs.stdout, theirs.stderr)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_signal_ends_it(place: Place, number: signal.Signals) -> None:
+    words, variables = ["exec", "--fork", "f", "--", "sh", "-c", "echo up; exec sleep 1000"], environment(place)
+    program = subprocess.Popen([sys.executable, "-m", "mudroom", *words], cwd=place.project, env=variables, stdout=-1)
+    codes = []
+    for process in (popen(words, cwd=place.project, env=variables, stdout=subprocess.PIPE), program):
+        with process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"up\n" and process.poll() is None
+            process.send_signal(number)
+            codes.append(process.wait(60))
+    assert codes[0] == codes[1] == (-number if number == signal.SIGKILL else 128 + number)
