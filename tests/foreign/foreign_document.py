@@ -43,6 +43,10 @@ dev/foreign --user tests/foreign/test_cpython.py -k copy
 | fsspec's abstract suite | PyPI: fsspec | `tests/ext/test_fsspec.py`, in every run of the tests; all pass |
 
 A suite that is absent is skipped by name. `./check` runs a short part of the fetched ones.
+
+Run by hand, as an ordinary user on ext4, with rsync 3.2.7 built from Debian's sources: outside its tests `acls`,
+`acls-default`, `xattrs`, `chgrp`, `hardlinks` and `dir-sgid` pass. Inside, in an overlay and in a copy, `acls` is
+skipped and `acls-default` fails: a user namespace maps one user, and `setfacl` of another id is EINVAL.
 """
 TITLES = {
     "cpython": "CPython's tests",

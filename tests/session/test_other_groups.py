@@ -15,8 +15,9 @@ import pytest
 
 UID, GROUP, WEB = 54_321, 54_321, 33
 pytestmark = [
+    pytest.mark.both_users,
     pytest.mark.root,
-    pytest.mark.skipif(sys.platform == "win32" or bool(os.geteuid()), reason="only root gives a process two groups"),
+    pytest.mark.skipif(sys.platform == "win32" or bool(os.geteuid()), reason="only root can be somebody else"),
 ]
 
 

@@ -39,8 +39,8 @@ class TransferResult(NamedTuple):
     commits: tuple[Commit, ...]
     """New commits, oldest first."""
     objects: int
-    signed: int = 0
-    """Number of the commits that the user's git has signed now."""
+    signed: int | None = None
+    """Number of the commits that the user's git has signed now; None: it was not asked to."""
 
     @property
     def moved(self) -> int:

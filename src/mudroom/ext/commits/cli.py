@@ -91,7 +91,7 @@ def print_transfers(repositories: Iterable[TransferResult], conflicts: Collectio
 
 
 def print_signed(result: TransferResult, context: Context) -> None:
-    if result.signed:
+    if result.signed is not None and result.commits:
         rest = len(result.commits) - result.signed
         others = f", {rest:,} not: of another committer, or fetched" if rest else ""
         context.terminal.say(f"  {result.signed:,} signed with your key{others}")

@@ -62,6 +62,36 @@ def test_what_signs_the_commits_is_told(cli: Cli) -> None:
     assert log[0] == "G merge" and log[-1] == "N one" and sorted(log[1:-1]) == ["G g", "G three", "G two"]
 
 
+@pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="ssh-keygen is not installed")
+def test_commits_are_signed_if_the_users_policy_asks(cli: Cli) -> None:
+    root = cli.place.root
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(root / "key")], check=True)
+    (root / "signers").write_text(f"me@example.org {(root / 'key.pub').read_text()}")
+    for name, value in (
+        ("user.name", "me"), ("user.email", "me@example.org"), ("gpg.format", "ssh"),
+        ("user.signingKey", f"{root}/key.pub"), ("gpg.ssh.allowedSignersFile", f"{root}/signers"),
+    ):  # fmt: skip
+        git(cli, "config", name, value)
+    assert cli("exec", "--fork", "x", "--", "sh", "-ec", "echo 4 >> f; git commit -qam four").returncode == 0
+    del cli.environment["MUDROOM_TRUST_POLICY"]
+    theirs, own = cli.place.project / ".mudroom/policy.yaml", cli.place.home / ".config/mudroom/policy.yaml"
+    for path in (theirs, own):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    theirs.write_text("git:\n  sign: on-landing\n")  # nobody has confirmed it
+    done = cli("apply", "x", "--commits", "--branch", "theirs")
+    assert done.returncode == 0 and " signed" not in done.stderr, done.stderr
+    assert git(cli, "log", "--format=%G?", "theirs").split() == ["N"] * 4
+    git(cli, "branch", "-qD", "theirs")
+    theirs.unlink()
+    own.write_text("git:\n  sign: on-landing\n")
+    done = cli("apply", "x", "--commits", "--branch", "own")
+    assert "  1 signed with your key, 2 not: of another committer, or fetched\n" in done.stderr, done.stderr
+    assert git(cli, "log", "--format=%G?", "own").split() == ["G", "N", "N", "N"]
+    assert cli("exec", "--fork", "y", "--", "sh", "-c", "echo 5 > g").returncode == 0
+    assert cli("apply", "y", "--yes", "--commit", "-m", "five").returncode == 0
+    assert git(cli, "log", "-1", "--format=%G? %s") == "G five\n"
+
+
 def test_by_another_name_and_as_json(cli: Cli) -> None:
     report = cli.json("apply", "x", "--commits", "--branch", "from-agent")
     assert (report["branch"], report["before"]) == ("refs/heads/from-agent", None)

@@ -210,7 +210,7 @@ def test_it_is_the_policy_that_asks(project: Place) -> None:
         settings.write("[commit]\n\tgpgsign = true\n")
     agent = Agent(project)
     agent.run(WORK)
-    assert agent.bring().result.signed == 0
+    assert agent.bring().result.signed is None
     assert log(project.project, "mudroom/agent") == ["N three", "N two", "N one"]
 
 

@@ -49,7 +49,7 @@ class Signer(NamedTuple):
     header: bytes
     mail: bytes
     """The user's mail address."""
-    environ: Mapping[bytes, bytes] | None
+    variables: Mapping[bytes, bytes] | None
     literal: bytes
     """A public ssh key instead of its file, or b"": the ssh agent has the private key."""
     hint: str
@@ -62,7 +62,7 @@ class Signer(NamedTuple):
             argv = (*self.argv, b"-U", b"-f", os.fsencode(key.name)) if self.literal else self.argv
             try:
                 done = subprocess.run(
-                    argv, input=text, capture_output=True, check=False, timeout=_PATIENCE, env=self.environ
+                    argv, input=text, capture_output=True, check=False, timeout=_PATIENCE, env=self.variables
                 )
             except (OSError, subprocess.TimeoutExpired) as error:
                 raise UsageError(f"{show(argv[0])} does not sign: {error}", self.hint) from error
@@ -83,17 +83,17 @@ def signer(
     settings = UserSettings(user, live.place)
     if not always and not settings.flag(b"commit", b"gpgsign", default=False):
         return None
-    why = "git.sign is on-landing" if always else "commit.gpgSign is set"
+    why = "git.sign is on-landing, and" if always else "commit.gpgSign is set, and"
     kind = settings.value(b"gpg", b"format") or b"openpgp"
     if kind not in _PROGRAMS:
         raise UsageError(f"gpg.format is {show(kind)}, with which mudroom cannot sign", hints[0])
     own = settings.own_value(b"gpg", b"program", kind)
     if own is None and kind == b"openpgp":
         own = settings.own_value(b"gpg", b"program")
-    path = os.fsdecode(user.environ[b"PATH"]) if user.environ and b"PATH" in user.environ else None
+    path = os.fsdecode(user.variables[b"PATH"]) if user.variables and b"PATH" in user.variables else None
     program = shutil.which(os.fsdecode(settings.expanded(own or _PROGRAMS[kind])), path=path)
     if program is None:
-        raise UsageError(f"{why}, and {show(own or _PROGRAMS[kind])} is not installed", hints[0])
+        raise UsageError(f"{why} {show(own or _PROGRAMS[kind])} is not installed", hints[0])
     key, identity = settings.value(b"user", b"signingkey"), settings.identity()
     words: tuple[bytes, ...] = (b"--status-fd=2", b"-bsau", key or identity)
     literal = b""
@@ -105,10 +105,10 @@ def signer(
             words = (*words, b"-f", path_of_key)
         else:
             hint = "git config --global user.signingKey ~/.ssh/id_ed25519.pub"
-            raise UsageError(f"{why}, and user.signingKey names no file", hint)
+            raise UsageError(f"{why} user.signingKey names no file", hint)
     header = b"gpgsig" if live.format.oid_length == 20 else b"gpgsig-sha256"
     mail = identity.rpartition(b"<")[2].removesuffix(b">")
-    return Signer((os.fsencode(program), *words), header, mail, user.environ, literal, hints[1])
+    return Signer((os.fsencode(program), *words), header, mail, user.variables, literal, hints[1])
 
 
 # --- a fork's commits ---

@@ -126,7 +126,7 @@ class Transfer:
         """The new commits, except stashes'."""
         self._has_objects = False
         """Whether the project's repository has the new objects."""
-        self._signed = 0
+        self._signed: int | None = None
 
     # --- reading ---
 

@@ -29,7 +29,7 @@ class UserFiles(NamedTuple):
 
     home: bytes
     paths: tuple[bytes, ...]
-    environ: Mapping[bytes, bytes] | None = None
+    variables: Mapping[bytes, bytes] | None = None
     """Variables for the user's programs; None: this process's."""
 
 
