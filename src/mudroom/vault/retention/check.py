@@ -203,7 +203,8 @@ _SLACK = 2 * 10**9
 
 
 def _restored(vault: Vault) -> Iterator[VaultProblem]:
-    """Yield the forks that the journal knows in a later state: their directories were restored without it."""
+    """Yield the forks that the journal knows in a later state: their directories were restored without it, or were not
+    on disk when the machine crashed."""
     last = {event.fork: event for event in vault.journal.events(where=EventFilter(_WRITERS))}
     for fork in vault.forks():
         state, event = fork.state_or_none, last.get(fork.name)
@@ -218,6 +219,6 @@ def _restored(vault: Vault) -> Iterator[VaultProblem]:
         if is_older:
             yield VaultProblem(
                 f"fork {fork.name}",
-                "is older than its last command or checkpoint in the journal: a part of the state was restored",
-                "restore all of it from one backup; or `mudroom diff` shows the older state, which an apply lands",
+                "is older than its last command or checkpoint in the journal: by a crash, or by a part of a backup",
+                f"mudroom exec --fork {fork.name} -- true records its files as they are; a whole backup has later ones",
             )
