@@ -146,7 +146,7 @@ class Moves:
         without_namesakes = [
             [change for change in side if change.path not in self._namesakes] for side in (self._deleted, self._added)
         ]
-        moves = _best(comparison.scores(_ordered(*without_namesakes, [_name]), is_free), SAME_NAME)
+        moves = _best(comparison.scores(_of_one_name(*without_namesakes), is_free), SAME_NAME)
         taken = {path for move in moves for path in (move.old, move.new)}
         deleted, added = (
             [change for change in side if change.path not in taken] for side in (self._deleted, self._added)
@@ -240,6 +240,11 @@ def _sized(changes: Iterable[Change], key: Callable[[Change], object]) -> dict[o
 
 def _name(change: Change) -> bytes:
     return name(change.path)
+
+
+def _of_one_name(deleted: list[Change], added: list[Change]) -> Iterator[_Pair]:
+    """Yield pairs with the same file name, the closest in size first."""
+    return _ordered(deleted, added, [_name])
 
 
 def _near(deleted: list[Change], added: list[Change]) -> Iterator[_Pair]:
