@@ -239,16 +239,6 @@ def rename(vault: Vault, fork: Fork, name: str) -> Fork:
     return vault.fork(name)
 
 
-def is_open_elsewhere(fork: Fork) -> bool:
-    """Return whether file tools of another session have the fork open, and may hold changes in memory. Hold the fork's
-    lock, and let no file tools of this session use it."""
-    if not os.path.isdir(fork.path + b"/spill"):
-        return False
-    from mudroom.vault.forks.editor import remove_left
-
-    return remove_left(fork.path + b"/spill")
-
-
 def require_idle(fork: Fork) -> None:
     """Raise MudroomError if the fork is mounted: then the mounted directory is the only truth about the fork."""
     note = mount_note(fork)
