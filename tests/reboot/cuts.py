@@ -108,7 +108,7 @@ the fork works in a copy of the project, as it always does on overlayfs and bind
 
 What this costs: `exec --view copy` in a project of 2,000 files calls syncfs(2) twice and fsync(2) three times when it
 makes the copy, and five times before each later command, however many files there are; a command in an overlay calls
-fsync(2) once or twice, and no syncfs(2). On ext4, on a busy machine, that was 0.07 to 0.15 s at first and 0.04 to 0.11
+fsync(2) once or twice, and no syncfs(2). On ext4, on a busy machine, that was 0.09 to 0.15 s at first and 0.04 to 0.11
 s later.
 
 """

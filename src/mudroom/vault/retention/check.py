@@ -198,8 +198,6 @@ def _journal(vault: Vault) -> Iterator[VaultProblem]:
 
 
 _WRITERS = ("run", "checkpoint", "edit", "rollback", "apply", "undo", "redo", "fork", "rename", "discard", "recover")
-_SLACK = 2 * 10**9
-"""Nanoseconds: some backups keep whole seconds."""
 
 
 def _restored(vault: Vault) -> Iterator[VaultProblem]:
@@ -215,7 +213,7 @@ def _restored(vault: Vault) -> Iterator[VaultProblem]:
             is_older = state.checkpoint(data["checkpoint"]) is None
         elif event.kind == "run" and "uncollected" not in data and os.path.exists(fork.record_path):
             began = wall(event) - data["duration_ms"] * 10**6
-            is_older = os.stat(fork.record_path).st_mtime_ns < began - _SLACK
+            is_older = os.stat(fork.record_path).st_mtime_ns < began - 2 * 10**9  # some backups keep whole seconds
         if is_older:
             yield VaultProblem(
                 f"fork {fork.name}",
