@@ -110,7 +110,8 @@ def last_checkpoint(fork: Fork) -> Checkpoint:
     """
     state, clean = fork.state, upper_is_empty(fork)
     for point in reversed(state.checkpoints):
-        if not is_left_by_rollback(point) and not (clean and point.layers == state.layers):
+        is_left = point.automatic and point.name.startswith("rollback-")
+        if not is_left and not (clean and point.layers == state.layers):
             return point
     raise UsageError(
         f"{fork.name} has no checkpoint from which it differs", f"mudroom checkpoint --fork {fork.name} lists them"
@@ -126,10 +127,6 @@ def timeline(fork: Fork) -> list[tuple[Checkpoint, bool]]:
     """Return the checkpoints, oldest first, each with whether the fork stands on it. There may be hundreds."""
     state, clean = fork.state, upper_is_empty(fork)
     return [(point, clean and point.layers == state.layers) for point in state.checkpoints]
-
-
-def is_left_by_rollback(point: Checkpoint) -> bool:
-    return point.automatic and point.name.startswith("rollback-")
 
 
 def rollback(vault: Vault, fork: Fork, name: str, time: int) -> Checkpoint | None:
