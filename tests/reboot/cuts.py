@@ -106,6 +106,11 @@ the fork works in a copy of the project, as it always does on overlayfs and bind
   ([FORMAT.md](../FORMAT.md#power-loss)), or before a verb that has not ended
 - lost: something else is found, and nothing is said
 
+What this costs: `exec --view copy` in a project of 2,000 files calls syncfs(2) twice and fsync(2) three times when it
+makes the copy, and five times before each later command, however many files there are; a command in an overlay calls
+fsync(2) once or twice, and no syncfs(2). On ext4, on a busy machine, that was 0.09 to 0.15 s at first and 0.04 to 0.11
+s later.
+
 """
 COMMANDS = ("exec", "exec, new fork", "exec, copy", "fork new", "fork new, of a fork", "try")
 """What they write is in the page cache until an apply."""

@@ -298,7 +298,7 @@ def test_two_threads_edit_one_file(place: Place, monkeypatch: pytest.MonkeyPatch
     session = place.session()
     session.forks.new("f")
     files = session.forks.files("f")
-    calls = beside(monkeypatch, "write", lambda: files.edit("f", "two", "2"))
+    calls = beside(monkeypatch, "_place", lambda: files.edit("f", "two", "2"))
     files.edit("f", "one", "1")
     assert calls[0].result() == 1
     assert files.read("f") == b"1\n2\n"

@@ -306,10 +306,6 @@ def _show_time(value: float) -> str:
     return f"{value / factor:.0f}{unit}"
 
 
-def _show_flag(value: bool) -> str:
-    return "true" if value else "false"
-
-
 def choices(*allowed: str) -> ValueType:
     return ValueType(_choice(*allowed), {"enum": list(allowed)})
 
@@ -320,7 +316,7 @@ def _texts(convert: Callable[[Any, str], Any], **item: Any) -> ValueType:
 
 _LINE = {"type": "string", "minLength": 1, "pattern": "^[^\\n\\r]*$"}
 _NO_LIMIT = "no limit"
-FLAG = ValueType(_flag, {"type": "boolean"}, show=_show_flag)
+FLAG = ValueType(_flag, {"type": "boolean"}, show=lambda value: "true" if value else "false")
 COUNT = ValueType(_count, {"type": "integer", "minimum": 1, "maximum": (1 << 31) - 1}, unset=_NO_LIMIT)
 PROCESSORS = ValueType(processors, {"type": ["number", "string"]}, unset=_NO_LIMIT)
 TIME = ValueType(

@@ -395,8 +395,10 @@ class Forks:
         return stacking.last_checkpoint(self.vault.fork(name)).name
 
     def rename(self, name: str, new: str) -> Fork:
+        from mudroom.vault.apply.remainder import is_open_elsewhere
+
         with self.at_rest(name) as fork, self.tools.aside(fork):
-            if stacking.is_open_elsewhere(fork):
+            if is_open_elsewhere(fork):
                 raise UsageError(f"file tools of another session work in {name}", "try again when it has ended")
             renamed = stacking.rename(self.vault, fork, new)
         sync_all(self.vault.path)

@@ -113,8 +113,4 @@ def is_own_group(group: int) -> bool:
 
 def left_at(at: int, name: bytes) -> Attributes:
     """Return the attributes of a fork's entry that do not land, without the overlay's."""
-    return attributes_at(at, name, _is_left) or NO_ATTRIBUTES
-
-
-def _is_left(name: str) -> bool:
-    return is_left(name) and not name.startswith("user.")
+    return attributes_at(at, name, lambda name: is_left(name) and not name.startswith("user.")) or NO_ATTRIBUTES

@@ -227,7 +227,7 @@ def _behind_unique(lines: Sequence[int], counts: Counter[int], new_counts: Count
 
 def _side(lines: Sequence[int], other_counts: Counter[int], head: int, tail: int) -> _Side:
     """Set aside the lines that the other side lacks, and frequent lines that stand among them."""
-    often = min(_rough_root(len(lines)), _FREQUENT)
+    often = min(1 << (len(lines).bit_length() + 1) // 2, _FREQUENT)  # near the square root, as git computes it
     occurs = [other_counts[line] for line in lines[head : len(lines) - tail]]
     # For each line: the other side lacks it (0), has it (1), or has it often (2).
     kinds = bytes(0 if not count else 1 if count < often else 2 for count in occurs)
@@ -235,11 +235,6 @@ def _side(lines: Sequence[int], other_counts: Counter[int], head: int, tail: int
     frequent = {head + n for n, kind in enumerate(kinds) if kind == 2 and _is_lost(kinds, n)}
     places = [n for n in range(len(lines)) if n not in aside and n not in frequent]
     return _Side(places, [lines[n] for n in places], frequent)
-
-
-def _rough_root(count: int) -> int:
-    """Return a power of two near the square root, as git computes it."""
-    return 1 << (count.bit_length() + 1) // 2
 
 
 def _is_lost(kinds: bytes, n: int) -> bool:

@@ -146,7 +146,7 @@ def redact(text: str, known: Collection[str] = (), search: Search | None = None,
             if (
                 not inert
                 or (is_login and _is_plain(value))
-                or (is_inert(value) and (not is_input or _has_digit(value)))
+                or (is_inert(value) and (not is_input or any(map(str.isdecimal, value))))
             ):
                 spans.append((start, end))
         text = _without_spans(text, spans)
@@ -157,10 +157,6 @@ def redact(text: str, known: Collection[str] = (), search: Search | None = None,
     for pattern, check in search.tokens:
         text = _compiled(pattern).sub(_hiding(check, inert, _is_plain), text)
     return text
-
-
-def _has_digit(text: str) -> bool:
-    return any(map(str.isdecimal, text))
 
 
 def redact_reason(

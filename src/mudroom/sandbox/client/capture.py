@@ -210,7 +210,7 @@ def attend(
             wanted = dict.fromkeys(others if reported else (report, *others), select.POLLIN)
             for stream in output.all:
                 wanted |= stream.events()
-            ready = wait_ready(wanted, _sooner(deadline, next_look))
+            ready = wait_ready(wanted, min((at for at in (deadline, next_look) if at is not None), default=None))
             now = time.monotonic()
             # Checked first: some descriptor may always be ready.
             if watch is not None and next_look is not None and now >= next_look:
@@ -237,7 +237,3 @@ def attend(
         except MudroomError:
             pass  # the launcher is gone, and the sandbox with it: the first exception says so
         raise
-
-
-def _sooner(first: float | None, second: float | None) -> float | None:
-    return first if second is None else second if first is None else min(first, second)

@@ -249,10 +249,6 @@ def _died() -> LauncherDied:
     return LauncherDied("the sandbox launcher died", "run the command again; nothing was applied")
 
 
-def _not_running() -> MudroomError:
-    return MudroomError("the sandbox launcher is not running", AGAIN)
-
-
 _MFD_EXEC = 0x10
 """memfd_create(2): Linux 6.3, which else makes a file without the right to execute it where vm.memfd_noexec is set."""
 _F_ADD_SEALS, _SEALS, _F_SEAL_EXEC = 1033, 0xF, 0x20
@@ -448,7 +444,7 @@ class LauncherTemplates:
             self._launcher.start()  # the kernel has killed it, where memory is short
             launcher = self._launcher.connection
         if launcher is None:
-            raise _not_running()
+            raise MudroomError("the sandbox launcher is not running", AGAIN)
         return launcher
 
     def _make_room(self) -> None:

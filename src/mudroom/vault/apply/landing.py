@@ -237,7 +237,7 @@ def prepare(fork: Fork, request: LandingRequest, reconciler: Reconciler, record:
     # a merged file's original is the fork's own file, so it must stay in the fork (remainder.py)
     staying = landing.differing.union(above for path in landing.differing for above in ancestors(path))
     ops = (
-        op._replace(copy=not op.merged) if _must_copy(fork, op, request.parts) or _stays(op, staying) else op
+        op._replace(copy=not op.merged) if _must_copy(fork, op, request.parts) or staying & {op.path, op.origin} else op
         for op in landing.ops
     )
     landing = landing._replace(ops=tuple(ops))
@@ -246,11 +246,6 @@ def prepare(fork: Fork, request: LandingRequest, reconciler: Reconciler, record:
     told = remarks_on(landing.withheld, record.changeset.remarks)
     landing = landing._replace(remarks=(*landing.remarks, *told))
     return LandingPlan(record, tuple(chosen), landing)
-
-
-def _stays(op: Op, staying: Collection[bytes]) -> bool:
-    """Whether the operation takes a file in ``staying`` or a directory that holds such a file."""
-    return op.path in staying or op.origin in staying
 
 
 def _must_copy(fork: Fork, op: Op, parts: Collection[bytes]) -> bool:

@@ -24,7 +24,6 @@ from mudroom.stage.source import OpenSource, Source, read_all
 from mudroom.vault.conflict.resolution import RESOLUTIONS, RESOLVED
 from mudroom.vault.forks.logins import has_logins
 from mudroom.vault.forks.review import REVIEWED, forget
-from mudroom.vault.forks.stacking import is_open_elsewhere
 from mudroom.vault.record import ForkRecord, save
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
@@ -72,6 +71,16 @@ def keep_remainder(
     changeset = record.changeset._replace(changes=tuple(rest))
     save(fork.record_path, record._replace(changeset=changeset), durable=True)
     return len(rest)
+
+
+def is_open_elsewhere(fork: Fork) -> bool:
+    """Return whether file tools of another session have the fork open, and may hold changes in memory. Hold the fork's
+    lock, and let no file tools of this session use it."""
+    if not os.path.isdir(fork.path + b"/spill"):
+        return False
+    from mudroom.vault.forks.editor import remove_left
+
+    return remove_left(fork.path + b"/spill")
 
 
 def _has_logins(fork: Fork) -> bool:

@@ -284,20 +284,13 @@ class ApplyDirectory:
             os.fsync(stream.fileno())
         sync_directory(os.path.dirname(self.path))
 
-    def is_applying(self) -> bool:
-        """Whether this apply is running, or was when mudroom was killed, and the fork's records are not settled yet."""
-        return self._pending() == f"{self.name} apply".encode()
-
-    def is_turning(self) -> bool:
-        """Whether an undo or redo of this apply is running, or was when mudroom was killed."""
-        return self._pending() == f"{self.name} turn".encode()
-
-    def _pending(self) -> bytes:
+    def has_begun(self, operation: Literal["apply", "turn"]) -> bool:
+        """Whether the operation is running, or was when mudroom was killed, and the mark has not ended."""
         try:
             with open(os.path.dirname(self.path) + b"/pending", "rb") as stream:
-                return stream.read()
+                return stream.read() == f"{self.name} {operation}".encode()
         except FileNotFoundError:
-            return b""
+            return False
 
     def end(self) -> None:
         try:

@@ -263,7 +263,7 @@ def recover_all(vault: Vault) -> list[Recovery]:
     recoveries = []
     for path in vault.applies():
         place = ApplyDirectory(path)
-        applying, turning = place.is_applying(), place.is_turning()
+        applying, turning = place.has_begun("apply"), place.has_begun("turn")
         if applying or turning:
             require_recoverable(place)
         outcome = recover(place)

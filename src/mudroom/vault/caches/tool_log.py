@@ -26,13 +26,9 @@ def newest_log(cache: bytes, since: float, argv: Sequence[bytes]) -> bytes | Non
     ``since``: when the command began, in seconds since 1970. ``cache``: the pools' directory. A command that does not
     name the tool may still run it (make): then the log must not be older than the command, without tolerance.
     """
-    slack = _SLACK if _names_tool(argv) else 0.0
+    slack = _SLACK if any(not _PROGRAMS.isdisjoint(_WORDS.findall(word)) for word in argv) else 0.0
     found = [entry for entry in _logs(cache) if entry[0] >= since - slack]
     return max(found)[1] if found else None
-
-
-def _names_tool(argv: Sequence[bytes]) -> bool:
-    return any(not _PROGRAMS.isdisjoint(_WORDS.findall(word)) for word in argv)
 
 
 def _logs(cache: bytes) -> Iterator[tuple[float, bytes]]:

@@ -114,7 +114,7 @@ def _is_at(path: bytes, descriptor: int) -> bool:
         return False
 
 
-_OWN, _SLOTS = b".mudroom", b".mudroom/apply"
+_SLOTS = b".mudroom/apply"
 
 
 def _is_slot(path: bytes) -> bool:
@@ -143,14 +143,12 @@ class _Shown:
         return None
 
     def names(self, path: bytes) -> dict[bytes, Entry]:
-        if _is_slot(path):
-            return {}
         names = self.source.names(path)
         while self.have_moved():
             names = self.source.names(path)
-        if path.lower() == _OWN:
-            return {name: entry for name, entry in names.items() if not _is_slot(path + b"/" + name)}
-        return names
+        if path[:1] != b".":
+            return names
+        return {name: entry for name, entry in names.items() if not _is_slot(path + b"/" + name)}
 
     def open(self, path: bytes) -> int:
         while not _is_slot(path):

@@ -287,16 +287,11 @@ def _settle_copy(vault: Vault, fork: Fork) -> None:
 def _show_copy(vault: Vault, fork: Fork, note: MountNote, settings: Settings, progress: Progress | None) -> None:
     if not note.writable:
         with OpenFork(vault, fork) as opened:
-            _shown_copy(fork, opened, note).prepare()
+            CopyView(fork.path + b"/mounted", opened.merged(), work=note.place).prepare()
         return
     stand_on_copy(vault, fork, settings, progress)
     with OpenFork(vault, fork) as opened:
         copy_view(fork, opened.visible).prepare()
-
-
-def _shown_copy(fork: Fork, opened: OpenFork, note: MountNote) -> CopyView:
-    """Return the view for a read-only copy; its manifest is kept in the fork."""
-    return CopyView(fork.path + b"/mounted", opened.merged(), work=note.place)
 
 
 def _is_in_place(note: MountNote) -> bool:

@@ -110,7 +110,8 @@ def last_checkpoint(fork: Fork) -> Checkpoint:
     """
     state, clean = fork.state, upper_is_empty(fork)
     for point in reversed(state.checkpoints):
-        if not is_left_by_rollback(point) and not (clean and point.layers == state.layers):
+        is_left = point.automatic and point.name.startswith("rollback-")
+        if not is_left and not (clean and point.layers == state.layers):
             return point
     raise UsageError(
         f"{fork.name} has no checkpoint from which it differs", f"mudroom checkpoint --fork {fork.name} lists them"
@@ -126,10 +127,6 @@ def timeline(fork: Fork) -> list[tuple[Checkpoint, bool]]:
     """Return the checkpoints, oldest first, each with whether the fork stands on it. There may be hundreds."""
     state, clean = fork.state, upper_is_empty(fork)
     return [(point, clean and point.layers == state.layers) for point in state.checkpoints]
-
-
-def is_left_by_rollback(point: Checkpoint) -> bool:
-    return point.automatic and point.name.startswith("rollback-")
 
 
 def rollback(vault: Vault, fork: Fork, name: str, time: int) -> Checkpoint | None:
@@ -237,16 +234,6 @@ def rename(vault: Vault, fork: Fork, name: str) -> Fork:
             raise ForkExists(name) from None
         raise
     return vault.fork(name)
-
-
-def is_open_elsewhere(fork: Fork) -> bool:
-    """Return whether file tools of another session have the fork open, and may hold changes in memory. Hold the fork's
-    lock, and let no file tools of this session use it."""
-    if not os.path.isdir(fork.path + b"/spill"):
-        return False
-    from mudroom.vault.forks.editor import remove_left
-
-    return remove_left(fork.path + b"/spill")
 
 
 def require_idle(fork: Fork) -> None:

@@ -198,12 +198,11 @@ def _journal(vault: Vault) -> Iterator[VaultProblem]:
 
 
 _WRITERS = ("run", "checkpoint", "edit", "rollback", "apply", "undo", "redo", "fork", "rename", "discard", "recover")
-_SLACK = 2 * 10**9
-"""Nanoseconds: some backups keep whole seconds."""
 
 
 def _restored(vault: Vault) -> Iterator[VaultProblem]:
-    """Yield the forks that the journal knows in a later state: their directories were restored without it."""
+    """Yield the forks that the journal knows in a later state: their directories were restored without it, or were not
+    on disk when the machine crashed."""
     last = {event.fork: event for event in vault.journal.events(where=EventFilter(_WRITERS))}
     for fork in vault.forks():
         state, event = fork.state_or_none, last.get(fork.name)
@@ -214,10 +213,10 @@ def _restored(vault: Vault) -> Iterator[VaultProblem]:
             is_older = state.checkpoint(data["checkpoint"]) is None
         elif event.kind == "run" and "uncollected" not in data and os.path.exists(fork.record_path):
             began = wall(event) - data["duration_ms"] * 10**6
-            is_older = os.stat(fork.record_path).st_mtime_ns < began - _SLACK
+            is_older = os.stat(fork.record_path).st_mtime_ns < began - 2 * 10**9  # some backups keep whole seconds
         if is_older:
             yield VaultProblem(
                 f"fork {fork.name}",
-                "is older than its last command or checkpoint in the journal: a part of the state was restored",
-                "restore all of it from one backup; or `mudroom diff` shows the older state, which an apply lands",
+                "is older than its last command or checkpoint in the journal: by a crash, or by a part of a backup",
+                f"mudroom exec --fork {fork.name} -- true records its files as they are; a whole backup has later ones",
             )

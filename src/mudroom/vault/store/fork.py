@@ -37,7 +37,7 @@ from mudroom.stage import disk, safe_open
 from mudroom.stage.layers.shown import with_shown
 from mudroom.stage.reader import ANEW, FileReader
 from mudroom.typing import TYPE_CHECKING
-from mudroom.vault.lock import LOCK_SH, PATIENCE, Lock, flock
+from mudroom.vault.lock import PATIENCE, Lock
 from mudroom.vault.store.masked_secrets import masked_of
 
 if TYPE_CHECKING:
@@ -291,12 +291,9 @@ class Fork:
 
     def await_moving(self) -> None:
         """Wait for the end of ``moving`` in another process or thread."""
-        with suppress(FileNotFoundError):
-            descriptor = disk.open_path(self.path + b"/moving", os.O_RDWR | disk.O_CLOEXEC)
-            try:
-                flock(descriptor, LOCK_SH)
-            finally:
-                os.close(descriptor)
+        if os.path.lexists(self.path + b"/moving"):
+            with suppress(FileNotFoundError), Lock(self.path + b"/moving"):  # the next block removes the file
+                pass
 
     @property
     def has_pushes(self) -> bool:
