@@ -6,7 +6,9 @@ Nothing else than a refusal is raised, no work is lost or in another fork, and n
 
 from __future__ import annotations
 
+import importlib
 import itertools
+import pkgutil
 import sys
 import threading
 import traceback
@@ -19,6 +21,7 @@ from hypothesis import strategies as st
 
 import mudroom
 from conftest import Place
+from mudroom import session, stage, vault
 from mudroom.errors import MudroomError
 from mudroom.sandbox.client.client import Client
 from mudroom.session.upkeep import problems
@@ -150,6 +153,9 @@ def shared_file(fork: str, number: int) -> str:
 @pytest.fixture(scope="module", autouse=True)
 def imported(tmp_path_factory: pytest.TempPathFactory, client: Client) -> None:
     """Import what the calls import in one thread: pytest compiles it by ``ast``, which several threads cannot use."""
+    for package in (session, stage, vault):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            importlib.import_module(module.name)
     place = Place(tmp_path_factory.mktemp("imported"), client)
     with open_room(place) as room, open_room(place) as other:
         one = Worker(room, 0)
