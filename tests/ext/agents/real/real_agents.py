@@ -181,6 +181,14 @@ AGENTS = (
         hook=(".config/kilo/kilo.json", '{"mcp": {"planted": {"type": "local", "command": ["touch", "planted"]}}}'),
     ),
     RealAgent(
+        "gptme",
+        "bin",
+        ("gptme", "--non-interactive", "--no-confirm", "-m", "local/scripted", "--tool-format", "tool", "{prompt}"),
+        {"OPENAI_API_KEY": "sk-none", "OPENAI_BASE_URL": "{url}/v1", "TIKTOKEN_CACHE_DIR": "{fetched}/tiktoken"},
+        {},
+        hook=(".config/gptme/config.toml", '[[mcp.servers]]\nname = "planted"\ncommand = "touch"\n'),
+    ),
+    RealAgent(
         "mini-swe-agent",
         "bin",
         ("mini", "-m", f"openai/{MODEL}", "--yolo", "--exit-immediately", "-t", "{prompt}"),
@@ -245,6 +253,14 @@ AGENTS = (
     ),
 )
 BY_NAME = {agent.name: agent for agent in AGENTS}
+AIDER = RealAgent(
+    "aider",
+    "bin",
+    ("aider", "--yes-always", "--edit-format", "diff", "--model", f"openai/{MODEL}", "--auto-test", "--test-cmd"),
+    {"OPENAI_API_KEY": "sk-none", "OPENAI_API_BASE": "{url}/v1"},
+    {},
+)
+"""It has no tools: it edits by its answers' text, and runs the command that its user names."""
 
 _ROOTS_WORDS = {"--dangerously-skip-permissions": "--allowedTools=Bash,Read,Edit,Write"}
 """claude refuses to run without questions as root."""
@@ -375,8 +391,9 @@ class Try:
         return [_ROOTS_WORDS.get(word, word) if os.getuid() == 0 else word for word in words]
 
     def environment(self, server: ModelServer) -> dict[str, str]:
-        values = {name: value.replace("{url}", server.url) for name, value in self.agent.environment.items()}
-        return {**self.environ, **values}
+        fetched = str(FETCHED / self.agent.name)
+        own = {name: value.replace("{url}", server.url) for name, value in self.agent.environment.items()}
+        return {**self.environ, **{name: value.replace("{fetched}", fetched) for name, value in own.items()}}
 
     def mudroom(self, *words: str) -> str:
         """Return the output of a command of mudroom that has to succeed."""
