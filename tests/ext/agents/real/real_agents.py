@@ -186,6 +186,8 @@ AGENTS = (
         ("gptme", "--non-interactive", "--no-confirm", "-m", "local/scripted", "--tool-format", "tool", "{prompt}"),
         {"OPENAI_API_KEY": "sk-none", "OPENAI_BASE_URL": "{url}/v1", "TIKTOKEN_CACHE_DIR": "{fetched}/tiktoken"},
         {},
+        writes=frozenset({"~/.config/gptme/config.toml"}),
+        refuses=("commit",),
         hook=(".config/gptme/config.toml", '[[mcp.servers]]\nname = "planted"\ncommand = "touch"\n'),
     ),
     RealAgent(

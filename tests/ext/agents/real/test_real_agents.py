@@ -83,15 +83,17 @@ def play_inside(here: Try, level: int) -> None:
         assert here.store() == store, "a file of the home has changed"
         rows = json.loads(here.mudroom("diff", agent.name, "--json"))["changes"]["files"]
         assert {row["path"] for row in rows if not row["path"].startswith(".git/")} == expected(agent)
-        assert f"--commits as branch mudroom/{agent.name}" in ended.output
+        commits = "commit" not in agent.refuses
+        assert (f"--commits as branch mudroom/{agent.name}" in ended.output) == commits
         assert here.settings() == agent.writes
         here.mudroom("apply", agent.name, "--yes")
         assert {path for path in here.differences(before) if path not in ("docs", "notes")} == expected(agent)
         assert "a + b" in (here.project / "calc.py").read_text()
         here.mudroom("undo")
         assert here.snapshot() == before
-        here.mudroom("apply", agent.name, "--commits")
-        assert "calc: add" in here.command("git", "log", "-1", "--format=%s", f"mudroom/{agent.name}")
+        if commits:
+            here.mudroom("apply", agent.name, "--commits")
+            assert "calc: add" in here.command("git", "log", "-1", "--format=%s", f"mudroom/{agent.name}")
         figures["applied"] = True
     finally:
         record(agent, f"level {level}", **{"applied": False, **figures})
