@@ -29,7 +29,7 @@ FETCHED = Path(os.environ.get("MUDROOM_AGENTS", ROOT / ".agents"))
 MUDROOM = (sys.executable, "-m", "mudroom")
 SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 PROMPT = "Fix calc.py so that its test passes."
-SECONDS = 150
+SECONDS = int(os.environ.get("MUDROOM_AGENT_SECONDS", "150"))
 """For each call of an agent: one whose model server does not answer may wait for ever."""
 MODEL = "scripted"
 
