@@ -178,6 +178,7 @@ AGENTS = (
             "KILO_DISABLE_SESSION_INGEST": "1",
         },
         {".config/kilo/kilo.json": _OPENCODE},
+        writes=frozenset({"~/.config/kilo/kilo.json", "~/.config/kilo/.bash-permission-migrated"}),
         hook=(".config/kilo/kilo.json", '{"mcp": {"planted": {"type": "local", "command": ["touch", "planted"]}}}'),
     ),
     RealAgent(
