@@ -75,7 +75,6 @@ def ops(plan: Plan) -> list[str]:
 AS_USER = """\
 namespaces: user, mount, pid, ipc, uts, cgroup, net
 stop mount events from passing between here and the host
-host name mudroom
 a new, empty root
 link /bin -> usr/bin
 directory /dev (755)

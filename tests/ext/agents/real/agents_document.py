@@ -1,7 +1,8 @@
 """docs/evidence/AGENTS.md, made of the figures of a run of the real agents.
 
 ``dev/agents --table`` runs them and writes it; ``python tests/ext/agents/real/agents_document.py FIGURES`` writes it of
-a file with the lines that ``test_real_agents.py`` has recorded. No test is here."""
+a file with the lines that ``test_real_agents.py`` has recorded. A row that a run does not have stays as the document
+has it, and its first lines say which agents the last run had. No test is here."""
 
 from __future__ import annotations
 
@@ -20,9 +21,10 @@ Rows = Mapping[tuple[str, str], Row]
 HEAD = """\
 # Agents that exist, unchanged
 
-Made by `dev/agents --table`, DAY, of a run of `tests/ext/agents/real/test_real_agents.py`. The agents are installed
-from npm and PyPI, and run as users run them: bare, and with `mudroom agent run --` in front and no option; levels 0 and
-2 with `--level`. [docs/reference/agents](../reference/agents) has a page of each.
+Made by `dev/agents --table`, DAY, of runs of `tests/ext/agents/real/test_real_agents.py`. The last run, of one tree,
+has AGENTS; the other rows are of an earlier one. The agents are installed from npm and PyPI, and run as users run them:
+bare, and with `mudroom agent run --` in front and no option; levels 0 and 2 with `--level`.
+[docs/reference/agents](../reference/agents) has a page of each.
 
 A scripted model on loopback (`tests/ext/agents/real/model_server.py`) plays 25 steps by the agent's own tools: look,
 search, read, edit, run the test, make, rename, link and remove files, start processes, `rm -rf docs`, read a key in
@@ -39,15 +41,17 @@ back, and the commit was brought as a branch. *Planted*: a hook or MCP server th
 store left no file on the host, and is a row of `mudroom agent settings`, where no other row is but what the agent
 itself has set.
 
-codex refuses `rm -rf` itself, wherever it runs: there the directory stays.
+codex refuses `rm -rf` itself, wherever it runs: there the directory stays. gptme refuses `git add -A`.
 
-*Logins*: codex itself renews its login inside, with a vendor that takes each refresh token once
-(`tests/ext/agents/real/test_real_logins.py`); for each other profile a stand-in writes as the agent does
-(`tests/ext/agents/home/test_logins.py`).
+*Logins* (`tests/ext/agents/real/test_real_logins.py`): with a vendor that takes each refresh token once, codex renews
+its own login; claude, gemini, qwen, opencode and kilo renew the tokens of an MCP server inside, then bare, then inside
+again. gemini reads the key that it has encrypted with the machine's name. For each profile with a login a stand-in
+writes as the agent does (`tests/ext/agents/home/test_rotated_tokens.py`).
 
-Not in the table: amp needs its vendor's server; crush, kilo, cursor-agent and goose need a file of a release page or
-another site; gptme looks for a tokenizer's file on the network before each step; aider edits by text and has no tools;
-openhands was not tried.
+Not in the table: aider has no tools; it edits by text and runs a test's command, bare and inside alike, where the
+command reads no key and reaches no server. amp's model loop is at its vendor: with a stand-in of it amp asks the same
+five endpoints bare and inside, and ends at `/api/thread-actors`. crush's package loads a file of github.com when it is
+installed. cursor-agent and goose are in no package of npm or PyPI. openhands was not tried.
 """
 
 OLDER = "\nRows of 10 steps, and the costs, are of a run of 2026-11-26 with ten of these steps.\n"
@@ -87,19 +91,35 @@ def read(lines: Iterable[str]) -> Mapping[str, Rows]:
     return rows
 
 
-def document(figures: Mapping[str, Rows]) -> str:
+def document(figures: Mapping[str, Rows], before: str = "") -> str:
+    """Return the document of these figures, with the rows of ``before``, an earlier one, that they do not replace."""
     main = figures.get("user") or figures["root"]
+    lines, costs = _kept(before)
+    for agent, how in main:
+        if how in HOWS:
+            lines[agent, how] = _line(main, agent, how)
+        elif how == "start":
+            costs[agent] = _cost(main[agent, how])
     agents = list(dict.fromkeys(agent for agent, _how in main))
-    text = (
-        HEAD.replace("DAY", time.strftime("%Y-%m-%d", time.gmtime()))
-        + "| agent | version | run | steps | leaks | project | apply, undo | planted |\n"
-    )
+    head = HEAD.replace("DAY", time.strftime("%Y-%m-%d", time.gmtime())).replace("AGENTS", ", ".join(agents))
+    text = head + "| agent | version | run | steps | leaks | project | apply, undo | planted |\n"
     text += "| --- | --- | --- | --- | --- | --- | --- | --- |\n"
-    text += "".join(_line(main, agent, how) for agent in agents for how in HOWS if (agent, how) in main)
-    older = OLDER if any(row.get("of") == 10 for row in main.values()) else ""
-    text += NOTES + older + _others(figures) + TALK + COST
-    text += "".join(_cost(main[agent, "start"]) for agent in agents if (agent, "start") in main)
-    return text
+    every = dict.fromkeys(agent for agent, _how in lines)
+    text += "".join(lines[agent, how] for agent in every for how in HOWS if (agent, how) in lines)
+    older = OLDER if any("10 of 10" in line for line in lines.values()) else ""
+    return text + NOTES + older + _others(figures) + TALK + COST + "".join(costs.values())
+
+
+def _kept(before: str) -> tuple[dict[tuple[str, str], str], dict[str, str]]:
+    """Return the rows of a document, by agent and how it was run, and those of the costs by agent."""
+    rows, costs = dict[tuple[str, str], str](), dict[str, str]()
+    for line in before.splitlines(keepends=True):
+        cells = [cell.strip() for cell in line.split("|")[1:-1]]
+        if len(cells) == 8 and cells[2] in HOWS:
+            rows[cells[0], cells[2]] = line
+        elif len(cells) == 6 and cells[1].replace(".", "").isdigit():
+            costs[cells[0]] = line
+    return rows, costs
 
 
 HOWS = ("bare", "level 0", "level 1", "level 2", "in a terminal, level 1")
@@ -137,4 +157,4 @@ def _cost(row: Row) -> str:
 
 
 if __name__ == "__main__":
-    DOCUMENT.write_text(document(read(Path(sys.argv[1]).read_text().splitlines())))
+    DOCUMENT.write_text(document(read(Path(sys.argv[1]).read_text().splitlines()), DOCUMENT.read_text()))

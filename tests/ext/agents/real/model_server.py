@@ -36,10 +36,11 @@ class Reply(NamedTuple):
 
 class ModelServer:
     """Serve from ``with`` to its end. ``results``: texts by the step's number; ``errors``: of requests that could not
-    be answered; ``finished``: the last step was played."""
+    be answered; ``finished``: the last step was played; ``texts``: answers to requests without tools, in order."""
 
-    def __init__(self, steps: Sequence[Step]) -> None:
+    def __init__(self, steps: Sequence[Step], texts: Sequence[str] = ()) -> None:
         self.steps = tuple(steps)
+        self.texts = list(texts)
         self.results: dict[int, str] = {}
         self.errors: list[str] = []
         self.paths: list[str] = []
@@ -87,7 +88,7 @@ class ModelServer:
             for number, result in enumerate(request.results):
                 self.results.setdefault(number, result)
         if not request.tools:
-            return Answer(text="A short title")
+            return Answer(text=self.texts.pop(0) if self.texts else "A short title")
         number = min(len(request.results), len(self.steps) - 1)
         step = self.steps[number]
         call = call_of(step, request.tools) if step.command else None

@@ -29,7 +29,7 @@ FETCHED = Path(os.environ.get("MUDROOM_AGENTS", ROOT / ".agents"))
 MUDROOM = (sys.executable, "-m", "mudroom")
 SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 PROMPT = "Fix calc.py so that its test passes."
-SECONDS = 150
+SECONDS = int(os.environ.get("MUDROOM_AGENT_SECONDS", "150"))
 """For each call of an agent: one whose model server does not answer may wait for ever."""
 MODEL = "scripted"
 
@@ -178,7 +178,18 @@ AGENTS = (
             "KILO_DISABLE_SESSION_INGEST": "1",
         },
         {".config/kilo/kilo.json": _OPENCODE},
+        writes=frozenset({"~/.config/kilo/kilo.json", "~/.config/kilo/.bash-permission-migrated"}),
         hook=(".config/kilo/kilo.json", '{"mcp": {"planted": {"type": "local", "command": ["touch", "planted"]}}}'),
+    ),
+    RealAgent(
+        "gptme",
+        "bin",
+        ("gptme", "--non-interactive", "--no-confirm", "-m", "local/scripted", "--tool-format", "tool", "{prompt}"),
+        {"OPENAI_API_KEY": "sk-none", "OPENAI_BASE_URL": "{url}/v1", "TIKTOKEN_CACHE_DIR": "{fetched}/tiktoken"},
+        {},
+        writes=frozenset({"~/.config/gptme/config.toml"}),
+        refuses=("commit",),
+        hook=(".config/gptme/config.toml", '[[mcp.servers]]\nname = "planted"\ncommand = "touch"\n'),
     ),
     RealAgent(
         "mini-swe-agent",
@@ -245,6 +256,14 @@ AGENTS = (
     ),
 )
 BY_NAME = {agent.name: agent for agent in AGENTS}
+AIDER = RealAgent(
+    "aider",
+    "bin",
+    ("aider", "--yes-always", "--edit-format", "diff", "--model", f"openai/{MODEL}", "--auto-test", "--test-cmd"),
+    {"OPENAI_API_KEY": "sk-none", "OPENAI_API_BASE": "{url}/v1"},
+    {},
+)
+"""It has no tools: it edits by its answers' text, and runs the command that its user names."""
 
 _ROOTS_WORDS = {"--dangerously-skip-permissions": "--allowedTools=Bash,Read,Edit,Write"}
 """claude refuses to run without questions as root."""
@@ -375,8 +394,9 @@ class Try:
         return [_ROOTS_WORDS.get(word, word) if os.getuid() == 0 else word for word in words]
 
     def environment(self, server: ModelServer) -> dict[str, str]:
-        values = {name: value.replace("{url}", server.url) for name, value in self.agent.environment.items()}
-        return {**self.environ, **values}
+        fetched = str(FETCHED / self.agent.name)
+        own = {name: value.replace("{url}", server.url) for name, value in self.agent.environment.items()}
+        return {**self.environ, **{name: value.replace("{fetched}", fetched) for name, value in own.items()}}
 
     def mudroom(self, *words: str) -> str:
         """Return the output of a command of mudroom that has to succeed."""

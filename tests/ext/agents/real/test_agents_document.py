@@ -20,8 +20,8 @@ def test_the_document_is_of_the_pinned_versions() -> None:
         DOCUMENT.read_text(),
         re.MULTILINE,
     )
-    assert dict(rows) == PINNED, "dev/agents --table"
-    assert len(PINNED) == 11
+    assert {**dict(rows), "aider": PINNED["aider"]} == PINNED, "dev/agents --table"  # aider has no tools
+    assert len(PINNED) == 14
 
 
 def test_profiles_were_tried_with_these_versions() -> None:
@@ -61,3 +61,14 @@ def test_a_table_of_a_run() -> None:
 def test_only_the_last_run_counts() -> None:
     rows = read([row("bare", "user", played=3), row("bare", "user")])
     assert rows["user"]["claude", "bare"]["played"] == 25
+
+
+def test_rows_that_a_run_does_not_have_stay() -> None:
+    inside = {"untouched": True, "applied": True}
+    costs = {"bare_seconds": 1.0, "inside_seconds": 1.5, "ratio": 1.5, "bare_call": 0.01, "inside_call": 0.02}
+    first = document(read([row("bare", "user"), row("level 1", "user", **inside), row("start", "user", **costs)]))
+    text = document(read([row("level 1", "user", agent="kilo", **inside), row("bare", "user", played=3)]), first)
+    assert "| claude | 2.1.3 | bare | 3 of 25 | none | | | |\n| claude | 2.1.3 | level 1 | 25 of 25 |" in text
+    assert "| kilo | 2.1.3 | level 1 | 25 of 25 | none | untouched | right |  |\n" in text
+    assert "| claude | 1.00 | 1.50 | 1.50 | 0.010 | 0.020 |\n" in text
+    assert "has kilo, claude; the other rows" in text

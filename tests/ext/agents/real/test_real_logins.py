@@ -201,6 +201,7 @@ def test_an_agent_renews_the_tokens_of_an_mcp_server(tmp_path: Path, vendor: Ven
             assert f'"refresh-{turn}"' in file.read_text() and "was not kept" not in ended.output, said
             assert stat.S_IMODE(file.stat().st_mode) == 0o600
             vendor.served.clear()
+            vendor.access = ""
             file.write_text(re.sub(r'("expiresAt":\s*)[\d.]+', r"\g<1>1", file.read_text()))  # an hour later
     finally:
         here.close()
