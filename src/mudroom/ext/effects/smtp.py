@@ -8,7 +8,7 @@ aiosmtpd.
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+import logging
 
 from mudroom.ext.effects.conversation import decoded, desk, pair
 from mudroom.ext.effects.mail import MOST_MAIL
@@ -18,6 +18,7 @@ from mudroom.net.gate.exchange import Exchange
 from mudroom.net.gate.fork_dials import ForkUnreachable
 from mudroom.net.gate.peer import Peer
 from mudroom.net.gate.relay import relay
+from mudroom.typing import Any
 
 MEMORY = 2 * MOST_MAIL
 """Bytes for a connection: aiosmtpd has a mail's lines, and the mail."""
@@ -62,6 +63,7 @@ async def serve_mail(client: Peer, exchange: Exchange) -> None:
             return "250 2.0.0 held: it will be sent when the fork is applied"
 
     loop = asyncio.get_running_loop()
+    logging.getLogger("mail.log").disabled = True  # it tells a client's faults on stderr
     near, theirs = pair()
     context = issuer(guard.inspection.authority).context(exchange.host, "http/1.1")
     options: dict[str, Any] = {"auth_require_tls": False, "authenticator": authenticate, "tls_context": context}

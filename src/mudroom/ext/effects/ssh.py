@@ -21,7 +21,7 @@ from mudroom.ext.effects.wire import (
     LONGEST_HEAD,
     MOST_REFS,
     NONE,
-    Incomplete,
+    IncompletePush,
     PushHead,
     overlaid,
     packet,
@@ -31,7 +31,7 @@ from mudroom.ext.effects.wire import (
     show_answer,
     show_missing,
 )
-from mudroom.net.gate.exchange import Exchange, RefusedExchange
+from mudroom.net.gate.exchange import Exchange
 from mudroom.net.gate.fork_dials import ForkUnreachable
 from mudroom.net.gate.peer import Peer
 from mudroom.net.gate.relay import relay
@@ -95,10 +95,6 @@ async def serve_ssh(client: Peer, exchange: Exchange) -> None:
         await passing
 
 
-class _Refused(Exception):
-    """A command is not served. The text is printable."""
-
-
 class _Command:
     """One command of an SSH connection."""
 
@@ -114,7 +110,7 @@ class _Command:
         try:
             await self._serve()
             status = 0
-        except (_Refused, RefusedExchange, ForkUnreachable, ValueError) as refused:
+        except (ForkUnreachable, ValueError) as refused:
             self._exchange.error = f"this cannot be held: {refused}"
             self._process.stderr.write(f"mudroom: this cannot be held: {refused}\n".encode())
         except (OSError, EOFError, asyncssh.Error):
@@ -126,7 +122,7 @@ class _Command:
         command = self._process.command or "a shell"
         match = _COMMAND.fullmatch(command)
         if match is None or not is_ssh_repository(match[2]):
-            raise _Refused(f"{show(command.encode())[:100]} over ssh: git's fetch and push can")
+            raise ValueError(f"{show(command.encode())[:100]} over ssh: git's fetch and push can")
         self._path = match[2]
         await (self._fetch() if match[1] == "upload" else self._push())
 
@@ -186,12 +182,12 @@ class _Command:
             head += data
             try:
                 return head, parse_push(head)
-            except Incomplete:
+            except IncompletePush:
                 if len(head) > LONGEST_HEAD:
                     raise
         if not head:
             return head, PushHead((), (), (), 0)
-        raise Incomplete("a push that is cut off")
+        raise IncompletePush("a push that is cut off")
 
     async def _pass_pack(self, writer: asyncio.StreamWriter, head: bytes, pushed: PushHead) -> None:
         """Pass the rest of a push on. A client waits for the answer after the pack's last byte and says no end: the
@@ -209,7 +205,7 @@ class _Command:
             data = await self._process.stdin.read(_PIECE)
             size += len(data)
             if not data or size > MOST_BODY:
-                raise _Refused(f"a push of more than {MOST_BODY >> 20} MiB" if data else "a push that is cut off")
+                raise ValueError(f"a push of more than {MOST_BODY >> 20} MiB" if data else "a push that is cut off")
             writer.write(data)
 
     # --- the host process ---
@@ -224,7 +220,7 @@ class _Command:
 
 
 async def _refs(reader: asyncio.StreamReader, service: str, held: dict[str, str]) -> bytes:
-    """Return the refs that a server tells, with the held ones. Raise _Refused or ValueError."""
+    """Return the refs that a server tells, with the held ones. Raise ValueError."""
     told, name = bytearray(packet(f"# service=git-{service}-pack\n".encode()) + FLUSH), len(FLUSH)
     start = len(told)
     while not told.endswith(FLUSH) or name or len(told) == start:
@@ -232,8 +228,8 @@ async def _refs(reader: asyncio.StreamReader, service: str, held: dict[str, str]
         name = max(int(digits, 16) - 4, 0)
         content = await reader.readexactly(name)
         if content.startswith(b"ERR "):
-            raise _Refused(show(content[4:].strip()))
+            raise ValueError(show(content[4:].strip()))
         told += digits + content
         if len(told) > MOST_REFS:
-            raise _Refused(f"the server's answer is longer than {MOST_REFS >> 20} MiB")
+            raise ValueError(f"the server's answer is longer than {MOST_REFS >> 20} MiB")
     return show_advertisement(overlaid(parse_advertisement(bytes(told)), held))[start:]
