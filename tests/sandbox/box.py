@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import os
+import select
+import signal
 import socket
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -185,3 +188,26 @@ class Conversation:
             os.close(descriptor)
         self._output.__exit__()
         return status
+
+
+def children(pid: int) -> list[int]:
+    try:
+        return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except FileNotFoundError:
+        return []
+
+
+def kill_with_descendants(pid: int) -> None:
+    """Kill a launcher or template, and wait until all that it has cloned has ended: it ends with it, and until then may
+    hold its sockets."""
+    tree = [pid]
+    for one in tree:
+        tree += children(one)
+    ends = []
+    for one in tree:
+        with suppress(ProcessLookupError):
+            ends.append(os.pidfd_open(one))
+    os.kill(pid, signal.SIGKILL)
+    for end in ends:
+        select.select([end], [], [])
+        os.close(end)

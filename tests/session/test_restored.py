@@ -418,8 +418,9 @@ def test_a_part_of_the_state_that_is_restored_in_place_is_told(place: Place, par
     place.write("a", b"base\n")
     with place.session() as session:
         session.run([b"sh", b"-c", b"echo first > a"], fork="one")
-        (vault,) = (place.state / "vaults").iterdir()
-        cp(vault / part, place.root / "backup")
+    (vault,) = (place.state / "vaults").iterdir()
+    cp(vault / part, place.root / "backup")  # the launcher has ended: no work directory is closed to its owner
+    with place.session() as session:
         session.run([b"sh", b"-c", b"echo longer > a"], fork="one")
     subprocess.run(["cp", "-a", f"{place.root}/backup/.", vault / part], check=True)
     with place.session() as session:

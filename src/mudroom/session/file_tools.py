@@ -225,9 +225,8 @@ class FileTools:
     def _refresh(self, fork: Fork, editor: Editor) -> None:
         with self._turn(fork.name):
             if mount_note(fork) is not None and not editor.buffer.changed:
-                self.drop(
-                    fork.name
-                )  # file tools work in the mount, which an open editor would keep from being unmounted
+                # file tools work in the mount, which an open editor would keep from being unmounted
+                self.drop(fork.name)
             else:
                 editor.refresh()
 

@@ -148,6 +148,7 @@ static pid_t clone_child(int64_t flags, int group)
 static void begin_child(int ready)
 {
     char word = 'g';
+    close(loop.control); /* first: by its end the host learns that this process's parent has ended */
     prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
     setsid();
     /* A parent that has ended before the arrangement sends no signal: this process would run on alone. Asked after setsid(2),

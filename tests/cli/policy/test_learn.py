@@ -88,7 +88,11 @@ def test_the_second_session_asks_nothing(place: Place) -> None:
     assert [str(item.value[0].source) for item in parse(learned.stdout.encode(), "learned.yaml")] == ["learned.yaml:5"]
     assert "include: [learned.yaml]" in learned.stderr
     assert cli.json("policy", "learn", "a")["rows"][0]["key"] == "commands.rules"
+    assert "there is no fork named b" in cli("policy", "learn", "b").stderr
+    assert "there is no fork named b" in cli("log", "--fork", "b").stderr
+    assert cli("exec", "--fork", "b", "--", "true").returncode == 0
     assert "nothing was asked in b" in cli("policy", "learn", "b").stderr
+    assert cli("log", "--fork", "b", "--kind", "apply").stderr == "nothing of that kind has happened\n"
     place.write(".mudroom/learned.yaml", learned.stdout)
     place.write(".mudroom/policy.yaml", policy + "include: [learned.yaml]\n")
     assert cli("policy", "trust", "--yes").returncode == 0

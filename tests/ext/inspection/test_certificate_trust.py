@@ -27,7 +27,8 @@ def test_the_users_own_bundles_are_found() -> None:
 def test_all_is_shown_in_one_directory_and_in_the_systems_places() -> None:
     given = trust(b"/vault/trust-1", [b"/etc/ssl/x.crt", b"/etc/ssl/x.crt"], java=False)
     assert given.binds == (
-        Bind(b"/vault/trust-1", INSIDE),
+        Bind(b"/vault/trust-1/bundle.pem", INSIDE + b"/bundle.pem"),
+        Bind(b"/vault/trust-1/extra.pem", INSIDE + b"/extra.pem"),
         Bind(b"/vault/trust-1/bundle.pem", b"/etc/ssl/x.crt"),
     )
     environment = dict(given.environment)

@@ -20,6 +20,7 @@ from mudroom.core.result import Result
 from mudroom.core.settings import Settings
 from mudroom.ext.inspection.credentials import save_credentials
 from mudroom.ext.inspection.placeholder import parse_credential
+from mudroom.ext.inspection.setup import equip
 from mudroom.session import Session
 from mudroom.session.confinement import command_gate
 from mudroom.session.confinement.host_approver import HostAnswers
@@ -45,12 +46,12 @@ class House:
 
     def __init__(self, root: Path, town: Town) -> None:
         self._root = root
-        seal = Seal(root)
+        seal = self.seal = Seal(root)
         self._roots = root / "roots.pem"
         self._roots.write_text(seal.roots)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(seal.pem("api.example", "127.0.0.1"))
-        self.web = Web(b"hello")
+        self.web: Any = Web(b"hello")
         mirrors = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         mirrors.load_cert_chain(seal.pem("api.example"))
         mirrors.set_alpn_protocols(["h2", "http/1.1"])
@@ -109,6 +110,23 @@ def test_what_is_inspected_is_told_with_method_and_path(house: House, view: Any)
     assert [(flow["way"], flow["method"], flow["path"], flow["status"]) for flow in flows] == [
         ("https", "GET", "/some/path", 200)
     ]
+
+
+@pytest.mark.parametrize("view", ["overlay", "copy"])
+def test_a_running_command_keeps_its_roots_when_another_has_others(house: House, view: Any) -> None:
+    with house.session(view=view) as session:
+        vault, web = session.vault.path, house.web
+
+        def meanwhile(client: Any) -> None:
+            own = house.seal.pem("other.example")
+            equip(vault, session.project, {b"SSL_CERT_FILE": os.fsencode(own), b"PATH": b""}, session.project)
+            web(client)
+
+        house.web = meanwhile
+        fetch = [sys.executable, "-c", FETCH, f"https://api.example:{house.port}/"]
+        twice = f"import subprocess\nfor _ in '12': subprocess.run({fetch!r})"
+        result = session.run([word.encode() for word in (sys.executable, "-c", twice)])
+        assert result.stdout.split() == [b"hello", b"None"] * 2, result.stderr
 
 
 def test_a_command_without_inspection_trusts_nobody_new(house: House) -> None:

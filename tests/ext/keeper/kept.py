@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from box import children
 from clocks import give_way
 from conftest import Place, tick
 from mudroom.ext.keeper import start
@@ -197,13 +198,6 @@ def session_of(pid: int) -> int:
         return os.getsid(pid)
     except ProcessLookupError:
         return 0
-
-
-def children(pid: int) -> list[int]:
-    try:
-        return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    except FileNotFoundError:
-        return []
 
 
 @pytest.fixture

@@ -14,8 +14,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from kept import LEFT, PATIENCE, Kept, children, kept
+from kept import LEFT, PATIENCE, Kept, kept
 
+from box import children
 from clocks import give_way
 from conftest import tick
 from mudroom.ext.keeper import start

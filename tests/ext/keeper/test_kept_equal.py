@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kept import LEFT, Kept, children, kept
+from kept import LEFT, Kept, kept
 
+from box import children
 from mudroom.ext.keeper.caller import identity
 from mudroom.ext.keeper.command import serve
 from mudroom.sandbox.client.launcher_client import LauncherClient, SpawnedLauncher

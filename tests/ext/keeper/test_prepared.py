@@ -18,9 +18,9 @@ from types import SimpleNamespace
 from typing import cast
 
 import pytest
-from kept import PATIENCE, Kept, children, kept
+from kept import PATIENCE, Kept, kept
 
-from box import if_namespaces
+from box import children, if_namespaces, kill_with_descendants
 from clocks import give_way
 from conftest import Place, tick
 from mudroom.core.confinement.plan import Plan, Step, TemplatePlan
@@ -142,11 +142,7 @@ def test_a_part_of_it_is_killed(place: Place, victim: str) -> None:
     pid = launcher.require_pid()
     while not (templates := children(pid)) or not children(templates[0]):
         give_way()
-    pid = {"launcher": pid, "template": templates[0], "spare": children(templates[0])[0]}[victim]
-    pidfd = os.pidfd_open(pid)
-    os.kill(pid, signal.SIGKILL)
-    select.select([pidfd], [], [])
-    os.close(pidfd)
+    kill_with_descendants({"launcher": pid, "template": templates[0], "spare": children(templates[0])[0]}[victim])
     assert run(place, client, b"echo", b"ran") == b"ran\n"
     client.close()
 

@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from kept import PATIENCE, Kept, children, kept
+from kept import PATIENCE, Kept, kept
 
+from box import children
 from clocks import give_way
 from mudroom.errors import MudroomError
 from mudroom.ext.keeper import start

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from box import ENVIRONMENT, KINDS, Box
+from box import ENVIRONMENT, KINDS, Box, kill_with_descendants
 from mudroom.errors import CommandNotStarted, MudroomError
 from mudroom.sandbox.client.capture import CapturedOutput
 from mudroom.sandbox.client.invocation import Invocation
@@ -173,8 +173,7 @@ def test_the_next_command_after_the_launcher_died_has_a_new_one(fresh: Box) -> N
     for _time in range(2):
         assert fresh.run("exit 3")[0].status >> 8 == 3
         pid = fresh.client.launcher.require_pid()
-        os.kill(pid, signal.SIGKILL)
-        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        kill_with_descendants(pid)
         assert fresh.run("exit 4")[0].status >> 8 == 4
         with pytest.raises(ProcessLookupError):  # it was waited for, too
             os.kill(pid, 0)

@@ -127,6 +127,8 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     with open_session(context) as session:
         where = EventFilter(("flow", "approval"), (args.about,) if args.about is not None else ())
         events = list(session.vault.journal.events(where=where))
+        if args.about is not None and not events:
+            session.vault.check_name(args.about)
     rows = learn(events)
     if context.as_json:
         context.terminal.out(json.dumps({"schema": "mudroom.policy-learn/1", "rows": [row._asdict() for row in rows]}))

@@ -167,11 +167,13 @@ def _show(vault: Vault, args: argparse.Namespace, where: EventFilter, context: C
             print_event(event)
     if args.follow:
         return _follow(vault, last, where, print_event)
-    if not context.as_json and has_events:
+    for name in () if has_events else where.forks:
+        vault.check_name(name)
+    if has_events and not context.as_json:
         _print_more(vault, args, where, context)
-    if not has_events and not context.as_json:
+    elif not context.as_json:
         context.terminal.say(
-            "nothing has happened yet" if where == EventFilter() else "nothing of that kind has happened"
+            "nothing of that kind has happened" if where != EventFilter() else "nothing has happened yet"
         )
     return 0
 

@@ -1,7 +1,8 @@
 """The root certificate files that a sandbox is shown, created on the host, and what points at them.
 
-Rules of this file: the files hold no secret. When their sources change, new files are created atomically under a new
-name: running commands keep the old ones.
+Rules of this file: the files hold no secret. When their sources change, new files are created atomically in a new
+directory, and the old ones are removed. Running commands keep those, because each file is mounted by itself: a mounted
+directory would lose its entries. Where nothing is mounted, the old ones stay.
 """
 
 from __future__ import annotations
@@ -91,6 +92,8 @@ def trust(
         environment.append((b"JAVA_TOOL_OPTIONS", _java(inside + b"/" + STORE, java_options)))
     binds = [Bind(directory, inside)]
     if mounts:
+        files = (BUNDLE, EXTRA, *((STORE,) if java else ()))
+        binds = [Bind(directory + b"/" + name, inside + b"/" + name) for name in files]
         binds += [Bind(directory + b"/" + BUNDLE, place) for place in dict.fromkeys(places)]
     return CertificateTrust(tuple(environment), tuple(binds))
 
@@ -127,7 +130,8 @@ def prepare(
                 certificate_of(authority).encode(),
                 java,
             )
-            _forget(directory, bundle_directory)
+            if mounts:
+                _forget(directory, bundle_directory)
     except OSError as error:
         path = show(os.fsencode(error.filename or directory))
         hint = f"ls -ld {path} shows its owner and mode"
@@ -212,7 +216,7 @@ def _store(bundle: bytes) -> bytes:
 
 
 def _forget(directory: bytes, kept: bytes) -> None:
-    """Remove older files. A running command keeps the files that it was shown, because mounts hold them."""
+    """Remove older files."""
     for name in os.listdir(directory):
         path = directory + b"/" + name
         if name.startswith(_PREFIX) and path != kept and b"." not in name:

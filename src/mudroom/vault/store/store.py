@@ -289,6 +289,13 @@ class Vault:
             require_spelling(self.path + b"/forks", name)
         return fork
 
+    def check_name(self, name: str) -> None:
+        """Raise UsageError if no fork has the name now, and the journal has no event of one that had it."""
+        from mudroom.core.journal.event_filter import EventFilter
+
+        if next(iter(self.journal.events(last=1, where=EventFilter(forks=(name,)))), None) is None:
+            self.fork(name)
+
     def _missing_fork_hint(self, name: str) -> str:
         """Return a hint for a missing fork. A moved project's forks stay in the vault for its old path."""
         if os.path.isdir(self._open_fork(name).path):
