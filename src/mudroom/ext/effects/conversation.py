@@ -10,12 +10,25 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
+from mudroom.core.network.inspection import Inspection
 from mudroom.ext.effects.message import LONGEST, HeldAnswer, HeldQuestion
 from mudroom.net.gate.dial import adopt
 from mudroom.net.gate.exchange import Exchange
 from mudroom.net.gate.peer import Peer
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+async def admit(client: Peer, exchange: Exchange, library: str, extra: str, memory: int) -> Inspection:
+    """Load a protocol's library, and charge the connection's memory. Raise RefusedExchange."""
+    try:
+        await asyncio.to_thread(__import__, library)  # it takes the time of a hundred requests
+    except ImportError:
+        raise exchange.refuse(f"this is held with {library}: pip install 'mudroom[{extra}]'") from None
+    inspection = exchange.guard.inspection
+    if inspection is None or not await exchange.guard.reserve(client, memory):
+        raise exchange.refuse("its rule holds, and its command's connections hold all that they may")
+    return inspection
 
 
 def pair() -> tuple[Peer, socket.socket]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from mudroom.ext.effects.conversation import decoded, desk, pair
+from mudroom.ext.effects.conversation import admit, decoded, desk, pair
 from mudroom.ext.effects.mail import MOST_MAIL
 from mudroom.ext.effects.message import HeldQuestion
 from mudroom.ext.inspection.authority import issuer
@@ -26,20 +26,15 @@ MEMORY = 2 * MOST_MAIL
 
 async def serve_mail(client: Peer, exchange: Exchange) -> None:
     """Serve a connection to its end. Raise RefusedExchange."""
-    guard = exchange.guard
-    try:
-        from aiosmtpd.smtp import SMTP, AuthResult, LoginPassword
-    except ImportError:
-        raise exchange.refuse("mail is held with aiosmtpd: pip install 'mudroom[mail]'") from None
-    if guard.inspection is None or not await guard.reserve(client, MEMORY):
-        raise exchange.refuse("its rule holds mail, and its command's connections hold all that they may")
+    inspection = await admit(client, exchange, "aiosmtpd.smtp", "mail", MEMORY)
+    from aiosmtpd.smtp import SMTP, AuthResult, LoginPassword
+
     login: list[tuple[str, str]] = []
 
     def authenticate(_server: Any, _session: Any, _envelope: Any, _mechanism: str, given: Any) -> Any:
         password = given.password.decode("latin-1") if isinstance(given, LoginPassword) else ""
-        known = () if guard.inspection is None else guard.inspection.credentials
-        place = password, exchange.host, exchange.port
-        name = next((one.name for one in known if (one.placeholder, one.host, one.port) == place), "")
+        known = {(one.placeholder, one.host, one.port): one.name for one in inspection.credentials}
+        name = known.get((password, exchange.host, exchange.port), "")
         if not name:
             why = f"a login of the command's own: mudroom net credential NAME {exchange.host}:{exchange.port} gives one"
             return AuthResult(success=False, handled=False, message=f"535 5.7.8 mudroom: this cannot be held: {why}")
@@ -65,7 +60,7 @@ async def serve_mail(client: Peer, exchange: Exchange) -> None:
     loop = asyncio.get_running_loop()
     logging.getLogger("mail.log").disabled = True  # it tells a client's faults on stderr
     near, theirs = pair()
-    context = issuer(guard.inspection.authority).context(exchange.host, "http/1.1")
+    context = issuer(inspection.authority).context(exchange.host, "http/1.1")
     options: dict[str, Any] = {"auth_require_tls": False, "authenticator": authenticate, "tls_context": context}
     options |= {"hostname": exchange.host, "ident": "mudroom holds this mail", "data_size_limit": MOST_MAIL}
     await loop.connect_accepted_socket(lambda: SMTP(Handler(), enable_SMTPUTF8=True, loop=loop, **options), theirs)

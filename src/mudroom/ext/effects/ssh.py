@@ -14,7 +14,7 @@ from contextlib import AbstractAsyncContextManager
 
 from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import show
-from mudroom.ext.effects.conversation import Streams, decoded, desk, pair
+from mudroom.ext.effects.conversation import Streams, admit, decoded, desk, pair
 from mudroom.ext.effects.message import MOST_BODY, HeldQuestion, is_ssh_repository, is_user
 from mudroom.ext.effects.wire import (
     FLUSH,
@@ -52,16 +52,8 @@ _COMMAND = regex(r"git[- ](upload|receive)-pack '([^']{1,500})'")
 
 async def serve_ssh(client: Peer, exchange: Exchange) -> None:
     """Serve a connection to its end. Raise RefusedExchange."""
-    guard = exchange.guard
-    try:
-        await asyncio.to_thread(__import__, "asyncssh")  # it takes the time of a hundred requests
-        import asyncssh
-    except ImportError:
-        raise exchange.refuse("a push over ssh is held with asyncssh: pip install 'mudroom[ssh]'") from None
-    if guard.inspection is None:
-        raise exchange.refuse("its rule holds pushes, but this gate has no key to be known by")
-    if not await guard.reserve(client, MEMORY):
-        raise exchange.refuse("its rule holds pushes, and its command's connections hold all that they may")
+    inspection = await admit(client, exchange, "asyncssh", "ssh", MEMORY)
+    import asyncssh
 
     opened: list[SSHServerProcess[bytes]] = []
 
@@ -82,7 +74,7 @@ async def serve_ssh(client: Peer, exchange: Exchange) -> None:
     near, theirs = pair()
     passing = asyncio.ensure_future(relay(client, near))
     try:
-        key = asyncssh.import_private_key(guard.inspection.authority.partition("-----END CERTIFICATE-----\n")[2])
+        key = asyncssh.import_private_key(inspection.authority.partition("-----END CERTIFICATE-----\n")[2])
         closed: dict[str, Any] = dict.fromkeys(("encoding", "allow_pty", "agent_forwarding", "gss_host"))
         connection = await asyncssh.run_server(
             theirs, server_factory=Server, server_host_keys=[key], window=_WINDOW, compression_algs=None, **closed
