@@ -20,11 +20,11 @@ import msgspec
 from mudroom.core.network.host_rules import held_words
 from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import show
-from mudroom.ext.effects.conversation import Streams, decoded, desk
 from mudroom.ext.effects.message import MOST_BODY, HeldAnswer, HeldQuestion, is_repository
 from mudroom.ext.effects.publish import canonical, is_place
 from mudroom.ext.effects.publish import overlaid as page_with
 from mudroom.ext.effects.request import names_method
+from mudroom.ext.effects.servers import Streams, decoded, desk
 from mudroom.ext.effects.wire import (
     MOST_REFS,
     overlaid,
@@ -50,27 +50,6 @@ _RESULT = "application/x-git-%s-pack-result"
 _ADVERTISES = regex(rb"application/x-git-.*-advertisement")
 _UNWANTED = (b"git-protocol", b"accept-encoding")
 _UNWANTED_OF_PAGES = (b"accept-encoding", b"if-none-match", b"if-modified-since", b"range")
-
-
-async def serve_other(client: Peer, server: Peer, exchange: Exchange) -> None:
-    """Serve a connection that is neither TLS nor HTTP, at a host that holds. ``server``: the host's, which speaks SSH,
-    SMTP, or nothing that can be held. Raise RefusedExchange."""
-    begins = bytes(client.buffer[:4]), bytes(server.buffer[:3])
-    server.cut()
-    if exchange.guard.all_hosts:
-        raise exchange.refuse("this cannot be held: effects of another machine's forks")
-    if begins[0] == b"SSH-" or begins[1] == b"SSH":
-        from mudroom.ext.effects.ssh import serve_ssh
-
-        await serve_ssh(client, exchange)
-    elif begins[1] == b"220":  # RFC 5321 4.3.1: an SMTP server speaks first
-        from mudroom.ext.effects.smtp import serve_mail
-
-        await serve_mail(client, exchange)
-    else:
-        raise exchange.refuse("its rule requires inspection, but it is neither TLS nor HTTP")
-    exchange.sent = client.count
-    exchange.report()
 
 
 Kind = Literal["read", "refs", "fetch", "push", "publish", "request"]
