@@ -12,6 +12,7 @@ import logging
 import socket
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -41,7 +42,6 @@ from mudroom.net.gate.exchange import Exchange
 from mudroom.net.gate.fork_dials import ForkUnreachable
 from mudroom.net.gate.peer import Peer
 from mudroom.net.gate.relay import relay
-from mudroom.typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from asyncssh import SSHServerProcess
