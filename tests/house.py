@@ -92,7 +92,7 @@ ROOMS: Mapping[str, Room] = {
     "ext.macos": Room("macOS: Seatbelt", _ALL),
     "ext.inspection": Room("inside HTTPS: certificates, credentials that no sandbox has", _ALL),
     "ext.effects": Room(
-        "git pushes, publishes and other requests that wait for an apply: held, shown, sent, taken back",
+        "git pushes, publishes, mail and other requests that wait for an apply: held, shown, sent, taken back",
         (*_ALL, "ext.inspection"),
     ),
     "ext.containers": Room("level 2: images, engines, containers", _ALL),

@@ -52,6 +52,7 @@ ROWS: Mapping[str, Mapping[str, str]] = {
         "cli": "effects.cli",
         "desk": "effects.desk",
         "gate": "effects.gate",
+        "servers": "effects.servers",
         "session": "effects.session",
         "ssh": "effects.ssh_client",
     },

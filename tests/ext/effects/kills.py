@@ -96,7 +96,7 @@ def _serve(channel: socket.socket) -> None:
 
 
 def _apply(place: Mapping[str, Any]) -> list[str]:
-    upstream.look_up = lambda _host, _port: [bytes((127, 0, 0, 1))]
+    vars(upstream)["look_up"] = lambda _host, _port: [bytes((127, 0, 0, 1))]
     with session_at(place) as session:
         session.changes.recover()
         left = [row.name for row in session.changes.pushes("f")]
@@ -165,8 +165,9 @@ class Street:
         pushed = self._reset_forge, self._received
         taken = self.office.taken
         self.carriers = {
-            "git push, https": Carrier(push.format(yard.url(tls=True)), *pushed),
+            "mail": Carrier(f"{sys.executable} mail.py {mail} Hi", taken.clear, lambda: len(taken)),
             "git push, ssh": Carrier(push.format(over_ssh), *pushed),
+            "git push, https": Carrier(push.format(yard.url(tls=True)), *pushed),
             "npm publish": Carrier(
                 f"curl -sS --fail {publish}", self._reset_registry, lambda: len(yard.registry.files)
             ),
@@ -174,7 +175,6 @@ class Street:
             "DELETE": Carrier(f"{curl}/items/old -X DELETE", *api),
             "PATCH, not a merge": Carrier(f"{curl}/items/old {patch}", *api),
             "POST with a key": Carrier(f"{curl}/orders -H 'Idempotency-Key: k' -d '{{}}'", *api),
-            "mail": Carrier(f"{sys.executable} mail.py {mail} Hi", taken.clear, lambda: len(taken)),
         }
 
     def _received(self) -> int:
@@ -220,13 +220,13 @@ def kill(street: Street, zygote: Zygote, name: str, kept: Path, count: int, chan
     """Kill ``count`` applies. Return how often each outcome was seen."""
     carrier, held = street.carriers[name], street.held
     seen: Counter[str] = Counter()
-    spans = []
+    spans: list[float] = []
     while seen["kills"] < count:
         carrier.reset()
         shutil.rmtree(held, ignore_errors=True)
         shutil.copytree(kept, held)
         began = time.monotonic()
-        states = zygote.apply(street.place, None if len(spans) < 3 else chance.uniform(0, 1.1 * sorted(spans)[1]))
+        states = zygote.apply(street.place, None if len(spans) < 3 else chance.uniform(0, 0.95 * min(spans)))
         if len(spans) < 3:
             assert states == ["sent"], states
             spans.append(time.monotonic() - began)

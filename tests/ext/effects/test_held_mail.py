@@ -132,6 +132,7 @@ def test_the_login_is_put_in_at_the_release(post: Post) -> None:
     assert post.office.logins == [post.office.login]
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a killed one leaves its connection
 @pytest.mark.parametrize("step", range(1, 5))
 def test_a_killed_release_sends_no_mail_twice(post: Post, monkeypatch: pytest.MonkeyPatch, step: int) -> None:
     count = 0
@@ -171,3 +172,9 @@ def test_a_killed_release_sends_no_mail_twice(post: Post, monkeypatch: pytest.Mo
 def test_an_envelope_that_is_not_understood_is_refused(sender: str, recipients: list[str]) -> None:
     with pytest.raises(ValueError, match="a mail "):
         parse_mail([("from", sender), *(("to", one) for one in recipients)], b"Subject: x\r\n\r\n")
+
+
+@pytest.mark.parametrize("body", [b"x\n.\r\nMAIL FROM:<a@b>\r\n", b"x\r.\r\n", b"x\n\n"])
+def test_a_mail_that_servers_may_split_is_refused(body: bytes) -> None:
+    with pytest.raises(ValueError, match="line ends"):
+        parse_mail([("from", "a@b"), ("to", "c@d")], body)

@@ -15,7 +15,8 @@ from test_held_mail import Post
 pytestmark = [pytest.mark.deep, pytest.mark.slow, pytest.mark.network, pytest.mark.both_users, pytest.mark.limit(600)]
 
 NODE = """
-const mail = require('nodemailer').createTransport({host: 'forge.example', port: PORT, requireTLS: true});
+const place = {host: 'forge.example', port: PORT, secure: false, requireTLS: true};
+const mail = require('nodemailer').createTransport(place);
 mail.sendMail({from: 'me@example.com', to: 'bob@example.com', subject: 'Hi', text: 'Hello'}).then(
   done => console.log(done.response), error => { console.error(String(error)); process.exit(1) });
 """

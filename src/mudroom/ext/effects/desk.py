@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 import msgspec
 
 from mudroom.core.network.fork_host import ForkDial
-from mudroom.core.network.host_rules import HostRule, Request, decide, holding
+from mudroom.core.network.host_rules import HostRule, Request, holding
 from mudroom.errors import FULL, MudroomError
 from mudroom.ext.effects.message import LONGEST, HeldAnswer, HeldQuestion, is_repository, is_ssh_repository
 from mudroom.ext.effects.publish import canonical, is_place
@@ -100,11 +100,9 @@ class HoldDesk:
 
     def reach(self, asked: HeldQuestion, dial: ForkDial, channel: socket.socket) -> RemoteGit:
         """Start the user's ssh at the other end of a channel. Raise Rejected."""
-        decision = decide(Request(dial.host, dial.port), self._rules())
-        if decision.action == "deny" or decision.rule is None:
-            raise Rejected(decision.reason)
+        place = Request(dial.host, dial.port, "", asked.path)
         try:
-            line = ssh_line(self._variables, dial.host, dial.port, asked.login, asked.method, asked.path)
+            line = ssh_line(self._variables, self._rules(), place, asked.login, asked.method)
             return RemoteGit(line, self._variables, channel.fileno())
         except ValueError as error:
             raise Rejected(str(error)) from error

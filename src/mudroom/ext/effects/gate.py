@@ -21,11 +21,11 @@ from mudroom.core.network.host_rules import held_words
 from mudroom.core.network.preset import EFFECTS
 from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import show
-from mudroom.ext.effects.conversation import Streams, decoded, desk
 from mudroom.ext.effects.message import MOST_BODY, HeldAnswer, HeldQuestion, is_repository
 from mudroom.ext.effects.publish import canonical, is_place
 from mudroom.ext.effects.publish import overlaid as page_with
 from mudroom.ext.effects.request import is_download, is_query, names_method
+from mudroom.ext.effects.servers import Streams, decoded, desk
 from mudroom.ext.effects.wire import (
     MOST_REFS,
     overlaid,

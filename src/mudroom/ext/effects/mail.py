@@ -14,6 +14,7 @@ from mudroom.typing import NamedTuple
 
 MOST_MAIL = 16 << 20
 _MOST_RECIPIENTS = 100
+_LONE = regex(rb"\r(?!\n)|(?<!\r)\n")
 _ADDRESS = regex(r"[!-;=?-~]{1,254}")
 
 
@@ -38,6 +39,8 @@ def parse_mail(headers: Sequence[tuple[str, str]], body: bytes) -> Mail:
         raise ValueError(f"a mail of more than {MOST_MAIL >> 20} MiB, or for more than {_MOST_RECIPIENTS} recipients")
     if not all(_ADDRESS.fullmatch(address) for address in (*recipients, *([sender] if sender else []))):
         raise ValueError("a mail with an address that is not understood")
+    if _LONE.search(body):  # servers that take them for line ends may see another mail in it (SMTP smuggling)
+        raise ValueError("a mail with line ends that are not CRLF")
     found = dict(mail_lines(body)[0])
     return Mail(sender, recipients, found.get("Subject", "")[:200], found.get("Message-ID", "")[:200])
 

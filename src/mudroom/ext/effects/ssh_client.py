@@ -14,11 +14,12 @@ from shutil import copyfileobj
 from tempfile import TemporaryFile
 
 from mudroom.core.confinement.spec import Bind
-from mudroom.core.network.host_rules import USUAL, HostRule
+from mudroom.core.network.host_rules import USUAL, HostRule, Request, decide
 from mudroom.core.system.search_path import find_program
 from mudroom.core.tree.path import show
 from mudroom.ext.effects.message import is_ssh_repository, is_user
 from mudroom.ext.effects.wire import MOST_REFS
+from mudroom.stage import safe_open
 from mudroom.typing import BinaryIO
 
 PATIENCE = 600.0
@@ -32,8 +33,15 @@ _INSIDE = b"/run/mudroom/ssh"
 _MOST_ERROR = 4096
 
 
-def ssh_line(variables: Mapping[bytes, bytes], host: str, port: int, user: str, service: str, path: str) -> list[str]:
-    """Return the command that runs ``git-upload-pack`` or ``git-receive-pack`` at a host. Raise ValueError."""
+def ssh_line(
+    variables: Mapping[bytes, bytes], rules: Sequence[HostRule], place: Request, user: str, service: str
+) -> list[str]:
+    """Return the command that runs ``git-upload-pack`` or ``git-receive-pack`` at a host. ``place``: with the
+    repository as its path. Raise ValueError, also if the rules do not allow it."""
+    host, port, _method, path = place
+    decision = decide(Request(host, port), rules)
+    if decision.action == "deny" or decision.rule is None:
+        raise ValueError(decision.reason)
     program = find_program("ssh", variables)
     if program is None:
         raise ValueError("ssh is not installed here: apt install openssh-client")
@@ -66,7 +74,7 @@ class RemoteGit:
 
     def __init__(self, line: Sequence[str], variables: Mapping[bytes, bytes], channel: int) -> None:
         self._process = subprocess.Popen(
-            line, stdin=channel, stdout=channel, stderr=subprocess.PIPE, env=dict(variables), start_new_session=True
+            line, stdin=channel, stdout=channel, stderr=subprocess.PIPE, env=variables, start_new_session=True
         )
         assert self._process.stderr is not None
         self._stderr = self._process.stderr
@@ -96,25 +104,18 @@ class RemoteGit:
 
 def talk(line: Sequence[str], variables: Mapping[bytes, bytes], body: BinaryIO, patience: float) -> tuple[bytes, bytes]:
     """Return the output and errors of an ssh that gets this input; no errors if it has succeeded. Raise OSError."""
-    with TemporaryFile() as given, TemporaryFile() as told, TemporaryFile() as errors:
+    with TemporaryFile() as given, TemporaryFile() as out, TemporaryFile() as err:
         copyfileobj(body, given)
         given.seek(0)
         try:
-            failed = subprocess.run(
-                line,
-                stdin=given,
-                stdout=told,
-                stderr=errors,
-                env=dict(variables),
-                start_new_session=True,
-                timeout=patience,
-                check=False,
-            ).returncode
+            failed = subprocess.call(
+                line, stdin=given, stdout=out, stderr=err, env=variables, timeout=patience, start_new_session=True
+            )
         except subprocess.TimeoutExpired:
             failed = 1
-        told.seek(0)
-        errors.seek(0)
-        return told.read(MOST_REFS), (errors.read(_MOST_ERROR) or b"ssh has ended") if failed else b""
+        out.seek(0)
+        err.seek(0)
+        return out.read(MOST_REFS), (err.read(_MOST_ERROR) or b"ssh has ended") if failed else b""
 
 
 # --- inside ---
@@ -141,17 +142,9 @@ def trust_ssh(directory: bytes, authority: str, rules: Sequence[HostRule]) -> tu
     own = f"Host {hosts}\n  GlobalKnownHostsFile {os.fsdecode(_INSIDE)}/known_hosts\n  UpdateHostKeys no\nHost *\n"
     files = {b"known_hosts": known.encode(), b"ssh_config": own.encode() + system}
     shown = directory + b"/ssh-" + sha256(b"".join(files.values())).hexdigest()[:16].encode()
-    if not os.path.isdir(shown):
-        new = shown + b".%d" % os.getpid()
-        os.makedirs(new, 0o755, exist_ok=True)
-        for name, content in files.items():
-            with open(new + b"/" + name, "wb") as file:
-                file.write(content)
-        try:
-            os.rename(new, shown)
-        except OSError:  # another process was first
-            if not os.path.isdir(shown):
-                raise
+    os.makedirs(shown, 0o755, exist_ok=True)
+    for name, content in files.items():
+        safe_open.replace(shown + b"/" + name, content)
     return Bind(shown, _INSIDE), Bind(shown + b"/ssh_config", os.path.realpath(_CONFIG))
 
 

@@ -14,7 +14,7 @@ import socket
 import ssl
 from binascii import a2b_base64, b2a_base64
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import closing
 from urllib.parse import quote, urljoin, urlsplit
 
 from mudroom.core.network.address import show_address
@@ -217,9 +217,46 @@ class _Server:
         return place.sock
 
 
+class SshGit:
+    """``git-receive-pack`` of a push's server, by the user's own ssh."""
+
+    def __init__(self, push: HeldEffect, access: ServerAccess) -> None:
+        self._push, self._access = push, access
+
+    def refs(self) -> bytes:
+        """Return the refs, as HTTP tells them. Raise NotSent."""
+        told, error = self._talk(io.BytesIO(FLUSH), self._access.patience)
+        if error and not told.endswith(FLUSH):
+            raise NotSent(error)
+        return packet(b"# service=git-receive-pack\n") + FLUSH + told
+
+    def answer(self, body: BinaryIO, _length: int) -> bytes:
+        """Return the answer to a push. Raise NotSent or LostAnswer."""
+        told, error = self._talk(body, PATIENCE)
+        report = told[next((end for content, end in packets(told) if content is None), len(told)) :]
+        if error and not report.endswith(FLUSH):  # after a refusal, too, its status may say that it has failed
+            raise LostAnswer(error)
+        return report
+
+    def _talk(self, body: BinaryIO, patience: float) -> tuple[bytes, str]:
+        """Return the server's bytes, and why ssh has failed. Raise NotSent."""
+        push, variables = self._push, self._access.variables
+        place = Request(push.host, push.port, "", push.path)
+        try:
+            line = ssh_line(variables, self._access.rules, place, push.login, "receive")
+            told, said = talk(line, variables, body, patience)
+        except (OSError, ValueError) as error:
+            raise NotSent(_words(error)) from error
+        return told, ssh_words(said, push.host, push.port, variables) if said else ""
+
+
 class PushServer(_Server):
     """An ``EffectServer`` for a git push. Between ``is_there`` and ``send`` the server's compare-and-swap of the old
     ids guards."""
+
+    def __init__(self, push: HeldEffect, access: ServerAccess) -> None:
+        super().__init__(push, access)
+        self._git: SshGit | PushServer = SshGit(push, access) if push.scheme == "ssh" else self
 
     def is_there(self, *, may_be: bool) -> bool:
         return self._is_there(self._push.commands, may_be=may_be)
@@ -239,7 +276,7 @@ class PushServer(_Server):
         return self._push_refs(io.BytesIO(body), len(body), back, side_band=True)
 
     def _is_there(self, commands: Sequence[RefCommand], *, may_be: bool) -> bool:
-        body = self._refs()
+        body = self._git.refs()
         try:
             there = dict(parse_advertisement(body).refs)
         except ValueError as error:
@@ -253,7 +290,7 @@ class PushServer(_Server):
                 raise NotSent(f"{ref} {where}, and {told}: {_AGAIN}", by_server=True)
         return False
 
-    def _refs(self) -> bytes:
+    def refs(self) -> bytes:
         answer, body = self._get(self._push.path + "/info/refs?service=git-receive-pack")
         if answer.status != 200:
             raise NotSent(self._refusal(answer), by_server=answer.status < 500)
@@ -261,44 +298,14 @@ class PushServer(_Server):
 
     def _push_refs(self, body: BinaryIO, length: int, commands: Sequence[RefCommand], *, side_band: bool) -> PushReport:
         try:
-            return parse_report(self._answer(body, length), commands, side_band=side_band)
+            return parse_report(self._git.answer(body, length), commands, side_band=side_band)
         except ValueError as error:
             raise LostAnswer(str(error)) from error
 
-    def _answer(self, body: BinaryIO, length: int) -> bytes:
+    def answer(self, body: BinaryIO, length: int) -> bytes:
         kind, path = "application/x-git-receive-pack-", self._push.path + "/git-receive-pack"
         headers = {"Content-Type": f"{kind}request", "Accept": f"{kind}result", "Content-Length": str(length)}
         return self._send("POST", path, body, headers)[1]
-
-
-class SshPushServer(PushServer):
-    """A ``PushServer`` that the user's own ssh reaches."""
-
-    def _refs(self) -> bytes:
-        told, error = self._talk(io.BytesIO(FLUSH), self._access.patience)
-        if error and not told.endswith(FLUSH):
-            raise NotSent(error)
-        return packet(b"# service=git-receive-pack\n") + FLUSH + told
-
-    def _answer(self, body: BinaryIO, _length: int) -> bytes:
-        told, error = self._talk(body, PATIENCE)
-        report = told[next((end for content, end in packets(told) if content is None), len(told)) :]
-        if error and not report.endswith(FLUSH):  # after a refusal, too, its status may say that it has failed
-            raise LostAnswer(error)
-        return report
-
-    def _talk(self, body: BinaryIO, patience: float) -> tuple[bytes, str]:
-        """Return the server's bytes, and why ssh has failed. Raise NotSent."""
-        push, variables = self._push, self._access.variables
-        decision = decide(Request(push.host, push.port), self._access.rules)
-        if decision.action == "deny" or decision.rule is None:
-            raise NotSent(decision.reason)
-        try:
-            line = ssh_line(variables, push.host, push.port, push.login, "receive", push.path)
-            told, said = talk(line, variables, body, patience)
-        except (OSError, ValueError) as error:
-            raise NotSent(_words(error)) from error
-        return told, ssh_words(said, push.host, push.port, variables) if said else ""
 
 
 class MailServer(_Server):
@@ -314,29 +321,34 @@ class MailServer(_Server):
             raise NotSent(self.again)
         return False
 
+    def before(self) -> HeldEffect:
+        """Go on to behind DATA, where nothing is sent yet. Raise NotSent."""
+        self._server = server = _Smtp(timeout=self._access.patience)
+        try:
+            self._greet(server)
+        except (OSError, smtplib.SMTPException) as error:
+            server.close()
+            code, words = getattr(error, "smtp_code", 0), getattr(error, "smtp_error", b"")
+            why = f"the server answered {code} {_said(words)}" if code else _words(error)
+            raise NotSent(why, by_server=code >= 500) from error
+        return self._push
+
     def send(self, body: BinaryIO) -> PushReport:
-        with ExitStack() as closing_all:
-            try:
-                server = closing_all.enter_context(closing(_Smtp(self._channel("", ""), self._push, self._access)))
-                self._greet(server)
-            except smtplib.SMTPResponseException as error:
-                why = f"the server answered {error.smtp_code} {_said(error.smtp_error)}"
-                raise NotSent(why, by_server=error.smtp_code >= 500) from error
-            except (OSError, smtplib.SMTPException) as error:
-                raise NotSent(_words(error)) from error
-            try:  # from its last byte on, the server may have it
+        try:  # from its last byte on, the server may have it
+            with closing(self._server) as server:
                 text = b"".join(b"." + line if line[:1] == b"." else line for line in body)
                 server.send(text + (b"" if text.endswith(b"\r\n") else b"\r\n") + b".\r\n")
                 code, words = server.getreply()
-            except (OSError, smtplib.SMTPException) as error:
-                raise LostAnswer(_words(error)) from error
+        except (OSError, smtplib.SMTPException) as error:
+            raise LostAnswer(_words(error)) from error
         if code != 250:
             raise NotSent(f"the server answered {code} {_said(words)}", by_server=True)
         return PushReport(((self._push.labels[0], ""),), (_said(words),))
 
     def _greet(self, server: _Smtp) -> None:
-        """Go on to behind DATA. Raise OSError or SMTPException."""
-        mail, given = self._mail, self._access.authorization
+        """Raise OSError or SMTPException."""
+        push, mail, given = self._push, self._mail, self._access.authorization
+        server.open(self._channel("", ""), push.host, push.port)
         server.ehlo_or_helo_if_needed()
         if server.has_extn("starttls"):
             server.starttls(context=client_context(self._access.roots, ()))
@@ -358,9 +370,12 @@ class MailServer(_Server):
 class _Smtp(smtplib.SMTP):
     """smtplib's, over a connection that was made here."""
 
-    def __init__(self, channel: socket.socket, push: HeldEffect, access: ServerAccess) -> None:
-        self._channel = channel
-        super().__init__(push.host, push.port, timeout=access.patience)
+    def open(self, channel: socket.socket, host: str, port: int) -> None:
+        """Raise OSError or SMTPException."""
+        self._channel, self._host = channel, host  # smtplib takes the name for TLS from here
+        code, words = self.connect(host, port)
+        if code != 220:
+            raise smtplib.SMTPResponseException(code, words)
 
     def _get_socket(self, _host: str, _port: int, _timeout: float) -> socket.socket:
         return self._channel
@@ -512,7 +527,7 @@ def server_of(push: HeldEffect, access: ServerAccess, sent: bytes = b"") -> Effe
         return MailServer(push, push.mail, access)
     if push.publish is not None:
         return Registry(push, push.publish, access)
-    return (SshPushServer if push.scheme == "ssh" else PushServer)(push, access)
+    return PushServer(push, access)
 
 
 def look_up(host: str, port: int) -> list[bytes]:

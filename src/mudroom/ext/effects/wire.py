@@ -28,7 +28,7 @@ _SIDE = 65_515
 """Bytes of one packet on a side band."""
 
 
-class Incomplete(ValueError):
+class IncompletePush(ValueError):
     """A push whose head is not there whole."""
 
 
@@ -81,7 +81,7 @@ def packets(data: bytes, at: int = 0) -> Iterator[tuple[bytes | None, int]]:
             raise ValueError("a packet has no length")
         length = int(digits, 16)
         if length in (1, 2, 3) or len(digits) < 4 or at + length > len(data):
-            raise Incomplete("a packet is cut off")
+            raise IncompletePush("a packet is cut off")
         end = at + max(length, 4)
         yield (data[at + 4 : end] if length else None), end
         at = end
@@ -133,7 +133,7 @@ def _section(reader: Iterator[tuple[bytes | None, int]]) -> tuple[list[bytes], i
         if content is None:
             return section, end
         section.append(content)
-    raise Incomplete("a push that is cut off, or too long")
+    raise IncompletePush("a push that is cut off, or too long")
 
 
 def show_push(commands: Sequence[RefCommand]) -> bytes:

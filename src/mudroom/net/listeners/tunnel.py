@@ -131,7 +131,7 @@ async def serve_tunnel(
             inspector = inspector_of(exchange.guard)
             if inspector is None:
                 raise exchange.refuse(NO_INSPECTOR)
-            effects = part_or_none("effects", "gate") if kind == "raw" and exchange.holding is not None else None
+            effects = part_or_none("effects", "servers") if kind == "raw" and exchange.holding is not None else None
             if effects is not None:
                 await effects.serve_other(client, server, exchange)
                 return None
