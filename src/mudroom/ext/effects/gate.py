@@ -61,27 +61,6 @@ _pages: WeakKeyDictionary[Guard, asyncio.Task[HeldAnswer]] = WeakKeyDictionary()
 """The held pages as a command's guard was told: each read is compared with them."""
 
 
-async def serve_other(client: Peer, server: Peer, exchange: Exchange) -> None:
-    """Serve a connection that is neither TLS nor HTTP, at a host that holds. ``server``: the host's, which speaks SSH,
-    SMTP, or nothing that can be held. Raise RefusedExchange."""
-    begins = bytes(client.buffer[:4]), bytes(server.buffer[:3])
-    server.cut()
-    if exchange.guard.all_hosts:
-        raise exchange.refuse("this cannot be held: effects of another machine's forks")
-    if begins[0] == b"SSH-" or begins[1] == b"SSH":
-        from mudroom.ext.effects.ssh import serve_ssh
-
-        await serve_ssh(client, exchange)
-    elif begins[1] == b"220":  # RFC 5321 4.3.1: an SMTP server speaks first
-        from mudroom.ext.effects.smtp import serve_mail
-
-        await serve_mail(client, exchange)
-    else:
-        raise exchange.refuse("its rule requires inspection, but it is neither TLS nor HTTP")
-    exchange.sent = client.count
-    exchange.report()
-
-
 class HeldRequest:
     """One request to a host whose effects are held."""
 
