@@ -167,7 +167,8 @@ def print_recovered(context: Context, name: str, fork: str, outcome: str) -> Non
 
 
 def project_paths(words: list[str], session: Session) -> list[bytes]:
-    """Return command-line paths, which are relative to the current directory, as project paths."""
+    """Return command-line paths, which are relative to the current directory, as project paths; none if one is the
+    whole project."""
     here = disk.real_path(working_directory())
     inside = here[len(session.project) + 1 :] if here.startswith(session.project + b"/") else b""
     paths: list[bytes] = []
@@ -177,6 +178,8 @@ def project_paths(words: list[str], session: Session) -> list[bytes]:
             path = path[len(session.project) + 1 :]
         elif not path.startswith(b"/"):
             path = disk.given_path(os.path.normpath(os.path.join(inside, path)))
+        if path in (b".", session.project):
+            return []
         try:
             paths.append(relpath(path))
         except ValueError as error:

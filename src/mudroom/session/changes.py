@@ -71,6 +71,12 @@ class Changes:
         outbox = self._forks.outbox_of(place := self._vault.fork(name).path)
         return [] if outbox is None else outbox.rows(place)
 
+    def drop_pushes(self, name: str, wanted: Collection[str]) -> None:
+        """Drop these held effects of a fork. Raise UsageError if it has not all of them."""
+        with self._forks.locked(fork := self._vault.fork(name), "mudroom discard"):
+            self._require_pushes(fork, wanted)
+            self._forks.drop_pushes(fork, names=wanted)
+
     def _require_pushes(self, fork: Fork, wanted: Collection[str]) -> None:
         outbox = self._forks.outbox_of(fork.path)
         rows = {} if outbox is None else {row.name: row for row in outbox.rows(fork.path)}

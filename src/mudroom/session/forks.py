@@ -85,7 +85,7 @@ class HeldPushes(Protocol):
     def release(self, fork: Fork, place: bytes, names: Collection[str], /) -> tuple[PushRow, ...]: ...
     def undo(self, place: bytes, /) -> tuple[PushRow, ...]: ...
     def taken_back(self, place: bytes, /) -> tuple[PushRow, ...]: ...
-    def drop(self, fork: Fork, since: int, /) -> list[str]: ...
+    def drop(self, fork: Fork, since: int, names: Collection[str], /) -> list[str]: ...
 
 
 class Forks:
@@ -147,10 +147,11 @@ class Forks:
             return None
         return self._outbox(self)
 
-    def _drop_pushes(self, fork: Fork, since: int = 0) -> None:
+    def drop_pushes(self, fork: Fork, since: int = 0, names: Collection[str] = ()) -> None:
+        """Drop a fork's held effects since a time, all or the named ones. Hold its lock."""
         outbox = self.outbox_of(fork.path)
         if outbox is not None:
-            self.remarks.extend(outbox.drop(fork, since))
+            self.remarks.extend(outbox.drop(fork, since, names))
 
     # --- locks ---
 
@@ -385,7 +386,7 @@ class Forks:
             checkpoint = fork.state.checkpoint(point)
             since = checkpoint.time if checkpoint is not None else 0
             before = stacking.rollback(self.vault, fork, point, self.clock())
-            self._drop_pushes(fork, since)
+            self.drop_pushes(fork, since)
         undo = before.name if before is not None else None
         self.journal("rollback", name, {"checkpoint": point, "undo": undo})
         return before
@@ -453,7 +454,7 @@ class Forks:
                 self.remarks.extend(settle_logins(fork.path, is_discarded=True))
                 spoken = part("agents", "conversation", "the conversations of an agent in this fork")
                 self.remarks.extend(spoken.keep_conversations(self.vault, fork, self.clock()))
-            self._drop_pushes(fork)
+            self.drop_pushes(fork)
             self.vault.discard(fork, durable=True)
         self.vault.empty_trash(cleaning_up(self.progress))
         try:

@@ -249,3 +249,22 @@ def test_discard_undo_and_redo_accept_yes(cli: Cli) -> None:
     assert cli("undo", "--yes").returncode == 0
     assert cli("redo", "-y").returncode == 0
     assert cli("discard", "b", "--yes").returncode == 0
+
+
+def test_the_whole_project_among_paths_names_no_path(cli: Cli) -> None:
+    _exec(cli, "a", "echo two > file; echo y > d/y")
+    assert cli("diff", "a", ".", "--stat").stdout == cli("diff", "a", "--stat").stdout
+    assert cli("apply", "a", "--yes", str(cli.place.project)).returncode == 0
+    assert [(cli.place.project / path).read_text() for path in ("file", "d/y")] == ["two\n", "y\n"]
+
+
+def test_held_effects_are_dropped_from_one_fork(cli: Cli) -> None:
+    for name in "ab":
+        _exec(cli, name, "echo two > file")
+    several = cli("discard", "a", "b", "mail:1")
+    assert several.returncode == 125
+    assert "held effects are dropped from one fork (mudroom discard FORK mail:1)" in several.stderr
+    absent = cli("discard", "a", "mail:1")
+    assert absent.returncode == 125
+    assert "a has no mail:1 (mudroom diff a shows its held effects)" in absent.stderr
+    assert cli("diff", "b", "--stat").returncode == 0

@@ -14,6 +14,7 @@ from yard import yard as yard
 from mudroom.cli.change.preview import push_lines
 from mudroom.core.network.host_rules import parse_rule
 from mudroom.core.result import Result
+from mudroom.errors import UsageError
 from mudroom.ext.effects import session as release
 from mudroom.ext.effects.mail import parse_mail
 from mudroom.ext.effects.upstream import MailServer
@@ -107,6 +108,24 @@ def test_a_mail_whose_answer_is_lost_is_unknown_and_stays_so(post: Post, fault: 
         assert (row.state, len(post.office.taken)) == ("sent" if again else "unknown", times + again), row
         if not again:
             assert "cannot be asked, so it is not sent again" in row.why
+
+
+def test_held_effects_are_dropped_by_name_and_the_others_stay(post: Post) -> None:
+    with post.session() as session:
+        for number, subject in enumerate(("Hi", "Bye", "Ciao"), 1):
+            post.send(session, subject=subject, more=f"'<{number}@x>'")
+        with pytest.raises(UsageError, match="f has no mail:9"):
+            session.changes.drop_pushes("f", ["mail:1", "mail:9"])
+        post.office.fault = "cut before"
+        session.changes.apply("f", pushes=["mail:1"], exact=True)
+        session.forks.unsaid()
+        session.changes.drop_pushes("f", ["mail:1", "mail:3"])
+        server = f"smtp://forge.example:{post.port}"
+        assert session.forks.unsaid() == [
+            f'mail:1 is dropped: mail "Hi" for bob@example.com, eve@example.com to {server} may have been sent',
+            f'mail:3 is dropped: mail "Ciao" for bob@example.com, eve@example.com to {server} was not sent',
+        ]
+        assert [row.name for row in session.changes.pushes("f")] == ["mail:2"]
 
 
 def test_all_recipients_or_none(post: Post) -> None:

@@ -142,6 +142,19 @@ def test_an_agent_that_runs_inside_as_a_whole_can_be_held_from_its_first_questio
 
 
 @pytest.mark.parametrize("allowed", [False, True])
+def test_ssh_is_held_from_the_next_command_on_for_a_running_agent_too(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch, allowed: bool
+) -> None:
+    """OpenSSH in its sandbox does not know the gate's host key: "now" would be "Host key verification failed"."""
+    place = asking(yard, monkeypatch)
+    place.port, place.rules = 22, (HostRule("ask", "forge.example", (22,), private=True),)
+    with place.session(lambda question: hold(question, allowed=allowed), card=AgentCard("claude-code", level=1)) as one:
+        yard.run(one, "git ls-remote ssh://git@forge.example/team/app.git || true")
+    assert [question.hold for question in place.asked] == ["later"]
+    assert [(show_rule(rule), rule.hold) for rule in place.remembered] == [("forge.example:22", True)]
+
+
+@pytest.mark.parametrize("allowed", [False, True])
 def test_an_installation_that_cannot_inspect_offers_no_hold(
     yard: Yard, monkeypatch: pytest.MonkeyPatch, allowed: bool
 ) -> None:

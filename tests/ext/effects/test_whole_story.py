@@ -170,17 +170,22 @@ def test_the_user_sends_the_push_and_the_request_and_no_other_effect(outside: Ou
     ):
         assert line in shown, shown
 
-    chosen = (*MUDROOM, "apply", name, "--yes", "calc.py", "push:1", "request:2")
-    landed = here.command(*chosen)
-    assert "publish:3 is not sent" in landed and "mail:4 is not sent" in landed
+    dropped = here.mudroom("discard", name, "publish:3", "mail:4")
+    assert "publish:3 is dropped: calc 1.1" in dropped and "mail:4 is dropped: mail" in dropped
+    assert "push:1" not in dropped and "discarded" not in dropped
+    assert outside.sent() == before
+    landed = here.mudroom("apply", name, "--yes")
+    assert "push:1 pushed: refs/heads/fix-add" in landed and "request:2 sent: POST" in landed
     commit = outside.forge.refs()["refs/heads/fix-add"]
     assert f"    {commit[:10]} calc: add\n" in shown
     after = {**before, "requests": [("POST", "/repos/team/app/pulls")]}
     after["refs"] = {**before["refs"], "refs/heads/fix-add": commit}
     assert outside.sent() == after
 
-    again = here.run(chosen, here.environ)
-    assert (again.code, "has no push:1" in again.output) == (125, True)
+    again = here.mudroom("apply", name, "--yes")
+    assert again.startswith("applied: 0 written") and not any(f"{kind}:" in again for kind in ("push", "request"))
+    named = here.run((*MUDROOM, "apply", name, "--yes", "push:1", "request:2"), here.environ)
+    assert (named.code, "has no push:1" in named.output) == (125, True)
     assert outside.sent() == after
 
     undone = here.run((*MUDROOM, "undo"), here.environ)

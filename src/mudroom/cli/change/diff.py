@@ -110,10 +110,11 @@ def _review_as_json(session: Session, name: str, context: Context) -> int:
 
 def _review(session: Session, name: str, words: list[str], context: Context, *, stat: bool) -> int:
     """Show a fork's changes. Without paths this counts as a review, and git's own files are left out."""
+    words = words if (paths := project_paths(words, session)) else []
     look = session.changes.look(name) if words else session.changes.review(name)
     for line in (*look_line(name, look), *credentials_line(session, name), *session.forks.unsaid()):
         context.terminal.note(line)
-    paths, changeset = project_paths(words, session), look.changeset
+    changeset = look.changeset
     if not changeset.changes and (undone := session.changes.undone_as(name)):
         context.terminal.note(UNDONE.format(apply=undone))
     within = _own_files(changeset.changes) if not words else set()

@@ -194,7 +194,7 @@ def repository_of(directory: str | None, session: Session) -> bytes:
     """Return the ``.git`` for a project directory, which may be given with or without ``.git``."""
     if directory is None:
         return b".git"
-    (path,) = project_paths([directory], session)
+    path = b"".join(project_paths([directory], session))
     return path if path == b".git" or path.endswith(b"/.git") else (path + b"/.git").lstrip(b"/")
 
 

@@ -41,6 +41,7 @@ _QUEUE = 4096
 """A listener's backlog (listen(2)): while it is full, the command's connect(2) blocks."""
 LAST_FLOWS = 5.0
 """Seconds after a command in which the gate may send the last flows."""
+_SSH = 22
 
 
 class Equipment(NamedTuple):
@@ -409,7 +410,9 @@ class CommandGate:
             self._questions = HostQuestions(
                 lambda: gate.approver, gate.remember, self._screen, self._update, self.notes.append
             )
-        hold: Hold = "now" if question.way == "http" or self._inspection is not None else "later"
+        # OpenSSH reads the gate's host key when its command starts, and only for hosts that are held then.
+        knows_gate = question.port != _SSH and self._inspection is not None
+        hold: Hold = "now" if question.way == "http" or knows_gate else "later"
         hold = hold if self._make_holds is not None and can_inspect() else ""
         self._questions.ask(guard, question._replace(fork=self._fork(), hold=hold), self._running)
 

@@ -76,8 +76,9 @@ def test_a_project_without_a_repository(
         if written:
             place.write(".git", written)
         capfd.readouterr()
-        assert run(["diff", "f", "--commits"], environ_of(place)) == 125
-        assert told in capfd.readouterr().err
+        for options in ([], ["--repository", "."]):
+            assert run(["diff", "f", "--commits", *options], environ_of(place)) == 125
+            assert told in capfd.readouterr().err
 
 
 def test_a_damaged_index(place: Place) -> None:
