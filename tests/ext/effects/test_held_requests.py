@@ -27,7 +27,7 @@ from mudroom.session import Session
 
 pytestmark = [pytest.mark.both_users]
 
-ALL = "PUT PATCH DELETE POST=Idempotency-Key POST=.id"
+ALL = "PUT PATCH DELETE POST=Idempotency-Key POST=.id POST=.head"
 CURL = "curl -sS -w '\\n%{http_code}\\n'"
 JSON = "-H 'Content-Type: application/json'"
 MERGE = "-H 'Content-Type: application/merge-patch+json'"
@@ -38,6 +38,7 @@ REQUESTS = {
     "DELETE": "-X DELETE {}/items/old",
     "POST": ORDER,
     "POST with a field": "-X POST --json '{\"id\": 7}' {}/orders",
+    "POST of a branch": '-X POST --json \'{"head": "fix"}\' {}/pulls',
 }
 """For curl; ``{}`` stands for the API."""
 PLAIN_PATCH = f"-X PATCH {JSON} -d '{{\"a\": 2}}' {{}}/items/old"
