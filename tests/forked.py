@@ -15,6 +15,7 @@ import io
 import json
 import os
 import re
+import resource
 import select
 import socket
 import struct
@@ -72,7 +73,7 @@ class _Forked(subprocess.Popen[Any]):
         umask = re.search(r"^Umask:\s+(\d+)", Path("/proc/self/status").read_text(), re.MULTILINE)
         assert umask is not None
         told = {"words": list(words), "directory": os.fspath(directory or os.getcwd()), "umask": int(umask[1], 8)}
-        told["is_new_session"] = bool(others[14])
+        told["is_new_session"], told["files"] = bool(others[14]), resource.getrlimit(resource.RLIMIT_NOFILE)
         self._end, theirs = os.pipe()
         request = os.memfd_create("request")
         try:
@@ -183,6 +184,7 @@ def _become(request: int, streams: Sequence[int]) -> None:
     os.closerange(3, 1 << 16)
     os.chdir(told["directory"])
     os.umask(told["umask"])
+    resource.setrlimit(resource.RLIMIT_NOFILE, told["files"])
     os.environ.clear()
     os.environ.update(told["variables"])
     tempfile.tempdir = None  # that of the rehearsal
