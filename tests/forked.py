@@ -8,27 +8,29 @@ command loads, are shown by tests/cli/test_cold_start.py, and by each test that 
 from __future__ import annotations
 
 import atexit
-import fcntl
 import gc
 import importlib
 import io
 import json
 import os
 import re
-import resource
 import select
 import socket
 import struct
 import subprocess
 import sys
 import tempfile
-import termios
 import time
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+if sys.platform != "win32":
+    import fcntl
+    import resource
+    import termios
 
 READ_AT_THE_START = re.compile(r"PYTHON(?!PATH$)|LC_(?!ALL$)|LANG")
 """Variables for the start of an interpreter; PYTHONPATH is for programs that the command starts."""
