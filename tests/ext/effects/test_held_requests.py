@@ -101,8 +101,8 @@ def test_the_review_shows_method_path_headers_and_body(yard: Yard) -> None:
 @pytest.mark.parametrize(
     ("requests", "request_line", "why"),
     [
-        ("", "-X PUT -d x {}/a", "PUT /a; the test holds pushes, publishes alone"),
-        ("PUT", "-X DELETE {}/a", "DELETE /a; the test holds pushes, publishes, PUT alone"),
+        ("", "-X PUT -d x {}/a", "PUT /a; the test holds pushes, publishes, mail alone"),
+        ("PUT", "-X DELETE {}/a", "DELETE /a; the test holds pushes, publishes, mail, PUT alone"),
         ("POST=Idempotency-Key", "-d x {}/a", "POST /a without Idempotency-Key"),
         ("POST=.id POST=Key", "--json '{\"id\": {}}' {}/a", "POST /a without .id or Key"),
         ("PUT", "-X PUT -d x -u me:secret {}/a", "a login in the header authorization"),
