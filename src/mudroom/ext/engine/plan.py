@@ -15,7 +15,7 @@ from mudroom.core.confinement.spec import Overlay, SandboxSpec
 from mudroom.errors import UsageError
 from mudroom.ext.engine.numbers import TUN, IdMaps, id_maps
 from mudroom.sandbox.linux.plan import DEVICE, NOEXEC, READ_ONLY, WRITABLE, filter_for, tmpfs
-from mudroom.sandbox.linux.syscall import AF_NETLINK, DENY, NETLINK_OTHER, NETLINK_ROUTE, Cond
+from mudroom.sandbox.linux.syscall import AF_NETLINK, DENY, ENOSYS, NETLINK_OTHER, NETLINK_ROUTE, Cond
 from mudroom.typing import Any
 
 SOCKET = b"/run/engine.sock"
@@ -31,11 +31,15 @@ _MAKES_CONTAINERS = frozenset((
 _NETFILTER = 12
 _OTHER_NETLINK = (Cond(0, "==", AF_NETLINK), Cond(2, "!=", NETLINK_ROUTE), Cond(2, "!=", _NETFILTER))
 RULES = tuple(
-    rule._replace(conditions=_OTHER_NETLINK) if rule.conditions == NETLINK_OTHER else rule
+    rule._replace(
+        conditions=_OTHER_NETLINK if rule.conditions == NETLINK_OTHER else rule.conditions,
+        action=ENOSYS if rule.syscall == "keyctl" else rule.action,
+    )
     for rule in DENY
     if rule.syscall not in _MAKES_CONTAINERS
 )
-"""The engine's filter. Bridges of containers need netfilter."""
+"""The engine's filter. Bridges of containers need netfilter. crun goes on without a keyring only where the kernel has
+none; containers.conf forbids keyrings to containers, but not to builds by Docker's interface (RUN)."""
 
 _NO_GROUPS: Counter = (b"max_cgroup_namespaces", 0, False)
 """Control groups are mounted by the owner of a namespace of them. No container gets one: it could write to groups that
