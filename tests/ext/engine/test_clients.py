@@ -37,8 +37,9 @@ container = client.containers.run(
 )
 said["log"] = next(container.logs(stream=True)).decode()
 said["list"] = [row.name for row in client.containers.list(filters={"label": "of=test"})]
-code, output = container.exec_run(["sh", "-c", "echo $WORD; cat /p/input >/p/output; exit 4"])
-said["exec"] = [code, output.decode()]
+said["exec"] = container.exec_run(["sh", "-c", "(echo $WORD; cat /p/input) >/p/output; exit 4"]).exit_code
+outputs = (container.exec_run("echo said").output for _again in range(5))  # Podman loses one of hundreds
+said["output"] = next(filter(None, outputs)).decode()
 container.reload()
 port = container.ports["80/tcp"][0]["HostPort"]
 while "page" not in said and container.status == "running":  # until it serves
@@ -75,10 +76,12 @@ with DockerImage(path="image", tag="page:latest") as image, Network() as network
                 served = urllib.request.urlopen(url).read()
             except OSError:
                 container.get_wrapped_container().reload()
-        print(served.decode() + container.exec(["cat", "/p/input"]).output.decode(), end="")
+        print(served.decode(), end="")
+        print(container.exec(["cp", "/p/input", "/p/output"]).exit_code)
         address = container.get_wrapped_container().attrs["NetworkSettings"]["Networks"][network.name]["IPAddress"]
         with DockerContainer(str(image)).with_network(network).with_command("sleep 1000") as other:
-            print(other.exec(["sh", "-c", f"echo GET / HTTP/1.0 | nc {address} 80 | tail -1"]).output.decode(), end="")
+            script = f"echo GET / HTTP/1.0 | nc {address} 80 | tail -1 >/w/beside; exec grep page /w/beside"
+            print(other.exec(["sh", "-c", script]).exit_code)
 """
 
 
@@ -112,18 +115,19 @@ def test_docker_py_builds_runs_and_asks(project: Place) -> None:
         "error": [3, "bad\n"],
         "log": "ready\n",
         "list": ["web"],
-        "exec": [4, "word\n"],
+        "exec": 4,
+        "output": "said\n",
         "page": "page\n",
         "volume": "kept\n",
         "left": 0,
     }
     assert not (project.project / "output").exists()
     session.changes.apply(result.fork)
-    assert (project.project / "output").read_text() == "in\n"
+    assert (project.project / "output").read_text() == "word\nin\n"
 
 
 def test_testcontainers_serve_a_page_on_a_network(project: Place) -> None:
     project.write("client.py", TESTCONTAINERS)
     _session, result = run(project, "client.py")
     assert result.exit_code == 0, (result.stdout + result.stderr).decode()[-4000:]
-    assert result.stdout == b"page\nin\npage\n"
+    assert result.stdout == b"page\n0\n0\n"
