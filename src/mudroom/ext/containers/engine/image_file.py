@@ -109,7 +109,7 @@ def _files(engine: Engine, image: Image, user: User, environ: Mapping[bytes, byt
                 raise Unsupported(f"the image {image.name}", needs, found, "remove it there")
         users = passwd(_read(engine, container, b"/etc/passwd", environ), user)
         groups = group(_read(engine, container, b"/etc/group", environ), user)
-        ours = {b"hosts": _HOSTS % os.uname().nodename.encode(), b"ld.so.preload": b"", b"resolv.conf": _NAMESERVER}
+        ours = {b"hosts": _HOSTS % os.fsencode(os.uname().nodename), b"ld.so.preload": b"", b"resolv.conf": _NAMESERVER}
         return {b"group": groups, b"passwd": users, **ours}
     finally:
         with suppress(MudroomError):
