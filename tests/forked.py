@@ -8,7 +8,6 @@ command loads, are shown by tests/cli/test_cold_start.py, and by each test that 
 from __future__ import annotations
 
 import atexit
-import fcntl
 import gc
 import importlib
 import io
@@ -21,13 +20,17 @@ import struct
 import subprocess
 import sys
 import tempfile
-import termios
 import time
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+if sys.platform != "win32":
+    import fcntl
+    import resource
+    import termios
 
 READ_AT_THE_START = re.compile(r"PYTHON(?!PATH$)|LC_(?!ALL$)|LANG")
 """Variables for the start of an interpreter; PYTHONPATH is for programs that the command starts."""
@@ -72,7 +75,7 @@ class _Forked(subprocess.Popen[Any]):
         umask = re.search(r"^Umask:\s+(\d+)", Path("/proc/self/status").read_text(), re.MULTILINE)
         assert umask is not None
         told = {"words": list(words), "directory": os.fspath(directory or os.getcwd()), "umask": int(umask[1], 8)}
-        told["is_new_session"] = bool(others[14])
+        told["is_new_session"], told["files"] = bool(others[14]), resource.getrlimit(resource.RLIMIT_NOFILE)
         self._end, theirs = os.pipe()
         request = os.memfd_create("request")
         try:
@@ -183,6 +186,7 @@ def _become(request: int, streams: Sequence[int]) -> None:
     os.closerange(3, 1 << 16)
     os.chdir(told["directory"])
     os.umask(told["umask"])
+    resource.setrlimit(resource.RLIMIT_NOFILE, told["files"])
     os.environ.clear()
     os.environ.update(told["variables"])
     tempfile.tempdir = None  # that of the rehearsal

@@ -41,10 +41,14 @@ def test_it_says_the_same(place: Place, words: list[str]) -> None:
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_signal_ends_it(place: Place, number: signal.Signals) -> None:
     words, variables = ["exec", "--fork", "f", "--", "sh", "-c", "echo up; exec sleep 1000"], environment(place)
-    program = subprocess.Popen([sys.executable, "-m", "mudroom", *words], cwd=place.project, env=variables, stdout=-1)
+    program = [sys.executable, "-m", "mudroom", *words]
+    starts = (
+        lambda: popen(words, cwd=place.project, env=variables, stdout=subprocess.PIPE),
+        lambda: subprocess.Popen(program, cwd=place.project, env=variables, stdout=subprocess.PIPE),
+    )
     codes = []
-    for process in (popen(words, cwd=place.project, env=variables, stdout=subprocess.PIPE), program):
-        with process:
+    for start in starts:
+        with start() as process:
             assert process.stdout is not None
             assert process.stdout.readline() == b"up\n" and process.poll() is None
             process.send_signal(number)

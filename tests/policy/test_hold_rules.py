@@ -44,7 +44,7 @@ def test_a_hold_names_the_requests_that_wait_too() -> None:
     assert show_rule(rules[0]) == "api.example:8443 POST=.order.id PUT"
     assert parse_rule(show_rule(rules[0]), "hold", rules[0].source) == rules[0]
     assert decide(Request("api.example", 8443), rules).reason == (
-        "policy.yaml:3: api.example:8443 POST=.order.id PUT allows reading, holds pushes, publishes, "
+        "policy.yaml:3: api.example:8443 POST=.order.id PUT allows reading, holds pushes, publishes, mail, "
         "POST with .order.id, PUT until the apply, and refuses other changes"
     )
     assert (found := holding(rules, "other.example", 8443)) is not None and not found.requests

@@ -312,8 +312,9 @@ def test_nobody_joins_after_the_last_command_has_ended(place: Place) -> None:
     session = place.session()
     server = started(session, "echo up; exec sleep 1000")
     shared = session.forks.users.shared("f")
-    usage = server.usage()
-    assert shared is not None and usage is not None
+    while (usage := server.usage()) is None:
+        give_way()  # during its exec a process shows no environment (proc_pid_environ(5)), by which it is known
+    assert shared is not None
     shared._collecting.acquire()  # the tender waits with the end
     try:
         os.kill(usage.pid, signal.SIGKILL)

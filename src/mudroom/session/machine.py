@@ -346,7 +346,7 @@ class Machine:
         if level == 0:  # mudroom's state is hidden there, including the root certificates that programs must trust
             raise Unsupported("looking into TLS", "level 1", "level 0", "take it out of the policy, or use level 1")
         why = "mudroom net credential" if inspecting is None else inspecting.source or inspecting.pattern
-        return self._equip(mode, (*settings.hosts, *stored), settings, f"looking into TLS ({why})")
+        return self._equip(mode, order, stored, f"looking into TLS ({why})")
 
     def _equipment_for_answers(self, mode: Mode, order: Order, stored: Sequence[HostRule]) -> Equipment | None:
         """Return the equipment for an agent that runs inside as a whole, so that the answer to a question can hold its
@@ -356,12 +356,11 @@ class Machine:
         from mudroom.session.confinement.host_questions import can_inspect
 
         try:
-            settings = order.actor.settings
-            return self._equip(mode, (*settings.hosts, *stored), settings, "") if can_inspect() else None
+            return self._equip(mode, order, stored, "") if can_inspect() else None
         except MudroomError:
             return None  # no rule needs it
 
-    def _equip(self, mode: Mode, rules: Sequence[HostRule], settings: Settings, why: str) -> Equipment:
+    def _equip(self, mode: Mode, order: Order, stored: Sequence[HostRule], why: str) -> Equipment:
         from mudroom.core.registry import part
 
         equipment: Equipment = part("inspection", "session", why).equip(
@@ -369,9 +368,9 @@ class Machine:
             self._vault.project,
             self.confinement.variables,
             self.confinement.home,
-            never=settings.never_inspect,
+            never=order.actor.settings.never_inspect,
             mounts=mode not in ELSEWHERE,
-            rules=rules,
+            rules=(*order.actor.settings.hosts, *stored),
         )
         self._vault.journal.conceal(_forms([credential.value for credential in equipment.inspection.credentials]))
         return equipment

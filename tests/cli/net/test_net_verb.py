@@ -242,15 +242,16 @@ def test_a_hold_says_what_waits_and_what_is_refused(cli: Cli) -> None:
     assert cli("net", "hold", "@npm").stdout.endswith(f"nodejs.org; pushes, publishes {refused}\n")
     done = cli("net", "hold", "a.example:8443", "put", "POST=Idempotency-Key", "b.example DELETE")
     assert done.stdout.splitlines() == [
-        f"a.example:8443 POST=Idempotency-Key PUT is held; pushes, publishes, POST with Idempotency-Key, PUT {refused}",
+        "a.example:8443 POST=Idempotency-Key PUT is held; pushes, publishes, mail, POST with Idempotency-Key, PUT "
+        + refused,
         f"b.example DELETE {ports}; pushes, publishes, DELETE {refused}",
     ]
     assert cli("net", "hold", "b.example").stdout.startswith(f"b.example {ports} (was held); ")
     (row,) = [row for row in cli.json("net", "ls")["rules"] if row["host"] == "a.example"]
     assert (row["action"], row["hold"], row["requests"]) == ("allow", True, ["POST=Idempotency-Key", "PUT"])
-    assert "held: pushes, publishes, POST with Idempotency-Key, PUT" in cli("net", "ls").stdout
+    assert "held: pushes, publishes, mail, POST with Idempotency-Key, PUT" in cli("net", "ls").stdout
     assert (
-        "a.example:8443 POST=Idempotency-Key PUT allows reading, holds pushes, publishes, POST with "
+        "a.example:8443 POST=Idempotency-Key PUT allows reading, holds pushes, publishes, mail, POST with "
         "Idempotency-Key, PUT until the apply, and refuses other changes"
     ) in " ".join(cli("net", "why", "a.example:8443").stdout.split())
     assert cli("net", "rm", "a.example:8443").stdout == "a.example:8443 POST=Idempotency-Key PUT is no longer held\n"

@@ -28,7 +28,7 @@ class Api(Forge):
     def _backend(self, method: str, path: str, _query: str, _headers: dict[str, str], body: bytes) -> bytes:
         there = self.things.get(path)
         if method == "POST":
-            return self._order(path, _headers.get("idempotency-key") or str(json.loads(body).get("id")), body)
+            return self._order(path, _headers.get("idempotency-key") or str(json.loads(body)), body)
         if method == "PUT":
             self.done.append((method, path))
             self.things[path] = body
@@ -48,6 +48,9 @@ class Api(Forge):
         return _answer(200, merged)
 
     def _order(self, path: str, key: str, body: bytes) -> bytes:
+        if key in self.keys and path == "/pulls":  # as GitHub answers
+            told = {"resource": "PullRequest", "code": "custom", "message": "A pull request already exists for me:fix."}
+            return _answer(422, json.dumps({"message": "Validation Failed", "errors": [told]}).encode())
         if key in self.keys:
             return _answer(409, b'{"error":"this key was used"}')
         self.keys[key] = place = f"{path}/{len(self.keys) + 1}"

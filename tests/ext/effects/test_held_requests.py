@@ -27,7 +27,7 @@ from mudroom.session import Session
 
 pytestmark = [pytest.mark.both_users]
 
-ALL = "PUT PATCH DELETE POST=Idempotency-Key POST=.id"
+ALL = "PUT PATCH DELETE POST=Idempotency-Key POST=.id POST=.head"
 CURL = "curl -sS -w '\\n%{http_code}\\n'"
 JSON = "-H 'Content-Type: application/json'"
 MERGE = "-H 'Content-Type: application/merge-patch+json'"
@@ -38,6 +38,7 @@ REQUESTS = {
     "DELETE": "-X DELETE {}/items/old",
     "POST": ORDER,
     "POST with a field": "-X POST --json '{\"id\": 7}' {}/orders",
+    "POST of a branch": '-X POST --json \'{"head": "fix"}\' {}/pulls',
 }
 """For curl; ``{}`` stands for the API."""
 PLAIN_PATCH = f"-X PATCH {JSON} -d '{{\"a\": 2}}' {{}}/items/old"
@@ -100,8 +101,8 @@ def test_the_review_shows_method_path_headers_and_body(yard: Yard) -> None:
 @pytest.mark.parametrize(
     ("requests", "request_line", "why"),
     [
-        ("", "-X PUT -d x {}/a", "PUT /a; the test holds pushes, publishes alone"),
-        ("PUT", "-X DELETE {}/a", "DELETE /a; the test holds pushes, publishes, PUT alone"),
+        ("", "-X PUT -d x {}/a", "PUT /a; the test holds pushes, publishes, mail alone"),
+        ("PUT", "-X DELETE {}/a", "DELETE /a; the test holds pushes, publishes, mail, PUT alone"),
         ("POST=Idempotency-Key", "-d x {}/a", "POST /a without Idempotency-Key"),
         ("POST=.id POST=Key", "--json '{\"id\": {}}' {}/a", "POST /a without .id or Key"),
         ("PUT", "-X PUT -d x -u me:secret {}/a", "a login in the header authorization"),

@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from clocks import give_way
 from inner_path import inner
 from mudroom.core.approval.approval import CommandAnswer, CommandQuestion, HostQuestion, ask_approver
 from mudroom.core.approval_queue import QueueRoom, QueueRow, row_to_json
@@ -75,6 +76,8 @@ def left(queue: Queue) -> str:
     with forked(lambda: (queue.put(QUESTION, 60).wait(60), None)[1]) as pid:
         row = until_one_waits(queue)
         assert row.waiter == pid
+        while not list(Path(os.fsdecode(queue._bells)).glob("[!.]*")):
+            give_way()  # its bell is not open yet
     assert queue.row(row.name).waiter == 0
     return row.name
 

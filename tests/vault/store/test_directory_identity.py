@@ -6,7 +6,8 @@ import errno
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -193,6 +194,24 @@ def test_the_birth_time_of_this_file_system(tmp_path: Path) -> None:
     stated = subprocess.run(["stat", "-c", "%W", str(tmp_path)], capture_output=True, text=True, check=True).stdout
     assert disk.birth_time(os.fsencode(tmp_path)) // 10**9 == int(stated)
     assert disk.birth_time(os.fsencode(tmp_path / "absent")) == 0
+
+
+def test_files_that_are_removed_meanwhile_are_no_error(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.write("a")
+    place.write("b/c")
+    real = os.scandir
+
+    @contextmanager
+    def scanned(path: bytes) -> Iterator[list[os.DirEntry[bytes]]]:
+        with real(path) as scan:
+            entries = list(scan)
+        for entry in entries:
+            if entry.is_file():
+                os.unlink(entry.path)
+        yield entries
+
+    monkeypatch.setattr(os, "scandir", scanned)
+    place.session().close()
 
 
 def test_a_read_that_fails_names_the_file(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,6 @@ from inner_path import inner
 from mudroom.core.settings import Settings
 from mudroom.errors import MudroomError, UsageError
 from mudroom.stage import disk, top_directory
-from mudroom.stage.layers import layer
 from mudroom.vault.record import ForkRecord, load
 from mudroom.vault.retention.schedule import tidy
 from mudroom.vault.store import store
@@ -192,7 +191,7 @@ def test_state_that_cannot_keep_deletions_is_refused(
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
 
     with monkeypatch.context() as patch:
-        patch.setattr(layer, "make_whiteout", make)
+        patch.setattr(store, "make_whiteout", make)
         with pytest.raises(MudroomError) as told:
             open_vault(inner(tmp_path), b"/project")
     assert told.value.message == (

@@ -175,8 +175,9 @@ def holding(rules: Sequence[HostRule], host: str, port: int) -> HostRule | None:
 
 
 def held_words(rule: HostRule) -> str:
-    """Return words for what a rule holds."""
-    return ", ".join(("pushes", "publishes", *(word.replace("=", " with ") for word in rule.requests)))
+    """Return words for what a rule holds. Mail has ports that are named."""
+    kinds = ("pushes", "publishes", "mail") if set(rule.ports) - set(USUAL) else ("pushes", "publishes")
+    return ", ".join((*kinds, *(word.replace("=", " with ") for word in rule.requests)))
 
 
 def vet(

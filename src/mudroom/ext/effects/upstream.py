@@ -509,7 +509,8 @@ class RequestServer(_Server):
         try:
             return self._report(*self._send(request.method, self._push.path, body, dict(request.headers) | length))
         except NotSent as problem:
-            if not may_be or problem.status not in (409, 412):
+            # GitHub answers 422 to a second pull request: "A pull request already exists for ada:fix."
+            if not may_be or (problem.status not in (409, 412) and "already exists" not in str(problem)):
                 raise
             if request.key:
                 return PushReport(((self._push.labels[0], ""),), (f"{problem}: it has this key",))

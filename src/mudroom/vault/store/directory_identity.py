@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import stat
 import time
+from contextlib import suppress
 
 from mudroom.core.tree.path import show
 from mudroom.errors import FULL, UsageError
@@ -115,8 +116,9 @@ def _oldest(project: bytes) -> list[bytes]:
         except (FileNotFoundError, PermissionError):
             continue
         for entry in entries:
-            if entry.is_file(follow_symlinks=False):
-                found.append((entry.stat(follow_symlinks=False).st_mtime, above + entry.name))
-            elif not above and entry.is_dir(follow_symlinks=False):
+            if not above and entry.is_dir(follow_symlinks=False):
                 directories.append(entry.name + b"/")
+            elif entry.is_file(follow_symlinks=False):
+                with suppress(FileNotFoundError):  # the user removes files meanwhile
+                    found.append((entry.stat(follow_symlinks=False).st_mtime, above + entry.name))
     return [name for _time, name in sorted(found)[:_MOST]]

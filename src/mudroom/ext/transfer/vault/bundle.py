@@ -364,13 +364,19 @@ def _claims(vault: Vault, fork: Fork, state: ForkState) -> Iterator[Claim]:
 
 
 def rows_of(layer: bytes) -> Iterator[tuple[bytes, Original]]:
-    """Yield a layer's recorded originals, as far as the index is whole."""
+    """Yield a layer's recorded originals. Raise MudroomError if the index is damaged: a secret's original may be among
+    the missing rows."""
     index = layer + b"/originals/index"
     try:
         os.close(safe_open.open_directory(layer + b"/originals"))
-        yield from read_rows(safe_open.read(index), index)[0]
+        rows, damage = read_rows(safe_open.read(index), index)
     except FileNotFoundError:
         return
+    if damage:
+        raise MudroomError(
+            f"{show(index)} is damaged: {damage}", "its fork can be applied; mudroom vault check names it"
+        )
+    yield from rows
 
 
 def kept_digests(layer: bytes) -> dict[Claim, bytes]:
