@@ -209,7 +209,7 @@ static step step_enter, step_tmpfs, step_proc, step_sysfs, step_devpts, step_cov
     step_bind, step_mounted, step_left, step_inside, step_spread, step_overlay, step_view, step_directory,
     step_symlink, step_file, step_seal, step_pivot, step_rlimit, step_umask, step_cwd, step_drop_capabilities,
     step_no_new_privs, step_landlock, step_seccomp, step_loopback, step_private, step_root, step_host, step_image,
-    step_counters, step_hostname, step_drop_bounding_set;
+    step_counters, step_drop_bounding_set;
 
 static const struct {
     const char *name, *shape;
@@ -231,7 +231,6 @@ static const struct {
     {"freeze", "p", step_freeze},
     {"hand_over", "", step_hand_over},
     {"host", "pi", step_host},
-    {"hostname", "p", step_hostname},
     {"image", "pi", step_image},
     {"inside", "ppi", step_inside},
     {"landlock", "iiisi?s", step_landlock},
@@ -852,12 +851,6 @@ static int step_counters(struct context *context, const struct value *arguments,
             return error;
     }
     return 0;
-}
-
-static int step_hostname(struct context *context, const struct value *arguments, size_t count)
-{
-    (void)context, (void)count;
-    return sethostname(PATH_OF(0), arguments[0].size) < 0 ? errno : 0;
 }
 
 /* Empty the bounding set. From then on no exec gives this process or its descendants a capability (capabilities(7)).

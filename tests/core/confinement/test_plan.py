@@ -47,7 +47,6 @@ EXAMPLES: list[tuple[Step, str]] = [
     (("cover", b"proc/keys"), "hide /proc/keys"),
     (("freeze", b"proc/1"), "make /proc/1 read-only"),
     (("pivot",), "leave the host's root behind"),
-    (("hostname", b"mudroom"), "host name mudroom"),
     (("loopback",), "bring the private loopback up"),
     (("routes", b""), "bring the private loopback up; every address leads to the gate, and nowhere else"),
     (

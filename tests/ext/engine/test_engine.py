@@ -19,7 +19,25 @@ from mudroom.ext.engine.numbers import lacking
 from mudroom.session import Session
 
 pytestmark = pytest.mark.both_users
-APPLETS = ("sh", "cat", "chmod", "chown", "echo", "httpd", "ls", "mkdir", "mknod", "mount", "nc", "sleep", "umount")
+APPLETS = (
+    "sh",
+    "cat",
+    "chmod",
+    "chown",
+    "cp",
+    "echo",
+    "grep",
+    "httpd",
+    "ls",
+    "mkdir",
+    "mknod",
+    "mount",
+    "mv",
+    "nc",
+    "sleep",
+    "tail",
+    "umount",
+)
 BUSYBOX = shutil.which("busybox")
 WITH_ENGINE = Settings(engine_beside=True)
 MARK = "mudroom-engine-test"

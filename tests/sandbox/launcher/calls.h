@@ -41,7 +41,6 @@ _Noreturn void leave(int code);
 #define removexattr(...) ((int)any_result())
 #define mkdirat(...) ((int)any_result())
 #define symlinkat(...) ((int)any_result())
-#define sethostname(...) ((int)any_result())
 #define socket(...) any_descriptor()
 #define setsockopt(...) ((int)any_result())
 #define getsockopt(...) ((int)any_result())

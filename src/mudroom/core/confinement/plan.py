@@ -186,7 +186,6 @@ _DESCRIPTIONS: dict[str, Callable[..., str]] = {
     "cover": lambda path: f"hide {_at(path)}",
     "freeze": lambda path: f"make {_at(path)} read-only",
     "pivot": lambda: "leave the host's root behind",
-    "hostname": lambda name: f"host name {show(name)}",
     "loopback": lambda: "bring the private loopback up",
     "routes": lambda _messages: "bring the private loopback up; every address leads to the gate, and nowhere else",
     "listen": lambda proxy, _redirected, ports, _messages: (

@@ -15,7 +15,7 @@ from mudroom.core.confinement.spec import Overlay, SandboxSpec
 from mudroom.errors import UsageError
 from mudroom.ext.engine.numbers import TUN, IdMaps, id_maps
 from mudroom.sandbox.linux.plan import DEVICE, NOEXEC, READ_ONLY, WRITABLE, filter_for, tmpfs
-from mudroom.sandbox.linux.syscall import AF_NETLINK, DENY, NETLINK_OTHER, NETLINK_ROUTE, Cond
+from mudroom.sandbox.linux.syscall import AF_NETLINK, DENY, ENOSYS, NETLINK_OTHER, NETLINK_ROUTE, Cond, SyscallRule
 from mudroom.typing import Any
 
 SOCKET = b"/run/engine.sock"
@@ -30,12 +30,17 @@ _MAKES_CONTAINERS = frozenset((
 """Calls that the engine's filter permits, beside those that the command's does."""
 _NETFILTER = 12
 _OTHER_NETLINK = (Cond(0, "==", AF_NETLINK), Cond(2, "!=", NETLINK_ROUTE), Cond(2, "!=", _NETFILTER))
-RULES = tuple(
-    rule._replace(conditions=_OTHER_NETLINK) if rule.conditions == NETLINK_OTHER else rule
-    for rule in DENY
-    if rule.syscall not in _MAKES_CONTAINERS
+_NO_KEYRING = SyscallRule("keyctl", ENOSYS, (), "with EPERM crun ends; without a keyring it goes on")
+"""containers.conf has keyrings off for containers, but not for RUN in builds by Docker's interface."""
+RULES = (
+    _NO_KEYRING,
+    *(
+        rule._replace(conditions=_OTHER_NETLINK) if rule.conditions == NETLINK_OTHER else rule
+        for rule in DENY
+        if rule.syscall not in _MAKES_CONTAINERS
+    ),
 )
-"""The engine's filter. Bridges of containers need netfilter."""
+"""The engine's filter. Bridges of containers need netfilter. The first rule for a call decides."""
 
 _NO_GROUPS: Counter = (b"max_cgroup_namespaces", 0, False)
 """Control groups are mounted by the owner of a namespace of them. No container gets one: it could write to groups that
@@ -80,14 +85,12 @@ def with_engine(plan: Plan, spec: SandboxSpec, machine: str, fork: bytes) -> Pla
         os.makedirs(fork + STORAGE, mode=0o700, exist_ok=True)
     first = next(index for index, step in enumerate(plan.steps) if step[0] == "overlay")
     view = next(index for index, step in enumerate(plan.steps) if step[0] == "view")
-    outer = [_with_namespaces(step) for step in plan.steps[:first] if step[0] != "drop_bounding_set"]
     places = [step for step in plan.steps[view:] if step[0] == "listen_on_loopback"]
     rest = [step for step in plan.steps[view:] if step[0] != "listen_on_loopback"]
     limits = [step for step in rest if step[0] == "rlimit"]
-    words = (found.podman, b"system", b"service", b"--time=0")
     empty: Any = ((b"mode", b"0555"), (b"size", b"4k"))
     steps: list[Step] = [
-        *outer,
+        *(_with_namespaces(step) for step in plan.steps[:first] if step[0] != "drop_bounding_set"),
         *places,
         ("counters", (_NO_GROUPS,)),
         ("sysfs", _PLACE + b"/sys"),
@@ -98,7 +101,7 @@ def with_engine(plan: Plan, spec: SandboxSpec, machine: str, fork: bytes) -> Pla
             found.inner,
             found.nested,
             _inside(spec, fork + STORAGE, limits, machine),
-            words,
+            (found.podman, b"system", b"service", b"--time=0"),
             _variables(found),
         ),
         ("nest", spec.uid_map, spec.gid_map, spec.scratch),
@@ -144,15 +147,14 @@ def _inside(spec: SandboxSpec, storage: bytes, limits: list[Step], machine: str)
 def _variables(found: IdMaps) -> tuple[bytes, ...]:
     """Return the engine's environment. The first three name the state in which Podman finds itself after it has mapped
     the numbers itself (pkg/rootless of Podman): here they are mapped already."""
-    place = b"/" + _PLACE
     return (
         b"_CONTAINERS_USERNS_CONFIGURED=done",
         b"_CONTAINERS_ROOTLESS_UID=%d" % found.user,
         b"_CONTAINERS_ROOTLESS_GID=%d" % found.group,
-        b"CONTAINERS_CONF=" + place + b"/containers.conf",
-        b"CONTAINERS_STORAGE_CONF=" + place + b"/storage.conf",
-        b"HOME=" + place + b"/home",
-        b"XDG_RUNTIME_DIR=" + place + b"/run",
-        b"TMPDIR=" + place + b"/storage",
+        b"CONTAINERS_CONF=/engine/containers.conf",
+        b"CONTAINERS_STORAGE_CONF=/engine/storage.conf",
+        b"HOME=/engine/home",
+        b"XDG_RUNTIME_DIR=/engine/run",
+        b"TMPDIR=/engine/storage",
         b"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     )

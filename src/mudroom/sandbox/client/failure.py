@@ -48,10 +48,8 @@ _OPEN_FILES = (errno.EMFILE, errno.ETOOMANYREFS)
 _TOO_LITTLE = {
     ("clone", errno.EAGAIN): "permit more processes: ulimit -u",
     ("clone", errno.ENOMEM): "permit more memory: ulimit -v",
-    ("hostname", errno.EPERM): "an outer filter forbids sethostname, as Podman's does: mudroom doctor has the fix",
 }
-"""Hints for a user's limit that is too small, or an outer filter that is too narrow, by operation and errno (clone(2),
-sethostname(2): the capability is there, in the sandbox's own namespace)."""
+"""Hints for a user's limit that is too small, by operation and errno (clone(2))."""
 
 
 _OF_SHELLS = ("cd", "export", "source", ".", "alias", "set", "unset", "ulimit", "umask", "eval", "exec")

@@ -42,7 +42,7 @@ _SETTINGS: tuple[tuple[str, str, str, str], ...] = (
 
 CONTAINER = """\
 start the container with --security-opt seccomp=PROFILE, Docker's default profile with clone, unshare, mount, umount2,
-pivot_root, fsopen, fsconfig, fsmount, open_tree, move_mount, mount_setattr and sethostname allowed, --security-opt
+pivot_root, fsopen, fsconfig, fsmount, open_tree, move_mount and mount_setattr allowed, --security-opt
 apparmor=unconfined and --security-opt systempaths=unconfined (Podman: unmask=ALL); or run mudroom outside of it"""
 _CONTAINER_MARKS = ("/.dockerenv", "/run/.containerenv")
 

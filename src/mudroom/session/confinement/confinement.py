@@ -444,7 +444,7 @@ class Confinement:
         if known is None:
             with open(place, "rb") as stream:
                 known = stream.read(_MOST_HOSTS)
-        return (kept_file(self._vault.path, place, known + _OWN_NAMES + os.uname().nodename.encode() + b"\n"),)
+        return (kept_file(self._vault.path, place, known + _OWN_NAMES + os.fsencode(os.uname().nodename) + b"\n"),)
 
     def _resolver(self) -> Resolver:
         """Return a replacement for /etc/resolv.conf that names the gate's listener, and one for /etc/hosts without the

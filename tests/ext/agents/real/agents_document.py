@@ -21,10 +21,10 @@ Rows = Mapping[tuple[str, str], Row]
 HEAD = """\
 # Agents that exist, unchanged
 
-Made by `dev/agents --table`, DAY, of runs of `tests/ext/agents/real/test_real_agents.py`. The last run, of one tree,
+Made by `dev/agents --table`, DAY, of runs of `tests/ext/agents/real/test_real_agents.py`. The last run
 has rows of AGENTS;
-the other rows are of an earlier one. The agents are installed from npm and PyPI, and run as users run them: bare, and
-with `mudroom agent run --` in front and no option; levels 0 and 2 with `--level`.
+the other rows are of earlier runs, each of mudroom as it was that day. The agents are installed from npm and PyPI, and
+run as users run them: bare, and with `mudroom agent run --` in front and no option; levels 0 and 2 with `--level`.
 [docs/reference/agents](../reference/agents) has a page of each.
 
 A scripted model on loopback (`tests/ext/agents/real/model_server.py`) plays 25 steps by the agent's own tools: look,

@@ -71,4 +71,4 @@ def test_rows_that_a_run_does_not_have_stay() -> None:
     assert "| claude | 2.1.3 | bare | 3 of 25 | none | | | |\n| claude | 2.1.3 | level 1 | 25 of 25 |" in text
     assert "| kilo | 2.1.3 | level 1 | 25 of 25 | none | untouched | right |  |\n" in text
     assert "| claude | 1.00 | 1.50 | 1.50 | 0.010 | 0.020 |\n" in text
-    assert "has rows of kilo, claude;\nthe other rows" in text
+    assert "The last run\nhas rows of kilo, claude;\nthe other rows are of earlier runs, each of mudroom as it" in text

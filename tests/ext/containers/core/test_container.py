@@ -29,6 +29,7 @@ BOX = Container(
     (ContainerMount(b"/usr", b"/usr"), ContainerMount(b"/home/me/a, b", b"/home/me/a, b", writable=True)),
     private=(b"/tmp",),
     labels=(("mudroom", "1"),),
+    hostname=b"machine-1",
     seccomp=b"/state/a b.json",
 )
 LIMITED = BOX._replace(memory=300 << 20, processes=64, cpus=1.5)
@@ -43,7 +44,7 @@ _COMMON = [
     "--security-opt=no-new-privileges",
     "--read-only",
     "--ipc=private",
-    "--hostname=mudroom",
+    "--hostname=machine-1",
     "--sysctl=net.ipv4.ip_unprivileged_port_start=0",
     "--no-healthcheck",
     "--log-driver=none",

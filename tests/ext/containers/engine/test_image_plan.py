@@ -41,7 +41,6 @@ SPEC = SandboxSpec(
 LINES = """\
 namespaces: user, mount, pid, ipc, uts, cgroup, net
 stop mount events from passing between here and the host
-host name mudroom
 the image's root, with all that is mounted there (ro,nosuid,nodev)
 make sure that /.mudroom is not a link
 make sure that /dev is not a link

@@ -33,3 +33,12 @@ def test_a_container_shows_a_project_at_another_path(place: Place, engine: Engin
     assert session.run([b"pwd"], fork="k", cwd=b"d").stdout == AT + b"/d\n"
     assert full_listing(place.project) == before
     assert session.vault.source == os.fsencode(place.project)
+
+
+@pytest.mark.parametrize("view", ["auto", "copy"])
+def test_a_command_in_a_container_has_the_machine_s_name(place: Place, engine: EngineHere, view: str) -> None:
+    """gemini and qwen encrypt the login that they keep in a file with it."""
+    result = engine.session(place, Settings(view=view)).run([b"sh", b"-c", b"uname -n; cat /etc/hosts"])  # type: ignore[arg-type]
+    name = os.uname().nodename
+    assert result.level == 2
+    assert (result.stdout.decode().split()[0], result.stdout.decode().split()[-1]) == (name, name), result

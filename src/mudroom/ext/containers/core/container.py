@@ -91,6 +91,8 @@ class Container(NamedTuple):
     emptied: tuple[bytes, ...] = ()
     """Image variables that are set to empty for the first process, which is mudroom's."""
     labels: tuple[tuple[str, str], ...] = ()
+    hostname: bytes = b"mudroom"
+    """This machine's: agents encrypt their logins with it."""
     seccomp: bytes = b""
     """File with the system call filter for all processes in the container; empty: the engine's own filter."""
     nested: bool = True
@@ -211,7 +213,7 @@ def _words(engine: Engine, box: Container) -> Iterator[bytes]:
     yield from (b"--rm", b"--pull=never", b"--name=" + box.name.encode())
     yield from _labels(box)
     yield from (b"--network=none", b"--cap-drop=ALL", b"--security-opt=no-new-privileges", b"--read-only")
-    yield from (b"--ipc=private", b"--hostname=mudroom", b"--sysctl=net.ipv4.ip_unprivileged_port_start=0")
+    yield from (b"--ipc=private", b"--hostname=" + box.hostname, b"--sysctl=net.ipv4.ip_unprivileged_port_start=0")
     yield from (b"--no-healthcheck", b"--log-driver=none")  # its output is not used
     yield from (b"--env=" + setting for setting in _variables(engine, box))
     if engine.kind == "podman":

@@ -26,7 +26,7 @@ from mudroom.ext.containers.engine.orphans import OWNER
 from mudroom.ext.containers.engine.owner import beside, this_process
 from mudroom.typing import IO, NamedTuple
 
-_HOSTS = b"127.0.0.1 localhost mudroom\n::1 localhost ip6-localhost ip6-loopback\n"
+_HOSTS = b"127.0.0.1 localhost mudroom %s\n::1 localhost ip6-localhost ip6-loopback\n"
 _NAMESERVER = b"nameserver 127.0.0.1\n"
 """The gate's resolver. Without a gate the address has no listener."""
 _MOST_LINKS = 8
@@ -51,7 +51,7 @@ def provide(engine: Engine, name: str, user: User, directory: bytes, environ: Ma
     MudroomError.
     """
     image = inspect_image(engine, name, environ)
-    facts = repr((image.identity, user, _FILES)).encode("utf-8", "surrogateescape")
+    facts = repr((image.identity, user, _FILES, os.uname().nodename)).encode("utf-8", "surrogateescape")
     key = hashlib.blake2b(facts, digest_size=12).hexdigest()
     place = directory + b"/" + key.encode()
     if not os.path.isdir(place):
@@ -109,7 +109,7 @@ def _files(engine: Engine, image: Image, user: User, environ: Mapping[bytes, byt
                 raise Unsupported(f"the image {image.name}", needs, found, "remove it there")
         users = passwd(_read(engine, container, b"/etc/passwd", environ), user)
         groups = group(_read(engine, container, b"/etc/group", environ), user)
-        ours = {b"hosts": _HOSTS, b"ld.so.preload": b"", b"resolv.conf": _NAMESERVER}
+        ours = {b"hosts": _HOSTS % os.fsencode(os.uname().nodename), b"ld.so.preload": b"", b"resolv.conf": _NAMESERVER}
         return {b"group": groups, b"passwd": users, **ours}
     finally:
         with suppress(MudroomError):

@@ -77,8 +77,7 @@ def _is_inside(path: bytes, spec: SandboxSpec) -> bool:
 
 def _shared(spec: SandboxSpec, hidden: tuple[bytes, ...]) -> list[Step]:
     placed = _sorted(place for place in _placed(spec, hidden) if not _is_private(place[0], spec))
-    steps: list[Step] = [*session_limits(spec), ("private",), ("hostname", b"mudroom")]
-    steps.append(("image", spec.scratch, READ_ONLY))
+    steps: list[Step] = [*session_limits(spec), ("private",), ("image", spec.scratch, READ_ONLY)]
     steps += [("beneath", path[1:]) for path in places(spec, hidden)]
     steps += device_steps(spec)
     steps += [("tmpfs", b"sys", ((b"mode", b"0755"), (b"size", b"64k")), NOSUID | NOEXEC)]

@@ -210,6 +210,7 @@ class Containers:
             mounts,
             private=tuple(dict.fromkeys((*Container._field_defaults["private"], *plan.memory))),
             emptied=plan.emptied,
+            hostname=os.fsencode(os.uname().nodename),
             nested=bool(plan.namespaces),
             memory=limits.memory,
             processes=limits.processes,
