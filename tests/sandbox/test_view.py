@@ -97,7 +97,7 @@ def test_the_command_gains_nothing_from_it(fresh: Box, kind: str) -> None:
         f"rm -f link up; ln -s {secret} link; ln -s .. up; echo; read number;"
         f"readlink /proc/{os.getpid()}/fd/$number; cat /proc/{os.getpid()}/fd/$number/old; echo said; read go"
     )
-    heard = []
+    heard, mounts = [], Path("/proc/self/mountinfo").read_text()
     for want_view in (False, True):
         talk = Conversation(fresh, kind, script, view=want_view)
         view = talk.running.view() if want_view else -1
@@ -111,6 +111,8 @@ def test_the_command_gains_nothing_from_it(fresh: Box, kind: str) -> None:
         assert talk.hear() == "said"
         talk.end()
     os.close(view)
+    if kind == "bare" and Path("/proc/self/mountinfo").read_text() != mounts:
+        heard = [lines[:4] for lines in heard]  # it sees the host's, and another test has mounted meanwhile
     assert heard[0] == heard[1]
     assert heard[0][:4] == ["0", "1", "2", "3"], "what it was given, and the directory that ls reads"
 
