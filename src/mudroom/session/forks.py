@@ -85,7 +85,7 @@ class HeldPushes(Protocol):
     def release(self, fork: Fork, place: bytes, names: Collection[str], /) -> tuple[PushRow, ...]: ...
     def undo(self, place: bytes, /) -> tuple[PushRow, ...]: ...
     def taken_back(self, place: bytes, /) -> tuple[PushRow, ...]: ...
-    def drop(self, fork: Fork, since: int, names: Collection[str], /) -> list[str]: ...
+    def drop(self, fork: Fork, since: int, names: Collection[str] | None, /) -> list[str]: ...
 
 
 class Forks:
@@ -147,8 +147,8 @@ class Forks:
             return None
         return self._outbox(self)
 
-    def drop_pushes(self, fork: Fork, since: int = 0, names: Collection[str] = ()) -> None:
-        """Drop a fork's held effects since a time, all or the named ones. Hold its lock."""
+    def drop_pushes(self, fork: Fork, since: int = 0, names: Collection[str] | None = None) -> None:
+        """Drop a fork's held effects since a time: those with ``names``, or all if it is None. Hold its lock."""
         outbox = self.outbox_of(fork.path)
         if outbox is not None:
             self.remarks.extend(outbox.drop(fork, since, names))
@@ -335,9 +335,8 @@ class Forks:
                     checkpoint = stacking.checkpoint(self.vault, fork, point, self.clock())
         if checkpoint is None:
             raise MudroomError(f"the checkpoint {point} was not made", "try again")
-        sync_all(
-            self.vault.path
-        )  # the files of the layer, which its command did not sync, and all names that lead there
+        # the files of the layer, which its command did not sync, and all names that lead there
+        sync_all(self.vault.path)
         self.journal("checkpoint", name, {"checkpoint": point})
         return checkpoint
 

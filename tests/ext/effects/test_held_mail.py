@@ -119,6 +119,8 @@ def test_held_effects_are_dropped_by_name_and_the_others_stay(post: Post) -> Non
         post.office.fault = "cut before"
         session.changes.apply("f", pushes=["mail:1"], exact=True)
         session.forks.unsaid()
+        session.changes.drop_pushes("f", [])
+        assert len(session.changes.pushes("f")) == 3, "none is not all"
         session.changes.drop_pushes("f", ["mail:1", "mail:3"])
         server = f"smtp://forge.example:{post.port}"
         assert session.forks.unsaid() == [

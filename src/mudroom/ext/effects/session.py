@@ -239,15 +239,15 @@ class EffectOutbox:
 
     # --- dropping ---
 
-    def drop(self, fork: Fork, since: int, only: Collection[str]) -> list[str]:
-        """Drop the effects that were held since a time, all or the named ones. Return a line about each."""
+    def drop(self, fork: Fork, since: int, only: Collection[str] | None) -> list[str]:
+        """Drop the effects held since a time, or those of them that ``only`` names. Return a line about each."""
         lines = []
         try:
             waiting = effects(fork.path)
         except MudroomError as error:
             return [error.message if since else f"its held effects are dropped: {error.message}"]
         for push in waiting:
-            if push.time >= since and (not only or push.name in only):
+            if push.time >= since and (only is None or push.name in only):
                 names = ", ".join(push.labels)
                 was = "may have been" if push.state in ("sending", "unknown") else "was not"
                 lines.append(f"{push.name} is dropped: {names} to {push.remote_url} {was} {DONE[push.kind]}")
