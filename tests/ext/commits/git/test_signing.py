@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import tempfile
@@ -61,6 +62,18 @@ def test_commits_of_a_branch_are_signed(agent: Agent) -> None:
     git(project, "git verify-commit mudroom/agent mudroom/agent~")
     assert git(project, "git log -1 --format='%an %cn %B' mudroom/agent") == "T T three\n\n"
     assert fsck(project) == ""  # also no unsigned commit is left over
+
+
+def test_a_program_of_the_project_does_not_sign(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A relative entry in PATH means a directory in which an agent's files may have landed."""
+    agent.place.write("ssh-keygen", f"#!/bin/sh\ntouch {agent.place.root}/ran\n")
+    (agent.place.project / "ssh-keygen").chmod(0o755)
+    monkeypatch.setenv("PATH", f".:{os.environ['PATH']}")
+    monkeypatch.chdir(agent.place.project)
+    again = Agent(agent.place, LANDING)
+    again.run(WORK)
+    assert again.bring().result.signed == 2
+    assert not (agent.place.root / "ran").exists()
 
 
 def test_a_repeat_finds_its_signed_commits(agent: Agent) -> None:

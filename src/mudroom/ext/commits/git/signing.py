@@ -13,13 +13,13 @@ Stashes, notes and signed tags keep the fork's commits: git itself rewrites none
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Collection, Iterable, Mapping
 from itertools import islice
 
 from mudroom.core.git.blob import object_id
+from mudroom.core.system.search_path import find_program
 from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
@@ -90,8 +90,7 @@ def signer(
     own = settings.own_value(b"gpg", b"program", kind)
     if own is None and kind == b"openpgp":
         own = settings.own_value(b"gpg", b"program")
-    path = os.fsdecode(user.variables[b"PATH"]) if user.variables and b"PATH" in user.variables else None
-    program = shutil.which(os.fsdecode(settings.expanded(own or _PROGRAMS[kind])), path=path)
+    program = find_program(os.fsdecode(settings.expanded(own or _PROGRAMS[kind])), user.variables or {})
     if program is None:
         raise UsageError(f"{why} {show(own or _PROGRAMS[kind])} is not installed", hints[0])
     key, identity = settings.value(b"user", b"signingkey"), settings.identity()
