@@ -236,8 +236,8 @@ def _say(terminal: Terminal, lines: Sequence[str]) -> None:
 
 
 def answers_to(question: FlowQuestion | HostQuestion) -> tuple[dict[str, FlowAnswer], str, str]:
-    """Return the answers by key for a question about a host, the keys as shown to the user, and what the keys mean that
-    are this question's own: rules that it offers."""
+    """Return the answers by key for a question about a host, the keys as shown to the user, and the meaning of the keys
+    for rules that this question offers."""
     offered = offers(question.host, question.port, question.hold)
     answers = {offer.key: FlowAnswer(offer.allows, keep=True, rule=offer.rule) for offer in offered}
     shown = "".join(f"  [{offer.key}]{offer.label[1:]}" for offer in offered)

@@ -13,8 +13,8 @@ Rules:
    registries redirect there.
 4. A preset's first host is the one that its tool asks first: a question about that host offers the preset.
 5. ``source`` is the page on which the host's maker names the hosts.
-6. ``EFFECTS`` says what a ``hold`` holds at known hosts. A preset that holds has its hosts' requests, too, and hosts
-   that only take uploads.
+6. ``EFFECTS`` names the effects that wait under ``hold`` at known hosts. A preset that holds has the requests of its
+   hosts, too, and hosts that only take uploads.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class EffectHost(NamedTuple):
     holds: str
     """The effects that wait there; empty: none, all are refused."""
     requests: str = ""
-    """As in ``HostRule``: what the rule of a preset, or of an answer, holds beyond pushes and publishes."""
+    """As in ``HostRule``: requests that wait, too, under the rule of a preset or an answer."""
     reads: Mapping[str, Literal["always", "query"]] = {}
     """Paths to which a POST only reads: always, or if its body is a GraphQL document without a mutation."""
     preset: str = ""
@@ -129,7 +129,7 @@ def near_presets(name: str) -> tuple[str, ...]:
 
 
 def held_note(rule: HostRule) -> str:
-    """Return what a rule that holds does at a known host, for people; empty for others."""
+    """Return the effects of a hold at a known host, as a sentence for the user; empty for other hosts."""
     if (effects := EFFECTS.get(rule.pattern)) is None:
         return ""
     requests = f" ({', '.join(rule.requests)})" if rule.requests else ""

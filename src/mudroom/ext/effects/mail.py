@@ -1,4 +1,4 @@
-"""A held mail: its envelope, and what a review shows of its content.
+"""A held mail: its envelope, and the part of its content that a review shows.
 
 Rules of this file: pure, and for untrusted text; ValueError for an envelope that is not understood. A mail's key is its
 Message-ID, but no server can be asked for it.

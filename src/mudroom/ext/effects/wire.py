@@ -155,7 +155,7 @@ def show_missing(ref: str) -> bytes:
 
 
 def show_answer(capabilities: Sequence[str], refs: Sequence[str], problem: str) -> bytes:
-    """Return what a client is told of a push that is held, or is not (``problem``)."""
+    """Return the answer to a client's push. ``problem``: why it is not held; empty: it is."""
     if problem:
         text = f"this cannot be held: {problem}"
         return show_report(capabilities, refs, text, text)

@@ -144,6 +144,6 @@ class HostQuestions:
 
 
 def can_inspect() -> bool:
-    """Return whether this installation can hold what is sent to a host."""
+    """Return whether this installation can hold a host's effects, such as pushes."""
     part = part_or_none("inspection", "session") if is_installed("effects") and sys.platform != "win32" else None
     return part is not None and not part.missing_libraries()
