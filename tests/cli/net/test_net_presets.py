@@ -36,7 +36,8 @@ def test_a_preset_is_a_word(cli: Cli) -> None:
     assert " ".join(why.stdout.split()).endswith(
         "registry.npmjs.org:443: allow: permissions.yaml:4 @npm: registry.npmjs.org allows it, if its address is "
         "public allow: permissions.yaml:4 @npm, for agents: registry.npmjs.org:443 allows reading, holds pushes, "
-        "publishes until the apply, and refuses other changes; mudroom net allow registry.npmjs.org:443 lets agents do all"
+        "publishes until the apply, and refuses other changes; mudroom net allow registry.npmjs.org:443 lets agents do "
+        "all"
     )
     assert "mudroom net rm @npm" in cli("net", "rm", "nodejs.org").stderr
     assert cli("net", "deny", "@npm").stdout == f"@npm is denied (was allowed): {NPM}\n"

@@ -99,7 +99,8 @@ NOW, LATER = ["hold its pushes"], ["hold its pushes later, refuse now", "Hold la
         ("github.com", "", "", []),
         ("api.github.com", "now", "hold api.github.com:443 DELETE PATCH POST=.head PUT", ["hold its changes"]),
         ("registry.npmjs.org", "now", "hold registry.npmjs.org:443", ["hold its publishes"]),
-        ("crates.io", "now", "", []),
+        ("crates.io", "now", "hold crates.io:443", ["hold its publishes"]),
+        ("index.crates.io", "now", "", []),
         ("a.example", "now", "", []),
     ],
 )

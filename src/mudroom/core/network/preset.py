@@ -79,10 +79,11 @@ EFFECTS: Mapping[str, EffectHost] = {
     "api.github.com": EffectHost("changes", "DELETE PATCH POST=.head PUT", {"/graphql": "query"}),
     "bitbucket.org": EffectHost("pushes"),
     "codeberg.org": EffectHost("pushes and changes", "DELETE PATCH POST=.head PUT"),
-    "crates.io": EffectHost(""),
+    "crates.io": EffectHost("publishes"),
     "gist.github.com": EffectHost("pushes"),
     "github.com": EffectHost("pushes", reads=_DEVICE),
     "gitlab.com": EffectHost("pushes and changes", "DELETE PATCH POST=.source_branch PUT", {"/api/graphql": "query"}),
+    "index.crates.io": EffectHost(""),  # it tells of the held versions
     "registry.npmjs.org": EffectHost("publishes", reads=_AUDITS),
     "registry.yarnpkg.com": EffectHost("publishes", reads=_AUDITS),
     "test.pypi.org": EffectHost("publishes"),

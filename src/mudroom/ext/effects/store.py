@@ -121,9 +121,10 @@ class HeldEffect(NamedTuple):
         return self.labels[0] if self.request is not None and self.request.key else ""
 
     @property
-    def page_host(self) -> str:
-        """The host that tells what is published. The index of PyPI has another name than its upload."""
-        return {"upload.pypi.org": "pypi.org"}.get(self.host, self.host)
+    def page_hosts(self) -> tuple[str, ...]:
+        """The hosts that tell what is published, first its list. Some registries have other names for that."""
+        others = {"upload.pypi.org": ("pypi.org",), "crates.io": ("index.crates.io", "static.crates.io")}
+        return others.get(self.host, (self.host,))
 
 
 class Rejected(Exception):
