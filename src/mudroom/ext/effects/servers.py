@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from mudroom.core.network.host_pattern import LOCALHOST
 from mudroom.core.network.inspection import Inspection
 from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import show
@@ -69,11 +70,17 @@ def pair() -> tuple[Peer, socket.socket]:
     return adopt(ours), theirs
 
 
+def named(exchange: Exchange) -> str:
+    """Return the host as its rule names it: a client of ``localhost`` comes to one of its addresses."""
+    rule = exchange.holding
+    return LOCALHOST if rule is not None and rule.pattern == LOCALHOST else exchange.host
+
+
 @asynccontextmanager
-async def desk(exchange: Exchange, question: HeldQuestion) -> AsyncIterator[Streams]:
-    """Ask the host process, and hold the connection open. Raise ForkUnreachable, OSError, or ValueError if the question
-    is too long."""
-    dials, host, line = exchange.guard.dials, exchange.host, msgspec.json.encode(question) + b"\n"
+async def desk(exchange: Exchange, question: HeldQuestion, host: str = "") -> AsyncIterator[Streams]:
+    """Ask the host process, and hold the connection open. ``host``: as the client names it; empty: as the rule does.
+    Raise ForkUnreachable, OSError, or ValueError if the question is too long."""
+    dials, host, line = exchange.guard.dials, host or named(exchange), msgspec.json.encode(question) + b"\n"
     if len(line) > LONGEST:
         raise ValueError("headers that are so long")
     connection = await dials.dial(host, exchange.port, "")

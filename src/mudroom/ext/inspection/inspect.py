@@ -45,7 +45,7 @@ async def inspect(plain: CredentialRewrite, client: Peer, server: Peer, exchange
             raise exchange.refuse("its rule requires inspection, and its command's connections hold all that they may")
         server_tls, failure_reason = None, ""
         try:
-            server_tls = await connect_tls(server, exchange, inspection, offered)
+            server_tls = await connect_tls(server, exchange, inspection, offered, exchange.named)
         except Unreachable as failure:
             failure_reason = str(failure)
         protocol = H1 if server_tls is None else server_tls.protocol or H1
@@ -56,7 +56,7 @@ async def inspect(plain: CredentialRewrite, client: Peer, server: Peer, exchange
         if server_tls is None:
             await _send_failure(client_tls, exchange, 502, failure_reason)
         else:
-            await _serve(client_tls, server_tls, exchange, InspectedConnection(inspection, plain))
+            await _serve(client_tls, server_tls, exchange, InspectedConnection(inspection, plain, exchange.named))
     except PeerGone as gone:
         exchange.error = exchange.error or str(gone)
         raise
@@ -108,11 +108,9 @@ def _ready(client: Peer, exchange: Exchange, kind: Kind) -> tuple[Inspection, Is
 
 
 async def connect_tls(
-    server: Peer, exchange: Exchange, inspection: Inspection, protocols: tuple[str, ...]
+    server: Peer, exchange: Exchange, inspection: Inspection, protocols: tuple[str, ...], host: str
 ) -> TlsConnection:
-    """Start TLS with the server, which must prove to be the exchange's host. Raise Unreachable after reporting the
-    flow."""
-    host = exchange.host
+    """Start TLS with the server, which must prove to be the host. Raise Unreachable after reporting the flow."""
     try:
         context = client_context(inspection.roots, protocols)
         return await start_tls(server, context, server_side=False, name=host)
@@ -191,12 +189,13 @@ class InspectedConnection(CredentialRewrite):
     opens_websockets = True
     version = "HTTP/1.1"
 
-    def __init__(self, inspection: Inspection, plain: CredentialRewrite) -> None:
+    def __init__(self, inspection: Inspection, plain: CredentialRewrite, host: str) -> None:
+        """``host``: as the client names it."""
         super().__init__(plain.credentials, plain.sanitizer, plain.cookies)
-        self._inspection = inspection
+        self._inspection, self.host = inspection, host
 
     async def reach(self, exchange: Exchange) -> Peer:
-        return await connect_tls(await exchange.reach(), exchange, self._inspection, (H1,))
+        return await connect_tls(await exchange.reach(), exchange, self._inspection, (H1,), self.host)
 
     def request(self, exchange: Exchange, rule: HostRule | None, path: bytes, fields: Fields) -> tuple[bytes, Fields]:
         exchange.version, exchange.request = self.version, keep_headers(fields)
