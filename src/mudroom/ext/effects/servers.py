@@ -12,7 +12,7 @@ import logging
 import socket
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -299,15 +299,16 @@ async def _refs(reader: asyncio.StreamReader, service: str, held: dict[str, str]
 
 # --- mail ---
 #
-# A client's login is a placeholder, or none. It may use STARTTLS, with the vault's authority, or not: the connection
-# ends in the gate. RFC 5321, RFC 3207, RFC 4954; aiosmtpd.
+# A client's login is a placeholder, or none. It may use TLS or STARTTLS, with the vault's authority, or none: the
+# connection ends in the gate. The release uses TLS as the client did, and STARTTLS wherever the server has it.
+# RFC 5321, RFC 3207, RFC 4954, RFC 8314; aiosmtpd.
 
 MAIL_MEMORY = 2 * MOST_MAIL
 """Bytes for a connection: aiosmtpd has a mail's lines, and the mail."""
 
 
-async def serve_mail(client: Peer, exchange: Exchange) -> None:
-    """Serve a connection to its end. Raise RefusedExchange."""
+async def serve_mail(client: Peer, exchange: Exchange, scheme: Literal["smtp", "smtps"]) -> None:
+    """Serve a connection to its end. ``smtps``: it is the inside of TLS. Raise RefusedExchange."""
     inspection = await admit(client, exchange, "aiosmtpd.smtp", "mail", MAIL_MEMORY)
     from aiosmtpd.smtp import SMTP, AuthResult, LoginPassword
 
@@ -326,7 +327,7 @@ async def serve_mail(client: Peer, exchange: Exchange) -> None:
     class Handler:
         async def handle_DATA(self, _server: Any, _session: Any, envelope: Any) -> str:  # noqa: N802
             headers = [("from", envelope.mail_from or ""), *(("to", to) for to in envelope.rcpt_tos)]
-            question = HeldQuestion("mail", "smtp", "/", *(login[0] if login else ("", "")), headers=headers)
+            question = HeldQuestion("mail", scheme, "/", *(login[0] if login else ("", "")), headers=headers)
             try:
                 async with desk(exchange, question) as (reader, writer):
                     writer.write(envelope.content)
@@ -342,16 +343,16 @@ async def serve_mail(client: Peer, exchange: Exchange) -> None:
     loop = asyncio.get_running_loop()
     logging.getLogger("mail.log").disabled = True  # it tells a client's faults on stderr
     near, theirs = pair()
-    context = issuer(inspection.authority).context(exchange.host, "http/1.1")
+    context = issuer(inspection.authority).context(exchange.host, "http/1.1") if scheme == "smtp" else None
     options: dict[str, Any] = {"auth_require_tls": False, "authenticator": authenticate, "tls_context": context}
     options |= {"hostname": exchange.host, "ident": "mudroom holds this mail", "data_size_limit": MOST_MAIL}
     await loop.connect_accepted_socket(lambda: SMTP(Handler(), enable_SMTPUTF8=True, loop=loop, **options), theirs)
     await relay(client, near)
 
 
-async def serve_other(client: Peer, server: Peer, exchange: Exchange) -> None:
-    """Serve a connection that is neither TLS nor HTTP, at a host that holds. ``server``: the host's, which speaks SSH,
-    SMTP, or nothing that can be held. Raise RefusedExchange."""
+async def serve_other(client: Peer, server: Peer, exchange: Exchange, mail: Literal["smtp", "smtps"] = "smtp") -> None:
+    """Serve a connection that is not HTTP, at a host that holds. ``server``: the host's, which speaks SSH, SMTP, or
+    nothing that can be held. ``mail``: ``smtps`` for the inside of TLS. Raise RefusedExchange."""
     begins = bytes(client.buffer[:4]), bytes(server.buffer[:3])
     server.cut()
     if exchange.guard.all_hosts:
@@ -359,7 +360,7 @@ async def serve_other(client: Peer, server: Peer, exchange: Exchange) -> None:
     if begins[0] == b"SSH-" or begins[1] == b"SSH":
         await serve_ssh(client, exchange)
     elif begins[1] == b"220":  # RFC 5321 4.3.1: an SMTP server speaks first
-        await serve_mail(client, exchange)
+        await serve_mail(client, exchange, mail)
     else:
         raise exchange.refuse("its rule requires inspection, but it is neither TLS nor HTTP")
     exchange.sent = client.count

@@ -272,7 +272,7 @@ class EffectOutbox:
     def _login(self, push: HeldEffect) -> tuple[str, str] | None:
         if not push.credential:
             return None
-        if push.scheme not in ("https", "smtp"):
+        if push.scheme not in ("https", "smtp", "smtps"):
             raise NotSent("a credential is sent over TLS only")
         vault = self._forks.vault
         for rule in load_credentials(vault.path):

@@ -88,7 +88,7 @@ class HeldEffect(NamedTuple):
 
     @property
     def remote_url(self) -> str:
-        usual = {"http": 80, "https": 443, "ssh": 22, "smtp": 25}[self.scheme]
+        usual = {"http": 80, "https": 443, "ssh": 22, "smtp": 25, "smtps": 465}[self.scheme]
         host = f"[{self.host}]" if ":" in self.host else self.host
         path = self.path if self.kind not in ("request", "mail") else ""  # its label has it
         if self.scheme == "ssh":

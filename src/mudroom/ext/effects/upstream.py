@@ -180,15 +180,18 @@ class _Server:
         """Raise OSError."""
         push, channel = self._push, self._channel(method, path)
         if push.scheme == "https":
-            context = client_context(self._access.roots, ("http/1.1",))
-            try:
-                channel = context.wrap_socket(channel, server_hostname=push.host)
-            except BaseException:
-                channel.close()
-                raise
+            channel = self._wrapped(channel, ("http/1.1",))
         connection = http.client.HTTPConnection(push.host, push.port, timeout=self._access.patience)
         connection.sock = channel
         return connection
+
+    def _wrapped(self, channel: socket.socket, protocols: tuple[str, ...]) -> socket.socket:
+        """Return TLS over a connection. Raise OSError."""
+        try:
+            return client_context(self._access.roots, protocols).wrap_socket(channel, server_hostname=self._push.host)
+        except BaseException:
+            channel.close()
+            raise
 
     def _channel(self, method: str, path: str) -> socket.socket:
         """Raise OSError."""
@@ -348,12 +351,13 @@ class MailServer(_Server):
     def _greet(self, server: _Smtp) -> None:
         """Raise OSError or SMTPException."""
         push, mail, given = self._push, self._mail, self._access.authorization
-        server.open(self._channel("", ""), push.host, push.port)
+        channel, is_safe = self._channel("", ""), push.scheme == "smtps"
+        server.open(self._wrapped(channel, ()) if is_safe else channel, push.host, push.port)
         server.ehlo_or_helo_if_needed()
-        if server.has_extn("starttls"):
+        if not is_safe and server.has_extn("starttls"):
             server.starttls(context=client_context(self._access.roots, ()))
             server.ehlo_or_helo_if_needed()
-        elif given is not None:
+        elif given is not None and not is_safe:
             raise smtplib.SMTPException("a credential is sent over TLS only, and the server has no STARTTLS")
         if given is not None:
             user, _colon, password = a2b_base64(given[1].partition(" ")[2]).decode("latin-1").partition(":")

@@ -218,8 +218,9 @@ class Issuer:
         from cryptography.x509.oid import ExtendedKeyUsageOID
 
         is_name = parse_host(host.encode()).kind == "name"
-        subject = [x509.DNSName(host)] if is_name else [x509.IPAddress(ipaddress.ip_address(host))]
-        subject += [x509.DNSName(LOCALHOST)] if host in LOCALHOST_ADDRESSES else []
+        names = [host] if is_name else [LOCALHOST] if host in LOCALHOST_ADDRESSES else []
+        subject: list[x509.GeneralName] = list(map(x509.DNSName, names))
+        subject += [] if is_name else [x509.IPAddress(ipaddress.ip_address(host))]
         issuer = self._certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
         return (
             x509.CertificateBuilder()

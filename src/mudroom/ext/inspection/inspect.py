@@ -16,6 +16,7 @@ from mudroom.core.network.flow import Way
 from mudroom.core.network.host import Authority, parse_host
 from mudroom.core.network.host_rules import HostRule
 from mudroom.core.network.inspection import Inspection
+from mudroom.core.registry import part_or_none
 from mudroom.core.tree.path import show
 from mudroom.ext.inspection.authority import EXTRA, Issuer, client_context, issuer
 from mudroom.ext.inspection.rewrite import MOST_KEPT, CredentialRewrite, Fields, keep_headers
@@ -55,6 +56,13 @@ async def inspect(plain: CredentialRewrite, client: Peer, server: Peer, exchange
             return
         if server_tls is None:
             await _send_failure(client_tls, exchange, 502, failure_reason)
+        elif exchange.holding is not None and not offered and await _speaks_first(client_tls, server_tls):
+            effects = part_or_none("effects", "servers")
+            if effects is None:
+                raise exchange.refuse(
+                    "its rule holds what is sent there, and this installation lacks mudroom/ext/effects"
+                )
+            await effects.serve_other(client_tls, server_tls, exchange, "smtps")
         else:
             await _serve(client_tls, server_tls, exchange, InspectedConnection(inspection, plain, exchange.named))
     except PeerGone as gone:
@@ -84,6 +92,13 @@ async def decline(client: Peer, exchange: Exchange, status: int, reason: str) ->
     if secure is not None:
         await _send_failure(secure, exchange, status, reason)
     return True
+
+
+async def _speaks_first(client: Peer, server: Peer) -> bool:
+    """Return whether the server speaks before the client does, as one of mail does (RFC 8314 3.3)."""
+    while not client.buffer and not server.buffer and not client.ended and not server.ended:
+        await client.news_with(server)
+    return not client.buffer and bool(server.buffer)
 
 
 def _ready(client: Peer, exchange: Exchange, kind: Kind) -> tuple[Inspection, Issuer, tuple[str, ...]]:
