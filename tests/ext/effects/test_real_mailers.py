@@ -28,7 +28,9 @@ def test_msmtp_is_held(yard: Yard, tls: str) -> None:
     post = Post(yard, tls=tls.endswith("--tls-starttls=off"))
     with post.session() as session, contextlib.closing(post.office):
         mail = "printf 'From: me@example.com\\nTo: bob@example.com\\nSubject: Hi\\n\\nHello\\n'"
-        to = f"--host=forge.example --port={post.port} --from=me@example.com {tls} --tls-trust-file=system b@example.com"
+        to = (
+            f"--host=forge.example --port={post.port} --from=me@example.com {tls} --tls-trust-file=system b@example.com"
+        )
         done = post.yard.run(session, f"{mail} | msmtp --file=/dev/null {to}")
         assert done.exit_code == 0, done.stderr
         (row,) = session.changes.apply("f", pushes=["mail:1"], exact=True).applied.pushes

@@ -18,6 +18,7 @@ from weakref import WeakKeyDictionary
 import h11
 import msgspec
 
+from mudroom.core.network.host_pattern import LOCALHOST
 from mudroom.core.network.host_rules import held_words
 from mudroom.core.network.preset import EFFECTS
 from mudroom.core.text.regex import regex
@@ -414,8 +415,10 @@ class HeldRequest:
 
     @property
     def _host(self) -> str:
-        """The host as the client names it in TLS, or as the rule does."""
-        return str(getattr(self._rewrite, "host", "")) or named(self._exchange)
+        """The host as the client names it: ``localhost`` is not its address."""
+        name = (self._head.get(b"host") or b"").lower().partition(b":")[0].decode("ascii", "replace")
+        in_plain = name if name == LOCALHOST == named(self._exchange) else self._exchange.host
+        return str(getattr(self._rewrite, "host", in_plain))
 
     def _origin(self) -> str:
         host = f"[{self._host}]" if ":" in self._host else self._host

@@ -33,7 +33,8 @@ TLS_MEMORY = 96 << 10
 """Bytes for two TLS connections, h2's state included; measured."""
 _WINDOWS = 2 * (128 << 10)
 """Bytes for two HTTP/2 connections' first windows (``stream.py``, which is loaded when it is needed)."""
-_EXCLUDE = "if it pins its certificate, exclude the host (inspect.never)"
+_EXCLUDE = "if it pins its certificate, exclude the host (network.never_inspect)"
+_HELD = "its rule holds what is sent there, for which a client has to trust the sandbox's certificates: mudroom net why"
 
 
 async def inspect(plain: CredentialRewrite, client: Peer, server: Peer, exchange: Exchange, kind: Kind) -> None:
@@ -151,9 +152,17 @@ async def _accept_tls(client: Peer, exchange: Exchange, issuing: Issuer, protoco
         why = f"the client refuses mudroom's certificate ({_reason(error)})"
     except (ConnectionError, TimeoutError):
         why = "the client ended after it received mudroom's certificate"
+    _tell_untrusted(exchange, why)
+    return None
+
+
+def _tell_untrusted(exchange: Exchange, why: str) -> None:
+    """Report that a client does not trust the vault's authority: a refusal where the rule holds."""
+    if exchange.holding is not None:
+        exchange.refuse(f"{why}; {_HELD} {exchange.host}:{exchange.port}")
+        return
     exchange.error = f"{why}; {_EXCLUDE}"
     exchange.report()
-    return None
 
 
 def _reason(error: ssl.SSLError) -> str:
@@ -191,8 +200,7 @@ async def _serve(
         if client.count:
             exchange.drop()
         else:
-            exchange.error = f"the client sent no request after it received mudroom's certificate; {_EXCLUDE}"
-            exchange.report()
+            _tell_untrusted(exchange, "the client sent no request after it received mudroom's certificate")
         client.end()
 
 
