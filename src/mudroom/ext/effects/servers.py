@@ -117,6 +117,10 @@ _WINDOW = 64 << 10
 _PIECE = 64 << 10
 _WANTS = 16 << 10
 """Bytes of a fetch in which a wanted object is looked for: the wants come first."""
+_NO_COMMAND = (
+    "its ssh client ended before a command: the gate holds pushes of OpenSSH, which knows its key and needs none; "
+    "libraries of ssh, as libgit2 and JGit have, push over https"
+)
 _COMMAND = regex(r"git[- ](upload|receive)-pack '([^']{1,500})'")
 
 
@@ -126,12 +130,15 @@ async def serve_ssh(client: Peer, exchange: Exchange) -> None:
     import asyncssh
 
     opened: list[SSHServerProcess[bytes]] = []
+    count = 0
 
     class Server(asyncssh.SSHServer):
         def begin_auth(self, username: str) -> bool:
             return not is_user(username)
 
         def session_requested(self) -> SSHServerProcess[bytes] | bool:
+            nonlocal count
+            count += 1
             if len(opened) >= _MOST_SESSIONS:
                 return False
             opened.append(asyncssh.SSHServerProcess(serve, None, 3, False))
@@ -155,6 +162,8 @@ async def serve_ssh(client: Peer, exchange: Exchange) -> None:
     finally:
         theirs.close()
         await passing
+    if not count:
+        raise exchange.refuse(_NO_COMMAND)
 
 
 class _Command:
