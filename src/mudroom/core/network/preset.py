@@ -88,6 +88,7 @@ EFFECTS: Mapping[str, EffectHost] = {
     "registry.yarnpkg.com": EffectHost("publishes", reads=_AUDITS),
     "test.pypi.org": EffectHost("publishes"),
     "upload.pypi.org": EffectHost("publishes", preset="pypi"),
+    "uploads.github.com": EffectHost(""),
 }
 
 
