@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from mudroom.core.settings import Loaded, Settings
 from mudroom.core.tree.path import show
@@ -94,13 +94,14 @@ def load_policy(project: bytes, environ: Mapping[bytes, bytes], *, items: bool =
     return loaded if items else loaded._replace(given=())
 
 
-def answers_name_loopback(project: bytes, state: bytes) -> bool:
-    """Return whether this machine's answers about hosts may name its loopback. The files are searched, not parsed: for
-    a command without such an answer, parsing would cost more than all other work that mudroom does for it."""
-    return any(map(_names_loopback, answer_files(project, state, b"permissions.yaml")))
+def answers_name(words: Sequence[bytes], project: bytes, state: bytes) -> bool:
+    """Return whether this machine's answers about hosts may have one of these words. The files are searched, not
+    parsed: for a command without such an answer, parsing would cost more than all other work that mudroom does for
+    it."""
+    return any(_has_word(words, path) for path in answer_files(project, state, b"permissions.yaml"))
 
 
-def _names_loopback(path: bytes) -> bool:
+def _has_word(words: Sequence[bytes], path: bytes) -> bool:
     try:
         descriptor = disk.open_path(path, os.O_RDONLY | _SEARCHED)
     except OSError:
@@ -111,7 +112,7 @@ def _names_loopback(path: bytes) -> bool:
         return False
     finally:
         os.close(descriptor)
-    return any(name in data for name in LOOPBACK_WORDS)
+    return any(word in data for word in words)
 
 
 def trusts_any(environ: Mapping[bytes, bytes]) -> bool:

@@ -119,7 +119,7 @@ class Opening:
     def _held(self, view: View, mode: Mode, attempt: ExitStack) -> SharedSandbox:
         machine, forks, fork, order = self._machine, self._forks, self._fork, self._order
         settings, vault = order.actor.settings, self._vault
-        stored = machine.stored_rules(order.actor.settings, order.grant.level)
+        stored = machine.stored_rules(order.actor, order.grant.level)
         equipment = machine.equipment(mode, order, stored)
         gated, port = machine.at_the_gate(fork, mode, order, self._outcome, None, equipment, stored)
         gate = attempt.enter_context(gated)

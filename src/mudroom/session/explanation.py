@@ -90,5 +90,5 @@ class Explanation:
         if mode in ELSEWHERE:
             return ()
         level = self._grant.level
-        stored = self._machine.stored_rules(self._actor.settings, level)
+        stored = self._machine.stored_rules(self._actor, level)
         return tuple((*place, 0) for place in self._machine.loopback_places(mode, level, Outcome(), stored))

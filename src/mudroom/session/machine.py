@@ -321,15 +321,20 @@ class Machine:
         allows."""
         self.host_answers = self.host_answers._replace(approver=approver)
 
-    def stored_rules(self, settings: Settings, level: int) -> Sequence[HostRule]:
+    def stored_rules(self, actor: Actor, level: int) -> Sequence[HostRule]:
         """Return the host rules if any may name this machine's loopback, or holds pushes; otherwise no rules. They are
         read once for a command."""
-        if settings.network_at(level) != "gate":
+        if actor.settings.network_at(level) != "gate":
             return ()
         try:
-            return self._loopback_rules()
+            return self._for_agent(actor, level)(self._loopback_rules())
         except MudroomError:
             return ()  # the gate says so when the command uses the network
+
+    def _for_agent(self, actor: Actor, level: int) -> Callable[[Sequence[HostRule]], Sequence[HostRule]]:
+        """Return a function that returns the rules for an actor's commands."""
+        is_plain = actor.agent is None or not level or self.confinement.platform.is_bridged
+        return HostAnswers().for_agent if is_plain else self.host_answers.for_agent
 
     def equipment(self, mode: Mode, order: Order, stored: Sequence[HostRule]) -> Equipment | None:
         """Return the equipment to inspect a command's TLS, or None (without loading a module) if no rule inspects its
@@ -401,7 +406,7 @@ class Machine:
         outside = mode in ELSEWHERE or mode == "remote" or level == 0
         inspection = equipment.inspection if equipment is not None else None
         places = self.loopback_places(mode, level, outcome, stored)
-        given = self._dialler(fork, order)
+        given, change = self._dialler(fork, order), self._for_agent(order.actor, level)
         gate = CommandGate(
             self.gate,
             fork.namespace_listener,
@@ -414,15 +419,18 @@ class Machine:
             outcome.is_networked,
             fork.name,
             given is not None and given.all_hosts,
-            (lambda: self._holds(fork)) if level and not self.confinement.platform.is_bridged else None,
+            (lambda: self._holds(fork, change)) if level and not self.confinement.platform.is_bridged else None,
+            change,
         )
         return gate, gate.listen(bridged=self.confinement.platform.is_bridged) if outside else 0
 
-    def _holds(self, fork: Fork) -> PushDesk:
+    def _holds(self, fork: Fork, change: Callable[[Sequence[HostRule]], Sequence[HostRule]]) -> PushDesk:
         from mudroom.core.registry import part
 
-        desks = part("effects", "desk", "a held push")
-        desk: PushDesk = desks.HoldDesk(self._vault, fork, self.gate.rules, self._clock, self.confinement.variables)
+        desks, rules = part("effects", "desk", "a held push"), self.gate.rules
+        desk: PushDesk = desks.HoldDesk(
+            self._vault, fork, lambda: change(rules()), self._clock, self.confinement.variables
+        )
         return desk
 
     def loopback_places(

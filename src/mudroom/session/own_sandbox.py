@@ -349,7 +349,7 @@ class OwnSandbox:
     def _attempt(self, view: View, mode: Mode) -> CommandEnd:
         """Run the command in a view. Raise StepFailed if a plan step fails."""
         machine, fork, order, outcome = self._machine, self._fork, self._order, self._outcome
-        stored = machine.stored_rules(order.actor.settings, order.grant.level)
+        stored = machine.stored_rules(order.actor, order.grant.level)
         equipment = machine.equipment(mode, order, stored)
         platform = machine.confinement.platform
         relay = relay_for(order.stdio, platform.console)

@@ -15,7 +15,7 @@ from mudroom.errors import UsageError
 from mudroom.policy.config import (
     KEEPS_ALL,
     LOOPBACK_WORDS,
-    answers_name_loopback,
+    answers_name,
     load_policy,
     places,
     project_settings,
@@ -102,7 +102,8 @@ def open_project(
         card=card,
         hosts=answers._replace(
             rules=current,
-            loopback_rules=loopback_rules(real, locations.state, current, (*policy.hosts, *also)),
+            loopback_rules=loopback_rules(real, locations.state, current, (*policy.hosts, *also), agent is not None),
+            for_agent=held_if_possible,
         ),
         agent=agent,
         commands=CommandAnswers(CommandRules(project, environ) if agent is not None else None),
@@ -187,13 +188,30 @@ def host_answers(project: bytes, environ: Mapping[bytes, bytes]) -> HostAnswers:
 
 
 def loopback_rules(
-    project: bytes, state: bytes, rules: Callable[[], Sequence[HostRule]], given: Sequence[HostRule]
+    project: bytes,
+    state: bytes,
+    rules: Callable[[], Sequence[HostRule]],
+    given: Sequence[HostRule],
+    is_agent: bool = False,
 ) -> Callable[[], Sequence[HostRule]]:
-    """Return a function that returns the host rules if any may name this machine's loopback, otherwise no rules.
-    ``given``: the rules that do not come from answers stored on this machine. Without stored answers, a call costs two
-    failed open(2) calls."""
+    """Return a function that returns the host rules if any may name this machine's loopback, or holds pushes, otherwise
+    no rules. ``given``: the rules that do not come from answers stored on this machine. ``is_agent``: a preset or
+    pattern may hold, too. Without stored answers, a call costs two failed open(2) calls."""
+    words = (*LOOPBACK_WORDS, b"@", b"*") if is_agent else LOOPBACK_WORDS
     names = any(rule.hold or word.decode() in rule.pattern for rule in given for word in LOOPBACK_WORDS)
-    return lambda: rules() if names or answers_name_loopback(project, state) else ()
+    names = names or (is_agent and held_if_possible(given) is not given)
+    return lambda: rules() if names or answers_name(words, project, state) else ()
+
+
+def held_if_possible(rules: Sequence[HostRule]) -> Sequence[HostRule]:
+    """Return the rules for an agent's command (``held_for_agent``), or as they are where nothing can be held."""
+    if not any(rule.action == "allow" for rule in rules):
+        return rules
+    from mudroom.core.network.preset import held_for_agent
+    from mudroom.session.confinement.host_questions import can_inspect
+
+    held = held_for_agent(rules)
+    return held if held is not rules and can_inspect() else rules
 
 
 def combined_rules(

@@ -16,7 +16,7 @@ import pytest
 
 from forked import popen
 from mudroom.core.network.preset import PRESETS
-from mudroom.policy.config import answers_name_loopback
+from mudroom.policy.config import LOOPBACK_WORDS, answers_name
 from net_cli import GATE, cli
 from test_vault_verb import Cli
 
@@ -90,7 +90,7 @@ def test_answers_are_searched_for_loopback(tmp_path: Path, content: str | None, 
     (tmp_path / ".mudroom/local").mkdir(parents=True)
     if content is not None:
         (tmp_path / ".mudroom/local/permissions.yaml").write_text(content)
-    assert answers_name_loopback(os.fsencode(tmp_path), b"/none") is expected
+    assert answers_name(LOOPBACK_WORDS, os.fsencode(tmp_path), b"/none") is expected
 
 
 @pytest.mark.parametrize("odd", ["link", "fifo", "directory"])
@@ -104,7 +104,7 @@ def test_odd_answers_are_not_searched(tmp_path: Path, odd: str) -> None:
         os.mkfifo(place)
     else:
         place.mkdir()
-    assert not answers_name_loopback(os.fsencode(tmp_path), b"/none")
+    assert not answers_name(LOOPBACK_WORDS, os.fsencode(tmp_path), b"/none")
 
 
 def test_an_allow_of_a_name_holds_if_its_address_is_public(cli: Cli) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from net_cli import GATE, NPM, cli
@@ -31,8 +33,11 @@ def test_a_preset_is_a_word(cli: Cli) -> None:
     assert any(line.startswith("on @npm ") for line in cli("net", "presets").stdout.splitlines())
     why = cli("net", "why", "@npm", "registry.npmjs.org")
     assert why.returncode == 0
-    assert why.stdout.splitlines()[-1] == (
-        "registry.npmjs.org:443: allow: permissions.yaml:4 @npm: registry.npmjs.org allows it, if its address is public"
+    assert " ".join(why.stdout.split()).endswith(
+        "registry.npmjs.org:443: allow: permissions.yaml:4 @npm: registry.npmjs.org allows it, if its address is "
+        "public allow: permissions.yaml:4 @npm, for agents: registry.npmjs.org:443 allows reading, holds pushes, "
+        "publishes until the apply, and refuses other changes; mudroom net allow registry.npmjs.org:443 lets agents do "
+        "all"
     )
     assert "mudroom net rm @npm" in cli("net", "rm", "nodejs.org").stderr
     assert cli("net", "deny", "@npm").stdout == f"@npm is denied (was allowed): {NPM}\n"
@@ -42,6 +47,17 @@ def test_a_preset_is_a_word(cli: Cli) -> None:
     assert "npm" not in path.read_text()
     events = [line.split(maxsplit=4)[4] for line in cli("log").stdout.splitlines()]
     assert (events[0].split()[-2:], events[-1].split()[-1]) == (["allow=@npm,", "a.com"], "rm=@npm")
+
+
+def test_policy_why_tells_what_an_agent_s_publish_waits_for(cli: Cli) -> None:
+    cli("net", "allow", "@npm")
+    assert cli.json("net", "why", "nodejs.org")["answers"][0]["agents"] == ""
+    held = "held: what it pushes or publishes to registry.npmjs.org, registry.yarnpkg.com waits for the apply"
+    assert held in " ".join(cli("policy", "why", "--", "npm", "publish").stdout.split())
+    assert "held: " not in cli("policy", "why", "--", "ls").stdout
+    cli("net", "allow", "registry.npmjs.org")
+    told = json.loads(cli("policy", "why", "--json", "--", "npm", "publish").stdout)
+    assert told["holds"] == ["registry.yarnpkg.com"]
 
 
 def test_a_word_that_a_project_brings_needs_trust(cli: Cli) -> None:

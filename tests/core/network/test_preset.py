@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 
 from mudroom.cli.terminal.asking import answers_to
 from mudroom.core.network.flow import FlowAnswer, FlowQuestion, Hold
 from mudroom.core.network.host_entry import expand, offered_rule, parse_entry, preset_of
-from mudroom.core.network.host_rules import Request, RuleWord, decide, decoded, parse_rule, show_rule
-from mudroom.core.network.preset import EFFECTS, PRESETS, offer_for, offers, preset_rules
+from mudroom.core.network.host_rules import HostRule, Request, RuleWord, decide, decoded, holding, parse_rule, show_rule
+from mudroom.core.network.preset import EFFECTS, PRESETS, held_for_agent, offer_for, offers, preset_rules
 from tiers import each
 
 
@@ -97,7 +99,8 @@ NOW, LATER = ["hold its pushes"], ["hold its pushes later, refuse now", "Hold la
         ("github.com", "", "", []),
         ("api.github.com", "now", "hold api.github.com:443 DELETE PATCH POST=.head PUT", ["hold its changes"]),
         ("registry.npmjs.org", "now", "hold registry.npmjs.org:443", ["hold its publishes"]),
-        ("crates.io", "now", "", []),
+        ("crates.io", "now", "hold crates.io:443", ["hold its publishes"]),
+        ("index.crates.io", "now", "", []),
         ("a.example", "now", "", []),
     ],
 )
@@ -164,3 +167,48 @@ def test_no_host_is_a_word() -> None:
 def test_one_that_does_not_exist() -> None:
     with pytest.raises(KeyError):
         preset_rules("nmp")
+
+
+@pytest.mark.parametrize(
+    ("rules", "held", "asked"),
+    [
+        (["policy:1 allow @npm"], "registry.npmjs.org:443 registry.npmjs.org:80 registry.yarnpkg.com:443", ""),
+        (["policy:1 allow @github"], "github.com:443 api.github.com:443", "github.com:22"),
+        (["policy:1 allow @pypi"], "", ""),
+        (["policy:1 allow @crates"], "crates.io:443", ""),
+        (["policy:1 allow *.github.com"], "api.github.com:443 gist.github.com:80", ""),
+        (["policy:1 allow *"], "gitlab.com:443 upload.pypi.org:443", ""),
+        (["profile copilot allow github.com"], "github.com:443", ""),
+        (["card helper allow github.com:443,22"], "github.com:443", "github.com:22"),
+        (["policy:1 allow github.com"], "", ""),
+        (["policy:1 allow @github", "asked allow github.com:443"], "github.com:80 api.github.com:443", "github.com:22"),
+        (["policy:1 allow @github", "policy:2 allow github.com:22"], "github.com:443", ""),
+        (["policy:1 allow @github", "policy:2 hold github.com"], "api.github.com:443", ""),
+        (["policy:1 allow @github", "policy:2 deny github.com"], "api.github.com:443", ""),
+        (["policy:1 ask github.com"], "", ""),
+    ],
+)
+def test_what_an_agent_may_reach_without_a_word_of_the_user_about_it_is_held(
+    rules: list[str], held: str, asked: str
+) -> None:
+    """The rules decide about no request otherwise but that they hold or ask."""
+    given: list[HostRule] = []
+    for text in rules:
+        source, word, host = text.rsplit(" ", 2)
+        given += expand([parse_entry(host, cast("RuleWord", word), source)])
+    found = held_for_agent(given)
+    assert (found is given) is (not held and not asked)
+    for host in EFFECTS:
+        for port in (22, 80, 443, 8443):
+            before, after = (decide(Request(host, port), rules) for rules in (given, found))
+            named = f"{host}:{port}"
+            if named in asked.split():
+                assert (before.action, after.action) == ("allow", "ask")
+                continue
+            assert before.action == after.action, named
+            if named in held.split():
+                assert after.rule is not None
+                assert after.rule.hold, named
+                assert holding(found, host, port) is not None
+            elif not held:
+                assert holding(found, host, port) == holding(given, host, port)

@@ -15,7 +15,9 @@ class PostOffice:
     """``taken`` has the mails in order: (sender, recipients, content). ``fault``: ``refuse``, ``busy``, ``cut before``
     or ``cut after`` the mail is taken. ``login``: the pair that it wants."""
 
-    def __init__(self, pem: Path) -> None:
+    def __init__(self, pem: Path, *, tls: bool = False) -> None:
+        """``tls``: from the first byte."""
+        self._tls = tls
         self.taken: list[tuple[str, list[str], bytes]] = []
         self.fault, self.login, self.logins = "", ("", ""), list[tuple[str, str]]()
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -30,9 +32,16 @@ class PostOffice:
 
     async def _listen(self) -> asyncio.Server:
         return await self._loop.create_server(
-            lambda: SMTP(self, tls_context=self._context, authenticator=self._authenticate, hostname="mail"),
+            lambda: SMTP(
+                self,
+                tls_context=None if self._tls else self._context,
+                authenticator=self._authenticate,
+                hostname="mail",
+                auth_require_tls=not self._tls,
+            ),
             "127.0.0.1",
             0,
+            ssl=self._context if self._tls else None,
         )
 
     def close(self) -> None:

@@ -1,10 +1,11 @@
-"""An agent's tools show the held effects of its fork, and an apply of its own sends none of them."""
+"""What an agent sends is held. Its tools show the held effects of its fork, and an apply of its own sends none."""
 
 from __future__ import annotations
 
 import pytest
 from yard import COMMIT, Yard, yard
 
+from mudroom.core.network.host_rules import HostRule
 from mudroom.ext.agents.tools.apply import APPLY
 from mudroom.ext.agents.tools.table import call
 from mudroom.ext.agents.tools.tool import ALONE
@@ -30,3 +31,29 @@ def test_diff_and_status_show_a_held_push_and_apply_leaves_it(yard: Yard) -> Non
         assert "push:1 is not sent: mudroom apply f push:1 does" in done.text
         assert [row.state for row in session.changes.pushes("f")] == ["held"]
     assert yard.forge.pushes() == 0
+
+
+@pytest.mark.parametrize(
+    ("agent", "rule", "is_held"),
+    [
+        ("coder", "*.github.com", True),
+        ("coder", "profile copilot api.github.com", True),
+        ("coder", "card helper api.github.com", True),
+        ("coder", "policy.yaml:1 api.github.com", False),
+        (None, "*.github.com", False),
+    ],
+)
+def test_an_agent_s_change_waits_where_no_word_of_the_user_allows_its_host(
+    yard: Yard, agent: str | None, rule: str, is_held: bool
+) -> None:
+    source, _space, pattern = rule.rpartition(" ")
+    allowed = HostRule("allow", pattern, (yard.api_port,), private=True, source=source)
+    with yard.session(allowed, agent=agent) as session:
+        url = f"https://api.github.com:{yard.api_port}/items/1"
+        done = yard.run(session, f"curl -s -w '\\n%{{http_code}}' -X PUT -d '{{}}' {url}")
+        status = done.stdout.splitlines()[-1]
+        assert [row.kind for row in session.changes.pushes("f")] == (["request"] if is_held else [])
+        assert (status, yard.api.effects()) == ((b"202", 0) if is_held else (b"201", 1)), done
+        if is_held:
+            (row,) = session.changes.apply("f", pushes=["request:1"], exact=True).applied.pushes
+            assert (row.state, row.why, yard.api.effects()) == ("sent", "", 1)

@@ -33,9 +33,11 @@ mail['Message-ID'] = sys.argv[3] if len(sys.argv) > 3 else '<1@example.com>'
 mail.set_content('.Hello Bob\\n.\\nbye\\n')
 mail.add_attachment(b'12345', maintype='application', subtype='zip', filename='report.zip')
 mail.set_boundary('b')
-with smtplib.SMTP('forge.example', int(sys.argv[1])) as server:
+context = ssl.create_default_context()
+secure = {'context': context} if os.environ.get('TLS') else {}
+with (smtplib.SMTP_SSL if secure else smtplib.SMTP)('forge.example', int(sys.argv[1]), **secure) as server:
     if os.environ.get('STARTTLS'):
-        server.starttls(context=ssl.create_default_context())
+        server.starttls(context=context)
     if os.environ.get('PASSWORD'):
         server.login('me', os.environ['PASSWORD'])
     print(server.send_message(mail, to_addrs=['bob@example.com', 'eve@example.com']))
@@ -43,8 +45,8 @@ with smtplib.SMTP('forge.example', int(sys.argv[1])) as server:
 
 
 class Post:
-    def __init__(self, yard: Yard) -> None:
-        self.yard, self.office = yard, PostOffice(yard.pem)
+    def __init__(self, yard: Yard, *, tls: bool = False) -> None:
+        self.yard, self.office = yard, PostOffice(yard.pem, tls=tls)
         self.port = self.office.open()
         (yard.project / "mail.py").write_text(SCRIPT)
 
@@ -151,6 +153,23 @@ def test_the_login_is_put_in_at_the_release(post: Post) -> None:
         (row,) = session.changes.apply("f", pushes=["mail:1"], exact=True).applied.pushes
         assert (row.state, row.why) == ("sent", "")
     assert post.office.logins == [post.office.login]
+
+
+def test_mail_over_tls_from_the_first_byte_is_held_and_sent_in_the_same_way(yard: Yard) -> None:
+    post = Post(yard, tls=True)
+    post.office.login = "me", "the-real-password-of-mine"
+    try:
+        with post.session(SMTP_PASSWORD=post.office.login[1]) as session:
+            credential = parse_credential("SMTP_PASSWORD", f"forge.example:{post.port}", user="me")
+            save_credentials(session.vault.path, (credential,))
+            done = post.send(session, 'TLS=1 PASSWORD="$SMTP_PASSWORD"')
+            assert (done.exit_code, done.stdout) == (0, b"{}\n"), done
+            assert not post.office.taken
+            (row,) = session.changes.apply("f", pushes=["mail:1"], exact=True).applied.pushes
+            assert (row.state, row.why, row.remote) == ("sent", "", f"smtps://forge.example:{post.port}")
+    finally:
+        post.office.close()
+    assert (len(post.office.taken), post.office.logins) == (1, [("me", "the-real-password-of-mine")])
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a killed one leaves its connection

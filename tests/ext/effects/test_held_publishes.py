@@ -287,7 +287,7 @@ def test_an_index_that_cannot_be_asked_is_named_and_nothing_is_sent(
 ) -> None:
     with yard.session() as session:
         pypi(yard, session)
-        monkeypatch.setattr(HeldEffect, "page_host", "index.example")
+        monkeypatch.setattr(HeldEffect, "page_hosts", ("index.example",))
         landed = session.changes.apply("f", pushes=["publish:1"], exact=True)
         (row,) = landed.applied.pushes
         assert (row.state, row.why) == ("held", "index.example cannot be asked for Tiny: no rule names it")

@@ -76,6 +76,7 @@ LFS_JSON = "-H 'Content-Type: application/vnd.git-lfs+json'"
         (f"{LFS_JSON} -d '{BATCH}'", LFS, ""),
         (f"{LFS_JSON} -d '{{}}'", LFS.replace("objects/batch", "locks/verify"), ""),
         (f"{JSON} -d '{QUERY}'", f"{GRAPHQL}?a=1", "POST /graphql"),
+        ("-H 'X-HTTP-Method-Override: DELETE'", "/items/1", "GET (x-http-method-override) /items/1"),
         (f"{JSON} -d '{QUERY}'", "/graphql/", "POST /graphql/"),
         (f"-d '{QUERY}'", GRAPHQL, "a GraphQL mutation, or a query that is not plainly one"),
         (f"{JSON} -H 'Content-Encoding: gzip' -d '{QUERY}'", GRAPHQL, "a GraphQL mutation, or a query"),

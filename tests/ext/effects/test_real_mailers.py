@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import subprocess
-from collections.abc import Iterator
 
 import pytest
 from yard import Yard
@@ -22,19 +22,15 @@ mail.sendMail({from: 'me@example.com', to: 'bob@example.com', subject: 'Hi', tex
 """
 
 
-@pytest.fixture
-def post(yard: Yard) -> Iterator[Post]:
-    opened = Post(yard)
-    yield opened
-    opened.office.close()
-
-
 @pytest.mark.skipif(shutil.which("msmtp") is None, reason="msmtp is not installed")
-@pytest.mark.parametrize("tls", ["--tls=off", "--tls=on --tls-starttls=on --tls-trust-file=system"])
-def test_msmtp_is_held(post: Post, tls: str) -> None:
-    with post.session() as session:
+@pytest.mark.parametrize("tls", ["--tls=off", "--tls=on --tls-starttls=on", "--tls=on --tls-starttls=off"])
+def test_msmtp_is_held(yard: Yard, tls: str) -> None:
+    post = Post(yard, tls=tls.endswith("--tls-starttls=off"))
+    with post.session() as session, contextlib.closing(post.office):
         mail = "printf 'From: me@example.com\\nTo: bob@example.com\\nSubject: Hi\\n\\nHello\\n'"
-        to = f"--host=forge.example --port={post.port} --from=me@example.com {tls} bob@example.com"
+        to = (
+            f"--host=forge.example --port={post.port} --from=me@example.com {tls} --tls-trust-file=system b@example.com"
+        )
         done = post.yard.run(session, f"{mail} | msmtp --file=/dev/null {to}")
         assert done.exit_code == 0, done.stderr
         (row,) = session.changes.apply("f", pushes=["mail:1"], exact=True).applied.pushes
@@ -42,12 +38,17 @@ def test_msmtp_is_held(post: Post, tls: str) -> None:
 
 
 @pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not installed")
-def test_nodemailer_is_held(post: Post) -> None:
+@pytest.mark.parametrize("tls", [False, True])
+def test_nodemailer_is_held(yard: Yard, tls: bool) -> None:
+    post = Post(yard, tls=tls)
     subprocess.run(
         ["npm", "install", "--no-audit", "--no-fund", "nodemailer@7"], cwd=post.yard.project, check=True, timeout=300
     )
-    (post.yard.project / "mail.cjs").write_text(NODE.replace("PORT", str(post.port)))
-    with post.session() as session:
+    node = NODE.replace("PORT", str(post.port)).replace(
+        "secure: false, requireTLS: true", f"secure: {str(tls).lower()}"
+    )
+    (post.yard.project / "mail.cjs").write_text(node if tls else NODE.replace("PORT", str(post.port)))
+    with post.session() as session, contextlib.closing(post.office):
         done = post.yard.run(session, "node mail.cjs")
         assert done.exit_code == 0, done.stderr
         assert b"250 2.0.0 held: it will be sent when the fork is applied" in done.stdout

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -21,6 +21,7 @@ from mudroom.ext.effects import upstream
 from mudroom.session import Session
 from mudroom.session.confinement import command_gate
 from mudroom.session.confinement.host_approver import HostAnswers
+from mudroom.session.project_session import held_if_possible
 from town import Town
 
 _GIT = tuple(name.encode() for name in ENVIRONMENT if name.startswith("GIT_"))
@@ -69,7 +70,9 @@ class Yard:
             else f"http://forge.example:{self.port}/team/app.git"
         )
 
-    def session(self, *more: HostRule, hold: bool = True, **environ: str) -> Session:
+    def session(
+        self, *more: HostRule, hold: bool = True, agent: str | None = None, read: Sequence[str] = (), **environ: str
+    ) -> Session:
         (self.root / "home").mkdir(exist_ok=True)
         rule = HostRule("allow", "forge.example", (self.port, self.tls_port), private=True, source="the test")
         ports = self.registry_port, self.registry_tls_port
@@ -84,8 +87,9 @@ class Yard:
                 b"SSL_CERT_FILE": os.fsencode(self.root / "roots.pem"),
                 **{name.encode(): value.encode() for name, value in environ.items()},
             },
-            settings=Settings(network="gate", hosts=rules, environment=_GIT),
-            hosts=HostAnswers(lambda: rules),
+            settings=Settings(network="gate", hosts=rules, environment=_GIT, read=tuple(map(os.fsencode, read))),
+            hosts=HostAnswers(lambda: rules, for_agent=held_if_possible),
+            agent=agent,
         )
 
     def run(self, session: Session, script: str, fork: str = "f") -> Result:

@@ -110,7 +110,7 @@ def test_curl_gets_a_page_through_the_gate_and_trusts_the_vault_only(place: Plac
     assert done.returncode == 60, "the authority is not known outside"
     guard.wait(flows=2)
     assert "refuses mudroom's certificate (tlsv1 alert unknown ca)" in guard.flows[1].error
-    assert "inspect.never" in guard.flows[1].error
+    assert "network.never_inspect" in guard.flows[1].error
 
 
 def test_requests_are_judged_by_method_and_path_one_by_one(place: Place) -> None:
@@ -290,7 +290,7 @@ def test_a_client_that_pins_is_told_of_with_what_to_do(place: Place) -> None:
     place.tunnel(guard, port).close()  # it looks at the certificate, and goes
     flow = guard.flow()
     assert "sent no request" in flow.error
-    assert "inspect.never" in flow.error
+    assert "network.never_inspect" in flow.error
 
 
 def test_without_an_authority_what_should_be_inspected_is_refused(place: Place) -> None:

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 
 from mudroom.cli.net.preset import chosen_entry, print_presets, unknown_preset
@@ -21,7 +21,7 @@ from mudroom.core.network.host import Authority, parse_host
 from mudroom.core.network.host_entry import UnknownPreset, expand, parse_entry, preset_of
 from mudroom.core.network.host_pattern import PRESET
 from mudroom.core.network.host_reason import look_at_authority, parse_asked
-from mudroom.core.network.host_rules import HostDecision, HostRule, Request, decide, held_request, held_words, show_rule
+from mudroom.core.network.host_rules import HostRule, Request, decide, held_request, held_words, show_rule
 from mudroom.core.network.loopback import about_rule
 from mudroom.core.network.preset import like_preset
 from mudroom.core.registry import part, part_or_none
@@ -32,6 +32,7 @@ from mudroom.policy.config import places, trusts_any
 from mudroom.policy.host_answers import drop, keep, load_entries, missing_answers
 from mudroom.session import Session
 from mudroom.session.confinement.namespace_listener import namespaces_at, show_inside
+from mudroom.session.project_session import held_if_possible
 from mudroom.typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -579,7 +580,7 @@ def _why(args: argparse.Namespace, context: Context) -> int:
             return _forks(f"net why {label}{SUFFIX}").look(session, args.fork, settings, label, port)
 
         rows = [
-            _why_row(text, authority, look_at_authority(authority, rules, look_at_fork))
+            _why_row(text, authority, rules, look_at_fork)
             for text, authority in map(_parse_asked, _hosts_of(args.hosts))
         ]
     if context.as_json:
@@ -589,6 +590,9 @@ def _why(args: argparse.Namespace, context: Context) -> int:
         for row in rows:
             answer = f"{row['host']}:{row['port']}: {row['action']}: {row['reason']}{_condition(row)}"
             context.terminal.out(fold(answer, context.terminal.columns(1)))
+            if row["agents"]:
+                answer = f"{row['agents']}; mudroom net allow {row['host']}:{row['port']} lets agents do all"
+                context.terminal.out(fold(answer, context.terminal.columns(1)))
         _print_mode(settings, context)
     return 0 if all(row["action"] == "allow" for row in rows) else 1
 
@@ -626,7 +630,11 @@ def _condition(row: dict[str, Any]) -> str:
     return ", if its address is public"
 
 
-def _why_row(text: str, authority: Authority, decision: HostDecision) -> dict[str, Any]:
+def _why_row(
+    text: str, authority: Authority, rules: Sequence[HostRule], look_at_fork: Callable[[str, int], tuple[bool, str]]
+) -> dict[str, Any]:
+    decision = look_at_authority(authority, rules, look_at_fork)
+    of_agent = look_at_authority(authority, held_if_possible(rules), look_at_fork)
     return {
         "asked": text,
         "host": str(authority)[: -len(str(authority.port)) - 1],
@@ -634,6 +642,7 @@ def _why_row(text: str, authority: Authority, decision: HostDecision) -> dict[st
         "action": decision.action,
         "rule": rule_to_json(decision.rule) if decision.rule else None,
         "reason": decision.reason,
+        "agents": "" if of_agent == decision else f"{of_agent.action}: {of_agent.reason}",
     }
 
 

@@ -9,6 +9,7 @@ import os
 from mudroom.cli.doctor.probe import why_call
 from mudroom.cli.project_session import open_session, project_of, settings_of, working_directory
 from mudroom.cli.terminal.context import Context
+from mudroom.cli.terminal.fold import fold
 from mudroom.core.agent.sandbox_level import LEVELS
 from mudroom.core.command.policy import CommandPolicy, decide, has_rule
 from mudroom.core.command.program.aim import at_level
@@ -22,6 +23,7 @@ from mudroom.core.tree.quote import show_text, show_words
 from mudroom.errors import UsageError
 from mudroom.session import Session
 from mudroom.session.order import Order
+from mudroom.session.project_session import held_if_possible, host_answers
 from mudroom.stage import disk
 from mudroom.typing import TYPE_CHECKING, Any
 
@@ -42,13 +44,21 @@ def judge(args: argparse.Namespace, context: Context) -> int:
     argv = [os.fsencode(word) for word in args.command]
     is_line = len(argv) == 1 and b" " in argv[0].strip()
     classification = classify_line(argv[0], project, directory) if is_line else classify_words(argv, project, directory)
-    commands = settings_of(context, project).commands
+    settings = settings_of(context, project)
+    commands = settings.commands
     classification, level = _at_level(classification, commands, argv, args, context)
     verdict = decide(classification, commands, args.agent)
+    own = settings.level if level is None else level
+    is_held = "networked" in verdict.classes and own > 0 and settings.network_at(own) == "gate"
+    rules = held_if_possible(host_answers(project, context.environ).rules()) if is_held else ()
+    holds = list(dict.fromkeys(rule.pattern for rule in rules if rule.hold))
     if context.as_json:
-        context.terminal.out(json.dumps(_as_json(argv, classification, verdict, args.agent, level)))
+        context.terminal.out(json.dumps(_as_json(argv, classification, verdict, args.agent, level) | {"holds": holds}))
     else:
         context.terminal.out("\n".join(_as_text(classification, verdict)))
+        if holds:
+            text = f"held: what it pushes or publishes to {', '.join(holds)} waits for the apply: mudroom net why HOST"
+            context.terminal.out(fold(text, context.terminal.columns(1)))
     return 0
 
 

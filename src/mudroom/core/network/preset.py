@@ -15,11 +15,13 @@ Rules:
 5. ``source`` is the page on which the host's maker names the hosts.
 6. ``EFFECTS`` names the effects that wait under ``hold`` at known hosts. A preset that holds has the requests of its
    hosts, too, and hosts that only take uploads.
+7. An agent's commands hold them also where a rule only allows the host, unless a rule of the user names it in full
+   (``held_for_agent``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from mudroom.core.network.host import parse_host
@@ -61,27 +63,64 @@ class EffectHost(NamedTuple):
     """The preset that has this host in a ``hold``, and not in an allow."""
 
 
+_SSH = 22
 _AUDITS: Mapping[str, Literal["always"]] = {
     "/-/npm/v1/security/advisories/bulk": "always",
     "/-/npm/v1/security/audits": "always",
     "/-/npm/v1/security/audits/quick": "always",
 }
 """https://docs.npmjs.com/cli/commands/npm-audit"""
+_DEVICE: Mapping[str, Literal["always"]] = {"/login/device/code": "always", "/login/oauth/access_token": "always"}
+"""A login that the user confirms in a browser:
+https://docs.github.com/en/apps/oauth-apps/building-oauth-apps/authorizing-oauth-apps#device-flow"""
 EFFECTS: Mapping[str, EffectHost] = {
     # A forge opens no second pull request for a branch: its name is the key of that request.
     "api.bitbucket.org": EffectHost("changes", "DELETE PUT"),
     "api.github.com": EffectHost("changes", "DELETE PATCH POST=.head PUT", {"/graphql": "query"}),
     "bitbucket.org": EffectHost("pushes"),
     "codeberg.org": EffectHost("pushes and changes", "DELETE PATCH POST=.head PUT"),
-    "crates.io": EffectHost(""),
+    "crates.io": EffectHost("publishes"),
     "gist.github.com": EffectHost("pushes"),
-    "github.com": EffectHost("pushes"),
+    "github.com": EffectHost("pushes", reads=_DEVICE),
     "gitlab.com": EffectHost("pushes and changes", "DELETE PATCH POST=.source_branch PUT", {"/api/graphql": "query"}),
+    "index.crates.io": EffectHost(""),  # it tells of the held versions
     "registry.npmjs.org": EffectHost("publishes", reads=_AUDITS),
     "registry.yarnpkg.com": EffectHost("publishes", reads=_AUDITS),
     "test.pypi.org": EffectHost("publishes"),
     "upload.pypi.org": EffectHost("publishes", preset="pypi"),
+    "uploads.github.com": EffectHost(""),
 }
+
+
+# --- an agent's commands ---
+
+
+def held_for_agent(rules: Sequence[HostRule]) -> Sequence[HostRule]:
+    """Return the rules for an agent's command, which hold the effects at known hosts that a preset, a pattern, a
+    profile or a card allows; the same object if there is none. ssh is asked about, since a hold there reads with the
+    user's keys."""
+    more: list[HostRule] = []
+    for host, effects in EFFECTS.items():
+        name = parse_host(host.encode())
+        allows = [
+            r for r in rules if r.action == "allow" and not r.methods and not r.paths and matches(r.pattern, name)
+        ]
+        ports = {port: rule for rule in reversed(allows) for port in rule.ports or USUAL}
+        for rule in allows:
+            if rule.hold or (rule.pattern == host and not _is_broad(rule)):
+                decided = rule.ports or (tuple(ports) if rule.hold else USUAL)
+                ports = {port: other for port, other in ports.items() if port not in decided}
+        for port, rule in sorted(ports.items()):
+            source = f"{rule.source or rule.pattern}, for agents"
+            hold = parse_rule(f"{host}:{port} {effects.requests}".rstrip(), "hold", source, private=rule.private)
+            ask = HostRule("ask", host, (port,), private=rule.private, source=source)
+            more.append(ask if port == _SSH else hold)
+    return (*rules, *more) if more else rules
+
+
+def _is_broad(rule: HostRule) -> bool:
+    """Return whether a rule is not the user's own word about its host, but a preset's, a profile's or a card's."""
+    return rule.source.rpartition(" ")[2].startswith(PRESET) or rule.source.startswith(("profile ", "card "))
 
 
 # --- words ---

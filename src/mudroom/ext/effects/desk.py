@@ -15,7 +15,7 @@ from mudroom.core.network.fork_host import ForkDial
 from mudroom.core.network.host_rules import HostRule, Request, holding
 from mudroom.errors import FULL, MudroomError
 from mudroom.ext.effects.message import LONGEST, HeldAnswer, HeldQuestion, is_repository, is_ssh_repository
-from mudroom.ext.effects.publish import canonical, is_place
+from mudroom.ext.effects.publish import canonical, is_file_of, is_place
 from mudroom.ext.effects.ssh_client import RemoteGit, ssh_line, ssh_words
 from mudroom.ext.effects.store import HeldEffect, IncomingEffect, Rejected, effects, held_refs, package
 from mudroom.ext.effects.wire import PushHead, packet
@@ -84,13 +84,14 @@ class HoldDesk:
         told = [
             (one, one.publish)
             for one in effects(self._fork.path)
-            if one.publish is not None and (one.state, one.page_host, one.port) == ("held", dial.host, dial.port)
+            if one.publish is not None and (one.state, one.port) == ("held", dial.port) and dial.host in one.page_hosts
         ]
         if asked.kind == "pages":
-            return HeldAnswer([publish.page for _one, publish in told])
+            files = [publish.place for _one, publish in told if publish.place.startswith("*") and not publish.act]
+            return HeldAnswer([*(publish.page for _one, publish in told), *files])
         path = canonical(asked.path)
         for one, publish in told:
-            if publish.place == path:
+            if is_file_of(publish, path):
                 content = package(self._fork.path, one).content
                 if len(content) > _MOST_FILE:
                     raise Rejected(f"to read {publish.file} before the apply, as it is above {_MOST_FILE >> 20} MiB")

@@ -8,6 +8,7 @@ versions has the held ones in it; the version of git's protocol is 0, whose refs
 from __future__ import annotations
 
 import asyncio
+import os
 import zlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -17,15 +18,16 @@ from weakref import WeakKeyDictionary
 import h11
 import msgspec
 
+from mudroom.core.network.host_pattern import LOCALHOST
 from mudroom.core.network.host_rules import held_words
 from mudroom.core.network.preset import EFFECTS
 from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import show
 from mudroom.ext.effects.message import MOST_BODY, HeldAnswer, HeldQuestion, is_repository
-from mudroom.ext.effects.publish import canonical, is_place
+from mudroom.ext.effects.publish import CRATE, canonical, index_of, is_crates, is_place
 from mudroom.ext.effects.publish import overlaid as page_with
 from mudroom.ext.effects.request import is_download, is_query, names_method
-from mudroom.ext.effects.servers import Streams, decoded, desk
+from mudroom.ext.effects.servers import Streams, decoded, desk, named
 from mudroom.ext.effects.wire import (
     MOST_REFS,
     overlaid,
@@ -45,6 +47,7 @@ from mudroom.net.protocol.head import RequestHead
 
 _WANTS = 16 << 10
 """Bytes of a fetch in which a wanted object is looked for: the wants come first."""
+_MOST_INDEXES = 20
 _READS = ("GET", "HEAD", "OPTIONS")
 _UPLOAD, _RECEIVE, _REFS = "/git-upload-pack", "/git-receive-pack", "/info/refs"
 _RESULT = "application/x-git-%s-pack-result"
@@ -52,11 +55,14 @@ _ADVERTISES = regex(rb"application/x-git-.*-advertisement")
 _UNWANTED = (b"git-protocol", b"accept-encoding")
 _UNWANTED_OF_PAGES = (b"accept-encoding", b"if-none-match", b"if-modified-since", b"range")
 
+_OF_PAGE = (b"content-type", b"etag", b"last-modified", b"location")
 _JSON = (b"application/json", b"application/vnd.git-lfs+json")
 _LFS, _LFS_TYPE = "/info/lfs/", "application/vnd.git-lfs+json"
 
 Kind = Literal["read", "query", "lfs", "refs", "fetch", "push", "publish", "request"]
 
+_indexes: WeakKeyDictionary[Guard, set[tuple[str, int, str]]] = WeakKeyDictionary()
+"""The indexes of crates that a command has read: host, port and path. A crate's publish does not name its index."""
 _pages: WeakKeyDictionary[Guard, asyncio.Task[HeldAnswer]] = WeakKeyDictionary()
 """The held pages as a command's guard was told: each read is compared with them."""
 
@@ -80,7 +86,7 @@ class HeldRequest:
         exchange, method = self._exchange, self._exchange.method
         if exchange.guard.all_hosts:
             raise self._refused("pushes from another machine's forks")
-        if self._head.get(b"upgrade") is not None:
+        if (self._head.get(b"upgrade") or b"").lower() == b"websocket":  # another one is not passed on: cargo's h2c
             raise self._refused("a websocket")
         if method in _READS and not self._head.has_body:
             service = query in ("service=git-upload-pack", "service=git-receive-pack")
@@ -90,7 +96,7 @@ class HeldRequest:
         content_type = (self._head.get(b"content-type") or b"").lower()
         is_json = method == "PUT" and content_type.startswith(b"application/json") and "/-/" not in place
         is_form = method == "POST" and content_type.startswith(b"multipart/form-data")
-        if (is_json or is_form) and not query and is_place(place):
+        if (is_json or is_form or is_crates(method, place)) and not query and is_place(place):
             return "publish", place
         if method == "POST" and place.endswith(_UPLOAD) and not query:
             return "fetch", self._repository_of(place, _UPLOAD)
@@ -159,11 +165,16 @@ class HeldRequest:
         guard, path = self._exchange.guard, canonical(self._place)
         if not path or not is_place(self._place):
             return False
+        if (index := index_of(path)) is not None and len(indexes := _indexes.setdefault(guard, set())) < _MOST_INDEXES:
+            indexes.add((self._exchange.host, self._exchange.port, index))
         asked = _pages.get(guard)
         if asked is None or (asked.done() and (asked.cancelled() or asked.exception() is not None)):
             asked = _pages[guard] = asyncio.get_running_loop().create_task(self._ask("pages"))
         told = await asyncio.shield(asked)
-        return any(path == page or path.startswith(page + "/") for page in told.refs)
+        return any(
+            path.endswith(page[1:]) if page.startswith("*") else path == page or path.startswith(page + "/")
+            for page in told.refs
+        )
 
     async def _peek(self, client: Peer, *, is_whole: bool = True) -> bytes:
         """Return the beginning of the request's body, which stays where it is. ``is_whole``: empty if that is not all,
@@ -237,11 +248,15 @@ class HeldRequest:
     async def _tell_stored(self, client: Peer, writer: ResponseWriter, answer: HeldAnswer) -> bool:
         _pages.pop(self._exchange.guard, None)
         if answer.problem:
-            said = {"error": (text := str(self._refused(answer.problem))), "success": False}
+            said: dict[str, object] = {"error": (text := str(self._refused(answer.problem))), "success": False}
+            said["errors"] = [{"detail": text}]
             reason, status = f"mudroom: {text}"[:200].encode("ascii", "replace"), 403
         elif answer.kind == "request":  # RFC 9110 15.3.3: it will be done later, and the text says so
             text = f"{', '.join(answer.refs)} will be sent when the fork is applied"
             said, reason, status = {"held": text}, b"Accepted", 202
+        elif self._is_crates:
+            text = f"held: {', '.join(answer.refs)} will be sent to the registry when the fork is applied"
+            said, reason, status = {"ok": True, "warnings": {"other": [text]}}, b"OK", 200
         else:
             text = f"held: {', '.join(answer.refs)} will be published when the fork is applied"
             said, reason, status = {"ok": text, "success": True}, b"OK", 200
@@ -364,11 +379,13 @@ class HeldRequest:
         content_type = (
             (self._head.get(b"content-type") or b"").decode("latin-1") if kind not in ("push", "refs") else ""
         )
+        if kind == "publish" and self._is_crates:
+            content_type = CRATE + self._index()
         question = HeldQuestion(
             kind, self._scheme, self._place, credential, login, content_type, self._exchange.method, list(headers)
         )
         try:
-            async with desk(self._exchange, question) as streams:
+            async with desk(self._exchange, question, self._host) as streams:
                 yield streams
         except (ForkUnreachable, ValueError) as error:
             raise self._refused(str(error)) from error
@@ -376,13 +393,36 @@ class HeldRequest:
             raise PeerGone("the host process ended") from error
 
     @property
+    def _is_crates(self) -> bool:
+        return is_crates(self._exchange.method, self._place)
+
+    def _index(self) -> str:
+        """Return the path of the crates' index to which a request belongs: among those that were read at its host, the
+        one with the most of its path. Raise RefusedExchange if there is none."""
+        host, port = self._exchange.host, self._exchange.port
+        if host == "crates.io":
+            return ""
+        found = sorted(path for *place, path in _indexes.get(self._exchange.guard, ()) if place == [host, port])
+        if not found:
+            raise self._refused(
+                "a crate of a registry whose index this command has not read here (cargo info reads it)"
+            )
+        return max(found, key=lambda path: len(os.path.commonpath([path or "/", self._place])))
+
+    @property
     def _scheme(self) -> Literal["http", "https"]:
         return "https" if self._exchange.way == "https" else "http"
 
+    @property
+    def _host(self) -> str:
+        """The host as the client names it: ``localhost`` is not its address."""
+        name = (self._head.get(b"host") or b"").lower().partition(b":")[0].decode("ascii", "replace")
+        in_plain = name if name == LOCALHOST == named(self._exchange) else self._exchange.host
+        return str(getattr(self._rewrite, "host", in_plain))
+
     def _origin(self) -> str:
-        exchange = self._exchange
-        host = f"[{exchange.host}]" if ":" in exchange.host else exchange.host
-        return f"{self._scheme}://{host}:{exchange.port}"
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return f"{self._scheme}://{host}:{self._exchange.port}"
 
 
 class _OverlayWriter(ResponseWriter):
@@ -425,7 +465,7 @@ class _OverlayWriter(ResponseWriter):
                 body, kind = self._changed(self._status, bytes(self._told))
             except (ValueError, LookupError, TypeError, AttributeError) as error:
                 raise RefusedResponse(f"this cannot be held: {error}") from error
-            gone = {b"content-length", b"transfer-encoding", *([b"content-type", b"etag", b"location"] if kind else [])}
+            gone = {b"content-length", b"transfer-encoding", *(_OF_PAGE if kind else [])}
             fields = [field for field in self._fields if field[0].lower() not in gone]
             fields += [(b"Content-Type", kind.encode())] if kind else []
             await super().head(200, [*fields, (b"Content-Length", b"%d" % len(body))], b"OK")

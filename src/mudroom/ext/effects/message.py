@@ -21,7 +21,7 @@ _PATH = regex(r"/[A-Za-z0-9._~@+/-]{1,500}")
 _USER = regex(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 
 
-Scheme = Literal["http", "https", "ssh", "smtp"]
+Scheme = Literal["http", "https", "ssh", "smtp", "smtps"]
 
 
 class HeldQuestion(msgspec.Struct, array_like=True):

@@ -1,9 +1,10 @@
-"""A package's publish over HTTP, as far as it is held: npm's PUT of the package's document, and the form that clients
-of a Python package index POST (the legacy upload API).
+"""A package's publish over HTTP, as far as it is held: npm's PUT of the package's document, the form that clients of a
+Python package index POST (the legacy upload API), and cargo's PUT of a crate, its yank and its unyank.
 
 Rules of this file: pure, and for untrusted bytes; ValueError for all that is not understood. One request publishes one
-file of one version; a change of what is published (deprecate, a tag alone, unpublish) is not held.
-https://github.com/npm/registry/blob/main/docs/REGISTRY-API.md, https://docs.pypi.org/api/upload/, PEP 503, PEP 691.
+file of one version; another change of what is published (deprecate, a tag alone, unpublish) is not held.
+https://github.com/npm/registry/blob/main/docs/REGISTRY-API.md, https://docs.pypi.org/api/upload/, PEP 503, PEP 691,
+https://doc.rust-lang.org/cargo/reference/registry-web-api.html and registry-index.html.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import zipfile
 import zlib
 from binascii import b2a_base64
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
@@ -37,11 +38,18 @@ _BOUNDARY = regex(r"""multipart/form-data;\s*boundary=("?)([^"\s;]{1,200})\1\s*"
 _PART = regex(
     rb"""(?i:content-disposition):\s*form-data;\s*name="([^"\r\n]*)"(?:;\s*filename="([^"\r\n]*)")?[^\r\n]*"""
 )
+_CRATE_NAME = regex(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
+_CRATES = regex(r"(?P<root>.*)/api/v1/crates/(?:new|(?P<name>[^/]+)/(?P<version>[^/]+)/(?P<act>yank|unyank))")
+CRATE = "application/x-crate; index="
+"""The content type under which a crate's requests are stored; the path of its registry's index follows."""
 _LINK = regex(r"""<a\b[^>]*\bhref\s*=\s*["']([^"'>]*)["'][^>]*>""")
 
 
+CrateAct = Literal["", "yank", "unyank"]
+
+
 class Publish(NamedTuple):
-    registry: Literal["npm", "pypi"]
+    registry: Literal["npm", "pypi", "crates"]
     package: str
     version: str
     file: str
@@ -52,14 +60,19 @@ class Publish(NamedTuple):
     tags: tuple[str, ...] = ()
     content_type: str = ""
     """Of the request."""
+    act: CrateAct = ""
+    """Of a crate's version that is there; empty: it is published."""
 
     @property
     def label(self) -> str:
-        return f"{self.package} {self.version}" + (f" ({self.file})" if self.registry == "pypi" else "")
+        more = self.act or (self.file if self.registry == "pypi" else "")
+        return f"{self.package} {self.version}" + (f" ({more})" if more else "")
 
     @property
     def place(self) -> str:
-        """Path of the file."""
+        """Path of the file; its end after a ``*`` if the registry does not fix its beginning."""
+        if self.registry == "crates":
+            return f"*/{self.package}/{self.version}/{self.act or 'download'}"
         return f"{self.page}/-/{self.file}" if self.registry == "npm" else f"{self.page}/{self.file}"
 
 
@@ -90,8 +103,16 @@ def canonical(path: str) -> str:
     return unquote(path).rstrip("/")
 
 
+def is_file_of(publish: Publish, path: str) -> bool:
+    """Return whether a canonical path is the published file's."""
+    place = publish.place
+    return not publish.act and (path.endswith(place[1:]) if place.startswith("*") else path == place)
+
+
 def parse_publish(path: str, content_type: str, body: bytes) -> PackageRequest:
     """Return what a request publishes. ``path``: of the request."""
+    if content_type.startswith(CRATE):
+        return _crate(canonical(path), content_type.removeprefix(CRATE), body)
     if content_type.startswith("multipart/"):
         return _form(canonical(path), content_type, body)
     return _document(canonical(path), body)
@@ -150,12 +171,102 @@ def _form(path: str, content_type: str, body: bytes) -> PackageRequest:
     return PackageRequest(Publish("pypi", name, version, file, digest, page), fields[b"content"][1])
 
 
+# --- crates ---
+
+
+def is_crates(method: str, path: str) -> bool:
+    """Return whether a request publishes, yanks or unyanks a crate."""
+    match = _CRATES.fullmatch(path)
+    return match is not None and method == ("DELETE" if match["act"] == "yank" else "PUT")
+
+
+def index_of(path: str) -> str | None:
+    """Return the index of crates that a read of this path shows, without a last slash; None: it shows none."""
+    name = path.rpartition("/")[2]
+    end = "/config.json" if name == "config.json" else f"/{_page_of(name)}"
+    return (
+        path.removesuffix(end) if path.endswith(end) and (end[1:7] == "config" or _CRATE_NAME.fullmatch(name)) else None
+    )
+
+
+def _page_of(name: str) -> str:
+    """Return a crate's file in an index."""
+    name = name.lower()
+    above = {1: "1", 2: "2", 3: f"3/{name[:1]}"}.get(len(name), f"{name[:2]}/{name[2:4]}")
+    return f"{above}/{name}"
+
+
+def _crate(path: str, index: str, body: bytes) -> PackageRequest:
+    match = _CRATES.fullmatch(path)
+    if match is None or not is_place(index or "/"):
+        raise ValueError("a crate's request that is not understood")
+    act, content, manifest = cast("CrateAct", match["act"] or ""), NO_FILES, dict[str, Any]()
+    if not act:
+        size = int.from_bytes(body[:4], "little")
+        content = body[size + 8 :]
+        try:
+            manifest = msgspec.json.decode(body[4 : size + 4], type=dict[str, Any])
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            raise ValueError("a crate that is not understood") from None
+        if int.from_bytes(body[size + 4 : size + 8], "little") != len(content) or not content:
+            raise ValueError("a crate that is cut off")
+    name, version = manifest.get("name", match["name"]), manifest.get("vers", match["version"])
+    if not (isinstance(name, str) and isinstance(version, str)) or not _CRATE_NAME.fullmatch(name):
+        raise ValueError("a crate whose name is not understood")
+    if not _VERSION.fullmatch(version):
+        raise ValueError("a crate whose version is not understood")
+    publish = Publish(
+        "crates", name, version, f"{name}-{version}.crate", hashlib.sha256(content).hexdigest(),
+        f"{index}/{_page_of(name)}", act=act,
+    )  # fmt: skip
+    return PackageRequest(publish, content, manifest)
+
+
+def crate_rows(body: bytes) -> dict[str, dict[str, Any]]:
+    """Return what an index tells of a crate: version → row, in its order. Raise ValueError."""
+    try:
+        rows = [msgspec.json.decode(line, type=dict[str, Any]) for line in body.splitlines() if line.strip()]
+        return {str(row["vers"]): row for row in rows}
+    except (msgspec.DecodeError, UnicodeDecodeError, KeyError):
+        raise ValueError("the index's page is not understood") from None
+
+
+def _index_row(request: PackageRequest) -> dict[str, Any]:
+    manifest, deps = request.manifest, []
+    for dep in manifest.get("deps", ()):
+        named = dep.get("explicit_name_in_toml")
+        same = {key: dep.get(key) for key in ("optional", "default_features", "features", "target", "kind", "registry")}
+        own = {"name": named or dep["name"], "req": dep["version_req"], "package": dep["name"] if named else None}
+        deps.append(same | own)
+    row = {"name": request.publish.package, "vers": request.publish.version, "cksum": request.publish.digest}
+    more = {key: manifest[key] for key in ("links", "rust_version") if manifest.get(key)}
+    return row | more | {"deps": deps, "features": manifest.get("features", {}), "yanked": False}
+
+
+def download_url(config: bytes, publish: Publish, version: str, digest: str) -> str:
+    """Return a crate's file by its index's ``config.json``. Raise ValueError."""
+    try:
+        place = str(msgspec.json.decode(config)["dl"])
+    except (msgspec.DecodeError, KeyError, TypeError):
+        raise ValueError("the index's config.json is not understood") from None
+    above = _page_of(publish.package).rpartition("/")[0]
+    marks = {"{crate}": publish.package, "{version}": version, "{prefix}": above, "{lowerprefix}": above}
+    marks["{sha256-checksum}"] = digest
+    if not any(mark in place for mark in marks):
+        place += "/{crate}/{version}/download"
+    for mark, text in marks.items():
+        place = place.replace(mark, text)
+    return place
+
+
 # --- what a registry tells ---
 
 
 def published(publish: Publish, body: bytes) -> dict[str, tuple[str, str]]:
     """Return what a package's page tells: version (pypi: file) → (digest, URL), in its order. The digest is empty if it
     is of another kind than the publish's."""
+    if publish.registry == "crates":
+        return {version: (str(row.get("cksum", "")), "") for version, row in crate_rows(body).items()}
     if publish.registry == "npm":
         try:
             versions = msgspec.json.decode(body)["versions"]
@@ -194,6 +305,15 @@ def overlaid(requests: Sequence[PackageRequest], origin: str, body: bytes | None
             document.setdefault("versions", {})[publish.version] = {**manifest, "dist": dist}
             document.setdefault("dist-tags", {}).update(dict.fromkeys(publish.tags, publish.version))
         return msgspec.json.encode(document), "application/json"
+    if requests[0].publish.registry == "crates":
+        rows = crate_rows(body or b"")
+        for request in requests:
+            publish = request.publish
+            if not publish.act:
+                rows[publish.version] = _index_row(request)
+            elif publish.version in rows:
+                rows[publish.version]["yanked"] = publish.act == "yank"
+        return b"".join(msgspec.json.encode(row) + b"\n" for row in rows.values()), "text/plain"
     told = [(p.file, f"{quote(p.place)}", p.digest) for p in (request.publish for request in requests)]
     if body is not None and body.lstrip()[:1] == b"{":
         page = msgspec.json.decode(body)

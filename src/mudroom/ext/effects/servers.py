@@ -12,10 +12,11 @@ import logging
 import socket
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from mudroom.core.network.host_pattern import LOCALHOST
 from mudroom.core.network.inspection import Inspection
 from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import show
@@ -69,11 +70,17 @@ def pair() -> tuple[Peer, socket.socket]:
     return adopt(ours), theirs
 
 
+def named(exchange: Exchange) -> str:
+    """Return the host as its rule names it: a client of ``localhost`` comes to one of its addresses."""
+    rule = exchange.holding
+    return LOCALHOST if rule is not None and rule.pattern == LOCALHOST else exchange.host
+
+
 @asynccontextmanager
-async def desk(exchange: Exchange, question: HeldQuestion) -> AsyncIterator[Streams]:
-    """Ask the host process, and hold the connection open. Raise ForkUnreachable, OSError, or ValueError if the question
-    is too long."""
-    dials, host, line = exchange.guard.dials, exchange.host, msgspec.json.encode(question) + b"\n"
+async def desk(exchange: Exchange, question: HeldQuestion, host: str = "") -> AsyncIterator[Streams]:
+    """Ask the host process, and hold the connection open. ``host``: as the client names it; empty: as the rule does.
+    Raise ForkUnreachable, OSError, or ValueError if the question is too long."""
+    dials, host, line = exchange.guard.dials, host or named(exchange), msgspec.json.encode(question) + b"\n"
     if len(line) > LONGEST:
         raise ValueError("headers that are so long")
     connection = await dials.dial(host, exchange.port, "")
@@ -110,6 +117,10 @@ _WINDOW = 64 << 10
 _PIECE = 64 << 10
 _WANTS = 16 << 10
 """Bytes of a fetch in which a wanted object is looked for: the wants come first."""
+_NO_COMMAND = (
+    "its ssh client ended before a command: the gate holds pushes of OpenSSH, which knows its key and needs none; "
+    "libraries of ssh, as libgit2 and JGit have, push over https"
+)
 _COMMAND = regex(r"git[- ](upload|receive)-pack '([^']{1,500})'")
 
 
@@ -119,12 +130,15 @@ async def serve_ssh(client: Peer, exchange: Exchange) -> None:
     import asyncssh
 
     opened: list[SSHServerProcess[bytes]] = []
+    count = 0
 
     class Server(asyncssh.SSHServer):
         def begin_auth(self, username: str) -> bool:
             return not is_user(username)
 
         def session_requested(self) -> SSHServerProcess[bytes] | bool:
+            nonlocal count
+            count += 1
             if len(opened) >= _MOST_SESSIONS:
                 return False
             opened.append(asyncssh.SSHServerProcess(serve, None, 3, False))
@@ -148,6 +162,8 @@ async def serve_ssh(client: Peer, exchange: Exchange) -> None:
     finally:
         theirs.close()
         await passing
+    if not count:
+        raise exchange.refuse(_NO_COMMAND)
 
 
 class _Command:
@@ -292,15 +308,16 @@ async def _refs(reader: asyncio.StreamReader, service: str, held: dict[str, str]
 
 # --- mail ---
 #
-# A client's login is a placeholder, or none. It may use STARTTLS, with the vault's authority, or not: the connection
-# ends in the gate. RFC 5321, RFC 3207, RFC 4954; aiosmtpd.
+# A client's login is a placeholder, or none. It may use TLS or STARTTLS, with the vault's authority, or none: the
+# connection ends in the gate. The release uses TLS as the client did, and STARTTLS wherever the server has it.
+# RFC 5321, RFC 3207, RFC 4954, RFC 8314; aiosmtpd.
 
 MAIL_MEMORY = 2 * MOST_MAIL
 """Bytes for a connection: aiosmtpd has a mail's lines, and the mail."""
 
 
-async def serve_mail(client: Peer, exchange: Exchange) -> None:
-    """Serve a connection to its end. Raise RefusedExchange."""
+async def serve_mail(client: Peer, exchange: Exchange, scheme: Literal["smtp", "smtps"]) -> None:
+    """Serve a connection to its end. ``smtps``: it is the inside of TLS. Raise RefusedExchange."""
     inspection = await admit(client, exchange, "aiosmtpd.smtp", "mail", MAIL_MEMORY)
     from aiosmtpd.smtp import SMTP, AuthResult, LoginPassword
 
@@ -319,7 +336,7 @@ async def serve_mail(client: Peer, exchange: Exchange) -> None:
     class Handler:
         async def handle_DATA(self, _server: Any, _session: Any, envelope: Any) -> str:  # noqa: N802
             headers = [("from", envelope.mail_from or ""), *(("to", to) for to in envelope.rcpt_tos)]
-            question = HeldQuestion("mail", "smtp", "/", *(login[0] if login else ("", "")), headers=headers)
+            question = HeldQuestion("mail", scheme, "/", *(login[0] if login else ("", "")), headers=headers)
             try:
                 async with desk(exchange, question) as (reader, writer):
                     writer.write(envelope.content)
@@ -335,16 +352,16 @@ async def serve_mail(client: Peer, exchange: Exchange) -> None:
     loop = asyncio.get_running_loop()
     logging.getLogger("mail.log").disabled = True  # it tells a client's faults on stderr
     near, theirs = pair()
-    context = issuer(inspection.authority).context(exchange.host, "http/1.1")
+    context = issuer(inspection.authority).context(exchange.host, "http/1.1") if scheme == "smtp" else None
     options: dict[str, Any] = {"auth_require_tls": False, "authenticator": authenticate, "tls_context": context}
     options |= {"hostname": exchange.host, "ident": "mudroom holds this mail", "data_size_limit": MOST_MAIL}
     await loop.connect_accepted_socket(lambda: SMTP(Handler(), enable_SMTPUTF8=True, loop=loop, **options), theirs)
     await relay(client, near)
 
 
-async def serve_other(client: Peer, server: Peer, exchange: Exchange) -> None:
-    """Serve a connection that is neither TLS nor HTTP, at a host that holds. ``server``: the host's, which speaks SSH,
-    SMTP, or nothing that can be held. Raise RefusedExchange."""
+async def serve_other(client: Peer, server: Peer, exchange: Exchange, mail: Literal["smtp", "smtps"] = "smtp") -> None:
+    """Serve a connection that is not HTTP, at a host that holds. ``server``: the host's, which speaks SSH, SMTP, or
+    nothing that can be held. ``mail``: ``smtps`` for the inside of TLS. Raise RefusedExchange."""
     begins = bytes(client.buffer[:4]), bytes(server.buffer[:3])
     server.cut()
     if exchange.guard.all_hosts:
@@ -352,7 +369,7 @@ async def serve_other(client: Peer, server: Peer, exchange: Exchange) -> None:
     if begins[0] == b"SSH-" or begins[1] == b"SSH":
         await serve_ssh(client, exchange)
     elif begins[1] == b"220":  # RFC 5321 4.3.1: an SMTP server speaks first
-        await serve_mail(client, exchange)
+        await serve_mail(client, exchange, mail)
     else:
         raise exchange.refuse("its rule requires inspection, but it is neither TLS nor HTTP")
     exchange.sent = client.count

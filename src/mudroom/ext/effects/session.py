@@ -16,6 +16,7 @@ import os
 from binascii import b2a_base64
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
+from mudroom.core.network.host_pattern import LOCALHOST, LOCALHOST_ADDRESSES
 from mudroom.core.network.host_rules import HostRule
 from mudroom.core.network.push import DONE, PushedRef, PushRow, PushState, Verb
 from mudroom.core.text.redaction import redact
@@ -103,7 +104,7 @@ class EffectOutbox:
         """Return a publish's row with its files compared with the last version that the registry has, a request's with
         what is at its path, and a push's as it is."""
         push = next(one for one in effects(place) if one.name == row.name)
-        if push.kind in ("push", "mail"):
+        if push.kind in ("push", "mail") or (push.publish is not None and push.publish.act):
             return row
         try:
             access = self._access(push)._replace(patience=_GLANCE)
@@ -271,11 +272,12 @@ class EffectOutbox:
     def _login(self, push: HeldEffect) -> tuple[str, str] | None:
         if not push.credential:
             return None
-        if push.scheme not in ("https", "smtp"):
+        if push.scheme not in ("https", "smtp", "smtps"):
             raise NotSent("a credential is sent over TLS only")
         vault = self._forks.vault
         for rule in load_credentials(vault.path):
-            if (rule.name, rule.host, rule.port) == (push.credential, push.host, push.port):
+            hosts = LOCALHOST_ADDRESSES if push.host == LOCALHOST else (push.host,)
+            if (rule.name, rule.port) == (push.credential, push.port) and rule.host in hosts:
                 value = read_credentials((rule,), self._host.variables, self._host.home)[0].value
                 vault.journal.conceal((value,))
                 scheme, _space, rest = push.login.partition(" ")

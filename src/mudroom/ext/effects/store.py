@@ -88,7 +88,7 @@ class HeldEffect(NamedTuple):
 
     @property
     def remote_url(self) -> str:
-        usual = {"http": 80, "https": 443, "ssh": 22, "smtp": 25}[self.scheme]
+        usual = {"http": 80, "https": 443, "ssh": 22, "smtp": 25, "smtps": 465}[self.scheme]
         host = f"[{self.host}]" if ":" in self.host else self.host
         path = self.path if self.kind not in ("request", "mail") else ""  # its label has it
         if self.scheme == "ssh":
@@ -121,9 +121,10 @@ class HeldEffect(NamedTuple):
         return self.labels[0] if self.request is not None and self.request.key else ""
 
     @property
-    def page_host(self) -> str:
-        """The host that tells what is published. The index of PyPI has another name than its upload."""
-        return {"upload.pypi.org": "pypi.org"}.get(self.host, self.host)
+    def page_hosts(self) -> tuple[str, ...]:
+        """The hosts that tell what is published, first its list. Some registries have other names for that."""
+        others = {"upload.pypi.org": ("pypi.org",), "crates.io": ("index.crates.io", "static.crates.io")}
+        return others.get(self.host, (self.host,))
 
 
 class Rejected(Exception):

@@ -21,7 +21,7 @@ from mudroom.core.network.address import show_address
 from mudroom.core.network.host_rules import HostRule, Request, decide, vet
 from mudroom.core.tree.path import show
 from mudroom.ext.effects.mail import Mail
-from mudroom.ext.effects.publish import NO_FILES, Publish, published
+from mudroom.ext.effects.publish import NO_FILES, Publish, crate_rows, download_url, index_of, published
 from mudroom.ext.effects.request import HttpRequest, is_done, seen, undo_words
 from mudroom.ext.effects.ssh_client import PATIENCE, ssh_line, ssh_words, talk
 from mudroom.ext.effects.store import HeldEffect
@@ -180,15 +180,18 @@ class _Server:
         """Raise OSError."""
         push, channel = self._push, self._channel(method, path)
         if push.scheme == "https":
-            context = client_context(self._access.roots, ("http/1.1",))
-            try:
-                channel = context.wrap_socket(channel, server_hostname=push.host)
-            except BaseException:
-                channel.close()
-                raise
+            channel = self._wrapped(channel, ("http/1.1",))
         connection = http.client.HTTPConnection(push.host, push.port, timeout=self._access.patience)
         connection.sock = channel
         return connection
+
+    def _wrapped(self, channel: socket.socket, protocols: tuple[str, ...]) -> socket.socket:
+        """Return TLS over a connection. Raise OSError."""
+        try:
+            return client_context(self._access.roots, protocols).wrap_socket(channel, server_hostname=self._push.host)
+        except BaseException:
+            channel.close()
+            raise
 
     def _channel(self, method: str, path: str) -> socket.socket:
         """Raise OSError."""
@@ -348,12 +351,13 @@ class MailServer(_Server):
     def _greet(self, server: _Smtp) -> None:
         """Raise OSError or SMTPException."""
         push, mail, given = self._push, self._mail, self._access.authorization
-        server.open(self._channel("", ""), push.host, push.port)
+        channel, is_safe = self._channel("", ""), push.scheme == "smtps"
+        server.open(self._wrapped(channel, ()) if is_safe else channel, push.host, push.port)
         server.ehlo_or_helo_if_needed()
-        if server.has_extn("starttls"):
+        if not is_safe and server.has_extn("starttls"):
             server.starttls(context=client_context(self._access.roots, ()))
             server.ehlo_or_helo_if_needed()
-        elif given is not None:
+        elif given is not None and not is_safe:
             raise smtplib.SMTPException("a credential is sent over TLS only, and the server has no STARTTLS")
         if given is not None:
             user, _colon, password = a2b_base64(given[1].partition(" ")[2]).decode("latin-1").partition(":")
@@ -394,48 +398,72 @@ class Registry(_Server):
 
     def is_there(self, *, may_be: bool) -> bool:
         publish = self._publish
-        there = self.published().get(publish.version if publish.registry == "npm" else publish.file)
+        if publish.act:
+            return self._is_yanked() is (publish.act == "yank")
+        there = self.published().get(publish.file if publish.registry == "pypi" else publish.version)
         if there is None:
             return False
         if may_be and there[0] in ("", publish.digest):
             return True
         raise NotSent(f"{publish.label} is there already, and is not replaced: publish another version", by_server=True)
 
+    def _is_yanked(self) -> bool | None:
+        """Return whether a crate's version is yanked; None: the index does not have it. Raise NotSent."""
+        try:
+            return bool(crate_rows(self._list())[self._publish.version].get("yanked"))
+        except ValueError as error:
+            raise NotSent(str(error)) from error
+        except KeyError:
+            return None
+
     def _page(self) -> str:
         publish = self._publish
         if publish.registry == "npm":
             above = publish.page.removesuffix(publish.package)
             return quote(above, safe="/@") + publish.package.replace("/", "%2f")
-        return quote(publish.page) + "/"
+        return quote(publish.page) + ("/" if publish.registry == "pypi" else "")
 
     def published(self) -> dict[str, tuple[str, str]]:
         """Return what the registry tells of the package, as ``publish.published`` does. Raise NotSent."""
-        publish, place = self._publish, self._push.page_host
-        index = self if place == self._push.host else _Server(self._push._replace(host=place), self._access.anonymous)
-        npm = publish.registry == "npm"
+        body = self._list()
         try:
-            answer, body = index._get(self._page(), "application/json" if npm else _SIMPLE)
-        except NotSent as problem:
-            raise NotSent(f"{place} cannot be asked for {publish.package}: {problem}") from problem
-        if answer.status == 404 or (not npm and answer.status in (302, 303)):  # an index may send on to another one
-            return {}
-        if answer.status != 200:
-            raise NotSent(self._refusal(answer, body), by_server=answer.status < 500)
-        try:
-            return published(publish, body)
+            return published(self._publish, body) if body else {}
         except ValueError as error:
             raise NotSent(str(error)) from error
+
+    def _list(self, page: str = "") -> bytes:
+        """Return the page that tells of the package, or another one beside it; empty: there is none. Raise NotSent."""
+        publish, place = self._publish, self._push.page_hosts[0]
+        index = self if place == self._push.host else _Server(self._push._replace(host=place), self._access.anonymous)
+        kinds = {"npm": "application/json", "pypi": _SIMPLE}
+        try:
+            answer, body = index._get(page or self._page(), kinds.get(publish.registry, "*/*"))
+        except NotSent as problem:
+            raise NotSent(f"{place} cannot be asked for {publish.package}: {problem}") from problem
+        sent_on = publish.registry == "pypi" and answer.status in (302, 303)  # an index may send on to another one
+        gone = (404, 410, 451) if publish.registry == "crates" else (404,)
+        if sent_on or answer.status in gone:
+            return b""
+        if answer.status != 200:
+            raise NotSent(self._refusal(answer, body), by_server=answer.status < 500)
+        return body
 
     def last(self) -> tuple[str, bytes]:
         """Return the version that was published last, and its file; for an index, its last file of this kind. Both are
         empty if there is none. Raise NotSent."""
-        there, kind = self.published(), self._publish.file[-4:]
-        names = [name for name in there if self._publish.registry == "npm" or name.endswith(kind)]
+        publish, there = self._publish, self.published()
+        names = [name for name in there if publish.registry != "pypi" or name.endswith(publish.file[-4:])]
         if not names:
             return "", NO_FILES
-        url = urlsplit(
-            urljoin(self._push._replace(host=self._push.page_host, path=self._page()).remote_url, there[names[-1]][1])
-        )
+        digest, link = there[names[-1]]
+        if publish.registry == "crates":
+            config = self._list(f"{quote(index_of(publish.page) or '')}/config.json")
+            try:
+                link = download_url(config, publish, names[-1], digest)
+            except ValueError as error:
+                raise NotSent(str(error)) from error
+        page = self._push._replace(host=self._push.page_hosts[0], path=self._page())
+        url = urlsplit(urljoin(page.remote_url, link))
         place = self._push._replace(
             scheme="https" if url.scheme == "https" else "http",
             host=url.hostname or "",
@@ -449,12 +477,32 @@ class Registry(_Server):
         return names[-1], content
 
     def send(self, body: BinaryIO) -> PushReport:
-        method = "PUT" if self._publish.registry == "npm" else "POST"
-        headers = {"Content-Type": self._publish.content_type, "Content-Length": str(self._push.size)}
+        publish = self._publish
+        if publish.registry == "crates":
+            return self._crate(publish.act, body, self._push.size)
+        method = "PUT" if publish.registry == "npm" else "POST"
+        headers = {"Content-Type": publish.content_type, "Content-Length": str(self._push.size)}
         return self._report(*self._send(method, self._push.path, body, headers))
+
+    def _crate(self, act: str, body: BinaryIO, size: int) -> PushReport:
+        """Raise NotSent or LostAnswer. A registry may tell of an error with the status 200."""
+        publish, headers = self._publish, {"Accept": "application/json", "Content-Length": str(size)}
+        path = f"{self._push.path.partition('/api/v1/')[0]}/api/v1/crates/"
+        path += f"{publish.package}/{publish.version}/{act}" if act else "new"
+        answer, data = self._send("DELETE" if act == "yank" else "PUT", path, body, headers)
+        if b'"errors"' in data:
+            raise NotSent(self._refusal(answer, data), by_server=True)
+        return PushReport(((self._push.labels[0], ""),), ())
 
     def undo(self) -> PushReport | None:
         publish = self._publish
+        if publish.registry == "crates":
+            act = "unyank" if publish.act == "yank" else "yank"
+            if self._is_yanked() is (act == "yank"):
+                return None
+            done = self._crate(act, io.BytesIO(), 0)
+            told = "it is yanked: no new lock file takes it, but it stays there, and its name is used up"
+            return done if publish.act else done._replace(remote=(told,))
         if publish.registry == "npm":
             name = f"{publish.package}@{publish.version}"
             way = f"npm unpublish {name} within 72 hours if nothing depends on it; later npm deprecate {name} WHY"

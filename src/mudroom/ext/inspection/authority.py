@@ -17,6 +17,7 @@ from functools import lru_cache
 from importlib.util import find_spec
 
 from mudroom.core.network.host import parse_host
+from mudroom.core.network.host_pattern import LOCALHOST, LOCALHOST_ADDRESSES
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, Unsupported
 from mudroom.typing import TYPE_CHECKING
@@ -217,7 +218,9 @@ class Issuer:
         from cryptography.x509.oid import ExtendedKeyUsageOID
 
         is_name = parse_host(host.encode()).kind == "name"
-        subject = x509.DNSName(host) if is_name else x509.IPAddress(ipaddress.ip_address(host))
+        names = [host] if is_name else [LOCALHOST] if host in LOCALHOST_ADDRESSES else []
+        subject: list[x509.GeneralName] = list(map(x509.DNSName, names))
+        subject += [] if is_name else [x509.IPAddress(ipaddress.ip_address(host))]
         issuer = self._certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
         return (
             x509.CertificateBuilder()
@@ -230,7 +233,7 @@ class Issuer:
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(x509.KeyUsage(True, False, False, False, False, False, False, False, False), critical=True)
             .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-            .add_extension(x509.SubjectAlternativeName([subject]), critical=False)
+            .add_extension(x509.SubjectAlternativeName(subject), critical=False)
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(self._leaf_key.public_key()), critical=False)
             .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(issuer), critical=False)
             .sign(self._key, hashes.SHA256())

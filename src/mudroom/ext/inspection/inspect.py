@@ -16,6 +16,7 @@ from mudroom.core.network.flow import Way
 from mudroom.core.network.host import Authority, parse_host
 from mudroom.core.network.host_rules import HostRule
 from mudroom.core.network.inspection import Inspection
+from mudroom.core.registry import part_or_none
 from mudroom.core.tree.path import show
 from mudroom.ext.inspection.authority import EXTRA, Issuer, client_context, issuer
 from mudroom.ext.inspection.rewrite import MOST_KEPT, CredentialRewrite, Fields, keep_headers
@@ -32,7 +33,8 @@ TLS_MEMORY = 96 << 10
 """Bytes for two TLS connections, h2's state included; measured."""
 _WINDOWS = 2 * (128 << 10)
 """Bytes for two HTTP/2 connections' first windows (``stream.py``, which is loaded when it is needed)."""
-_EXCLUDE = "if it pins its certificate, exclude the host (inspect.never)"
+_EXCLUDE = "if it pins its certificate, exclude the host (network.never_inspect)"
+_HELD = "its rule holds what is sent there, for which a client has to trust the sandbox's certificates: mudroom net why"
 
 
 async def inspect(plain: CredentialRewrite, client: Peer, server: Peer, exchange: Exchange, kind: Kind) -> None:
@@ -45,7 +47,7 @@ async def inspect(plain: CredentialRewrite, client: Peer, server: Peer, exchange
             raise exchange.refuse("its rule requires inspection, and its command's connections hold all that they may")
         server_tls, failure_reason = None, ""
         try:
-            server_tls = await connect_tls(server, exchange, inspection, offered)
+            server_tls = await connect_tls(server, exchange, inspection, offered, exchange.named)
         except Unreachable as failure:
             failure_reason = str(failure)
         protocol = H1 if server_tls is None else server_tls.protocol or H1
@@ -55,8 +57,15 @@ async def inspect(plain: CredentialRewrite, client: Peer, server: Peer, exchange
             return
         if server_tls is None:
             await _send_failure(client_tls, exchange, 502, failure_reason)
+        elif exchange.holding is not None and not offered and await _speaks_first(client_tls, server_tls):
+            effects = part_or_none("effects", "servers")
+            if effects is None:
+                raise exchange.refuse(
+                    "its rule holds what is sent there, and this installation lacks mudroom/ext/effects"
+                )
+            await effects.serve_other(client_tls, server_tls, exchange, "smtps")
         else:
-            await _serve(client_tls, server_tls, exchange, InspectedConnection(inspection, plain))
+            await _serve(client_tls, server_tls, exchange, InspectedConnection(inspection, plain, exchange.named))
     except PeerGone as gone:
         exchange.error = exchange.error or str(gone)
         raise
@@ -86,6 +95,13 @@ async def decline(client: Peer, exchange: Exchange, status: int, reason: str) ->
     return True
 
 
+async def _speaks_first(client: Peer, server: Peer) -> bool:
+    """Return whether the server speaks before the client does, as one of mail does (RFC 8314 3.3)."""
+    while not client.buffer and not server.buffer and not client.ended and not server.ended:
+        await client.news_with(server)
+    return not client.buffer and bool(server.buffer)
+
+
 def _ready(client: Peer, exchange: Exchange, kind: Kind) -> tuple[Inspection, Issuer, tuple[str, ...]]:
     """Return the means for inspection, and the client's protocols that can be inspected. Raise RefusedExchange."""
     inspection = exchange.guard.inspection
@@ -108,11 +124,9 @@ def _ready(client: Peer, exchange: Exchange, kind: Kind) -> tuple[Inspection, Is
 
 
 async def connect_tls(
-    server: Peer, exchange: Exchange, inspection: Inspection, protocols: tuple[str, ...]
+    server: Peer, exchange: Exchange, inspection: Inspection, protocols: tuple[str, ...], host: str
 ) -> TlsConnection:
-    """Start TLS with the server, which must prove to be the exchange's host. Raise Unreachable after reporting the
-    flow."""
-    host = exchange.host
+    """Start TLS with the server, which must prove to be the host. Raise Unreachable after reporting the flow."""
     try:
         context = client_context(inspection.roots, protocols)
         return await start_tls(server, context, server_side=False, name=host)
@@ -138,9 +152,17 @@ async def _accept_tls(client: Peer, exchange: Exchange, issuing: Issuer, protoco
         why = f"the client refuses mudroom's certificate ({_reason(error)})"
     except (ConnectionError, TimeoutError):
         why = "the client ended after it received mudroom's certificate"
+    _tell_untrusted(exchange, why)
+    return None
+
+
+def _tell_untrusted(exchange: Exchange, why: str) -> None:
+    """Report that a client does not trust the vault's authority: a refusal where the rule holds."""
+    if exchange.holding is not None:
+        exchange.refuse(f"{why}; {_HELD} {exchange.host}:{exchange.port}")
+        return
     exchange.error = f"{why}; {_EXCLUDE}"
     exchange.report()
-    return None
 
 
 def _reason(error: ssl.SSLError) -> str:
@@ -178,8 +200,7 @@ async def _serve(
         if client.count:
             exchange.drop()
         else:
-            exchange.error = f"the client sent no request after it received mudroom's certificate; {_EXCLUDE}"
-            exchange.report()
+            _tell_untrusted(exchange, "the client sent no request after it received mudroom's certificate")
         client.end()
 
 
@@ -191,12 +212,13 @@ class InspectedConnection(CredentialRewrite):
     opens_websockets = True
     version = "HTTP/1.1"
 
-    def __init__(self, inspection: Inspection, plain: CredentialRewrite) -> None:
+    def __init__(self, inspection: Inspection, plain: CredentialRewrite, host: str) -> None:
+        """``host``: as the client names it."""
         super().__init__(plain.credentials, plain.sanitizer, plain.cookies)
-        self._inspection = inspection
+        self._inspection, self.host = inspection, host
 
     async def reach(self, exchange: Exchange) -> Peer:
-        return await connect_tls(await exchange.reach(), exchange, self._inspection, (H1,))
+        return await connect_tls(await exchange.reach(), exchange, self._inspection, (H1,), self.host)
 
     def request(self, exchange: Exchange, rule: HostRule | None, path: bytes, fields: Fields) -> tuple[bytes, Fields]:
         exchange.version, exchange.request = self.version, keep_headers(fields)

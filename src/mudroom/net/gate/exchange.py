@@ -95,6 +95,8 @@ class Exchange:
         self.guard = guard
         self.way = way
         self.host = host
+        self.named = host
+        """The name that the client gives in TLS: ``localhost`` for an address of loopback."""
         self.port = port
         self.status = 0
         self.error = ""

@@ -91,6 +91,8 @@ async def _check_name(client: Peer, exchange: Exchange) -> None:
             if not await client.more():
                 raise ValueError("it ended within the ClientHello")
         reason = _mismatch(hello.name, exchange.host)
+        if not reason and hello.name is not None:
+            exchange.named = parse_host(hello.name).text
     except ValueError as error:
         reason = str(error)
     if reason:

@@ -165,6 +165,7 @@ class CommandGate:
         label: str = "",
         all_hosts: bool = False,
         holds: Callable[[], PushDesk] | None = None,
+        change: Callable[[Sequence[HostRule]], Sequence[HostRule]] | None = None,
     ) -> None:
         """A context to enter before the command starts.
 
@@ -176,8 +177,9 @@ class CommandGate:
         ``is_networked``: whether the command was judged to use the network.
         ``label``: the fork's name.
         ``all_hosts``: as ``Dialler.all_hosts``.
-        ``holds``: makes the desk that stores held pushes; None: no push can be held."""
-        self._make_holds = holds
+        ``holds``: makes the desk that stores held pushes; None: no push can be held.
+        ``change``: as ``HostAnswers.for_agent``. Without ``inspection`` the command could not obey its holds."""
+        self._make_holds, self._change = holds, change if inspection is not None else None
         self._holds: PushDesk | None = None
         """None until there is a request to a host whose effects are held."""
         self._is_networked, self._label, self._all_hosts = is_networked, label, all_hosts
@@ -306,7 +308,7 @@ class CommandGate:
         ask = self._gate.approver is not None
         self._rules = self._gate.rules()
         self._guard = self._gate.process.open(
-            self._rules,
+            self._rules if self._change is None else self._change(self._rules),
             listeners,
             ask=ask,
             inspection=self._inspection,
@@ -424,6 +426,7 @@ class CommandGate:
         later = {show_rule(rule) for rule in asked.later} if asked is not None else set()
         current = [rule for rule in self._rules if not rule.hold or show_rule(rule) not in later]
         current += asked.rules if asked is not None else ()
+        current = current if self._change is None else list(self._change(current))
         guard.update(current)
         return current
 

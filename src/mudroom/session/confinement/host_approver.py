@@ -31,6 +31,8 @@ class HostAnswers(NamedTuple):
     loopback_rules: Callable[[], Sequence[HostRule]] | None = None
     """Called before every command at the gate. Returns the rules if any may name this machine's loopback, otherwise no
     rules. None: ``rules``."""
+    for_agent: Callable[[Sequence[HostRule]], Sequence[HostRule]] = lambda rules: rules
+    """Returns the rules for an agent's command at level 1 or 2."""
     dialler: Callable[[Fork, Any], Dialler | None] = lambda _fork, _order: None
     """Returns the dialler that connects an order's command to other forks; None: the machine's own dialler."""
 
