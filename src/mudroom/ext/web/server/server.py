@@ -9,7 +9,7 @@ import socket
 import struct
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -17,6 +17,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from mudroom.errors import UsageError
 from mudroom.ext.review.rows import fewer_collections
 from mudroom.ext.web.server.guard import STRANGER, RequestGuard
+
+if TYPE_CHECKING:
+    from mudroom.ext.web.server.fork_proxy import ForkProxy
 
 HOST = "127.0.0.1"
 if sys.platform == "win32":
@@ -118,6 +121,8 @@ class HttpConnection(H11Protocol):
     """Another user at the other end by uid, or in Windows's words, or a command in a sandbox. None if there is none."""
     _head_timer: asyncio.TimerHandle | None = None
     _read_timer: asyncio.TimerHandle | None = None
+    _tunnel: asyncio.Task[None] | None = None
+    """The WebSocket to a fork's server that this connection has become."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -135,6 +140,8 @@ class HttpConnection(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
+        if self._tunnel is not None:
+            return
         if self.cycle is not None and not self.cycle.response_complete:
             self._stop_head_timer()
         elif self._head_timer is None:
@@ -152,11 +159,38 @@ class HttpConnection(H11Protocol):
     def rank(self) -> tuple[int, float]:
         """Return the sort key for closing connections: the lowest is closed first."""
         cycle: Any = self.cycle  # None before the first request, against its type
+        if self._tunnel is not None:
+            return _SERVED, self.waits_since
         if cycle is None:
             return _NO_REQUEST, self.waits_since
         if cycle.response_complete:
             return _IDLE, self.waits_since
         return (_HALF if cycle.more_body else _SERVED), self.waits_since
+
+    def _should_upgrade(self) -> bool:
+        forks: ForkProxy | None = self.config.app.forks  # type: ignore[union-attr]
+        return self._get_upgrade() == b"websocket" and forks is not None and forks.address(self.headers) is not None
+
+    def handle_websocket_upgrade(self, event: object) -> None:
+        """Leave the connection to the proxy: what follows is no HTTP."""
+        forks: ForkProxy = self.config.app.forks  # type: ignore[union-attr]
+        address = forks.address(self.headers)
+        assert address is not None
+        self._stop_head_timer()
+        reader = asyncio.StreamReader(loop=self.loop)
+        protocol = asyncio.StreamReaderProtocol(reader, loop=self.loop)
+        self.transport.set_protocol(protocol)
+        protocol.connection_made(self.transport)
+        reader.feed_data(self.conn.trailing_data[0])
+        writer = asyncio.StreamWriter(self.transport, protocol, reader, self.loop)
+        self._tunnel = self.loop.create_task(forks.tunnel(self.scope, address, reader, writer))
+        self._tunnel.add_done_callback(lambda _task: self.connections.discard(self))
+
+    def shutdown(self) -> None:
+        if self._tunnel is not None:
+            self.transport.abort()
+        else:
+            super().shutdown()
 
     def _count_strangers(self) -> int:
         return sum(
