@@ -97,6 +97,9 @@ ROWS: Mapping[str, Mapping[str, str]] = {
         "try": "attempts.cli.try",
         "worker": "fleet.cli.worker",
     },
+    "web": {
+        "addresses": "web.cli.fork_links",
+    },
     "windows": {
         "command": "windows.core.windows_command",
         "console": "windows.win32.console",

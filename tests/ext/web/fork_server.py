@@ -55,7 +55,8 @@ class Answer(http.server.BaseHTTPRequestHandler):
             kind = "text/html"
         else:
             told = {"name": NAME, "method": self.command, "path": self.path, "body": body.decode()}
-            text = json.dumps({**told, "headers": [[name.lower(), value] for name, value in self.headers.items()]}).encode()
+            told["headers"] = [[name.lower(), value] for name, value in self.headers.items()]
+            text = json.dumps(told).encode()
             kind = "application/json"
         self.send_response(200)
         self.send_header("content-type", kind)

@@ -6,20 +6,23 @@ A file that is missing or cannot be read remembers nothing. The last writer coun
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from mudroom.errors import MudroomError
 from mudroom.stage import safe_open
+from mudroom.typing import NamedTuple
 from mudroom.vault.record import write
 from mudroom.vault.store.fork import Fork
 
 _NAME = b"/ports"
 
 
-class ForkPorts(msgspec.Struct, frozen=True):
+class ForkPorts(NamedTuple):
     first: int | None = None
     """The port inside that the fork's address without a number leads to (``ext/web/server/fork_address.py``)."""
-    opened: dict[int, int] = {}
+    opened: Mapping[int, int] = {}
     """By port inside: the port of this machine."""
 
 

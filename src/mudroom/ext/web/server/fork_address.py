@@ -1,8 +1,8 @@
 """Addresses of forks: ``http://FORK.PROJECT.localhost:PORT/``, at the port of ``mudroom serve``.
 
 ``http://3000.FORK.PROJECT.localhost:PORT/`` is port 3000 of a fork's processes. Without a number the address leads to
-the port that was first opened there, and while that is not served, to the lowest. Names below ``localhost`` lead to this
-machine (RFC 6761, 6.3).
+the port that was first opened there, and while that is not served, to the lowest. Names below ``localhost`` lead to
+this machine (RFC 6761, 6.3).
 
 A name that is a label already is its own: lower case, letters, digits and hyphens. Any other has its hash at the end,
 and so has a label that looks as if it had one: two names share a label only if their hashes are equal. Pure, but for
@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from mudroom.session.upkeep import Vault
@@ -121,7 +121,8 @@ def first_port(fork: Fork, served: Collection[int]) -> int | None:
     return first if first in served else min(served, default=None)
 
 
-def addresses(label: str, fork: Fork, ports: Collection[int], served: int) -> list[str]:
-    """Return the addresses of a fork's ports, in the order of ``ports``."""
+def hosts(label: str, fork: Fork, ports: Sequence[int]) -> list[str]:
+    """Return the hosts of a fork's ports, in their order, without the page's port; without ports, the fork's own."""
     first, own = first_port(fork, ports), label_of(fork.name)
-    return [ForkAddress(None if port == first else port, own, label, served).origin + "/" for port in ports]
+    numbers = [None if port == first else port for port in ports] if ports else [None]
+    return [ForkAddress(number, own, label, 80).host for number in numbers]

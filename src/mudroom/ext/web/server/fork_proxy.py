@@ -2,35 +2,33 @@
 
 Every server in a fork is hostile to the page, to other forks and to the user's browser.
 
-1. A fork's host is an origin of its own: neither the page's cookie nor its key is ever sent there. The host's own cookie
-   is not passed on, and no server can set or clear it. Cookies stay with their host, or with the ports of their fork.
-2. Forks of a project are one site for a browser, which sends cookies from one to the other (SameSite). So a request must
-   come from a page of the same fork: Origin and Sec-Fetch-Site (Fetch Metadata) say so, and a browser that does not say
-   it is refused. A link from anywhere may be followed.
+1. A fork's host is an origin of its own: neither the page's cookie nor its key is ever sent there. The host's own
+   cookie is not passed on, and no server can set or clear it. Cookies stay with their host, or the ports of their fork.
+2. Forks of a project are one site for a browser, which sends cookies from one to the other (SameSite). So a request
+   must come from a page of the same fork: Origin and Sec-Fetch-Site (Fetch Metadata) say so, and a browser that does
+   not say it is refused. A link from anywhere may be followed.
 3. Only a port that a process of the fork listens on is reached: not the gate's, nor what the gate leads to.
-4. A connection inside has one request. What arrives is parsed, and written anew: no byte of a request can begin another.
+4. A connection inside has one request. What arrives is parsed and written anew: no byte of a request begins another.
 5. Another user, and a command in a sandbox, is refused before anything else is looked at.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 import time
 from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import parse_qs, quote, urlencode
 
 import h11
-import msgspec
 from starlette.concurrency import run_in_threadpool
 
 from mudroom.core.network.loopback import OWN_PORTS
 from mudroom.errors import MudroomError
 from mudroom.ext.web.server.fork_address import ForkAddress, first_port, label_of, labelled, parse_host
-from mudroom.session.confinement.namespace_listener import namespaces_at
+from mudroom.session.confinement.namespace_listener import ports_behind
 from mudroom.session.upkeep import why_unusable
 from mudroom.stage import disk
 from mudroom.vault.forks.ports import ports_of, remember
@@ -114,7 +112,7 @@ class ForkProxy:
                 await _send_all(send, *self._to_login(scope, address))
             else:
                 async with self._connected(address) as (reader, writer):
-                    await _exchange(scope, receive, send, address, self._request(scope, address), reader, writer)
+                    await _exchange(receive, send, address, self._request(scope, address), reader, writer)
         except _Refused as refused:
             await _send_all(send, refused.status, [], f"{refused}\n".encode())
 
@@ -302,7 +300,11 @@ class ForkProxy:
         with self._lock:
             until, ports = self._served.get(fork.namespace_listener, (0.0, ()))
         if until < now or (wanted is not None and wanted not in ports):
-            ports = served_by(fork)
+            try:
+                ports = ports_behind(fork.namespace_listener, PATIENCE)
+            except OSError as error:
+                why = f"no command with a network of its own runs in {fork.name}"
+                raise _Refused(502, why, "mudroom exec --background starts one") from error
             with self._lock:
                 self._served = {path: row for path, row in self._served.items() if row[0] > now}
                 self._served[fork.namespace_listener] = now + FRESH, ports
@@ -314,33 +316,14 @@ class ForkProxy:
                 502, f"nothing in {fork.name} serves {what}", f"served: {served}" if served else "mudroom ps"
             )
         if wanted is None and (before := ports_of(fork)).first is None:
-            remember(fork, msgspec.structs.replace(before, first=port))
+            remember(fork, before._replace(first=port))
         return port
-
-
-def served_by(fork: Fork) -> tuple[int, ...]:
-    """Return the ports that processes of a fork's command listen on. Raise MudroomError if none runs with a network of its
-    own."""
-    from mudroom.sandbox.host.processes import served_ports
-
-    try:
-        gone, namespaces = namespaces_at(fork.namespace_listener, PATIENCE)
-    except OSError as error:
-        raise MudroomError(
-            f"no command with a network of its own runs in {fork.name}", "mudroom exec --background starts one"
-        ) from error
-    try:
-        return tuple(port for port in served_ports(namespaces[1]) if port not in OWN_PORTS)
-    finally:
-        for descriptor in (gone, *namespaces):
-            os.close(descriptor)
 
 
 # --- one request ---
 
 
 async def _exchange(
-    scope: Scope,
     receive: Receive,
     send: Send,
     address: ForkAddress,

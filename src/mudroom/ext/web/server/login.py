@@ -108,7 +108,7 @@ class Login:
 
     def enter_fork(self, zone: str, code: str) -> str:
         """Return a cookie for a fork's host, with its attributes; empty if the code does not count there. All ports of
-        the fork get it, and no other fork (RFC 6265, 4.1.2.3). A link from elsewhere sends it (Lax), as to any server."""
+        the fork get it, and no other fork (RFC 6265, 4.1.2.3). A link from elsewhere sends it, too (Lax)."""
         value = self._new_cookie(f"fork {zone}") if self._use_code(code, zone) else None
         return "" if value is None else f"{self.cookie}={value}; Domain={zone}; Path=/; HttpOnly; SameSite=Lax"
 

@@ -171,7 +171,7 @@ class HttpConnection(H11Protocol):
         forks: ForkProxy | None = self.config.app.forks  # type: ignore[union-attr]
         return self._get_upgrade() == b"websocket" and forks is not None and forks.address(self.headers) is not None
 
-    def handle_websocket_upgrade(self, event: object) -> None:
+    def handle_websocket_upgrade(self, _event: object) -> None:
         """Leave the connection to the proxy: what follows is no HTTP."""
         forks: ForkProxy = self.config.app.forks  # type: ignore[union-attr]
         address = forks.address(self.headers)
@@ -183,7 +183,7 @@ class HttpConnection(H11Protocol):
         protocol.connection_made(self.transport)
         reader.feed_data(self.conn.trailing_data[0])
         writer = asyncio.StreamWriter(self.transport, protocol, reader, self.loop)
-        self._tunnel = self.loop.create_task(forks.tunnel(self.scope, address, reader, writer))
+        self._tunnel = self.loop.create_task(forks.tunnel(dict(self.scope), address, reader, writer))
         self._tunnel.add_done_callback(lambda _task: self.connections.discard(self))
 
     def shutdown(self) -> None:
