@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from browser import HOME, PATIENCE, another_login, browsing, mudroom
+from browser import HOME, PATIENCE, another_login, browsing, mudroom, serving
 from fork_server import forks_served, host_of
+
+from clocks import give_way
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -117,3 +121,41 @@ def test_a_hostile_page_of_a_fork(place: Place) -> None:
         mudroom(place, "serve", "--forget")
         page.goto(another_login(place))
         entered(tab, dev + "/page", "dev")  # let in anew by the page's new login
+
+
+@pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not installed")
+def test_a_dev_server_with_hot_reload(place: Place) -> None:
+    """Vite accepts the host, and its client hears of a change by a WebSocket."""
+    project = place.project
+    (project / "package.json").write_text('{"private": true, "type": "module"}')
+    (project / "index.html").write_text('<p id="said"></p><script type="module" src="/said.js"></script>')
+    (project / "said.js").write_text(SAID.replace("WORD", "first"))
+    words = ["npm", "install", "--no-audit", "--no-fund", "vite@8"]
+    done = subprocess.run(words, cwd=project, capture_output=True, text=True, timeout=240, check=False)
+    if done.returncode:
+        pytest.skip("npm installs nothing here")
+    serve = ["exec", "--fork", "dev", "--background", "--json", "--", "node_modules/.bin/vite", "--host", "127.0.0.1"]
+    mudroom(place, *serve, "--port", "5173", "--strictPort")
+    with serving(place) as site, browsing() as chromium:
+        page = chromium.new_context().new_page()
+        page.set_default_timeout(PATIENCE)
+        page.goto(site.told["login"])
+        page.wait_for_selector(HOME)
+        while "http://dev." not in (shown := mudroom(place, "ps")):
+            give_way()
+        address = next(word.strip("()") for word in shown.split() if "http://" in word)
+        assert address == f"http://{host_of(place, site, 'dev')}/"
+        page.goto(address)
+        page.wait_for_function("document.getElementById('said')?.textContent == 'first'")
+        page.evaluate("window.kept = true")
+        changed = SAID.replace("WORD", "second")
+        mudroom(place, "exec", "--fork", "dev", "--json", "--", "sh", "-c", f"cat > said.js <<'END'\n{changed}\nEND")
+        page.wait_for_function("document.getElementById('said')?.textContent == 'second'")
+        assert page.evaluate("window.kept"), "replaced, and not loaded anew"
+    mudroom(place, "ps", "--end", "--all")
+
+
+SAID = """
+document.getElementById("said").textContent = "WORD";
+if (import.meta.hot) import.meta.hot.accept();
+"""
