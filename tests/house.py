@@ -95,6 +95,7 @@ ROOMS: Mapping[str, Room] = {
         "git pushes, publishes, mail and other requests that wait for an apply: held, shown, sent, taken back",
         (*_ALL, "ext.inspection"),
     ),
+    "ext.gpu": Room("what a graphics or compute card needs in a sandbox, by the machine's CDI files", _ALL),
     "ext.containers": Room("level 2: images, engines, containers", _ALL),
     "ext.engine": Room("an engine of containers beside a command, in a sandbox of its own", _ALL),
     "ext.certify": Room(

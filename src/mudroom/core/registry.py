@@ -64,6 +64,9 @@ ROWS: Mapping[str, Mapping[str, str]] = {
         "run": "fleet.cli.run_on_worker",
         "workers": "fleet.origin.worker_registry",
     },
+    "gpu": {
+        "cdi": "gpu.cdi",
+    },
     "inspection": {
         "gate": "inspection.inspector",
         "net": "inspection.cli",

@@ -7,12 +7,12 @@ A file that is missing or cannot be read remembers nothing. The last writer coun
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import msgspec
 
 from mudroom.errors import MudroomError
 from mudroom.stage import safe_open
-from mudroom.typing import NamedTuple
 from mudroom.vault.record import write
 from mudroom.vault.store.fork import Fork
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import Any
 
 from mudroom.session.upkeep import Vault, vaults_of
+from mudroom.typing import Any
 
 
 def add_addresses(vault: Vault, rows: Iterable[dict[str, Any]]) -> None:

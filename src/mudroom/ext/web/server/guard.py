@@ -24,8 +24,9 @@ from __future__ import annotations
 import hmac
 import re
 import sys
+from asyncio import StreamReader, StreamWriter
 from collections.abc import Awaitable, Callable, Collection, Iterable, MutableMapping, Set
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -33,9 +34,6 @@ from mudroom.api import show
 from mudroom.ext.web.server.login import CSRF, KEY, Login
 from mudroom.ext.web.server.sandboxed_peer import SANDBOXED
 from mudroom.ext.web.shape import ProblemShape
-
-if TYPE_CHECKING:
-    from mudroom.ext.web.server.fork_proxy import ForkProxy
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -93,6 +91,20 @@ class Hosts(NamedTuple):
     """The loopback ports that lead here."""
 
 
+class ForkServers(Protocol):
+    """Answers for the hosts of forks (``fork_proxy.py``)."""
+
+    def address(self, headers: Raw, /) -> Any:
+        """Return the fork that a request names, or None."""
+
+    async def serve(self, scope: Scope, receive: Receive, send: Send, address: Any, /) -> None: ...
+
+    async def tunnel(self, scope: Scope, address: Any, client: StreamReader, answer: StreamWriter, /) -> None:
+        """Serve a WebSocket to its end."""
+
+    def close(self) -> None: ...
+
+
 class RequestGuard:
     def __init__(
         self,
@@ -102,7 +114,7 @@ class RequestGuard:
         public: Set[str],
         doors: Collection[str] = (),
         prefix: str = "",
-        forks: ForkProxy | None = None,
+        forks: ForkServers | None = None,
     ) -> None:
         """``public``: paths that need no token. ``doors``: public paths that other sites may link to. ``prefix``: a
         proxy's path prefix, whether the proxy removes it or not. ``forks``: answers for the hosts of forks."""

@@ -9,17 +9,14 @@ import socket
 import struct
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from mudroom.errors import UsageError
 from mudroom.ext.review.rows import fewer_collections
-from mudroom.ext.web.server.guard import STRANGER, RequestGuard
-
-if TYPE_CHECKING:
-    from mudroom.ext.web.server.fork_proxy import ForkProxy
+from mudroom.ext.web.server.guard import STRANGER, ForkServers, RequestGuard
 
 HOST = "127.0.0.1"
 if sys.platform == "win32":
@@ -168,14 +165,19 @@ class HttpConnection(H11Protocol):
         return (_HALF if cycle.more_body else _SERVED), self.waits_since
 
     def _should_upgrade(self) -> bool:
-        forks: ForkProxy | None = self.config.app.forks  # type: ignore[union-attr]
-        return self._get_upgrade() == b"websocket" and forks is not None and forks.address(self.headers) is not None
+        return self._get_upgrade() == b"websocket" and self._fork() is not None
+
+    def _fork(self) -> tuple[ForkServers, Any] | None:
+        """Return the proxy to forks, and the fork that the request names."""
+        forks: ForkServers | None = getattr(self.config.app, "forks", None)
+        address = forks.address(self.headers) if forks is not None else None
+        return None if forks is None or address is None else (forks, address)
 
     def handle_websocket_upgrade(self, _event: object) -> None:
         """Leave the connection to the proxy: what follows is no HTTP."""
-        forks: ForkProxy = self.config.app.forks  # type: ignore[union-attr]
-        address = forks.address(self.headers)
-        assert address is not None
+        found = self._fork()
+        assert found is not None
+        forks, address = found
         self._stop_head_timer()
         reader = asyncio.StreamReader(loop=self.loop)
         protocol = asyncio.StreamReaderProtocol(reader, loop=self.loop)
