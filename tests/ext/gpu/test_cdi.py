@@ -15,8 +15,6 @@ from mudroom.core.agent.card import AgentCard, Requirements
 from mudroom.core.confinement.graphics import GraphicsAccess
 from mudroom.core.confinement.spec import Bind
 from mudroom.core.settings import Settings
-from mudroom.ext.agents.core.card_fields import parse_card
-from mudroom.ext.containers.core.container import Container, Engine, run_argv
 from mudroom.ext.gpu import cdi
 from mudroom.session.confinement.grant import granted, graphics
 
@@ -152,13 +150,6 @@ def test_what_a_command_is_told(machine: Path, monkeypatch: pytest.MonkeyPatch) 
     assert GraphicsAccess().notes == ("this machine has no GPU that a command could be given",)
 
 
-def test_a_container_has_the_devices() -> None:
-    box = Container("x", "image", (b"/init",), (1000, 1000), devices=(b"/dev/nvidia0", b"/dev/dri"))
-    for kind in ("docker", "podman"):
-        argv = run_argv(Engine(kind, b"/usr/bin/engine"), box)
-        assert [word for word in argv if b"device" in word] == [b"--device=/dev/nvidia0", b"--device=/dev/dri"]
-
-
 @pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes device nodes")
 def test_a_command_uses_the_node_that_a_file_names(place: Place, machine: Path) -> None:
@@ -173,12 +164,12 @@ def test_a_command_uses_the_node_that_a_file_names(place: Place, machine: Path) 
     try:
         found = described(machine, gpu(edits))
         assert found is not None and found.devices == (node.encode(),), found
-        for needs, wanted in ({"needsGpuAccess": True}, (0, b"void\n")), ({}, (2, b"")):
-            card = parse_card({"agentId": "a", "sandboxLevel": 1, "sandboxRequirements": needs})
+        for needs, wanted in (True, (0, b"void\n")), (False, (2, b"")):
+            card = AgentCard("a", 1, Requirements(gpu=needs))
             with place.session() as session:
                 act_as(session, level=1, card=card)
-                result = session.run([b"sh", b"-c", script.encode()], fork=f"f{len(needs)}")
+                result = session.run([b"sh", b"-c", script.encode()], fork=f"f{needs:d}")
                 assert (result.exit_code, result.stdout) == wanted, result.stderr
-                assert any(node in note for note in result.notes) == bool(needs), result.notes
+                assert any(node in note for note in result.notes) == needs, result.notes
     finally:
         os.unlink(node)
