@@ -384,7 +384,7 @@ def test_a_server_inside_is_reached_on_the_hosts_loopback(street: Street) -> Non
             ports.append(port)
             threading.Thread(target=visit).start()
 
-        InboundListener(maker.make, 3000, 0).run(gone, opened)
+        InboundListener(maker.make, 3000, (0,)).run(gone, opened)
         maker.close()
         os.close(gone)
 

@@ -64,6 +64,9 @@ ROWS: Mapping[str, Mapping[str, str]] = {
         "run": "fleet.cli.run_on_worker",
         "workers": "fleet.origin.worker_registry",
     },
+    "gpu": {
+        "cdi": "gpu.cdi",
+    },
     "inspection": {
         "gate": "inspection.inspector",
         "net": "inspection.cli",
@@ -96,6 +99,9 @@ ROWS: Mapping[str, Mapping[str, str]] = {
         "serve": "web.cli.serve",
         "try": "attempts.cli.try",
         "worker": "fleet.cli.worker",
+    },
+    "web": {
+        "addresses": "web.cli.fork_links",
     },
     "windows": {
         "command": "windows.core.windows_command",

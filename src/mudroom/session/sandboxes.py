@@ -42,6 +42,8 @@ _TRIES = 3
 
 _DYING = 2.0
 """Seconds to wait until the sandbox processes of a killed mudroom have ended."""
+_GLANCE = 0.2
+"""Seconds for a foreground command's host process to hand out its namespaces, for a list."""
 _LOOK = 0.02
 
 
@@ -185,6 +187,16 @@ class Sandboxes:
             if command is not None:
                 commands.append((fork.name, *command))
         return commands
+
+    def foreground_ports(self, name: str) -> tuple[int, ...]:
+        """Return the ports that a fork's command listens on in a network of its own. A host process that does not
+        answer at once tells none."""
+        from mudroom.session.confinement.namespace_listener import ports_behind
+
+        try:
+            return ports_behind(self._forks.vault.fork(name).namespace_listener, _GLANCE)
+        except OSError:
+            return ()
 
     def collect_cut_off(self) -> list[CutOffCommand]:
         """Collect the changes of commands that were running when mudroom was killed, and return these commands. A fork

@@ -111,7 +111,7 @@ def test_a_port_it_listens_on_is_shown(cli: Cli) -> None:
     row = executed(cli, "--background", "--", sys.executable, "-I", "-c", serve)
     while listed(cli, row["id"])["ports"] != [3000]:
         assert listed(cli, row["id"])["state"] == "running", cli("ps", "--output", row["id"]).stderr
-    assert "listens on 3000 (mudroom net open 3000 --fork f)" in cli("ps").stdout
+    assert "listens on 3000 (mudroom serve, or mudroom net open 3000 --fork f)" in cli("ps").stdout
 
 
 def test_a_second_one_is_held_by_the_same_process(cli: Cli) -> None:

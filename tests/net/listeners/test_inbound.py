@@ -77,7 +77,7 @@ def opened(*, for_all: bool = False) -> Iterator[Opened]:
             ports.append(port)
             up.set()
 
-        opening = InboundListener(make, server.getsockname()[1], 0, None if for_all else refused.append)
+        opening = InboundListener(make, server.getsockname()[1], (0,), None if for_all else refused.append)
         threads = [threading.Thread(target=serve), threading.Thread(target=opening.run, args=(ended, listening))]
         for thread in threads:
             thread.start()

@@ -26,7 +26,7 @@ ANY_MORE = "the command's network cannot be entered any more (run the line again
 def test_what_is_no_namespace() -> None:
     before = set(os.listdir("/proc/self/fd"))
     with open(os.devnull, "rb") as null, pytest.raises(MudroomError) as raised:
-        show_inside([null.fileno(), null.fileno()], null.fileno(), 3000, 0, lambda _port: None, None)
+        show_inside([null.fileno(), null.fileno()], null.fileno(), 3000, (0,), lambda _port: None, None)
     assert str(raised.value) == (
         "the command's network cannot be entered: Invalid argument (mudroom ps shows whether it runs)"
     )
@@ -70,7 +70,7 @@ def test_the_process_that_makes_sockets_is_killed(maker: SocketMaker) -> None:
 
     visiting: list[threading.Thread] = []
     with pytest.raises(MudroomError) as raised:
-        InboundListener(maker.make, 3000, 0, None).run(ended, opened)
+        InboundListener(maker.make, 3000, (0,), None).run(ended, opened)
     visiting[0].join()
     assert str(raised.value) == ANY_MORE
     assert answers == [b""]
@@ -83,9 +83,24 @@ def test_a_port_that_is_taken(maker: SocketMaker) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         with pytest.raises(MudroomError) as raised:
-            InboundListener(maker.make, 3000, port).run(ended, lambda _port: None)
+            InboundListener(maker.make, 3000, (port,)).run(ended, lambda _port: None)
     assert str(raised.value) == (
         f"port {port} of this machine is taken (mudroom net open 3000 --as 0 takes any that is free)"
     )
     os.close(end)
+    os.close(ended)
+
+
+def test_of_several_ports_the_first_free_one_is_taken(maker: SocketMaker) -> None:
+    ended, end = os.pipe()
+    found: list[int] = []
+
+    def opened(port: int) -> None:
+        found.append(port)
+        os.close(end)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        InboundListener(maker.make, 3000, (port, port, 0)).run(ended, opened)
+    assert found not in ([], [port])
     os.close(ended)

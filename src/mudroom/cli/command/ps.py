@@ -9,6 +9,7 @@ import time
 from mudroom.cli.project_session import open_session
 from mudroom.cli.terminal.context import Context
 from mudroom.core.background import BackgroundStart, to_json
+from mudroom.core.registry import part_or_none
 from mudroom.core.system.write_all import write_all
 from mudroom.core.tree.path import show
 from mudroom.core.tree.quote import show_text
@@ -79,10 +80,15 @@ def process_rows(session: Session) -> list[dict[str, Any]]:
         row["memory"] = usage.memory if usage is not None else None
         row["ports"] = list(usage.ports) if usage is not None else []
         rows.append(row)
-    return rows + [
-        {"schema": None, "id": None, "fork": fork, "command": [command], "started": since, "state": "foreground"}
-        for fork, command, since in session.sandboxes.foreground()
-    ]
+    for fork, command, since in session.sandboxes.foreground():
+        row = {"schema": None, "id": None, "fork": fork, "command": [command], "started": since, "state": "foreground"}
+        rows.append({**row, "ports": list(session.sandboxes.foreground_ports(fork))})
+    for row in rows:
+        row["addresses"] = []
+    pages = part_or_none("web", "addresses") if any(row["ports"] for row in rows) else None
+    if pages is not None:
+        pages.add_addresses(session.vault, rows)
+    return rows
 
 
 def describe(row: dict[str, Any]) -> str:
@@ -90,16 +96,21 @@ def describe(row: dict[str, Any]) -> str:
     words = show(row["command"][0].encode()) if row["state"] == "foreground" else show_text(row["command"])
     age = _age(time.time() - row["started"] / 1e9)
     if row["state"] == "foreground":
-        return f"{'-':<8}  {row['fork']}  {age}  {words}"
+        return f"{'-':<8}  {row['fork']}  {age}  {words}{_servers(row)}"
     details = f"  ended with {row['exit_code']}" if row["state"] == "ended" else ""
     details += ", out of time" if row.get("timed_out") else ""
     if row["pid"] is not None:
         details += f"  pid {row['pid']}  {row['cpu']:.1f} s  {row['memory'] / (1 << 20):.0f} MiB"
-    if row["ports"]:
-        details += "  listens on " + ", ".join(str(port) for port in row["ports"])
-        details += f" (mudroom net open {row['ports'][0]} --fork {row['fork']})"
+    details += _servers(row)
     agent = f"  {row['agent']}" if row["agent"] else ""
     return f"{row['id']}  {row['fork']}{agent}  {age}  {words}{details}"
+
+
+def _servers(row: dict[str, Any]) -> str:
+    if not row["ports"]:
+        return ""
+    ways = ", ".join(row["addresses"]) or f"mudroom serve, or mudroom net open {row['ports'][0]} --fork {row['fork']}"
+    return "  listens on " + ", ".join(map(str, row["ports"])) + f" ({ways})"
 
 
 def _age(duration: float) -> str:

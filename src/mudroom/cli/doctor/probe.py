@@ -22,6 +22,7 @@ from mudroom.sandbox.linux.forbidden import why_forbidden
 from mudroom.sandbox.linux.plan import PROXY_PORT, REDIRECTED
 from mudroom.sandbox.platform import system_name
 from mudroom.session import Session
+from mudroom.session.confinement.grant import graphics
 from mudroom.typing import NamedTuple
 
 ENGINE = "a container engine"
@@ -96,6 +97,7 @@ def examine(
         *_limits(directory, environ, counts_processes),
         *_containers(directory, environ, run, engine),
         *([beside.examine_engine()] if beside is not None else []),
+        *([Finding("a GPU", "degraded", gpu.notes[0])] if (gpu := graphics()).devices else []),
     ]
 
 

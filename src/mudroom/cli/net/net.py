@@ -45,16 +45,23 @@ if TYPE_CHECKING:
 
 
 def open_port(args: argparse.Namespace, context: Context) -> int:
+    from mudroom.vault.forks.ports import ports_of, remember
+
     inside = _port(args.hosts[0]) if len(args.hosts) == 1 else None
     if inside is None:
         raise UsageError("net open takes one port", "mudroom net open 3000")
-    outside = inside if args.as_port is None else _port(args.as_port)
-    if outside is None:
+    wanted = None if args.as_port is None else _port(args.as_port)
+    if args.as_port is not None and wanted is None:
         raise UsageError(f"--as {args.as_port} is no port", "a number from 1 to 65535, or 0 for any that is free")
     with open_session(context) as session:
         name, ended, namespaces = _find_running(session, args.fork)
+        fork = session.vault.fork(name)
+    remembered = ports_of(fork)
+    outside = (wanted,) if wanted is not None else (remembered.opened.get(inside, inside), inside, 0)
 
     def report(port: int) -> None:
+        if wanted is None and port != outside[0]:  # that one is another fork's now: this one is kept for the next time
+            remember(fork, remembered._replace(opened={**remembered.opened, inside: port}))
         url = f"http://127.0.0.1:{port}"
         if context.as_json:
             context.terminal.out(json.dumps({"schema": "mudroom.net-open/1", "fork": name, "port": port, "url": url}))

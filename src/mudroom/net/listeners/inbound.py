@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from mudroom.errors import MudroomError
@@ -33,10 +33,11 @@ class InboundListener:
         self,
         make: Callable[[bytes], socket.socket],
         inside: int,
-        outside: int,
+        outside: Sequence[int],
         refused: Callable[[str], None] | None = _ignore,
     ) -> None:
         """``make`` returns a non-blocking socket inside, of a family from ``LOOPBACKS``, or raises OSError.
+        ``outside``: the ports of the host, of which the first free one is taken; 0 is any that is free.
         ``refused`` is called with the owner of a refused connection. None: all users' connections are forwarded."""
         self._make, self._inside, self._outside, self._refused = make, inside, outside, refused
         self._failures: list[MudroomError] = []
@@ -59,13 +60,17 @@ class InboundListener:
                 self._failures.append(error)
                 finished.set()
 
-        try:
-            server = await asyncio.start_server(serve, "127.0.0.1", self._outside)
-        except OSError as error:
-            if error.errno != errno.EADDRINUSE:
-                raise
-            hint = f"mudroom net open {self._inside} --as 0 takes any that is free"
-            raise MudroomError(f"port {self._outside} of this machine is taken", hint) from error
+        for left, outside in reversed(list(enumerate(reversed(self._outside)))):
+            try:
+                server = await asyncio.start_server(serve, "127.0.0.1", outside)
+                break
+            except OSError as error:
+                if left and error.errno in (errno.EADDRINUSE, errno.EACCES):
+                    continue
+                if error.errno != errno.EADDRINUSE:
+                    raise
+                hint = f"mudroom net open {self._inside} --as 0 takes any that is free"
+                raise MudroomError(f"port {outside} of this machine is taken", hint) from error
         opened(server.sockets[0].getsockname()[1])
         async with server:
             await finished.wait()

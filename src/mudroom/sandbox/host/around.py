@@ -21,8 +21,6 @@ from mudroom.typing import NamedTuple, Protocol
 
 _SOCKETS = b"/proc/net/unix"
 _MOUNTS = b"/proc/self/mountinfo"
-_GPU = (b"/dev/dri", b"/dev/kfd", b"/dev/nvidia-caps", b"/dev/dxg")
-_GPU_PREFIXES = (b"nvidia",)
 _SYSTEM_PLACES = (b"/usr", b"/etc", b"/dev", b"/proc", b"/sys", b"/run")
 _PRIVATE = (b"/tmp", b"/var/tmp")
 _DAEMONS = (
@@ -30,13 +28,6 @@ _DAEMONS = (
     b"/run/crio/crio.sock", b"/run/snapd.socket", b"/var/lib/lxd/unix.socket", b"/run/libvirt/libvirt-sock",
 )  # fmt: skip
 """Also looked up by name: /proc lists only sockets in this network namespace, and these may listen in another."""
-
-
-def gpu_devices() -> tuple[bytes, ...]:
-    """Return the device nodes for graphics and compute cards."""
-    paths = [path for path in _GPU if os.path.exists(path)]
-    paths += [b"/dev/" + name for name in sorted(os.listdir(b"/dev")) if name.startswith(_GPU_PREFIXES)]
-    return tuple(path for path in dict.fromkeys(paths) if not stat.S_ISREG(os.stat(path).st_mode))
 
 
 def private_places(environ: Mapping[bytes, bytes]) -> tuple[bytes, ...]:

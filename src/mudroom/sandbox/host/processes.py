@@ -104,6 +104,18 @@ def _ports(pid: int) -> set[int]:
     return ports
 
 
+def served_ports(network: int) -> tuple[int, ...]:
+    """Return the TCP ports that this user's processes in a network namespace listen on. ``network``: its descriptor."""
+    wanted, ports = os.fstat(network).st_ino, set[int]()
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            if os.stat(f"/proc/{name}/ns/net").st_ino == wanted:
+                ports |= _ports(int(name))
+        except OSError:
+            continue  # it has ended, or is another user's
+    return tuple(sorted(ports))
+
+
 def _sockets(pid: int) -> set[bytes]:
     sockets = set()
     try:

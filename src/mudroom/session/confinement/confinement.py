@@ -5,7 +5,7 @@ from __future__ import annotations
 import _thread
 import os
 from _blake2 import blake2b
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from mudroom.core.confinement.cache_place import CACHES, NO_CACHES, CacheShare, CacheView, places_apart
 from mudroom.core.confinement.container import NOBODY
@@ -275,7 +275,11 @@ class Confinement:
         if not (confined or bare or grant.image):
             resolver = self._resolver() if within else self._own_name()
         self._check_named(grant)
+        gpu = graphics() if grant.gpu else None
         binds, files = self._binds(host, confined, settings), host.files
+        if gpu is not None:
+            env = dict(gpu.variables) | env
+            binds = (*binds, *_not_there(gpu.binds, () if grant.image else host.system))
         if not (confined or bare):
             binds, files = own_settings(binds, files, [path for _target, path in grant.links], self._home)
         spec = SandboxSpec(
@@ -296,7 +300,7 @@ class Confinement:
             has_slots=os.path.isdir(slots := self._vault.source + b"/.mudroom/apply") and not os.path.islink(slots),
             files=(*files, *resolver.files, *grant.files),
             home_links=() if confined else free_links(grant.links, binds),
-            devices=(*host.devices, *(graphics() if grant.gpu else ())),
+            devices=(*host.devices, *(gpu.devices if gpu is not None else ())),
             landlock_abi=host.landlock_abi,
             as_root=host.as_root,
             uid_map=host.uid_map,
@@ -560,3 +564,11 @@ class Confinement:
         if self._vault.is_elsewhere:
             binds = with_room(self._home, with_room(self._vault.project, binds), "the private home")
         return tuple(bind for bind in binds if not is_below(self._vault.path, bind.path))
+
+
+def _not_there(binds: Iterable[Bind], system: Iterable[Bind]) -> tuple[Bind, ...]:
+    """Return the binds of files that ``system`` does not show already."""
+    shown = [bind.path for bind in system]
+    return tuple(
+        bind for bind in binds if bind.source != bind.path or not any(is_below(bind.path, path) for path in shown)
+    )

@@ -21,6 +21,7 @@ from mudroom.typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from mudroom.core.agent.card import AgentCard, StagedStore
+    from mudroom.core.confinement.graphics import GraphicsAccess
     from mudroom.core.confinement.spec import Bind
 
 
@@ -50,13 +51,14 @@ PLAIN = Grant()
 """The grant for a command without a card at level 1."""
 
 
-def graphics() -> tuple[bytes, ...]:
-    """Return the device nodes for graphics and compute cards; none on Windows."""
-    if sys.platform == "win32":
-        return ()
-    from mudroom.sandbox.host.around import gpu_devices
+def graphics() -> GraphicsAccess:
+    """Return what a command gets for graphics and compute cards; nothing on Windows, or without the satellite."""
+    from mudroom.core.confinement.graphics import GraphicsAccess
+    from mudroom.core.registry import part_or_none
 
-    return gpu_devices()
+    cdi = part_or_none("gpu", "cdi") if sys.platform != "win32" else None
+    access: GraphicsAccess = GraphicsAccess() if cdi is None else cdi.access()
+    return access
 
 
 def free_links(links: Iterable[tuple[bytes, bytes]], binds: Iterable[Bind]) -> tuple[tuple[bytes, bytes], ...]:
@@ -149,6 +151,7 @@ def granted(
         )
     if opened.stores:
         notes.append("credentials open to the command, to be read and written: " + ", ".join(opened.stores))
+    notes += graphics().notes if card.needs.gpu else ()
     image, image_notes = image_of(settings, card, decision.level)
     return Grant(
         decision.level,

@@ -111,18 +111,31 @@ def namespaces_at(path: bytes, patience: float | None = None) -> tuple[int, list
         asking.close()
 
 
+def ports_behind(path: bytes, patience: float | None = None) -> tuple[int, ...]:
+    """Return the ports that the processes of the listener's command listen on. Raise OSError as ``namespaces_at``
+    does."""
+    from mudroom.sandbox.host.processes import served_ports
+
+    gone, namespaces = namespaces_at(path, patience)
+    try:
+        return served_ports(namespaces[1])
+    finally:
+        for descriptor in (gone, *namespaces):
+            os.close(descriptor)
+
+
 def show_inside(
     namespaces: Sequence[int],
     gone: int,
     inside: int,
-    outside: int,
+    outside: Sequence[int],
     opened: Callable[[int], None],
     refused: Callable[[str], None] | None,
 ) -> None:
-    """Serve a command's port ``inside`` (``namespaces_at``) on the host's loopback until the command ends: on the port
-    ``outside``, or a free port if that is 0. ``opened`` is called with the port. ``refused`` is called with a
+    """Serve a command's port ``inside`` (``namespaces_at``) on the host's loopback until the command ends: on the first
+    of the ports ``outside`` that is free; 0 is any. ``opened`` is called with the port. ``refused`` is called with a
     description of whose connection was refused; None: serve connections from all users on the machine. Raise
-    MudroomError if the port is taken, or the namespaces cannot be entered."""
+    MudroomError if no port is free, or the namespaces cannot be entered."""
     from mudroom.net.listeners.inbound import InboundListener
     from mudroom.session.confinement.socket_maker import SocketMaker
 

@@ -149,6 +149,13 @@ def test_the_command_line_of_a_container(name: str) -> None:
     assert list(run_argv(engine, box)) == [*front, *(word.encode() for word in expected)]
 
 
+@pytest.mark.parametrize("kind", ["docker", "podman"])
+def test_a_container_has_the_devices_of_a_card(kind: EngineKind) -> None:
+    box = Container("x", "image", (b"/init",), (1000, 1000), devices=(b"/dev/nvidia0", b"/dev/dri"))
+    argv = run_argv(Engine(kind, b"/usr/bin/engine"), box)
+    assert [word for word in argv if b"device" in word] == [b"--device=/dev/nvidia0", b"--device=/dev/dri"]
+
+
 def test_a_container_that_is_waited_for_stays_in_the_foreground() -> None:
     there, waited = run_argv(DOCKER, BOX), run_argv(DOCKER, BOX, wait=True)
     assert [word for word in there if word != b"--detach"] == list(waited)

@@ -28,7 +28,7 @@ test("what a view shows first", () => {
   assert.deepEqual(first("#/p/a/f/x/conflicts"), []);
   for (const file of ["", "/Zm9v"]) assert.deepEqual(first("#/p/a/f/x/review" + file), ["/me", "/projects/a", "/projects/a/forks/x/changes"]);
   assert.deepEqual(first("#/p/x%2Dy"), ["/me", "/projects/x-y"]);
-  for (const hash of ["#k=secret", "#/p/%E0%A4%A", "#/new", "#/p/", "#/p/a/../b", "elsewhere"]) assert.deepEqual(first(hash), []);
+  for (const hash of ["#k=secret", "#/p/%E0%A4%A", "#/new", "#/visit/a.b.localhost%3A1%2F", "#/p/", "#/p/a/../b", "elsewhere"]) assert.deepEqual(first(hash), []);
 });
 
 const ASKED = /** @type {Record<string, (project: string, fork: string) => string[]>} */ ({
@@ -37,7 +37,7 @@ const ASKED = /** @type {Record<string, (project: string, fork: string) => strin
   review: (project, fork) => ["/me", at(project), atFork(project, fork) + "/changes"],
 });
 const PARTS = ["a", "x-y", "x%2Dy", "a%2Fb", "%C3%A9", "%20", "a+b", "!'()*", "%E0%A4%A", ""];
-const ADDRESSES = ["", "#", "#/", "#/new", "#/elsewhere", "#/p/FORK/f", ...PARTS.flatMap((part) => ["", "/watch", "/other", "/try/t1", "/try/t1/Zm9v", ...["", "/review", "/review/Zm9v", "/review/a.b",
+const ADDRESSES = ["", "#", "#/", "#/new", "#/visit/a.b.localhost%3A1%2F", "#/elsewhere", "#/p/FORK/f", ...PARTS.flatMap((part) => ["", "/watch", "/other", "/try/t1", "/try/t1/Zm9v", ...["", "/review", "/review/Zm9v", "/review/a.b",
   "/review/", "/conflicts", "/watch"].map((rest) => "/f/FORK" + rest)].map((rest) => `#/p/${part}${rest}`))].flatMap((hash) => PARTS.map((part) => hash.replace("FORK", () => part)));
 
 test("it is what the view at an address asks, in the spelling of the view", () => {

@@ -121,7 +121,7 @@ def as_json(
         "image": image or None,
         "network": list(card.needs.network) if isinstance(card.needs.network, tuple) else card.needs.network,
         "forks": [{side: rule} for side, rule in card.needs.forks],
-        "gpu": [os.fsdecode(device) for device in graphics()] if card.needs.gpu else [],
+        "gpu": [os.fsdecode(device) for device in graphics().devices] if card.needs.gpu else [],
         "environment": list(card.environment),
         "artifacts": list(card.artifacts),
         "branch": card.branch,
@@ -144,7 +144,7 @@ def as_text(
     paths = ", ".join(os.fsdecode(bind.path) for bind in opened.live)
     lines.append("credentials  " + (f"{', '.join(opened.stores)} ({paths})" if opened.stores else "none"))
     if card.needs.gpu:
-        lines.append("gpu          " + (", ".join(os.fsdecode(device) for device in graphics()) or "there is none"))
+        lines += [f"{'' if at else 'gpu':<13}{note}" for at, note in enumerate(graphics().notes)]
 
     lines += network_lines(card, settings, decision.level, context)
     if card.needs.forks:

@@ -86,6 +86,8 @@ class Container(NamedTuple):
     """uid and gid; neither is 0."""
     mounts: tuple[ContainerMount, ...] = ()
     """A parent directory comes before the mounts inside it."""
+    devices: tuple[bytes, ...] = ()
+    """Device nodes of the host, and directories of them: a card's GPU."""
     private: tuple[bytes, ...] = (b"/tmp", b"/run", b"/var/tmp")
     """Empty tmpfs directories."""
     emptied: tuple[bytes, ...] = ()
@@ -235,6 +237,7 @@ def _words(engine: Engine, box: Container) -> Iterator[bytes]:
     yield from _limits(box)
     for path in box.private:
         yield from (b"--tmpfs", path + b":rw,exec,nosuid,nodev,mode=1777")  # the default is noexec
+    yield from (b"--device=" + device for device in box.devices)
     for mount in box.mounts:
         yield from (b"--mount", mount_option(mount, engine.kind))
     yield from (b"--workdir=/", b"--entrypoint", box.entry[0])

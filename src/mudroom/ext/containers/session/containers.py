@@ -183,6 +183,10 @@ class Containers:
             hint = "name an image: container.image in the policy, or --image"
             found = "one whose containers run in a virtual machine"
             raise Unsupported("level 2 without an image", needs, found, hint)
+        if mode != "remote":  # the devices of this machine are not in a virtual one
+            usual = (b"/dev/null", b"/dev/zero", b"/dev/full", b"/dev/random", b"/dev/urandom", b"/dev/tty")
+            devices = tuple((device, device, True) for device in spec.devices if device not in usual)
+            plan = plan._replace(mounts=(*plan.mounts, *devices))
         return self._in_its_image(plan, spec, image) if image else plan
 
     def _in_its_image(self, plan: Plan, spec: SandboxSpec, name: str) -> Plan:
@@ -200,7 +204,9 @@ class Containers:
 
     def container(self, plan: Plan, settings: Settings) -> Container:
         limits = allow(requested(settings.limits), self.engine).limits
-        mounts = self._mounts(plan)
+        every = self._mounts(plan)
+        devices = tuple(mount.source for mount in every if is_below(mount.target, b"/dev"))
+        mounts = tuple(mount for mount in every if mount.source not in devices)
         _require_speakable((path for mount in mounts for path in (mount.source, mount.target)), self.engine)
         return Container(
             "",
@@ -208,6 +214,7 @@ class Containers:
             (),
             user_of(disk.user(), disk.group()),
             mounts,
+            devices=devices,
             private=tuple(dict.fromkeys((*Container._field_defaults["private"], *plan.memory))),
             emptied=plan.emptied,
             hostname=os.fsencode(os.uname().nodename),

@@ -180,7 +180,7 @@ def project(call: ApiCall) -> shape.ProjectShape:
             call.path["project"],
             show_path(session.project),
             badge,
-            [_fork(summary, badge) for summary in call.server.summaries.all(session.vault)],
+            _forks(call, session, badge),
             applies,
             _verify(session),
             [*notes, *notes_around],
@@ -203,6 +203,14 @@ def _verify(session: Session) -> str:
 
 
 # --- forks ---
+
+
+def _forks(call: ApiCall, session: Session, around: shape.BadgeShape) -> list[shape.ForkShape]:
+    forks = [_fork(summary, around) for summary in call.server.summaries.all(session.vault)]
+    for fork in forks:
+        if fork.state == "running" and os.path.lexists(session.vault.fork(fork.name).namespace_listener):
+            fork.host = call.server.fork_hosts(session.vault, fork.name, ())[0]
+    return forks
 
 
 def _fork(summary: ForkSummary, around: shape.BadgeShape) -> shape.ForkShape:

@@ -50,10 +50,13 @@ def commands(call: ApiCall) -> shape.CommandsShape:
     with call.server.session(call.path["project"]) as session:
         usages = session.sandboxes.usages()
         rows = [_row(row, ended, usages.get(row.id)) for row, ended in session.sandboxes.backgrounds()]
-        rows += [
-            shape.CommandShape("", fork, "", show(command.encode("utf-8", "replace")), "foreground", since // _MS)
-            for fork, command, since in session.sandboxes.foreground()
-        ]
+        for fork, command, since in session.sandboxes.foreground():
+            shown = show(command.encode("utf-8", "replace"))
+            row = shape.CommandShape("", fork, "", shown, "foreground", since // _MS)
+            row.ports = [*session.sandboxes.foreground_ports(fork)]
+            rows.append(row)
+        for row in rows:
+            row.hosts = call.server.fork_hosts(session.vault, row.fork, row.ports) if row.ports else []
         if query.all and query.fork and not any(row.fork == query.fork and not row.id for row in rows):
             rows += _last_foreground(session, require_fork(session, query.fork))
     selected = [row for row in rows if query.fork in ("", row.fork) and (query.all or row.state != "ended")]

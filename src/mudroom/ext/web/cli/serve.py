@@ -153,7 +153,11 @@ def _serve(
             registry.publish(running)
             _print_addresses(args, context, running, login.new_code(), list(agents))
 
-        serve(app, listening, ready, server.hub.end)
+        try:
+            serve(app, listening, ready, server.hub.end)
+        finally:
+            if app.forks is not None:
+                app.forks.close()
         busy = server.jobs.busy()
         if busy:  # a killed apply would be recovered; waiting avoids that
             context.terminal.note(f"{busy[0].what} is at work: it ends first (Ctrl-C leaves it to mudroom recover)")

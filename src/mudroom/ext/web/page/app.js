@@ -10,6 +10,7 @@ import { Review } from "./review.js";
 import { routeOf, toProject } from "./route.js";
 import { Start } from "./start.js";
 import { Try } from "./try.js";
+import { Visit } from "./visit.js";
 import { Watch } from "./watch.js";
 
 /** @type {Record<string, {title: string, make: (route: any, place: any, me: any) => any}>} */
@@ -21,6 +22,7 @@ const VIEWS = {
   conflicts: { title: "Conflicts", make: ({ project, fork }) => html`<${Conflicts} project=${project} fork=${fork} />` },
   try: { title: "Candidates", make: ({ project, tried, file }) => html`<${Try} project=${project} tried=${tried} file=${file} />` },
   watch: { title: "Watch", make: ({ project, fork }) => html`<${Watch} project=${project} fork=${fork} />` },
+  visit: { title: "A server in a fork", make: ({ to }) => html`<${Visit} to=${to} />` },
   nothing: { title: "Nothing here", make: () => html`<${Alone} title="There is nothing at this address"><p><a href="#/">All projects</a></p></${Alone}>` },
 };
 

@@ -4,6 +4,7 @@ import { html, useEffect, useRef, useState } from "./html.js";
 import { useLoaded } from "./load.js";
 import { Output } from "./output.js";
 import { clock, count, iso, lasting, size } from "./say.js";
+import { Server } from "./visit.js";
 
 const MATTERS = ["commands", "forks"];
 const ORDER = ["running", "foreground", "ended"];
@@ -50,6 +51,7 @@ function Row({ project, one, named, open, toggle, changed }) {
       <span class="row dim small">
         ${named && html`<span class="name">${one.fork}</span>`}${one.agent && html`<span class="name">${one.agent}</span>`}
         ${one.state === "running" && html`<span>${used(one)}</span>`}
+        ${one.hosts.map((/** @type {string} */ host, /** @type {number} */ at) => html`<${Server} key=${host} host=${host} label=${"port " + one.ports[at]} />`)}
         <time datetime=${iso(one.started)} title=${new Date(one.started).toString()}>${one.state === "ended" && one.ended ? `${clock(one.started)}, ${lasting(one.ended - one.started)}` : "since " + clock(one.started)}</time></span>
       ${one.state === "running" && html`<${End} project=${project} id=${one.id} changed=${changed} />`}</div>
     ${open && one.state === "foreground" && html`<p class="remark dim small">In the foreground of another process: its output is seen here if that process captures it, and not if it goes to a terminal.</p>`}
@@ -62,7 +64,6 @@ function used(one) {
   if (one.cpu !== null) parts.push(`${one.cpu.toFixed(1)} s CPU`);
   if (one.memory !== null) parts.push(size(one.memory));
   if (one.processes > 1) parts.push(count(one.processes, "process", "processes"));
-  if (one.ports.length) parts.push("listens on " + one.ports.join(", "));
   return parts.join(" · ");
 }
 

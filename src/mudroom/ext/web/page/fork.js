@@ -7,6 +7,7 @@ import { counted } from "./plural.js";
 import { toFork } from "./route.js";
 import { clock, iso } from "./say.js";
 import { complain, toast } from "./toast.js";
+import { Server } from "./visit.js";
 
 /** Label and mark of each state. @type {Record<string, [string, string]>} */
 const STATES = {
@@ -74,6 +75,7 @@ export function ForkCard({ project, fork, usual, changed }) {
       ${fork.exit_code !== null && fork.exit_code !== 0 && html`<span class="tag bad">exit ${fork.exit_code}</span>`}
       ${fork.agent && html`<span class="tag name">${fork.agent}</span>`}
       ${fork.endpoint && html`<span class="tag name">at ${fork.endpoint}</span>`}
+      ${fork.host && html`<span class="tag"><${Server} host=${fork.host} label=${fork.host} /></span>`}
       ${fork.parent && html`<span class="tag name">from ${fork.parent}</span>`}
       ${fork.snapshot && html`<span class="tag">on a snapshot</span>`}
       ${fork.checkpoints > 0 && html`<span class="tag">${counted(fork.checkpoints, "checkpoint")}</span>`}

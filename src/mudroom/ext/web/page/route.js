@@ -1,11 +1,12 @@
-// Addresses of the page: "#/", "#/new", "#/p/PROJECT", "#/p/PROJECT/try/NAME", "#/p/PROJECT/f/FORK/review|conflicts|watch".
+// Addresses of the page: "#/", "#/new", "#/visit/HOST%2FPATH", "#/p/PROJECT", "#/p/PROJECT/try/NAME", "#/p/PROJECT/f/FORK/review|conflicts|watch".
 
-/** @typedef {{view: string, project?: string, fork?: string, file?: string, tried?: string}} Route */
+/** @typedef {{view: string, project?: string, fork?: string, file?: string, tried?: string, to?: string}} Route */
 
 /** Views by the pattern of their address; its groups are what the view is given. @type {[RegExp, string][]} */
 export const ROUTES = [
   [/^\/?$/, "home"],
   [/^\/new$/, "new"],
+  [/^\/visit\/(?<to>[^/]+)$/, "visit"],
   [/^\/p\/(?<project>[^/]+)$/, "project"],
   [/^\/p\/(?<project>[^/]+)\/watch$/, "watch"],
   [/^\/p\/(?<project>[^/]+)\/try\/(?<tried>[^/]+)(?:\/(?<file>[\w-]+))?$/, "try"],

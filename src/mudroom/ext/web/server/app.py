@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from _blake2 import blake2b
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -16,14 +17,16 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Match, Route
 
 from mudroom.core.network.budget import FLOOR, Account, MemoryBudget
+from mudroom.core.registry import is_installed
 from mudroom.errors import MudroomError
 from mudroom.ext.web.api import table
 from mudroom.ext.web.api.endpoint import BODY_LIMIT, ApiCall, Endpoint, Raw, decode_body, decode_query
 from mudroom.ext.web.server import asset, openapi
-from mudroom.ext.web.server.guard import Receive, RequestGuard, Scope, Send, hosts_of, log_fault
+from mudroom.ext.web.server.guard import Hosts, Receive, RequestGuard, Scope, Send, hosts_of, log_fault
 from mudroom.ext.web.state.refusal import Refusal, fault, refusal_of
 
 if TYPE_CHECKING:
+    from mudroom.ext.web.server.fork_proxy import ForkProxy
     from mudroom.ext.web.server.login import Login
     from mudroom.ext.web.state.server_state import ServerState
 
@@ -184,7 +187,8 @@ def build(
 ) -> RequestGuard:
     """Return the application. ``base``: ``http://127.0.0.1:PORT`` with the prefix. ``agents``: by id, functions that
     make the card and its older form. ``names`` and ``prefix``: a reverse proxy's, as for ``RequestGuard``."""
-    bodies = Bodies()
+    bodies, hosts = Bodies(), hosts_of(port, names)
+    forks = _fork_proxy(server, login, hosts, prefix)
     cards, public = card_routes(server, agents, base)
     openapi_document = openapi.document(table.BASE, table.ENDPOINTS)
     routes = [
@@ -197,12 +201,33 @@ def build(
         _route("GET", "/login", login.enter),
         _route("GET", "/whose", lambda request: Response(login.proof(request.query_params.get("nonce", "")))),
         _route("POST", "/link", _link(login)),
+        *([_route("POST", table.BASE + "/visit", _visit(forks))] if forks is not None else []),
         *cards,
         *(Route(path, asset.serve, methods=["GET"]) for path in asset.PUBLIC),
     ]
     return RequestGuard(
-        Router(routes), hosts_of(port, names), login, public | {"/login", "/whose"} | asset.PUBLIC, LINKABLE, prefix
+        Router(routes), hosts, login, public | {"/login", "/whose"} | asset.PUBLIC, LINKABLE, prefix, forks
     )
+
+
+def _fork_proxy(server: ServerState, login: Login, hosts: Hosts, prefix: str) -> ForkProxy | None:
+    if sys.platform != "linux" or not is_installed("agents"):
+        return None
+    from mudroom.ext.web.server.fork_proxy import ForkProxy
+
+    return ForkProxy(server, login, hosts, prefix)
+
+
+def _visit(forks: ForkProxy) -> Handler:
+    def serve(request: Request) -> Response:
+        """Answer an address that lets this browser in at a fork's host: the page is logged in."""
+        try:
+            address = forks.visit(request.query_params.get("to", ""))
+        except MudroomError as error:
+            return problem(Refusal(404, "not-found", error.message, error.hint or ""))
+        return JSONResponse({"address": address}, headers=_NO_STORE)
+
+    return serve
 
 
 def _route(method: str, path: str, serve: Handler) -> Route:

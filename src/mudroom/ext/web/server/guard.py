@@ -12,7 +12,8 @@
    secrets. If a proxy is named this does not apply, because the proxy may run as another user.
 5. The path checked here is the path routed: a proxy's prefix is removed here, once, and no later code uses another form
    of the path.
-6. A browser that requests a service worker gets one that unregisters itself: a former user of this port may have
+6. A host of a fork is another origin, for which none of this counts (``fork_proxy.py``).
+7. A browser that requests a service worker gets one that unregisters itself: a former user of this port may have
    installed one, which would answer in our place.
 
 Refused requests are answered in one line and never reach the application.
@@ -23,8 +24,9 @@ from __future__ import annotations
 import hmac
 import re
 import sys
+from asyncio import StreamReader, StreamWriter
 from collections.abc import Awaitable, Callable, Collection, Iterable, MutableMapping, Set
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -85,6 +87,22 @@ class Hosts(NamedTuple):
     port: int
     proxied: bool = False
     """Whether there are names other than this machine's."""
+    ports: frozenset[int] = frozenset()
+    """The loopback ports that lead here."""
+
+
+class ForkServers(Protocol):
+    """Answers for the hosts of forks (``fork_proxy.py``)."""
+
+    def address(self, headers: Raw, /) -> Any:
+        """Return the fork that a request names, or None."""
+
+    async def serve(self, scope: Scope, receive: Receive, send: Send, address: Any, /) -> None: ...
+
+    async def tunnel(self, scope: Scope, address: Any, client: StreamReader, answer: StreamWriter, /) -> None:
+        """Serve a WebSocket to its end."""
+
+    def close(self) -> None: ...
 
 
 class RequestGuard:
@@ -96,16 +114,20 @@ class RequestGuard:
         public: Set[str],
         doors: Collection[str] = (),
         prefix: str = "",
+        forks: ForkServers | None = None,
     ) -> None:
         """``public``: paths that need no token. ``doors``: public paths that other sites may link to. ``prefix``: a
-        proxy's path prefix, whether the proxy removes it or not."""
+        proxy's path prefix, whether the proxy removes it or not. ``forks``: answers for the hosts of forks."""
         self._app, self._login, self._public, self._doors = app, login, public, doors
         self._hosts, self._prefix = hosts, prefix
-        self.proxied = hosts.proxied
+        self.proxied, self.forks = hosts.proxied, forks
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return  # neither lifespan nor websockets are served
+        if self.forks is not None and (fork := self.forks.address(scope["headers"])) is not None:
+            await self.forks.serve(scope, receive, send, fork)
+            return
         scope = {**scope, "path": self._path(scope["path"]), "root_path": ""}
         refused = self._check_host(scope) or (None if _is_worker(scope) else self.refusal(scope))
         if refused is None and _is_worker(scope):
@@ -211,7 +233,7 @@ def hosts_of(port: int, names: Iterable[str] = ()) -> Hosts:
     ]
     schemes = [b"http://" + host for host in (*own, *named)] + [b"https://" + host for host in named]
     proxied = any(not _is_loopback(name) for name in named)
-    return Hosts(frozenset([*own, *named]), frozenset(schemes), port, proxied)
+    return Hosts(frozenset([*own, *named]), frozenset(schemes), port, proxied, frozenset((port, *forwarded)))
 
 
 _FORWARDED = re.compile(rb"(?i:localhost|127\.0\.0\.1|\[::1\]):([0-9]{1,5})")

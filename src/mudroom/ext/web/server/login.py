@@ -9,6 +9,7 @@
 3. A cookie is signed with a key that outlives the server (``cookie_key.py``), and checked with the key of that moment:
    a browser stays logged in over a restart, and replacing the key ends all logins at once.
 4. Each request with a cookie needs the page's key. That key is derived from the cookie, and is not stored here.
+5. A fork's address (``fork_proxy.py``) has codes and cookies of its own. Neither counts at another fork's, nor here.
 """
 
 from __future__ import annotations
@@ -70,11 +71,12 @@ class Login:
         self._codes: dict[str, float] = {}
         self._refused = (files("mudroom.ext.web") / "page" / "used.html").read_bytes()
 
-    def new_code(self) -> str:
+    def new_code(self, zone: str = "") -> str:
+        """Return a code for the page, or for a fork's host (``ForkAddress.zone``)."""
         code, now = secrets.token_urlsafe(24), self._clock()
         with self._lock:
             valid = [(old, until) for old, until in self._codes.items() if until > now]
-            self._codes = dict([*valid, (code, now + CODE_LIFE)][-CODES:])
+            self._codes = dict([*valid, (f"{zone}/{code}", now + CODE_LIFE)][-CODES:])
         return code
 
     def enter(self, request: Request) -> Response:
@@ -93,16 +95,25 @@ class Login:
         answer.set_cookie(self.cookie, value, httponly=True, samesite="strict", path=path, secure=secure)
         return answer
 
-    def _use_code(self, code: str) -> bool:
+    def _use_code(self, code: str, zone: str = "") -> bool:
         with self._lock:
-            return self._codes.pop(code, 0.0) > self._clock()
+            return self._codes.pop(f"{zone}/{code}", 0.0) > self._clock()
 
-    def _new_cookie(self) -> str | None:
+    def _new_cookie(self, purpose: str = "cookie") -> str | None:
         key = self._key()
         if key is None:
             return None
         body = f"{int(self._clock()) + COOKIE_LIFE:x}.{secrets.token_urlsafe(18)}"
-        return f"{body}.{self._sign(key, 'cookie', body.encode())}"
+        return f"{body}.{self._sign(key, purpose, body.encode())}"
+
+    def enter_fork(self, zone: str, code: str) -> str:
+        """Return a cookie for a fork's host, with its attributes; empty if the code does not count there. All ports of
+        the fork get it, and no other fork (RFC 6265, 4.1.2.3). A link from elsewhere sends it, too (Lax)."""
+        value = self._new_cookie(f"fork {zone}") if self._use_code(code, zone) else None
+        return "" if value is None else f"{self.cookie}={value}; Domain={zone}; Path=/; HttpOnly; SameSite=Lax"
+
+    def knows_fork(self, headers: Headers, zone: str) -> bool:
+        return self._cookie_in(headers, f"fork {zone}") is not None
 
     def _sign(self, key: bytes, purpose: str, body: bytes) -> str:
         return hmac.new(key, b"mudroom %s %d\0%s" % (purpose.encode(), self._port, body), sha256).hexdigest()
@@ -116,6 +127,9 @@ class Login:
 
     def browser(self, headers: Headers) -> bytes | None:
         """Return the request's valid login cookie, or None."""
+        return self._cookie_in(headers, "cookie")
+
+    def _cookie_in(self, headers: Headers, purpose: str) -> bytes | None:
         key, now = self._key(), self._clock()
         if key is None:
             return None
@@ -123,13 +137,13 @@ class Login:
         for line in _values(headers, b"cookie"):
             for pair in line.split(b";"):
                 cookie_name, _equals, value = pair.strip().partition(b"=")
-                if cookie_name == name and self._is_valid(key, value, now):
+                if cookie_name == name and self._is_valid(key, value, now, purpose):
                     return value
         return None
 
-    def _is_valid(self, key: bytes, value: bytes, now: float) -> bool:
+    def _is_valid(self, key: bytes, value: bytes, now: float, purpose: str) -> bool:
         body, _dot, mac = value.rpartition(b".")
-        if not hmac.compare_digest(mac, self._sign(key, "cookie", body).encode()):
+        if not hmac.compare_digest(mac, self._sign(key, purpose, body).encode()):
             return False
         return int(body.partition(b".")[0], 16) > now
 

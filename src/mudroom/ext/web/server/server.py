@@ -16,7 +16,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from mudroom.errors import UsageError
 from mudroom.ext.review.rows import fewer_collections
-from mudroom.ext.web.server.guard import STRANGER, RequestGuard
+from mudroom.ext.web.server.guard import STRANGER, ForkServers, RequestGuard
 
 HOST = "127.0.0.1"
 if sys.platform == "win32":
@@ -118,6 +118,8 @@ class HttpConnection(H11Protocol):
     """Another user at the other end by uid, or in Windows's words, or a command in a sandbox. None if there is none."""
     _head_timer: asyncio.TimerHandle | None = None
     _read_timer: asyncio.TimerHandle | None = None
+    _tunnel: asyncio.Task[None] | None = None
+    """The WebSocket to a fork's server that this connection has become."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -135,6 +137,8 @@ class HttpConnection(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
+        if self._tunnel is not None:
+            return
         if self.cycle is not None and not self.cycle.response_complete:
             self._stop_head_timer()
         elif self._head_timer is None:
@@ -152,11 +156,43 @@ class HttpConnection(H11Protocol):
     def rank(self) -> tuple[int, float]:
         """Return the sort key for closing connections: the lowest is closed first."""
         cycle: Any = self.cycle  # None before the first request, against its type
+        if self._tunnel is not None:
+            return _SERVED, self.waits_since
         if cycle is None:
             return _NO_REQUEST, self.waits_since
         if cycle.response_complete:
             return _IDLE, self.waits_since
         return (_HALF if cycle.more_body else _SERVED), self.waits_since
+
+    def _should_upgrade(self) -> bool:
+        return self._get_upgrade() == b"websocket" and self._fork() is not None
+
+    def _fork(self) -> tuple[ForkServers, Any] | None:
+        """Return the proxy to forks, and the fork that the request names."""
+        forks: ForkServers | None = getattr(self.config.app, "forks", None)
+        address = forks.address(self.headers) if forks is not None else None
+        return None if forks is None or address is None else (forks, address)
+
+    def handle_websocket_upgrade(self, _event: object) -> None:
+        """Leave the connection to the proxy: what follows is no HTTP."""
+        found = self._fork()
+        assert found is not None
+        forks, address = found
+        self._stop_head_timer()
+        reader = asyncio.StreamReader(loop=self.loop)
+        protocol = asyncio.StreamReaderProtocol(reader, loop=self.loop)
+        self.transport.set_protocol(protocol)
+        protocol.connection_made(self.transport)
+        reader.feed_data(self.conn.trailing_data[0])
+        writer = asyncio.StreamWriter(self.transport, protocol, reader, self.loop)
+        self._tunnel = self.loop.create_task(forks.tunnel(dict(self.scope), address, reader, writer))
+        self._tunnel.add_done_callback(lambda _task: self.connections.discard(self))
+
+    def shutdown(self) -> None:
+        if self._tunnel is not None:
+            self.transport.abort()
+        else:
+            super().shutdown()
 
     def _count_strangers(self) -> int:
         return sum(

@@ -102,6 +102,8 @@ class CommandShape(Struct):
     memory: int | None = None
     processes: int = 0
     ports: list[int] = []
+    hosts: list[str] = []
+    """By port: the host of the server, at the page's port."""
 
 
 class CommandsShape(Struct):

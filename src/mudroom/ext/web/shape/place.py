@@ -109,6 +109,8 @@ class ForkShape(Struct):
     """Fingerprint for its changes; a discard can be bound to it. Empty: unknown, if the fork is damaged."""
     endpoint: str = ""
     """URL of the agent that runs in it, for forks that may reach it; empty: none is registered."""
+    host: str = ""
+    """Host of its servers, at the page's port; empty: no command runs there that could have one."""
 
 
 class ApplyShape(Struct):

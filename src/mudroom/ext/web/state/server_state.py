@@ -18,6 +18,7 @@ from mudroom.core.tree.path import show_path
 from mudroom.ext.attempts.candidate import ComparisonCache
 from mudroom.ext.review.rows import stamp_of
 from mudroom.ext.web.cli.new_project import Outlook
+from mudroom.ext.web.server.fork_address import hosts, project_label
 from mudroom.ext.web.state.hub import Hub, Look
 from mudroom.ext.web.state.job import Jobs
 from mudroom.ext.web.state.refusal import Refusal, refusing_missing
@@ -127,6 +128,15 @@ class ServerState:
     def _with_cache(self, vault: Vault) -> Vault:
         vault.reading = self._reading
         return vault
+
+    def fork_hosts(self, vault: Vault, fork: str, ports: Sequence[int]) -> list[str]:
+        """Return the hosts of a fork's servers, by port; without ports, its own. The page's port belongs to each."""
+        vaults = self.vaults()
+        try:
+            return hosts(project_label(vaults, vault), vault.fork(fork), ports)
+        finally:
+            for opened in vaults:
+                opened.close()
 
     @contextmanager
     def session(self, project: str) -> Iterator[Session]:
