@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
 import pytest
 from yard import COMMIT, Yard, yard
 
@@ -10,6 +14,7 @@ from mudroom.ext.agents.tools.apply import APPLY
 from mudroom.ext.agents.tools.table import call
 from mudroom.ext.agents.tools.tool import ALONE
 from mudroom.ext.agents.tools.workspace import ToolWorkspace
+from mudroom.session.project_session import open_project
 
 __all__ = ["yard"]
 pytestmark = [pytest.mark.both_users]
@@ -57,3 +62,31 @@ def test_an_agent_s_change_waits_where_no_word_of_the_user_allows_its_host(
         if is_held:
             (row,) = session.changes.apply("f", pushes=["request:1"], exact=True).applied.pushes
             assert (row.state, row.why, yard.api.effects()) == ("sent", "", 1)
+
+
+def test_the_rules_of_an_agent_s_session_hold_what_presets_allow(tmp_path: Path) -> None:
+    """At level 1; a preset may be in the policy, in an answer on this machine, or among the rules of a profile."""
+    project, home = tmp_path / "project", tmp_path / "home"
+    (project / ".mudroom").mkdir(parents=True)
+    home.mkdir()
+    environ = {b"HOME": os.fsencode(home), b"PATH": b"/usr/bin:/bin", b"MUDROOM_TRUST_POLICY": b"1"}
+
+    def held_hosts(agent: str | None, level: int = 1, also: Sequence[HostRule] = ()) -> set[str]:
+        with open_project(os.fsencode(project), environ, agent=agent, also=also) as session:
+            settings = session.actor.settings._replace(network="gate")
+            stored = session.machine.stored_rules(session.actor._replace(settings=settings), level)
+            return {rule.pattern for rule in stored if rule.hold}
+
+    assert held_hosts("coder") == set()
+    profile = [HostRule("allow", "github.com", source="profile copilot")]
+    assert held_hosts("coder", also=profile) == {"github.com"}
+    (project / ".mudroom/policy.yaml").write_text("network: {allow: ['@npm']}\n")
+    npm = {"registry.npmjs.org", "registry.yarnpkg.com"}
+    assert held_hosts("coder") == npm
+    assert held_hosts(None) == held_hosts("coder", 0) == set()
+    (project / ".mudroom/policy.yaml").unlink()
+    (project / ".mudroom/local").mkdir(mode=0o700)
+    answers = project / ".mudroom/local/permissions.yaml"
+    answers.write_text("allow:\n  - '@npm'\n")
+    answers.chmod(0o600)
+    assert held_hosts("coder") == npm

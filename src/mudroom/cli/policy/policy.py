@@ -17,6 +17,7 @@ from mudroom.core.command.program.classification import classify_line, classify_
 from mudroom.core.command.verdict import Classification, Verdict
 from mudroom.core.confinement.access_reason import AccessReason
 from mudroom.core.journal.event_filter import EventFilter
+from mudroom.core.network.preset import EFFECTS
 from mudroom.core.result import text
 from mudroom.core.tree.path import show
 from mudroom.core.tree.quote import show_text, show_words
@@ -51,7 +52,8 @@ def judge(args: argparse.Namespace, context: Context) -> int:
     own = settings.level if level is None else level
     is_held = "networked" in verdict.classes and own > 0 and settings.network_at(own) == "gate"
     rules = held_if_possible(host_answers(project, context.environ).rules()) if is_held else ()
-    holds = list(dict.fromkeys(rule.pattern for rule in rules if rule.hold))
+    takers = dict.fromkeys(rule.pattern for rule in rules if rule.hold)
+    holds = [host for host in takers if host not in EFFECTS or EFFECTS[host].holds]
     if context.as_json:
         context.terminal.out(json.dumps(_as_json(argv, classification, verdict, args.agent, level) | {"holds": holds}))
     else:
