@@ -52,7 +52,7 @@ MOST, MOST_PER_FORK = 256, 128
 """Open requests, so that no page of a fork takes all connections of the server (``server.CONNECTIONS``)."""
 MOST_INTERIM = 100
 FRESH = 2.0
-"""Seconds for which a port that was served counts as served."""
+"""Seconds for which a port that was served counts as served, and a path as a fork's."""
 _CHUNK = 1 << 16
 _HOP = frozenset((
     b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization", b"proxy-connection", b"te", b"trailer",
@@ -76,7 +76,7 @@ class _Refused(Exception):
 
 
 class ForkProxy:
-    """Owner: the event loop of the page's server. ``_lock`` guards ``_served``; the pool of sockets is thread-safe."""
+    """Owner: the event loop of the page's server. ``_lock`` guards ``_served`` and ``_found``, for threads."""
 
     def __init__(self, server: ServerState, login: Login, hosts: Hosts, prefix: str = "") -> None:
         from mudroom.ext.agents.links.fork_dial import inner_sockets
@@ -87,6 +87,8 @@ class ForkProxy:
         """Open requests, by the fork's zone."""
         self._served: dict[bytes, tuple[float, tuple[int, ...]]] = {}
         """By the path of a command's listener: until when the ports count."""
+        self._found: dict[str, tuple[float, Fork]] = {}
+        """By zone: until when a fork's path counts. Which fork has it is looked up for each connection."""
         self._lock = threading.Lock()
 
     def close(self) -> None:
@@ -278,6 +280,11 @@ class ForkProxy:
 
     def _fork(self, address: ForkAddress) -> Fork:
         """Return the fork that is meant. Raise _Refused if there is none, or several have this label."""
+        now = time.monotonic()
+        with self._lock:
+            until, fork = self._found.get(address.zone, (0.0, None))
+        if fork is not None and now < until:
+            return fork
         vaults = self._server.vaults()
         try:
             vault = labelled(vaults, address.project)
@@ -287,6 +294,9 @@ class ForkProxy:
             if len(forks) != 1:
                 why = "several forks have" if forks else f"no fork of {address.project} has"
                 raise _Refused(404, f"{why} the name {address.fork}", "mudroom ls shows the forks of a project")
+            with self._lock:
+                self._found = {zone: row for zone, row in self._found.items() if row[0] > now}
+                self._found[address.zone] = now + FRESH, forks[0]
             return forks[0]
         finally:
             for vault in vaults:
