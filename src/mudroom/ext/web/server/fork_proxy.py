@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import parse_qs, quote, urlencode
@@ -28,6 +28,7 @@ from starlette.concurrency import run_in_threadpool
 from mudroom.core.network.loopback import OWN_PORTS
 from mudroom.errors import MudroomError
 from mudroom.ext.web.server.fork_address import ForkAddress, first_port, label_of, labelled, parse_host
+from mudroom.ext.web.server.login import header_values
 from mudroom.session.confinement.namespace_listener import ports_behind
 from mudroom.session.upkeep import why_unusable
 from mudroom.stage import disk
@@ -96,7 +97,7 @@ class ForkProxy:
 
     def address(self, headers: Raw) -> ForkAddress | None:
         """Return the fork that a request names, or None. A name of the page, or below one, is never a fork's."""
-        values = _values(headers, b"host")
+        values = header_values(headers, b"host")
         address = parse_host(values[0]) if len(values) == 1 else None
         if address is None or address.served not in self._hosts.ports:
             return None
@@ -127,7 +128,7 @@ class ForkProxy:
                 self._check(scope, address)
                 if not self._is_let_in(scope, address):
                     raise _Refused(401, "this browser is not logged in here", f"{address.origin}/ opens it")
-                if any(_values(scope["headers"], name) for name in (b"content-length", b"transfer-encoding")):
+                if any(header_values(scope["headers"], name) for name in (b"content-length", b"transfer-encoding")):
                     raise _Refused(400, "a request for a WebSocket has no content")
                 async with self._connected(address) as (reader, writer):
                     await _relay(self._request(scope, address, upgrade=True), address, client, answer, reader, writer)
@@ -153,23 +154,23 @@ class ForkProxy:
             raise _Refused(403, f"the request comes from {stranger if isinstance(stranger, str) else 'another user'}")
         if not scope["raw_path"].startswith(b"/"):
             raise _Refused(400, "the request target is not a path")  # RFC 9112, 3.2: absolute forms are for proxies
-        if _values(headers, b"transfer-encoding") and _values(headers, b"content-length"):
+        if header_values(headers, b"transfer-encoding") and header_values(headers, b"content-length"):
             raise _Refused(400, "the request has two lengths")  # RFC 9112, 6.1: request smuggling
-        origins = _values(headers, b"origin")
+        origins = header_values(headers, b"origin")
         if any(not _is_of(origin, address) for origin in origins):
             raise _Refused(403, "the request comes from another site")
         if _is_navigation(scope):
             return
         # "same-site" is another fork of the project, too, and without an Origin it does not say which
         own = (b"same-origin", b"none", *((b"same-site",) if origins else ()))
-        if any(site not in own for site in _values(headers, b"sec-fetch-site")):
+        if any(site not in own for site in header_values(headers, b"sec-fetch-site")):
             raise _Refused(403, "the request comes from another site")
 
     def _is_let_in(self, scope: Scope, address: ForkAddress) -> bool:
         headers: Raw = scope["headers"]
         if self._login.bearer(headers):
             return True
-        says = bool(_values(headers, b"sec-fetch-site") or _values(headers, b"origin"))
+        says = bool(header_values(headers, b"sec-fetch-site") or header_values(headers, b"origin"))
         return says and self._login.knows_fork(headers, address.zone)
 
     def _enter(self, scope: Scope, address: ForkAddress) -> tuple[int, Raw, bytes]:
@@ -219,7 +220,7 @@ class ForkProxy:
             passed += [(b"connection", b"Upgrade"), (b"upgrade", b"websocket")]
         else:
             passed += [(b"connection", b"close")]
-            if _values(headers, b"transfer-encoding"):
+            if header_values(headers, b"transfer-encoding"):
                 passed += [(b"transfer-encoding", b"chunked")]
         return h11.Request(method=scope["method"], target=_target(scope), headers=passed)
 
@@ -445,7 +446,7 @@ def _why(error: BaseException) -> str:
 def _answer_headers(head: h11.Response | h11.InformationalResponse, address: ForkAddress) -> Raw:
     headers = [(bytes(name), bytes(value)) for name, value in head.headers]
     dropped = _HOP | _TAKEN_OUT | _named(headers)
-    if _values(headers, b"transfer-encoding"):
+    if header_values(headers, b"transfer-encoding"):
         dropped |= {b"content-length"}  # RFC 9112, 6.3: it does not count
     passed = []
     for name, value in headers:
@@ -473,7 +474,7 @@ def _own_cookie(value: bytes, address: ForkAddress) -> bytes:
 
 def _named(headers: Raw) -> frozenset[bytes]:
     """Return the headers that ``Connection`` names: they are for one connection."""
-    values = _values(headers, b"connection")
+    values = header_values(headers, b"connection")
     return frozenset(word.strip().lower() for value in values for word in value.split(b",")) - {b"host", b"cookie"}
 
 
@@ -487,7 +488,7 @@ def _is_navigation(scope: Scope) -> bool:
     """Return whether the user has followed a link, or typed the address. https://www.w3.org/TR/fetch-metadata/"""
     headers: Raw = scope["headers"]
     expected = {b"sec-fetch-mode": b"navigate", b"sec-fetch-dest": b"document"}
-    return scope["method"] == "GET" and all(_values(headers, name) == [value] for name, value in expected.items())
+    return scope["method"] == "GET" and all(header_values(headers, name) == [value] for name, value in expected.items())
 
 
 def _target(scope: Scope) -> bytes:
@@ -498,10 +499,6 @@ def _target(scope: Scope) -> bytes:
 
 def _bytes(connection: h11.Connection, event: Any) -> bytes:
     return connection.send(event) or b""
-
-
-def _values(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> list[bytes]:
-    return [value for key, value in headers if key.lower() == name]
 
 
 async def _send_all(send: Send, status: int, headers: Raw, body: bytes) -> None:
