@@ -42,7 +42,7 @@ def gpu(edits: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.root
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root has root's files")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make what is another user's")
 def test_what_a_file_of_root_names(machine: Path) -> None:
     edits = {
         **NULL,
@@ -151,7 +151,7 @@ def test_what_a_command_is_told(machine: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.root
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes device nodes")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make what is another user's")
 def test_a_command_uses_the_node_that_a_file_names(place: Place, machine: Path) -> None:
     """It is there for the card that needs it, with the library and the variable, and for no other command."""
     node = f"/dev/mudroom-gpu-{os.getpid()}"

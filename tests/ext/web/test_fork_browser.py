@@ -145,12 +145,14 @@ def test_a_dev_server_with_hot_reload(place: Place) -> None:
             give_way()
         address = next(word.strip("()") for word in shown.split() if "http://" in word)
         assert address == f"http://{host_of(place, site, 'dev')}/"
-        page.goto(address)
+        with page.expect_console_message(lambda said: "[vite] connected" in said.text):
+            page.goto(address)
         page.wait_for_function("document.getElementById('said')?.textContent == 'first'")
         page.evaluate("window.kept = true")
         changed = SAID.replace("WORD", "second")
-        mudroom(place, "exec", "--fork", "dev", "--json", "--", "sh", "-c", f"cat > said.js <<'END'\n{changed}\nEND")
-        page.wait_for_function("document.getElementById('said')?.textContent == 'second'")
+        while page.evaluate("document.getElementById('said').textContent") != "second":  # its watcher may begin late
+            script = f"cat > said.js <<'END'\n{changed}\nEND"
+            mudroom(place, "exec", "--fork", "dev", "--json", "--", "sh", "-c", script)
         assert page.evaluate("window.kept"), "replaced, and not loaded anew"
     mudroom(place, "ps", "--end", "--all")
 

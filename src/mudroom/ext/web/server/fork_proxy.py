@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import parse_qs, quote, urlencode
@@ -28,6 +28,7 @@ from starlette.concurrency import run_in_threadpool
 from mudroom.core.network.loopback import OWN_PORTS
 from mudroom.errors import MudroomError
 from mudroom.ext.web.server.fork_address import ForkAddress, first_port, label_of, labelled, parse_host
+from mudroom.ext.web.server.login import header_values
 from mudroom.session.confinement.namespace_listener import ports_behind
 from mudroom.session.upkeep import why_unusable
 from mudroom.stage import disk
@@ -52,7 +53,7 @@ MOST, MOST_PER_FORK = 256, 128
 """Open requests, so that no page of a fork takes all connections of the server (``server.CONNECTIONS``)."""
 MOST_INTERIM = 100
 FRESH = 2.0
-"""Seconds for which a port that was served counts as served."""
+"""Seconds for which a port that was served counts as served, and a path as a fork's."""
 _CHUNK = 1 << 16
 _HOP = frozenset((
     b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization", b"proxy-connection", b"te", b"trailer",
@@ -76,7 +77,7 @@ class _Refused(Exception):
 
 
 class ForkProxy:
-    """Owner: the event loop of the page's server. ``_lock`` guards ``_served``; the pool of sockets is thread-safe."""
+    """Owner: the event loop of the page's server. ``_lock`` guards ``_served`` and ``_found``, for threads."""
 
     def __init__(self, server: ServerState, login: Login, hosts: Hosts, prefix: str = "") -> None:
         from mudroom.ext.agents.links.fork_dial import inner_sockets
@@ -87,6 +88,8 @@ class ForkProxy:
         """Open requests, by the fork's zone."""
         self._served: dict[bytes, tuple[float, tuple[int, ...]]] = {}
         """By the path of a command's listener: until when the ports count."""
+        self._found: dict[str, tuple[float, Fork]] = {}
+        """By zone: until when a fork's path counts. Which fork has it is looked up for each connection."""
         self._lock = threading.Lock()
 
     def close(self) -> None:
@@ -94,7 +97,7 @@ class ForkProxy:
 
     def address(self, headers: Raw) -> ForkAddress | None:
         """Return the fork that a request names, or None. A name of the page, or below one, is never a fork's."""
-        values = _values(headers, b"host")
+        values = header_values(headers, b"host")
         address = parse_host(values[0]) if len(values) == 1 else None
         if address is None or address.served not in self._hosts.ports:
             return None
@@ -125,7 +128,7 @@ class ForkProxy:
                 self._check(scope, address)
                 if not self._is_let_in(scope, address):
                     raise _Refused(401, "this browser is not logged in here", f"{address.origin}/ opens it")
-                if any(_values(scope["headers"], name) for name in (b"content-length", b"transfer-encoding")):
+                if any(header_values(scope["headers"], name) for name in (b"content-length", b"transfer-encoding")):
                     raise _Refused(400, "a request for a WebSocket has no content")
                 async with self._connected(address) as (reader, writer):
                     await _relay(self._request(scope, address, upgrade=True), address, client, answer, reader, writer)
@@ -151,23 +154,23 @@ class ForkProxy:
             raise _Refused(403, f"the request comes from {stranger if isinstance(stranger, str) else 'another user'}")
         if not scope["raw_path"].startswith(b"/"):
             raise _Refused(400, "the request target is not a path")  # RFC 9112, 3.2: absolute forms are for proxies
-        if _values(headers, b"transfer-encoding") and _values(headers, b"content-length"):
+        if header_values(headers, b"transfer-encoding") and header_values(headers, b"content-length"):
             raise _Refused(400, "the request has two lengths")  # RFC 9112, 6.1: request smuggling
-        origins = _values(headers, b"origin")
+        origins = header_values(headers, b"origin")
         if any(not _is_of(origin, address) for origin in origins):
             raise _Refused(403, "the request comes from another site")
         if _is_navigation(scope):
             return
         # "same-site" is another fork of the project, too, and without an Origin it does not say which
         own = (b"same-origin", b"none", *((b"same-site",) if origins else ()))
-        if any(site not in own for site in _values(headers, b"sec-fetch-site")):
+        if any(site not in own for site in header_values(headers, b"sec-fetch-site")):
             raise _Refused(403, "the request comes from another site")
 
     def _is_let_in(self, scope: Scope, address: ForkAddress) -> bool:
         headers: Raw = scope["headers"]
         if self._login.bearer(headers):
             return True
-        says = bool(_values(headers, b"sec-fetch-site") or _values(headers, b"origin"))
+        says = bool(header_values(headers, b"sec-fetch-site") or header_values(headers, b"origin"))
         return says and self._login.knows_fork(headers, address.zone)
 
     def _enter(self, scope: Scope, address: ForkAddress) -> tuple[int, Raw, bytes]:
@@ -217,7 +220,7 @@ class ForkProxy:
             passed += [(b"connection", b"Upgrade"), (b"upgrade", b"websocket")]
         else:
             passed += [(b"connection", b"close")]
-            if _values(headers, b"transfer-encoding"):
+            if header_values(headers, b"transfer-encoding"):
                 passed += [(b"transfer-encoding", b"chunked")]
         return h11.Request(method=scope["method"], target=_target(scope), headers=passed)
 
@@ -278,6 +281,11 @@ class ForkProxy:
 
     def _fork(self, address: ForkAddress) -> Fork:
         """Return the fork that is meant. Raise _Refused if there is none, or several have this label."""
+        now = time.monotonic()
+        with self._lock:
+            until, fork = self._found.get(address.zone, (0.0, None))
+        if fork is not None and now < until:
+            return fork
         vaults = self._server.vaults()
         try:
             vault = labelled(vaults, address.project)
@@ -287,6 +295,9 @@ class ForkProxy:
             if len(forks) != 1:
                 why = "several forks have" if forks else f"no fork of {address.project} has"
                 raise _Refused(404, f"{why} the name {address.fork}", "mudroom ls shows the forks of a project")
+            with self._lock:
+                self._found = {zone: row for zone, row in self._found.items() if row[0] > now}
+                self._found[address.zone] = now + FRESH, forks[0]
             return forks[0]
         finally:
             for vault in vaults:
@@ -435,7 +446,7 @@ def _why(error: BaseException) -> str:
 def _answer_headers(head: h11.Response | h11.InformationalResponse, address: ForkAddress) -> Raw:
     headers = [(bytes(name), bytes(value)) for name, value in head.headers]
     dropped = _HOP | _TAKEN_OUT | _named(headers)
-    if _values(headers, b"transfer-encoding"):
+    if header_values(headers, b"transfer-encoding"):
         dropped |= {b"content-length"}  # RFC 9112, 6.3: it does not count
     passed = []
     for name, value in headers:
@@ -463,7 +474,7 @@ def _own_cookie(value: bytes, address: ForkAddress) -> bytes:
 
 def _named(headers: Raw) -> frozenset[bytes]:
     """Return the headers that ``Connection`` names: they are for one connection."""
-    values = _values(headers, b"connection")
+    values = header_values(headers, b"connection")
     return frozenset(word.strip().lower() for value in values for word in value.split(b",")) - {b"host", b"cookie"}
 
 
@@ -477,7 +488,7 @@ def _is_navigation(scope: Scope) -> bool:
     """Return whether the user has followed a link, or typed the address. https://www.w3.org/TR/fetch-metadata/"""
     headers: Raw = scope["headers"]
     expected = {b"sec-fetch-mode": b"navigate", b"sec-fetch-dest": b"document"}
-    return scope["method"] == "GET" and all(_values(headers, name) == [value] for name, value in expected.items())
+    return scope["method"] == "GET" and all(header_values(headers, name) == [value] for name, value in expected.items())
 
 
 def _target(scope: Scope) -> bytes:
@@ -488,10 +499,6 @@ def _target(scope: Scope) -> bytes:
 
 def _bytes(connection: h11.Connection, event: Any) -> bytes:
     return connection.send(event) or b""
-
-
-def _values(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> list[bytes]:
-    return [value for key, value in headers if key.lower() == name]
 
 
 async def _send_all(send: Send, status: int, headers: Raw, body: bytes) -> None:

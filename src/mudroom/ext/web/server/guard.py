@@ -31,7 +31,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from mudroom.api import show
-from mudroom.ext.web.server.login import CSRF, KEY, Login
+from mudroom.ext.web.server.login import CSRF, KEY, Login, header_values
 from mudroom.ext.web.server.sandboxed_peer import SANDBOXED
 from mudroom.ext.web.shape import ProblemShape
 
@@ -167,15 +167,15 @@ class RequestGuard:
         """Return why a request is refused; None if it may pass."""
         headers: Raw = scope["headers"]
         path = scope["path"]
-        if any(origin.lower() not in self._hosts.origins for origin in _values(headers, b"origin")):
+        if any(origin.lower() not in self._hosts.origins for origin in header_values(headers, b"origin")):
             return RefusedRequest(403, "the request comes from another site")
-        if any(site not in _OWN for site in _values(headers, b"sec-fetch-site")) and not self._is_link(scope):
+        if any(site not in _OWN for site in header_values(headers, b"sec-fetch-site")) and not self._is_link(scope):
             return RefusedRequest(403, "the request comes from another site")
         if path and not path.startswith("/"):
             return RefusedRequest(
                 400, "the request target is not a path"
             )  # RFC 9112, 3.2: absolute forms are for proxies
-        if _values(headers, b"transfer-encoding") and _values(headers, b"content-length"):
+        if header_values(headers, b"transfer-encoding") and header_values(headers, b"content-length"):
             return RefusedRequest(400, "the request has two lengths")  # RFC 9112, 6.1: request smuggling
         stranger = scope.get("state", {}).get(STRANGER)
         if stranger == SANDBOXED and path not in self._public - _LOGIN:
@@ -191,7 +191,7 @@ class RequestGuard:
         return self._check_login(scope)
 
     def _check_host(self, scope: Scope) -> RefusedRequest | None:
-        hosts = _values(scope["headers"], b"host")
+        hosts = header_values(scope["headers"], b"host")
         if len(hosts) == 1 and hosts[0].lower() in self._hosts.names:
             return None
         forwarded = _FORWARDED.fullmatch(hosts[0]) if len(hosts) == 1 else None
@@ -205,7 +205,7 @@ class RequestGuard:
         """Return whether the user has followed a link to the page. https://www.w3.org/TR/fetch-metadata/"""
         headers: Raw = scope["headers"]
         expected = {b"sec-fetch-mode": b"navigate", b"sec-fetch-dest": b"document"}
-        is_navigation = all(_values(headers, name) == [value] for name, value in expected.items())
+        is_navigation = all(header_values(headers, name) == [value] for name, value in expected.items())
         return is_navigation and scope["method"] == "GET" and scope["path"] in self._doors
 
     def _check_login(self, scope: Scope) -> RefusedRequest | None:
@@ -216,7 +216,7 @@ class RequestGuard:
         expected = "" if has_token is False else self._login.csrf(headers)
         if not expected:
             return RefusedRequest(401, "the token is missing or wrong", _NEW_LINK)
-        keys = _values(headers, CSRF.encode()) + (_split_query(scope)[0] if scope["method"] == "GET" else [])
+        keys = header_values(headers, CSRF.encode()) + (_split_query(scope)[0] if scope["method"] == "GET" else [])
         if len(keys) != 1 or not hmac.compare_digest(keys[0], expected.encode()):
             return RefusedRequest(401, "the page's key is missing or wrong", _NEW_LINK)
         return None
@@ -289,11 +289,7 @@ def _without_key(scope: Scope) -> Scope:
 def _is_worker(scope: Scope) -> bool:
     """Return whether a browser is fetching a service worker's script, for which it sends this header (Service Workers,
     "Update")."""
-    return scope["method"] == "GET" and bool(_values(scope["headers"], b"service-worker"))
-
-
-def _values(headers: Raw, name: bytes) -> list[bytes]:
-    return [value for key, value in headers if key.lower() == name]
+    return scope["method"] == "GET" and bool(header_values(scope["headers"], b"service-worker"))
 
 
 async def _answer(send: Send, path: str, refused: RefusedRequest, location: bytes = b"") -> None:

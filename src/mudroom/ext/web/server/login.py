@@ -19,7 +19,7 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha256
 from importlib.resources import files
 from typing import TYPE_CHECKING
@@ -120,7 +120,7 @@ class Login:
 
     def bearer(self, headers: Headers) -> bool | None:
         """Return whether the request has the right token; None if it has none."""
-        tokens = [value for value in _values(headers, b"authorization") if value[:7].lower() == b"bearer "]
+        tokens = [value for value in header_values(headers, b"authorization") if value[:7].lower() == b"bearer "]
         if not tokens:
             return None
         return len(tokens) == 1 and hmac.compare_digest(tokens[0][7:].strip(), self._token)
@@ -134,7 +134,7 @@ class Login:
         if key is None:
             return None
         name = self.cookie.encode()
-        for line in _values(headers, b"cookie"):
+        for line in header_values(headers, b"cookie"):
             for pair in line.split(b";"):
                 cookie_name, _equals, value = pair.strip().partition(b"=")
                 if cookie_name == name and self._is_valid(key, value, now, purpose):
@@ -170,7 +170,7 @@ def proof_of(token: str, nonce: str) -> str:
     return hmac.new(token.encode(), b"mudroom whose\0" + nonce.encode("utf-8", "replace"), sha256).hexdigest()
 
 
-def _values(headers: Headers, name: bytes) -> list[bytes]:
+def header_values(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> list[bytes]:
     return [value for key, value in headers if key.lower() == name]
 
 
