@@ -225,7 +225,7 @@ def test_the_command_line_shows_one_effect_with_its_differences(yard: Yard) -> N
     assert shown.startswith(f"push:1  push {yard.url()} refs/heads/main: 1 commit") and "\n+two\n" in shown
     assert "push:2" not in shown
     assert "    after push:1\n" in mudroom(place_of(yard), "diff", "f", "push:2")
-    mudroom(place_of(yard), "diff", "f", "push:3", expected=2)
+    mudroom(place_of(yard), "diff", "f", "push:3", expected=125)
 
 
 @pytest.fixture

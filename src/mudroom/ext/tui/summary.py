@@ -98,13 +98,16 @@ def _named_paths(title: str, style: str, paths: list[bytes]) -> list[Pieces]:
 
 
 def effect(row: PushRow, *, is_sent: bool) -> Pieces:
-    """Return a held effect as one line."""
-    first, needs = show(push_lines(row)[0].encode()), f"  after {', '.join(row.needs)}" if row.needs else ""
+    """Return a held effect as one line, which a narrow terminal cuts: its server is last."""
+    needs = f" after {', '.join(row.needs)}" if row.needs else ""
+    refs = ", ".join(" ".join((ref.ref, *(f"({flag})" for flag in ref.flags))) for ref in row.refs)
+    state = f" {row.state}" if row.state != "held" else ""
     return [
-        ("[x] " if is_sent else "[ ] ", "strong"),
-        (first, ""),
+        (f"[{'x' if is_sent else ' '}] {row.name}", "strong"),
         (needs, "dim"),
-        (f"  {row.state}" if row.state != "held" else "", "warn"),
+        (state, "warn"),
+        (f"  {show(refs.encode())}", ""),
+        (f"  to {row.remote}", "dim"),
     ]
 
 
