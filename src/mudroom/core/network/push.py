@@ -60,18 +60,15 @@ class PushRow(NamedTuple):
         return f"{self.name}@{self.digest}"
 
     def __str__(self) -> str:
-        return "\n".join(push_lines(self))
+        return "\n".join(show(line.encode()) for line in push_lines(self))
 
 
 def unmet_effects(rows: Sequence[PushRow], wanted: Collection[str]) -> list[str]:
     """Return the names of the effects that the ``wanted`` ones need, and that are not among these. ``wanted``: names,
     or as ``PushRow.bound``."""
     names = {word.partition("@")[0] for word in wanted}
-    return [
-        one.name
-        for one in rows
-        if one.name not in names and any(one.name in row.needs for row in rows if row.name in names)
-    ]
+    needed = {name for row in rows if row.name in names for name in row.needs}
+    return [row.name for row in rows if row.name in needed - names]
 
 
 def pushes_left(rows: Sequence[PushRow]) -> bool:

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from typing import Protocol
 
 from mudroom.core.text.regex import regex
+from mudroom.core.tree.entry import Entry
+from mudroom.ext.effects.publish import MOST_BYTES
+from mudroom.typing import Protocol
 
 _MOST_ASKED = 50
 """Files of one name in the fork that a package's file is compared with."""
@@ -20,28 +22,30 @@ _SETUP = hashlib.sha256(b"[egg_info]\ntag_build = \ntag_date = 0\n\n").hexdigest
 """setuptools writes this ``setup.cfg`` into each sdist."""
 
 
-class ForkFiles(Protocol):
+class OriginFiles(Protocol):
     def glob(self, pattern: str, /) -> list[str]: ...
+    def look(self, path: str, /) -> Entry | None: ...
     def read(self, path: str, /) -> bytes: ...
 
 
-def foreign_files(package: Mapping[str, str], files: ForkFiles) -> set[str]:
+def foreign_files(package: Mapping[str, str], files: OriginFiles, *, is_python: bool) -> set[str]:
     """Return the files of a package (name → SHA-256) whose content no file of the same name in the fork has. Raise
-    OSError."""
-    names = {name for name, digest in package.items() if not _GENERATED.fullmatch(name) and digest != _SETUP}
+    OSError. ``is_python``: leave out what its build tools generate."""
+    names = {name for name, digest in package.items() if not is_python or not _is_generated(name, digest)}
     wanted = {name.rpartition("/")[2] for name in names}
     candidates: dict[str, list[str]] = {}
     for path in files.glob("**/*"):
         if (last := path.rpartition("/")[2]) in wanted:
             candidates.setdefault(last, []).append(path)
-    digests: dict[str, str] = {}
+    digests, left = dict[str, str](), MOST_BYTES
 
     def digest_of(path: str) -> str:
+        nonlocal left
         if path not in digests:
-            try:
+            entry, digests[path] = files.look(path), ""
+            if entry is not None and entry.kind == "file" and entry.size <= left:
+                left -= entry.size
                 digests[path] = hashlib.sha256(files.read(path)).hexdigest()
-            except OSError:  # a directory, or a link that leads nowhere
-                digests[path] = ""
         return digests[path]
 
     def is_known(name: str) -> bool:
@@ -50,3 +54,7 @@ def foreign_files(package: Mapping[str, str], files: ForkFiles) -> set[str]:
         return any(digest_of(path) == package[name] for path in nearest)
 
     return {name for name in names if not is_known(name)}
+
+
+def _is_generated(name: str, digest: str) -> bool:
+    return digest == _SETUP or _GENERATED.fullmatch(name) is not None

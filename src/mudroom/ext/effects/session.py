@@ -125,7 +125,9 @@ class EffectOutbox:
         )
         compared = []
         for row in rows:
-            push = held[row.name]
+            push = held.get(row.name)
+            if push is None or push.digest != row.digest:
+                continue  # sent or dropped meanwhile
             if push.publish is not None:
                 row = self._with_origins(fork, push, row)
             try:
@@ -167,7 +169,8 @@ class EffectOutbox:
         """Return a publish's row with the files first whose content no file of the fork has."""
         try:
             here = package_files(package(fork.path, push).content, lambda _data: False)[0]
-            strange = foreign_files(here, self._forks.files(fork.name))
+            is_python = push.publish is not None and push.publish.registry == "pypi"
+            strange = foreign_files(here, self._forks.files(fork.name), is_python=is_python)
         except (ValueError, MudroomError, OSError) as problem:
             return _flagged(row, f"not compared with the fork: {problem}")
         files = [*(("!", name) for name in sorted(strange)), *(("", name) for name in sorted(here.keys() - strange))]

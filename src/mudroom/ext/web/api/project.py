@@ -159,6 +159,13 @@ def _refused_undo(session: Session) -> str:
         return ""
 
 
+def _ways_back(session: Session, apply: str) -> list[str]:
+    try:
+        return back_lines(session.changes.ways_back(apply))
+    except MudroomError as error:
+        return [f"it cannot be read: {error.message}"]
+
+
 def project(call: ApiCall) -> shape.ProjectShape:
     with call.server.session_with_notes(call.path["project"]) as (session, notes):
         badge, notes_around = _present_badge(session)
@@ -174,7 +181,7 @@ def project(call: ApiCall) -> shape.ProjectShape:
                 applied.conflicts,
                 applied.kept,
                 applied.name == refused,
-                back_lines(session.changes.ways_back(applied.name)) if applied.state == "applied" else [],
+                _ways_back(session, applied.name) if applied.state == "applied" else [],
             )
             for applied in reversed(session.changes.applied())
         ]
@@ -299,7 +306,7 @@ def discard(call: ApiCall) -> shape.DoneShape:
 def drop_effect(call: ApiCall) -> shape.DoneShape:
     """Drop one held effect, named as in ``PushShape.name``: only as it was shown."""
     with call.server.session(call.path["project"]) as session:
-        name = require_fork(session, call.path["fork"])
+        name = require_at_rest(session, call.path["fork"])
         session.changes.drop_pushes(name, (call.path["effect"],))
     return shape.DoneShape()
 
