@@ -49,9 +49,9 @@ ROWS: Mapping[str, Mapping[str, str]] = {
         "keeper": "keeper.cli.keeper",
     },
     "effects": {
-        "cli": "effects.cli",
         "desk": "effects.desk",
         "gate": "effects.gate",
+        "review": "effects.review",
         "servers": "effects.servers",
         "session": "effects.session",
         "ssh": "effects.ssh_client",

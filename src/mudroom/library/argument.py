@@ -14,11 +14,13 @@ from mudroom.typing import TYPE_CHECKING, Literal, TypeAlias
 
 if TYPE_CHECKING:
     from mudroom.core.network.host_rules import HostRule
+    from mudroom.core.network.push import PushRow
 
     StrPath: TypeAlias = str | os.PathLike[str]
     Word: TypeAlias = str | bytes | os.PathLike[str]
     CommandLine: TypeAlias = str | Sequence[Word]
     """A list is a program and its arguments. A string is a shell line: ``sh``, on Windows cmd.exe."""
+    Effects: TypeAlias = str | PushRow | Sequence[str | PushRow]
     NetworkMode: TypeAlias = Literal["gate", "none", "open"]
     ViewMode: TypeAlias = Literal["auto", "overlay", "copy"]
 
@@ -98,14 +100,28 @@ def required_name(fork: str) -> str:
 
 
 def paths_of(paths: Word | Sequence[Word], project: bytes) -> list[bytes]:
-    """Return checked project paths, absolute or relative. A single path may stand without a list."""
+    """Return checked project paths, absolute or relative. A single path may stand without a list. The project itself
+    stands for all paths, as no path does."""
     given = [paths] if isinstance(paths, (str, bytes, os.PathLike)) else paths
     if not isinstance(given, Sequence):
         raise UsageError(f"paths is {paths!r}, not a path or a list of paths", 'paths=["src"]')
+    words = [word_of(path, "a path") for path in given]
+    if any(word and set(below_project(word, project).split(b"/")) <= {b"", b"."} for word in words):
+        return []
     try:
-        return [relpath(below_project(word_of(path, "a path"), project)) for path in given]
+        return [relpath(below_project(word, project)) for word in words]
     except ValueError as error:
         raise UsageError(str(error), f"the project is {show(project)}") from None
+
+
+def effects_of(effects: Effects) -> list[str]:
+    """Return the names of held effects. A row's name is bound to its content."""
+    from mudroom.core.network.push import PushRow
+
+    given = [effects] if isinstance(effects, (str, PushRow)) else effects
+    if not isinstance(given, Sequence) or not all(isinstance(one, (str, PushRow)) for one in given):
+        raise UsageError(f"effects is {effects!r}, not names or rows of effects", 'effects=["push:1"]')
+    return [one if isinstance(one, str) else one.bound for one in given]
 
 
 def environment_of(environ: Mapping[str, str] | None) -> Mapping[bytes, bytes]:

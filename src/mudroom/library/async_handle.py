@@ -249,6 +249,7 @@ class AsyncForkHandle(AsyncHandle[ForkHandle]):
     stream = returned_as(AsyncOutputStream, ForkHandle.stream)
     start = awaited_as(AsyncBackgroundHandle, ForkHandle.start)
     changes = awaited(ForkHandle.changes)
+    effects = awaited(ForkHandle.effects)
     diff = awaited(ForkHandle.diff)
     fingerprint = awaited(ForkHandle.fingerprint)
     in_use = awaited(ForkHandle.in_use)

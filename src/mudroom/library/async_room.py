@@ -97,6 +97,7 @@ class AsyncRoom(AsyncHandle[Room]):
     fork = awaited_as(AsyncForkHandle, Room.fork)
     forks = awaited(Room.forks)
     changes = awaited(Room.changes)
+    effects = awaited(Room.effects)
     diff = awaited(Room.diff)
     discard = awaited(Room.discard)
     export = awaited(Room.export)

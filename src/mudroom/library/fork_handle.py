@@ -16,7 +16,8 @@ from mudroom.typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from mudroom.library.argument import CommandLine, StrPath, Word
+    from mudroom.core.network.push import PushRow
+    from mudroom.library.argument import CommandLine, Effects, StrPath, Word
     from mudroom.library.background_handle import BackgroundHandle
     from mudroom.library.life import Life
     from mudroom.library.mounted_block import MountedBlocks
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from mudroom.stage.buffer.files import Files, SearchMatch
 
     Names: TypeAlias = list[str]  # in the class below, ``list`` is a method
+    HeldEffects: TypeAlias = list[PushRow]
     FileInfos: TypeAlias = list[FileInfo]
     Matches: TypeAlias = list[SearchMatch]
 
@@ -165,6 +167,10 @@ class ForkHandle:
     def changes(self) -> ChangeList:
         return landing.changes(self._life, self.name)
 
+    def effects(self) -> HeldEffects:
+        """``Room.effects`` of this fork."""
+        return landing.effects(self._life, self.name)
+
     def diff(self, paths: Word | Sequence[Word] = ()) -> str:
         return landing.diff(self._life, self.name, paths)
 
@@ -186,10 +192,11 @@ class ForkHandle:
         *,
         verify: CommandLine | None = None,
         reviewed: str | None = None,
+        effects: Effects = (),
         git: bool = False,
     ) -> Applied:
         """``Room.apply`` for this fork."""
-        return landing.apply(self._life, self.name, paths, verify, reviewed, git=git)
+        return landing.apply(self._life, self.name, paths, verify, reviewed, effects, git=git)
 
     def checkpoint(self, name: str) -> None:
         """Freeze the present files under a name. Raise UsageError if the name is taken."""
@@ -208,7 +215,6 @@ class ForkHandle:
             undo = session.forks.rollback(self.name, checkpoint)
             return None if undo is None else undo.name
 
-    def discard(self) -> None:
-        """Discard the fork."""
-        with self._life.call() as session:
-            session.forks.discard(self.name)
+    def discard(self, effects: Effects | None = None) -> None:
+        """Discard the fork, or drop only these of its held effects."""
+        landing.discard(self._life, self.name, effects)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from mudroom.library.argument import paths_of, required_name, words_of
+from mudroom.library.argument import effects_of, paths_of, required_name, words_of
 from mudroom.library.life import Life
 from mudroom.library.value import Applied, ChangeList, applied, change_list, landed
 from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mudroom.library.argument import CommandLine, Word
+    from mudroom.core.network.push import PushRow
+    from mudroom.library.argument import CommandLine, Effects, Word
 
 
 def changes(life: Life, fork: str) -> ChangeList:
@@ -32,16 +33,31 @@ def apply(
     paths: Word | Sequence[Word],
     verify: CommandLine | None,
     reviewed: str | None,
+    effects: Effects,
     *,
     git: bool,
 ) -> Applied:
-    name, chosen = required_name(fork), paths_of(paths, life.project)
+    name, chosen, sent = required_name(fork), paths_of(paths, life.project), effects_of(effects)
     words = None if verify is None else words_of(verify)
     with life.call() as session:
         session.sandboxes.wait_for_ended(name)
         with session.alone(holder(f"mudroom apply {name}"), forks=(name,)):
             made = session.changes if words is None else session.changes_verified_by(words)
-            return landed(made.apply(name, chosen, reviewed=reviewed, git=git))
+            alone = bool(sent) and not paths  # and no file
+            return landed(made.apply(name, chosen, reviewed=reviewed, git=git, pushes=sent, exact=alone))
+
+
+def effects(life: Life, fork: str) -> list[PushRow]:
+    with life.call() as session:
+        return session.held_effects(required_name(fork))
+
+
+def discard(life: Life, fork: str, effects: Effects | None) -> None:
+    with life.call() as session:
+        if effects is None:
+            session.forks.discard(required_name(fork))
+        else:
+            session.changes.drop_pushes(required_name(fork), effects_of(effects))
 
 
 def undo(life: Life, name: str | None) -> Applied:

@@ -16,7 +16,7 @@ from collections.abc import Collection, Mapping, Sequence
 from mudroom.core.registry import part
 from mudroom.errors import ForkExists, UsageError
 from mudroom.library import landing
-from mudroom.library.argument import name_of, required_name
+from mudroom.library.argument import name_of
 from mudroom.library.command import requested, run, start, stream
 from mudroom.library.life import Life
 from mudroom.library.mounted_block import MountedBlocks
@@ -24,7 +24,8 @@ from mudroom.library.value import Applied, ChangeList, ForkInfo, JournalEvent, R
 from mudroom.typing import TYPE_CHECKING, Any, Unpack
 
 if TYPE_CHECKING:
-    from mudroom.library.argument import CommandLine, StrPath, Word
+    from mudroom.core.network.push import PushRow
+    from mudroom.library.argument import CommandLine, Effects, StrPath, Word
     from mudroom.library.background_handle import BackgroundHandle
     from mudroom.library.fork_handle import ForkHandle
     from mudroom.library.life import CancellableApprover
@@ -190,10 +191,14 @@ class Room:
         """Return a fork's changes as a unified diff: all files, or those at and below ``paths``."""
         return landing.diff(self._life, fork, paths)
 
-    def discard(self, fork: str) -> None:
-        """Discard a fork."""
-        with self._life.call() as session:
-            session.forks.discard(required_name(fork))
+    def effects(self, fork: str) -> list[PushRow]:
+        """Return a fork's held effects, oldest first: pushes, publishes, mail and other requests that wait for an
+        apply. They are compared with what their servers have now; a server that does not answer is a flag."""
+        return landing.effects(self._life, fork)
+
+    def discard(self, fork: str, effects: Effects | None = None) -> None:
+        """Discard a fork, or drop only these of its held effects."""
+        landing.discard(self._life, fork, effects)
 
     def export(self, fork: str, target: ArchivePlace, *, base: bytes = b"", packed: bool = True) -> ForkArchive:
         """Write a fork as an archive, to a new file or to a byte stream that need not seek, such as a pipe.
@@ -241,16 +246,20 @@ class Room:
         *,
         verify: CommandLine | None = None,
         reviewed: str | None = None,
+        effects: Effects = (),
         git: bool = False,
     ) -> Applied:
         """Merge a fork's changes into the project, with what has changed there since.
 
         ``paths``: only these, and files below them. ``verify``: a command, instead of the policy's, that must succeed
         on the result before it is written. ``reviewed``: the fingerprint of the reviewed changes; raise ForkMoved if
-        they differ now. ``git``: also apply commits from the fork's repositories. Conflicts and a failed verification
-        are in the result; ``Applied.check`` raises. Commands in other rooms and processes are paused meanwhile.
+        they differ now. ``git``: also apply commits from the fork's repositories. ``effects``: send these held effects
+        after the files have landed: rows of ``effects``, which are sent only as they were shown, or names. With them
+        and without ``paths`` no file is applied; ``paths="."`` is all files. Conflicts, a failed verification and
+        effects that were not sent are in the result; ``Applied.check`` raises. Commands in other rooms and processes
+        are paused meanwhile.
         """
-        return landing.apply(self._life, fork, paths, verify, reviewed, git=git)
+        return landing.apply(self._life, fork, paths, verify, reviewed, effects, git=git)
 
     def undo(self, name: str | None = None) -> Applied:
         """Undo an apply: the last, or by ``Applied.name``."""

@@ -16,6 +16,7 @@ from mudroom.typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from mudroom.core.journal.event import Event
+    from mudroom.core.network.push import PushRow
     from mudroom.core.result import Denial, Result
     from mudroom.core.tree.entry import Entry
     from mudroom.vault.apply.landing import LandingResult
@@ -197,10 +198,12 @@ class Applied(NamedTuple):
     exit_code: int | None = None
     """The verification's exit code, or None if there was none."""
     notes: tuple[str, ...] = ()
+    effects: tuple[PushRow, ...] = ()
+    """The held effects that were sent or taken back, or that were to be: ``state`` and ``why``."""
 
     @property
     def ok(self) -> bool:
-        return self.state == "applied"
+        return self.state == "applied" and not any(effect.why for effect in self.effects)
 
     def check(self) -> Applied:
         """Return self. Raise NotApplied if something was not applied."""
@@ -212,6 +215,9 @@ class Applied(NamedTuple):
                 "its output is in result.output",
                 self,
             )
+        left = next((effect for effect in self.effects if effect.why), None)
+        if left is not None and not self.conflicts:
+            raise NotApplied(f"{left.name}: {left.why}", f"its state is {left.state}", self)
         path, reason = next(iter(self.conflicts.items()))
         more = f" and {len(self.conflicts) - 1} more" if len(self.conflicts) > 1 else ""
         raise NotApplied(f"{_shown(path)}{more} was not applied: {reason}", "mudroom resolve decides it", self)
@@ -347,6 +353,7 @@ def applied(result: ApplyResult) -> Applied:
         result.removed,
         {os.fsdecode(conflict.path): conflict.reason for conflict in result.conflicts},
         notes=tuple(f"{os.fsdecode(remark.path)} {remark.text}" for remark in result.remarks),
+        effects=result.pushes,
     )
 
 

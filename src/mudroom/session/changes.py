@@ -75,9 +75,9 @@ class Changes:
         """Drop these held effects of a fork. Raise UsageError if it has not all of them."""
         with self._forks.locked(fork := self._vault.fork(name), "mudroom discard"):
             self._require_pushes(fork, wanted)
-            self._forks.drop_pushes(fork, names=wanted)
+            self._forks.drop_pushes(fork, names={word.partition("@")[0] for word in wanted})
 
-    def _require_pushes(self, fork: Fork, wanted: Collection[str]) -> None:
+    def _require_pushes(self, fork: Fork, wanted: Collection[str]) -> list[PushRow]:
         outbox = self._forks.outbox_of(fork.path)
         rows = {} if outbox is None else {row.name: row for row in outbox.rows(fork.path)}
         for word in wanted:
@@ -87,6 +87,7 @@ class Changes:
                 raise UsageError(f"{fork.name} has no {name}", hint)
             if at and word != rows[name].bound:
                 raise ForkMoved(name.encode(), name)
+        return list(rows.values())
 
     def _release(self, fork: Fork, landed: LandingResult, wanted: Collection[str]) -> LandingResult:
         """Send the wanted pushes if the files have landed. A remark names those that wait."""
@@ -241,6 +242,7 @@ class Changes:
         ``on_verify``: called with the verification's command when it begins; returns a function that is called with the
         command's output as it is printed.
         """
+        from mudroom.core.network.push import unmet_effects
         from mudroom.vault.apply.landing import LandingRequest, land
 
         require_own(self._vault)
@@ -252,7 +254,12 @@ class Changes:
             if _holds_repository(fork):
                 self._forks.secrets.look()  # commits are checked for masked files
             _require_reviewed(fork, reviewed, mounted=mounted)
-            self._require_pushes(fork, pushes)
+            rows = self._require_pushes(fork, pushes)
+            if missing := unmet_effects(rows, pushes):
+                words = " ".join(missing + [word.partition("@")[0] for word in pushes])
+                raise UsageError(
+                    f"{missing[0]} waits to the same place, and was held before", f"mudroom apply {fork.name} {words}"
+                )
             request = LandingRequest(tuple(paths), parts or {}, git=git, markers=markers, backups=backups, exact=exact)
             request = request._replace(pushes=bool(pushes), signing=self._signing)
             _tell(self._forks, "comparing with the project")
@@ -407,6 +414,11 @@ class Changes:
     def redo(self, name: str | None = None) -> ApplyResult:
         """Redo an undone apply: ``name``, or the last. Hold the vault's lock."""
         return self._turn("redo", name, "applying")
+
+    def ways_back(self, name: str) -> tuple[PushRow, ...]:
+        """Return the effects that an apply has sent, with what its undo can do about each as ``why``."""
+        outbox = self._forks.outbox_of(place := self._vault.path + b"/applies/" + os.fsencode(name))
+        return () if outbox is None else outbox.ways_back(place)
 
     def undo(self, name: str | None = None) -> ApplyResult:
         """Undo an apply: ``name``, or the last. Hold the vault's lock."""

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from mudroom.core.agent.card import AgentCard
     from mudroom.core.approval.approval import CommandApprover
     from mudroom.core.confinement.access_reason import AccessReason
+    from mudroom.core.network.push import PushRow
     from mudroom.sandbox.client.cancellation import Cancellation
     from mudroom.sandbox.client.client import Client
     from mudroom.session.background import Background
@@ -141,6 +142,13 @@ class Session:
         host = effects.HostSide(confinement.variables, confinement.home, self.machine.host_answers.rules)
         outbox: HeldPushes = effects.EffectOutbox(forks, host)
         return outbox
+
+    def held_effects(self, fork: str) -> list[PushRow]:
+        """Return a fork's held effects for its review, compared with what their servers have now."""
+        if self.forks.outbox_of(self.vault.fork(fork).path) is None:
+            return []
+        rows: list[PushRow] = part("effects", "review", "a held push").held_effects(self, fork)
+        return rows
 
     @functools.cached_property
     def changes(self) -> Changes:

@@ -20,6 +20,21 @@ __all__ = ["yard"]
 pytestmark = [pytest.mark.both_users]
 
 
+def test_an_agent_drops_what_it_has_pushed(yard: Yard) -> None:
+    with yard.session() as session:
+        pushes = "git push -q origin HEAD:main; git push -q origin HEAD:refs/heads/topic"
+        yard.run(session, f"git remote set-url origin {yard.url()}; {COMMIT}{pushes}")
+        workspace = ToolWorkspace(session, "f")
+        (_first, second) = call(workspace, "status", {}).data["held"]
+        assert second["needs"] == ["push:1"]
+        dropped = call(workspace, "drop_held", {"effects": ["push:2"]})
+        assert dropped.text.startswith("push:2 is dropped: refs/heads/topic to ")
+        assert [row["name"] for row in dropped.data["held"]] == ["push:1"]
+        assert call(workspace, "drop_held", {"effects": ["push:2"]}).is_error
+        assert [row.name for row in session.changes.pushes("f")] == ["push:1"]
+    assert yard.forge.pushes() == 0
+
+
 def test_diff_and_status_show_a_held_push_and_apply_leaves_it(yard: Yard) -> None:
     with yard.session() as session:
         yard.run(session, f"git remote set-url origin {yard.url()}; {COMMIT}git push -q origin HEAD:main")

@@ -13,7 +13,7 @@ from registry import BOUNDARY, npm_document, tarball, upload_form, wheel
 from yard import Yard
 from yard import yard as yard
 
-from mudroom.cli.change.preview import push_lines
+from mudroom.cli.change.preview import held_lines as push_lines
 from mudroom.core.result import Result
 from mudroom.errors import MudroomError
 from mudroom.ext.effects import session as release
@@ -60,9 +60,10 @@ def test_a_publish_waits_is_read_back_and_is_sent_by_the_apply(yard: Yard) -> No
         assert document["versions"]["1.0.0"]["dist"]["tarball"] == f"{origin(yard)}/tiny/-/tiny-1.0.0.tgz"
         assert not yard.registry.publishes()
         assert push_lines(session, "f") == [
-            f"publish:1  publish tiny 1.0.0 to {origin(yard)}/tiny: 2 files, first publish of this name",
-            "    + index.js",
-            "    + package.json",
+            f"publish:1  publish tiny 1.0.0 to {origin(yard)}/tiny: 2 files, 2 files not from the fork, "
+            "first publish of this name",
+            "    +! index.js",
+            "    +! package.json",
         ]
         landed = session.changes.apply("f", pushes=["publish:1"], exact=True)
         (row,) = landed.applied.pushes
@@ -98,16 +99,32 @@ def test_an_index_is_read_back_and_its_files_wait_one_by_one(yard: Yard) -> None
 
 
 def test_the_review_compares_with_the_last_published_version(yard: Yard) -> None:
+    (yard.project / "package.json").write_text(FILES["package.json"])
     with yard.session() as session:
         npm(yard, session)
         session.changes.apply("f", pushes=["publish:1"], exact=True)
         secret = 'token = "ghp_0123456789abcdefghijABCDEFGHIJ012345"\n'
         npm(yard, session, "1.0.1", tarball({"package.json": FILES["package.json"], "postinstall.js": secret}))
         lines = push_lines(session, "f")
-        assert lines[0].endswith(": 2 files, may have a secret, compared with 1.0.0")
-        assert lines[1:] == ["    - index.js", "    + postinstall.js"]
+        told = ": 2 files, may have a secret, 1 file not from the fork, compared with 1.0.0"
+        assert lines[0].endswith(told)
+        assert lines[1:] == ["    +! postinstall.js", "    - index.js"]
         yard.registry.token = "none"
         assert "not compared: the server answered 401" in push_lines(session, "f")[0]
+
+
+def test_a_package_s_file_that_the_fork_does_not_have_comes_first(yard: Yard) -> None:
+    metadata = {"tiny-1.0.dist-info/METADATA": "Name: tiny\n", "tiny-1.0.dist-info/RECORD": ""}
+    built = wheel({"tiny.py": "x = 1\n", "a.py": "y = 1\n", "b.py": "z = 1\n", **metadata})
+    (yard.project / "src").mkdir()
+    (yard.project / "src/tiny.py").write_text("x = 1\n")
+    (yard.project / "b.py").write_text("z = 2\n")
+    with yard.session() as session:
+        yard.run(session, "mkdir -p build/lib; echo 'y = 1' > build/lib/a.py")
+        pypi(yard, session, "tiny-1.0-py3-none-any.whl", built)
+        lines = push_lines(session, "f")
+    assert lines[0].endswith(": 5 files, 1 file not from the fork, first publish of this name")
+    assert lines[1:3] == ["    +! b.py", "    + a.py"] and sum("!" in line for line in lines) == 1
 
 
 def cut() -> None:

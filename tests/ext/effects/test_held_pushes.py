@@ -153,6 +153,9 @@ def test_an_upstream_that_has_moved_refuses_with_a_way_on(yard: Yard) -> None:
         git("commit", "-qm", "elsewhere", at=twin)
         git("push", "-q", "origin", "HEAD:main", at=twin)
         there = yard.forge.refs()
+        (shown,) = session.held_effects("f")
+        moved = f"moved upstream to {there['refs/heads/main'][:10]}: refused"
+        assert shown.refs[0].flags == (moved, "protected name")
         landed = session.changes.apply("f", pushes=["push:1"], exact=True)
         row = landed.applied.pushes[0]
         assert row.state == "refused" and "git rebase --no-fork-point" in row.why
@@ -163,8 +166,8 @@ def test_an_upstream_that_has_moved_refuses_with_a_way_on(yard: Yard) -> None:
         assert again.exit_code == 0, again.stderr
         assert b"held: refs/heads/main" in again.stderr, again
         assert [row.name for row in session.changes.pushes("f")] == ["push:2"], "the refused one is replaced"
-        told = [json.loads(event.data)["why"] for event in session.vault.journal.events() if event.kind == "effect"]
-        assert told[-1] == "replaced by push:2"
+        reasons = [json.loads(event.data)["why"] for event in session.vault.journal.events() if event.kind == "effect"]
+        assert reasons[-1] == "replaced by push:2"
         landed = session.changes.apply("f", pushes=["push:2"], exact=True)
         assert [row.state for row in landed.applied.pushes] == ["sent"]
 

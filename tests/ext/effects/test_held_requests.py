@@ -15,7 +15,7 @@ import pytest
 from yard import Yard
 from yard import yard as yard
 
-from mudroom.cli.change.preview import push_lines
+from mudroom.cli.change.preview import held_lines as push_lines
 from mudroom.core.network.host_rules import parse_rule
 from mudroom.core.result import Result
 from mudroom.ext.effects import session as release

@@ -15,11 +15,11 @@ import pytest
 pytest.importorskip("textual", reason="the extra tui is not installed")
 pytest.importorskip("starlette", reason="the extra web")
 
-from browser import Site, staged
+from browser import Site, mudroom, staged
 from driving import Driver, drive
 from forge import Forge
 from pageside import PageSide
-from yard import COMMIT, Yard
+from yard import COMMIT, Yard, policy
 from yard import yard as yard
 
 from conftest import Place
@@ -49,11 +49,7 @@ class YardPlace(NamedTuple):
 
 def place_of(yard: Yard, *more: str) -> Any:
     """``more``: what is held, too, and what may be private, too."""
-    policy = yard.project / ".mudroom/policy.yaml"
-    policy.parent.mkdir(exist_ok=True)
-    forge = f"forge.example:{yard.port}"
-    hold, private = [forge, *more[:1]], [forge, *more[1:]]
-    policy.write_text(f"network:\n  hold: {hold}\n  private: {private}\n")
+    policy(yard, *more)
     return YardPlace(yard.root, yard.project, yard.root / "home", yard.root / "state")
 
 
@@ -136,7 +132,9 @@ def test_the_terminal_s_review_asks_about_pushes(yard: Yard, key: str, sent: boo
         yard.run(session, remote(yard) + PUSH)
 
         async def script(driver: Driver) -> None:
-            assert "1 held effect: a shows and sends them" in str(driver.review.query("#banner").first().render())
+            assert "1 held effect: a sends them, e shows, chooses and drops" in str(
+                driver.review.query("#banner").first().render()
+            )
             asked = await driver.ask("a", "Apply to")
             assert "sent after that, with your credential:" in asked
             assert f"push:1  push {yard.url()} refs/heads/main: 1 commit, +1 -0, protected name" in asked
@@ -168,6 +166,66 @@ def test_the_terminal_s_review_sends_pushes_without_files(yard: Yard) -> None:
         drive(place_of(yard), "f", script, session=session)
         assert (yard.project / "a").read_text() == "one\n"
         assert session.changes.pushes("f") == []
+
+
+def test_the_terminal_s_review_chooses_effects_and_drops_one(yard: Yard) -> None:
+    with yard.session() as session:
+        yard.run(session, remote(yard) + PUSH + "git push -q origin HEAD:refs/heads/topic; git push -q origin HEAD:x/y")
+
+        async def script(driver: Driver) -> None:
+            shown = await driver.ask("e", "Held effects")
+            assert shown.count("[x]") == 3 and "after push:1, push:2" in shown
+            await driver.press("j", "space")
+            await driver.until(lambda: driver.dialog().count("[ ]") == 2)  # with the one that needs it
+            await driver.press("k", "enter")
+            await driver.until(lambda: "+two" in driver.dialog())
+            assert driver.dialog().startswith("push:1")
+            await driver.press("escape")
+            await driver.until(lambda: "Held effects" in driver.dialog())
+            await driver.press("j", "x")
+            await driver.until(lambda: driver.dialog().startswith("Drop push:2?"))
+            assert "The server may refuse what was made after it: push:3" in driver.dialog()
+            await driver.press("y")
+            await driver.until(lambda: "push:2" not in driver.dialog() and "Held effects" in driver.dialog())
+            await driver.press("escape")
+            asked = await driver.ask("a", "Apply to")
+            assert "push:1  push" in asked and "not sent, and stays in the fork: push:3" in asked
+            await driver.press("y")
+            await driver.until(lambda: driver.dialog().startswith("Applied"))
+            await driver.press("u")
+            await driver.until(lambda: driver.dialog().startswith("Take the last apply back"))
+            assert "refs/heads/main is moved back, unless somebody has moved it since" in driver.dialog()
+
+        drive(place_of(yard), "f", script, session=session)
+        assert [row.name for row in session.changes.pushes("f")] == ["push:3"]
+    assert yard.forge.pushes() == 1
+
+
+def test_the_page_drops_an_effect_as_it_was_shown_and_tells_the_way_back(yard: Yard) -> None:
+    with yard.session() as session:
+        yard.run(session, remote(yard) + PUSH + "git push -q origin HEAD:refs/heads/topic")
+    page = PageSide(place_of(yard))
+    path = f"{page.project}/forks/f"
+    first, second = page.get(path + "/changes")["pushes"]
+    assert (first["needs"], second["needs"]) == ([], ["push:1"])
+    assert page.ask("DELETE", f"{path}/effects/push:2@{'0' * 64}", status=409)["code"] == "moved"
+    page.ask("DELETE", f"{path}/effects/{second['name']}")
+    shown = page.get(path + "/changes")
+    assert [one["label"] for one in shown["pushes"]] == ["push:1"]
+    page.landed(path + "/apply", {"reviewed": shown["fingerprint"], "files": [], "pushes": [first["name"]]})
+    (applied,) = page.get(page.project)["applies"]
+    way = "refs/heads/main is moved back, unless somebody has moved it since"
+    assert applied["sent"] == [f"push:1 refs/heads/main to {yard.url()}: {way}"]
+
+
+def test_the_command_line_shows_one_effect_with_its_differences(yard: Yard) -> None:
+    with yard.session() as session:
+        yard.run(session, remote(yard) + PUSH + "git push -q origin HEAD:refs/heads/topic")
+    shown = mudroom(place_of(yard), "diff", "f", "push:1")
+    assert shown.startswith(f"push:1  push {yard.url()} refs/heads/main: 1 commit") and "\n+two\n" in shown
+    assert "push:2" not in shown
+    assert "    after push:1\n" in mudroom(place_of(yard), "diff", "f", "push:2")
+    mudroom(place_of(yard), "diff", "f", "push:3", expected=125)
 
 
 @pytest.fixture
@@ -205,20 +263,28 @@ def test_a_browser_sends_one_push_and_leaves_another(
     place.write(".mudroom/policy.yaml", f"network:\n  hold: ['localhost:{port}']\n")
     begin = f"git init -q -b main; git config user.name A; git config user.email a@b; git remote add origin {url}; "
     staged(place, f"{begin}echo one > a; git add a; git commit -qm first; git push -q origin main main:topic")
-    staged(place, "git commit -q --allow-empty -m second; git push -q origin main")
+    staged(place, "git commit -q --allow-empty -m second; git push -q origin main; git push -q origin main:o")
     page.goto(site.address("f", "try-1", "review"))
     region = page.get_by_role("region", name="Effects that wait")
+    region.get_by_text("3 effects wait").wait_for()
+    region.get_by_role("button", name="Drop push:3").click()
+    page.get_by_role("dialog").get_by_role("button", name="Drop").click()
     region.get_by_text("2 effects wait").wait_for()
+    region.get_by_role("checkbox", name="Send push:1").uncheck()
+    assert not region.get_by_role("checkbox", name="Send push:2").is_checked(), "it needs push:1"
+    region.get_by_role("checkbox", name="Send push:2").check()
     region.get_by_role("checkbox", name=f"Send push:2: refs/heads/main to {url} (protected name)").uncheck()
     page.get_by_role("button", name="send 1 effect").click()
     asked = page.get_by_role("dialog")
     asked.get_by_text("Sent, as you").wait_for()
-    assert f"refs/heads/main to {url} (protected name), refs/heads/topic to {url}" in asked.inner_text()
+    assert f"refs/heads/main to {url} (protected name)\nrefs/heads/topic to {url}\n" in asked.inner_text()
     asked.get_by_role("button", name="Apply").click()
     page.get_by_text(f"pushed: refs/heads/main, refs/heads/topic to {url}").wait_for()
     page.get_by_text("push:2 is not sent").wait_for()
     assert set(forge.refs()) == {"refs/heads/main", "refs/heads/topic"}
     page.get_by_role("button", name="Undo").click()
+    asked.get_by_text("refs/heads/main is removed, refs/heads/topic is removed, unless somebody").wait_for()
+    asked.get_by_role("button", name="Undo").click()
     page.locator(".banner.warn").get_by_text(
         re.compile(r"push:1 .*: not taken back: refs/heads/main: ")
     ).wait_for()  # git keeps a server's HEAD

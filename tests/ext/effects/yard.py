@@ -107,4 +107,13 @@ def yard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Yard]:
         yield Yard(tmp_path, town)
 
 
+def policy(yard: Yard, *more: str) -> None:
+    """Write the project's policy. ``more``: what is held, too, and what may be private, too."""
+    place = yard.project / ".mudroom/policy.yaml"
+    place.parent.mkdir(exist_ok=True)
+    forge = f"forge.example:{yard.port}"
+    hold, private = [forge, *more[:1]], [forge, *more[1:]]
+    place.write_text(f"network:\n  hold: {hold}\n  private: {private}\n")
+
+
 COMMIT = "echo two >> a; git commit -qam second; "

@@ -9,19 +9,18 @@ from collections.abc import Collection, Sequence
 
 from mudroom.cli.change.preview import (
     credentials_line,
+    held_lines,
     left_out,
     name_some,
     preview,
     preview_notes,
-    push_lines,
-    pushes_left,
 )
 from mudroom.cli.parser import Rare
 from mudroom.cli.project_session import UNDONE, exclusive, only_fork, open_session, print_remarks, project_paths
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.fold import fold_row
 from mudroom.core.merge.apply_summary import apply_words
-from mudroom.core.network.push import push_to_json
+from mudroom.core.network.push import EFFECTS, push_to_json, pushes_left
 from mudroom.core.registry import part
 from mudroom.core.result import conflicts_to_json, text
 from mudroom.core.tree.change import Change, Changeset, counted_changes
@@ -35,8 +34,6 @@ from mudroom.typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from mudroom.session import LandingResult, Session, Verification
 
-_EFFECTS = "push:", "publish:", "request:", "mail:"
-"""The beginnings of held effects' names among the paths."""
 EXAMPLES = """\
 examples:
   mudroom apply run-7f3a                 show the changes, ask, apply
@@ -120,8 +117,8 @@ def _apply(session: Session, name: str, args: argparse.Namespace, context: Conte
         _require_terminal(context, "-p asks about each hunk")
     look = session.changes.review(name, at_rest=True) if args.patch or not args.yes else session.changes.look(name)
     changes = look.changeset.changes
-    words = [word for word in args.paths if not word.startswith(_EFFECTS)]
-    named = [word for word in args.paths if word.startswith(_EFFECTS)]
+    words = [word for word in args.paths if not word.startswith(EFFECTS)]
+    named = [word for word in args.paths if word.startswith(EFFECTS)]
     paths: Sequence[bytes] = matching_paths(changes, project_paths(words, session))
     reviewed = args.reviewed if args.yes and not args.patch else args.reviewed or look.fingerprint
     options: dict[str, Any] = {"git": args.git, "markers": args.markers, "backups": args.bak, "reviewed": reviewed}
@@ -230,7 +227,7 @@ def _confirm(
     notes = preview_notes(session, name, changeset.changes)
     for line in preview("apply would change", changeset, context.terminal, notes):
         context.terminal.say(line)
-    for line in push_lines(session, name, pushes):
+    for line in held_lines(session, name, pushes):
         context.terminal.say(f"  {line}")
     for line in credentials_line(session, name):
         context.terminal.say(f"  {context.terminal.style('!', 'yellow')} {line}")

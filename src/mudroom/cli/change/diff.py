@@ -9,17 +9,16 @@ from collections.abc import Iterator, Sequence
 from mudroom.cli.change.agent_settings import changed_settings, section
 from mudroom.cli.change.preview import (
     credentials_line,
+    held_lines,
     ignored_row,
     look_line,
     look_to_json,
-    push_lines,
-    push_rows,
     remark_lines,
 )
 from mudroom.cli.project_session import UNDONE, only_fork, open_session, project_paths
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.pager import page
-from mudroom.core.network.push import push_to_json
+from mudroom.core.network.push import EFFECTS, push_lines, push_to_json
 from mudroom.core.registry import part
 from mudroom.core.result import changes_to_json
 from mudroom.core.text.linediff import unified_diff
@@ -46,6 +45,7 @@ examples:
   mudroom diff try@green try         the changes of a fork since a checkpoint
   mudroom diff try-1 try-2           from one fork to another
   mudroom diff try now               from a fork to the project as it is; base: the state it was made from
+  mudroom diff run-7f3a push:1       one of its held effects: a push with its commits, a package with its files
   mudroom diff run-7f3a --conflicts  the conflicts with the project, with markers
   mudroom diff run-7f3a --commits    the commits that were made in the fork; -p: with their differences
   mudroom diff run-7f3a --commits 1a2b3c4  one of them
@@ -84,7 +84,23 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         name = only_fork(session, new)
         if context.as_json:
             return _review_as_json(session, name, context)
+        if words and all(word.startswith(EFFECTS) for word in words):
+            return _effects(session, name, words, args, context)
         return _review(session, name, words, context, stat=args.stat)
+
+
+def _effects(session: Session, name: str, words: list[str], args: argparse.Namespace, context: Context) -> int:
+    """Show these held effects; a push with the differences of its commits, where the fork's repository has them."""
+    rows = {row.name: row for row in session.held_effects(name)}
+    for word in words:
+        if word not in rows:
+            raise UsageError(f"{name} has no {show(os.fsencode(word))}", f"mudroom diff {name} shows its held effects")
+        for line in push_lines(rows[word]):
+            context.terminal.out(show(line.encode()))
+        refs = (ref for ref in rows[word].refs if ref.lines is not None)
+        if commits := [commit for ref in refs for commit, _subject in ref.commits]:
+            part("commits", "cli", "the commits of a push").show_commits(session, name, commits, args, context)
+    return 0
 
 
 def _refuse(args: argparse.Namespace) -> None:
@@ -103,7 +119,7 @@ def _review_as_json(session: Session, name: str, context: Context) -> int:
     look = session.changes.review(name)
     listed = changes_to_json(look.changeset, session.changes.moves(name))
     report = {"schema": "mudroom.diff/1", "fork": name, "changes": listed, **look_to_json(look)}
-    report["pushes"] = [push_to_json(row) for row in push_rows(session, name)]
+    report["pushes"] = [push_to_json(row) for row in session.held_effects(name)]
     context.terminal.out(json.dumps(report | {"credentials": list(session.vault.fork(name).credentials)}))
     return 0
 
@@ -144,7 +160,7 @@ def _review(session: Session, name: str, words: list[str], context: Context, *, 
         context.terminal.note(f"{counted(len(files), 'file')} inside .git not shown ({shown})")
     for line in remark_lines(changeset) if not words else ():
         context.terminal.note(line)
-    for line in (*push_lines(session, name), *_settings(session, name)) if not words else ():
+    for line in (*held_lines(session, name), *_settings(session, name)) if not words else ():
         context.terminal.say(line)
     return 0
 

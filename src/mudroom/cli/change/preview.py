@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from mudroom.cli.terminal.terminal import Terminal
-from mudroom.core.network.push import PushRow
-from mudroom.core.network.push import push_lines as describe_push
-from mudroom.core.registry import part, part_or_none
+from mudroom.core.network.push import push_lines
+from mudroom.core.registry import part_or_none
 from mudroom.core.text.plural import amount, counted
 from mudroom.core.tree.change import Change, Changeset, summarise
 from mudroom.core.tree.flag import git_directory, is_left_out, is_protected, repositories
@@ -120,23 +119,10 @@ def credentials_line(session: Session, fork: str) -> list[str]:
     return [f"your credentials were open to commands of {fork}: {', '.join(names)}"] if names else []
 
 
-def push_rows(session: Session, fork: str) -> list[PushRow]:
-    """Return the held pushes of a fork, for its review."""
-    if session.forks.outbox_of(session.vault.fork(fork).path) is None:
-        return []
-    rows: list[PushRow] = part("effects", "cli", "a held push").push_rows(session, fork)
-    return rows
-
-
-def push_lines(session: Session, fork: str, names: Collection[str] | None = None) -> list[str]:
+def held_lines(session: Session, fork: str, names: Collection[str] | None = None) -> list[str]:
     """Return lines about a fork's held pushes, or about the named ones."""
-    rows = (row for row in push_rows(session, fork) if names is None or row.bound in names)
-    return [show(line.encode()) for row in rows for line in describe_push(row)]
-
-
-def pushes_left(rows: Sequence[PushRow]) -> bool:
-    """Return whether a push, or a part of it, is not where an apply, undo or redo was to bring it."""
-    return any(row.why for row in rows)
+    rows = (row for row in session.held_effects(fork) if names is None or row.bound in names)
+    return [show(line.encode()) for row in rows for line in push_lines(row)]
 
 
 def _describe_change(change: Change) -> str:

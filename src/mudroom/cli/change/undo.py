@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 
-from mudroom.cli.change.preview import pushes_left
 from mudroom.cli.project_session import exclusive, open_session, print_remarks
 from mudroom.cli.terminal.context import Context
 from mudroom.core.merge.apply_summary import undo_words
 from mudroom.core.merge.made_undo import STAYS
-from mudroom.core.network.push import push_to_json
+from mudroom.core.network.push import push_to_json, pushes_left
 from mudroom.core.result import conflicts_to_json, text
 from mudroom.core.tree.entry import HELD
 from mudroom.core.tree.path import show_path

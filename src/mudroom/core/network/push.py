@@ -3,7 +3,7 @@ what has become of it (``ext/effects``)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from mudroom.core.text.plural import counted
 from mudroom.core.tree.change import Remark
@@ -14,6 +14,9 @@ PushState = Literal["held", "sending", "sent", "refused", "unknown", "undone"]
 
 EffectKind = Literal["push", "publish", "request", "mail"]
 DONE: dict[EffectKind, str] = {"push": "pushed", "publish": "published", "request": "sent", "mail": "sent"}
+
+EFFECTS = "push:", "publish:", "request:", "mail:"
+"""The beginnings of held effects' names among the paths of a command line."""
 
 Verb = Literal["new", "moved", "deleted"]
 
@@ -44,14 +47,33 @@ class PushRow(NamedTuple):
     kind: EffectKind = "push"
     files: tuple[tuple[str, str], ...] = ()
     """Of a publish: (sign, path). The sign is "+", "~" or "-" against the last published version, empty for a file that
-    is the same, or that could not be compared. Of a request or mail: its lines, each without a sign."""
+    is the same, or that could not be compared; with "!" behind it, and first, if no file of the fork has its content.
+    Of a request or mail: its lines, each without a sign."""
     digest: str = ""
     """SHA-256 of the request."""
+    needs: tuple[str, ...] = ()
+    """Names of effects that wait and were held before it, to the same repository or path: they are sent first."""
 
     @property
     def bound(self) -> str:
         """The name for an apply that sends this content alone: a dropped push's name may be given to another."""
         return f"{self.name}@{self.digest}"
+
+    def __str__(self) -> str:
+        return "\n".join(show(line.encode()) for line in push_lines(self))
+
+
+def unmet_effects(rows: Sequence[PushRow], wanted: Collection[str]) -> list[str]:
+    """Return the names of the effects that the ``wanted`` ones need, and that are not among these. ``wanted``: names,
+    or as ``PushRow.bound``."""
+    names = {word.partition("@")[0] for word in wanted}
+    needed = {name for row in rows if row.name in names for name in row.needs}
+    return [row.name for row in rows if row.name in needed - names]
+
+
+def pushes_left(rows: Sequence[PushRow]) -> bool:
+    """Return whether a push, or a part of it, is not where an apply, undo or redo was to bring it."""
+    return any(row.why for row in rows)
 
 
 def push_lines(row: PushRow) -> list[str]:
@@ -62,9 +84,11 @@ def push_lines(row: PushRow) -> list[str]:
         lines.append(f"{row.name}  {what.get(row.kind, f'{ref.ref} to {row.remote}')}: {', '.join(_words(row, ref))}")
         lines += [f"    {commit[:10]} {subject}" for commit, subject in ref.commits[:20]]
         lines += [f"    and {len(ref.commits) - 20:,} before them"] if len(ref.commits) > 20 else []
-    changed = [file for file in row.files if file[0]] or row.files
+    is_compared = any(sign.strip("!") for sign, _path in row.files)
+    changed = [file for file in row.files if file[0]] if is_compared else row.files
     lines += [f"    {sign or ' '} {path}" for sign, path in changed[:100]]
     lines += [f"    and {len(changed) - 100:,} more"] if changed[100:] else []
+    lines += [f"    after {', '.join(row.needs)}"] if row.needs else []
     if row.state != "held":
         lines.append(f"    {row.state}: {row.why}" if row.why else f"    {row.state}")
     return lines
@@ -77,6 +101,13 @@ def _words(row: PushRow, ref: PushedRef) -> list[str]:
         return [counted(sum(sign != "-" for sign, _path in row.files), "file"), *ref.flags]
     lines = [f"+{ref.lines[0]} -{ref.lines[1]}"] if ref.lines is not None else []
     return [*(["new"] if ref.verb == "new" else []), counted(len(ref.commits), "commit"), *lines, *ref.flags]
+
+
+def back_lines(rows: Sequence[PushRow]) -> list[str]:
+    """Return what an undo can do about each effect that an apply has sent, as lines of text."""
+    return [
+        show(f"{row.name} {', '.join(ref.ref for ref in row.refs)} to {row.remote}: {row.why}".encode()) for row in rows
+    ]
 
 
 def push_remarks(rows: Sequence[PushRow]) -> tuple[Remark, ...]:
@@ -106,4 +137,10 @@ def push_to_json(row: PushRow) -> dict[str, Any]:
         }
         for ref in row.refs
     ]
-    return row._asdict() | {"refs": refs, "said": list(row.said), "files": [list(file) for file in row.files]}
+    lists = {
+        "refs": refs,
+        "said": list(row.said),
+        "files": [list(file) for file in row.files],
+        "needs": list(row.needs),
+    }
+    return row._asdict() | lists

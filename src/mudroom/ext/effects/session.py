@@ -19,14 +19,24 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from mudroom.core.network.host_pattern import LOCALHOST, LOCALHOST_ADDRESSES
 from mudroom.core.network.host_rules import HostRule
 from mudroom.core.network.push import DONE, PushedRef, PushRow, PushState, Verb
+from mudroom.core.text.plural import counted
 from mudroom.core.text.redaction import redact
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
 from mudroom.ext.effects.mail import mail_lines
+from mudroom.ext.effects.origin import foreign_files
 from mudroom.ext.effects.pack import PackView, view_pack
 from mudroom.ext.effects.publish import package_files
 from mudroom.ext.effects.store import HeldEffect, effects, open_request, package, remove, save, save_sent, sent
-from mudroom.ext.effects.upstream import EffectServer, LostAnswer, NotSent, Registry, ServerAccess, server_of
+from mudroom.ext.effects.upstream import (
+    EffectServer,
+    LostAnswer,
+    NotSent,
+    PushServer,
+    Registry,
+    ServerAccess,
+    server_of,
+)
 from mudroom.ext.effects.wire import NONE, PushReport, RefCommand
 from mudroom.ext.inspection.credentials import load_credentials, read_credentials
 from mudroom.ext.inspection.roots import own_roots
@@ -62,7 +72,12 @@ class EffectOutbox:
 
     def rows(self, place: bytes) -> list[PushRow]:
         """Return the effects in a fork, oldest first. ``place``: the fork's directory."""
-        return [self._row(place, push) for push in effects(place)]
+        rows, waiting = [], dict[object, tuple[str, ...]]()
+        for push in effects(place):
+            before = waiting.get(push.repository, ())
+            rows.append(self._row(place, push)._replace(needs=before))
+            waiting[push.repository] = (*before, push.name) if push.state == "held" else before
+        return rows
 
     def _row(self, place: bytes, push: HeldEffect) -> PushRow:
         flags: list[str] = []
@@ -100,25 +115,70 @@ class EffectOutbox:
         refs = tuple(_ref(command, view, flags) for command in push.commands)
         return _outcome(push)._replace(refs=refs)
 
-    def compared(self, place: bytes, row: PushRow) -> PushRow:
-        """Return a publish's row with its files compared with the last version that the registry has, a request's with
-        what is at its path, and a push's as it is."""
-        push = next(one for one in effects(place) if one.name == row.name)
-        if push.kind in ("push", "mail") or (push.publish is not None and push.publish.act):
+    def compared(self, fork: Fork, rows: list[PushRow]) -> list[PushRow]:
+        """Return the rows compared with what their servers have now: a push's refs, a publish's files with the last
+        version, a request's path. A publish's files are compared with the fork's, too. A server that cannot be asked is
+        asked once. Over ssh none is asked, as the user's key may want a touch."""
+        held, refs, silent = (
+            {push.name: push for push in effects(fork.path)},
+            dict[object, dict[str, str]](),
+            dict[object, str](),
+        )
+        compared = []
+        for row in rows:
+            push = held.get(row.name)
+            if push is None or push.digest != row.digest:
+                continue  # sent or dropped meanwhile
+            if push.publish is not None and not push.publish.act:
+                row = self._with_origins(fork, push, row)
+            try:
+                if _host(push) in silent:
+                    raise NotSent(silent[_host(push)])
+                if push.scheme in ("http", "https"):
+                    row = self._compared(fork.path, push, row, refs.get(push.repository, {}))
+            except (NotSent, ValueError) as problem:
+                row = _flagged(row, f"not compared: {problem}")
+                if isinstance(problem, NotSent) and not problem.by_server:
+                    silent[_host(push)] = str(problem)
+            if push.state == "held":
+                refs.setdefault(push.repository, {}).update({one.ref: one.new for one in push.commands})
+            compared.append(row)
+        return compared
+
+    def _compared(self, place: bytes, push: HeldEffect, row: PushRow, before: Mapping[str, str]) -> PushRow:
+        """``before``: the refs of the repository as the effects that are sent before this one leave them. Raise NotSent
+        or ValueError."""
+        access = self._access(push)._replace(patience=_GLANCE)
+        if push.kind == "push":
+            told = PushServer(push, access).standing(before)
+            return row._replace(
+                refs=tuple(ref._replace(flags=(*told.get(ref.ref, ()), *ref.flags)) for ref in row.refs)
+            )
+        if push.publish is not None and push.publish.act:
             return row
-        try:
-            access = self._access(push)._replace(patience=_GLANCE)
-            if push.publish is None:
-                return _flagged(row, *server_of(push, access).glance())
-            last, content = Registry(push, push.publish, access).last()
-            there = package_files(content, lambda _data: False)[0]
-            here = package_files(package(place, push).content, lambda _data: False)[0]
-        except (NotSent, ValueError) as problem:
-            return _flagged(row, f"not compared: {problem}")
+        if push.publish is None:
+            return _flagged(row, *server_of(push, access).glance())
+        last, content = Registry(push, push.publish, access).last()
+        there = package_files(content, lambda _data: False)[0]
+        here = package_files(package(place, push).content, lambda _data: False)[0]
         signs = {name: "+" if name not in there else "" if there[name] == here[name] else "~" for name in here}
-        signs |= dict.fromkeys(there.keys() - here.keys(), "-")
-        row = row._replace(files=tuple((signs[name], name) for name in sorted(signs)))
-        return _flagged(row, f"compared with {last}" if last else "first publish of this name")
+        files = [(signs.get(name, "") + sign, name) for sign, name in row.files]
+        files += [("-", name) for name in sorted(there.keys() - here.keys())]
+        return _flagged(
+            row._replace(files=tuple(files)), f"compared with {last}" if last else "first publish of this name"
+        )
+
+    def _with_origins(self, fork: Fork, push: HeldEffect, row: PushRow) -> PushRow:
+        """Return a publish's row with the files first whose content no file of the fork has."""
+        try:
+            here = package_files(package(fork.path, push).content, lambda _data: False)[0]
+            is_python = push.publish is not None and push.publish.registry == "pypi"
+            strange = foreign_files(here, self._forks.files(fork.name), is_python=is_python)
+        except (ValueError, MudroomError, OSError) as problem:
+            return _flagged(row, f"not compared with the fork: {problem}")
+        files = [*(("!", name) for name in sorted(strange)), *(("", name) for name in sorted(here.keys() - strange))]
+        told = [f"{counted(len(strange), 'file')} not from the fork"] if strange else []
+        return _flagged(row._replace(files=tuple(files)), *told)
 
     def _body(self, place: bytes, push: HeldEffect) -> bytes:
         with os.fdopen(open_request(place, push), "rb") as request:
@@ -166,7 +226,8 @@ class EffectOutbox:
                 report = server.send(body)
         except NotSent as problem:
             state: PushState = "refused" if problem.by_server else "held"
-            push = push._replace(state="unknown" if may_be_there and not is_asked else state, why=str(problem))
+            why = f"{problem}; the next apply tries again, made again in the fork it is replaced" * bool(problem.status)
+            push = push._replace(state="unknown" if may_be_there and not is_asked else state, why=why or str(problem))
             save(fork.path, push)
             return push
         except LostAnswer as problem:
@@ -214,6 +275,13 @@ class EffectOutbox:
                 self._forks.journal("effect", "", push.event())
             outcomes.append(_outcome(push))
         return tuple(outcomes)
+
+    def ways_back(self, place: bytes) -> tuple[PushRow, ...]:
+        """Return what an apply has sent, the last first, with what its undo can do about each as ``why``. No server is
+        asked."""
+        access = ServerAccess((), "", None, None)
+        waiting = [push for push in reversed(sent(place)) if push.state == "sent"]
+        return tuple(_outcome(push)._replace(why=server_of(push, access).way_back, said=()) for push in waiting)
 
     def _undo(self, push: HeldEffect) -> HeldEffect:
         try:

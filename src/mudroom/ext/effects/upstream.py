@@ -86,6 +86,10 @@ class EffectServer(Protocol):
     again: str
     """What the next apply does if the answer is lost."""
 
+    @property
+    def way_back(self) -> str:
+        """What an undo does, or what is left if it can do nothing."""
+
     def before(self) -> HeldEffect:
         """Return the effect as it is noted before it is sent. Raise NotSent."""
 
@@ -115,6 +119,13 @@ class _Server:
 
     def glance(self) -> tuple[str, ...]:
         return ()
+
+    @property
+    def way_back(self) -> str:
+        raise NotImplementedError
+
+    def undo(self) -> PushReport | None:
+        raise NotSent(self.way_back)
 
     def _get(self, path: str, kind: str = "*/*") -> tuple[http.client.HTTPResponse, bytes]:
         """Raise NotSent."""
@@ -166,8 +177,8 @@ class _Server:
         if answer.status in (401, 403, 404) and self._access.authorization is None:
             host = self._push.host if self._push.port == 443 else f"{self._push.host}:{self._push.port}"
             return f"the server answered {answer.status}: mudroom net credential NAME {host} gives it a login"
-        words = "" if self._push.kind == "push" else f" {answer.reason} {said.decode('utf-8', 'replace')}"
-        return f"the server answered {answer.status}{' '.join(words.split())[:300]:.300}"
+        words = "" if self._push.kind == "push" else f"{answer.reason} {said.decode('utf-8', 'replace')}"
+        return " ".join(("the server answered", str(answer.status), *words[:2000].split()))[:350]
 
     @staticmethod
     def _body(answer: http.client.HTTPResponse, most: int) -> bytes:
@@ -269,6 +280,15 @@ class PushServer(_Server):
             body, self._push.size, self._push.commands, side_band="side-band-64k" in self._push.capabilities
         )
 
+    @property
+    def way_back(self) -> str:
+        moved = (one for one in self._push.commands if one.ref in self._push.moved)
+        done = [
+            f"{one.ref} is {'removed' if one.old == NONE else 'restored' if one.new == NONE else 'moved back'}"
+            for one in moved
+        ]
+        return f"{', '.join(done)}, unless somebody has moved it since"
+
     def undo(self) -> PushReport | None:
         back = tuple(
             RefCommand(one.new, one.old, one.ref) for one in self._push.commands if one.ref in self._push.moved
@@ -278,12 +298,28 @@ class PushServer(_Server):
         body = show_push(back)
         return self._push_refs(io.BytesIO(body), len(body), back, side_band=True)
 
-    def _is_there(self, commands: Sequence[RefCommand], *, may_be: bool) -> bool:
+    def standing(self, before: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+        """Return flags by ref: what the server has now where that is not what the push expects. ``before``: the refs as
+        earlier pushes will leave them. Raise NotSent."""
+        there, told = self._there(), dict[str, tuple[str, ...]]()
+        for ref, expected, new in ((one.ref, one.old, one.new) for one in self._push.commands):
+            now = there.get(ref, NONE)
+            if now == new:
+                told[ref] = (f"{'gone' if new == NONE else 'there'} already",)
+            elif before.get(ref, now) != expected:
+                told[ref] = (f"moved upstream to {now[:10]}: refused" if now != NONE else "removed upstream: refused",)
+        return told
+
+    def _there(self) -> dict[str, str]:
+        """Return the server's refs. Raise NotSent."""
         body = self._git.refs()
         try:
-            there = dict(parse_advertisement(body).refs)
+            return dict(parse_advertisement(body).refs)
         except ValueError as error:
             raise NotSent(str(error)) from error
+
+    def _is_there(self, commands: Sequence[RefCommand], *, may_be: bool) -> bool:
+        there = self._there()
         if may_be and all(there.get(command.ref, NONE) == command.new for command in commands):
             return True
         for ref, expected, now in ((one.ref, one.old, there.get(one.ref, NONE)) for one in commands):
@@ -367,8 +403,9 @@ class MailServer(_Server):
         if wrong[0] != 354:
             raise smtplib.SMTPResponseException(*wrong)
 
-    def undo(self) -> PushReport | None:
-        raise NotSent("a mail cannot be taken back")
+    @property
+    def way_back(self) -> str:
+        return "a mail cannot be taken back"
 
 
 class _Smtp(smtplib.SMTP):
@@ -496,19 +533,27 @@ class Registry(_Server):
 
     def undo(self) -> PushReport | None:
         publish = self._publish
+        if publish.registry != "crates":
+            return super().undo()
+        act = "unyank" if publish.act == "yank" else "yank"
+        if self._is_yanked() is (act == "yank"):
+            return None
+        done = self._crate(act, io.BytesIO(), 0)
+        return done if publish.act else done._replace(remote=(self.way_back,))
+
+    @property
+    def way_back(self) -> str:
+        publish = self._publish
         if publish.registry == "crates":
-            act = "unyank" if publish.act == "yank" else "yank"
-            if self._is_yanked() is (act == "yank"):
-                return None
-            done = self._crate(act, io.BytesIO(), 0)
-            told = "it is yanked: no new lock file takes it, but it stays there, and its name is used up"
-            return done if publish.act else done._replace(remote=(told,))
+            if publish.act:
+                return "it is not yanked any more" if publish.act == "yank" else "it is yanked again"
+            return "it is yanked: no new lock file takes it, but it stays there, and its name is used up"
         if publish.registry == "npm":
             name = f"{publish.package}@{publish.version}"
             way = f"npm unpublish {name} within 72 hours if nothing depends on it; later npm deprecate {name} WHY"
         else:
             way = "its page at the index can yank it or delete it"
-        raise NotSent(f"a published version cannot be taken back, and its name is used up: {way}")
+        return f"a published version cannot be taken back, and its name is used up: {way}"
 
 
 class RequestServer(_Server):
@@ -564,8 +609,9 @@ class RequestServer(_Server):
                 return PushReport(((self._push.labels[0], ""),), (f"{problem}: it has this key",))
             raise LostAnswer(f"{problem}, perhaps since this request was done") from problem
 
-    def undo(self) -> PushReport | None:
-        raise NotSent(undo_words(self._request, self._push.path))
+    @property
+    def way_back(self) -> str:
+        return undo_words(self._request, self._push.path)
 
 
 def server_of(push: HeldEffect, access: ServerAccess, sent: bytes = b"") -> EffectServer:

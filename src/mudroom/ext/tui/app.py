@@ -69,6 +69,7 @@ ONE_AT_A_TIME: Mapping[str, Callable[[ReviewParts], Awaitable[None]]] = {
     "undo": fork_action.undo,
     "conflicts": fork_action.show_conflicts,
     "commits": fork_action.show_commits,
+    "effects": fork_action.show_effects,
     "timeline": fork_action.show_timeline,
     "journal": fork_action.show_journal,
 }

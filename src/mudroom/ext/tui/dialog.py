@@ -284,6 +284,27 @@ class Choose(Dialog["int | None"]):
         self.dismiss(None)
 
 
+class ChooseEffects(Dialog["tuple[str, int] | None"]):
+    """Held effects. Dismissed with the key's action and the row's number, or with None."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("space", "take('flip')", show=False),
+        Binding("enter", "take('look')", show=False),
+        Binding("x", "take('drop')", show=False),
+        Binding("escape,q,e", "none", show=False),
+    ]
+
+    def __init__(self, title: str, rows: Sequence[Pieces], cursor: int) -> None:
+        keys = "Space send or leave   Enter look   x drop   Esc back"
+        super().__init__(title, rows, keys, chooses=True, cursor=cursor)
+
+    def action_take(self, action: str) -> None:
+        self.dismiss((action, self.lines.cursor))
+
+    def action_none(self) -> None:
+        self.dismiss(None)
+
+
 class TextInput(Dialog["str | None"]):
     """Enter a line of text. Dismissed with the text, or with None to leave it unchanged."""
 

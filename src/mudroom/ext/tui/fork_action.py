@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from mudroom.cli.change.preview import pushes_left
+from mudroom.core.network.push import back_lines, push_lines, pushes_left
 from mudroom.core.registry import part
 from mudroom.core.text.escaping import escape_line
 from mudroom.core.tree.path import show, show_path
@@ -16,11 +16,21 @@ from mudroom.errors import ForkMoved, MudroomError
 from mudroom.ext.tui import summary
 from mudroom.ext.tui.choice import Choice
 from mudroom.ext.tui.conflict import ConflictScreen
-from mudroom.ext.tui.dialog import ApplyOutcomeDialog, Choose, Confirm, ConfirmApply, TextDialog, TextInput, plain
+from mudroom.ext.tui.dialog import (
+    ApplyOutcomeDialog,
+    Choose,
+    ChooseEffects,
+    Confirm,
+    ConfirmApply,
+    TextDialog,
+    TextInput,
+    plain,
+)
 from mudroom.ext.tui.fork_reader import ReviewParts
 from mudroom.ext.tui.pane import Pieces
 
 if TYPE_CHECKING:
+    from mudroom.core.network.push import PushRow
     from mudroom.ext.commits.git.commit_diff import CommitDiff
     from mudroom.ext.commits.git.log import LoggedCommit
     from mudroom.ext.commits.session import CommitRequest
@@ -35,7 +45,8 @@ EVENTS = 200
 async def apply(parts: ReviewParts) -> None:
     app, model, selection = parts.screen.app, parts.screen.model, parts.screen.selection
     seen, choice = selection.seen, selection.choice()
-    if seen is not None and seen.pushes:
+    sent = selection.sent
+    if sent:
         choice = choice or Choice((), {}, ())
     if seen is None or choice is None:
         app.notify("nothing is chosen; space chooses, A chooses all")
@@ -44,12 +55,12 @@ async def apply(parts: ReviewParts) -> None:
         app.code = 4
         app.notify("the fork has changed since you looked at it: R looks again", severity="warning")
         return
-    question = summary.before_apply(seen, choice, parts.screen.files.flags, app.hooks.verifies)
+    question = summary.before_apply(seen, choice, sent, parts.screen.files.flags, app.hooks.verifies)
     can_commit = app.hooks.git_files is not None and not choice.git and bool(choice.items) and model.can_commit()
-    can_leave = bool(seen.pushes and choice.items)
+    can_leave = bool(sent and choice.items)
     dialog = ConfirmApply(f"Apply to {show_path(model.project)}?", question, can_commit=can_commit, can_leave=can_leave)
     answer = await app.push_screen_wait(dialog)
-    pushes = () if answer == "files" else tuple(push.bound for push in seen.pushes)
+    pushes = () if answer == "files" else tuple(push.bound for push in sent)
     commit = await _ask_message(parts) if answer == "commit" else None
     if answer is None or (answer == "commit" and commit is None):
         return
@@ -92,6 +103,47 @@ async def _show_landed(parts: ReviewParts, landed: LandingResult, choice: Choice
         await undo(parts, name)
 
 
+async def show_effects(parts: ReviewParts) -> None:
+    """Show the held effects: choose those that an apply sends, look at one, drop one."""
+    app, selection, cursor = parts.screen.app, parts.screen.selection, 0
+    while selection.seen is not None and selection.seen.pushes:
+        effects = selection.seen.pushes
+        rows = [summary.effect(effect, is_sent=effect in selection.sent) for effect in effects]
+        answer = await app.push_screen_wait(ChooseEffects("Held effects: an apply sends", rows, cursor))
+        if answer is None:
+            return
+        action, cursor = answer
+        if action == "flip":
+            selection.flip_effect(effects[cursor])
+        elif action == "look":
+            await _show_effect(parts, effects[cursor])
+        else:
+            await _drop_effect(parts, effects[cursor])
+    app.notify("the fork holds no effects")
+
+
+async def _show_effect(parts: ReviewParts, effect: PushRow) -> None:
+    """Show an effect; a push with the differences of its commits where the fork's repository has them."""
+    app, model = parts.screen.app, parts.screen.model
+    rows = plain(*(show(line.encode()) for line in push_lines(effect)))
+    for commit, _subject in (commit for ref in effect.refs if ref.lines is not None for commit in ref.commits):
+        rows += [*plain(""), *commit_rows(await model.ask(model.commit, commit))]
+    await app.push_screen_wait(TextDialog(effect.name, rows))
+
+
+async def _drop_effect(parts: ReviewParts, effect: PushRow) -> None:
+    app, model, seen = parts.screen.app, parts.screen.model, parts.screen.selection.seen
+    after = [row.name for row in seen.pushes if effect.name in row.needs] if seen is not None else []
+    rows = plain(*(show(line.encode()) for line in push_lines(effect)), "", "It is thrown away unsent; the fork stays.")
+    rows += plain(f"The server may refuse what was made after it: {', '.join(after)}", style="warn") if after else []
+    if not await app.push_screen_wait(Confirm(f"Drop {effect.name}?", rows, "drop")):
+        return
+    done = await parts.reader.change("dropping", lambda: model.ask(model.drop_effect, effect))
+    if isinstance(done, MudroomError):
+        _tell_error(parts, done)
+    await parts.reader.look()
+
+
 async def discard(parts: ReviewParts) -> None:
     app, model, seen = parts.screen.app, parts.screen.model, parts.screen.selection.seen
     if seen is None:
@@ -115,6 +167,8 @@ async def undo(parts: ReviewParts, name: str = "") -> None:
         app.notify("there is no apply to take back")
         return
     rows = plain("The project gets back what it held before. mudroom redo applies it again.")
+    back = back_lines(await model.ask(model.session.changes.ways_back, name))
+    rows += [*plain("What it has sent:", style="warn"), *plain(*back)] if back else []
     if not await app.push_screen_wait(Confirm(f"Take the last apply back ({name})?", rows, "undo")):
         return
     undone = await parts.reader.change("undoing", lambda: model.ask(model.undo, name))

@@ -99,7 +99,9 @@ class ForkReader:
         selection.replace(seen)
         self.moved = False
         screen.app.holds = bool(seen.items)
-        waiting = f"{len(seen.pushes)} held effect{'s' * (len(seen.pushes) > 1)}: a shows and sends them"
+        waiting = (
+            f"{len(seen.pushes)} held effect{'s' * (len(seen.pushes) > 1)}: a sends them, e shows, chooses and drops"
+        )
         in_use = f"{not_reviewed(seen.fork, seen.in_use)}; R looks again"
         screen.banner(in_use if seen.in_use else waiting if seen.pushes else "")
         screen.show_list()

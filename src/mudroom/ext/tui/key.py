@@ -44,6 +44,7 @@ REVIEW = (
     Key("f", "f", "do('filters')", "show only some files: what runs later, secrets, conflicts …", "filter"),
     Key("slash", "/", "do('search')", "show only files whose path has a word in it", "search"),
     Key("c", "c", "do('conflicts')", "conflicts with the project, and what is decided about them", "conflicts"),
+    Key("e", "e", "do('effects')", "held effects: choose what an apply sends, look at it, drop it"),
     Key("m", "m", "do('commits')", "commits that were made in the fork, and what each changes"),
     Key("a", "a", "do('apply')", "bring what is chosen into the project; asks first", "apply"),
     Key("d", "d", "do('discard')", "throw the fork away; asks first"),

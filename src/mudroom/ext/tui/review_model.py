@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
 from mudroom.cli.change.agent_settings import changed_settings
-from mudroom.cli.change.preview import push_rows
 from mudroom.cli.project_session import UNDONE
 from mudroom.core.journal.event import Event
 from mudroom.core.merge.apply_summary import RECOVERY_WORDS
@@ -142,7 +141,7 @@ class ReviewModel(SessionCalls):
             reviewed.in_use,
             reviewed.summary,
             tuple(changed_settings(self.session, self.fork)),
-            tuple(push_rows(self.session, self.fork)),
+            tuple(self.session.held_effects(self.fork)),
         )
 
     def fingerprint(self) -> str | None:
@@ -252,6 +251,11 @@ class ReviewModel(SessionCalls):
             return landed
 
         return self.alone(f"applying {self.fork}", land)
+
+    def drop_effect(self, effect: PushRow) -> None:
+        """Drop a held effect. Raise ForkMoved if it is not the one that was shown."""
+        self._require_at_rest()
+        self.session.changes.drop_pushes(self.fork, (effect.bound,))
 
     def undo(self, name: str) -> ApplyResult:
         return self.alone("undo", lambda: self.session.changes.undo(name))

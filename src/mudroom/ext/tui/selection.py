@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from mudroom.api import show_path
 from mudroom.core.merge.pick import WHOLE, Pick
+from mudroom.core.network.push import PushRow
 from mudroom.ext.tui.choice import FLAGS, Choice, Item, carry_picks, choice_of, complete_picks, first_choice
 from mudroom.ext.tui.review_model import SeenFork
 
@@ -21,6 +22,20 @@ class Selection:
         self.seen: SeenFork | None = None
         """None until the fork is read, and when it is gone."""
         self.picks: dict[bytes, Pick] = {}
+        self.left: frozenset[str] = frozenset()
+        """Held effects that an apply leaves in the fork, as ``PushRow.bound``."""
+
+    @property
+    def sent(self) -> tuple[PushRow, ...]:
+        """The held effects that an apply sends."""
+        return tuple(row for row in self.seen.pushes if row.bound not in self.left) if self.seen is not None else ()
+
+    def flip_effect(self, effect: PushRow) -> None:
+        """Send an effect with those that it needs, or leave it out with those that need it."""
+        rows = self.seen.pushes if self.seen is not None else ()
+        is_left = effect.bound in self.left
+        others = {row.bound for row in rows if (row.name in effect.needs if is_left else effect.name in row.needs)}
+        self.left = self.left - others - {effect.bound} if is_left else self.left | others | {effect.bound}
 
     @property
     def items(self) -> tuple[Item, ...]:

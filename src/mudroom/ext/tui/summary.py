@@ -21,6 +21,7 @@ from mudroom.ext.tui.pane import Pieces
 from mudroom.ext.tui.review_model import SeenFork
 
 if TYPE_CHECKING:
+    from mudroom.core.network.push import PushRow
     from mudroom.session import ApplyResult, LandingResult
 
 MOST_PATHS = 8
@@ -28,9 +29,13 @@ MOST_PATHS = 8
 
 
 def before_apply(
-    seen: SeenFork, choice: Choice, flags: Mapping[bytes, frozenset[str]], verify: tuple[bytes, ...]
+    seen: SeenFork,
+    choice: Choice,
+    sent: Sequence[PushRow],
+    flags: Mapping[bytes, frozenset[str]],
+    verify: tuple[bytes, ...],
 ) -> list[Pieces]:
-    """Return the changes that an apply would make or leave out, and warnings."""
+    """Return the changes that an apply would make or leave out, the effects that it would send, and warnings."""
     count, parts = len(choice.items), len(choice.picks)
     rows: list[Pieces] = [
         [
@@ -55,9 +60,11 @@ def before_apply(
     if seen.settings:
         rows.append([(f"{TITLE}: mudroom agent settings {seen.fork}", "warn")])
         rows += [[(line, "warn")] for line in seen.settings]
-    if seen.pushes:
+    if sent:
         rows.append([("sent after that, with your credential:", "warn")])
-        rows += [[("  " + show(line.encode()), "")] for push in seen.pushes for line in push_lines(push)]
+        rows += [[("  " + show(line.encode()), "")] for push in sent for line in push_lines(push)]
+    left = ", ".join(push.name for push in seen.pushes if push not in sent)
+    rows += [[(f"not sent, and stays in the fork: {left}", "dim")]] if left else []
     rest = len(seen.items) - count
     if rest:
         rows.append([("1 file stays in the fork" if rest == 1 else f"{rest:,} files stay in the fork", "dim")])
@@ -88,6 +95,20 @@ def _named_paths(title: str, style: str, paths: list[bytes]) -> list[Pieces]:
         return []
     rows: list[Pieces] = [[(title, style)], *([("  " + show_path(path), "")] for path in paths[:MOST_PATHS])]
     return [*rows, [(f"  … and {len(paths) - MOST_PATHS:,} more", "dim")]] if len(paths) > MOST_PATHS else rows
+
+
+def effect(row: PushRow, *, is_sent: bool) -> Pieces:
+    """Return a held effect as one line, which a narrow terminal cuts: its server is last."""
+    needs = f" after {', '.join(row.needs)}" if row.needs else ""
+    refs = ", ".join(" ".join((ref.ref, *(f"({flag})" for flag in ref.flags))) for ref in row.refs)
+    state = f" {row.state}" if row.state != "held" else ""
+    return [
+        (f"[{'x' if is_sent else ' '}] {row.name}", "strong"),
+        (needs, "dim"),
+        (state, "warn"),
+        (f"  {show(refs.encode())}", ""),
+        (f"  to {row.remote}", "dim"),
+    ]
 
 
 def landed(result: LandingResult, choice: Choice) -> list[Pieces]:

@@ -108,7 +108,7 @@ def test_every_review_shows_the_settings_and_no_apply_takes_them(place: Place) -
     assert seen.settings == ("  ~/.claude/settings.json  changed",)
     choice = choice_of(seen.items, first_choice(seen.items))
     assert choice is not None
-    rows = ["".join(text for text, _style in row) for row in before_apply(seen, choice, {}, ())]
+    rows = ["".join(text for text, _style in row) for row in before_apply(seen, choice, (), {}, ())]
     assert f"{TITLE}: mudroom agent settings f" in rows and seen.settings[0] in rows
     page = PageSide(place)
     answer = page.get(f"{page.project}/forks/f/changes")

@@ -37,8 +37,8 @@ examples:
   mudroom mcp --http 8766                            for clients on this machine; prints the address and the token
   mudroom diff claude-code, mudroom apply claude-code   look at what a client has done, bring it into the project
 
-A client has bash, read, write, edit, multi_edit, list, glob, grep, diff, status, checkpoint, rollback, forks and why,
-on one fork. Nothing lands before you apply it."""
+A client has bash, read, write, edit, multi_edit, list, glob, grep, diff, status, drop_held, checkpoint, rollback,
+forks and why, on one fork. Nothing lands before you apply it."""
 
 ASKS = ("client", "queue", "never")
 PORT = 8766

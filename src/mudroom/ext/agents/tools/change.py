@@ -235,6 +235,17 @@ def _change(change: Change) -> dict[str, Any]:
     return row | path_fields(change.source, "from") if change.source else row
 
 
+def _drop(workspace: ToolWorkspace, arguments: Mapping[str, Any], context: ToolContext) -> ToolResult:
+    del context
+    session, name = workspace.session, workspace.fork
+    workspace.require_idle()
+    with workspace.edits:
+        session.changes.drop_pushes(name, arguments["effects"])
+    held_rows, lines = session.changes.pushes(name), [*session.forks.unsaid()]
+    lines += [f"held until the user applies it: {line}" for row in held_rows for line in push_lines(row)[:1]]
+    return ToolResult("\n".join(lines) + "\n", {"held": [push_to_json(row) for row in held_rows]})
+
+
 _STRING, _INTEGER = {"type": "string"}, {"type": "integer"}
 _STRINGS = {"type": "array", "items": _STRING}
 _ROWS_OF_OBJECTS = {"type": "array", "items": {"type": "object"}}
@@ -293,6 +304,18 @@ CHANGE_TOOLS = (
         ),
         Hints(read_only=True, idempotent=True),
         _status,
+    ),
+    Tool(
+        "drop_held",
+        "Drop what waits to be sent",
+        "Drop pushes, publishes, mail or requests of your fork that wait until the user applies it, such as a wrong "
+        "push. diff and status show them. They are gone unsent, and the files stay.",
+        schema.of_object(
+            {"effects": schema.array("Such as push:1.", schema.string("Its name.", most=200), most=100)}, ("effects",)
+        ),
+        schema.of_object({"held": _ROWS_OF_OBJECTS}, ("held",), is_open=True),
+        Hints(destructive=True),
+        _drop,
     ),
 )
 

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
-from mudroom.cli.change.preview import pushes_left
 from mudroom.core.merge.apply_summary import RECOVERY_WORDS, apply_words, undo_words
+from mudroom.core.network.push import pushes_left
 from mudroom.core.registry import part
 from mudroom.core.tree.path import show_path
 from mudroom.core.tree.quote import show_words

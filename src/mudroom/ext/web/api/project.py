@@ -15,6 +15,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from mudroom.core.network.push import back_lines
 from mudroom.core.tree.change import Summary, summarise
 from mudroom.core.tree.path import show_path
 from mudroom.core.tree.quote import show_words
@@ -158,6 +159,13 @@ def _refused_undo(session: Session) -> str:
         return ""
 
 
+def _ways_back(session: Session, apply: str) -> list[str]:
+    try:
+        return back_lines(session.changes.ways_back(apply))
+    except MudroomError as error:
+        return [f"it cannot be read: {error.message}"]
+
+
 def project(call: ApiCall) -> shape.ProjectShape:
     with call.server.session_with_notes(call.path["project"]) as (session, notes):
         badge, notes_around = _present_badge(session)
@@ -173,6 +181,7 @@ def project(call: ApiCall) -> shape.ProjectShape:
                 applied.conflicts,
                 applied.kept,
                 applied.name == refused,
+                _ways_back(session, applied.name) if applied.state == "applied" else [],
             )
             for applied in reversed(session.changes.applied())
         ]
@@ -302,6 +311,14 @@ def discard(call: ApiCall) -> shape.DoneShape:
     return shape.DoneShape()
 
 
+def drop_effect(call: ApiCall) -> shape.DoneShape:
+    """Drop one held effect, named as in ``PushShape.name``: only as it was shown."""
+    with call.server.session(call.path["project"]) as session:
+        name = require_at_rest(session, call.path["fork"])
+        session.changes.drop_pushes(name, (call.path["effect"],))
+    return shape.DoneShape()
+
+
 _FORKS = "/projects/{project}/forks"
 ENDPOINTS = (
     Endpoint("GET", "/me", "The version and the roots of this server", me, shape.MeShape),
@@ -310,4 +327,5 @@ ENDPOINTS = (
     Endpoint("POST", _FORKS, "Make a fork", new_fork, shape.ForkShape, shape.ForkRequestShape, status=201),
     Endpoint("POST", _FORKS + "/{fork}/rename", "Rename a fork", rename, shape.ForkShape, shape.RenameRequestShape),
     Endpoint("DELETE", _FORKS + "/{fork}", "Discard a fork", discard, shape.DoneShape, query=DiscardQuery),
+    Endpoint("DELETE", _FORKS + "/{fork}/effects/{effect}", "Drop one held effect", drop_effect, shape.DoneShape),
 )

@@ -8,7 +8,6 @@ from zlib import crc32
 from msgspec import Meta, Struct, convert, msgpack, structs
 
 from mudroom.cli.change.agent_settings import changed_settings
-from mudroom.cli.change.preview import push_rows
 from mudroom.core.network.push import PushRow, push_to_json
 from mudroom.core.tree import dependent_rows
 from mudroom.core.tree.change import Change, Remark
@@ -71,7 +70,7 @@ def changes(call: ApiCall) -> shape.ChangesShape:
             session.vault.fork(name).created // 1_000_000,
             [line.strip() for line in changed_settings(session, name)],
             reviewed.in_use,
-            [_push(row) for row in push_rows(session, name)],
+            [_push(row) for row in session.held_effects(name)],
         )
 
 

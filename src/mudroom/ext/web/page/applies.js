@@ -1,5 +1,6 @@
 // The applies of a project, with undo and redo.
-import { at, finished, post } from "./api.js";
+import { at, finished, get, post } from "./api.js";
+import { confirmed } from "./dialog.js";
 import { html, useState } from "./html.js";
 import { counted } from "./plural.js";
 import { toFork, toProject } from "./route.js";
@@ -32,7 +33,15 @@ export async function decide(project, apply) {
 const Decide = ({ project, one, busy }) => one.refused && html`<button type="button" disabled=${busy} onClick=${() => decide(project, one.id)}>Decide<span class="hidden"> what the undo of ${one.id} left</span></button>`;
 
 /** @param {any} remark */
-export const isOfPush = ({ path }) => /^(push|publish|request):/.test(path);
+export const isOfPush = ({ path }) => /^(push|publish|request|mail):/.test(path);
+
+/** Whether an undo is wanted, with what it can do about sent effects. @param {string} project @param {string} apply */
+async function agreed(project, apply) {
+  const { applies } = await get(at(project));
+  const sent = applies.find((/** @type {any} */ one) => (apply ? one.id === apply : one.state === "applied"))?.sent ?? [];
+  const text = html`<p>The files are as before the apply again. What it has sent:</p><ul>${sent.map((/** @type {string} */ line) => html`<li class="name" key=${line}>${line}</li>`)}</ul>`;
+  return !sent.length || confirmed({ title: "Take this apply back?", text, action: "Undo" });
+}
 
 /**
  * Undo or redo an apply, and show the outcome.
@@ -40,10 +49,11 @@ export const isOfPush = ({ path }) => /^(push|publish|request):/.test(path);
  */
 export async function act(project, act, apply) {
   try {
+    if (act === "undo" && !(await agreed(project, apply))) return null;
     const job = await finished(await post(`${at(project)}/${act}`, { apply }));
     if (job.problem) throw Object.assign(new Error(job.problem.error), job.problem);
     const left = (job.landed?.conflicts ?? []).map((/** @type {any} */ one) => one.path);
-    const said = (job.landed?.remarks ?? []).filter(isOfPush).slice(0, NAMED).map((/** @type {any} */ one) => `. ${one.path} ${one.text}`).join("");
+    const said = (job.landed?.remarks ?? []).filter((/** @type {any} */ one) => isOfPush(one) && !one.text.startsWith("remote: ")).slice(0, NAMED).map((/** @type {any} */ one) => `. ${one.path} ${one.text}`).join("");
     const bad = left.length > 0 || Boolean(job.landed?.pushes_left);
     const names = left.slice(0, NAMED).join(", ") + (left.length > NAMED ? ` and ${left.length - NAMED} more` : "");
     toast(`${apply || "The last apply"} was ${ENDED[act]}${job.landed?.summary ? `: ${job.landed.summary}` : ""}${left.length ? `, but for ${counted(left.length, "file")} that changed since: ${names}` : ""}${said}`,

@@ -61,9 +61,8 @@ export function Bar({ project, fork, name, changes, picked, sent, standing, isRe
   const apply = async (byKey = false) => {
     if (nothing || why || job?.state === "running") return;
     const found = warnings(changes.rows, picked, standing);
-    if (sent.length) found.unshift(["Sent, as you", destinations(sent), "warn"]);
-    if (found.length || byKey) {
-      const text = !found.length ? html`<p>The chosen changes are applied to the project.</p>` : html`<dl class="warnings">${found.map(([label, names, mark]) => html`<div key=${label}><dt><span class=${"tag " + mark}>${label}</span></dt><dd>${some(names)}</dd></div>`)}</dl>`;
+    if (found.length || sent.length || byKey) {
+      const text = !found.length && !sent.length ? html`<p>The chosen changes are applied to the project.</p>` : html`<dl class="warnings">${sent.length > 0 && html`<div><dt><span class="tag warn">Sent, as you</span></dt>${destinations(sent).map((line) => html`<dd class="name" key=${line}>${line}</dd>`)}</div>`}${found.map(([label, names, mark]) => html`<div key=${label}><dt><span class=${"tag " + mark}>${label}</span></dt><dd>${some(names)}</dd></div>`)}</dl>`;
       if (!(await confirmed({ title: label + "?", text, action: "Apply" }))) return;
     }
     started(true);
@@ -155,7 +154,7 @@ function Outcome({ job, project, name, close }) {
     ${kept.length > 0 && html`<span>The project's was kept: ${some(kept)}.</span>`}
     ${conflicts.length > 0 && html`<span>${counted(conflicts.length, "conflict")} left: ${some(conflicts.map((/** @type {any} */ one) => one.path))}. <a href=${toFork(project, name, "conflicts")}>Decide</a></span>`}
     ${withheld.length > 0 && html`<span>Not applied, protected: ${some(withheld)}.</span>`}
-    ${(turned ? turned.remarks.filter(isOfPush) : remarks).map((/** @type {any} */ one) => html`<span class="name">${one.path} ${one.text}</span>`)}
+    ${(turned ? turned.remarks.filter(isOfPush) : remarks).map((/** @type {any} */ one) => html`<span class=${"name" + (isOfPush(one) ? " said" : "")}>${one.path} ${one.text}</span>`)}
     <span class="grow"></span>
     ${undo && html`<button type="button" disabled=${busy} onClick=${turn}>${undone ? "Redo" : "Undo"}</button>`}
     ${remaining > 0 || conflicts.length > 0 ? html`<button type="button" onClick=${close}>Go on</button>` : html`<a class="button" href=${toProject(project)}>To the project</a>`}

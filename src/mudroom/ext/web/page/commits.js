@@ -41,7 +41,7 @@ function Commit({ project, fork, one }) {
 }
 
 /** @param {{project: string, fork: string, one: any}} props */
-function Opened({ project, fork, one }) {
+export function Opened({ project, fork, one }) {
   const path = `${atFork(project, fork)}/commits/${one.id}`;
   const { data, error } = useLoaded(path);
   if (error && !data) return html`<p class="problem" role="alert">${error.message}</p>`;
@@ -49,7 +49,7 @@ function Opened({ project, fork, one }) {
   const body = data.message.split("\n").slice(1).join("\n").trim();
   return html`<div class="commit diff">
     ${body && html`<pre class="message" tabindex="0">${body.split("\n").map((/** @type {string} */ line) => [drawn(line), "\n"])}</pre>`}
-    ${data.committer !== one.author && html`<p class="dim small">Committed by ${drawn(data.committer)}</p>`}
+    ${one.author && data.committer !== one.author && html`<p class="dim small">Committed by ${drawn(data.committer)}</p>`}
     <p class="dim small">${count(data.files.length, "file")}${data.more ? " and more" : ""} <span class="plus">+${data.added.toLocaleString("en")}</span> <span class="minus">−${data.removed.toLocaleString("en")}</span></p>
     ${data.files.map((/** @type {any} */ file) => html`<${File} key=${file.id} path=${path} project=${project} fork=${fork} file=${file} />`)}
   </div>`;

@@ -69,10 +69,13 @@ class PushShape(Struct):
     name: str
     """For an apply that sends it: binds the content that was shown."""
     label: str
+    kind: Literal["push", "publish", "request", "mail"]
     remote: str
     state: str
     why: str
     refs: list[PushedRefShape]
+    needs: list[str] = []
+    """Labels of the effects before it that are sent first: an apply that sends it has these, too."""
     details: list[str] = []
     """Of a publish its files, of another request its headers and body."""
 

@@ -128,6 +128,8 @@ class ApplyShape(Struct):
     """Files that were not written, because the decision kept the project's version."""
     refused: bool = False
     """Whether its undo left files to decide about; only of the last that was undone."""
+    sent: list[str] = []
+    """The effects that it has sent, and what its undo can do about each, one line each."""
 
 
 class ProjectShape(Struct):

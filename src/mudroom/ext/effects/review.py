@@ -1,4 +1,4 @@
-"""A fork's held effects on the terminal."""
+"""A fork's held effects as its review shows them: in a terminal, the page, ``diff --json`` and the library."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ _COUNTED = 50
 """Most commits of a ref whose lines are counted."""
 
 
-def push_rows(session: Session, fork: str) -> list[PushRow]:
-    """Return a fork's effects for its review: pushes with the lines of their commits where the fork's repository has
-    them, publishes compared with the last version that the registry has."""
-    outbox = session.forks.outbox_of(place := session.vault.fork(fork).path)
-    rows = [] if outbox is None else [outbox.compared(place, row) for row in outbox.rows(place)]
+def held_effects(session: Session, name: str) -> list[PushRow]:
+    """Return a fork's effects, compared with what their servers have now; pushes with the lines of their commits where
+    the fork's repository has them."""
+    fork = session.vault.fork(name)
+    outbox = session.forks.outbox_of(fork.path)
+    rows = [] if outbox is None else outbox.compared(fork, outbox.rows(fork.path))
     commits = part_or_none("commits", "session") if rows else None
-    return rows if commits is None else [_with_lines(session, fork, row, commits.commit_diffs) for row in rows]
+    return rows if commits is None else [_with_lines(session, name, row, commits.commit_diffs) for row in rows]
 
 
 def _with_lines(session: Session, fork: str, row: PushRow, diffs: object) -> PushRow:
