@@ -44,6 +44,7 @@ class Forge:
         self.after: Callable[[], int | None] = lambda: None
         self.stand: Callable[[str], object] = lambda _point: None
         self.token = ""
+        self.backend, self.more = BACKEND, dict[str, str]()
         self.at_work = 0
 
     def repository(self, name: str = "team/app.git") -> Path:
@@ -118,12 +119,12 @@ class Forge:
         environment = ENVIRONMENT | {
             "GIT_PROJECT_ROOT": str(self.root), "GIT_HTTP_EXPORT_ALL": "1", "REQUEST_METHOD": method, "PATH_INFO": path,
             "QUERY_STRING": _query, "CONTENT_TYPE": _headers.get("content-type", ""), "CONTENT_LENGTH": str(len(body)),
-            "REMOTE_USER": "tester", "REMOTE_ADDR": "127.0.0.1",
+            "REMOTE_USER": "tester", "REMOTE_ADDR": "127.0.0.1", "REQUEST_URI": path, **self.more,
         }  # fmt: skip
         for name in ("git-protocol", "content-encoding"):
             if name in _headers:
                 environment["HTTP_" + name.upper().replace("-", "_")] = _headers[name]
-        done = subprocess.run([BACKEND], input=body, env=environment, capture_output=True, check=False)
+        done = subprocess.run([self.backend], input=body, env=environment, capture_output=True, check=False)
         head, _empty, content = done.stdout.partition(b"\r\n\r\n")
         lines = head.split(b"\r\n")
         status = next((line[8:] for line in lines if line.lower().startswith(b"status: ")), b"200 OK")

@@ -13,16 +13,17 @@ from aiosmtpd.smtp import SMTP, AuthResult
 
 
 class PostOffice:
-    """``taken`` has the mails in order: (sender, recipients, content). ``fault``: ``refuse``, ``busy``, ``cut before``
-    or ``cut after`` the mail is taken. ``login``: the pair that it wants. ``stand`` as a forge's. A mail that has come
-    whole is taken, also if its sender is gone."""
+    """``taken`` has the mails in order: (sender, recipients, content). ``fault``: ``refuse``, ``busy``, ``cut before``,
+    ``cut after`` or ``error after`` the mail is taken. ``login``: the pair that it wants. ``stand``: as a forge's. A
+    mail that has come whole is taken, also if its sender is gone."""
 
-    def __init__(self, pem: Path) -> None:
+    def __init__(self, pem: Path | None = None) -> None:
         self.taken: list[tuple[str, list[str], bytes]] = []
         self.fault, self.login, self.logins = "", ("", ""), list[tuple[str, str]]()
         self.stand: Callable[[str], object] = lambda _point: None
-        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self._context.load_cert_chain(pem)
+        self._context = None if pem is None else ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        if self._context is not None and pem is not None:
+            self._context.load_cert_chain(pem)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
 
@@ -67,22 +68,32 @@ class PostOffice:
         return await asyncio.shield(asyncio.ensure_future(self._take(server, envelope)))
 
     async def _take(self, server: SMTP, envelope: Any) -> str:
-        await asyncio.to_thread(self.stand, "got")
+        await self._stand(server, "got")
         if self.fault in ("refuse", "busy"):
             return "554 5.7.1 not from you" if self.fault == "refuse" else "451 4.3.0 later"
         if self.fault != "cut before":
             self.taken.append((envelope.mail_from, envelope.rcpt_tos, envelope.content))
+        if self.fault == "error after":
+            return "421 4.3.2 shutting down"
         if self.fault:
             server.transport.abort()  # type: ignore[union-attr]
-        await asyncio.to_thread(self.stand, "done")
+        await self._stand(server, "done")
         if server.transport is not None and not server.transport.is_closing():
             await server.push("250-2.0.0 queued")
-        await asyncio.to_thread(self.stand, "answer")
+        await self._stand(server, "answer")
         return "250 as 1"
+
+    async def _stand(self, server: SMTP, point: str) -> None:
+        try:
+            await asyncio.to_thread(self.stand, point)
+        except ConnectionError:
+            if server.transport is not None:
+                server.transport.abort()  # type: ignore[attr-defined]
+            raise
 
 
 class _Smtp(SMTP):
     async def push(self, status: Any) -> None:
         await super().push(status)
         if str(status).startswith("354"):
-            await asyncio.to_thread(self.event_handler.stand, "read")
+            await self.event_handler._stand(self, "data")

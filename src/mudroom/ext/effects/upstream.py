@@ -46,6 +46,9 @@ _SIMPLE = "application/vnd.pypi.simple.v1+json, text/html;q=0.2"
 _AGAIN = "in the fork: git fetch, git rebase --no-fork-point on it, git push; then apply it again"
 """Without the option git takes the held commits, which the remote branch had, for ones that upstream has dropped."""
 _GLANCES = {200: "changes what is there", 404: "nothing is there", 410: "nothing is there any more"}
+_NOT_TAKEN = (450, 451, 452, 550, 551, 552, 553, 554)
+"""A server's answers to the end of a mail that it has not taken (RFC 5321 4.3.2); after another, 421 or 500, it may have
+it."""
 _AGENTS = {"push": "git/2.39 (mudroom)"}
 
 
@@ -166,8 +169,8 @@ class _Server:
         if answer.status in (401, 403, 404) and self._access.authorization is None:
             host = self._push.host if self._push.port == 443 else f"{self._push.host}:{self._push.port}"
             return f"the server answered {answer.status}: mudroom net credential NAME {host} gives it a login"
-        words = "" if self._push.kind == "push" else f" {answer.reason} {said.decode('utf-8', 'replace')}"
-        return f"the server answered {answer.status}{' '.join(words.split())[:300]:.300}"
+        words = "" if self._push.kind == "push" else f"{answer.reason} {said.decode('utf-8', 'replace')}"
+        return f"the server answered {' '.join((str(answer.status), *words.split()))[:300]}"
 
     @staticmethod
     def _body(answer: http.client.HTTPResponse, most: int) -> bytes:
@@ -341,6 +344,8 @@ class MailServer(_Server):
                 code, words = server.getreply()
         except (OSError, smtplib.SMTPException) as error:
             raise LostAnswer(_words(error)) from error
+        if code != 250 and code not in _NOT_TAKEN:
+            raise LostAnswer(f"the server answered {code} {_said(words)}")
         if code != 250:
             raise NotSent(f"the server answered {code} {_said(words)}", by_server=True)
         return PushReport(((self._push.labels[0], ""),), (_said(words),))
