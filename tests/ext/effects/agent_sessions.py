@@ -41,12 +41,13 @@ print("mailed")
 _JSON = "-H 'Content-Type: application/json'"
 _MERGE = "-H 'Content-Type: application/merge-patch+json'"
 _FORM = f"-H 'Content-Type: multipart/form-data; boundary={BOUNDARY}' --data-binary @form"
-_NPM = "cd pkg && npm {} --no-update-notifier 2>&1"
+_NPM = "(cd pkg && npm {} --no-update-notifier 2>&1)"
 _UPGRADE = "-H 'Connection: Upgrade' -H 'Upgrade: websocket'"
 
 
 def _curl(options: str, path: str, server: str = "API") -> str:
-    return f"curl -sS -w ' %{{http_code}}' {options} http://127.0.0.1:{server}{path}"
+    """qwen loses the output of a command that ends at once on a busy machine."""
+    return f"curl -sS -w ' %{{http_code}}' {options} http://127.0.0.1:{server}{path}; sleep 0.3"
 
 
 HELD = {
@@ -99,8 +100,8 @@ def session(agent: RealAgent, root: Path, town: Town) -> Counter[str]:
     here.mudroom("net", "hold", f"127.0.0.1:{ports['api']}", *words)
     scripts = {**HELD, **READ, **REFUSED}
     order = list(scripts)
-    for server, port in ports.items():
-        scripts = {name: script.replace(server.upper(), str(port)) for name, script in scripts.items()}
+    for host, port in ports.items():
+        scripts = {name: script.replace(host.upper(), str(port)) for name, script in scripts.items()}
     commands = (Step(name, scripts[name]) for name in order)
     steps = here._ended((*commands, Step("finish", content="Done.")))
     before = dict(api.things)
@@ -116,7 +117,7 @@ def session(agent: RealAgent, root: Path, town: Town) -> Counter[str]:
     seen["steps"] = len(server.played())
     seen["early"] = done() + (forge.refs() != refs) + (api.things != before)
     for number, name in enumerate(order):
-        said = server.results.get(number, "")
+        said = server.results.get(number, "").replace("\\", "")  # some agents tell the output as JSON
         kind = "held" if name in HELD else "read" if name in READ else "refused"
         is_so = "this cannot be held: " in said if kind == "refused" else "cannot be held" not in said
         is_so = is_so and (kind != "held" or any(word in said for word in _RECEIPTS))

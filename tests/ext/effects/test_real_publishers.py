@@ -179,7 +179,8 @@ def ask(url: str, method: str, message: dict[str, object], token: str = "") -> d
 
 
 def test_twine_publishes_to_devpi(yard: Yard) -> None:
-    """Its pages are at ``+simple``, and it sends on from ``simple``."""
+    """Its pages are at ``+simple``, which no upload names: it is not asked whether the version is there, and the index
+    itself refuses it."""
     tools, port = yard.root / "devpi", free_port()
     installed(f"{sys.executable} -m venv devpi; devpi/bin/pip install -q devpi-server", yard.root)
     installed(f"{sys.executable} -m pip install -q --target tools flit twine", yard.project)
@@ -195,7 +196,7 @@ def test_twine_publishes_to_devpi(yard: Yard) -> None:
     with served(program, port, tools), opened(yard, port) as session:
         outside = f"http://127.0.0.1:{port}"
         token = ask(f"{outside}/+login", "POST", {"user": "root", "password": ""})["result"]["password"]
-        ask(f"{outside}/root/dev", "PUT", {"acl_upload": [":ANONYMOUS:"], "bases": []}, token)
+        ask(f"{outside}/root/dev", "PUT", {"acl_upload": [":ANONYMOUS:"], "bases": [], "volatile": False}, token)
         url = f"http://registry.example:{port}/root/dev"
         done = yard.run(session, UPLOADS["twine"].format(url=url))
         assert done.exit_code == 0, (done.stdout, done.stderr)

@@ -112,15 +112,9 @@ def talk(line: Sequence[str], variables: Mapping[bytes, bytes], body: BinaryIO, 
         given.seek(0)
         try:
             failed = subprocess.call(
-                line,
-                stdin=given,
-                stdout=out,
-                stderr=err,
-                env=variables,
-                timeout=patience,
-                start_new_session=True,
+                line, stdin=given, stdout=out, stderr=err, env=variables, timeout=patience, start_new_session=True,
                 preexec_fn=ends_with_parent(signal.SIGKILL),
-            )
+            )  # fmt: skip
         except subprocess.TimeoutExpired:
             failed = 1
         out.seek(0)

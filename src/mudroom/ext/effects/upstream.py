@@ -47,8 +47,7 @@ _AGAIN = "in the fork: git fetch, git rebase --no-fork-point on it, git push; th
 """Without the option git takes the held commits, which the remote branch had, for ones that upstream has dropped."""
 _GLANCES = {200: "changes what is there", 404: "nothing is there", 410: "nothing is there any more"}
 _NOT_TAKEN = (450, 451, 452, 550, 551, 552, 553, 554)
-"""A server's answers to the end of a mail that it has not taken (RFC 5321 4.3.2); after another, 421 or 500, it may have
-it."""
+"""A server's answers to a mail's end if it has not taken it (RFC 5321 4.3.2); with 421 or 500 it may have it."""
 _AGENTS = {"push": "git/2.39 (mudroom)"}
 
 
