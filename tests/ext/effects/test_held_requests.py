@@ -42,6 +42,7 @@ REQUESTS = {
     "POST of a branch": '-X POST --json \'{"head": "fix"}\' {}/pulls',
 }
 """For curl; ``{}`` stands for the API."""
+KINDS = [pytest.param(kind, marks=[pytest.mark.deep] if kind.startswith("POST ") else []) for kind in REQUESTS]
 PLAIN_PATCH = f"-X PATCH {JSON} -d '{{\"a\": 2}}' {{}}/items/old"
 
 
@@ -134,7 +135,7 @@ FAULTS = [("cut before", "unknown"), ("cut after", "sent"), ("500 after", "sent"
           ("403 before", "refused")]  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", [*REQUESTS, "plain PATCH"])
+@pytest.mark.parametrize("kind", [*KINDS, "plain PATCH"])
 @pytest.mark.parametrize(("fault", "state"), FAULTS)
 def test_a_lost_answer_is_asked_about_and_never_doubled(yard: Yard, kind: str, fault: str, state: str) -> None:
     word, when = fault.split()
@@ -165,7 +166,7 @@ DONE_MEANWHILE: dict[str, Callable[[dict[str, bytes]], object]] = {
 }
 
 
-@pytest.mark.parametrize("kind", DONE_MEANWHILE)
+@pytest.mark.parametrize("kind", ["PUT", pytest.param("DELETE", marks=pytest.mark.deep)])
 @pytest.mark.parametrize("is_there", [False, True])
 def test_a_refusal_of_what_was_sent_before_is_asked_about(yard: Yard, kind: str, is_there: bool) -> None:
     """The server has still been at the first one when it gets the second."""
@@ -186,7 +187,7 @@ def test_a_refusal_of_what_was_sent_before_is_asked_about(yard: Yard, kind: str,
         assert row.why.endswith("it is there" if is_there else "the next apply asks the server first")
 
 
-@pytest.mark.parametrize("kind", ["PUT", "PATCH", "DELETE"])
+@pytest.mark.parametrize("kind", ["PUT", *(pytest.param(kind, marks=pytest.mark.deep) for kind in ("PATCH", "DELETE"))])
 def test_what_somebody_has_put_there_since_is_not_overwritten(yard: Yard, kind: str) -> None:
     yard.api.before = cut
     with opened(yard) as session:
@@ -221,7 +222,7 @@ def test_a_server_that_sends_on_afterwards_is_asked(yard: Yard) -> None:
         assert [row.state for row in rows] == ["sent", "unknown"], rows
 
 
-@pytest.mark.parametrize("kind", REQUESTS)
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("is_sent", [False, True])
 def test_a_server_that_hangs_is_given_up_and_asked_later(
     yard: Yard, monkeypatch: pytest.MonkeyPatch, kind: str, is_sent: bool

@@ -205,6 +205,8 @@ def test_twine_publishes_to_devpi(yard: Yard) -> None:
         landed = session.changes.apply("f", pushes=names, exact=True)
         assert [(row.state, row.why) for row in landed.applied.pushes] == [("sent", "")] * 2
         assert here(f"{outside}/root/dev/+simple/tiny/").count(b"<a href") == 2
+        (yard.project / "tiny.py").write_text('"""Another one."""\n\n__version__ = "1.0"\n')
+        installed(PYTHON + " -m flit build --no-use-vcs", yard.project)
         yard.run(session, UPLOADS["twine"].format(url=url))
         names = [row.name for row in session.changes.pushes("f")]
         again = session.changes.apply("f", pushes=names, exact=True).applied.pushes
