@@ -9,13 +9,15 @@ import select
 import selectors
 import signal
 import socket
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
 import pytest
 
 from mac import on_a_mac
-from mudroom.core.system.process import ProcessHandle, boot, started
+from mudroom.core.system.process import ProcessHandle, boot, ends_with_parent, started
 from mudroom.core.system.readiness import SelectorPoll, is_abandoned, wait_for_devices
 from mudroom.core.system.write_lock import is_read_locked, try_write_lock
 from mudroom.vault.socket_path import linked_path
@@ -26,6 +28,21 @@ def child() -> int:
     if not pid:
         signal.pause()
     return pid
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux alone has PR_SET_PDEATHSIG")
+def test_a_child_ends_with_the_process_that_has_started_it() -> None:
+    read, write = os.pipe()
+    pid = os.fork()
+    if not pid:
+        subprocess.Popen(["sleep", "600"], pass_fds=[write], preexec_fn=ends_with_parent(signal.SIGKILL))  # noqa: PLW1509
+        os.write(write, b"x")
+        os._exit(0)
+    os.close(write)
+    os.waitpid(pid, 0)
+    assert os.read(read, 2) == b"x"
+    assert select.select([read], [], [], 60)[0] and os.read(read, 1) == b"", "its end of the pipe is closed"
+    os.close(read)
 
 
 def test_the_end_of_a_process_is_told() -> None:

@@ -9,14 +9,16 @@ from forge import Forge
 
 
 class Api(Forge):
-    """``done`` has what has changed something, in order: (method, path). ``doubles`` counts a POST whose key was known,
-    and a DELETE or merge that has changed nothing."""
+    """``done`` has what has changed something, in order: (method, path). ``doubles`` counts a merge that has changed
+    nothing. A key whose request is outstanding is answered with 409, one whose request was done with its answer
+    (draft-ietf-httpapi-idempotency-key-header)."""
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)
         self.things: dict[str, bytes] = {"/items/old": b'{"a":1}'}
         self.done: list[tuple[str, str]] = []
         self.keys: dict[str, str] = {}
+        self.outstanding: set[str] = set()
         self.doubles = 0
 
     def is_effect(self, method: str, _path: str, _body: bytes) -> bool:
@@ -24,6 +26,18 @@ class Api(Forge):
 
     def effects(self) -> int:
         return sum(method not in ("GET", "HEAD", "OPTIONS") for method, _path, _headers in self.requests)
+
+    def begin(self, _method: str, _path: str, headers: dict[str, str]) -> bytes:
+        key = headers.get("idempotency-key", "")
+        if not key or key in self.keys:
+            return b""
+        if key in self.outstanding:
+            return _answer(409, b'{"error":"a request with this key is outstanding"}')
+        self.outstanding.add(key)
+        return b""
+
+    def end(self, headers: dict[str, str]) -> None:
+        self.outstanding.discard(headers.get("idempotency-key", ""))
 
     def _backend(self, method: str, path: str, _query: str, _headers: dict[str, str], body: bytes) -> bytes:
         there = self.things.get(path)
@@ -52,7 +66,7 @@ class Api(Forge):
             told = {"resource": "PullRequest", "code": "custom", "message": "A pull request already exists for me:fix."}
             return _answer(422, json.dumps({"message": "Validation Failed", "errors": [told]}).encode())
         if key in self.keys:
-            return _answer(409, b'{"error":"this key was used"}')
+            return _answer(201, json.dumps({"at": self.keys[key]}).encode())
         self.keys[key] = place = f"{path}/{len(self.keys) + 1}"
         self.things[place] = body
         self.done.append(("POST", path))

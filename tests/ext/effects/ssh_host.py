@@ -16,14 +16,16 @@ class SshHost:
     """Each connection is served by an ``sshd -i`` of its own. ``path`` is the folder with the user's ``ssh``: OpenSSH
     reads the home of the password file, so it is given its configuration."""
 
-    def __init__(self, root: Path, repositories: Path) -> None:
+    def __init__(self, root: Path, repositories: Path, command: str = "") -> None:
+        """``command``: what the key may run alone."""
         self.root, self.path = root, root / "bin"
         self.path.mkdir(parents=True)
         if not os.geteuid():
             Path("/run/sshd").mkdir(exist_ok=True)
         for name in ("host", "key"):
             subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(root / name)], check=True)
-        (root / "authorized").write_text((root / "key.pub").read_text())
+        forced = f'command="{command}" ' if command else ""
+        (root / "authorized").write_text(forced + (root / "key.pub").read_text())
         (root / "sshd_config").write_text(
             f"HostKey {root}/host\nAuthorizedKeysFile {root}/authorized\nStrictModes no\nUsePAM no\n"
             f"PasswordAuthentication no\nPidFile none\nSetEnv GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=/dev/null\n"

@@ -96,7 +96,13 @@ def test_a_mail_waits_is_shown_and_is_sent_once(post: Post, tls: str) -> None:
 
 @pytest.mark.parametrize(
     ("fault", "state", "times"),
-    [("refuse", "refused", 0), ("busy", "refused", 0), ("cut before", "unknown", 0), ("cut after", "unknown", 1)],
+    [
+        ("refuse", "refused", 0),
+        ("busy", "refused", 0),
+        ("cut before", "unknown", 0),
+        ("cut after", "unknown", 1),
+        ("error after", "unknown", 1),
+    ],
 )
 def test_a_mail_whose_answer_is_lost_is_unknown_and_stays_so(post: Post, fault: str, state: str, times: int) -> None:
     with post.session() as session:

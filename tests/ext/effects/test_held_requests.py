@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,7 @@ REQUESTS = {
     "POST of a branch": '-X POST --json \'{"head": "fix"}\' {}/pulls',
 }
 """For curl; ``{}`` stands for the API."""
+KINDS = [pytest.param(kind, marks=[pytest.mark.deep] if kind.startswith("POST ") else []) for kind in REQUESTS]
 PLAIN_PATCH = f"-X PATCH {JSON} -d '{{\"a\": 2}}' {{}}/items/old"
 
 
@@ -133,7 +135,7 @@ FAULTS = [("cut before", "unknown"), ("cut after", "sent"), ("500 after", "sent"
           ("403 before", "refused")]  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", [*REQUESTS, "plain PATCH"])
+@pytest.mark.parametrize("kind", [*KINDS, "plain PATCH"])
 @pytest.mark.parametrize(("fault", "state"), FAULTS)
 def test_a_lost_answer_is_asked_about_and_never_doubled(yard: Yard, kind: str, fault: str, state: str) -> None:
     word, when = fault.split()
@@ -158,25 +160,89 @@ def test_a_lost_answer_is_asked_about_and_never_doubled(yard: Yard, kind: str, f
     assert len(yard.api.done) == 1 and not yard.api.doubles
 
 
-@pytest.mark.parametrize("kind", REQUESTS)
+DONE_MEANWHILE: dict[str, Callable[[dict[str, bytes]], object]] = {
+    "PUT": lambda things: things.update({"/items/new": b'{"b":2}'}),
+    "DELETE": lambda things: things.pop("/items/old"),
+}
+
+
+@pytest.mark.parametrize("kind", ["PUT", pytest.param("DELETE", marks=pytest.mark.deep)])
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_refusal_of_what_was_sent_before_is_asked_about(yard: Yard, kind: str, is_there: bool) -> None:
+    """The server has still been at the first one when it gets the second."""
+
+    def refuse() -> int:
+        if is_there:
+            DONE_MEANWHILE[kind](yard.api.things)
+        return 409
+
+    yard.api.before = cut
+    with opened(yard) as session:
+        curl(yard, session, REQUESTS[kind])
+        session.changes.apply("f", pushes=["request:1"], exact=True)
+        yard.api.before = refuse
+        (row,) = session.changes.apply("f", pushes=["request:1"], exact=True).applied.pushes
+        assert row.state == ("sent" if is_there else "unknown"), row
+        assert row.why.startswith("the answer was lost (the server answered 409 No, perhaps since"), row
+        assert row.why.endswith("it is there" if is_there else "the next apply asks the server first")
+
+
+@pytest.mark.parametrize("kind", ["PUT", *(pytest.param(kind, marks=pytest.mark.deep) for kind in ("PATCH", "DELETE"))])
+def test_what_somebody_has_put_there_since_is_not_overwritten(yard: Yard, kind: str) -> None:
+    yard.api.before = cut
+    with opened(yard) as session:
+        curl(yard, session, REQUESTS[kind])
+        session.changes.apply("f", pushes=["request:1"], exact=True)
+        yard.api.before = lambda: None
+        theirs = dict.fromkeys(("/items/new", "/items/old"), b'{"a":3}')
+        yard.api.things = dict(theirs)
+        (row,) = session.changes.apply("f", pushes=["request:1"], exact=True).applied.pushes
+        assert row.state == "unknown" and "does not show whether it was done" in row.why, row
+    assert yard.api.things == theirs
+
+
+def test_a_key_that_is_outstanding_is_not_told_as_sent(yard: Yard) -> None:
+    yard.api.before = cut
+    with opened(yard) as session:
+        curl(yard, session, ORDER)
+        session.changes.apply("f", pushes=["request:1"], exact=True)
+        yard.api.before, yard.api.outstanding = lambda: None, {"k1"}
+        (row,) = session.changes.apply("f", pushes=["request:1"], exact=True).applied.pushes
+        assert row.state == "unknown" and "outstanding" in row.why, row
+        yard.api.outstanding.clear()
+        (row,) = session.changes.apply("f", pushes=["request:1"], exact=True).applied.pushes
+        assert row.state == "sent" and len(yard.api.done) == 1
+
+
+def test_a_server_that_sends_on_afterwards_is_asked(yard: Yard) -> None:
+    yard.api.after = lambda: 303
+    with opened(yard) as session:
+        curl(yard, session, REQUESTS["PUT"], ORDER)
+        rows = session.changes.apply("f", pushes=["request:1", "request:2"], exact=True).applied.pushes
+        assert [row.state for row in rows] == ["sent", "unknown"], rows
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("is_sent", [False, True])
 def test_a_server_that_hangs_is_given_up_and_asked_later(
     yard: Yard, monkeypatch: pytest.MonkeyPatch, kind: str, is_sent: bool
 ) -> None:
     """It takes the request or does not, and its answer does not come."""
 
-    def hang(connection: HTTPConnection, *given: Any) -> None:
-        if is_sent:
-            real(connection)
+    def hang(connection: HTTPConnection, *given: Any, **more: Any) -> Any:
+        is_question = (given[0] if given else vars(connection)["_method"]) == "GET"
+        answer = real(connection, *given, **more) if is_question or is_sent else None
+        if is_question:
+            return answer
         raise TimeoutError("timed out")
 
-    real = HTTPConnection.getresponse
+    hanging = "getresponse" if is_sent else "request"
+    real = getattr(HTTPConnection, hanging)
     with opened(yard) as session:
         curl(yard, session, REQUESTS[kind])
         with monkeypatch.context() as patch:
             patch.setattr(RequestServer, "is_there", lambda _server, may_be: False)  # nor does it say what is there
-            patch.setattr(RequestServer, "_look", lambda _server: (200, b""))
-            patch.setattr(HTTPConnection, "getresponse" if is_sent else "request", hang)
+            patch.setattr(HTTPConnection, hanging, hang)
             landed = session.changes.apply("f", pushes=["request:1"], exact=True)
         (row,) = landed.applied.pushes
         assert row.state == "unknown" and row.why.startswith("the answer was lost (timed out); "), row

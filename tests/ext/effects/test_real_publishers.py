@@ -9,11 +9,13 @@ import socket
 import subprocess
 import sys
 import time
+from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.error import HTTPError
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 import pytest
 from yard import Yard
@@ -165,3 +167,47 @@ def test_python_clients_publish_to_pypiserver(yard: Yard, client: str) -> None:
         landed = session.changes.apply("f", pushes=[row.name for row in rows], exact=True)
         assert [(row.state, row.why) for row in landed.applied.pushes] == [("sent", "")] * 2
         assert sorted(path.name for path in store.rglob("tiny*") if path.is_file()) == built
+
+
+def ask(url: str, method: str, message: dict[str, object], token: str = "") -> dict[str, Any]:
+    headers = {"Content-Type": "application/json", "Accept": "application/json"}
+    login = {"X-Devpi-Auth": b64encode(f"root:{token}".encode()).decode()} if token else {}
+    request = Request(url, json.dumps(message).encode(), headers | login, method=method)
+    with urlopen(request, timeout=_WAIT) as answer:
+        told: dict[str, Any] = json.load(answer)
+        return told
+
+
+def test_twine_publishes_to_devpi(yard: Yard) -> None:
+    """Its pages are at ``+simple``, which no upload names: it is not asked whether the version is there, and the index
+    itself refuses it."""
+    tools, port = yard.root / "devpi", free_port()
+    installed(f"{sys.executable} -m venv devpi; devpi/bin/pip install -q devpi-server", yard.root)
+    installed(f"{sys.executable} -m pip install -q --target tools flit twine", yard.project)
+    (yard.project / "tiny.py").write_text('"""A module."""\n\n__version__ = "1.0"\n')
+    (yard.project / "pyproject.toml").write_text(
+        '[build-system]\nrequires = ["flit_core"]\nbuild-backend = "flit_core.buildapi"\n'
+        '[project]\nname = "tiny"\ndescription = "A module"\ndynamic = ["version"]\n'
+    )
+    installed(PYTHON + " -m flit build --no-use-vcs", yard.project)
+    state = ["--serverdir", str(tools / "state")]
+    installed(f"bin/devpi-init --no-root-pypi {' '.join(state)}", tools)
+    program = [str(tools / "bin/devpi-server"), *state, "--port", str(port)]
+    with served(program, port, tools), opened(yard, port) as session:
+        outside = f"http://127.0.0.1:{port}"
+        token = ask(f"{outside}/+login", "POST", {"user": "root", "password": ""})["result"]["password"]
+        ask(f"{outside}/root/dev", "PUT", {"acl_upload": [":ANONYMOUS:"], "bases": [], "volatile": False}, token)
+        url = f"http://registry.example:{port}/root/dev"
+        done = yard.run(session, UPLOADS["twine"].format(url=url))
+        assert done.exit_code == 0, (done.stdout, done.stderr)
+        names = [row.name for row in session.changes.pushes("f")]
+        assert b"tiny" not in here(f"{outside}/root/dev/+simple/tiny/")
+        landed = session.changes.apply("f", pushes=names, exact=True)
+        assert [(row.state, row.why) for row in landed.applied.pushes] == [("sent", "")] * 2
+        assert here(f"{outside}/root/dev/+simple/tiny/").count(b"<a href") == 2
+        (yard.project / "tiny.py").write_text('"""Another one."""\n\n__version__ = "1.0"\n')
+        installed(PYTHON + " -m flit build --no-use-vcs", yard.project)
+        yard.run(session, UPLOADS["twine"].format(url=url))
+        names = [row.name for row in session.changes.pushes("f")]
+        again = session.changes.apply("f", pushes=names, exact=True).applied.pushes
+        assert {row.state for row in again} == {"refused"}, again

@@ -70,6 +70,11 @@ class Yard:
             else f"http://forge.example:{self.port}/team/app.git"
         )
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether a server has an effect at work."""
+        return any(server.at_work for server in (self.forge, self.registry, self.api))
+
     def session(
         self, *more: HostRule, hold: bool = True, agent: str | None = None, read: Sequence[str] = (), **environ: str
     ) -> Session:

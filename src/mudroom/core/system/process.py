@@ -55,6 +55,23 @@ class ProcessHandle:
         self._close()
 
 
+def ends_with_parent(number: int) -> Callable[[], None]:
+    """Return a ``preexec_fn`` by which a child gets this signal when the thread that has started it ends
+    (PR_SET_PDEATHSIG, prctl(2)); its own children do not. Another system than Linux has no such signal."""
+    import ctypes
+
+    parent, prctl = os.getpid(), getattr(ctypes.CDLL(None), "prctl", None)
+    words = [ctypes.c_ulong(word) for word in (number, 0, 0, 0)]
+
+    def prepare() -> None:
+        if prctl is not None:
+            prctl(1, *words)
+            if os.getppid() != parent:  # it ended before the call
+                os._exit(1)
+
+    return prepare
+
+
 def boot() -> str:
     """Return a name for the present boot; empty if the system has none."""
     try:

@@ -6,7 +6,8 @@ Rules of this file:
 2. The server is asked for the protocol's key (the refs, the version) before anything is sent. A ref that is not where
    the push expects it, or a version that is there, is a refusal with its words.
 3. If the answer is lost, the server is asked again: the effect is sent, or it is ``unknown``, and no apply repeats it
-   before it has asked.
+   before it has asked. A server that refuses the repetition may do so because of the first one, which it may still be
+   doing: it is asked again, and the effect stays ``unknown`` until the server shows it.
 4. The user's credential is read when it is needed, and is in no message.
 """
 
@@ -210,7 +211,7 @@ class EffectOutbox:
         return tuple(outcomes)
 
     def _release(self, fork: Fork, place: bytes, push: HeldEffect) -> HeldEffect:
-        server, is_asked = None, False
+        server, is_again = None, False
         may_be_there = push.state in ("sending", "unknown")
         try:
             server = server_of(
@@ -218,20 +219,24 @@ class EffectOutbox:
             )
             if server.is_there(may_be=may_be_there):
                 return self._sent(fork, place, push)
-            is_asked = push.request is None  # no server shows that another request was not done
             noted = server.before()
             with os.fdopen(open_request(fork.path, push), "rb") as body:
                 push = noted._replace(state="sending", why="")
                 save(fork.path, push)
+                is_again = may_be_there
                 report = server.send(body)
+            if is_again and (problems := _problems(report)) and len(problems) == len(report.problems):
+                raise NotSent("; ".join(problems))
         except NotSent as problem:
+            if is_again:  # by its own first sending, perhaps, which the server may still be doing
+                return self._lost(fork, place, push, server, str(problem))
             state: PushState = "refused" if problem.by_server else "held"
             why = f"{problem}; the next apply tries again, made again in the fork it is replaced" * bool(problem.status)
-            push = push._replace(state="unknown" if may_be_there and not is_asked else state, why=why or str(problem))
+            push = push._replace(state="unknown" if may_be_there else state, why=why or str(problem))
             save(fork.path, push)
             return push
         except LostAnswer as problem:
-            return self._lost(fork, place, push, server, str(problem))
+            return self._lost(fork, place, push, server, f"the answer was lost ({problem})")
         return self._sent(fork, place, push, report)
 
     def _lost(self, fork: Fork, place: bytes, push: HeldEffect, server: EffectServer | None, why: str) -> HeldEffect:
@@ -240,10 +245,8 @@ class EffectOutbox:
         except NotSent:
             is_there = False
         if is_there:
-            return self._sent(fork, place, push._replace(why=f"the answer was lost ({why}); it is there"))
-        push = push._replace(
-            state="unknown", why=f"the answer was lost ({why}); {'' if server is None else server.again}"
-        )
+            return self._sent(fork, place, push._replace(why=f"{why}; it is there"))
+        push = push._replace(state="unknown", why=f"{why}; {'' if server is None else server.again}")
         save(fork.path, push)
         return push
 
@@ -251,8 +254,8 @@ class EffectOutbox:
         """``report``: the server's; None if it has shown that it has the effect."""
         report = report or PushReport(tuple((label, "") for label in push.labels), ())
         moved = tuple(ref for ref, problem in report.problems if not problem)
-        problems = "; ".join(f"{ref}: {problem}" for ref, problem in report.problems if problem)
-        push = push._replace(moved=moved, remote=report.remote, why="; ".join(filter(None, (push.why, problems))))
+        why = "; ".join(filter(None, (push.why, *_problems(report))))
+        push = push._replace(moved=moved, remote=report.remote, why=why)
         if not moved:
             push = push._replace(state="refused")
             save(fork.path, push)
@@ -290,10 +293,10 @@ class EffectOutbox:
             return push._replace(why=f"not taken back: {problem}")
         if report is None:
             return push._replace(state="undone", why="")
-        problems = "; ".join(f"{ref}: {problem}" for ref, problem in report.problems if problem)
         left = tuple(ref for ref, problem in report.problems if problem)
         if left:
-            return push._replace(moved=left, remote=report.remote, why=f"not taken back: {problems}")
+            why = f"not taken back: {'; '.join(_problems(report))}"
+            return push._replace(moved=left, remote=report.remote, why=why)
         return push._replace(state="undone", remote=report.remote, why="")
 
     def taken_back(self, place: bytes) -> tuple[PushRow, ...]:
@@ -359,6 +362,10 @@ class EffectOutbox:
 
 
 _EMPTY = PackView({}, {}, False, True)
+
+
+def _problems(report: PushReport) -> list[str]:
+    return [f"{ref}: {problem}" for ref, problem in report.problems if problem]
 
 
 def _has_pack(push: HeldEffect) -> bool:

@@ -8,6 +8,7 @@ only characters that neither ssh nor the server's shell reads as more. ssh_confi
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from shutil import copyfileobj
@@ -15,6 +16,7 @@ from tempfile import TemporaryFile
 
 from mudroom.core.confinement.spec import Bind
 from mudroom.core.network.host_rules import USUAL, HostRule, Request, decide
+from mudroom.core.system.process import ends_with_parent
 from mudroom.core.system.search_path import find_program
 from mudroom.core.tree.path import show
 from mudroom.ext.effects.message import is_ssh_repository, is_user
@@ -103,14 +105,16 @@ class RemoteGit:
 
 
 def talk(line: Sequence[str], variables: Mapping[bytes, bytes], body: BinaryIO, patience: float) -> tuple[bytes, bytes]:
-    """Return the output and errors of an ssh that gets this input; no errors if it has succeeded. Raise OSError."""
+    """Return the output and errors of an ssh that gets this input; no errors if it has succeeded. It ends with this
+    thread, so that it pushes nothing later. Raise OSError."""
     with TemporaryFile() as given, TemporaryFile() as out, TemporaryFile() as err:
         copyfileobj(body, given)
         given.seek(0)
         try:
             failed = subprocess.call(
-                line, stdin=given, stdout=out, stderr=err, env=variables, timeout=patience, start_new_session=True
-            )
+                line, stdin=given, stdout=out, stderr=err, env=variables, timeout=patience, start_new_session=True,
+                preexec_fn=ends_with_parent(signal.SIGKILL),
+            )  # fmt: skip
         except subprocess.TimeoutExpired:
             failed = 1
         out.seek(0)

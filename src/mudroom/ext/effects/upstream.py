@@ -46,6 +46,8 @@ _SIMPLE = "application/vnd.pypi.simple.v1+json, text/html;q=0.2"
 _AGAIN = "in the fork: git fetch, git rebase --no-fork-point on it, git push; then apply it again"
 """Without the option git takes the held commits, which the remote branch had, for ones that upstream has dropped."""
 _GLANCES = {200: "changes what is there", 404: "nothing is there", 410: "nothing is there any more"}
+_NOT_TAKEN = (450, 451, 452, 550, 551, 552, 553, 554)
+"""A server's answers to a mail's end if it has not taken it (RFC 5321 4.3.2); with 421 or 500 it may have it."""
 _AGENTS = {"push": "git/2.39 (mudroom)"}
 
 
@@ -153,7 +155,7 @@ class _Server:
             raise LostAnswer(_words(error)) from error
         finally:
             connection.close()
-        if 300 <= answer.status < 500:
+        if 300 <= answer.status < 500 and answer.status not in (302, 303):  # the latter come after it was done
             raise NotSent(self._refusal(answer, data), by_server=True, status=answer.status)
         if not 200 <= answer.status < 300:
             raise LostAnswer(f"the server answered {answer.status}")
@@ -380,6 +382,8 @@ class MailServer(_Server):
                 code, words = server.getreply()
         except (OSError, smtplib.SMTPException) as error:
             raise LostAnswer(_words(error)) from error
+        if code != 250 and code not in _NOT_TAKEN:
+            raise LostAnswer(f"the server answered {code} {_said(words)}")
         if code != 250:
             raise NotSent(f"the server answered {code} {_said(words)}", by_server=True)
         return PushReport(((self._push.labels[0], ""),), (_said(words),))
@@ -423,7 +427,7 @@ class _Smtp(smtplib.SMTP):
 
 
 def _said(words: bytes | str) -> str:
-    return show(words if isinstance(words, bytes) else words.encode())[:300]
+    return show(b" ".join((words if isinstance(words, bytes) else words.encode()).split()))[:300]
 
 
 class Registry(_Server):
@@ -583,16 +587,17 @@ class RequestServer(_Server):
 
     def before(self) -> HeldEffect:
         """Return the effect with what is at its path now. Raise NotSent."""
-        if self._request.method != "POST":
+        if self._request.method != "POST" and self._push.state not in ("sending", "unknown"):
             self._request = self._request._replace(seen=seen(*self._look()))
         return self._push._replace(request=self._request)
 
     def is_there(self, *, may_be: bool) -> bool:
         if not may_be or self._request.method == "POST":
             return False
-        if is_done(self._request, self._sent, *self._look()):
+        there = self._look()
+        if is_done(self._request, self._sent, *there):
             return True
-        if not self._request.may_repeat:
+        if not self._request.may_repeat or seen(*there) != self._request.seen:
             raise NotSent(f"{self._push.host} does not show whether it was done; {self.again}")
         return False
 
@@ -605,7 +610,8 @@ class RequestServer(_Server):
             # GitHub answers 422 to a second pull request: "A pull request already exists for ada:fix."
             if not may_be or (problem.status not in (409, 412) and "already exists" not in str(problem)):
                 raise
-            if request.key:
+            # a header's key: its request may be outstanding (draft-ietf-httpapi-idempotency-key-header, 2.6)
+            if request.key and (problem.status != 409 or request.key.startswith(".")):
                 return PushReport(((self._push.labels[0], ""),), (f"{problem}: it has this key",))
             raise LostAnswer(f"{problem}, perhaps since this request was done") from problem
 

@@ -6,7 +6,6 @@ as by any worker that is ended.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import queue
 import select
@@ -16,7 +15,8 @@ import sys
 import threading
 from collections.abc import Sequence
 
-_PR_SET_PDEATHSIG = 1  # prctl(2)
+from mudroom.core.system.process import ends_with_parent
+
 _PIECE = 1 << 18
 GRACE = 5.0
 """Seconds between SIGTERM and SIGKILL."""
@@ -91,14 +91,6 @@ class WorkerChild:
 def _supervise(argv: Sequence[str], started: queue.SimpleQueue[subprocess.Popen[bytes] | OSError]) -> None:
     """Start a program and wait for its end. The "parent" in PR_SET_PDEATHSIG is the thread that started it (prctl(2)):
     a thread in Ray's pool may end at any time, and the worker with it."""
-    parent = os.getpid()
-    libc = ctypes.CDLL(None)
-
-    def end_with_parent() -> None:
-        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-        if os.getppid() != parent:  # it ended before the call
-            os._exit(1)
-
     try:
         child = subprocess.Popen(
             argv,
@@ -106,7 +98,7 @@ def _supervise(argv: Sequence[str], started: queue.SimpleQueue[subprocess.Popen[
             stdout=subprocess.PIPE,
             bufsize=0,
             start_new_session=True,
-            preexec_fn=end_with_parent,  # noqa: PLW1509 - two calls, which take no lock
+            preexec_fn=ends_with_parent(signal.SIGTERM),  # noqa: PLW1509 - two calls, which take no lock
         )
     except OSError as error:
         started.put(error)
