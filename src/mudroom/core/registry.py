@@ -75,6 +75,9 @@ ROWS: Mapping[str, Mapping[str, str]] = {
     "level": {
         "2": "containers.level",
     },
+    "live": {
+        "cli": "live.cli",
+    },
     "outside": {
         "store": "outside.store",
     },
