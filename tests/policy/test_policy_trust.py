@@ -119,11 +119,12 @@ def test_what_verifies_is_missed(files: Strange, now: str) -> None:
 )
 def test_other_start_commands_need_trust_again(files: Strange, now: str) -> None:
     files.write(project="start: {commands: [[make, serve], {run: [npm, start], ready: 8000}]}\n")
-    assert files.settings.start == ()
+    assert list(files.settings.start) == []
     files.trust()
-    assert files.left_out == [] and files.settings.start[1] == StartCommand((b"npm", b"start"), 8000)
+    assert files.left_out == []
+    assert list(files.settings.start) == [StartCommand((b"make", b"serve")), StartCommand((b"npm", b"start"), 8000)]
     files.write(project=f"start: {{commands: {now}}}\n")
-    assert len(files.left_out) == 1 and files.settings.start == ()
+    assert len(files.left_out) == 1 and list(files.settings.start) == []
 
 
 def test_what_verifies_for_the_user_is_the_users_word(files: Strange) -> None:

@@ -263,7 +263,8 @@ and one that notes each number whose insertion the server has confirmed. Forks a
   `pg_checksums` when it has ended
 - MariaDB (InnoDB; 3 clients): the sum is 0, `CHECK TABLE … EXTENDED`, and `innochecksum` of all tablespaces when it
   has ended
-- Redis (append-only file, fsync every second; 4 clients): `redis-check-aof` before the start and at the end, the sum is 0
+- Redis (append-only file, fsync every second; 4 clients): `redis-check-aof` before the start and at the end, the sum
+  is 0
 - SQLite (WAL; 2 clients): `PRAGMA integrity_check`, the sum is 0
 - each: every number up to the confirmed one is there, and none is missing below another one
 
@@ -279,9 +280,12 @@ def row(name: str, database: Database, times: int, root: Path) -> str:
     (root / "project").mkdir()
     for file, text in FILES.items():
         (root / "project" / file).write_text(text)
-    places = {"state": os.fsencode(root / "state"), "home": os.fsencode(root / "home"), "environ": os.environb}
+    project, state, home = (os.fsencode(root / place) for place in ("project", "state", "home"))
     forks: list[Forked] = []
-    with Session.open(os.fsencode(root / "project"), **places) as session, under_load(session, "a", database):
+    with (
+        Session.open(project, state=state, home=home, environ=os.environb) as session,
+        under_load(session, "a", database),
+    ):
         for number in range(times):
             try:
                 forks.append(checked(session, "a", f"b{number}", database, live=number % 2 == 1))

@@ -4,11 +4,14 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Iterator
 
 from mudroom.cli.command.background import Keeper, hold, print_started
 from mudroom.cli.command.run import OpenedProgram
 from mudroom.cli.project_session import open_session, print_remarks
 from mudroom.cli.terminal.context import Context
+from mudroom.core.registry import part_or_none
 from mudroom.ext.live.fork import fork_live
 from mudroom.ext.live.start import start_commands
 from mudroom.session import Session
@@ -27,6 +30,8 @@ def fork_new(name: str, parent: str, point: str, snapshot: bool, context: Contex
         if not context.as_json:
             context.terminal.say(f"made {name}: mudroom exec --fork {name} -- COMMAND")
         print_remarks(session, context)
+        for note in _conversations(fork):
+            context.terminal.note(note)
         report, starts = _report(fork), bool(session.actor.policy.start)
     _tell(report, _start(name, context) if starts else [], context)
 
@@ -42,6 +47,19 @@ def _open(context: Context) -> Session:
     """Return a session that is closed at once. SQLite's connections do not survive fork(2), by which the process is
     made that holds the commands (https://www.sqlite.org/howtocorrupt.html, section 2.6)."""
     return open_session(context._replace(later=None))
+
+
+def _conversations(fork: Fork) -> Iterator[str]:
+    """Yield how each agent whose store the fork has goes on with its conversation."""
+    agents = part_or_none("agents", "catalog") if fork.has_home else None
+    if agents is None:
+        return
+    catalog = agents.Catalog()
+    for name in sorted(os.listdir(fork.path + b"/home")):
+        profile = catalog.profile(os.fsdecode(name)) if os.fsdecode(name) in catalog.names() else None
+        if profile is not None and profile.continued:
+            words = " ".join((profile.programs[0], *profile.continued))
+            yield f"{profile.name} goes on with its conversation: mudroom agent run --fork {fork.name} -- {words}"
 
 
 def _report(fork: Fork) -> dict[str, Any]:
