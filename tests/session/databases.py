@@ -311,7 +311,8 @@ def main() -> None:
             sys.stdout.write(rows[-1])
             sys.stdout.flush()
     if args.write:
-        DOCUMENT.write_text(HEAD + "".join(rows))
+        load = f"\nThe machine had {os.cpu_count()} processors and a load of {os.getloadavg()[2]:.0f}.\n"
+        DOCUMENT.write_text(HEAD + "".join(rows) + load)
 
 
 if __name__ == "__main__":
