@@ -35,7 +35,7 @@ def test_a_server_of_debian(place: Place, name: str) -> None:
     if os.geteuid() == 0:
         pytest.skip("these servers are not for root")
     if missing(database):
-        pytest.skip(f"not installed: {', '.join(missing(database))}")
+        pytest.skip(f"a database of Debian is absent: {', '.join(missing(database))}")
     session = session_of(place)
     with under_load(session, "a", database):
         for number in range(4):

@@ -22,6 +22,8 @@ STEPS = (
     Step("wait", "touch waiting; until [ -e go ]; do sleep 0.1; done; echo the-second-result"),
     Step("finish", content="Done."),
 )
+
+
 @pytest.mark.parametrize("name", ("claude", "opencode"))
 def test_a_conversation_goes_on_in_a_live_fork(tmp_path: Path, name: str) -> None:
     agent = BY_NAME[name]
