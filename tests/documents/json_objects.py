@@ -91,6 +91,7 @@ COMMANDS = (
     BRIEF
     + r"""
 mudroom exec --json --fork d --background -- sleep 600
+mudroom fork new live --from d --live --json
 mudroom ps --json
 mudroom ps --json --output $(mudroom ps --json | grep -o '"id": "[^"]*' | head -1 | cut -d'"' -f4)
 mudroom ps --json --end --all

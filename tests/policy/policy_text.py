@@ -30,7 +30,7 @@ def refusal(data: str | bytes) -> str:
 
 KNOWN = (
     "agents, caches, commands, container, copy, credentials, git, include, keep, levels, limits, mcp, network, roles, "
-    "run, secrets, user_commands, verify)"
+    "run, secrets, start, user_commands, verify)"
 )
 _PATTERN = "(a name, *.log, or a path from the project on: /build/)"
 IMAGE_HINT = "write host, or a name as debian:bookworm"
@@ -42,6 +42,22 @@ ACTION = "(allowed: allow, allow_with_checkpoint, require_approval, deny)"
 OTHERS = ("action", "exact", "instead", "match", "not_match", "pattern", "reason")
 WORD = 'a word is a text, or a list of texts (numbers and yes and no in quotes: "1")'
 WRONG = [
+    ("start: {commands: make}", 1, "start.commands must be a list of commands ([{run: make serve, ready: 8000}])"),
+    (
+        "start:\n  commands:\n  - {ready: 80}",
+        2,
+        "start.commands, command 1 must have run, and may have ready ({run: make serve, ready: 8000})",
+    ),
+    (
+        "start: {commands: [make, {run: a, ready: 0}]}",
+        1,
+        "start.commands, command 2, ready is 0, which is not a port (from 1 to 65535, or a command)",
+    ),
+    (
+        "start: {commands: [[]]}",
+        1,
+        'start.commands, command 1 is empty (write a command: "make test", or [make, test])',
+    ),
     ("run:\n  networks: open\n", 2, "there is no setting run.networks (did you mean run.network?)"),
     ("run:\n  network: open\n  time_out: 3\n", 3, "there is no setting run.time_out (did you mean run.timeout?)"),
     ("runn: {}", 1, "there is no setting runn (did you mean run?)"),

@@ -8,7 +8,7 @@ import stat
 
 import pytest
 
-from mudroom.core.settings import Loaded, Settings
+from mudroom.core.settings import Loaded, Settings, StartCommand
 from mudroom.policy.combine import PROJECT, read
 from mudroom.policy.settings_table import ROWS, SECTIONS
 from mudroom.policy.trust import describe, forget
@@ -104,6 +104,27 @@ def test_what_verifies_is_missed(files: Strange, now: str) -> None:
     assert "network.mode: open" in files.left_out
     assert "it no longer says verify.command: /bin/sh -c 'make test'" in files.load().why
     assert list(files.settings.verify) == []
+
+
+@pytest.mark.parametrize(
+    "now",
+    [
+        "[[make, serve], {run: [npm, start], ready: 8001}]",
+        "[[make, serve], {run: [npm, start], ready: ['8000']}]",
+        "[[make, serve, '|', npm, start, '|ready:', '8000']]",
+        "[[make, serve], [npm, start, '|ready:', '8000']]",
+        "[[make serve], {run: [npm, start], ready: 8000}]",
+        "[{run: [npm, start], ready: 8000}, [make, serve]]",
+    ],
+)
+def test_other_start_commands_need_trust_again(files: Strange, now: str) -> None:
+    files.write(project="start: {commands: [[make, serve], {run: [npm, start], ready: 8000}]}\n")
+    assert list(files.settings.start) == []
+    files.trust()
+    assert files.left_out == []
+    assert list(files.settings.start) == [StartCommand((b"make", b"serve")), StartCommand((b"npm", b"start"), 8000)]
+    files.write(project=f"start: {{commands: {now}}}\n")
+    assert len(files.left_out) == 1 and list(files.settings.start) == []
 
 
 def test_what_verifies_for_the_user_is_the_users_word(files: Strange) -> None:

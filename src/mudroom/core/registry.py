@@ -78,6 +78,9 @@ ROWS: Mapping[str, Mapping[str, str]] = {
     "level": {
         "2": "containers.level",
     },
+    "live": {
+        "cli": "live.cli",
+    },
     "outside": {
         "store": "outside.store",
     },

@@ -24,6 +24,16 @@ GitSign = Literal["as-git", "on-landing"]
 EngineChoice = Literal["auto", "docker", "podman", "container"]
 
 
+class StartCommand(NamedTuple):
+    """A command that is started in the background of a fork (``ext/live/start.py``)."""
+
+    argv: tuple[bytes, ...]
+    port: int = 0
+    """It is ready when it listens on this TCP port; 0: none."""
+    ready: tuple[bytes, ...] = ()
+    """It is ready when this command succeeds; empty: none."""
+
+
 class Settings(NamedTuple):
     level: int = 1
     """Level for a command without a card: 0, the staged view only; 1, sandboxed."""
@@ -81,6 +91,10 @@ class Settings(NamedTuple):
     """``merged``: if a file was merged or a conflict decided; ``always``; ``never``."""
     verify_timeout: float | None = None
     """Seconds; None: no limit."""
+    start: tuple[StartCommand, ...] = ()
+    """Commands for the background of a fork, in their order."""
+    start_timeout: float = 60.0
+    """Seconds in which each of them has to be ready."""
     git_sign: GitSign = "as-git"
     """When the user's git signs; ``as-git``: a commit of ``apply --commit``, as git's own settings say."""
     keep_age: float = 30 * 86400.0

@@ -20,7 +20,7 @@ from mudroom import __version__
 from mudroom.core.agent.sandbox_level import LevelPolicy
 from mudroom.core.command.policy import ClassRule, CommandPolicy, CommandRule, Role
 from mudroom.core.confinement.limit import Limits
-from mudroom.core.settings import LeftOut, Loaded, Settings
+from mudroom.core.settings import LeftOut, Loaded, Settings, StartCommand
 from mudroom.errors import MudroomError
 from mudroom.stage import disk, private_file
 from mudroom.stage.private_directory import make_private, require_private
@@ -30,7 +30,7 @@ from mudroom.typing import Any
 _LIMIT = 16 << 20
 _CLASSES = {
     kind.__name__: kind
-    for kind in (ClassRule, CommandPolicy, CommandRule, LeftOut, LevelPolicy, Limits, Role, Settings)
+    for kind in (ClassRule, CommandPolicy, CommandRule, LeftOut, LevelPolicy, Limits, Role, Settings, StartCommand)
 }
 _SOURCES = (
     *(

@@ -173,11 +173,27 @@ def _given(key: str, setting: SettingRow, node: Node, at: str, name: str) -> Ite
             consents = fork_rules(plain(value, position), side, position)
             for consent, consent_node in zip(consents, value.value, strict=True):
                 yield GivenSetting(f"{key}.{side}", setting, (consent,), f"{name}:{consent_node.start_mark.line + 1}")
+    elif key == "start.commands":
+        yield GivenSetting(key, setting, setting.convert(_start_rows(key, node, where, name), where), at)
     elif setting.adds:
         for element, element_node in zip(setting.convert(plain(node, where), where), node.value, strict=True):
             yield GivenSetting(key, setting, (element,), f"{name}:{element_node.start_mark.line + 1}")
     else:
         yield GivenSetting(key, setting, setting.convert(plain(node, where), where), at)
+
+
+def _start_rows(key: str, node: Node, where: str, name: str) -> Any:
+    """Return a list of values: texts, lists of texts, and mappings of both."""
+    from yaml.nodes import MappingNode, SequenceNode
+
+    if not isinstance(node, SequenceNode):
+        return plain(node, where)
+    return [
+        {below: plain(value, f"{line}: {key}.{below}") for below, value, line in items(element, name, f"{key}.")}
+        if isinstance(element, MappingNode)
+        else plain(element, where)
+        for element in node.value
+    ]
 
 
 _PATTERN = frozenset("*?[]")

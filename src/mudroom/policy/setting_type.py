@@ -10,6 +10,7 @@ from mudroom.core.agent.sandbox_level import LEVELS, REFUSE
 from mudroom.core.command.policy import BY_CLASS
 from mudroom.core.confinement.container import HOST, name_error
 from mudroom.core.confinement.limit import OFF, parse_size, show_size
+from mudroom.core.settings import StartCommand
 from mudroom.core.tree.path import show
 from mudroom.core.tree.pattern import pattern_error
 from mudroom.errors import UsageError
@@ -159,6 +160,25 @@ def _command(value: Any, where: str) -> tuple[bytes, ...]:
     if not words or not words[0].strip():
         raise UsageError(f"{where} is empty", 'write a command: "make test", or [make, test]')
     return shell_command(words[0], where) if isinstance(value, str) else tuple(words)
+
+
+def _start(value: Any, where: str) -> tuple[StartCommand, ...]:
+    if not isinstance(value, list):
+        raise UsageError(f"{where} must be a list of commands", "[{run: make serve, ready: 8000}]")
+    return tuple(_start_command(item, f"{where}, command {number}") for number, item in enumerate(value, 1))
+
+
+def _start_command(value: Any, where: str) -> StartCommand:
+    if not isinstance(value, dict):
+        return StartCommand(_command(value, where))
+    if "run" not in value or value.keys() - {"run", "ready"}:
+        raise UsageError(f"{where} must have run, and may have ready", "{run: make serve, ready: 8000}")
+    argv, ready = _command(value["run"], f"{where}, run"), value.get("ready", 0)
+    if isinstance(ready, bool) or not isinstance(ready, int):
+        return StartCommand(argv, ready=_command(ready, f"{where}, ready"))
+    if "ready" in value and not 0 < ready < 1 << 16:
+        raise UsageError(f"{where}, ready is {ready}, which is not a port", "from 1 to 65535, or a command")
+    return StartCommand(argv, ready)
 
 
 def shell_command(text: bytes, where: str, platform: str = sys.platform) -> tuple[bytes, ...]:
@@ -411,6 +431,15 @@ COMMAND = ValueType(
     _command,
     {"anyOf": [{"type": "string"}, {"type": "array", "minItems": 1, "items": {"type": "string"}}]},
     "a text for the shell, or a list of words",
+)
+_LINE_OR_WORDS = COMMAND.schema["anyOf"]
+_READY = {"anyOf": [{"type": "integer", "minimum": 1, "maximum": 65535}, *_LINE_OR_WORDS]}
+_PROPERTIES = {"run": COMMAND.schema, "ready": _READY}
+_STARTED = {"type": "object", "required": ["run"], "additionalProperties": False, "properties": _PROPERTIES}
+START = ValueType(
+    _start,
+    {"type": "array", "items": {"anyOf": [*_LINE_OR_WORDS, _STARTED]}},
+    "COMMAND, or {run: COMMAND, ready: PORT or COMMAND}; a COMMAND is a text for the shell, or a list of words",
 )
 CLASSES = ValueType(
     _names,  # read by policy/command_rules.py

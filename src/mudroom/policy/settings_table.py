@@ -57,6 +57,7 @@ from mudroom.policy.setting_type import (
     PROCESSORS,
     RULES,
     SIZE,
+    START,
     TIME,
     WARM,
     WORDS,
@@ -471,6 +472,15 @@ ROWS: tuple[SettingRow, ...] = (
         loosening=only("never"),
     ),
     SettingRow("verify.timeout", "verify_timeout", TIME, "the verify command is killed after this time", "10m"),
+    SettingRow(
+        "start.commands",
+        "start",
+        START,
+        "commands that mudroom fork start, and fork new --live, start in the background of a fork, in this order",
+        "[{run: make serve, ready: 8000}]",
+        loosening=ANY,
+    ),
+    SettingRow("start.timeout", "start_timeout", TIME, "each start command has to be ready in this time", "5m"),
     SettingRow(
         "git.sign",
         "git_sign",

@@ -20,6 +20,7 @@ from contextlib import contextmanager
 
 from mudroom.core.command.policy import RANKS, STRICTNESS, ClassRule, CommandRule, Pattern
 from mudroom.core.network.host_rules import show_rule
+from mudroom.core.settings import StartCommand
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
 from mudroom.policy.parse import ROLE, GivenSetting
@@ -261,6 +262,8 @@ def describe(item: GivenSetting) -> str:
         return f"{key}: {_host(value)}"
     if item.key == "user_commands.trusted":
         return f"{key}: {_words(value)} …"
+    if item.key == "start.commands":
+        return f"{key}: {' | '.join(map(_start, value))}"
     if item.setting.own_first:  # a command: the order and the limits of its words matter
         return f"{key}: {' '.join(map(_quoted, value))}"
     if isinstance(value, tuple):
@@ -275,6 +278,12 @@ def _words(pattern: Pattern) -> str:
 def _quoted(word: bytes) -> str:
     shown = show(word)
     return shown if shown.isascii() and shown and not set(shown) & set(" |'\"…") else repr(shown)
+
+
+def _start(command: StartCommand) -> str:
+    """Return a text that no other command has: a word with ``|`` is quoted."""
+    ready = ["|port:", str(command.port)] if command.port else ["|ready:", *map(_quoted, command.ready)]
+    return " ".join([*map(_quoted, command.argv), *(ready if len(ready) > 1 else ())])
 
 
 def _show_value(value: Any) -> str:

@@ -14,7 +14,7 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.signals import wake_for_signals
@@ -37,10 +37,10 @@ LOOK = 2.0
 
 
 class Keeper(NamedTuple):
-    """The keeper's steps: open the session, start the command, report a refusal (and return the exit code)."""
+    """The keeper's steps: open the session, start the commands, report a refusal (and return the exit code)."""
 
     opened: Callable[[Client], OpenedProgram]
-    started: Callable[[OpenedProgram], Background]
+    started: Callable[[OpenedProgram], Sequence[Background]]
     refused: Callable[[Result], int]
 
 
@@ -50,6 +50,16 @@ class _KeeperError(MudroomError):
 
 def start(keeper: Keeper, context: Context) -> int:
     """Start the keeper. Return the exit code once the command has started or was refused."""
+    started = hold(keeper)
+    if isinstance(started, int):
+        return started
+    for row in started:
+        print_started(row, context)
+    return 0
+
+
+def hold(keeper: Keeper) -> list[dict[str, Any]] | int:
+    """Start the keeper. Return the JSON form of each command once they have started, or the exit code of a refusal."""
     if sys.platform != "linux":
         from mudroom.sandbox.platform import system_name
 
@@ -74,11 +84,11 @@ def start(keeper: Keeper, context: Context) -> int:
         raise error
     if "refused" in outcome:
         return int(outcome["refused"])
-    _print_started(outcome["started"], context)
-    return 0
+    started: list[dict[str, Any]] = outcome["started"]
+    return started
 
 
-def _print_started(started: dict[str, Any], context: Context) -> None:
+def print_started(started: dict[str, Any], context: Context) -> None:
     if context.as_json:
         context.terminal.out(json.dumps(started))
         return
@@ -104,12 +114,13 @@ def _run_keeper(write: int, keeper: Keeper, parent: int) -> NoReturn:
         client.start()
         opened = keeper.opened(client)
         with wake_for_signals(), opened.session as session:
-            background = keeper.started(opened)
-            if background.refused is not None:
-                _report(write, {"refused": keeper.refused(background.refused)})
-            elif _report(write, {"started": to_json(background.started, None)}):
+            commands = keeper.started(opened)
+            refused = next((command.refused for command in commands if command.refused is not None), None)
+            if refused is not None:
+                _report(write, {"refused": keeper.refused(refused)})
+            elif _report(write, {"started": [to_json(command.started, None) for command in commands]}):
                 _detach(write, parent)
-                _await_companion(background)
+                _await_companion(commands[0])
                 session.sandboxes.keep()
         code = 0
     except MudroomError as error:

@@ -101,7 +101,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     argv = _command(args)
     keeper = Keeper(
         lambda client: open_for_command(argv, args, context, client, agent, args.ask),
-        lambda opened: _background(opened.session, opened.argv, args, context),
+        lambda opened: [_background(opened.session, opened.argv, args, context)],
         lambda result: _print_outcome(result, argv, context, result.exit_code),
     )
     return start(keeper, context)

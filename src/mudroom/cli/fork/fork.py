@@ -1,4 +1,4 @@
-"""``mudroom fork``: make, list, rename and remove forks."""
+"""``mudroom fork``: make, start, list, rename and remove forks."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from collections.abc import Callable
 from mudroom.cli.fork.ls import execute as list_forks
 from mudroom.cli.project_session import open_session
 from mudroom.cli.terminal.context import Context
+from mudroom.core.registry import part
 from mudroom.core.text.plural import counted
 from mudroom.core.tree.change import summarise
 from mudroom.errors import UsageError
-from mudroom.typing import TYPE_CHECKING
+from mudroom.typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import argparse
@@ -22,6 +23,8 @@ examples:
   mudroom fork new try-2 --from try-1          with all that try-1 holds; neither sees the other's later work
   mudroom fork new try-3 --from try-1@green    with its state at the checkpoint green
   mudroom fork new long --snapshot             on a frozen copy: the project may move on meanwhile
+  mudroom fork new b --from a --live           commands of a stop for the copy; then the policy's start commands in b
+  mudroom fork start b                         the policy's start commands in it: mudroom ps
   mudroom fork ls
   mudroom fork rename try-2 keeper
   mudroom fork rm try-1 --yes                  remove it, with its changes"""
@@ -34,6 +37,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--from", dest="parent", metavar="FORK[@CHECKPOINT]", help="new: start with the state of this one"
     )
     parser.add_argument("--snapshot", action="store_true", help="new: on a frozen copy of the project")
+    parser.add_argument(
+        "--live",
+        action="store_true",
+        help="new: while commands run in the fork of --from, which stop for the copy; then the policy's start commands",
+    )
     parser.add_argument("--yes", "-y", action="store_true", help="rm: even if it holds changes that were not applied")
 
 
@@ -54,6 +62,9 @@ def _new(args: argparse.Namespace, context: Context) -> None:
         raise UsageError(
             "--snapshot is not for --from: a fork of a fork has the base of that fork", "leave one of them out"
         )
+    if args.live:
+        _live().fork_new(args.names[0], parent, point, args.snapshot, context)
+        return
     with open_session(context) as session:
         fork = session.forks.new(args.names[0], parent=parent or None, at=point or None, snapshot=args.snapshot)
         report = {"schema": "mudroom.fork/1", "fork": fork.name, "base": fork.state.base, "parent": fork.state.parent}
@@ -61,6 +72,14 @@ def _new(args: argparse.Namespace, context: Context) -> None:
         context.terminal.out(json.dumps(report))
     else:
         context.terminal.say(f"made {fork.name}: mudroom exec --fork {fork.name} -- COMMAND")
+
+
+def _start(args: argparse.Namespace, context: Context) -> None:
+    _live().fork_start(args.names[0], context)
+
+
+def _live() -> Any:
+    return part("live", "cli", "a live fork")
 
 
 def _rename(args: argparse.Namespace, context: Context) -> None:
@@ -102,5 +121,6 @@ _ACTIONS: dict[str, tuple[Callable[[argparse.Namespace, Context], object], int |
     "ls": (list_forks, 0),
     "rename": (_rename, 2),
     "rm": (_remove, None),
+    "start": (_start, 1),
 }
 """Action to (function, number of names it takes); None: one or more."""

@@ -40,9 +40,7 @@ def checkpoint_copy(vault: Vault, fork: Fork, name: str, time: int, keep: int | 
     ``keep``: how many automatic checkpoints to keep; None for a checkpoint that the user named.
     """
     require_free(fork, name)
-    layers = fork.state.layers
-    if not upper_is_empty(fork):
-        layers = (*layers, _make_layer(vault, fork, _last_copy(fork) if keep is not None else None))
+    layers = layers_now(vault, fork, _last_copy(fork) if keep is not None else None)
     state = stack.with_checkpoint(fork.state, name, time, automatic=keep is not None)
     point = state.checkpoints[-1]._replace(layers=layers)
     state = state._replace(checkpoints=(*state.checkpoints[:-1], point))
@@ -50,6 +48,12 @@ def checkpoint_copy(vault: Vault, fork: Fork, name: str, time: int, keep: int | 
         state = stack.without_checkpoint(state, old)
     fork.save(state)
     return point
+
+
+def layers_now(vault: Vault, fork: Fork, last: str | None = None) -> tuple[str, ...]:
+    """Return the names of layers with the fork's present files, which does not change: the writable layer is copied.
+    ``last``: the layer to use if it equals the copy."""
+    return fork.state.layers if upper_is_empty(fork) else (*fork.state.layers, _make_layer(vault, fork, last))
 
 
 def _last_copy(fork: Fork) -> str | None:

@@ -198,13 +198,14 @@ def restore_record(vault: Vault, fork: Fork) -> None:
         os.unlink(fork.record_path)
 
 
-def fork_of(vault: Vault, parent: Fork, name: str, time: int, at: str | None = None, *, named: bool = True) -> Fork:
-    """Make a new fork from ``parent`` as it is now, or at a checkpoint. Neither sees later changes by the other."""
+def fork_of(
+    vault: Vault, parent: Fork, name: str, time: int, at: str | tuple[str, ...] | None = None, *, named: bool = True
+) -> Fork:
+    """Make a new fork from ``parent`` as it is now, or at a checkpoint. Neither sees later changes by the other.
+    ``at``: the checkpoint's name, or layers with a copy of what ``parent`` has now: then it stays as it is."""
     if at is None:
         seal_upper(vault, parent)
-        layers = None
-    else:
-        layers = find_checkpoint(parent, at).layers
+    layers = find_checkpoint(parent, at).layers if isinstance(at, str) else at
     if parent.name == name:
         raise ForkExists(name)
 

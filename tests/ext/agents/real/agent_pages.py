@@ -60,6 +60,8 @@ def _facts(profile: AgentProfile) -> Iterator[str]:
         yield f"Inside, its options are changed to: {', '.join(changed)}."
     if profile.unattended:
         yield f"**Unattended**: `{' '.join(profile.unattended)}`, which you add yourself."
+    if profile.continued:
+        yield f"**In a fork of its fork** it goes on with `{' '.join(profile.continued)}`."
     yield from profile.notes
 
 

@@ -293,6 +293,7 @@ def as_json(profile: AgentProfile, profiles: Catalog, context: Context) -> dict[
             "options": dict(profile.sandbox.options),
         },
         "unattended": list(profile.unattended),
+        "continue": list(profile.continued),
         "notes": list(profile.notes),
     }
 
@@ -314,6 +315,7 @@ def described(profile: AgentProfile, program: HostProgram | None) -> list[tuple[
         ("set", ", ".join(f"{name}={value}" for name, value in profile.environment.values + profile.sandbox.values)),
         ("sandbox", " ".join((profile.sandbox.about, *profile.sandbox.arguments[:0]))),
         ("unattended", " ".join(profile.unattended) and f"{' '.join(profile.unattended)} (add it yourself)"),
+        ("goes on", " ".join(profile.continued) and f"{' '.join(profile.continued)} (in a fork of its fork)"),
         *(("note", note) for note in profile.notes),
     ]
     return [(label, content) for label, content in rows if content]

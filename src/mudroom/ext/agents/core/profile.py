@@ -148,6 +148,8 @@ class AgentProfile(NamedTuple):
     sandbox: InnerSandbox = InnerSandbox()
     unattended: tuple[str, ...] = ()
     """Words with which it asks nothing. They are shown, never added."""
+    continued: tuple[str, ...] = ()
+    """Words with which it goes on with a copy of its last conversation. They are shown, never added."""
     notes: tuple[str, ...] = ()
 
     def card(self, level: int) -> AgentCard:
@@ -313,5 +315,6 @@ _FIELDS: FieldTable = {
     "environment": ("environment", lambda value, where: ProfileEnvironment(**read_fields(value, where, _ENVIRONMENT))),
     "sandbox": ("sandbox", lambda value, where: InnerSandbox(**read_fields(value, where, _SANDBOX))),
     "unattended": ("unattended", _texts),
+    "continue": ("continued", _texts),
     "notes": ("notes", _texts),
 }

@@ -1,0 +1,131 @@
+"""A fork of a fork while a command runs in it, in the foreground or in the background."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from background_command import SH
+from box import if_namespaces
+from clocks import give_way
+from conftest import Place
+from mudroom.core.result import Result
+from mudroom.errors import ForkExists, MudroomError
+from mudroom.ext.live import fork as live_fork
+from mudroom.ext.live.fork import fork_live
+from mudroom.session import Session
+
+pytestmark = [pytest.mark.both_users, if_namespaces]
+
+WRITER = """
+n=0
+until [ -e /tmp/enough ]; do
+    n=$((n + 1)); echo $n > first.new; mv first.new first; echo $n > second.new; mv second.new second; echo line >> log
+    [ $n -gt 3000 ] && touch /tmp/enough
+done
+echo end > end
+"""
+"""A number is in ``first`` before it is in ``second``. It ends by itself: long after a test has looked."""
+
+
+@contextmanager
+def foreground(session: Session, script: str, fork: str = "a") -> Iterator[list[Result]]:
+    """A command in the foreground, from the time that it has written ``second``; then its result."""
+    results: list[Result] = []
+    thread = threading.Thread(target=lambda: results.append(session.run([*SH, script.encode()], fork=fork)))
+    thread.start()
+    try:
+        while (made := session.vault.find(fork)) is None or not os.path.exists(made.upper + b"/second"):
+            assert thread.is_alive(), results
+            give_way()
+        yield results
+    finally:
+        session.interrupt(fork=fork)
+        thread.join()
+
+
+def content(session: Session, fork: str, *names: str) -> list[int]:
+    files = session.forks.files(fork)
+    return [int(files.read(name.encode())) for name in names]
+
+
+def content_below(session: Session, fork: str) -> int:
+    """Return the number in ``second`` in the writable layer, which is replaced as a whole."""
+    with open(session.vault.fork(fork).upper + b"/second") as stream:
+        return int(stream.read())
+
+
+def test_a_command_in_the_foreground_goes_on_and_its_files_are_of_one_moment(place: Place) -> None:
+    place.write("log", "")
+    session, other = place.session(), place.session()
+    with foreground(session, WRITER) as results:
+        numbers = []
+        for name in ("b", "c"):
+            assert fork_live(other, name, "a").name == name
+            first, second = content(other, name, "first", "second")
+            assert first in (second, second + 1)
+            assert len(other.forks.files(name).read(b"log").splitlines()) in (second, second - 1)
+            numbers.append(second)
+            while content_below(session, "a") <= second:
+                assert results == []
+                give_way()
+        assert numbers[0] < numbers[1]
+    assert [changed.path for changed in other.changes.of("b").changes if b"new" not in changed.path] == [
+        b"first", b"log", b"second",
+    ]  # fmt: skip
+    assert {b"first", b"second"} <= {changed.path for changed in session.changes.of("a").changes}
+    other.changes.apply("b")
+    assert int((place.project / "second").read_text()) == numbers[0]
+    assert content(other, "c", "second") == [numbers[1]]
+
+
+def test_the_fork_of_a_running_one_has_what_checkpoints_and_earlier_commands_left(place: Place) -> None:
+    place.write("base", "base\n")
+    session, other = place.session(), place.session()
+    session.run([*SH, b"echo 1 > one; echo changed > base"], fork="a")
+    session.forks.checkpoint("a", "point")
+    with foreground(session, "rm one; echo 1 > second; sleep 1000"):
+        fork_live(other, "b", "a")
+        assert [changed.path for changed in other.changes.of("b").changes] == [b"base", b"second"]
+        with pytest.raises(ForkExists):
+            fork_live(other, "b", "a")
+    assert session.vault.fork("a").state.checkpoint("point") is not None
+    assert session.vault.fork("a").state.layers == other.vault.fork("b").state.layers[:-1]
+
+
+def test_a_copy_that_fails_lets_the_command_go_on(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    session, other = place.session(), place.session()
+
+    def fail(*_given: Any, **_more: Any) -> None:
+        raise MudroomError("no room")
+
+    with foreground(session, WRITER):
+        before = os.stat(session.vault.fork("a").upper + b"/second").st_ino
+        monkeypatch.setattr(live_fork, "fork_of", fail)
+        with pytest.raises(MudroomError, match="no room"):
+            fork_live(other, "b", "a")
+        assert other.vault.find("b") is None
+        while os.stat(session.vault.fork("a").upper + b"/second").st_ino == before:
+            give_way()
+        monkeypatch.undo()
+        fork_live(other, "b", "a")
+
+
+def test_commands_in_the_background_and_nothing_at_all(place: Place) -> None:
+    session, other = place.session(), place.session()
+    session.run([*SH, b"echo 0 > second; echo 0 > first"], fork="a")
+    fork_live(other, "rest", "a")
+    assert content(other, "rest", "second") == [0]
+    server = session.start([*SH, WRITER.encode()], fork="a")
+    for name, one in (("b", other), ("c", session)):
+        fork_live(one, name, "a")
+        first, second = content(one, name, "first", "second")
+        assert first in (second, second + 1)
+    assert server.poll() is None
+    server.end()
+    assert fork_live(other, "d", "a").state.layers != ()
