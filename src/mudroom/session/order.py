@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from mudroom.sandbox.client.client import Running
     from mudroom.sandbox.client.invocation import Exit
     from mudroom.sandbox.client.terminal_sign import SignKind
+    from mudroom.session.roots import StagedRoots
+    from mudroom.session.session import Session
+    from mudroom.vault.forks.ties import Tie
     from mudroom.vault.store.mount_note import MountNote
 
 
@@ -128,6 +131,8 @@ class Order(NamedTuple):
     """A background command's: as in ``BackgroundStart``."""
     called: int = 0
     """Time of the caller's request, by ``time.time_ns``."""
+    roots: tuple[tuple[Tie, Session], ...] = ()
+    """Other projects that are staged with the fork's, which is new."""
     approver: CommandApprover | None = None
     """Asked about this command; None: the session's approver."""
     cancellation: Cancellation | None = None
@@ -173,6 +178,8 @@ class Outcome:
         """The error of journalling its flows or passing on its output, raised once its changes are collected."""
 
         self.cancellation: Cancellation | None = None
+        self.roots: StagedRoots | None = None
+        """The fork's parts in other projects, while it is held."""
 
     def note(self, *notes: str) -> None:
         """Add the notes that are new."""

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from mudroom.session.background import Background
     from mudroom.session.changes import Changes
     from mudroom.vault.apply.transaction import Recovery
+    from mudroom.vault.forks.ties import Tie
 
 DEFAULTS = Settings()
 
@@ -132,9 +133,25 @@ class Session:
             forget=self.machine.forget,
             let_go=self.machine.let_go,
             outbox=self._outbox,
+            root=self.root,
         )
+        self._roots: dict[bytes, Session] = {}
         self.approval = Approval(actor, self.machine, self.forks, commands)
         self.sandboxes = Sandboxes(self.machine, self.forks)
+
+    def root(self, tied: Tie) -> Session:
+        """Return a session on another project in which a fork has a part. It is closed with this one."""
+        session = self._roots.get(tied.path)
+        if session is None:
+            from mudroom.session.root_session import open_root
+
+            session = self._roots[tied.path] = open_root(self, tied.path)
+        return session
+
+    @property
+    def is_home(self) -> bool:
+        """Whether its project is the user's home, which is a part of other projects' forks only."""
+        return self.project == self.machine.confinement.own_home
 
     def _outbox(self, forks: Forks) -> HeldPushes:
         effects, confinement = part("effects", "session", "a held push"), self.machine.confinement
@@ -207,6 +224,8 @@ class Session:
 
     def close(self) -> None:
         """End background commands, flush file tools into their forks, and release all resources."""
+        for root in self._roots.values():
+            root.close()
         self.sandboxes.close()
         self.forks.close()
         self.machine.close()
@@ -238,10 +257,12 @@ class Session:
         approver: CommandApprover | None = None,
         cancellation: Cancellation | None = None,
         quiet: float | None = None,
+        roots: Sequence[bytes] = (),
     ) -> Result:
         """Run a command in a fork (default: a new fork) and return the result with its changes. ``actor``, ``approver``
         None: the session's own. ``cancellation`` ends only this command; raise Cancelled if it had not started.
-        ``quiet``: it is the user's own, and agents pause for it, for at most so many seconds.
+        ``quiet``: it is the user's own, and agents pause for it, for at most so many seconds. ``roots``: other projects,
+        or the home, that are staged beside this one, in parts of a new fork.
 
         A failed command is a result. Raise CommandNotStarted if the program does not exist, Unsupported if this machine
         cannot confine a command, MudroomError if mudroom itself fails. The project is untouched in every case.
@@ -250,6 +271,10 @@ class Session:
             raise UsageError("no command was given", "mudroom run -- COMMAND")
         order = self._order(argv, fork, cwd, timeout, actor)
         order = order._replace(stdio=stdio, approver=approver, cancellation=cancellation, quiet=quiet)
+        if roots:
+            from mudroom.session.root_session import tied_roots
+
+            order = order._replace(roots=tied_roots(self, order, roots))
         return run(self._parts(), order)
 
     def start(

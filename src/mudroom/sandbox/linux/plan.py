@@ -132,6 +132,7 @@ def command_steps(spec: SandboxSpec, ahead: Sequence[Step]) -> list[Step]:
         *cache_steps(spec),
         view_step(spec),
         *own_directory(spec),
+        *root_steps(spec),
         ("view", spec.project[1:]),
         ("left", tuple(step[1] for step in ahead if step[0] == "tmpfs" and step[1] in dropped)),
         ("terminal", b"dev/pts/ptmx"),
@@ -304,8 +305,29 @@ def own_directory(spec: SandboxSpec) -> list[Step]:
     own = spec.project + b"/.mudroom"
     steps: list[Step] = [("bind", bind.source, own[1:], READ_ONLY, False) for bind in spec.binds if bind.path == own]
     if steps and spec.has_slots:
-        steps.append(("tmpfs", own[1:] + b"/apply", ((b"mode", b"0555"), (b"size", b"4k")), READ_ONLY | NOEXEC))
+        steps.append(empty_step(own + b"/apply"))
     return steps
+
+
+def root_steps(spec: SandboxSpec) -> Iterable[Step]:
+    """Yield the mounts of the staged directories beside the project, and of what is read-only in them. A staged home is
+    mounted before (``_placed``)."""
+    for root in spec.roots:
+        if root.path != spec.home:
+            yield overlay_step(root.path, root.view)
+        for bind in root.binds:
+            yield ("bind", bind.source, bind.path[1:], READ_ONLY, False)
+        if root.has_slots:
+            yield empty_step(root.path + b"/.mudroom/apply")
+
+
+def overlay_step(path: bytes, view: Overlay) -> Step:
+    return ("overlay", path[1:], view.lowers, view.upper, view.work, True)
+
+
+def empty_step(path: bytes) -> Step:
+    """Return the step that lets a directory appear empty."""
+    return ("tmpfs", path[1:], ((b"mode", b"0555"), (b"size", b"4k")), READ_ONLY | NOEXEC)
 
 
 def view_step(spec: SandboxSpec) -> Step:
@@ -316,7 +338,7 @@ def view_step(spec: SandboxSpec) -> Step:
         return ("bind", spec.view.work, path, WRITABLE, False)
     if len(spec.view.lowers) > MOST_LOWERS:
         raise ValueError(f"an overlay of {len(spec.view.lowers)} layers: Linux takes {MOST_LOWERS}")
-    return ("overlay", path, spec.view.lowers, spec.view.upper, spec.view.work, True)
+    return overlay_step(spec.project, spec.view)
 
 
 def confinement(spec: SandboxSpec, machine: str) -> list[Step]:
