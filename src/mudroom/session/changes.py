@@ -170,6 +170,25 @@ class Changes:
                         raise ForkReplaced(error.path, show(error.path), name) from None
                 raise
 
+    def whole_diff(self, name: str, reviewed: Sequence[Change] | None = None, **options: Any) -> Iterator[bytes]:
+        """Yield the diff of a fork, and of its parts in other projects, each below a line that names that project.
+        ``reviewed``: as for ``diff``, the fork's own."""
+        yield from self.diff(name, reviewed=reviewed, **options)
+        for tied, session in self.parts(name):
+            yield b"# in %s:\n" % tied.label().encode()
+            yield from session.changes.diff(name, **options)
+
+    def parts(self, name: str) -> list[tuple[Tie, Session]]:
+        """Return the other projects in which a fork has a part, with a session on each. Raise MudroomError if a part is
+        missing."""
+        fork = self._vault.fork(name)
+        return [(tied, self._forks.root(tied)) for tied in ties_of(fork) if tied.fork(fork)]
+
+    def whole_fingerprint(self, name: str, first: str) -> str:
+        """Return the fingerprint of a fork and its parts in other projects, which an apply of all of them requires.
+        ``first``: the fork's own."""
+        return "+".join((first, *(session.changes.fingerprint(name) for _tied, session in self.parts(name))))
+
     def moves(self, name: str) -> tuple[Move, ...]:
         """Return a fork's files that were probably renamed and modified (``core/tree/similar_renames.py``)."""
         from mudroom.vault.forks.both_sides import SideReader
@@ -220,6 +239,8 @@ class Changes:
         a look. ``at_rest``: unmount a mounted fork for the review, and mount it again; raise MudroomError if the fork
         is in use, so that the result is never only a look."""
         look = self._review_at_rest(name) if at_rest else self.look(name)
+        for _tied, session in self.parts(name):
+            session.changes.review(name)
         fork = self._vault.fork(name)
         require_files(fork)
         if not remember(fork, look):
@@ -304,7 +325,7 @@ class Changes:
             places = ", ".join(one.label() for one in ties)
             hint = f"mudroom diff {name} shows all, mudroom apply {name} applies it"
             raise UsageError(f"{name} also changes {places}, which this review has not shown", hint)
-        rows = [(tied, self._forks.root(tied)) for tied in ties if tied.fork(fork)]
+        rows = self.parts(name)
         landed: list[RootLanding] = []
 
         def part(tied: Tie, session: Session, expected: str | None) -> Callable[[Joint], None]:

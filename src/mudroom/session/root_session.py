@@ -20,7 +20,9 @@ def open_root(first: Session, path: bytes) -> Session:
     confinement, state = first.machine.confinement, os.path.dirname(os.path.dirname(first.vault.path))
     home, environ = confinement.own_home, confinement.variables
     if path == home:
-        return Session(open_vault(state, home), home=home, environ=environ, platform=confinement.platform)
+        session = Session(open_vault(state, home), home=home, environ=environ, platform=confinement.platform)
+        session.forks.secrets.is_home = True
+        return session
     require_project(path, state, home, confinement.platform)
     settings = project_settings(path, environ, first.forks.remarks.append)
     later = first.vault.later

@@ -10,12 +10,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 
+from mudroom.core.confinement.cache_place import CACHES
 from mudroom.core.confinement.spec import Bind, Overlay, StagedRoot
 from mudroom.core.result import RootResult
 from mudroom.core.tree.change import Changeset
+from mudroom.core.tree.path import ancestors, show
 from mudroom.errors import MudroomError, Unsupported
+from mudroom.sandbox.host.home import HiddenHome, hidden_in_home
+from mudroom.stage import disk
+from mudroom.stage.beneath import directory, open_root
 from mudroom.stage.views.overlay import OverlayView
 from mudroom.stage.views.preflight import keeps_marks, mounts, no_overlay, spanned
 from mudroom.typing import TYPE_CHECKING, NamedTuple
@@ -24,7 +29,7 @@ from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.forks.ties import FIRST, ROOTS, Tie, tie
 from mudroom.vault.moment import command_start
 from mudroom.vault.store.fork import Fork
-from mudroom.vault.store.store import Vault
+from mudroom.vault.store.store import Vault, project_of
 
 if TYPE_CHECKING:
     from mudroom.core.clock import CommandStart
@@ -63,6 +68,10 @@ def overlay_needed(found: str) -> Unsupported:
     )
 
 
+_TOLD = 6
+"""Most names of what is left out of the home that a note has."""
+
+
 class Part(NamedTuple):
     tied: Tie
     session: Session
@@ -71,6 +80,8 @@ class Part(NamedTuple):
     fork: Fork
     opened: OpenFork
     view: OverlayView
+    hidden: HiddenHome
+    """What is left out of the home; nothing for another project."""
 
     def staged(self) -> StagedRoot:
         shown = self.view.mount()
@@ -80,7 +91,23 @@ class Part(NamedTuple):
         binds = [Bind(path, path) for path in read]
         if os.path.isdir(own) and not os.path.islink(own):
             binds.append(Bind(own, own))
-        return StagedRoot(self.vault.source, shown, tuple(binds), os.path.isdir(own + b"/apply"))
+        root = StagedRoot(self.vault.source, shown, tuple(binds), os.path.isdir(own + b"/apply"))
+        return root._replace(emptied=self.hidden.emptied, covered=self.hidden.covered)
+
+    def tidy(self) -> None:
+        """Remove the empty directories that the sandbox has made in the home as places of caches."""
+        if not self.tied.is_home:
+            return
+        places = {above for place, _name in CACHES for above in (place, *ancestors(place))}
+        upper, base = open_root(self.fork.upper), self.vault.source
+        try:
+            for path in sorted(places, key=len, reverse=True):
+                if not os.path.lexists(base + b"/" + path):
+                    above, _slash, name = path.rpartition(b"/")
+                    with suppress(OSError), directory(upper, above) as opened:
+                        disk.rmdir(opened, name)
+        finally:
+            os.close(upper)
 
 
 class StagedRoots:
@@ -122,6 +149,7 @@ class StagedRoots:
         results = []
         for part, started in zip(self._parts, self._started, strict=True):
             part.view.unmounted()
+            part.tidy()
             changeset = gather(part.fork, part.opened, part.view, command, started)
             part.fork.end()
             part.session.forks.tools.refresh(part.fork)
@@ -132,8 +160,8 @@ class StagedRoots:
 
 @contextmanager
 def staged_roots(forks: Forks, fork: Fork, order: Order, outcome: Outcome) -> Iterator[None]:
-    """Make the parts of a new fork in the order's other projects, and hold them for the block. Afterwards those that the
-    command has not changed are discarded; all of them, if it has not run."""
+    """Make the parts of a new fork in the order's other projects, and hold them for the block. Those that the command
+    has not changed are discarded afterwards; all of them, if it has not run."""
     ties = [tied for tied, _session in order.roots]
     tie(fork.path + ROOTS, ties)
     try:
@@ -168,7 +196,30 @@ def _part(tied: Tie, session: Session, first: Vault, name: str, order: Order, ou
         opened = held.enter_context(OpenFork(vault, fork))
         view = shown_view(vault, fork, opened, "overlay", None)
         assert isinstance(view, OverlayView)
-        yield Part(tied, session, vault, fork, opened, view)
+        hidden = HiddenHome((), ())
+        if tied.is_home:
+            hidden = _hidden(tied, first, vault, order)
+            outcome.note(_told(tied, hidden))
+        yield Part(tied, session, vault, fork, opened, view, hidden)
+
+
+def _hidden(tied: Tie, first: Vault, vault: Vault, order: Order) -> HiddenHome:
+    """Return what a command does not see of the home: the projects that mudroom knows are among it, but not those that
+    are staged."""
+    vaults, home = os.path.dirname(vault.path), tied.path
+    own = [os.path.dirname(vaults), home + b"/.config/mudroom"]
+    staged = [first.project, *(other.path for other, _session in order.roots)]
+    projects = [project_of(vaults + b"/" + name) for name in sorted(os.listdir(vaults))]
+    others = [path for path in projects if path and path not in staged]
+    shown = [home + path[1:] for path in order.actor.settings.credentials]
+    return hidden_in_home(home, own, others, shown, staged)
+
+
+def _told(tied: Tie, hidden: HiddenHome) -> str:
+    names = [show(b"~" + path[len(tied.path) :]) for path in (*hidden.emptied, *hidden.covered)]
+    more = f" and {len(names) - _TOLD} more" if len(names) > _TOLD else ""
+    left_out = f"; left out of it: {', '.join(names[:_TOLD])}{more}" if names else ""
+    return f"your home is staged: what is written there is a change to review{left_out}"
 
 
 @contextmanager

@@ -261,8 +261,8 @@ class Session:
     ) -> Result:
         """Run a command in a fork (default: a new fork) and return the result with its changes. ``actor``, ``approver``
         None: the session's own. ``cancellation`` ends only this command; raise Cancelled if it had not started.
-        ``quiet``: it is the user's own, and agents pause for it, for at most so many seconds. ``roots``: other projects,
-        or the home, that are staged beside this one, in parts of a new fork.
+        ``quiet``: it is the user's own, and agents pause for it, for at most so many seconds. ``roots``: other
+        projects, or the home, that are staged beside this one, in parts of a new fork.
 
         A failed command is a result. Raise CommandNotStarted if the program does not exist, Unsupported if this machine
         cannot confine a command, MudroomError if mudroom itself fails. The project is untouched in every case.

@@ -129,6 +129,7 @@ def command_steps(spec: SandboxSpec, ahead: Sequence[Step]) -> list[Step]:
         # template: a cover disappears for every command as soon as the host replaces the file (vfs_rename in
         # fs/namei.c).
         *(("cover", mask[1:]) for mask in spec.masks),
+        *hidden_steps(spec),
         *cache_steps(spec),
         view_step(spec),
         *own_directory(spec),
@@ -231,11 +232,12 @@ def _placed(spec: SandboxSpec) -> list[tuple[bytes, Step]]:
     same path, the later counts."""
     binds = {_place(bind, spec): bind for bind in spec.binds if not is_below(bind.path, spec.project)}
     inside = {bind.path for bind in inside_caches(spec)}
+    home = tmpfs(spec.home, spec.tmpfs.other, b"0700")
     placed: list[tuple[bytes, Step]] = [
         (b"/dev/shm", tmpfs(b"/dev/shm", spec.tmpfs.other)),
         (b"/tmp", tmpfs(b"/tmp", spec.tmpfs.tmp)),
         (b"/run", ("tmpfs", b"run", ((b"mode", b"0755"), (b"size", b"64m")), WRITABLE)),
-        (spec.home, tmpfs(spec.home, spec.tmpfs.other, b"0700")),
+        (spec.home, next((overlay_step(root.path, root.view) for root in spec.roots if root.path == spec.home), home)),
     ]
     if not any(is_below(b"/var/tmp", path) for path in binds):
         placed.append((b"/var/tmp", tmpfs(b"/var/tmp", spec.tmpfs.other)))
@@ -309,6 +311,22 @@ def own_directory(spec: SandboxSpec) -> list[Step]:
     return steps
 
 
+def hidden_steps(spec: SandboxSpec) -> Iterable[Step]:
+    """Yield the covers of what is left out of a staged home. A directory in which something is mounted later is sealed
+    after that (``root_steps``)."""
+    for root in spec.roots:
+        yield from (("cover", path[1:]) for path in root.covered)
+        for path in root.emptied:
+            options, attributes = ((b"mode", b"0755"), (b"size", b"64k")), WRITABLE | NOEXEC
+            yield ("tmpfs", path[1:], options, attributes) if _is_passed(path, spec) else empty_step(path)
+
+
+def _is_passed(path: bytes, spec: SandboxSpec) -> bool:
+    """Return whether something is mounted below a directory."""
+    places = (spec.project, *(root.path for root in spec.roots), *(bind.path for bind in spec.binds))
+    return any(is_below(place, path) for place in (*places, *(place for _name, place in spec.caches.places)))
+
+
 def root_steps(spec: SandboxSpec) -> Iterable[Step]:
     """Yield the mounts of the staged directories beside the project, and of what is read-only in them. A staged home is
     mounted before (``_placed``)."""
@@ -319,6 +337,8 @@ def root_steps(spec: SandboxSpec) -> Iterable[Step]:
             yield ("bind", bind.source, bind.path[1:], READ_ONLY, False)
         if root.has_slots:
             yield empty_step(root.path + b"/.mudroom/apply")
+    for root in spec.roots:
+        yield from (("seal", path[1:], READ_ONLY | NOEXEC) for path in root.emptied if _is_passed(path, spec))
 
 
 def overlay_step(path: bytes, view: Overlay) -> Step:

@@ -81,8 +81,8 @@ def first_place(place: bytes, note: JointNote) -> bytes:
 
 
 def is_decided(place: bytes, note: JointNote) -> bool:
-    """Return whether the operation of a part was decided. Raise MudroomError as ``first_place`` does, or if the decision
-    is damaged."""
+    """Return whether the operation of a part was decided. Raise MudroomError as ``first_place`` does, or if the
+    decision is damaged."""
     return _decision(first_place(place, note))[0] == note.number
 
 

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 
 from mudroom.core.merge.merge import PartialChoice
 from mudroom.core.text.linediff import count_lines, is_binary
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.stack import LIVE
+from mudroom.errors import MudroomError
 from mudroom.stage.beneath import LastDirectory, nameless
 from mudroom.stage.layers.landed import KEPT, LANDED, LandedPaths, add_landed, elsewhere, keep_original
 from mudroom.stage.layers.layer import remove_tree
@@ -54,7 +56,7 @@ def keep_remainder(
     state = fork.state
     is_kept = state.named or state.checkpoints or fork.has_pushes or _has_logins(fork) or is_open_elsewhere(fork)
     is_kept = is_kept or first_of(fork) is not None
-    others = () if rest or parts or is_kept else tuple(one.fork(fork) for one in ties_of(fork))
+    others = [] if rest or parts or is_kept else _parts(fork)
     is_kept = is_kept or any(other.record is not None and other.record.changeset.changes for other in others)
     if not rest and not parts and not is_kept:
         for other in others:
@@ -80,6 +82,15 @@ def keep_remainder(
     changeset = record.changeset._replace(changes=tuple(rest))
     save(fork.record_path, record._replace(changeset=changeset), durable=True)
     return len(rest)
+
+
+def _parts(fork: Fork) -> list[Fork]:
+    """Return a fork's parts in other projects. Killed meanwhile, an earlier call may have discarded some."""
+    found = []
+    for tied in ties_of(fork):
+        with suppress(MudroomError):
+            found.append(tied.fork(fork))
+    return found
 
 
 def is_open_elsewhere(fork: Fork) -> bool:

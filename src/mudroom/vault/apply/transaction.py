@@ -464,8 +464,8 @@ def redo(
     settle: Settle = _settled,
     joint: Joint | None = None,
 ) -> ApplyResult:
-    """Apply again after an undo. Files that changed since are kept as conflicts. ``settle``, ``joint``: as for ``undo``.
-    Raise UsageError if the apply is not in the state ``undone``."""
+    """Apply again after an undo. Files that changed since are kept as conflicts. ``settle`` and ``joint``: as for
+    ``undo``. Raise UsageError if the apply is not in the state ``undone``."""
     require_undone(place)
     return _reverse(place, "undone", progress, settle, joint)
 
