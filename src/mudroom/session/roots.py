@@ -199,6 +199,8 @@ def _part(tied: Tie, session: Session, first: Vault, name: str, order: Order, ou
         hidden = HiddenHome((), ())
         if tied.is_home:
             hidden = _hidden(tied, first, vault, order)
+            reduced = session.machine.confinement.host.files  # git's settings that hold a credential
+            hidden = hidden._replace(covered=(*hidden.covered, *(path for path, _content in reduced)))
             outcome.note(_told(tied, hidden))
         yield Part(tied, session, vault, fork, opened, view, hidden)
 

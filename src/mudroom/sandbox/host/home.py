@@ -33,6 +33,11 @@ _PRIVATE = (
 """Private data that is in no credential store of the table."""
 
 
+_SETTINGS = (
+    b".npmrc", b".yarnrc.yml", b".config/pip", b".pip", b".terraformrc", b".m2/settings.xml",
+    b".gradle/gradle.properties",
+)  # fmt: skip
+"""Stores of credentials that are mostly settings: left out only if there is a credential in them."""
 _MOST_DIRECTORIES = 5_000
 """Directories that are searched for credentials. The others appear empty."""
 
@@ -50,7 +55,8 @@ def hidden_in_home(
     """Return what a command does not see of the home. ``own``: mudroom's directories. ``projects``: other projects.
     ``shown``: credentials that the policy shows. ``needed``: directories that are mounted in the home anyway."""
     names = sorted(os.listdir(home))
-    hidden = [path for state in own for path in hidden_places(home, state, shown)]
+    plain = [home + b"/" + name for name in _SETTINGS if _is_plain(home + b"/" + name)]
+    hidden = [path for state in own for path in hidden_places(home, state, (*shown, *plain))]
     hidden += [home + b"/" + name for name in names if not name.startswith(b".") and name not in _PROGRAMS]
     hidden += [home + b"/" + name for name in names if name.startswith(b".") and name.endswith(b"history")]
     hidden += [home + b"/" + name for name in _PRIVATE]
@@ -66,6 +72,15 @@ def hidden_in_home(
     files = dict.fromkeys(path for path in (*there, *secrets) if not os.path.isdir(path) or os.path.islink(path))
     real = (path for path in files if os.path.isfile(path) and not os.path.islink(path) and path not in shown)
     return HiddenHome(tops, tuple(path for path in real if not any(is_below(path, top) for top in tops)))
+
+
+def _is_plain(path: bytes) -> bool:
+    """Return whether a file, or each entry of a directory, can be read and holds no credential."""
+    try:
+        files = [entry.path for entry in os.scandir(path)] if os.path.isdir(path) else [path]
+    except OSError:
+        return False
+    return not any(os.path.islink(file) or is_secret_file(file, "content") for file in files)
 
 
 def _secrets(home: bytes, left_out: Collection[bytes]) -> tuple[list[bytes], list[bytes]]:
