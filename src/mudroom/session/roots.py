@@ -15,7 +15,6 @@ from contextlib import ExitStack, contextmanager, suppress
 from mudroom.core.confinement.cache_place import CACHES
 from mudroom.core.confinement.spec import Bind, Overlay, StagedRoot
 from mudroom.core.result import RootResult
-from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.path import ancestors, show
 from mudroom.errors import MudroomError, Unsupported
 from mudroom.sandbox.host.home import HiddenHome, hidden_in_home
@@ -231,15 +230,3 @@ def together(sessions: Sequence[tuple[Tie, Session]], what: str) -> Iterator[Non
         for tied, session in sorted(sessions, key=lambda row: row[0].vault):
             stack.enter_context(session.alone(what, busy(tied)))
         yield
-
-
-def changes_of(forks: Forks, name: str) -> list[tuple[Tie, Changeset]]:
-    """Return a fork's changes in other projects."""
-    from mudroom.vault.forks.ties import ties_of
-
-    found = []
-    fork = forks.vault.fork(name)
-    for tied in ties_of(fork):
-        tied.fork(fork)
-        found.append((tied, forks.root(tied).forks.changeset(name)))
-    return found

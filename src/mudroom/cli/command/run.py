@@ -177,6 +177,8 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         if args.explain:
             _explain(session.explained(cwd), context)
             return 0
+        if args.on is not None and (args.root or args.home):
+            raise UsageError("--root and --home stage directories of this machine, not of a worker", "leave --on out")
         if args.on is not None:
             return _run_elsewhere(session, opened.argv, cwd, args, context)
 

@@ -7,7 +7,6 @@ them: a mudroom that is killed meanwhile leaves a fork that the first one names,
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 
@@ -15,7 +14,6 @@ from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, UsageError
 from mudroom.stage import safe_open
 from mudroom.typing import Any, NamedTuple
-from mudroom.vault.record import write
 from mudroom.vault.store.fork import Fork, fork_directory
 
 ROOTS, FIRST = b"/roots", b"/first"
@@ -48,6 +46,10 @@ class Tie(NamedTuple):
 
 def tie(path: bytes, ties: Sequence[Tie]) -> None:
     """Write a fork's list of other projects (``ROOTS``), or the first one (``FIRST``), durably."""
+    import json
+
+    from mudroom.vault.record import write
+
     rows = [{"vault": os.fsdecode(one.vault), "path": os.fsdecode(one.path), "home": one.is_home} for one in ties]
     write(path, json.dumps(rows).encode(), durable=True)
 
@@ -92,9 +94,13 @@ def _read_at(vault: bytes, name: str) -> tuple[Tie, ...]:
 
 def _read(path: bytes) -> tuple[Tie, ...]:
     try:
-        rows: list[dict[str, Any]] = json.loads(safe_open.read(path))
-        return tuple(Tie(os.fsencode(row["vault"]), os.fsencode(row["path"]), bool(row["home"])) for row in rows)
+        data = safe_open.read(path)
     except FileNotFoundError:
         return ()
+    import json
+
+    try:
+        rows: list[dict[str, Any]] = json.loads(data)
+        return tuple(Tie(os.fsencode(row["vault"]), os.fsencode(row["path"]), bool(row["home"])) for row in rows)
     except (ValueError, KeyError, TypeError) as error:
         raise MudroomError(f"{show(path)} is damaged: {error}", "mudroom vault check says what is") from error
