@@ -69,7 +69,7 @@ class _Options(NamedTuple):
 
     def of_part(self) -> _Options:
         """Return those that hold for parts in other projects, too."""
-        return self._replace(parts={}, exact=False, pushes=())
+        return self._replace(parts={}, exact=False, pushes=(), is_empty=False)
 
 
 class _Unverified(MudroomError):
