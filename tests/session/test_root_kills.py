@@ -23,6 +23,8 @@ from mudroom.vault.forks.ties import Tie
 from tiers import every
 from world import fast_place
 
+pytestmark = pytest.mark.both_users
+
 SCRIPT = b"""
 echo more >> edited; rm removed; mkdir new; echo n > new/f; cd "$1"
 echo more >> edited; rm removed; mkdir new; echo n > new/f; mkdir empty

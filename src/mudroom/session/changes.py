@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from mudroom.core.merge.resolution_words import Take
     from mudroom.core.network.push import PushRow
     from mudroom.core.tree.similar_renames import Move
-    from mudroom.session.session import Session
     from mudroom.vault.apply.applied import ApplyDetail
     from mudroom.vault.apply.conflict import ForkConflict
     from mudroom.vault.apply.given_back import GivenBack
@@ -178,7 +177,7 @@ class Changes:
             yield b"# in %s:\n" % tied.label().encode()
             yield from session.changes.diff(name, **options)
 
-    def parts(self, name: str) -> list[tuple[Tie, Session]]:
+    def parts(self, name: str) -> list[tuple[Tie, Any]]:
         """Return the other projects in which a fork has a part, with a session on each. Raise MudroomError if a part is
         missing."""
         fork = self._vault.fork(name)
@@ -328,7 +327,7 @@ class Changes:
         rows = self.parts(name)
         landed: list[RootLanding] = []
 
-        def part(tied: Tie, session: Session, expected: str | None) -> Callable[[Joint], None]:
+        def part(tied: Tie, session: Any, expected: str | None) -> Callable[[Joint], None]:
             def perform(joint: Joint) -> None:
                 chosen = roots[tied.path] if roots is not None else ()
                 done = session.changes._apply(name, chosen, expected, options.of_part(), joint)
@@ -564,7 +563,7 @@ class Changes:
         _require_first_part(place.path, note, verb)
         done: list[tuple[str, ApplyResult]] = []
 
-        def part(tied: Tie, session: Session, apply: str) -> Callable[[Joint], None]:
+        def part(tied: Tie, session: Any, apply: str) -> Callable[[Joint], None]:
             def perform(joint: Joint) -> None:
                 done.append((tied.label(), session.changes._turn_part(verb, apply, at_work, joint)))
 
@@ -576,7 +575,7 @@ class Changes:
             applied = self._turn_part(verb, place.name, at_work, Joint(rest))
         return applied._replace(roots=tuple(reversed(done)))
 
-    def _root_at(self, vault: bytes) -> tuple[Tie, Session]:
+    def _root_at(self, vault: bytes) -> tuple[Tie, Any]:
         """Return another project and a session on it. ``vault``: the name of its vault's directory."""
         place = os.path.dirname(self._vault.path) + b"/" + vault
         tied = Tie(vault, project_of(place))

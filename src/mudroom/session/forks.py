@@ -55,7 +55,6 @@ if TYPE_CHECKING:
     from mudroom.core.network.push import PushRow
     from mudroom.core.tree.stack import Checkpoint
     from mudroom.session.mounts import Mounts
-    from mudroom.session.session import Session
     from mudroom.session.users import Standing
     from mudroom.stage.buffer.files import Files
     from mudroom.stage.views.mount import Kind
@@ -107,7 +106,7 @@ class Forks:
         forget: Callable[[str], None] = lambda _name: None,
         let_go: Callable[[str], None] = lambda _name: None,
         outbox: Callable[[Forks], HeldPushes] | None = None,
-        root: Callable[[Tie], Session] | None = None,
+        root: Callable[[Tie], Any] | None = None,
     ) -> None:
         """``settings``: the session's own actor's. ``waiting``: called with a lock holder's description if it is waited
         for longer than a second. ``forget``: called with a fork's name when it is gone, ``let_go`` before it is
@@ -158,7 +157,7 @@ class Forks:
         if outbox is not None:
             self.remarks.extend(outbox.drop(fork, since, names))
 
-    def root(self, tied: Tie) -> Session:
+    def root(self, tied: Tie) -> Any:
         """Return a session on another project in which a fork has a part. It ends with this one."""
         if self._root is None:
             raise MudroomError(f"{tied.label()} cannot be opened here", "mudroom diff and mudroom apply open it")

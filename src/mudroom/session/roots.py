@@ -22,7 +22,7 @@ from mudroom.stage import disk
 from mudroom.stage.beneath import directory, open_root
 from mudroom.stage.views.overlay import OverlayView
 from mudroom.stage.views.preflight import keeps_marks, mounts, no_overlay, spanned
-from mudroom.typing import TYPE_CHECKING, NamedTuple
+from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
 from mudroom.vault.forks.collection import CollectedCommand, gather, shown_view, with_objects
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.forks.ties import FIRST, ROOTS, Tie, tie
@@ -34,8 +34,10 @@ if TYPE_CHECKING:
     from mudroom.core.clock import CommandStart
     from mudroom.session.forks import Forks
     from mudroom.session.order import Order, Outcome
-    from mudroom.session.session import Session
     from mudroom.vault.turn import Turn
+
+Settled = Callable[..., Vault]
+"""``own_sandbox.settled_vault``."""
 
 
 def tie_to(vault: Vault, *, is_home: bool = False) -> Tie:
@@ -71,9 +73,9 @@ _TOLD = 6
 """Most names of what is left out of the home that a note has."""
 
 
-class Part(NamedTuple):
+class StagedPart(NamedTuple):
     tied: Tie
-    session: Session
+    session: Any
     vault: Vault
     """With the mask for the command."""
     fork: Fork
@@ -112,7 +114,7 @@ class Part(NamedTuple):
 class StagedRoots:
     """The parts of one command's fork. Owner: the thread that runs the command."""
 
-    def __init__(self, parts: Sequence[Part]) -> None:
+    def __init__(self, parts: Sequence[StagedPart]) -> None:
         self._parts = parts
         self._started: list[CommandStart] = []
         self.results: tuple[RootResult, ...] = ()
@@ -158,15 +160,15 @@ class StagedRoots:
 
 
 @contextmanager
-def staged_roots(forks: Forks, fork: Fork, order: Order, outcome: Outcome) -> Iterator[None]:
+def staged_roots(forks: Forks, fork: Fork, order: Order, outcome: Outcome, settled: Settled) -> Iterator[None]:
     """Make the parts of a new fork in the order's other projects, and hold them for the block. Those that the command
-    has not changed are discarded afterwards; all of them, if it has not run."""
+    has not changed are discarded afterwards; all of them, if it has not run. ``settled``: as ``settled_vault``."""
     ties = [tied for tied, _session in order.roots]
     tie(fork.path + ROOTS, ties)
     try:
         with ExitStack() as stack:
             parts = [
-                stack.enter_context(_part(tied, session, forks.vault, fork.name, order, outcome))
+                stack.enter_context(_part(tied, session, forks.vault, fork.name, order, outcome, settled))
                 for tied, session in order.roots
             ]
             outcome.roots = StagedRoots(parts)
@@ -182,16 +184,16 @@ def staged_roots(forks: Forks, fork: Fork, order: Order, outcome: Outcome) -> It
 
 
 @contextmanager
-def _part(tied: Tie, session: Session, first: Vault, name: str, order: Order, outcome: Outcome) -> Iterator[Part]:
-    from mudroom.session.own_sandbox import settled_vault
-
+def _part(
+    tied: Tie, session: Any, first: Vault, name: str, order: Order, outcome: Outcome, settled: Settled
+) -> Iterator[StagedPart]:
     require_stageable(tied, session.vault)
     forks, waiting = session.forks, busy(tied)
     with forks.taken(name, named=False) as (fork, _is_new), ExitStack() as held:
         tie(fork.path + FIRST, [tie_to(first)])
         held.enter_context(forks.locked(fork, "mudroom run"))
         held.enter_context(forks.exclusive.turn(alone=False, waiting=waiting, is_users=order.quiet is not None))
-        vault = settled_vault(forks, fork, None, order._replace(actor=session.actor), outcome, held, repairs=False)
+        vault = settled(forks, fork, None, order._replace(actor=session.actor), outcome, held, repairs=False)
         opened = held.enter_context(OpenFork(vault, fork))
         view = shown_view(vault, fork, opened, "overlay", None)
         assert isinstance(view, OverlayView)
@@ -201,7 +203,7 @@ def _part(tied: Tie, session: Session, first: Vault, name: str, order: Order, ou
             reduced = session.machine.confinement.host.files  # git's settings that hold a credential
             hidden = hidden._replace(covered=(*hidden.covered, *(path for path, _content in reduced)))
             outcome.note(_told(tied, hidden))
-        yield Part(tied, session, vault, fork, opened, view, hidden)
+        yield StagedPart(tied, session, vault, fork, opened, view, hidden)
 
 
 def _hidden(tied: Tie, first: Vault, vault: Vault, order: Order) -> HiddenHome:
@@ -224,7 +226,7 @@ def _told(tied: Tie, hidden: HiddenHome) -> str:
 
 
 @contextmanager
-def together(sessions: Sequence[tuple[Tie, Session]], what: str) -> Iterator[None]:
+def together(sessions: Sequence[tuple[Tie, Any]], what: str) -> Iterator[None]:
     """Have other projects' vaults alone for the block, recovered. Raise MudroomError if one is in use."""
     with ExitStack() as stack:
         for tied, session in sorted(sessions, key=lambda row: row[0].vault):

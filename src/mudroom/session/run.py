@@ -124,9 +124,10 @@ def _beside(forks: Forks, fork: Fork, order: Order, outcome: Outcome) -> Abstrac
     """Return a block with the fork's parts in the order's other projects."""
     if not order.roots:
         return nullcontext()
+    from mudroom.session.own_sandbox import settled_vault
     from mudroom.session.roots import staged_roots
 
-    return staged_roots(forks, fork, order, outcome)
+    return staged_roots(forks, fork, order, outcome, settled_vault)
 
 
 def refused(parts: Parts, order: Order, case: Case) -> Result:

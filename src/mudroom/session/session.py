@@ -22,6 +22,7 @@ from contextlib import contextmanager
 from mudroom.core.registry import part
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
+from mudroom.core.tree.path import is_below, show
 from mudroom.errors import UsageError
 from mudroom.sandbox.client.capture import SIGTERM
 from mudroom.sandbox.platform import LINUX, Platform, platform_here
@@ -40,6 +41,7 @@ from mudroom.stage import disk
 from mudroom.stage.views.preflight import check_project
 from mudroom.typing import TYPE_CHECKING, Any
 from mudroom.vault.forks.collection import Progress
+from mudroom.vault.forks.ties import Tie
 from mudroom.vault.lock import Lock
 from mudroom.vault.store.store import Later, Vault, open_vault, require_private_state
 
@@ -52,7 +54,6 @@ if TYPE_CHECKING:
     from mudroom.session.background import Background
     from mudroom.session.changes import Changes
     from mudroom.vault.apply.transaction import Recovery
-    from mudroom.vault.forks.ties import Tie
 
 DEFAULTS = Settings()
 
@@ -141,12 +142,43 @@ class Session:
 
     def root(self, tied: Tie) -> Session:
         """Return a session on another project in which a fork has a part. It is closed with this one."""
-        session = self._roots.get(tied.path)
-        if session is None:
-            from mudroom.session.root_session import open_root
+        if tied.path not in self._roots:
+            self._roots[tied.path] = self._open_root(tied.path)
+        return self._roots[tied.path]
 
-            session = self._roots[tied.path] = open_root(self, tied.path)
-        return session
+    def _open_root(self, path: bytes) -> Session:
+        """Return a session on another project, under its own policy. Raise UsageError if it cannot be staged."""
+        from mudroom.policy.config import project_settings
+
+        confinement, state = self.machine.confinement, os.path.dirname(os.path.dirname(self.vault.path))
+        home, environ, platform = confinement.own_home, confinement.variables, confinement.platform
+        if path == home:
+            session = Session(open_vault(state, home), home=home, environ=environ, platform=platform)
+            session.forks.secrets.is_home = True
+            return session
+        require_project(path, state, home, platform)
+        settings = project_settings(path, environ, self.forks.remarks.append)
+        return Session.open(path, state=state, home=home, environ=environ, settings=settings, platform=platform)
+
+    def _tied(self, order: Order, paths: Sequence[bytes]) -> Order:
+        """Return the order with other projects, parents before their children. Raise UsageError if they cannot be staged
+        together, Unsupported if the command has no sandbox of its own that shows them."""
+        from mudroom.session.roots import overlay_needed, tie_to
+
+        if order.grant.level != 1 or order.actor.card is not None or order.actor.settings.engine_beside:
+            agent = "a command of an agent, or with --engine"
+            raise overlay_needed(agent if order.grant.level == 1 else f"level {order.grant.level}")
+        real = sorted({os.path.realpath(path) for path in paths})
+        for path in real:
+            inside = [other for other in (self.project, *real) if path != other and is_below(other, path)]
+            if inside and path != self.machine.confinement.own_home:
+                hint = f"mudroom --project {show(path)} run -- COMMAND stages both"
+                raise UsageError(f"{show(inside[0])} lies in {show(path)}", hint)
+            if is_below(path, self.project):
+                raise UsageError(f"{show(path)} lies in the project, which is staged as a whole", "leave it out")
+        sessions = [self.root(Tie(b"", path)) for path in real]
+        roots = ((tie_to(session.vault, is_home=session.is_home), session) for session in sessions)
+        return order._replace(roots=tuple(roots))
 
     @property
     def is_home(self) -> bool:
@@ -272,9 +304,7 @@ class Session:
         order = self._order(argv, fork, cwd, timeout, actor)
         order = order._replace(stdio=stdio, approver=approver, cancellation=cancellation, quiet=quiet)
         if roots:
-            from mudroom.session.root_session import tied_roots
-
-            order = order._replace(roots=tied_roots(self, order, roots))
+            order = self._tied(order, roots)
         return run(self._parts(), order)
 
     def start(

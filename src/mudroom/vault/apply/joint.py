@@ -23,7 +23,7 @@ DECISION = b"/joint"
 Following = Literal["ready", "done", "undoing", "undone", "redoing"]
 
 
-class Part(NamedTuple):
+class JointPart(NamedTuple):
     vault: bytes
     """Name of the vault's directory."""
     apply: str
@@ -38,7 +38,7 @@ class Joint:
         self._number = os.urandom(8).hex()
         self._first = b""
         """The first part's apply directory."""
-        self._parts: list[Part] = []
+        self._parts: list[JointPart] = []
         self.is_decided = False
 
     @property
@@ -63,9 +63,9 @@ class Joint:
             self.is_decided = True
 
 
-def _part(place: bytes) -> Part:
+def _part(place: bytes) -> JointPart:
     above, _slash, name = place.rpartition(b"/")
-    return Part(os.path.basename(os.path.dirname(above)), os.fsdecode(name))
+    return JointPart(os.path.basename(os.path.dirname(above)), os.fsdecode(name))
 
 
 def first_place(place: bytes, note: JointNote) -> bytes:
@@ -86,7 +86,7 @@ def is_decided(place: bytes, note: JointNote) -> bool:
     return _decision(first_place(place, note))[0] == note.number
 
 
-def parts_of(place: bytes, record: ApplyRecord) -> list[Part]:
+def parts_of(place: bytes, record: ApplyRecord) -> list[JointPart]:
     """Return the other parts of an apply that is the first part of a decided operation."""
     if record.joint is None or not is_first(place, record.joint):
         return []
@@ -94,13 +94,13 @@ def parts_of(place: bytes, record: ApplyRecord) -> list[Part]:
 
 
 def is_first(place: bytes, note: JointNote) -> bool:
-    return _part(place) == Part(note.vault, note.apply)
+    return _part(place) == JointPart(note.vault, note.apply)
 
 
-def _decision(place: bytes) -> tuple[str, list[Part]]:
+def _decision(place: bytes) -> tuple[str, list[JointPart]]:
     try:
         data = json.loads(safe_open.read(place + DECISION))
-        return str(data["number"]), [Part(os.fsencode(vault), str(apply)) for vault, apply in data["parts"]]
+        return str(data["number"]), [JointPart(os.fsencode(vault), str(apply)) for vault, apply in data["parts"]]
     except FileNotFoundError:
         return "", []
     except (ValueError, KeyError, TypeError) as error:
