@@ -8,8 +8,12 @@ from pathlib import Path
 import pytest
 
 from conftest import Listing, Place, listing, tick
+from mudroom.core.settings import Settings
 from mudroom.errors import MudroomError, Unsupported, UsageError
 from mudroom.session import Session
+from mudroom.session.forks import Forks
+from mudroom.vault.apply.transaction import ApplyDirectory, recover
+from mudroom.vault.forks.ties import Tie, ties_of
 
 SCRIPT = b"echo mine > here; echo theirs >> ../lib/code; mkdir ../lib/new; echo n > ../lib/new/file; rm ../lib/old"
 
@@ -148,20 +152,63 @@ def test_the_other_project_sends_its_user_to_the_first(place: Place, lib: Path) 
     session.changes.undo()
 
 
-def session_tie(session: Session, fork: str):  # type: ignore[no-untyped-def]
-    from mudroom.vault.forks.ties import ties_of
-
+def session_tie(session: Session, fork: str) -> Tie:
     return ties_of(session.vault.fork(fork))[0]
 
 
 def test_a_missing_part_is_damage(place: Place, lib: Path) -> None:
     session, fork = staged(place, lib)
     vault_of(session, lib).rename(place.root / "aside")
-    with pytest.raises(MudroomError, match="is missing"):
+    with pytest.raises(MudroomError, match=f"the part of {fork} in {lib} is missing"):
         session.changes.apply(fork)
     assert not (place.project / "here").exists()
     session.forks.discard(fork)
     assert session.vault.find(fork) is None
+
+
+def test_an_undo_without_a_part_undoes_none(place: Place, lib: Path) -> None:
+    session, fork = staged(place, lib)
+    session.changes.apply(fork)
+    after = both(place)
+    aside, there = place.root / "aside", vault_of(session, lib)
+    there.rename(aside)
+    with pytest.raises(MudroomError, match="a part of it is in"):
+        session.changes.undo()
+    aside.rename(there)
+    (there / "applies/u1").rename(aside)
+    with pytest.raises(UsageError, match="is not kept any more"):
+        session.changes.undo()
+    aside.rename(there / "applies/u1")
+    assert both(place) == after
+    assert not session.vault.has_unfinished()
+    session.changes.undo()
+
+
+def test_a_part_waits_for_the_vault_that_decides_it(place: Place, lib: Path) -> None:
+    session, fork = staged(place, lib)
+    there = session.root(session_tie(session, fork))
+    session.changes.apply(fork)
+    apply = ApplyDirectory(there.vault.path + b"/applies/u1")
+    record = apply.load()
+    apply.begin("apply")
+    os.rename(apply.path + b"/plan.done", apply.path + b"/plan.tied")
+    aside = os.fsencode(place.root / "aside")
+    os.rename(session.vault.path, aside)
+    with pytest.raises(MudroomError, match="u1 is a part of u1 in"):
+        there.changes.recover()
+    os.rename(aside, session.vault.path)
+    there.changes.recover()
+    assert apply.state() == "done"
+    apply.write("tied", record._replace(joint=None))
+    with pytest.raises(MudroomError, match="the plan of u1 is damaged: it is of no operation"):
+        recover(apply)
+
+
+def test_forks_without_a_session_open_no_other_project(place: Place, lib: Path) -> None:
+    session = place.session()
+    forks = Forks(session.vault, Settings(), clock=session.forks.clock, new_id=session.forks.new_id)
+    with pytest.raises(MudroomError, match=f"{lib} cannot be opened here"):
+        forks.root(Tie(b"", os.fsencode(lib)))
 
 
 def test_secrets_and_the_policy_of_the_other_project_are_its_own(place: Place, lib: Path) -> None:
@@ -187,5 +234,5 @@ def test_a_root_apart_from_the_project_is_asked_for(place: Place, where: str) ->
 
 def test_level_0_has_no_second_project(place: Place, lib: Path) -> None:
     session = place.session(level=0)
-    with pytest.raises(Unsupported, match="level 1"):
+    with pytest.raises(Unsupported, match="level 0"):
         session.run([b"true"], roots=[os.fsencode(lib)])

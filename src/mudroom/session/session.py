@@ -161,8 +161,8 @@ class Session:
         return Session.open(path, state=state, home=home, environ=environ, settings=settings, platform=platform)
 
     def _tied(self, order: Order, paths: Sequence[bytes]) -> Order:
-        """Return the order with other projects, parents before their children. Raise UsageError if they cannot be staged
-        together, Unsupported if the command has no sandbox of its own that shows them."""
+        """Return the order with other projects, parents before their children. Raise UsageError if they cannot be
+        staged together, Unsupported if the command has no sandbox of its own that shows them."""
         from mudroom.session.roots import overlay_needed, tie_to
 
         if order.grant.level != 1 or order.actor.card is not None or order.actor.settings.engine_beside:

@@ -126,10 +126,13 @@ def _commits(what: str = "a report of commits") -> Any:
 
 def _apply(session: Session, name: str, args: argparse.Namespace, context: Context) -> LandingResult | None:
     """Return the outcome, or None if the user chose to apply no change."""
+    there = session.changes.parts(name)
+    if args.patch and there:
+        raise UsageError(f"-p does not show the changes in {there[0][0].label()}", f"mudroom apply {name} PATH")
     if args.patch:
         _require_terminal(context, "-p asks about each hunk")
     look = session.changes.review(name, at_rest=True) if args.patch or not args.yes else session.changes.look(name)
-    changes, there = look.changeset.changes, session.changes.parts(name)
+    changes = look.changeset.changes
     words = [word for word in args.paths if not word.startswith(_EFFECTS)]
     named = [word for word in args.paths if word.startswith(_EFFECTS)]
     words, chosen_roots = _by_root(words, there)
@@ -141,12 +144,6 @@ def _apply(session: Session, name: str, args: argparse.Namespace, context: Conte
     options["roots"] = chosen_roots if words or chosen_roots else None
     if args.patch:
         from mudroom.cli.change.patch import choose
-
-        if there:
-            raise UsageError(
-                f"{name} has changes in {there[0][0].label()}, too, which -p does not show",
-                f"mudroom apply {name} PATH",
-            )
 
         for line in credentials_line(session, name):
             context.terminal.note(line)

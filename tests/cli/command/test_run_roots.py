@@ -25,6 +25,7 @@ def mudroom(place: Place, *words: str) -> subprocess.CompletedProcess[str]:
     return run(list(words), cwd=place.project, env=environment(place))
 
 
+NEEDS = "a second project or the home beside the first needs a kernel overlay at level 1; found"
 SCRIPT = "echo p > p; echo two >> ../lib/code; echo b >> ~/.bashrc; echo n > ~/.new"
 
 
@@ -60,6 +61,7 @@ def test_a_fork_with_parts_is_not_run_in_again(place: Place, lib: Path) -> None:
     again = mudroom(place, "exec", "--fork", fork, "--", "true")
     assert again.returncode == 125
     assert f"{fork} also has changes in {lib}: a command is for a fork of one project" in again.stderr
+    assert f"-p does not show the changes in {lib}" in mudroom(place, "apply", fork, "-p").stderr
     assert mudroom(place, "discard", fork).returncode == 0
 
 
@@ -67,11 +69,11 @@ def test_a_fork_with_parts_is_not_run_in_again(place: Place, lib: Path) -> None:
     ("words", "said"),
     [
         (["--root", "nowhere"], "--root nowhere: no such directory"),
-        (["--root", "."], "lies in the project"),
+        (["--root", "."], "lies in the project, which is staged as a whole"),
         (["--root", ".."], "lies in"),
-        (["--home", "--level", "0"], "needs level 1"),
-        (["--home", "--view", "copy"], "a kernel overlay at level 1"),
-        (["--home", "--on", "worker"], "not of a worker"),
+        (["--home", "--level", "0"], f"{NEEDS}: level 0"),
+        (["--home", "--view", "copy"], f"{NEEDS}: mode copy"),
+        (["--home", "--on", "w"], "--root and --home stage directories of this machine, not of a worker"),
     ],
     ids=" ".join,
 )
