@@ -45,7 +45,6 @@ from mudroom.vault.forks.collection import (
 from mudroom.vault.forks.damage import reason_of, require_layers, require_tree
 from mudroom.vault.forks.logins import has_logins, settle_logins
 from mudroom.vault.forks.open_fork import OpenFork
-from mudroom.vault.forks.ties import require_first, require_single, ties_of
 from mudroom.vault.moment import is_of_earlier_boot
 from mudroom.vault.store.fork import PUSHES, Fork, fork_directory, last_holder, mount_note
 from mudroom.vault.store.store import OUTSIDE, Vault, at_once
@@ -236,7 +235,7 @@ class Forks:
                 except ForkExists:
                     raise ForkGone(name) from None  # another process has just made it: the caller tries again
             else:
-                require_single(fork, "a command")
+                _require_single(fork, "a command")
             self.users.add(name)
         try:
             yield fork, is_new
@@ -317,7 +316,7 @@ class Forks:
             return fork, point
 
         fork = self.vault.fork(parent)
-        require_single(fork, "a fork of it")
+        _require_single(fork, "a fork of it")
         with self.users.beside(fork) as standing:
             if standing is not None:
                 return made(fork, at or self.checkpoint_beside(standing, parent, (b"fork", name.encode())))
@@ -336,7 +335,7 @@ class Forks:
         """Freeze a fork's files under a name. Background commands are paused while the files are copied. Raise
         UsageError if the name is taken."""
         checkpoint: Checkpoint | None = None
-        require_single(self.vault.fork(name), "a checkpoint")
+        _require_single(self.vault.fork(name), "a checkpoint")
         with self.users.beside(self.vault.fork(name)) as standing:
             if standing is not None:
                 standing.checkpoint(point, self.clock())
@@ -411,7 +410,7 @@ class Forks:
     def rename(self, name: str, new: str) -> Fork:
         from mudroom.vault.apply.remainder import is_open_elsewhere
 
-        require_single(self.vault.fork(name), "a new name")
+        _require_single(self.vault.fork(name), "a new name")
         with self.at_rest(name) as fork, self.tools.aside(fork):
             if is_open_elsewhere(fork):
                 raise UsageError(f"file tools of another session work in {name}", "try again when it has ended")
@@ -426,7 +425,7 @@ class Forks:
         """Mount a fork as a real directory at ``place``, by default in the vault, or return its existing mount. Until
         ``unmount`` the user, commands and file tools work in it together. Raise Unsupported if this ``kind`` of mount
         is impossible here, UsageError if the fork is mounted in another way."""
-        require_single(self.vault.fork(name), "a mount")
+        _require_single(self.vault.fork(name), "a mount")
         return mounting(self).mount(self.at_rest, self.vault.fork(name), place, kind, self.progress, writable=writable)
 
     def unmount(self, name: str, *, lost: bool = False) -> Changeset:
@@ -451,6 +450,8 @@ class Forks:
     def discard(self, name: str, reviewed: str | None = None) -> None:
         """Discard a fork. ``reviewed``: the reviewed changes' fingerprint. Raise ForkMoved if the fork's changes differ
         from it, UsageError if a command is running in the fork, ForkGone if another process discards it."""
+        from mudroom.vault.forks.ties import require_first, ties_of
+
         fork = self.vault.fork(name)
         require_first(fork, "discard")
         for tied in ties_of(fork):
@@ -655,6 +656,12 @@ def mounting(forks: Forks) -> Mounts:
     from mudroom.session.mounts import Mounts
 
     return Mounts(forks.vault, forks.settings, forks.tools, forks.secrets, forks.clock, forks.remarks, forks.let_go)
+
+
+def _require_single(fork: Fork, verb: str) -> None:
+    from mudroom.vault.forks.ties import require_single
+
+    require_single(fork, verb)
 
 
 def set_aside(forks: Forks) -> Around:

@@ -77,12 +77,6 @@ if TYPE_CHECKING:
     from mudroom.vault.store.mount_note import MountNote
 
 
-def overlay_needed(found: str) -> MudroomError:
-    from mudroom.session import roots
-
-    return roots.overlay_needed(found)
-
-
 def relay_for(stdio: Stdio, console: Callable[..., Any] | None = None) -> Relay | None:
     """Return the relay for a terminal, or None if the command gets the descriptors themselves. ``console``: makes the
     relay on a platform that has its own."""
@@ -274,6 +268,8 @@ class OwnSandbox:
             if mode != "overlay" or needs or order.roots:
                 self._standing.forbid()
             if order.roots and mode != "overlay":
+                from mudroom.session.roots import overlay_needed
+
                 raise overlay_needed(f"mode {mode}")
             if outcome.mounted is None:
                 outcome.notes += stand_on_base(self._vault, fork, mode, settings, self._forks.progress, freezes=needs)

@@ -41,7 +41,6 @@ from mudroom.stage import disk
 from mudroom.stage.views.preflight import check_project
 from mudroom.typing import TYPE_CHECKING, Any
 from mudroom.vault.forks.collection import Progress
-from mudroom.vault.forks.ties import Tie
 from mudroom.vault.lock import Lock
 from mudroom.vault.store.store import Later, Vault, open_vault, require_private_state
 
@@ -54,6 +53,7 @@ if TYPE_CHECKING:
     from mudroom.session.background import Background
     from mudroom.session.changes import Changes
     from mudroom.vault.apply.transaction import Recovery
+    from mudroom.vault.forks.ties import Tie
 
 DEFAULTS = Settings()
 
@@ -164,6 +164,7 @@ class Session:
         """Return the order with other projects, parents before their children. Raise UsageError if they cannot be
         staged together, Unsupported if the command has no sandbox of its own that shows them."""
         from mudroom.session.roots import overlay_needed, tie_to
+        from mudroom.vault.forks.ties import Tie
 
         if order.grant.level != 1 or order.actor.card is not None or order.actor.settings.engine_beside:
             agent = "a command of an agent, or with --engine"
