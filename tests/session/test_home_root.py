@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from conftest import Place, listing, tick
+from clocks import give_way
+from conftest import Place, environment, listing, tick
+from forked import popen
 from mudroom.core.result import Result
 from mudroom.session import Session
 
@@ -155,3 +157,20 @@ def test_a_fork_that_conflicts_in_the_home_stays_in_reach(place: Place, home: Pa
     assert landed.roots[0].landed.conflicts
     assert b"settings" in b"".join(session.changes.whole_diff(result.fork))
     session.forks.discard(result.fork)
+
+
+def test_a_command_that_is_killed_leaves_only_its_own_files(place: Place, home: Path) -> None:
+    """The sandbox makes the places of caches in the home."""
+    place.session().close()
+    before = seen(home)
+    words = ["run", "--home", "--keep", "--", "sh", "-c", "echo x > ~/.made; sleep 600"]
+    with popen(words, cwd=place.project, env=environment(place)) as process:
+        while not any(path.name == ".made" for path in place.state.glob("vaults/home*/layers/*/tree/.*")):
+            give_way()
+        process.kill()
+    session = place.session()
+    session.sandboxes.collect_cut_off()
+    (fork,) = session.vault.forks()
+    session.changes.apply(fork.name)
+    assert {name: row for name, row in seen(home).items() if name != ".made"} == before
+    assert (home / ".made").read_text() == "x\n"

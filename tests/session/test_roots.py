@@ -14,6 +14,7 @@ from mudroom.session import Session
 from mudroom.session.forks import Forks
 from mudroom.vault.apply.transaction import ApplyDirectory, recover
 from mudroom.vault.forks.ties import Tie, ties_of
+from mudroom.vault.lock import Lock
 
 SCRIPT = b"echo mine > here; echo theirs >> ../lib/code; mkdir ../lib/new; echo n > ../lib/new/file; rm ../lib/old"
 
@@ -202,6 +203,16 @@ def test_a_part_waits_for_the_vault_that_decides_it(place: Place, lib: Path) -> 
     apply.write("tied", record._replace(joint=None))
     with pytest.raises(MudroomError, match="the plan of u1 is damaged: it is of no operation"):
         recover(apply)
+
+
+def test_another_project_in_use_is_not_waited_for(place: Place, lib: Path) -> None:
+    session, fork = staged(place, lib)
+    there = session.root(session_tie(session, fork))
+    in_use = pytest.raises(MudroomError, match=f"{lib} is in use: somebody")
+    with Lock(there.vault.path + b"/lock", "somebody"), in_use:
+        session.changes.apply(fork)
+    assert not (place.project / "here").exists()
+    session.changes.apply(fork)
 
 
 def test_forks_without_a_session_open_no_other_project(place: Place, lib: Path) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 
 from mudroom.core.confinement.cache_place import CACHES
 from mudroom.core.confinement.spec import Bind, Overlay, StagedRoot
@@ -19,7 +19,8 @@ from mudroom.core.tree.path import ancestors, show
 from mudroom.errors import MudroomError, Unsupported
 from mudroom.sandbox.host.home import HiddenHome, hidden_in_home
 from mudroom.stage import disk
-from mudroom.stage.beneath import directory, open_root
+from mudroom.stage.beneath import directory
+from mudroom.stage.source import OpenSource
 from mudroom.stage.views.overlay import OverlayView
 from mudroom.stage.views.preflight import keeps_marks, mounts, no_overlay, spanned
 from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
@@ -35,9 +36,6 @@ if TYPE_CHECKING:
     from mudroom.session.forks import Forks
     from mudroom.session.order import Order, Outcome
     from mudroom.vault.turn import Turn
-
-Settled = Callable[..., Vault]
-"""``own_sandbox.settled_vault``."""
 
 
 def tie_to(vault: Vault, *, is_home: bool = False) -> Tie:
@@ -95,20 +93,17 @@ class StagedPart(NamedTuple):
         root = StagedRoot(self.vault.source, shown, tuple(binds), os.path.isdir(own + b"/apply"))
         return root._replace(emptied=self.hidden.emptied, covered=self.hidden.covered)
 
-    def tidy(self) -> None:
-        """Remove the empty directories that the sandbox has made in the home as places of caches."""
-        if not self.tied.is_home:
-            return
-        places = {above for place, _name in CACHES for above in (place, *ancestors(place))}
-        upper, base = open_root(self.fork.upper), self.vault.source
-        try:
-            for path in sorted(places, key=len, reverse=True):
-                if not os.path.lexists(base + b"/" + path):
-                    above, _slash, name = path.rpartition(b"/")
-                    with suppress(OSError), directory(upper, above) as opened:
-                        disk.rmdir(opened, name)
-        finally:
-            os.close(upper)
+
+def tidy_home(fork: Fork, home: bytes) -> None:
+    """Remove from a fork of the home the empty directories that its sandbox has made as places of caches. Hold the
+    fork's lock."""
+    places = {above for place, _name in CACHES for above in (place, *ancestors(place))}
+    with suppress(FileNotFoundError), closing(OpenSource(fork.upper, is_layer=True)) as upper:
+        for path in sorted(places, key=len, reverse=True):
+            if not os.path.lexists(home + b"/" + path):
+                above, _slash, name = path.rpartition(b"/")
+                with suppress(OSError), directory(upper.root, above) as opened:
+                    disk.rmdir(opened, name)
 
 
 class StagedRoots:
@@ -150,7 +145,8 @@ class StagedRoots:
         results = []
         for part, started in zip(self._parts, self._started, strict=True):
             part.view.unmounted()
-            part.tidy()
+            if part.tied.is_home:
+                tidy_home(part.fork, part.tied.path)
             changeset = gather(part.fork, part.opened, part.view, command, started)
             part.fork.end()
             part.session.forks.tools.refresh(part.fork)
@@ -160,7 +156,9 @@ class StagedRoots:
 
 
 @contextmanager
-def staged_roots(forks: Forks, fork: Fork, order: Order, outcome: Outcome, settled: Settled) -> Iterator[None]:
+def staged_roots(
+    forks: Forks, fork: Fork, order: Order, outcome: Outcome, settled: Callable[..., Vault]
+) -> Iterator[None]:
     """Make the parts of a new fork in the order's other projects, and hold them for the block. Those that the command
     has not changed are discarded afterwards; all of them, if it has not run. ``settled``: as ``settled_vault``."""
     ties = [tied for tied, _session in order.roots]
@@ -185,7 +183,7 @@ def staged_roots(forks: Forks, fork: Fork, order: Order, outcome: Outcome, settl
 
 @contextmanager
 def _part(
-    tied: Tie, session: Any, first: Vault, name: str, order: Order, outcome: Outcome, settled: Settled
+    tied: Tie, session: Any, first: Vault, name: str, order: Order, outcome: Outcome, settled: Callable[..., Vault]
 ) -> Iterator[StagedPart]:
     require_stageable(tied, session.vault)
     forks, waiting = session.forks, busy(tied)

@@ -149,12 +149,18 @@ class Session:
     def _open_root(self, path: bytes) -> Session:
         """Return a session on another project, under its own policy. Raise UsageError if it cannot be staged."""
         from mudroom.policy.config import project_settings
+        from mudroom.session.roots import tidy_home
+        from mudroom.vault.store.fork import interrupted_forks
 
         confinement, state = self.machine.confinement, os.path.dirname(os.path.dirname(self.vault.path))
         home, environ, platform = confinement.own_home, confinement.variables, confinement.platform
         if path == home:
             session = Session(open_vault(state, home), home=home, environ=environ, platform=platform)
             session.forks.secrets.is_home = True
+            for fork in interrupted_forks(session.vault.path):
+                with fork.lock_if_free("mudroom") as is_free:
+                    if is_free:
+                        tidy_home(fork, home)
             return session
         require_project(path, state, home, platform)
         settings = project_settings(path, environ, self.forks.remarks.append)

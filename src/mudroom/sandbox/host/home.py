@@ -57,9 +57,8 @@ def hidden_in_home(
     names = sorted(os.listdir(home))
     plain = [home + b"/" + name for name in _SETTINGS if _is_plain(home + b"/" + name)]
     hidden = [path for state in own for path in hidden_places(home, state, (*shown, *plain))]
-    hidden += [home + b"/" + name for name in names if not name.startswith(b".") and name not in _PROGRAMS]
-    hidden += [home + b"/" + name for name in names if name.startswith(b".") and name.endswith(b"history")]
-    hidden += [home + b"/" + name for name in _PRIVATE]
+    own_names = (name for name in names if name.endswith(b"history") or not (name[:1] == b"." or name in _PROGRAMS))
+    hidden += [home + b"/" + name for name in (*own_names, *_PRIVATE)]
     hidden += projects
     caches = [home + b"/" + place for place, _name in CACHES]
     spared = {home, *needed, *shown, *caches}
