@@ -64,10 +64,6 @@ else:
             a, b, c, d, e, f, g, h, i, j, k, m, n, o: _new(_cls, (
             a, b, c, d, e, f, g, h, i, j, k, m, n, o
         )),
-        15: lambda _cls,
-            a, b, c, d, e, f, g, h, i, j, k, m, n, o, p: _new(_cls, (
-            a, b, c, d, e, f, g, h, i, j, k, m, n, o, p
-        )),
         16: lambda _cls,
             a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q: _new(_cls, (
             a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q
@@ -88,13 +84,14 @@ else:
             a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q, r, s, t, u, v: _new(_cls, (
             a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q, r, s, t, u, v
         )),
-        23: lambda _cls,
-            a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q, r, s, t, u, v, w, x: _new(_cls, (
-            a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q, r, s, t, u, v, w, x
+        24: lambda _cls,
+            a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q, r, s, t, u, v, w, x, y: _new(_cls, (
+            a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q, r, s, t, u, v, w, x, y
         )),
-        31: lambda _cls,
-            a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q, r, s, t, u, v, w, x, y, z, aa, ab, ac, ad, ae, af: _new(
-            _cls, (a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q, r, s, t, u, v, w, x, y, z, aa, ab, ac, ad, ae, af)
+        32: lambda _cls,
+            a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q, r, s, t, u, v, w, x, y, z, aa, ab, ac, ad, ae, af, ag: _new(
+            _cls,
+            (a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q, r, s, t, u, v, w, x, y, z, aa, ab, ac, ad, ae, af, ag),
         ),
         49: lambda _cls,
             a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q, r, s, t, u, v, w, x, y, z, aa, ab, ac, ad, ae, af, ag,

@@ -28,6 +28,8 @@ mudroom run --json --yes -- sh -c 'echo hello; echo new > new.txt; git mv README
 mudroom run --json --no -- sh -c 'exit 3'
 mudroom run --json --yes --timeout 1s -- sh -c 'kill -9 $$'
 mudroom run --json --explain -- ls
+mudroom run --json --home --yes -- sh -c 'echo own >> ~/.own; echo more >> Makefile'
+mudroom undo --json
 mudroom undo --json
 mudroom redo --json
 mudroom run --json --yes -- touch empty

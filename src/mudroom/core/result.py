@@ -87,6 +87,24 @@ class Result(NamedTuple):
     """Files outside the project that ended with the command."""
     ran: bool = True
     """False: the policy or an approver refused the command."""
+    roots: tuple[RootResult, ...] = ()
+    """Changes in other projects that were staged, too."""
+
+    @property
+    def has_changes(self) -> bool:
+        return bool(self.changeset.changes) or any(root.changeset.changes for root in self.roots)
+
+
+class RootResult(NamedTuple):
+    """A command's changes in another project that was staged with the first."""
+
+    path: bytes
+    label: str
+    is_home: bool
+    changeset: Changeset
+
+    def as_json(self) -> dict[str, Any]:
+        return {**path_fields(self.path), "home": self.is_home, "changes": changes_to_json(self.changeset)}
 
 
 def exit_code_of(status: int, *, timed_out: bool = False) -> int:
@@ -118,6 +136,7 @@ def to_json(result: Result) -> dict[str, Any]:
         "truncated": result.truncated,
         "checkpoint": result.checkpoint,
         "changes": changes_to_json(result.changeset),
+        "roots": [root.as_json() for root in result.roots],
         "denials": [denial_to_json(denial) for denial in result.denials],
         "limits": [{**limit._asdict(), "text": str(limit)} for limit in result.reached],
         "use": _use(result.use),

@@ -16,21 +16,23 @@ from mudroom.core.text.linediff import is_binary
 from mudroom.core.tree.change import Change, Changeset, Remark, counted_changes
 from mudroom.core.tree.flag import git_directory, repositories
 from mudroom.core.tree.path import is_below, show
+from mudroom.core.tree.quote import show_words
 from mudroom.errors import ApplyUnwritten, ForkMoved, ForkReplaced, MudroomError, UsageError
 from mudroom.session.forks import Forks, await_stamps, set_aside, to_read
 from mudroom.session.retention import tidy
 from mudroom.stage import safe_open
 from mudroom.stage.originals.collection import TEXT_LIMIT
 from mudroom.stage.source import OpenSource, RecordedFiles, SourceContent, read_all
-from mudroom.typing import TYPE_CHECKING, Any, Literal, TypeVar
-from mudroom.vault.apply.plan_state import list_applies
+from mudroom.typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from mudroom.vault.apply.plan_state import list_applies, state_of
 from mudroom.vault.forks import review
 from mudroom.vault.forks.damage import require_files
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.forks.review import ForkLook, remember
+from mudroom.vault.forks.ties import Tie, require_first, ties_of
 from mudroom.vault.retention.tombstone import require_kept
 from mudroom.vault.store.fork import Fork, mount_note
-from mudroom.vault.store.store import Vault, require_own
+from mudroom.vault.store.store import Vault, project_of, require_own
 
 if TYPE_CHECKING:
     from mudroom.core.merge.merge import PartialChoice
@@ -40,13 +42,41 @@ if TYPE_CHECKING:
     from mudroom.vault.apply.applied import ApplyDetail
     from mudroom.vault.apply.conflict import ForkConflict
     from mudroom.vault.apply.given_back import GivenBack
-    from mudroom.vault.apply.landing import Check, LandingResult
-    from mudroom.vault.apply.transaction import ApplyResult, Recovery
+    from mudroom.vault.apply.joint import Joint
+    from mudroom.vault.apply.landing import Check, LandingResult, RootLanding
+    from mudroom.vault.apply.transaction import ApplyDirectory, ApplyResult, Recovery
+    from mudroom.vault.record import ApplyRecord, JointNote
 
     OnVerify = Callable[[tuple[bytes, ...]], Callable[[bytes], None]]
     Verify = Callable[[OnVerify | None], Check | None]
 
 T = TypeVar("T")
+
+
+class _Options(NamedTuple):
+    """Options of ``Changes.apply``."""
+
+    git: bool
+    parts: Mapping[bytes, PartialChoice]
+    markers: bool
+    backups: bool
+    exact: bool
+    pushes: Collection[str]
+    on_verify: OnVerify | None
+    is_empty: bool = False
+    """Apply no file of this project."""
+
+    def of_part(self) -> _Options:
+        """Return those that hold for parts in other projects, too."""
+        return self._replace(parts={}, exact=False, pushes=(), is_empty=False)
+
+
+class _Unverified(MudroomError):
+    """The verify command of another project has failed, so that no part is applied."""
+
+    def __init__(self, landed: LandingResult) -> None:
+        super().__init__("the result was not verified")
+        self.landed = landed
 
 
 def _again(applied: ApplyResult) -> dict[str, Any]:
@@ -140,6 +170,25 @@ class Changes:
                         raise ForkReplaced(error.path, show(error.path), name) from None
                 raise
 
+    def whole_diff(self, name: str, reviewed: Sequence[Change] | None = None, **options: Any) -> Iterator[bytes]:
+        """Yield the diff of a fork, and of its parts in other projects, each below a line that names that project.
+        ``reviewed``: as for ``diff``, the fork's own."""
+        yield from self.diff(name, reviewed=reviewed, **options)
+        for tied, session in self.parts(name):
+            yield b"# in %s:\n" % tied.label().encode()
+            yield from session.changes.diff(name, **options)
+
+    def parts(self, name: str) -> list[tuple[Tie, Any]]:
+        """Return the other projects in which a fork has a part, with a session on each. Raise MudroomError if a part is
+        missing."""
+        fork = self._vault.fork(name)
+        return [(tied, self._forks.root(tied)) for tied in ties_of(fork) if tied.fork(fork)]
+
+    def whole_fingerprint(self, name: str, first: str) -> str:
+        """Return the fingerprint of a fork and its parts in other projects, which an apply of all of them requires.
+        ``first``: the fork's own."""
+        return "+".join((first, *(session.changes.fingerprint(name) for _tied, session in self.parts(name))))
+
     def moves(self, name: str) -> tuple[Move, ...]:
         """Return a fork's files that were probably renamed and modified (``core/tree/similar_renames.py``)."""
         from mudroom.vault.forks.both_sides import SideReader
@@ -190,6 +239,8 @@ class Changes:
         a look. ``at_rest``: unmount a mounted fork for the review, and mount it again; raise MudroomError if the fork
         is in use, so that the result is never only a look."""
         look = self._review_at_rest(name) if at_rest else self.look(name)
+        for _tied, session in self.parts(name):
+            session.changes.review(name)
         fork = self._vault.fork(name)
         require_files(fork)
         if not remember(fork, look):
@@ -225,9 +276,13 @@ class Changes:
         exact: bool = False,
         pushes: Collection[str] = (),
         on_verify: OnVerify | None = None,
+        roots: Mapping[bytes, Sequence[bytes]] | None = None,
     ) -> LandingResult:
         """Apply a fork to the project, whole or only ``paths``, merged with the project's own changes. Conflicts are in
         the result, never raised. Hold the vault's lock.
+
+        A fork with parts in other projects is applied to all of them, or to none. ``roots``: only these, by path, each
+        with its own ``paths``; the fork's own project is then left out unless it has ``paths``, too.
 
         ``reviewed``: the reviewed changes' fingerprint; default: from the last ``review`` since the last apply, if any.
         Raise ForkMoved if the fork's changes differ from it; the project is untouched then.
@@ -242,9 +297,74 @@ class Changes:
         ``on_verify``: called with the verification's command when it begins; returns a function that is called with the
         command's output as it is printed.
         """
+        options = _Options(git, parts or {}, markers, backups, exact, tuple(pushes), on_verify)
+        fork = self._vault.fork(name)
+        require_first(fork, "apply")
+        ties = ties_of(fork)
+        if not ties:
+            return self._apply(name, paths, reviewed, options)
+        return self._apply_together(fork, paths, reviewed, options, ties, roots)
+
+    def _apply_together(
+        self,
+        fork: Fork,
+        paths: Sequence[bytes],
+        reviewed: str | None,
+        options: _Options,
+        ties: Sequence[Tie],
+        roots: Mapping[bytes, Sequence[bytes]] | None,
+    ) -> LandingResult:
+        """Apply a fork with parts in other projects. ``reviewed``: the fingerprints, joined by ``+``."""
+        from mudroom.session.roots import together
+        from mudroom.vault.apply.joint import Joint
+        from mudroom.vault.apply.landing import RootLanding
+
+        name = fork.name
+        prints = [None] * (1 + len(ties)) if reviewed is None else reviewed.split("+")
+        if len(prints) != 1 + len(ties):
+            places = ", ".join(one.label() for one in ties)
+            hint = f"mudroom diff {name} shows all, mudroom apply {name} applies it"
+            raise UsageError(f"{name} also changes {places}, which this review has not shown", hint)
+        rows = self.parts(name)
+        landed: list[RootLanding] = []
+
+        def part(tied: Tie, session: Any, expected: str | None) -> Callable[[Joint], None]:
+            def perform(joint: Joint) -> None:
+                chosen = roots[tied.path] if roots is not None else ()
+                done = session.changes._apply(name, chosen, expected, options.of_part(), joint)
+                if done.verified is not None and not done.verified.passed:
+                    raise _Unverified(done)
+                landed.append(RootLanding(tied, done))
+
+            return perform
+
+        with together(rows, f"mudroom apply {name}"):
+            chosen = [
+                part(*row, expected)
+                for row, expected in zip(rows, prints[1:], strict=True)
+                if row[1].forks.changeset(name).changes and (roots is None or row[0].path in roots)
+            ]
+            if roots is not None and not paths:
+                options = options._replace(is_empty=True)
+            try:
+                first = self._apply(name, paths, prints[0], options, Joint(chosen))
+            except _Unverified as error:
+                return error.landed
+        return first._replace(roots=tuple(reversed(landed)))
+
+    def _apply(
+        self,
+        name: str,
+        paths: Sequence[bytes],
+        reviewed: str | None,
+        options: _Options,
+        joint: Joint | None = None,
+    ) -> LandingResult:
+        """Apply a fork to the project. ``joint``: the operation of which that is a part."""
         from mudroom.core.network.push import unmet_effects
         from mudroom.vault.apply.landing import LandingRequest, land
 
+        pushes = options.pushes
         require_own(self._vault)
         mounted = mount_note(self._vault.fork(name)) is not None
         with (
@@ -260,12 +380,20 @@ class Changes:
                 raise UsageError(
                     f"{missing[0]} waits to the same place, and was held before", f"mudroom apply {fork.name} {words}"
                 )
-            request = LandingRequest(tuple(paths), parts or {}, git=git, markers=markers, backups=backups, exact=exact)
-            request = request._replace(pushes=bool(pushes), signing=self._signing)
+            request = LandingRequest(
+                tuple(paths),
+                options.parts,
+                git=options.git,
+                markers=options.markers,
+                backups=options.backups,
+                exact=options.exact or options.is_empty,
+                pushes=bool(pushes) or options.is_empty,
+                signing=self._signing,
+            )
             _tell(self._forks, "comparing with the project")
-            now, check, report = self._forks.clock(), self.verify(on_verify), self._report("applying")
+            now, check, report = self._forks.clock(), self.verify(options.on_verify), self._report("applying")
             with _told_as_landed(lambda: _landed_apply(self._vault, name, now), "applied"):
-                landed = land(self._vault, fork, request, time=now, check=check, progress=report)
+                landed = land(self._vault, fork, request, time=now, check=check, progress=report, joint=joint)
             with _told_as_landed(lambda: landed.applied.name, "applied"):
                 landed = self._release(fork, landed, pushes)
         with _told_as_landed(lambda: landed.applied.name, "applied"):
@@ -425,13 +553,56 @@ class Changes:
         return self._turn("undo", name, "taking back")
 
     def _turn(self, verb: Literal["undo", "redo"], name: str | None, at_work: str) -> ApplyResult:
-        from mudroom.vault.apply.turn import turn_apply
+        from mudroom.vault.apply.turn import find_apply
 
         require_own(self._vault)
         if name is not None:
             require_kept(self._vault, name)
         _tell(self._forks, "reading the apply")
-        applied = turn_apply(self._vault, verb, name, self._report(at_work), self._forks.at_rest, self._at_rest_masked)
+        place = find_apply(self._vault, name, verb)
+        record = place.load() if place.state() is not None else None
+        if record is None or record.joint is None:
+            return self._turn_part(verb, place.name, at_work)
+        return self._turn_together(verb, place, record, record.joint, at_work)
+
+    def _turn_together(
+        self, verb: Literal["undo", "redo"], place: ApplyDirectory, record: ApplyRecord, note: JointNote, at_work: str
+    ) -> ApplyResult:
+        """Undo or redo an apply with parts in other projects."""
+        from mudroom.session.roots import together
+        from mudroom.vault.apply.joint import Joint, parts_of
+
+        _require_first_part(place.path, note, verb)
+        done: list[tuple[str, ApplyResult]] = []
+
+        def part(tied: Tie, session: Any, apply: str) -> Callable[[Joint], None]:
+            def perform(joint: Joint) -> None:
+                done.append((tied.label(), session.changes._turn_part(verb, apply, at_work, joint)))
+
+            return perform
+
+        rows = [(*self._root_at(one.vault), one.apply) for one in parts_of(place.path, record)]
+        with together([row[:2] for row in rows], f"mudroom {verb}"):
+            rest = [part(*row) for row in rows if _is_performed(row[1].vault, row[2])]
+            applied = self._turn_part(verb, place.name, at_work, Joint(rest))
+        return applied._replace(roots=tuple(reversed(done)))
+
+    def _root_at(self, vault: bytes) -> tuple[Tie, Any]:
+        """Return another project and a session on it. ``vault``: the name of its vault's directory."""
+        place = os.path.dirname(self._vault.path) + b"/" + vault
+        tied = Tie(vault, project_of(place))
+        if not tied.path:
+            raise MudroomError(f"a part of it is in {show(place)}, which is missing", "put that directory back")
+        session = self._forks.root(tied)
+        return tied._replace(is_home=session.is_home), session
+
+    def _turn_part(
+        self, verb: Literal["undo", "redo"], name: str, at_work: str, joint: Joint | None = None
+    ) -> ApplyResult:
+        from mudroom.vault.apply.turn import turn_apply
+
+        report, at_rest = self._report(at_work), self._forks.at_rest
+        applied = turn_apply(self._vault, verb, name, report, at_rest, self._at_rest_masked, joint)
         outbox = self._forks.outbox_of(place := self._vault.path + b"/applies/" + applied.name.encode())
         with _told_as_landed(lambda: applied.name, "undone" if verb == "undo" else "redone"):
             if outbox is not None:
@@ -521,10 +692,31 @@ class Changes:
             return []
         from mudroom.vault.apply.turn import recover_all
 
+        if others := self._unfinished_parts():  # their vaults are recovered before the mark of the first part goes
+            from mudroom.session.roots import together
+
+            with together([self._root_at(vault) for vault in others], "mudroom"):
+                pass
         recoveries = recover_all(self._vault)
         for outcome in recoveries:
             self._journal_applied("recover", outcome.fork, outcome.applied, outcome=outcome.outcome)
         return recoveries
+
+    def _unfinished_parts(self) -> set[bytes]:
+        """Return the names of the vaults with other parts of an unfinished operation whose first part is here."""
+        from mudroom.vault.apply.joint import is_first, parts_of
+        from mudroom.vault.apply.transaction import ApplyDirectory
+
+        found = set[bytes]()
+        for place in map(ApplyDirectory, self._vault.applies()):
+            if not (place.has_begun("apply") or place.has_begun("turn")) or place.state() is None:
+                continue
+            record = place.load()
+            if record.joint is not None and is_first(place.path, record.joint):
+                fork = self._vault.find(record.fork)
+                found |= {one.vault for one in parts_of(place.path, record)}
+                found |= {tied.vault for tied in (ties_of(fork) if fork is not None else ())}
+        return found
 
     def _journal_applied(self, kind: str, fork: str, applied: ApplyResult, **more: Any) -> None:
         if not applied.name:
@@ -532,6 +724,28 @@ class Changes:
         data = {"apply": applied.name, "written": applied.written, "removed": applied.removed, **more}
         data["conflicts"] = len(applied.conflicts)
         self._forks.journal(kind, fork, data)
+
+
+def _require_first_part(place: bytes, note: JointNote, verb: str) -> None:
+    """Raise UsageError if an apply is a part of another project's apply that still exists: ``verb`` is for all parts.
+    Raise MudroomError if that project's vault is missing."""
+    from mudroom.vault.apply.joint import first_place, is_first
+
+    if is_first(place, note) or not os.path.isdir(first := first_place(place, note)):
+        return
+    project = project_of(os.path.dirname(os.path.dirname(first)))
+    raise UsageError(
+        f"{os.path.basename(place).decode()} is a part of {note.apply} of {show(project)}",
+        f"cd {show_words((project,))} && mudroom {verb} {note.apply}",
+    )
+
+
+def _is_performed(vault: Vault, name: str) -> bool:
+    """Return whether a part of a joint apply has changed anything. Raise UsageError if it is not kept any more."""
+    path = vault.path + b"/applies/" + os.fsencode(name)
+    if not os.path.isdir(path):
+        raise UsageError(f"{name} of {show(vault.project)} is not kept any more", "mudroom log shows what has happened")
+    return state_of(path) is not None
 
 
 def _require_reviewed(fork: Fork, expected: str | None, *, mounted: bool) -> None:

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from mudroom.stage.views.mount import Kind
     from mudroom.vault.forks.comparison import Comparison
     from mudroom.vault.forks.review import ForkLook
+    from mudroom.vault.forks.ties import Tie
     from mudroom.vault.record import ForkRecord
     from mudroom.vault.store.mount_note import MountNote
 
@@ -105,10 +106,12 @@ class Forks:
         forget: Callable[[str], None] = lambda _name: None,
         let_go: Callable[[str], None] = lambda _name: None,
         outbox: Callable[[Forks], HeldPushes] | None = None,
+        root: Callable[[Tie], Any] | None = None,
     ) -> None:
         """``settings``: the session's own actor's. ``waiting``: called with a lock holder's description if it is waited
         for longer than a second. ``forget``: called with a fork's name when it is gone, ``let_go`` before it is
-        unmounted. ``outbox``: makes the object that shows, sends and drops held pushes."""
+        unmounted. ``outbox``: makes the object that shows, sends and drops held pushes. ``root``: returns a session on
+        another project in which forks have parts."""
         self.vault, self.settings, self.clock, self.new_id = vault, settings, clock, new_id
         self.tools = FileTools(vault, clock)
         self.secrets = Secrets(vault, settings, self.tools.refresh_all)
@@ -117,7 +120,7 @@ class Forks:
         self.remarks: deque[str] = deque(maxlen=_REMARKS)
         """Notes for the next result. Each append and pop is atomic."""
         self.progress, self.waiting = progress, waiting
-        self._forget, self.let_go, self._outbox = forget, let_go, outbox
+        self._forget, self.let_go, self._outbox, self._root = forget, let_go, outbox, root
         self.commands = itertools.count()
         """Counts commands: taking the next number is atomic."""
 
@@ -153,6 +156,12 @@ class Forks:
         outbox = self.outbox_of(fork.path)
         if outbox is not None:
             self.remarks.extend(outbox.drop(fork, since, names))
+
+    def root(self, tied: Tie) -> Any:
+        """Return a session on another project in which a fork has a part. It ends with this one."""
+        if self._root is None:
+            raise MudroomError(f"{tied.label()} cannot be opened here", "mudroom diff and mudroom apply open it")
+        return self._root(tied)
 
     # --- locks ---
 
@@ -226,6 +235,8 @@ class Forks:
                     fork = self.new(name, named=named)
                 except ForkExists:
                     raise ForkGone(name) from None  # another process has just made it: the caller tries again
+            else:
+                _require_single(fork, "a command")
             self.users.add(name)
         try:
             yield fork, is_new
@@ -306,6 +317,7 @@ class Forks:
             return fork, point
 
         fork = self.vault.fork(parent)
+        _require_single(fork, "a fork of it")
         with self.users.beside(fork) as standing:
             if standing is not None:
                 return made(fork, at or self.checkpoint_beside(standing, parent, (b"fork", name.encode())))
@@ -324,6 +336,7 @@ class Forks:
         """Freeze a fork's files under a name. Background commands are paused while the files are copied. Raise
         UsageError if the name is taken."""
         checkpoint: Checkpoint | None = None
+        _require_single(self.vault.fork(name), "a checkpoint")
         with self.users.beside(self.vault.fork(name)) as standing:
             if standing is not None:
                 standing.checkpoint(point, self.clock())
@@ -398,6 +411,7 @@ class Forks:
     def rename(self, name: str, new: str) -> Fork:
         from mudroom.vault.apply.remainder import is_open_elsewhere
 
+        _require_single(self.vault.fork(name), "a new name")
         with self.at_rest(name) as fork, self.tools.aside(fork):
             if is_open_elsewhere(fork):
                 raise UsageError(f"file tools of another session work in {name}", "try again when it has ended")
@@ -412,6 +426,7 @@ class Forks:
         """Mount a fork as a real directory at ``place``, by default in the vault, or return its existing mount. Until
         ``unmount`` the user, commands and file tools work in it together. Raise Unsupported if this ``kind`` of mount
         is impossible here, UsageError if the fork is mounted in another way."""
+        _require_single(self.vault.fork(name), "a mount")
         return mounting(self).mount(self.at_rest, self.vault.fork(name), place, kind, self.progress, writable=writable)
 
     def unmount(self, name: str, *, lost: bool = False) -> Changeset:
@@ -436,6 +451,18 @@ class Forks:
     def discard(self, name: str, reviewed: str | None = None) -> None:
         """Discard a fork. ``reviewed``: the reviewed changes' fingerprint. Raise ForkMoved if the fork's changes differ
         from it, UsageError if a command is running in the fork, ForkGone if another process discards it."""
+        from mudroom.vault.forks.ties import require_first, ties_of
+
+        fork = self.vault.fork(name)
+        require_first(fork, "discard")
+        for tied in ties_of(fork):
+            with suppress(MudroomError):  # one that is missing is given up with the rest
+                tied.fork(fork)
+                self.root(tied).forks.discard_part(name)
+        self.discard_part(name, reviewed)
+
+    def discard_part(self, name: str, reviewed: str | None = None) -> None:
+        """Discard a fork as ``discard`` does, but not its parts in other projects."""
         fork = self.vault.fork(name)
         self.end_companions(fork)
         self.users.require_free(fork)
@@ -630,6 +657,12 @@ def mounting(forks: Forks) -> Mounts:
     from mudroom.session.mounts import Mounts
 
     return Mounts(forks.vault, forks.settings, forks.tools, forks.secrets, forks.clock, forks.remarks, forks.let_go)
+
+
+def _require_single(fork: Fork, verb: str) -> None:
+    from mudroom.vault.forks.ties import require_single
+
+    require_single(fork, verb)
 
 
 def set_aside(forks: Forks) -> Around:

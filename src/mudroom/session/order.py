@@ -11,7 +11,7 @@ from mudroom.core.clock import CommandStart
 from mudroom.core.command.verdict import Verdict
 from mudroom.session.actor import Actor
 from mudroom.session.confinement.grant import PLAIN, Grant
-from mudroom.typing import TYPE_CHECKING, NamedTuple
+from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from mudroom.core.approval.approval import CommandAnswer, CommandApprover, CommandQuestion
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from mudroom.sandbox.client.client import Running
     from mudroom.sandbox.client.invocation import Exit
     from mudroom.sandbox.client.terminal_sign import SignKind
+    from mudroom.vault.forks.ties import Tie
     from mudroom.vault.store.mount_note import MountNote
 
 
@@ -128,6 +129,8 @@ class Order(NamedTuple):
     """A background command's: as in ``BackgroundStart``."""
     called: int = 0
     """Time of the caller's request, by ``time.time_ns``."""
+    roots: tuple[tuple[Tie, Any], ...] = ()
+    """Other projects that are staged with the fork's, which is new, and sessions on them."""
     approver: CommandApprover | None = None
     """Asked about this command; None: the session's approver."""
     cancellation: Cancellation | None = None
@@ -173,6 +176,8 @@ class Outcome:
         """The error of journalling its flows or passing on its output, raised once its changes are collected."""
 
         self.cancellation: Cancellation | None = None
+        self.roots: Any = None
+        """The ``StagedRoots`` of a fork with parts in other projects, while it is held; else None."""
 
     def note(self, *notes: str) -> None:
         """Add the notes that are new."""

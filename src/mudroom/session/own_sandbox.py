@@ -63,7 +63,7 @@ from mudroom.vault.store.store import Vault
 from mudroom.vault.turn import LOOK, Quiet
 
 if TYPE_CHECKING:
-    from mudroom.core.confinement.spec import Bind
+    from mudroom.core.confinement.spec import Bind, StagedRoot
     from mudroom.core.network.flow import Flow
     from mudroom.core.result import LeftFile
     from mudroom.sandbox.client.client import Client, Running
@@ -238,6 +238,7 @@ class OwnSandbox:
         self._view: View | None = None
         self._output: CapturedOutput | None = None
         self._caches = machine.caches(vault, fork, order)
+        self._roots: tuple[StagedRoot, ...] = ()
         self._follows = self._cleared = False
         """Whether this session has run a command in the fork before, and whether the launcher removes this command's
         work directories."""
@@ -264,8 +265,12 @@ class OwnSandbox:
         fork.note_credentials(order.grant.credentials)
         while True:
             needs = freezes(machine, fork, order)
-            if mode != "overlay" or needs:
+            if mode != "overlay" or needs or order.roots:
                 self._standing.forbid()
+            if order.roots and mode != "overlay":
+                from mudroom.session.roots import overlay_needed
+
+                raise overlay_needed(f"mode {mode}")
             if outcome.mounted is None:
                 outcome.notes += stand_on_base(self._vault, fork, mode, settings, self._forks.progress, freezes=needs)
             with ExitStack() as attempt:
@@ -277,6 +282,7 @@ class OwnSandbox:
                     view.prepare(self._standing.works[0])
                 else:
                     view.prepare()
+                self._roots = outcome.roots.prepare() if outcome.roots is not None else ()
                 try:
                     end = self._attempt(view, mode)
                 except StepFailed as failure:
@@ -374,6 +380,8 @@ class OwnSandbox:
                 return end._replace(flows=outcome.flows)
             except (StepFailed, CommandNotStarted) as error:
                 fork.end()
+                if outcome.roots is not None:
+                    outcome.roots.end()
                 if order.grant.image and isinstance(error, CommandNotStarted) and error.hint:
                     error.hint = f"there is only what the image {order.grant.image} holds"
                 raise
@@ -410,7 +418,8 @@ class OwnSandbox:
             if standing.sandbox is not None:
                 self._cleared = True  # they are removed with the sandbox
             elif isinstance(view, OverlayView):
-                self._cleared = client.clear((view.work, *self._caches.works))
+                roots = outcome.roots.works if outcome.roots is not None else ()
+                self._cleared = client.clear((view.work, *self._caches.works, *roots))
             if bound is not None and ended.started and standing.is_as_seen:
                 outcome.started = bound.start(ended.started)
             if own is not None and attempt.files is not None:
@@ -456,7 +465,7 @@ class OwnSandbox:
                 with_objects(self._vault, fork, order.actor.settings), attempt.rlimits, attempt.grant, attempt.port,
                 shown(attempt.equipment),
                 machine.cache_view(self._caches, cache_mode(machine, self._outcome, attempt.mode), order,
-                                   self._standing.works[1]), within,
+                                   self._standing.works[1]), within, self._roots,
             )  # fmt: skip
 
         plan, env = planned()
@@ -479,6 +488,8 @@ class OwnSandbox:
         if earlier is not None:  # its changes are collected with this command's
             outcome.started, bound = min(earlier, outcome.started), None
         self._fork.begin(outcome.started)
+        if outcome.roots is not None:
+            outcome.roots.begin(called)
         if outcome.mounted is not None:  # the mount's cached project data are as old as the mount
             outcome.started, bound = outcome.mounted.since, None
         return bound
@@ -556,7 +567,9 @@ class OwnSandbox:
             if quiet is not None:
                 quiet.look()
             is_users = self._order.quiet is not None
-            return 0.0 if alone else turn.stand_aside(running.pause, running.resume, is_users=is_users)
+            beside = self._outcome.roots.turns if self._outcome.roots is not None else ()
+            turns = () if alone else (turn, *beside)
+            return sum((one.stand_aside(running.pause, running.resume, is_users=is_users) for one in turns), 0.0)
 
         return Watch(LOOK, look)
 

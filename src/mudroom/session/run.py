@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 
-from mudroom.core.result import REFUSED, Denial, Result, denial_to_json, exit_code_of, text, verdict_to_json
+from mudroom.core.result import REFUSED, Denial, Result, RootResult, denial_to_json, exit_code_of, text, verdict_to_json
 from mudroom.core.tree.change import Changeset, summarise
 from mudroom.errors import FULL, ForkGone, MudroomError, RunUnwritten
 from mudroom.session.approval import Approval
@@ -19,6 +20,7 @@ from mudroom.session.sandboxes import Sandboxes
 from mudroom.typing import TYPE_CHECKING, NamedTuple
 from mudroom.vault.forks.collection import CollectedCommand
 from mudroom.vault.forks.damage import reason_of
+from mudroom.vault.store.fork import Fork
 
 if TYPE_CHECKING:
     from mudroom.core.network.flow import Flow
@@ -73,10 +75,10 @@ def _run_until_free(parts: Parts, order: Order, case: Case, outcome: Outcome, na
 def _run_in(parts: Parts, order: Order, case: Case, outcome: Outcome, name: str) -> Result:
     """Run an allowed command in the fork ``name``. Raise ForkGone if another process discards the fork before the
     command has it, ProtectionLost if the verdict is void; nothing has run then."""
-    end, changeset, duration = None, Changeset(), 0.0
+    end, changeset, duration, roots = None, Changeset(), 0.0, tuple[RootResult, ...]()
     with parts.forks.taken(name, named=order.fork is not None) as (fork, is_new):
         try:
-            with parts.sandboxes.acquire(fork, order, outcome) as sandbox:
+            with _beside(parts.forks, fork, order, outcome), parts.sandboxes.acquire(fork, order, outcome) as sandbox:
                 outcome.has_fork = True
                 if parts.approval.holds(order, case, fork):
                     if order.cancellation is not None:
@@ -95,6 +97,7 @@ def _run_in(parts: Parts, order: Order, case: Case, outcome: Outcome, name: str)
                         parts.forks.progress("collecting the changes", 0, 0)
                     try:
                         changeset = sandbox.collect(command)
+                        roots = outcome.roots.collect(command) if outcome.roots is not None else ()
                     except (MudroomError, OSError) as error:
                         ran = result_of(fork.name, order, case, outcome, end)
                         _journal_uncollected(parts.forks, order, ran._replace(duration=time.monotonic() - began), error)
@@ -109,8 +112,22 @@ def _run_in(parts: Parts, order: Order, case: Case, outcome: Outcome, name: str)
                 parts.forks.take_back(fork)
             return refused(parts, order, case.changed())
         result = result_of(fork.name, order, case, outcome, end)._replace(changeset=changeset, duration=duration)
+        result = result._replace(roots=roots)
         _journal_run(parts.forks, order, result, outcome)
+        for root, (_tied, session) in zip(roots, order.roots, strict=True):
+            if root.changeset.changes:
+                _journal(session.forks, "run", order, result._replace(changeset=root.changeset))
         return result
+
+
+def _beside(forks: Forks, fork: Fork, order: Order, outcome: Outcome) -> AbstractContextManager[None]:
+    """Return a block with the fork's parts in the order's other projects."""
+    if not order.roots:
+        return nullcontext()
+    from mudroom.session.own_sandbox import settled_vault
+    from mudroom.session.roots import staged_roots
+
+    return staged_roots(forks, fork, order, outcome, settled_vault)
 
 
 def refused(parts: Parts, order: Order, case: Case) -> Result:

@@ -42,6 +42,9 @@ class Secrets:
         self._git: GitMasks | None = None
         """Made when the first secret is found."""
         self._looked = -_RECENT
+        self.is_home = False
+        """Whether the project is the user's home, from which a command is not shown secrets in another way
+        (``sandbox/host/home.py``): no layer of the state, which lies in it, can be put over it."""
 
     def close(self) -> None:
         with self._lock:
@@ -56,6 +59,8 @@ class Secrets:
         own = self._settings
         chosen = settings or own
         _require_known(chosen)
+        if self.is_home:
+            return NO_MASK, []
         with self._lock:
             finder = self._finder(chosen.secrets_mask)
             paths, complete = finder.find(chosen.secrets_show)
@@ -152,7 +157,7 @@ class Secrets:
         if time.monotonic() - self._looked >= _RECENT:
             self.look()
         mask = self._vault.mask
-        return path in mask.paths or (path not in mask.known and path not in mask.harmless)
+        return self.is_home or path in mask.paths or (path not in mask.known and path not in mask.harmless)
 
     def hides_conflict(self, conflict: ForkConflict) -> bool:
         """Return whether any side's path is a secret: a rename does not make a secret readable."""

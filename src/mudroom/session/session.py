@@ -22,6 +22,7 @@ from contextlib import contextmanager
 from mudroom.core.registry import part
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
+from mudroom.core.tree.path import is_below, show
 from mudroom.errors import UsageError
 from mudroom.sandbox.client.capture import SIGTERM
 from mudroom.sandbox.platform import LINUX, Platform, platform_here
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from mudroom.session.background import Background
     from mudroom.session.changes import Changes
     from mudroom.vault.apply.transaction import Recovery
+    from mudroom.vault.forks.ties import Tie
 
 DEFAULTS = Settings()
 
@@ -133,9 +135,63 @@ class Session:
             forget=self.machine.forget,
             let_go=self.machine.let_go,
             outbox=self._outbox,
+            root=self.root,
         )
+        self._roots: dict[bytes, Session] = {}
         self.approval = Approval(actor, self.machine, self.forks, commands)
         self.sandboxes = Sandboxes(self.machine, self.forks)
+
+    def root(self, tied: Tie) -> Session:
+        """Return a session on another project in which a fork has a part. It is closed with this one."""
+        if tied.path not in self._roots:
+            self._roots[tied.path] = self._open_root(tied.path)
+        return self._roots[tied.path]
+
+    def _open_root(self, path: bytes) -> Session:
+        """Return a session on another project, under its own policy. Raise UsageError if it cannot be staged."""
+        from mudroom.policy.config import project_settings
+        from mudroom.session.roots import tidy_home
+        from mudroom.vault.store.fork import interrupted_forks
+
+        confinement, state = self.machine.confinement, os.path.dirname(os.path.dirname(self.vault.path))
+        home, environ, platform = confinement.own_home, confinement.variables, confinement.platform
+        if path == home:
+            session = Session(open_vault(state, home), home=home, environ=environ, platform=platform)
+            session.forks.secrets.is_home = True
+            for fork in interrupted_forks(session.vault.path):
+                with fork.lock_if_free("mudroom") as is_free:
+                    if is_free:
+                        tidy_home(fork, home)
+            return session
+        require_project(path, state, home, platform)
+        settings = project_settings(path, environ, self.forks.remarks.append)
+        return Session.open(path, state=state, home=home, environ=environ, settings=settings, platform=platform)
+
+    def _tied(self, order: Order, paths: Sequence[bytes]) -> Order:
+        """Return the order with other projects, parents before their children. Raise UsageError if they cannot be
+        staged together, Unsupported if the command has no sandbox of its own that shows them."""
+        from mudroom.session.roots import overlay_needed, tie_to
+        from mudroom.vault.forks.ties import Tie
+
+        if order.grant.level != 1 or order.actor.card is not None or order.actor.settings.engine_beside:
+            agent = "a command of an agent, or with --engine"
+            raise overlay_needed(agent if order.grant.level == 1 else f"level {order.grant.level}")
+        real = sorted({os.path.realpath(path) for path in paths})
+        for path in real:
+            inside = [other for other in (self.project, *real) if path != other and is_below(other, path)]
+            if inside and path != self.machine.confinement.own_home:
+                hint = f"mudroom --project {show(path)} run -- COMMAND stages both"
+                raise UsageError(f"{show(inside[0])} lies in {show(path)}", hint)
+            if is_below(path, self.project):
+                raise UsageError(f"{show(path)} lies in the project, which is staged as a whole", "leave it out")
+        sessions = [self.root(Tie(b"", path)) for path in real]
+        roots = ((tie_to(session.vault, is_home=session.is_home), session) for session in sessions)
+        return order._replace(roots=tuple(roots))
+
+    @property
+    def is_home(self) -> bool:
+        """Whether its project is the user's home, which is a part of other projects' forks only."""
+        return self.project == self.machine.confinement.own_home
 
     def _outbox(self, forks: Forks) -> HeldPushes:
         effects, confinement = part("effects", "session", "a held push"), self.machine.confinement
@@ -215,6 +271,8 @@ class Session:
 
     def close(self) -> None:
         """End background commands, flush file tools into their forks, and release all resources."""
+        for root in self._roots.values():
+            root.close()
         self.sandboxes.close()
         self.forks.close()
         self.machine.close()
@@ -246,10 +304,12 @@ class Session:
         approver: CommandApprover | None = None,
         cancellation: Cancellation | None = None,
         quiet: float | None = None,
+        roots: Sequence[bytes] = (),
     ) -> Result:
         """Run a command in a fork (default: a new fork) and return the result with its changes. ``actor``, ``approver``
         None: the session's own. ``cancellation`` ends only this command; raise Cancelled if it had not started.
-        ``quiet``: it is the user's own, and agents pause for it, for at most so many seconds.
+        ``quiet``: it is the user's own, and agents pause for it, for at most so many seconds. ``roots``: other
+        projects, or the home, that are staged beside this one, in parts of a new fork.
 
         A failed command is a result. Raise CommandNotStarted if the program does not exist, Unsupported if this machine
         cannot confine a command, MudroomError if mudroom itself fails. The project is untouched in every case.
@@ -258,6 +318,8 @@ class Session:
             raise UsageError("no command was given", "mudroom run -- COMMAND")
         order = self._order(argv, fork, cwd, timeout, actor)
         order = order._replace(stdio=stdio, approver=approver, cancellation=cancellation, quiet=quiet)
+        if roots:
+            order = self._tied(order, roots)
         return run(self._parts(), order)
 
     def start(

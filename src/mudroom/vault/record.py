@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from typing import NamedTuple, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 import msgspec
 
@@ -44,6 +44,19 @@ class ForkRecord(NamedTuple):
     """Level at which the command ran; None if it was not recorded."""
 
 
+class JointNote(NamedTuple):
+    """The operation of several vaults of which an apply is a part (vault/apply/joint.py)."""
+
+    vault: bytes
+    """Name of the first vault's directory, which is beside this vault's."""
+    apply: str
+    """The first vault's apply."""
+    number: str
+    """Identifies the operation."""
+    following: Literal["ready", "done", "undoing", "undone", "redoing"]
+    """State that the plan takes once the operation is decided."""
+
+
 class ApplyRecord(NamedTuple):
     """An apply. The file's name tells its state: see vault/apply/transaction.py."""
 
@@ -72,6 +85,8 @@ class ApplyRecord(NamedTuple):
     """When the fork was made, in nanoseconds since 1970: its name may be another's later. 0: not recorded."""
     refused: tuple[Op, ...] = ()
     """Operations of the last undo that were not done, because the project had changed since."""
+    joint: JointNote | None = None
+    """None: the apply is of this vault alone."""
 
 
 _Record = TypeVar("_Record", ForkRecord, ApplyRecord)

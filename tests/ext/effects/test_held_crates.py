@@ -13,7 +13,7 @@ from registry import tarball
 from yard import Yard
 from yard import yard as yard
 
-from mudroom.cli.change.preview import push_lines
+from mudroom.cli.change.preview import held_lines
 from mudroom.core.network.host_rules import HostRule, held
 from mudroom.core.result import Result
 from mudroom.ext.effects.publish import CRATE, download_url, index_of, is_crates, overlaid, parse_publish
@@ -70,7 +70,7 @@ def test_a_crate_waits_is_in_the_index_is_sent_once_and_yanked_by_undo(shop: Sho
         said, row = yanked.stdout.decode().replace("}{", "}\n{").splitlines()
         assert (json.loads(said)["ok"], json.loads(row)["yanked"]) == (True, True)
         assert not shop.crates.effects()
-        lines = push_lines(session, "f")
+        lines = held_lines(session, "f")
         assert lines[0].endswith(
             "publish tiny 1.0.0 to " + shop.url + "/api/v1/crates/new: 2 files, first publish of this name"
         )

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import fnmatch
 import json
-from collections.abc import Collection, Sequence
+import os
+from collections.abc import Collection, Mapping, Sequence
 
 from mudroom.cli.change.preview import (
     credentials_line,
@@ -16,13 +17,21 @@ from mudroom.cli.change.preview import (
     preview_notes,
 )
 from mudroom.cli.parser import Rare
-from mudroom.cli.project_session import UNDONE, exclusive, only_fork, open_session, print_remarks, project_paths
+from mudroom.cli.project_session import (
+    UNDONE,
+    exclusive,
+    only_fork,
+    open_session,
+    print_remarks,
+    project_paths,
+    working_directory,
+)
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.fold import fold_row
 from mudroom.core.merge.apply_summary import apply_words
 from mudroom.core.network.push import EFFECTS, push_to_json, pushes_left
 from mudroom.core.registry import part
-from mudroom.core.result import conflicts_to_json, text
+from mudroom.core.result import conflicts_to_json, path_fields, text
 from mudroom.core.tree.change import Change, Changeset, counted_changes
 from mudroom.core.tree.dependent_rows import needs, requirement_text, row_of, unmet_requirements
 from mudroom.core.tree.flag import git_directory
@@ -33,6 +42,7 @@ from mudroom.typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mudroom.session import LandingResult, Session, Verification
+    from mudroom.vault.forks.ties import Tie
 
 EXAMPLES = """\
 examples:
@@ -113,15 +123,22 @@ def _commits(what: str = "a report of commits") -> Any:
 
 def _apply(session: Session, name: str, args: argparse.Namespace, context: Context) -> LandingResult | None:
     """Return the outcome, or None if the user chose to apply no change."""
+    there = session.changes.parts(name)
+    if args.patch and there:
+        raise UsageError(f"-p does not show the changes in {there[0][0].label()}", f"mudroom apply {name} PATH")
     if args.patch:
         _require_terminal(context, "-p asks about each hunk")
     look = session.changes.review(name, at_rest=True) if args.patch or not args.yes else session.changes.look(name)
     changes = look.changeset.changes
     words = [word for word in args.paths if not word.startswith(EFFECTS)]
     named = [word for word in args.paths if word.startswith(EFFECTS)]
+    words, chosen_roots = _by_root(words, there)
     paths: Sequence[bytes] = matching_paths(changes, project_paths(words, session))
-    reviewed = args.reviewed if args.yes and not args.patch else args.reviewed or look.fingerprint
+    reviewed = args.reviewed
+    if not args.yes or args.patch:
+        reviewed = reviewed or session.changes.whole_fingerprint(name, look.fingerprint)
     options: dict[str, Any] = {"git": args.git, "markers": args.markers, "backups": args.bak, "reviewed": reviewed}
+    options["roots"] = chosen_roots if words or chosen_roots else None
     if args.patch:
         from mudroom.cli.change.patch import choose
 
@@ -137,14 +154,15 @@ def _apply(session: Session, name: str, args: argparse.Namespace, context: Conte
     if not named and not words and not args.no_effects:
         named = list(waiting)
     options["pushes"] = named = [waiting.get(word, word) for word in named]
-    if not changes and not named:
+    if not changes and not named and not there:
         undone = session.changes.undone_as(name)
         hint = UNDONE.format(apply=undone) if undone else f"mudroom discard {name} removes it"
         raise UsageError(f"the fork {name} holds no changes", hint)
     _require_directories(changes, paths, name)
     if not args.yes:
         _require_terminal(context, "add --yes")
-        if not _confirm(session, name, look.changeset, paths, named, context):
+        changeset = look.changeset if paths or options["roots"] is None else Changeset()
+        if not _confirm(session, name, changeset, paths, named, context, options["roots"]):
             return None
     return _land(session, name, paths, args, context, options)
 
@@ -174,6 +192,26 @@ def _land(
         message = context.terminal.ask("message of the commit: ")
     landed: LandingResult = _commits().apply_as_commit(session, name, message, paths, context, options)
     return landed
+
+
+def _by_root(
+    words: Sequence[str], parts: Sequence[tuple[Tie, Session]]
+) -> tuple[list[str], dict[bytes, tuple[bytes, ...]]]:
+    """Return the words that name paths of the project, and the paths in other projects, by project."""
+    left: list[str] = []
+    chosen: dict[bytes, tuple[bytes, ...]] = {}
+    for word in words:
+        path = os.fsencode(word)
+        home = next((tied.path for tied, _session in parts if tied.is_home), b"")
+        full = home + path[1:] if home and path[:2] == b"~/" else os.path.join(working_directory(), path)
+        full = os.path.normpath(full)
+        roots = [tied.path for tied, _session in parts if is_below(full, tied.path)]
+        if not roots:
+            left.append(word)
+            continue
+        root = max(roots, key=len)
+        chosen[root] = (*chosen.get(root, ()), full[len(root) + 1 :]) if full != root else ()
+    return left, chosen
 
 
 def _require_directories(changes: Sequence[Change], paths: Sequence[bytes], name: str) -> None:
@@ -220,6 +258,7 @@ def _confirm(
     paths: Sequence[bytes],
     pushes: Collection[str],
     context: Context,
+    roots: Mapping[bytes, Sequence[bytes]] | None,
 ) -> bool:
     if paths:
         chosen = [change for change in changeset.changes if any(is_below(change.path, path) for path in paths)]
@@ -227,6 +266,13 @@ def _confirm(
     notes = preview_notes(session, name, changeset.changes)
     for line in preview("apply would change", changeset, context.terminal, notes):
         context.terminal.say(line)
+    for tied, there in session.changes.parts(name):
+        if roots is None or tied.path in roots:
+            changed, below = there.forks.changeset(name), (roots or {}).get(tied.path, ())
+            kept = [c for c in changed.changes if not below or any(is_below(c.path, path) for path in below)]
+            title = f"apply would change in {tied.label()}:"
+            for line in preview(title, changed._replace(changes=tuple(kept)), context.terminal):
+                context.terminal.say(line)
     for line in held_lines(session, name, pushes):
         context.terminal.say(f"  {line}")
     for line in credentials_line(session, name):
@@ -249,7 +295,8 @@ def _confirm(
 def exit_code(landed: LandingResult) -> int:
     if landed.verified is not None and not landed.verified.passed:
         return 5
-    return 3 if landed.conflicts or pushes_left(landed.applied.pushes) else 0
+    conflicts = landed.conflicts or any(root.landed.conflicts for root in landed.roots)
+    return 3 if conflicts or pushes_left(landed.applied.pushes) else 0
 
 
 def landed_to_json(landed: LandingResult) -> dict[str, Any]:
@@ -268,6 +315,7 @@ def landed_to_json(landed: LandingResult) -> dict[str, Any]:
         "repositories": _commits().transfers_to_json(landed.repositories) if landed.repositories else [],
         "undo": applied.name or None,
         "pushes": [push_to_json(row) for row in applied.pushes],
+        "roots": [path_fields(root.tied.path) | landed_to_json(root.landed) for root in landed.roots],
     }
 
 
@@ -318,3 +366,11 @@ def print_landed(landed: LandingResult, fork: str, context: Context, *, git: boo
         terminal.say(
             f"  the rest stays in {fork}: mudroom diff {fork}, mudroom apply {fork} PATH, mudroom discard {fork}"
         )
+    for root in landed.roots:
+        done = root.landed
+        words = apply_words(done.applied.written, done.applied.removed, len(done.kept), done.refs_moved)
+        terminal.say(f"  in {root.tied.label()}: {words}")
+        for conflict in done.conflicts[:20]:
+            terminal.say(terminal.conflict_line("conflict", conflict))
+        for line in left_out(done.untold):
+            terminal.say(f"    {line}")

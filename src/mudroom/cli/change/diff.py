@@ -20,7 +20,7 @@ from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.pager import page
 from mudroom.core.network.push import EFFECTS, push_lines, push_to_json
 from mudroom.core.registry import part
-from mudroom.core.result import changes_to_json
+from mudroom.core.result import RootResult, changes_to_json
 from mudroom.core.text.linediff import unified_diff
 from mudroom.core.text.plural import counted
 from mudroom.core.tree.change import Change, Changeset, counted_changes, summarise
@@ -119,6 +119,11 @@ def _review_as_json(session: Session, name: str, context: Context) -> int:
     look = session.changes.review(name)
     listed = changes_to_json(look.changeset, session.changes.moves(name))
     report = {"schema": "mudroom.diff/1", "fork": name, "changes": listed, **look_to_json(look)}
+    report["reviewed"] = session.changes.whole_fingerprint(name, look.fingerprint)
+    report["roots"] = [
+        RootResult(tied.path, tied.label(), tied.is_home, there.forks.changeset(name)).as_json()
+        for tied, there in session.changes.parts(name)
+    ]
     report["pushes"] = [push_to_json(row) for row in session.held_effects(name)]
     context.terminal.out(json.dumps(report | {"credentials": list(session.vault.fork(name).credentials)}))
     return 0
@@ -143,11 +148,14 @@ def _review(session: Session, name: str, words: list[str], context: Context, *, 
 
     if stat:
         chosen = [change for change in _chosen(changeset, paths) if not is_own(change)]
-        page(_stat(chosen, session.changes.ignored(chosen)), context)
+        page(_whole_stat(session, name, chosen, all_parts=not words), context)
     else:
         reviewed = None if look.in_use else changeset.changes
         try:
-            page(session.changes.diff(name, paths, without=is_own, reviewed=reviewed), context)
+            if words:
+                page(session.changes.diff(name, paths, without=is_own, reviewed=reviewed), context)
+            else:
+                page(session.changes.whole_diff(name, reviewed, without=is_own), context)
         except ForkMoved as error:
             from mudroom.vault.forks.review import remember
 
@@ -241,6 +249,14 @@ def _stat(changes: Sequence[Change], ignored: frozenset[bytes]) -> Iterator[byte
     yield from (f" {row}\n".encode() for row in ignored_row(changes, ignored))
     total = summarise(changes)
     yield f" {counted(total.files, 'file')} changed, +{total.lines_added} -{total.lines_removed}\n".encode()
+
+
+def _whole_stat(session: Session, name: str, chosen: Sequence[Change], *, all_parts: bool) -> Iterator[bytes]:
+    yield from _stat(chosen, session.changes.ignored(chosen))
+    for tied, there in session.changes.parts(name) if all_parts else ():
+        changes = there.forks.changeset(name).changes
+        yield f" in {tied.label()}:\n".encode()
+        yield from _stat(changes, there.changes.ignored(changes))
 
 
 def _compare(session: Session, old: str, new: str, words: list[str], context: Context, *, stat: bool = False) -> int:

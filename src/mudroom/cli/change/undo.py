@@ -80,9 +80,14 @@ def print_turned(applied: ApplyResult, action: Literal["undo", "redo"], context:
             "conflicts": conflicts_to_json(applied.conflicts),
             "remarks": [{"path": text(remark.path), "text": remark.text} for remark in applied.remarks],
             "pushes": [push_to_json(row) for row in applied.pushes],
-        }
+            "roots": [
+                {"root": label, "undo": done.name, "written": done.written, "removed": done.removed,
+                 "conflicts": conflicts_to_json(done.conflicts)}
+                for label, done in applied.roots
+            ],
+        }  # fmt: skip
         context.terminal.out(json.dumps(report))
-        return 3 if applied.conflicts or pushes_left(applied.pushes) else 0
+        return 3 if _has_conflicts(applied) else 0
     terminal = context.terminal
     summary = undo_words(
         action, applied.written, applied.removed, len(applied.again), applied.holder, len(applied.refs)
@@ -94,7 +99,17 @@ def print_turned(applied: ApplyResult, action: Literal["undo", "redo"], context:
         terminal.say(f"  {show_path(remark.path)} {remark.text}")
     if action == "undo" and is_decidable(applied):
         terminal.say(f"  mudroom undo {applied.name} --decide decides them")
-    return 3 if applied.conflicts or pushes_left(applied.pushes) else 0
+    for label, done in applied.roots:
+        terminal.say(f"  in {label}: {undo_words(action, done.written, done.removed, 0, '', 0)}")
+        for conflict in done.conflicts[:20]:
+            terminal.say(terminal.conflict_line("stays", conflict))
+    return 3 if _has_conflicts(applied) else 0
+
+
+def _has_conflicts(applied: ApplyResult) -> bool:
+    return bool(
+        applied.conflicts or pushes_left(applied.pushes) or any(done.conflicts for _label, done in applied.roots)
+    )
 
 
 def is_decidable(undone: ApplyResult) -> bool:

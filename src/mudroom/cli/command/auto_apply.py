@@ -43,7 +43,7 @@ def decide_auto_apply(result: Result, argv: Sequence[bytes], session: Session) -
     setting = _allowing_setting(argv, session.actor.settings)
     if not setting:
         return AutoApply(False, "")
-    reason = _reason_against(result, session)
+    reason = "it changes another project, too" if result.roots else _reason_against(result, session)
     return AutoApply(not reason, reason or setting)
 
 

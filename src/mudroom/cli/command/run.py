@@ -96,6 +96,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     add_on_option(parser)
     add_confinement_options(parser)
+    parser.add_argument(
+        "--root",
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="stage this directory, too: one review, one apply and one undo of all (level 1, Linux)",
+    )
+    parser.add_argument(
+        "--home",
+        action="store_true",
+        help="stage your home, too, without credentials and documents: undo takes an installation back",
+    )
     parser.add_argument("--explain", action="store_true", help="print how the command would be confined; do not run it")
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="the command and its arguments")
 
@@ -165,6 +177,8 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         if args.explain:
             _explain(session.explained(cwd), context)
             return 0
+        if args.on is not None and (args.root or args.home):
+            raise UsageError("--root and --home stage directories of this machine, not of a worker", "leave --on out")
         if args.on is not None:
             return _run_elsewhere(session, opened.argv, cwd, args, context)
 
@@ -317,9 +331,18 @@ def _run_staged(session: Session, argv: Sequence[bytes], cwd: bytes, args: argpa
     warn_if_bare(session, context)
     with command_signals(session) as signals, full_disk_hint(session), no_leftover(session, is_wanted=not args.no):
         quiet = session.actor.settings.user_pause
-        result = session.run(argv, cwd=cwd, stdio=own_stdio(context), quiet=quiet)
+        result = session.run(argv, cwd=cwd, stdio=own_stdio(context), quiet=quiet, roots=_roots(session, args))
     is_kept = signals.ended_by(result) is not None
     return _decide(session, result, argv, args, context, signals.exit_code(result), is_kept=is_kept)
+
+
+def _roots(session: Session, args: argparse.Namespace) -> list[bytes]:
+    """Return the other directories to stage. Raise UsageError if one does not exist."""
+    roots = [os.path.join(working_directory(), os.fsencode(path)) for path in args.root]
+    for path, word in zip(roots, args.root, strict=True):
+        if not os.path.isdir(path):
+            raise UsageError(f"--root {show(os.fsencode(word))}: no such directory", "give a directory of this machine")
+    return [*roots, session.machine.confinement.own_home] if args.home else roots
 
 
 def _decide(
@@ -339,11 +362,11 @@ def _decide(
         if not context.as_json:
             show_result(result, argv, context, notes_of(session, result), tool_log(session, result))
     finally:  # also if printing fails because the reader is gone
-        if result.fork and not result.changeset.changes:
+        if result.fork and not result.has_changes:
             session.forks.discard_unchanged(result.fork)
         elif result.fork and args.no:
             _discard(session, result, context)
-    if result.changeset.changes and not args.no:
+    if result.has_changes and not args.no:
         answer = _answer(result, argv, args, context, session, is_kept=is_kept)
         if answer in ("apply", "git"):
             git = args.git or answer == "git"
@@ -439,15 +462,20 @@ def show_result(
         terminal.say(terminal.style(f"{title} was ended by signal {result.signal}", "red"))
     elif result.exit_code:
         terminal.say(terminal.style(f"{title} exited with {result.exit_code}", "yellow"))
-    if not result.changeset.changes:
+    if not result.has_changes:
         terminal.say(f"{title} changed nothing{' in the project' if result.left else ''}")
         for remark in result.changeset.remarks:
             terminal.say(f"  ! {show_path(remark.path)} {remark.text}")
         return
     from mudroom.cli.change.preview import preview
 
-    for line in preview(f"{title} would change", result.changeset, terminal, notes):
-        terminal.say(line)
+    if result.changeset.changes or not result.roots:
+        for line in preview(f"{title} would change", result.changeset, terminal, notes):
+            terminal.say(line)
+    for root in result.roots:
+        if root.changeset.changes:
+            for line in preview(f"{title} would change in {root.label}:", root.changeset, terminal):
+                terminal.say(line)
 
 
 def _answer(
@@ -510,7 +538,7 @@ def _ask(result: Result, context: Context, session: Session) -> str:
             from mudroom.cli.terminal.pager import page
 
             try:
-                page(session.changes.diff(result.fork, reviewed=result.changeset.changes), context)
+                page(session.changes.whole_diff(result.fork, result.changeset.changes), context)
             except ForkMoved as error:
                 context.terminal.say(str(error))
         elif word in _ANSWERS:
@@ -523,7 +551,8 @@ def _apply(session: Session, result: Result, context: Context, *, git: bool) -> 
     from mudroom.cli.change.apply import exit_code, landed_to_json, print_landed
     from mudroom.vault.forks.review import fingerprint
 
-    shown = fingerprint(result.changeset)
+    changed = (root.changeset for root in result.roots if root.changeset.changes or root.changeset.remarks)
+    shown = "+".join(map(fingerprint, (result.changeset, *changed)))
     try:
         with exclusive(session, context, f"mudroom apply {result.fork}", is_short=True):
             landed = session.changes.apply(result.fork, reviewed=shown, git=git)

@@ -37,6 +37,21 @@ class Bind(NamedTuple):
     writable: bool = False
 
 
+class StagedRoot(NamedTuple):
+    """Another directory that is staged at its own path, beside the project."""
+
+    path: bytes
+    view: Overlay
+    binds: tuple[Bind, ...] = ()
+    """Read-only, mounted over it."""
+    has_slots: bool = False
+    """As for the project."""
+    emptied: tuple[bytes, ...] = ()
+    """Directories in it that appear empty."""
+    covered: tuple[bytes, ...] = ()
+    """Files in it that cannot be read."""
+
+
 class HostView(NamedTuple):
     """Level 0: the host's file system, read-only, with these exceptions."""
 
@@ -82,6 +97,8 @@ class SandboxSpec(NamedTuple):
     binds: tuple[Bind, ...] = ()
     """System directories, toolchains, and mounts that the user added."""
     caches: CacheView = NO_CACHES
+    roots: tuple[StagedRoot, ...] = ()
+    """Parents before their children. The home may be one; then there is no private home."""
     masks: tuple[bytes, ...] = ()
     """Files that appear empty."""
     has_slots: bool = False

@@ -32,7 +32,7 @@ _SYSTEM_PARTS = (
 _DEVICES = (b"/dev/null", b"/dev/zero", b"/dev/full", b"/dev/random", b"/dev/urandom", b"/dev/tty")
 
 # Toolchains below the home directory: read-only inside. Everything else in the home is hidden.
-_TOOLCHAINS = (
+TOOLCHAINS = (
     b".pyenv", b".rbenv", b".nodenv", b".goenv", b".jenv", b".asdf", b".nvm", b".volta", b".fnm", b".rustup",
     b".cargo/bin", b".cargo/env", b".sdkman", b".deno", b".bun", b".local/bin", b".local/lib", b".local/pipx",
     b".local/share/uv", b".local/share/pnpm", b".local/share/mise", b".local/share/pipx", b".mise",
@@ -159,7 +159,7 @@ def survey_paths(
     """Return toolchains in the home (``more``: beyond the usual places) and in PATH outside ``system``; the credentials
     in them; and git's settings, reduced."""
     git, files = _git_settings(home)
-    below_home = [*(home + b"/" + part for part in _in(home, (*_TOOLCHAINS, *more, *_SETTINGS))), *git]
+    below_home = [*(home + b"/" + part for part in _in(home, (*TOOLCHAINS, *more, *_SETTINGS))), *git]
     toolchains = _existing([*below_home, *_search_roots(search, home, system)])
     return toolchains, _credentials([bind.path for bind in toolchains]), files
 
@@ -269,11 +269,11 @@ def _credentials(roots: Sequence[bytes]) -> Credentials:
                 else:
                     cleared.append((path, identity))
     unsearched = os.path.join(*pending[0][:2]).rstrip(b"/") if pending else b""
-    others, beyond = _other_names(masks, roots)
+    others, beyond = other_names(masks, roots)
     return Credentials(tuple(dict.fromkeys((*masks, *others))), tuple(cleared), unsearched or beyond)
 
 
-def _other_names(masks: Sequence[bytes], roots: Sequence[bytes]) -> tuple[list[bytes], bytes]:
+def other_names(masks: Sequence[bytes], roots: Sequence[bytes]) -> tuple[list[bytes], bytes]:
     """Return the other names that the inodes of credentials have in toolchains, and the first directory that was not
     searched for them; empty: all were."""
     known = Counter(identity for path in {*masks} if (identity := _linked(path)))

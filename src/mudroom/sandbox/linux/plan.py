@@ -129,9 +129,11 @@ def command_steps(spec: SandboxSpec, ahead: Sequence[Step]) -> list[Step]:
         # template: a cover disappears for every command as soon as the host replaces the file (vfs_rename in
         # fs/namei.c).
         *(("cover", mask[1:]) for mask in spec.masks),
+        *hidden_steps(spec),
         *cache_steps(spec),
         view_step(spec),
         *own_directory(spec),
+        *root_steps(spec),
         ("view", spec.project[1:]),
         ("left", tuple(step[1] for step in ahead if step[0] == "tmpfs" and step[1] in dropped)),
         ("terminal", b"dev/pts/ptmx"),
@@ -230,11 +232,12 @@ def _placed(spec: SandboxSpec) -> list[tuple[bytes, Step]]:
     same path, the later counts."""
     binds = {_place(bind, spec): bind for bind in spec.binds if not is_below(bind.path, spec.project)}
     inside = {bind.path for bind in inside_caches(spec)}
+    home = tmpfs(spec.home, spec.tmpfs.other, b"0700")
     placed: list[tuple[bytes, Step]] = [
         (b"/dev/shm", tmpfs(b"/dev/shm", spec.tmpfs.other)),
         (b"/tmp", tmpfs(b"/tmp", spec.tmpfs.tmp)),
         (b"/run", ("tmpfs", b"run", ((b"mode", b"0755"), (b"size", b"64m")), WRITABLE)),
-        (spec.home, tmpfs(spec.home, spec.tmpfs.other, b"0700")),
+        (spec.home, next((overlay_step(root.path, root.view) for root in spec.roots if root.path == spec.home), home)),
     ]
     if not any(is_below(b"/var/tmp", path) for path in binds):
         placed.append((b"/var/tmp", tmpfs(b"/var/tmp", spec.tmpfs.other)))
@@ -304,8 +307,47 @@ def own_directory(spec: SandboxSpec) -> list[Step]:
     own = spec.project + b"/.mudroom"
     steps: list[Step] = [("bind", bind.source, own[1:], READ_ONLY, False) for bind in spec.binds if bind.path == own]
     if steps and spec.has_slots:
-        steps.append(("tmpfs", own[1:] + b"/apply", ((b"mode", b"0555"), (b"size", b"4k")), READ_ONLY | NOEXEC))
+        steps.append(empty_step(own + b"/apply"))
     return steps
+
+
+def hidden_steps(spec: SandboxSpec) -> Iterable[Step]:
+    """Yield the covers of what is left out of a staged home. A directory in which something is mounted later is sealed
+    after that (``root_steps``)."""
+    for root in spec.roots:
+        yield from (("cover", path[1:]) for path in root.covered)
+        for path in root.emptied:
+            options, attributes = ((b"mode", b"0755"), (b"size", b"64k")), WRITABLE | NOEXEC
+            yield ("tmpfs", path[1:], options, attributes) if _is_passed(path, spec) else empty_step(path)
+
+
+def _is_passed(path: bytes, spec: SandboxSpec) -> bool:
+    """Return whether something is mounted below a directory."""
+    places = (spec.project, *(root.path for root in spec.roots), *(bind.path for bind in spec.binds))
+    return any(is_below(place, path) for place in (*places, *(place for _name, place in spec.caches.places)))
+
+
+def root_steps(spec: SandboxSpec) -> Iterable[Step]:
+    """Yield the mounts of the staged directories beside the project, and of what is read-only in them. A staged home is
+    mounted before (``_placed``)."""
+    for root in spec.roots:
+        if root.path != spec.home:
+            yield overlay_step(root.path, root.view)
+        for bind in root.binds:
+            yield ("bind", bind.source, bind.path[1:], READ_ONLY, False)
+        if root.has_slots:
+            yield empty_step(root.path + b"/.mudroom/apply")
+    for root in spec.roots:
+        yield from (("seal", path[1:], READ_ONLY | NOEXEC) for path in root.emptied if _is_passed(path, spec))
+
+
+def overlay_step(path: bytes, view: Overlay) -> Step:
+    return ("overlay", path[1:], view.lowers, view.upper, view.work, True)
+
+
+def empty_step(path: bytes) -> Step:
+    """Return the step that lets a directory appear empty."""
+    return ("tmpfs", path[1:], ((b"mode", b"0555"), (b"size", b"4k")), READ_ONLY | NOEXEC)
 
 
 def view_step(spec: SandboxSpec) -> Step:
@@ -316,7 +358,7 @@ def view_step(spec: SandboxSpec) -> Step:
         return ("bind", spec.view.work, path, WRITABLE, False)
     if len(spec.view.lowers) > MOST_LOWERS:
         raise ValueError(f"an overlay of {len(spec.view.lowers)} layers: Linux takes {MOST_LOWERS}")
-    return ("overlay", path, spec.view.lowers, spec.view.upper, spec.view.work, True)
+    return overlay_step(spec.project, spec.view)
 
 
 def confinement(spec: SandboxSpec, machine: str) -> list[Step]:

@@ -14,7 +14,7 @@ from mudroom.core.confinement.environment import CERTIFICATES, select_variables,
 from mudroom.core.confinement.fallback import AFTER, AFTER_IN_A_CONTAINER, BARE_LOST, CONTAINERS, ELSEWHERE, Mode
 from mudroom.core.confinement.limit import Limits, requested, rlimits
 from mudroom.core.confinement.plan import Plan
-from mudroom.core.confinement.spec import Bind, Copy, Network, Overlay, SandboxSpec
+from mudroom.core.confinement.spec import Bind, Copy, Network, Overlay, SandboxSpec, StagedRoot
 from mudroom.core.settings import Settings
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import Unsupported, UsageError
@@ -91,6 +91,15 @@ def _within(network: Network, *, bare: bool, unheard: bool) -> Network:
     if network != "gate":
         return network
     return "open" if bare else "none" if unheard else "gate"
+
+
+def staged_home(spec: SandboxSpec) -> SandboxSpec:
+    """Return a spec without the files and toolchains that a private home needs: they are in the staged home."""
+    return spec._replace(
+        binds=tuple(bind for bind in spec.binds if bind.source != bind.path or not is_below(bind.path, spec.home)),
+        files=tuple(row for row in spec.files if not is_below(row[0], spec.home)),
+        home_links=(),
+    )
 
 
 def owner_inside(level: int) -> tuple[int, int] | None:
@@ -243,12 +252,13 @@ class Confinement:
         trust: tuple[Bind, ...] = (),
         caches: CacheView = NO_CACHES,
         loopback: tuple[tuple[str, int, int], ...] = (),
+        roots: tuple[StagedRoot, ...] = (),
     ) -> tuple[Plan, dict[bytes, bytes]]:
         """Return a command's plan and environment. ``private``: the directory for home and /tmp without a mount
         namespace. ``stand_ins``: rlimits instead of limits that no control group enforces. ``gate``: the gate's port on
         the host's loopback if it cannot listen in the command's own network namespace. ``trust``: TLS root certificates
         instead of the system's. ``caches``: mounted at ``cache_places``. ``loopback``: the host's loopback ports that
-        are reached inside, as in ``SandboxSpec``."""
+        are reached inside, as in ``SandboxSpec``. ``roots``: staged beside the project, in the overlay mode."""
         host, scratch = self._host_at(grant, settings), self._vault.scratch
         confined, bare = mode in ELSEWHERE, grant.level == 0
         home, tmp = self._private_home(grant), b"/tmp"
@@ -296,6 +306,7 @@ class Confinement:
             links=host.links,
             binds=(*binds, *resolver.binds, *trust),
             caches=caches,
+            roots=roots,
             masks=self._masks(host, settings),
             has_slots=os.path.isdir(slots := self._vault.source + b"/.mudroom/apply") and not os.path.islink(slots),
             files=(*files, *resolver.files, *grant.files),
@@ -316,6 +327,8 @@ class Confinement:
             sockets=tuple(bind.path for bind in grant.live if not bind.writable),
             stores=(*grant.credentials, *(("display",) if grant.abstract else ())),
         )
+        if any(root.path == home for root in roots):
+            spec = staged_home(spec)
         spec = (
             self._with_surroundings(spec, settings, grant) if bare else spec._replace(binds=(*spec.binds, *grant.live))
         )

@@ -28,6 +28,7 @@ from mudroom.stage.source import Source
 from mudroom.typing import NamedTuple
 from mudroom.vault.apply.discarded_side import save_for_undo
 from mudroom.vault.apply.execution import Progress
+from mudroom.vault.apply.joint import Joint
 from mudroom.vault.apply.remainder import keep_remainder
 from mudroom.vault.apply.repositories import (
     RefLanding,
@@ -47,6 +48,7 @@ from mudroom.vault.conflict.reconciliation import BACKUP, Reconciler
 from mudroom.vault.conflict.resolution import answers
 from mudroom.vault.forks.damage import require_files
 from mudroom.vault.forks.open_fork import OpenFork
+from mudroom.vault.forks.ties import Tie
 from mudroom.vault.moment import earliest_since
 from mudroom.vault.record import FORK_FORMAT, ForkRecord, load
 from mudroom.vault.store.fork import Fork
@@ -143,6 +145,8 @@ class LandingResult(NamedTuple):
     """The commit with the applied files, if requested."""
     commit_problem: str = ""
     """Why the commit was not made; the applied files stay."""
+    roots: tuple[RootLanding, ...] = ()
+    """What was applied in other projects, together with this."""
 
     @property
     def untold(self) -> list[bytes]:
@@ -157,6 +161,11 @@ class LandingResult(NamedTuple):
     def refs_moved(self) -> int:
         """Number of git refs that moved or are new."""
         return sum(result.moved for result in self.repositories)
+
+
+class RootLanding(NamedTuple):
+    tied: Tie
+    landed: LandingResult
 
 
 class Verification(NamedTuple):
@@ -180,11 +189,13 @@ class LandingOptions(NamedTuple):
     """Options for ``perform``.
 
     ``verify_fork``: compare the fork with the reviewed changes. ``time``: nanoseconds since 1970, for the record.
+    ``joint``: the operation of which the landing is a part.
     """
 
     time: int
     verify_fork: bool
     progress: Progress | None
+    joint: Joint | None
 
 
 class LandingRequest(NamedTuple):
@@ -329,12 +340,13 @@ def land(
     record: ForkRecord | None = None,
     check: Check | None = None,
     progress: Progress | None = None,
+    joint: Joint | None = None,
 ) -> LandingResult:
     """Apply a fork's changes, or the requested part. Changes that cannot be applied stay in the fork.
 
     ``record``: the collected changes, if the fork has been locked since they were collected; otherwise the record is
     read and the fork is compared with it. ``check``: called before the project is written; if it fails, no change is
-    applied.
+    applied. ``joint``: as for ``LandingOptions``.
 
     Raise ForkMoved if the fork differs from the review (no change was made), OSError if the disk fails (``recover``
     continues), and UsageError for a path without a change.
@@ -346,7 +358,7 @@ def land(
 
         seal_copy(vault, fork, as_reviewed=True)
         record = None
-    record = record or read_record(fork)
+    record = record or read_record(fork, may_be_empty=joint is not None and joint.is_first)
     verified = None
     for _try in range(_TRIES):
         with reconciling(vault, fork, request, record) as reconciler:
@@ -363,7 +375,7 @@ def land(
                     continue  # the check took time, and the project has changed
             if request.backups:
                 plan = plan._replace(landing=with_backups(plan.landing, reconciler))
-            options = LandingOptions(time, verify_fork, progress)
+            options = LandingOptions(time, verify_fork, progress, joint)
             refs = open_refs(vault, fork, record, _units(request, plan.chosen), request.signing)
             with refs as git, fork.moving():
                 if git is not None and _is_whole(plan, request):
@@ -421,7 +433,8 @@ def perform(
     landing, applied, place = plan.landing, ApplyResult(""), None
     if git is not None:
         git.add_objects()
-    if landing.ops or landing.dropped or request.pushes:
+    is_first = options.joint is not None and options.joint.is_first
+    if landing.ops or landing.dropped or request.pushes or is_first:
         place = ApplyDirectory(vault.new_apply())
         point = save_for_undo(vault, fork, place.path, options.time) if landing.dropped else None
         if point is not None:  # sealed layers are never changed
@@ -438,7 +451,8 @@ def perform(
             sources=_sources(landing),
             verify_fork=options.verify_fork,
             progress=options.progress,
-            is_empty=request.pushes,
+            is_empty=request.pushes or is_first,
+            joint=options.joint,
         )
     failed = {conflict.path for conflict in applied.conflicts}
     stayed = [op.path for op in landing.ops if op.whole and op.path in failed]  # with everything below them
@@ -501,12 +515,13 @@ def _transferred(plan: LandingPlan, results: Sequence[TransferResult]) -> set[by
     return {change.path for change in brought if not is_protected(change.path)}
 
 
-def read_record(fork: Fork) -> ForkRecord:
-    """Return the fork's record; an empty one if it has only effects. Raise UsageError if it holds nothing (yet)."""
+def read_record(fork: Fork, *, may_be_empty: bool = False) -> ForkRecord:
+    """Return the fork's record; an empty one if it has only effects. Raise UsageError if it holds nothing (yet), unless
+    it ``may_be_empty``."""
     try:
         return load(fork.record_path, ForkRecord)
     except FileNotFoundError:
-        if fork.has_pushes:
+        if fork.has_pushes or may_be_empty:
             kind = "copy" if fork.is_copy else "overlay"
             return ForkRecord(FORK_FORMAT, fork.name, kind, (), fork.created, 0, Changeset())
         raise UsageError(f"the fork {fork.name} holds no changes", f"mudroom discard {fork.name} removes it") from None

@@ -7,11 +7,12 @@ import os
 from mudroom.typing import Literal
 from mudroom.vault.store.store import Vault
 
-State = Literal["prepare", "ready", "done", "undoing", "undone", "redoing"]
-ORDER: tuple[State, ...] = ("redoing", "undone", "undoing", "done", "ready", "prepare")
+State = Literal["prepare", "tied", "ready", "done", "undoing", "undone", "redoing"]
+ORDER: tuple[State, ...] = ("tied", "redoing", "undone", "undoing", "done", "ready", "prepare")
 """If a crash left two plans, the first in this order holds."""
 _WORDS: dict[State, str] = {
     "prepare": "deferred",
+    "tied": "interrupted",
     "ready": "interrupted",
     "undoing": "interrupted",
     "redoing": "interrupted",

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 
 from mudroom.core.merge.merge import PartialChoice
 from mudroom.core.text.linediff import count_lines, is_binary
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.stack import LIVE
+from mudroom.errors import MudroomError
 from mudroom.stage.beneath import LastDirectory, nameless
 from mudroom.stage.layers.landed import KEPT, LANDED, LandedPaths, add_landed, elsewhere, keep_original
 from mudroom.stage.layers.layer import remove_tree
@@ -24,9 +26,10 @@ from mudroom.stage.source import OpenSource, Source, read_all
 from mudroom.vault.conflict.resolution import RESOLUTIONS, RESOLVED
 from mudroom.vault.forks.logins import has_logins
 from mudroom.vault.forks.review import REVIEWED, forget
+from mudroom.vault.forks.ties import first_of, ties_of
 from mudroom.vault.record import ForkRecord, save
 from mudroom.vault.store.fork import Fork
-from mudroom.vault.store.store import Vault
+from mudroom.vault.store.store import Vault, project_of
 from mudroom.vault.sync import sync_directory
 
 _NO_PARTS: Mapping[bytes, PartialChoice] = {}
@@ -43,7 +46,8 @@ def keep_remainder(
     """Remove the ``landed`` paths from the fork's record. Return how many changes are left.
 
     With no change left, a fork without a name or checkpoints is discarded, unless a note has named a login in it,
-    pushes in it wait, or file tools of another session have it open.
+    pushes in it wait, or file tools of another session have it open. A fork with parts in other projects stays as long
+    as one of them has changes, and is discarded with them.
     ``merged``: landed paths whose content in the project differs from the fork's. ``parts``: landed paths of which only
     this part has landed; the rest of the change stays.
     """
@@ -51,7 +55,14 @@ def keep_remainder(
     rest = [change for change in changes if change.path not in landed]
     state = fork.state
     is_kept = state.named or state.checkpoints or fork.has_pushes or _has_logins(fork) or is_open_elsewhere(fork)
+    is_kept = is_kept or first_of(fork) is not None
+    others = [] if rest or parts or is_kept else _parts(fork)
+    is_kept = is_kept or any(other.record is not None and other.record.changeset.changes for other in others)
     if not rest and not parts and not is_kept:
+        for other in others:
+            beside = Vault(other.vault, project_of(other.vault))
+            beside.discard(other, durable=True)
+            beside.empty_trash()
         vault.discard(fork, durable=True, spares=True)
         vault.empty_trash()
         return 0
@@ -71,6 +82,15 @@ def keep_remainder(
     changeset = record.changeset._replace(changes=tuple(rest))
     save(fork.record_path, record._replace(changeset=changeset), durable=True)
     return len(rest)
+
+
+def _parts(fork: Fork) -> list[Fork]:
+    """Return a fork's parts in other projects. Killed meanwhile, an earlier call may have discarded some."""
+    found = []
+    for tied in ties_of(fork):
+        with suppress(MudroomError):
+            found.append(tied.fork(fork))
+    return found
 
 
 def is_open_elsewhere(fork: Fork) -> bool:

@@ -19,6 +19,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from types import MappingProxyType
 
 from mudroom.core.merge.made_undo import STAYS, repositories_in, undo_of_repositories
@@ -39,6 +40,7 @@ from mudroom.vault.apply.execution import Executor, Progress
 from mudroom.vault.apply.form import follow_list
 from mudroom.vault.apply.imprint import Recognition
 from mudroom.vault.apply.imprint import load as load_imprint
+from mudroom.vault.apply.joint import Following, Joint, is_decided
 from mudroom.vault.apply.plan_state import State as State
 from mudroom.vault.apply.plan_state import plan_path, state_of
 from mudroom.vault.apply.slot_content import fill_slots, return_slots, slots_of
@@ -195,7 +197,7 @@ AGAIN = {
 done for the other way."""
 _NO_SOURCES: Mapping[bytes, bytes] = MappingProxyType({})
 _NO_DIGESTS: Mapping[bytes, bytes] = MappingProxyType({})
-_UNDER_WAY: dict[str, tuple[State, State]] = {"done": ("undoing", "undone"), "undone": ("redoing", "done")}
+_UNDER_WAY: dict[State, tuple[Following, Following]] = {"done": ("undoing", "undone"), "undone": ("redoing", "done")}
 
 
 class ApplyResult(NamedTuple):
@@ -216,6 +218,8 @@ class ApplyResult(NamedTuple):
     """Refs that an undo or redo has moved, for display."""
     pushes: tuple[PushRow, ...] = ()
     """The held pushes that an apply has sent or tried to, or that an undo has taken back or tried to."""
+    roots: tuple[tuple[str, ApplyResult], ...] = ()
+    """For an undo or redo: what it did in other projects, by their labels."""
 
 
 Settle = Callable[[ApplyResult], tuple[Remark, ...]]
@@ -298,10 +302,30 @@ class ApplyDirectory:
         except FileNotFoundError:
             pass
 
+    def tie(self, record: ApplyRecord, following: Following, joint: Joint) -> ApplyRecord:
+        """Write the complete plan as a part of a joint operation, prepare the other parts, and let the plan take its
+        next state once that is decided. Return the record. An error before the decision leaves the plan tied."""
+        record = record._replace(joint=joint.note(self.path, following))
+        self.write("tied", record)
+        joint.prepared()
+        self.untie(following)
+        return record
+
+    def untie(self, following: Following) -> None:
+        """Let a plan take its next state. The operation is decided."""
+        earlier_states: tuple[State, ...] = ("prepare", "done", "undone")
+        for earlier in earlier_states:  # a tied plan holds, whatever is beside it
+            if os.path.exists(self._plan(earlier)):
+                self.drop(earlier)
+        sync_directory(self.path)
+        self.advance("tied", following)
+
     def cancel(self, record: ApplyRecord) -> None:
         """Return all files to the fork, as if the apply had not begun. Call it before the first operation."""
         return_slots(record)
-        self.drop("prepare")
+        for state in ("tied", "prepare"):
+            with suppress(FileNotFoundError):
+                self.drop(state)
         sync_directory(self.path)  # before the mark goes: without it no recovery looks at the plan
         self.end()
 
@@ -352,13 +376,14 @@ def apply(
     verify_fork: bool = True,
     progress: Progress | None = None,
     is_empty: bool = False,
+    joint: Joint | None = None,
 ) -> ApplyResult:
     """Perform the operations in ``record``. ``place`` is a new apply directory.
 
     The mark (``begin``) stays: the caller ends it when the fork's records are settled. ``merged``: directory with the
     content that is not the fork's own (``Op.merged``). ``sources``: the old path of each renamed file. ``verify_fork``:
     compare the fork's whole directories with the reviewed ones; False if the fork has been locked since. ``is_empty``:
-    record the apply also without operations, for its pushes.
+    record the apply also without operations, for its pushes. ``joint``: the operation of which the apply is a part.
 
     Raise ForkMoved if the fork differs from the review (no change was made), OSError if the disk fails; after an
     OSError call ``recover``.
@@ -367,7 +392,15 @@ def apply(
         return ApplyResult("")
     place.begin("apply")
     if not record.ops:  # the project stays as it is; only the fork changes
-        place.write("done", record)
+        if joint is None:
+            place.write("done", record)
+            return ApplyResult(place.name)
+        try:
+            place.tie(record, "done", joint)
+        except (MudroomError, OSError):
+            if not joint.is_decided:
+                place.cancel(record)
+            raise
         return ApplyResult(place.name)
     in_vault = record.slots.startswith(place.path + b"/")
     if in_vault:
@@ -386,24 +419,35 @@ def apply(
         record, remarks = fill_slots(record, merged, sources, verify_fork=verify_fork)
         with slots_of(record) as slots:
             digests = keep_applied(place.path, slots, record.ops)
+        if joint is not None:
+            record = place.tie(record, "ready", joint)
     except (MudroomError, OSError) as error:
+        if joint is not None and joint.is_decided:
+            raise  # recovery goes forward
         place.cancel(record)
         if isinstance(error, OSError) and error.errno in FULL and not in_vault:
             what = f"no room on the file system of {show(record.project)}: {error.strerror}"
             hint = "make room there; until it is applied, each changed file is there twice. Nothing was changed"
             raise MudroomError(what, hint) from error
         raise
-    place.write("ready", record)
-    place.drop("prepare")
+    if joint is None:
+        place.write("ready", record)
+        place.drop("prepare")
     applied = _finish(place, record, "ready", "done", progress, digests=digests)
     return applied._replace(remarks=(*applied.remarks, *remarks))
 
 
-def undo(place: ApplyDirectory, progress: Progress | None = None, settle: Settle = _settled) -> ApplyResult:
+def undo(
+    place: ApplyDirectory,
+    progress: Progress | None = None,
+    settle: Settle = _settled,
+    joint: Joint | None = None,
+) -> ApplyResult:
     """Restore the state before an apply. Files that changed since are kept as conflicts. Raise UsageError if the apply
     is not in the state ``done``.
 
     ``settle``: called when the project is restored and before the undo counts as finished, to update the fork.
+    ``joint``: the operation of which the undo is a part.
     """
     state = place.state()
     if state != "done":
@@ -411,14 +455,19 @@ def undo(place: ApplyDirectory, progress: Progress | None = None, settle: Settle
         if state == "undone" and place.load().refused:
             hint = f"it was undone already, but for files that stayed: mudroom undo {place.name} --decide"
         raise UsageError(f"{place.name} cannot be undone", hint)
-    return _reverse(place, "done", progress, settle)
+    return _reverse(place, "done", progress, settle, joint)
 
 
-def redo(place: ApplyDirectory, progress: Progress | None = None, settle: Settle = _settled) -> ApplyResult:
-    """Apply again after an undo. Files that changed since are kept as conflicts. ``settle``: as for ``undo``. Raise
-    UsageError if the apply is not in the state ``undone``."""
+def redo(
+    place: ApplyDirectory,
+    progress: Progress | None = None,
+    settle: Settle = _settled,
+    joint: Joint | None = None,
+) -> ApplyResult:
+    """Apply again after an undo. Files that changed since are kept as conflicts. ``settle`` and ``joint``: as for
+    ``undo``. Raise UsageError if the apply is not in the state ``undone``."""
     require_undone(place)
-    return _reverse(place, "undone", progress, settle)
+    return _reverse(place, "undone", progress, settle, joint)
 
 
 def require_undone(place: ApplyDirectory) -> None:
@@ -429,14 +478,21 @@ def require_undone(place: ApplyDirectory) -> None:
 
 
 def _reverse(
-    place: ApplyDirectory, state: Literal["done", "undone"], progress: Progress | None, settle: Settle
+    place: ApplyDirectory,
+    state: Literal["done", "undone"],
+    progress: Progress | None,
+    settle: Settle,
+    joint: Joint | None,
 ) -> ApplyResult:
     """Perform the inverse of the operations that led to this state."""
     under_way, after = _UNDER_WAY[state]
     record = place.load()
     if not record.ops:
         place.begin("turn")
-        place.advance(state, after)
+        if joint is None:
+            place.advance(state, after)
+        else:
+            _tie_turn(place, record, after, joint)
         remarks = settle(ApplyResult(place.name))
         place.end()
         return ApplyResult(place.name, remarks=remarks)
@@ -444,8 +500,11 @@ def _reverse(
         make_slots(record)
     place.begin("turn")
     backwards, merged, staying, held, lost = reverse(record._replace(refused=()), place.path, state)
-    place.write(under_way, backwards)
-    place.drop_before(state)
+    if joint is None:
+        place.write(under_way, backwards)
+        place.drop_before(state)
+    else:
+        backwards = _tie_turn(place, backwards, under_way, joint)
     applied = _finish(place, backwards, under_way, after, progress, held=held)
     settled = settle(applied)
     place.end()
@@ -456,12 +515,40 @@ def _reverse(
     return applied._replace(conflicts=conflicts, remarks=(*applied.remarks, *lost, *kept, *settled))
 
 
+def _tie_turn(place: ApplyDirectory, record: ApplyRecord, following: Following, joint: Joint) -> ApplyRecord:
+    """Tie an undo or a redo (``ApplyDirectory.tie``). An error before the decision leaves the apply as it was."""
+    try:
+        return place.tie(record, following, joint)
+    except (MudroomError, OSError):
+        if not joint.is_decided:
+            place.drop("tied")
+            sync_directory(place.path)
+            place.end()
+        raise
+
+
 def recover(place: ApplyDirectory) -> Recovery | None:
-    """Finish or take back an interrupted operation. Return None if the apply was not interrupted."""
+    """Finish or take back an interrupted operation. Return None if the apply was not interrupted. Raise MudroomError if
+    it is a part of a joint operation whose first vault is missing."""
     state = place.state()
-    if state not in ("prepare", "ready", "undoing", "redoing"):
+    if state not in ("prepare", "tied", "ready", "undoing", "redoing"):
         return None
     record = place.load()
+    if state == "tied":
+        if record.joint is None:
+            raise MudroomError(f"the plan of {place.name} is damaged: it is of no operation", "mudroom vault check")
+        if is_decided(place.path, record.joint):
+            state = record.joint.following
+            place.untie(state)
+            if state in ("done", "undone"):  # it has no operations
+                ended: Literal["finished", "undone"] = "finished" if state == "done" else "undone"
+                return Recovery(place.name, record.fork, ended, ApplyResult(place.name))
+        elif any(os.path.exists(place._plan(earlier)) for earlier in _UNDER_WAY):
+            place.drop("tied")
+            sync_directory(place.path)
+            return None  # the undo or redo had not begun
+        else:
+            state = "prepare"
     if state == "prepare":
         place.cancel(record)
         return Recovery(place.name, record.fork, "deferred", ApplyResult(place.name))

@@ -22,6 +22,7 @@ from mudroom.typing import Literal, NamedTuple
 from mudroom.vault.apply.discarded_side import find_holder, is_reset, restore_dropped
 from mudroom.vault.apply.execution import Progress
 from mudroom.vault.apply.given_back import GivenBack, find_origin, give_back, take_out
+from mudroom.vault.apply.joint import Joint
 from mudroom.vault.apply.landing import read_record
 from mudroom.vault.apply.remainder import keep_remainder
 from mudroom.vault.apply.repositories import moved_again, require_recoverable, turned_refs
@@ -59,35 +60,36 @@ def turn_apply(
     progress: Progress | None = None,
     resting: Resting | None = None,
     origin_resting: Resting | None = None,
+    joint: Joint | None = None,
 ) -> ApplyResult:
     """Undo the named apply, or the last that was not undone; or redo it, or the last that was undone.
 
     An undo gives its changes back to the fork that they came from (``given_back.py``); a redo takes them out of it. If
     the apply discarded others there, an undo restores the fork to its state before the apply; a redo discards them
-    again, unless the fork has changed since."""
+    again, unless the fork has changed since. ``joint``: as for ``undo``."""
     turn = _TURNS[verb]
-    place = _find_apply(vault, name, turn.before, verb)
+    place = find_apply(vault, name, verb)
     record = place.load() if place.state() == turn.before else None
     refs = turned_refs(place, back=verb == "undo")
     if record is None:
-        return refs.added_to(turn.perform(place, progress, refs.settle))
+        return refs.added_to(turn.perform(place, progress, refs.settle, joint))
     _count_turn(vault, place)
     if not record.dropped:
         with _origin_at_rest(vault, record, origin_resting) as origin:
             returned = _Returned(vault, place, origin, turn)
-            applied = turn.perform(place, progress, lambda done: (*refs.settle(done), *returned.by(done)))
+            applied = turn.perform(place, progress, lambda done: (*refs.settle(done), *returned.by(done)), joint)
             return refs.added_to(returned.added_to(applied))
     with _locked_holder(vault, record, resting) as fork:
         keeps = verb == "redo" and fork is not None and _has_changed_since(fork, record)
         applied = turn.perform(
-            place, progress, lambda done: (*refs.settle(done), *turn.settle_dropped(vault, fork, place, done))
+            place, progress, lambda done: (*refs.settle(done), *turn.settle_dropped(vault, fork, place, done)), joint
         )
         return refs.added_to(_with_restored(applied, record, None if keeps else fork))
 
 
 def undone_apply(vault: Vault, name: str | None) -> ApplyRecord:
     """Return the record of the named apply, or of the last that was undone. Raise UsageError if it is not undone."""
-    place = _find_apply(vault, name, "undone", "redo")
+    place = find_apply(vault, name, "redo")
     require_undone(place)
     return place.load()
 
@@ -193,7 +195,7 @@ class _Turn(NamedTuple):
 
     before: State
     """The state of an apply to which it can be done."""
-    perform: Callable[[ApplyDirectory, Progress | None, Settle], ApplyResult]
+    perform: Callable[[ApplyDirectory, Progress | None, Settle, Joint | None], ApplyResult]
     settle_origin: Callable[[Vault, Fork, ApplyRecord], GivenBack]
     """Change the fork that the apply came from."""
     failed: str
@@ -224,8 +226,9 @@ def _instead(vault: Vault, verb: str) -> str:
     return f"{name} is not applied yet: mudroom diff {name}, mudroom apply {name}, mudroom discard {name}"
 
 
-def _find_apply(vault: Vault, name: str | None, state: str, verb: str) -> ApplyDirectory:
-    """Return the named apply, or the last in this state. Raise UsageError if it does not exist."""
+def find_apply(vault: Vault, name: str | None, verb: Literal["undo", "redo"]) -> ApplyDirectory:
+    """Return the named apply, or the last that can be undone, or redone. Raise UsageError if it does not exist."""
+    state = _TURNS[verb].before
     places = [ApplyDirectory(path) for path in vault.applies()]
     if name is None:
         candidates = [place for place in places if place.state() == state]

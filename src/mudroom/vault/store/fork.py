@@ -154,7 +154,7 @@ class Fork:
     def __init__(self, name: str, path: bytes, vault: bytes, reading: FileReader = ANEW) -> None:
         self.name = name
         self.path = path
-        self._vault = vault
+        self.vault = vault
         self.reading = reading
         self._lock: Lock | None = None
         self._state: ForkState | None = None
@@ -306,7 +306,7 @@ class Fork:
 
     def begin(self, started: CommandStart, *, durable: bool = False) -> None:
         """Note that a command is about to run. Until ``end`` the record does not match the layers."""
-        forget_release(self._vault, self.state.upper)
+        forget_release(self.vault, self.state.upper)
         if durable:
             safe_open.replace(self.path + b"/running", b"%d %d" % started)
         else:
@@ -343,7 +343,7 @@ class Fork:
     # --- its paths ---
 
     def layer(self, name: str) -> bytes:
-        return self._vault + b"/layers/" + name.encode()
+        return self.vault + b"/layers/" + name.encode()
 
     @property
     def upper(self) -> bytes:
@@ -390,7 +390,7 @@ class Fork:
 
     def shown_at(self, layers: Sequence[str]) -> bytes:
         """Return that directory for these layers, bottom first."""
-        places = (self._vault + SHOWN + name.encode() for name in reversed(layers))
+        places = (self.vault + SHOWN + name.encode() for name in reversed(layers))
         return next((place for place in places if os.path.isdir(place)), b"")
 
     @property

@@ -1,0 +1,232 @@
+"""The parts of a fork in other projects: staged beside its own files while a command runs, and collected with them.
+
+Rules in this file:
+1. Each part is an ordinary fork of its project, with that project's own secrets, policy and journal. Only its name is
+   tied to the first project's fork (``vault/forks/ties.py``).
+2. Locks of another project are waited for only shortly (``busy``): two commands may name two projects in another order.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
+
+from mudroom.core.confinement.cache_place import CACHES
+from mudroom.core.confinement.spec import Bind, Overlay, StagedRoot
+from mudroom.core.result import RootResult
+from mudroom.core.tree.path import ancestors, show
+from mudroom.errors import MudroomError, Unsupported
+from mudroom.sandbox.host.home import HiddenHome, hidden_in_home
+from mudroom.stage import disk
+from mudroom.stage.beneath import directory
+from mudroom.stage.source import OpenSource
+from mudroom.stage.views.overlay import OverlayView
+from mudroom.stage.views.preflight import keeps_marks, mounts, no_overlay, spanned
+from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
+from mudroom.vault.forks.collection import CollectedCommand, gather, shown_view, with_objects
+from mudroom.vault.forks.open_fork import OpenFork
+from mudroom.vault.forks.ties import FIRST, ROOTS, Tie, tie
+from mudroom.vault.moment import command_start
+from mudroom.vault.store.fork import Fork
+from mudroom.vault.store.store import Vault, project_of
+
+if TYPE_CHECKING:
+    from mudroom.core.clock import CommandStart
+    from mudroom.session.forks import Forks
+    from mudroom.session.order import Order, Outcome
+    from mudroom.vault.turn import Turn
+
+
+def tie_to(vault: Vault, *, is_home: bool = False) -> Tie:
+    return Tie(os.path.basename(vault.path), vault.project, is_home)
+
+
+def busy(tied: Tie) -> Callable[[str], None]:
+    """Return the function that is called where a lock of another project has to be waited for. It raises
+    MudroomError."""
+
+    def waiting(holder: str) -> None:
+        raise MudroomError(f"{tied.label()} is in use: {holder}", "try again when that has ended")
+
+    return waiting
+
+
+def require_stageable(tied: Tie, vault: Vault) -> None:
+    """Raise Unsupported if no overlay can be laid over another project."""
+    why = no_overlay(vault.source) or spanned(vault.source, mounts())
+    if not why and not keeps_marks(vault.path):
+        why = "the file system of its state has no xattrs"
+    if why:
+        raise overlay_needed(f"{tied.label()}: {why}")
+
+
+def overlay_needed(found: str) -> Unsupported:
+    return Unsupported(
+        "a second project or the home beside the first", "a kernel overlay at level 1", found, "mudroom doctor says why"
+    )
+
+
+_TOLD = 6
+"""Most names of what is left out of the home that a note has."""
+
+
+class StagedPart(NamedTuple):
+    tied: Tie
+    session: Any
+    vault: Vault
+    """With the mask for the command."""
+    fork: Fork
+    opened: OpenFork
+    view: OverlayView
+    hidden: HiddenHome
+    """What is left out of the home; nothing for another project."""
+
+    def staged(self) -> StagedRoot:
+        shown = self.view.mount()
+        assert isinstance(shown, Overlay)
+        own = self.vault.source + b"/.mudroom"
+        read = with_objects(self.vault, self.fork, self.session.actor.settings._replace(read=())).read
+        binds = [Bind(path, path) for path in read]
+        if os.path.isdir(own) and not os.path.islink(own):
+            binds.append(Bind(own, own))
+        root = StagedRoot(self.vault.source, shown, tuple(binds), os.path.isdir(own + b"/apply"))
+        return root._replace(emptied=self.hidden.emptied, covered=self.hidden.covered)
+
+
+def tidy_home(fork: Fork, home: bytes) -> None:
+    """Remove from a fork of the home the empty directories that its sandbox has made as places of caches. Hold the
+    fork's lock."""
+    places = {above for place, _name in CACHES for above in (place, *ancestors(place))}
+    with suppress(FileNotFoundError), closing(OpenSource(fork.upper, is_layer=True)) as upper:
+        for path in sorted(places, key=len, reverse=True):
+            if not os.path.lexists(home + b"/" + path):
+                above, _slash, name = path.rpartition(b"/")
+                with suppress(OSError), directory(upper.root, above) as opened:
+                    disk.rmdir(opened, name)
+
+
+class StagedRoots:
+    """The parts of one command's fork. Owner: the thread that runs the command."""
+
+    def __init__(self, parts: Sequence[StagedPart]) -> None:
+        self._parts = parts
+        self._started: list[CommandStart] = []
+        self.results: tuple[RootResult, ...] = ()
+
+    @property
+    def turns(self) -> list[Turn]:
+        return [part.session.vault.turn for part in self._parts]
+
+    @property
+    def works(self) -> list[tuple[bytes, bytes]]:
+        """The work directories of the mounts."""
+        return [part.view.work for part in self._parts]
+
+    def prepare(self) -> tuple[StagedRoot, ...]:
+        """Make the directories of the mounts, anew for each attempt to run the command. Return the mounts."""
+        for part in self._parts:
+            part.view.prepare()
+        return tuple(part.staged() for part in self._parts)
+
+    def begin(self, called: int) -> None:
+        """Record that the command begins."""
+        self._started = [command_start(part.vault.path, called) for part in self._parts]
+        for part, started in zip(self._parts, self._started, strict=True):
+            part.fork.begin(started)
+
+    def end(self) -> None:
+        """Record that the command has not begun after all."""
+        for part in self._parts:
+            part.fork.end()
+
+    def collect(self, command: CollectedCommand) -> tuple[RootResult, ...]:
+        """Record the parts' changes after the command."""
+        results = []
+        for part, started in zip(self._parts, self._started, strict=True):
+            part.view.unmounted()
+            if part.tied.is_home:
+                tidy_home(part.fork, part.tied.path)
+            changeset = gather(part.fork, part.opened, part.view, command, started)
+            part.fork.end()
+            part.session.forks.tools.refresh(part.fork)
+            results.append(RootResult(part.tied.path, part.tied.label(), part.tied.is_home, changeset))
+        self.results = tuple(results)
+        return self.results
+
+
+@contextmanager
+def staged_roots(
+    forks: Forks, fork: Fork, order: Order, outcome: Outcome, settled: Callable[..., Vault]
+) -> Iterator[None]:
+    """Make the parts of a new fork in the order's other projects, and hold them for the block. Those that the command
+    has not changed are discarded afterwards; all of them, if it has not run. ``settled``: as ``settled_vault``."""
+    ties = [tied for tied, _session in order.roots]
+    tie(fork.path + ROOTS, ties)
+    try:
+        with ExitStack() as stack:
+            parts = [
+                stack.enter_context(_part(tied, session, forks.vault, fork.name, order, outcome, settled))
+                for tied, session in order.roots
+            ]
+            outcome.roots = StagedRoots(parts)
+            yield
+            changed = [bool(result.changeset.changes or result.changeset.remarks) for result in outcome.roots.results]
+    finally:
+        outcome.roots = None
+    if changed:
+        tie(fork.path + ROOTS, [tied for tied, kept in zip(ties, changed, strict=True) if kept])
+        for (_tied, session), kept in zip(order.roots, changed, strict=True):
+            if not kept:
+                session.forks.discard_unchanged(fork.name)
+
+
+@contextmanager
+def _part(
+    tied: Tie, session: Any, first: Vault, name: str, order: Order, outcome: Outcome, settled: Callable[..., Vault]
+) -> Iterator[StagedPart]:
+    require_stageable(tied, session.vault)
+    forks, waiting = session.forks, busy(tied)
+    with forks.taken(name, named=False) as (fork, _is_new), ExitStack() as held:
+        tie(fork.path + FIRST, [tie_to(first)])
+        held.enter_context(forks.locked(fork, "mudroom run"))
+        held.enter_context(forks.exclusive.turn(alone=False, waiting=waiting, is_users=order.quiet is not None))
+        vault = settled(forks, fork, None, order._replace(actor=session.actor), outcome, held, repairs=False)
+        opened = held.enter_context(OpenFork(vault, fork))
+        view = shown_view(vault, fork, opened, "overlay", None)
+        assert isinstance(view, OverlayView)
+        hidden = HiddenHome((), ())
+        if tied.is_home:
+            hidden = _hidden(tied, first, vault, order)
+            reduced = session.machine.confinement.host.files  # git's settings that hold a credential
+            hidden = hidden._replace(covered=(*hidden.covered, *(path for path, _content in reduced)))
+            outcome.note(_told(tied, hidden))
+        yield StagedPart(tied, session, vault, fork, opened, view, hidden)
+
+
+def _hidden(tied: Tie, first: Vault, vault: Vault, order: Order) -> HiddenHome:
+    """Return what a command does not see of the home: the projects that mudroom knows are among it, but not those that
+    are staged."""
+    vaults, home = os.path.dirname(vault.path), tied.path
+    own = [os.path.dirname(vaults), home + b"/.config/mudroom"]
+    staged = [first.project, *(other.path for other, _session in order.roots)]
+    projects = [project_of(vaults + b"/" + name) for name in sorted(os.listdir(vaults))]
+    others = [path for path in projects if path and path not in staged]
+    shown = [home + path[1:] for path in order.actor.settings.credentials]
+    return hidden_in_home(home, own, others, shown, staged)
+
+
+def _told(tied: Tie, hidden: HiddenHome) -> str:
+    names = [show(b"~" + path[len(tied.path) :]) for path in (*hidden.emptied, *hidden.covered)]
+    more = f" and {len(names) - _TOLD} more" if len(names) > _TOLD else ""
+    left_out = f"; left out of it: {', '.join(names[:_TOLD])}{more}" if names else ""
+    return f"your home is staged: what is written there is a change to review{left_out}"
+
+
+@contextmanager
+def together(sessions: Sequence[tuple[Tie, Any]], what: str) -> Iterator[None]:
+    """Have other projects' vaults alone for the block, recovered. Raise MudroomError if one is in use."""
+    with ExitStack() as stack:
+        for tied, session in sorted(sessions, key=lambda row: row[0].vault):
+            stack.enter_context(session.alone(what, busy(tied)))
+        yield
