@@ -10,6 +10,7 @@ from typing import Any, cast
 import h11
 import pytest
 
+from mudroom.errors import MudroomError
 from mudroom.ext.web.server import fork_proxy
 from mudroom.ext.web.server.fork_address import ForkAddress
 from mudroom.ext.web.server.fork_proxy import ForkProxy
@@ -72,6 +73,14 @@ def test_a_name_of_the_page_is_no_forks(host: str, is_forks: bool) -> None:
     assert (one.address([(b"host", host.encode())]) is not None) == is_forks
     assert one.address([(b"host", host.encode())] * 2) is None
     assert one.address([]) is None
+
+
+def test_what_is_no_address_of_a_fork() -> None:
+    with pytest.raises(MudroomError) as raised:
+        proxy().visit("evil.example/x")
+    assert str(raised.value) == (
+        "this is not the address of a fork (FORK.PROJECT.localhost, with the port of the page)"
+    )
 
 
 def test_a_code_counts_once_and_for_a_while() -> None:
