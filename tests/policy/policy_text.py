@@ -29,7 +29,7 @@ def refusal(data: str | bytes) -> str:
 
 
 KNOWN = (
-    "agents, caches, commands, container, copy, credentials, git, include, keep, levels, limits, mcp, network, roles, "
+    "agents, caches, commands, container, copy, credentials, git, include, keep, levels, limits, mcp, merge, network, roles, "
     "run, secrets, user_commands, verify)"
 )
 _PATTERN = "(a name, *.log, or a path from the project on: /build/)"

@@ -472,6 +472,15 @@ ROWS: tuple[SettingRow, ...] = (
     ),
     SettingRow("verify.timeout", "verify_timeout", TIME, "the verify command is killed after this time", "10m"),
     SettingRow(
+        "merge.rules",
+        "merge_rules",
+        choices("offer", "apply"),
+        "conflicts that a rule merges (both sides only insert, imports, keys); offer: mudroom resolve --rule takes it",
+        "apply",
+        stricter=strictest("apply", "offer"),
+        loosening=only("apply"),
+    ),
+    SettingRow(
         "git.sign",
         "git_sign",
         choices("as-git", "on-landing"),

@@ -58,11 +58,17 @@ class Changes:
     """Thread-safe: its attributes are. ``verify`` is never rebound."""
 
     def __init__(
-        self, forks: Forks, verify: Verify = lambda _on_verify: None, signing: Mapping[bytes, bytes] | None = None
+        self,
+        forks: Forks,
+        verify: Verify = lambda _on_verify: None,
+        signing: Mapping[bytes, bytes] | None = None,
+        *,
+        rules: bool = False,
     ) -> None:
-        """``verify``: returns the check that is run on an apply's result before it is written, or None. ``signing``: as
-        in ``LandingRequest``."""
+        """``verify``: returns the check that is run on an apply's result before it is written, or None. ``signing``,
+        ``rules``: as in ``LandingRequest``."""
         self._forks, self._vault, self.verify, self._signing = forks, forks.vault, verify, signing
+        self._rules = rules
 
     # --- held pushes ---
 
@@ -254,7 +260,7 @@ class Changes:
             _require_reviewed(fork, reviewed, mounted=mounted)
             self._require_pushes(fork, pushes)
             request = LandingRequest(tuple(paths), parts or {}, git=git, markers=markers, backups=backups, exact=exact)
-            request = request._replace(pushes=bool(pushes), signing=self._signing)
+            request = request._replace(pushes=bool(pushes), signing=self._signing, rules=self._rules)
             _tell(self._forks, "comparing with the project")
             now, check, report = self._forks.clock(), self.verify(on_verify), self._report("applying")
             with _told_as_landed(lambda: _landed_apply(self._vault, name, now), "applied"):
@@ -301,14 +307,14 @@ class Changes:
         from mudroom.vault.apply.conflict import find_conflicts
 
         with to_read(self._forks, name) as fork:
-            return find_conflicts(self._vault, fork, paths) if fork.record is not None else []
+            return find_conflicts(self._vault, fork, paths, rules=self._rules) if fork.record is not None else []
 
     def conflict(self, name: str, path: bytes) -> ForkConflict | None:
         """Return the conflict at ``path``, reading only that file where possible; None if there is none."""
         from mudroom.vault.apply.conflict import find_conflict
 
         with to_read(self._forks, name) as fork:
-            return find_conflict(self._vault, fork, path) if fork.record is not None else None
+            return find_conflict(self._vault, fork, path, rules=self._rules) if fork.record is not None else None
 
     def each_conflict(self, name: str, make: Callable[[ForkConflict], T]) -> list[T]:
         """Return ``make``'s result for each conflict. Conflicts are read one at a time, because together they may not
@@ -316,7 +322,7 @@ class Changes:
         from mudroom.vault.apply.conflict import each_conflict
 
         with to_read(self._forks, name) as fork:
-            return each_conflict(self._vault, fork, make) if fork.record is not None else []
+            return each_conflict(self._vault, fork, make, rules=self._rules) if fork.record is not None else []
 
     def conflict_paths(self, name: str, paths: Sequence[bytes] = ()) -> dict[bytes, bool]:
         """Return the conflicts' paths, at and below ``paths`` if given, and whether each is decided. No content is
@@ -328,7 +334,12 @@ class Changes:
                 return {}
             return dict(
                 each_conflict(
-                    self._vault, fork, lambda conflict: (conflict.path, conflict.decided), paths, contents=False
+                    self._vault,
+                    fork,
+                    lambda conflict: (conflict.path, conflict.decided),
+                    paths,
+                    contents=False,
+                    rules=self._rules,
                 )
             )
 
