@@ -9,6 +9,7 @@ from mudroom.cli.listing import ProjectListing, open_listing
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.fold import fold
 from mudroom.cli.terminal.terminal import cut
+from mudroom.core.registry import part
 from mudroom.core.result import text
 from mudroom.core.text.json_text import to_json_text
 from mudroom.core.text.plural import counted
@@ -35,15 +36,20 @@ _LEAST_COLUMNS = 20
 EXAMPLES = """\
 examples:
   mudroom ls
-  mudroom ls --json"""
+  mudroom ls --json
+  mudroom ls --matrix                               which forks conflict with the project, and with each other"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    del parser
+    parser.add_argument(
+        "--matrix", action="store_true", help="each fork with the project and with each other: conflicts"
+    )
 
 
 def execute(args: argparse.Namespace, context: Context) -> int:
-    del args
+    if getattr(args, "matrix", False):
+        shown: int = part("fork", "matrix", "mudroom ls --matrix").show(context)
+        return shown
     with open_listing(context) as listing:
         rows = listed_forks(listing)
     if context.as_json:

@@ -89,7 +89,7 @@ class DecideRequestShape(Struct, forbid_unknown_fields=True):
     id: str
     versions: str
     take: Literal["ours", "theirs", "both", "delete", "regions", "text", "rule", "undecide"]
-    """``ours``: the project's version. ``rule``: as ``ConflictShape.rule`` merges it. ``text``: the result's ``text`` was
+    """``ours``: the project's version. ``rule``: as the rules of ``rule`` merge it. ``text``: the result's text was
     edited as a whole."""
     regions: list[Choice] = []
     """For ``regions``: the choice for each conflicting place, in order."""
