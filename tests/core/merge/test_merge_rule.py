@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mudroom.core.merge.diff3 import merge3
-from mudroom.core.merge.merge_rule import settle
+from mudroom.core.merge.merge_rule import LIMIT, settle
 from tiers import each
 
 IMPORTS, KEYS, INSERTS = "union of imports", "different keys of one object", "both sides only insert"
@@ -101,8 +101,16 @@ def test_a_text_that_no_parser_bears_is_refused() -> None:
     assert settled("a.py", deep, deep + "y = 1\n", deep + "z = 1\n") is None
     nested = '{"a": ' + "[" * 100_000 + "]" * 100_000
     assert settled("a.json", nested + "\n}\n", nested + ',\n"b": 1\n}\n', nested + ',\n"c": 1\n}\n') is None
-    long = "".join(f"x{number} = {number}\n" for number in range(80_000))
+    long = "#" * LIMIT + "\n"
     assert settled("a.py", long, long + "y = 1\n", long + "z = 1\n") is None
+
+
+def test_very_many_insertions_are_not_compared() -> None:
+    def text(name: str, count: int) -> str:
+        return "a = 1\n" + "".join(f"{name}{number} = 1\n" for number in range(count))
+
+    assert settled("a.py", "a = 1\n", text("x", 100), text("y", 100)) is not None
+    assert settled("a.py", "a = 1\n", text("x", 100), text("y", 101)) is None
 
 
 NAMES = st.sets(st.sampled_from([a + b for a in "abcdef" for b in "123"]), min_size=1, max_size=4)

@@ -9,7 +9,6 @@ from mudroom.cli.listing import ProjectListing, open_listing
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.fold import fold
 from mudroom.cli.terminal.terminal import cut
-from mudroom.core.registry import part
 from mudroom.core.result import text
 from mudroom.core.text.json_text import to_json_text
 from mudroom.core.text.plural import counted
@@ -48,6 +47,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace, context: Context) -> int:
     if getattr(args, "matrix", False):
+        from mudroom.core.registry import part
+
         shown: int = part("fork", "matrix", "mudroom ls --matrix").show(context)
         return shown
     with open_listing(context) as listing:

@@ -26,14 +26,16 @@ from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     import ast
 
-LIMIT = 1 << 20
+LIMIT = 1 << 19
 """Bytes. A larger text is not settled: its guard would take seconds."""
+MOST_PAIRS = 10_000
+"""Pairs of statements in one body, one of each side, that are compared."""
 
 Texts = tuple[bytes, bytes, bytes, bytes]
 """Base, ours, theirs and the result."""
 
 
-class Surroundings(NamedTuple):
+class ConflictContext(NamedTuple):
     """A conflict's place in the text."""
 
     before: bytes
@@ -49,7 +51,7 @@ _COLUMNS = 88, 120
 class MergeRule(NamedTuple):
     words: str
     languages: tuple[str, ...]
-    join: Callable[[Chunk, Surroundings], Lines | None]
+    join: Callable[[Chunk, ConflictContext], Lines | None]
     """Return the joined lines, or None where the rule does not hold."""
 
 
@@ -92,7 +94,7 @@ def _settled(language: str, merged: MergedText, rules: Sequence[MergeRule]) -> R
         around = [merged.chunks[at].outcome if 0 <= at < len(merged.chunks) else () for at in (place - 1, place + 1)]
         ends = b"".join(around[0][-1:]), b"".join(around[1][:1])
         before, after = (line if line.strip() else b"" for line in ends)
-        at = Surroundings(before, after, columns)
+        at = ConflictContext(before, after, columns)
         for rule in rules:
             lines = rule.join(chunk, at) if language in rule.languages else None
             if lines is not None:
@@ -107,7 +109,7 @@ def _settled(language: str, merged: MergedText, rules: Sequence[MergeRule]) -> R
 # --- the rules ---
 
 
-def _inserts(chunk: Chunk, at: Surroundings) -> Lines | None:
+def _inserts(chunk: Chunk, at: ConflictContext) -> Lines | None:
     """Join what both sides only insert: sorted if both are sorted into their surroundings, else the project's first."""
     if chunk.base or not all(any(map(_is_code, side)) for side in (chunk.ours, chunk.theirs)):
         return None
@@ -127,7 +129,7 @@ def _is_code(line: bytes) -> bool:
 _NAME = re.compile(rb"[ \t]+\w+( as \w+)?,\r?\n")
 
 
-def _names(chunk: Chunk, at: Surroundings) -> Lines | None:
+def _names(chunk: Chunk, at: ConflictContext) -> Lines | None:
     """Join names, each on a line, of an import in brackets."""
     sides = chunk.base, chunk.ours, chunk.theirs
     if not all(_NAME.fullmatch(line) for side in sides for line in side) or _is_replaced(*sides):
@@ -137,7 +139,7 @@ def _names(chunk: Chunk, at: Surroundings) -> Lines | None:
     return tuple(_union(*sides, order=order))
 
 
-def _imports(chunk: Chunk, at: Surroundings) -> Lines | None:
+def _imports(chunk: Chunk, at: ConflictContext) -> Lines | None:
     """Join import statements: of each module the names that either side has, without those that a side removed."""
     sides = [_import_table(side) for side in (chunk.base, chunk.ours, chunk.theirs)]
     base, ours, theirs = (side or {} for side in sides)
@@ -252,12 +254,12 @@ def _union(
     base: Sequence[bytes], ours: Sequence[bytes], theirs: Sequence[bytes], *, order: _Order | None
 ) -> list[bytes]:
     """Return the elements of either side without those that a side removed, sorted if there is an ``order``."""
-    gone = {each for each in base if each not in ours or each not in theirs}
+    gone = {*base} - ({*ours} & {*theirs})
     union = [each for each in dict.fromkeys((*ours, *theirs)) if each not in gone]
     return union if order is None else sorted(union, key=order)
 
 
-def _keys(chunk: Chunk, at: Surroundings) -> Lines | None:
+def _keys(chunk: Chunk, at: ConflictContext) -> Lines | None:
     """Join entries of one object or table: each key as the side has it that changed it."""
     sides = [_entries(side) for side in (chunk.base, chunk.ours, chunk.theirs)]
     if not all(side is not None for side in sides):
@@ -271,12 +273,11 @@ def _keys(chunk: Chunk, at: Surroundings) -> Lines | None:
         chosen = theirs if values[0] == values[1] else ours
         if key in chosen:
             kept[key] = chosen[key]
-    order = [key for key in dict.fromkeys((*ours, *theirs)) if key in kept]
     sorted_by = _order_of([list(side) for side in (base, ours, theirs)], _NAME_ORDERS[:1])
-    lines = [line for key in (order if sorted_by is None else sorted(order)) for line in kept[key]]
-    if not any(b"," in line[-3:] for side in chunk[1:] for line in side):
-        return tuple(lines)  # TOML, or a single entry
+    order = [key for key in dict.fromkeys((*ours, *theirs)) if key in kept]
     entries = [kept[key] for key in (order if sorted_by is None else sorted(order))]
+    if not any(b"," in line[-3:] for side in chunk[1:] for line in side):
+        return tuple(line for entry in entries for line in entry)  # TOML, or a single entry
     is_end = at.after.lstrip()[:1] in (b"}", b"")
     return tuple(
         line
@@ -452,6 +453,8 @@ def _are_independent(ours: _Inserted, theirs: _Inserted) -> bool:
     for body in ours.keys() & theirs.keys():
         holder = str(body[-2]).partition("(")[0]
         if any(map(_is_docstring, (ours[body][0], theirs[body][0]))):
+            return False
+        if len(ours[body]) * len(theirs[body]) > MOST_PAIRS:
             return False
         uses = ([_uses(node, holder) for node in side[body]] for side in (ours, theirs))
         for mine, other in product(*uses):

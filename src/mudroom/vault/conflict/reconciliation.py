@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Mapping
 from mudroom.core.merge.diff3 import merge3
 from mudroom.core.merge.marker import Labels, why_not_mergeable, with_markers
 from mudroom.core.merge.merge import BINARY, Combined, Delta, PartialChoice, combine_modes, delta_of, merged_mode
-from mudroom.core.merge.merge_rule import settle
 from mudroom.core.merge.merge_tree import ConflictAnswer, FileSides, LiveProject
 from mudroom.core.tree.change import Change, Remark
 from mudroom.core.tree.entry import Entry, FileHeld, is_untouched, same_shape, same_stamp
@@ -280,6 +279,8 @@ class Reconciler:
         merged = merge3(base, mine, yours)
         if merged.clean:
             return None
+        from mudroom.core.merge.merge_rule import settle
+
         mode = merged_mode(sides.base[1].mode if sides.base[1] is not None else None, ours.mode, theirs.mode)
         is_ruled = self._rules and mode is not None and sides.theirs[0] not in self.partial
         settled = settle(sides.path, merged) if is_ruled else None
