@@ -96,11 +96,11 @@ else:
             a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q, r, s, t, u, v, w, x, y, z, aa, ab, ac, ad, ae, af: _new(
             _cls, (a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q, r, s, t, u, v, w, x, y, z, aa, ab, ac, ad, ae, af)
         ),
-        47: lambda _cls,
+        48: lambda _cls,
             a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q, r, s, t, u, v, w, x, y, z, aa, ab, ac, ad, ae, af, ag,
-            ah, ai, aj, ak, am, an, ao, ap, aq, ar, at, au, av, aw, ax: _new(_cls, (
+            ah, ai, aj, ak, am, an, ao, ap, aq, ar, at, au, av, aw, ax, ay: _new(_cls, (
             a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q, r, s, t, u, v, w, x, y, z, aa, ab, ac, ad, ae, af, ag,
-            ah, ai, aj, ak, am, an, ao, ap, aq, ar, at, au, av, aw, ax
+            ah, ai, aj, ak, am, an, ao, ap, aq, ar, at, au, av, aw, ax, ay
         )),
     }  # fmt: skip
     _PROHIBITED = frozenset(
