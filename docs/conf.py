@@ -33,8 +33,8 @@ NAVIGATION = {
     ),
     "Subjects": ("THREATS PAGE REVIEW GIT MOUNTS ATTEMPTS HOOKS MCP ACP CONTAINERS FLEET MACOS WINDOWS DESIGN"),
     "Evidence": (
-        "evidence/ESCAPES evidence/BYPASSES evidence/KNOWN evidence/PROTECTIONS evidence/SYSCALLS evidence/FOREIGN "
-        "evidence/FILESYSTEMS evidence/METADATA evidence/POWER evidence/EFFECTS evidence/RUNS_LATER "
+        "evidence/ESCAPES evidence/BYPASSES evidence/KNOWN evidence/MERGES evidence/PROTECTIONS evidence/SYSCALLS "
+        "evidence/FOREIGN evidence/FILESYSTEMS evidence/METADATA evidence/POWER evidence/EFFECTS evidence/RUNS_LATER "
         "evidence/CERTIFICATION evidence/AGENTS evidence/TRANSCRIPT evidence/SPEED evidence/SCALE"
     ),
 }

@@ -64,6 +64,10 @@ else:
             a, b, c, d, e, f, g, h, i, j, k, m, n, o: _new(_cls, (
             a, b, c, d, e, f, g, h, i, j, k, m, n, o
         )),
+        15: lambda _cls,
+            a, b, c, d, e, f, g, h, i, j, k, m, n, o, p: _new(_cls, (
+            a, b, c, d, e, f, g, h, i, j, k, m, n, o, p
+        )),
         16: lambda _cls,
             a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q: _new(_cls, (
             a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q
@@ -93,11 +97,11 @@ else:
             _cls,
             (a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q, r, s, t, u, v, w, x, y, z, aa, ab, ac, ad, ae, af, ag),
         ),
-        49: lambda _cls,
+        50: lambda _cls,
             a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q, r, s, t, u, v, w, x, y, z, aa, ab, ac, ad, ae, af, ag,
-            ah, ai, aj, ak, am, an, ao, ap, aq, ar, at, au, av, aw, ax, ay, az: _new(_cls, (
+            ah, ai, aj, ak, am, an, ao, ap, aq, ar, at, au, av, aw, ax, ay, az, ba: _new(_cls, (
             a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q, r, s, t, u, v, w, x, y, z, aa, ab, ac, ad, ae, af, ag,
-            ah, ai, aj, ak, am, an, ao, ap, aq, ar, at, au, av, aw, ax, ay, az
+            ah, ai, aj, ak, am, an, ao, ap, aq, ar, at, au, av, aw, ax, ay, az, ba
         )),
     }  # fmt: skip
     _PROHIBITED = frozenset(

@@ -42,6 +42,7 @@ mudroom exec --json --fork a -- curl -s http://no.example.com
 mudroom exec --json --fork g -- sh -c 'echo g > g; git add -A; git commit -qm "in a fork"'
 mudroom fork new b --from a --json
 mudroom fork ls --json
+mudroom ls --matrix --json
 mudroom ls --json
 mudroom status --json
 mudroom fork rename b c --json

@@ -29,8 +29,8 @@ def refusal(data: str | bytes) -> str:
 
 
 KNOWN = (
-    "agents, caches, commands, container, copy, credentials, git, include, keep, levels, limits, mcp, network, roles, "
-    "run, secrets, start, user_commands, verify)"
+    "agents, caches, commands, container, copy, credentials, git, include, keep, levels, limits, mcp, merge, network, "
+    "roles, run, secrets, start, user_commands, verify)"
 )
 _PATTERN = "(a name, *.log, or a path from the project on: /build/)"
 IMAGE_HINT = "write host, or a name as debian:bookworm"

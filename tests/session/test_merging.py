@@ -231,6 +231,46 @@ def test_merging_leaves_nothing_behind(place: Place) -> None:
     shutil.rmtree(merged)
 
 
+def ruled(place: Place, settings: Settings, theirs: str = "import c") -> tuple[Session, str]:
+    """A file whose conflict a rule merges, under a policy."""
+    file = place.write("m.py", "import a\n")
+    session = place.session(settings)
+    fork = session.run([b"sh", b"-c", f"echo '{theirs}' >> m.py; chmod 755 m.py".encode()]).fork
+    tick()
+    file.write_text("import a\nimport b\n")
+    return session, fork
+
+
+def test_a_policy_has_an_apply_take_what_a_rule_merges(place: Place) -> None:
+    session, fork = ruled(place, Settings(merge_rules="apply"))
+    assert session.changes.conflicts(fork) == []
+    landed = session.changes.apply(fork)
+    assert (place.project / "m.py").read_text() == "import a\nimport b\nimport c\n"
+    assert (place.project / "m.py").stat().st_mode & 0o777 == 0o755, "the fork's mode landed, too"
+    assert [(remark.path, remark.text) for remark in landed.applied.remarks] == [
+        (b"m.py", "merged by rule: union of imports")
+    ]
+    assert (landed.merged, landed.conflicts) == ((b"m.py",), ())
+    session.changes.undo()
+    assert (place.project / "m.py").read_text() == "import a\nimport b\n"
+
+
+@pytest.mark.parametrize(("settings", "theirs"), [(Settings(), "import c"), (Settings(merge_rules="apply"), "b = 1")])
+def test_a_conflict_that_no_rule_merges_stays(place: Place, settings: Settings, theirs: str) -> None:
+    session, fork = ruled(place, settings, theirs)
+    assert [conflict.path for conflict in session.changes.apply(fork).conflicts] == [b"m.py"]
+    assert (place.project / "m.py").read_text() == "import a\nimport b\n"
+
+
+def test_a_decision_precedes_a_rule(place: Place) -> None:
+    session, fork = ruled(place, Settings())
+    (conflict,) = session.changes.conflicts(fork)
+    session.changes.decide(fork, conflict, "theirs")
+    session = place.session(Settings(merge_rules="apply"))
+    session.changes.apply(fork)
+    assert (place.project / "m.py").read_text() == "import a\nimport c\n"
+
+
 def verifying(command: str, when: VerifyWhen = "merged") -> Settings:
     return Settings(verify=(b"/bin/sh", b"-c", command.encode()), verify_when=when)
 

@@ -64,6 +64,9 @@ ROWS: Mapping[str, Mapping[str, str]] = {
         "run": "fleet.cli.run_on_worker",
         "workers": "fleet.origin.worker_registry",
     },
+    "fork": {
+        "matrix": "attempts.cli.matrix",
+    },
     "gpu": {
         "cdi": "gpu.cdi",
     },

@@ -21,6 +21,7 @@ VerifyWhen = Literal["merged", "always", "never"]
 ViewChoice = Literal["auto", "overlay", "copy"]
 AutoApply = Literal["never", "trusted", "always"]
 GitSign = Literal["as-git", "on-landing"]
+MergeRules = Literal["offer", "apply"]
 EngineChoice = Literal["auto", "docker", "podman", "container"]
 
 
@@ -95,6 +96,9 @@ class Settings(NamedTuple):
     """Commands for the background of a fork, in their order."""
     start_timeout: float = 60.0
     """Seconds in which each of them has to be ready."""
+    merge_rules: MergeRules = "offer"
+    """``offer``: a conflict that a rule merges (``core/merge/merge_rule.py``) is one until the user decides; ``apply``:
+    an apply takes the merged text, and says so."""
     git_sign: GitSign = "as-git"
     """When the user's git signs; ``as-git``: a commit of ``apply --commit``, as git's own settings say."""
     keep_age: float = 30 * 86400.0

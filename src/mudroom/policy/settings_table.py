@@ -482,6 +482,15 @@ ROWS: tuple[SettingRow, ...] = (
     ),
     SettingRow("start.timeout", "start_timeout", TIME, "each start command has to be ready in this time", "5m"),
     SettingRow(
+        "merge.rules",
+        "merge_rules",
+        choices("offer", "apply"),
+        "conflicts that a rule merges (both sides only insert, imports, keys); offer: mudroom resolve --rule takes it",
+        "apply",
+        stricter=strictest("apply", "offer"),
+        loosening=only("apply"),
+    ),
+    SettingRow(
         "git.sign",
         "git_sign",
         choices("as-git", "on-landing"),

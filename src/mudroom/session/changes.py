@@ -88,11 +88,17 @@ class Changes:
     """Thread-safe: its attributes are. ``verify`` is never rebound."""
 
     def __init__(
-        self, forks: Forks, verify: Verify = lambda _on_verify: None, signing: Mapping[bytes, bytes] | None = None
+        self,
+        forks: Forks,
+        verify: Verify = lambda _on_verify: None,
+        signing: Mapping[bytes, bytes] | None = None,
+        *,
+        rules: bool = False,
     ) -> None:
-        """``verify``: returns the check that is run on an apply's result before it is written, or None. ``signing``: as
-        in ``LandingRequest``."""
+        """``verify``: returns the check that is run on an apply's result before it is written, or None. ``signing``,
+        ``rules``: as in ``LandingRequest``."""
         self._forks, self._vault, self.verify, self._signing = forks, forks.vault, verify, signing
+        self._rules = rules
 
     # --- held pushes ---
 
@@ -389,6 +395,7 @@ class Changes:
                 exact=options.exact or options.is_empty,
                 pushes=bool(pushes) or options.is_empty,
                 signing=self._signing,
+                rules=self._rules,
             )
             _tell(self._forks, "comparing with the project")
             now, check, report = self._forks.clock(), self.verify(options.on_verify), self._report("applying")
@@ -436,14 +443,14 @@ class Changes:
         from mudroom.vault.apply.conflict import find_conflicts
 
         with to_read(self._forks, name) as fork:
-            return find_conflicts(self._vault, fork, paths) if fork.record is not None else []
+            return find_conflicts(self._vault, fork, paths, rules=self._rules) if fork.record is not None else []
 
     def conflict(self, name: str, path: bytes) -> ForkConflict | None:
         """Return the conflict at ``path``, reading only that file where possible; None if there is none."""
         from mudroom.vault.apply.conflict import find_conflict
 
         with to_read(self._forks, name) as fork:
-            return find_conflict(self._vault, fork, path) if fork.record is not None else None
+            return find_conflict(self._vault, fork, path, rules=self._rules) if fork.record is not None else None
 
     def each_conflict(self, name: str, make: Callable[[ForkConflict], T]) -> list[T]:
         """Return ``make``'s result for each conflict. Conflicts are read one at a time, because together they may not
@@ -451,7 +458,7 @@ class Changes:
         from mudroom.vault.apply.conflict import each_conflict
 
         with to_read(self._forks, name) as fork:
-            return each_conflict(self._vault, fork, make) if fork.record is not None else []
+            return each_conflict(self._vault, fork, make, rules=self._rules) if fork.record is not None else []
 
     def conflict_paths(self, name: str, paths: Sequence[bytes] = ()) -> dict[bytes, bool]:
         """Return the conflicts' paths, at and below ``paths`` if given, and whether each is decided. No content is
@@ -463,7 +470,12 @@ class Changes:
                 return {}
             return dict(
                 each_conflict(
-                    self._vault, fork, lambda conflict: (conflict.path, conflict.decided), paths, contents=False
+                    self._vault,
+                    fork,
+                    lambda conflict: (conflict.path, conflict.decided),
+                    paths,
+                    contents=False,
+                    rules=self._rules,
                 )
             )
 

@@ -221,7 +221,12 @@ class Session:
         from mudroom.session.changes import Changes
         from mudroom.session.verification import verification
 
-        return Changes(self.forks, verification(self.forks, actor, self._run_as), self.signing)
+        return Changes(
+            self.forks,
+            verification(self.forks, actor, self._run_as),
+            self.signing,
+            rules=actor.policy.merge_rules == "apply",
+        )
 
     @property
     def signing(self) -> Mapping[bytes, bytes] | None:

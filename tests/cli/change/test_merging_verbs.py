@@ -96,6 +96,39 @@ def test_one_side_or_both(cli: Cli, choice: str, third: str) -> None:
     assert "ours too" in (cli.place.project / "f").read_text()
 
 
+def by_rule(cli: Cli) -> None:
+    """Two files in conflict: a rule merges the one, and none the other."""
+    cli.place.write("m.py", "import a\n\nx = 1\n")
+    edit(cli, "sed -i 's/^line 3$/theirs/' f; printf 'import a\\nimport c\\n\\nx = 1\\n' > m.py")
+    user(cli, "line 3\n", "ours\n")
+    cli.place.write("m.py", "import a\nimport b\n\nx = 1\n")
+
+
+def test_what_a_rule_merges_is_shown_and_taken_only_when_asked_for(cli: Cli) -> None:
+    by_rule(cli)
+    assert cli("apply", "x", "--yes").returncode == 3
+    assert (cli.place.project / "m.py").read_text() == "import a\nimport b\n\nx = 1\n"
+    told = "m.py: also changed in the project, in the same lines; --rule merges it: union of imports"
+    assert told in cli("resolve", "x").stdout
+    assert [row["rule"] for row in cli.json("resolve", "x", code=3)["conflicts"]] == [None, "union of imports"]
+    shown = cli("diff", "x", "--conflicts").stdout
+    assert "\nmerged by rule: union of imports (mudroom resolve x m.py --rule)\n" in shown
+    assert "+import c\n" in shown
+    refused = cli("resolve", "x", "f", "--rule")
+    assert (refused.returncode, refused.stderr) == (
+        125,
+        "mudroom: no rule merges f (mudroom resolve x lists what decides it)\n",
+    )
+    decided = cli("resolve", "x", "--all", "--rule")
+    assert decided.returncode == 3, "f is still to be decided"
+    assert [line.partition("  ")[0] for line in decided.stdout.splitlines()] == [
+        "conflict",
+        "decided: both",
+    ]
+    assert cli("apply", "x", "m.py", "--yes").returncode == 0
+    assert (cli.place.project / "m.py").read_text() == "import a\nimport b\nimport c\n\nx = 1\n"
+
+
 def test_a_decision_holds_only_for_what_was_decided_about(cli: Cli) -> None:
     in_conflict(cli)
     cli("resolve", "x", "f", "--theirs")

@@ -17,7 +17,7 @@ pytest.importorskip("textual", reason="the extra tui is not installed")
 
 from driving import Driver, drive, text_of_row
 
-from conftest import Place
+from conftest import Place, tick
 from mudroom.core.settings import Settings
 from mudroom.errors import MudroomError
 from mudroom.ext.tui.conflict import ConflictScreen
@@ -171,6 +171,26 @@ def test_a_decision_is_taken_back(place: Place, conflicting: str) -> None:
     drive(place, conflicting, script)
     session = place.session()
     assert not any(one.decided for one in session.changes.conflicts(conflicting))
+
+
+def test_a_rule_merges_with_one_key(place: Place, conflicting: str) -> None:
+    place.write("m.py", "import a\n")
+    tick()
+    place.session().run([b"sh", b"-c", b"printf 'import a\\nimport c\\n' > m.py"], fork=conflicting)
+    place.write("m.py", "import a\nimport b\n")
+
+    async def script(driver: Driver) -> None:
+        screen = await conflicts(driver)
+        assert screen.conflict.path == b"binary"
+        await driver.press("r")
+        await driver.until(lambda: "no rule merges it: 1, 2, 3 or 4 decides it" in driver.told())
+        await driver.press("j")
+        assert "r merges it by rule: union of imports" in str(screen.query_one("#what").render())
+        await driver.press("r")
+        await driver.until(lambda: screen.conflict.decided)
+        assert screen.conflict.result == b"import a\nimport b\nimport c\n"
+
+    drive(place, conflicting, script)
 
 
 def test_both_of_what_cannot_be_merged(place: Place, conflicting: str) -> None:

@@ -105,6 +105,18 @@ def test_the_regions_are_the_whole_file(places: Two) -> None:
     assert [line[2] for line in regions[2]["ours"]] == [3, 4, 5, 9, 10, 11]
 
 
+def test_a_rule_is_told_and_taken_on_request(two: Two) -> None:
+    two.make("import a\n", "import a\nimport b\n", "import a\nimport c\n", "m.py")
+    assert two.look("m.py")["rule"] == "union of imports"
+    assert two.decide("rule", "m.py")["conflict"]["decided"] is True
+    assert two.apply("m.py") == b"import a\nimport b\nimport c\n"
+
+
+def test_what_no_rule_merges(places: Two) -> None:
+    assert places.look()["rule"] == ""
+    assert places.decide("rule", status=400)["error"] == "no rule merges f"
+
+
 @pytest.mark.parametrize(
     "lines",
     [

@@ -223,8 +223,16 @@ def _conflicts(session: Session, name: str, words: list[str], context: Context) 
             if session.forks.secrets.hides_conflict(conflict):
                 yield b"a secret: it is not shown\n"
             elif (merged := conflict.merged) is not None:
-                marked = with_markers(merged, Labels(b"project", b"original", name.encode()))
-                yield from unified_diff(conflict.ours.content or b"", marked, old_label=b"project", new_label=b"merged")
+                if (rule := conflict.by_rule) is not None:
+                    yield b"merged by rule: %s (mudroom resolve %s %s --rule)\n" % (
+                        rule.words.encode(),
+                        name.encode(),
+                        show_words([conflict.path]).encode(),
+                    )
+                    text = rule.content
+                else:
+                    text = with_markers(merged, Labels(b"project", b"original", name.encode()))
+                yield from unified_diff(conflict.ours.content or b"", text, old_label=b"project", new_label=b"merged")
 
     page(lines(), context)
     return 3 if conflicts else 0

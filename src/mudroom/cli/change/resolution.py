@@ -52,6 +52,12 @@ def decide_whole(session: Session, fork: str, conflict: ForkConflict, side: Eith
     _decide_merged(session, fork, conflict, merged, dict.fromkeys(range(merged.conflicts), side))
 
 
+def decide_by_rule(session: Session, fork: str, conflict: ForkConflict) -> None:
+    """Decide for the text that a rule makes. The caller has looked that one does."""
+    assert conflict.by_rule is not None
+    session.changes.decide(fork, conflict, "content", conflict.by_rule.content)
+
+
 def decide_by_hunk(session: Session, fork: str, conflict: ForkConflict, hunks: Mapping[int, Either]) -> None:
     merged = _merged_text(conflict)
     for number in hunks:

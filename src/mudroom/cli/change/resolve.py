@@ -31,6 +31,7 @@ examples:
   mudroom resolve agent-1 src/app.py --hunk 2 --theirs --hunk 1 --mine   one place at a time
   mudroom resolve agent-1 src/app.py --edit         in $VISUAL or $EDITOR, with conflict markers; if decided, the result
   mudroom resolve agent-1 src/app.py --tool mergiraf     by a merge driver: mergiraf, or a command with %O %A %B
+  mudroom resolve agent-1 --all --rule              where a rule merges it: both sides only insert, import, add keys
   mudroom resolve agent-1 src/app.py --undecide     take it back
 
 Nothing is applied: mudroom apply does that, and finds the decision as long as both versions are still the same."""
@@ -74,6 +75,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--hunk", action=_Hunk, metavar="N", help="only conflict N of the file (from 1)")
     parser.add_argument("--edit", action="store_true", help="in an editor, with conflict markers")
     parser.add_argument("--tool", metavar="CMD", help="by a merge driver: mergiraf, or a command with %%O %%A %%B")
+    parser.add_argument("--rule", action="store_true", help="as a rule merges it, where the list says that one does")
     parser.add_argument(
         "--show", action="append", default=[], metavar="PATH", help="a secret that the editor or the driver may read"
     )
@@ -94,6 +96,8 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         if decide is not None:
             if not paths and not args.all:
                 raise UsageError("which conflict?", f"name its PATH, or --all; mudroom resolve {name} lists them")
+            if args.rule:
+                conflicts = _with_rule(conflicts, name)
             if not conflicts:
                 where = " at " + ", ".join(map(show, paths)) if paths else ""
                 raise UsageError("there is no conflict" + where, f"mudroom diff {name} --conflicts lists them")
@@ -101,6 +105,15 @@ def execute(args: argparse.Namespace, context: Context) -> int:
                 decide(conflict)
             conflicts = session.changes.conflicts(name, paths)
     return print_state(conflicts, name, context)
+
+
+def _with_rule(conflicts: list[ForkConflict], name: str) -> list[ForkConflict]:
+    """Return the undecided conflicts that a rule merges. Raise UsageError if there is none."""
+    settled = [conflict for conflict in conflicts if not conflict.decided and conflict.by_rule is not None]
+    if conflicts and not settled:
+        paths = ", ".join(show(conflict.path) for conflict in conflicts[:3])
+        raise UsageError(f"no rule merges {paths}", f"mudroom resolve {name} lists what decides it")
+    return settled
 
 
 def print_state(conflicts: list[ForkConflict], name: str, context: Context) -> int:
@@ -119,6 +132,8 @@ def _print_conflicts(conflicts: list[ForkConflict], undecided: int, name: str, c
     for conflict in conflicts:
         state = terminal.style(*_state(conflict), 1)
         row = f"{show_path(conflict.path)}: {conflict.reason}"
+        if not conflict.decided and conflict.by_rule is not None:
+            row += f"; --rule merges it: {conflict.by_rule.words}"
         terminal.out(fold_beside(f"{state}  ", row, terminal.columns(1)))
     if not conflicts:
         terminal.say(f"{name} has no conflicts with the project: mudroom apply {name}")
@@ -157,6 +172,7 @@ def conflict_to_json(conflict: ForkConflict) -> dict[str, Any]:
         "decided": conflict.decided,
         "take": conflict.take or None,
         "places": conflict.places,
+        "rule": conflict.by_rule.words if conflict.by_rule is not None else None,
         **sides,
     }
 
@@ -164,15 +180,17 @@ def conflict_to_json(conflict: ForkConflict) -> dict[str, Any]:
 def _decision(
     args: argparse.Namespace, session: Session, name: str, context: Context
 ) -> Callable[[ForkConflict], None] | None:
-    ways = [bool(args.whole), bool(args.hunks), args.edit, args.tool is not None, args.undecide]
+    ways = [bool(args.whole), bool(args.hunks), args.edit, args.tool is not None, args.undecide, args.rule]
     if not any(ways):
         return None
     if sum(ways) > 1 or (args.whole and len(args.whole) > 1):
         raise UsageError(
-            "one way of deciding at a time", "give one of --mine, --theirs, --both, --hunk, --edit, --tool"
+            "one way of deciding at a time", "give one of --mine, --theirs, --both, --hunk, --edit, --tool, --rule"
         )
     if args.undecide:
         return lambda conflict: resolution.undecide(session, name, conflict)
+    if args.rule:
+        return lambda conflict: resolution.decide_by_rule(session, name, conflict)
     if args.hunks:
         return lambda conflict: resolution.decide_by_hunk(session, name, conflict, args.hunks)
     if args.edit:

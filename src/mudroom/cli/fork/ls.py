@@ -35,15 +35,22 @@ _LEAST_COLUMNS = 20
 EXAMPLES = """\
 examples:
   mudroom ls
-  mudroom ls --json"""
+  mudroom ls --json
+  mudroom ls --matrix                               which forks conflict with the project, and with each other"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    del parser
+    parser.add_argument(
+        "--matrix", action="store_true", help="each fork with the project and with each other: conflicts"
+    )
 
 
 def execute(args: argparse.Namespace, context: Context) -> int:
-    del args
+    if getattr(args, "matrix", False):
+        from mudroom.core.registry import part
+
+        shown: int = part("fork", "matrix", "mudroom ls --matrix").show(context)
+        return shown
     with open_listing(context) as listing:
         rows = listed_forks(listing)
     if context.as_json:

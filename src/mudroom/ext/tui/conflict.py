@@ -33,6 +33,7 @@ from mudroom.ext.tui.review_model import ReviewModel
 from mudroom.ext.tui.worker import WorkerQueue
 
 if TYPE_CHECKING:
+    from mudroom.core.merge.merge_rule import RuleMerge
     from mudroom.ext.tui.base_app import BaseApp
     from mudroom.session import ForkConflict
 
@@ -199,6 +200,10 @@ class ConflictScreen(Screen[bool], inherit_bindings=False):
         return self._read_sides()[0]
 
     @property
+    def rule(self) -> RuleMerge | None:
+        return None if self.model.is_masked(self.conflict) else self.conflict.by_rule
+
+    @property
     def said(self) -> dict[int, Choice]:
         """The choices for this conflict's places: made here, or else from the stored decision."""
         return self.choices.get(self.conflict.path) or self._read_sides()[1]
@@ -218,7 +223,9 @@ class ConflictScreen(Screen[bool], inherit_bindings=False):
         conflict, places = self.conflict, self.places
         lines = [f" conflict {self.number + 1} of {len(self.conflicts)}: {show_path(conflict.path)}"]
         lines[0] += f"   [{decision_words(conflict)}]"
-        lines.append(f" {conflict.reason}")
+        rule = self.rule
+        by_rule = f"   r merges it by rule: {rule.words}" if rule is not None and not conflict.decided else ""
+        lines.append(f" {conflict.reason}{by_rule}")
         if places:
             place_state = (
                 choice_words(self.said.get(self.place_number))
@@ -308,6 +315,16 @@ class ConflictScreen(Screen[bool], inherit_bindings=False):
             self._decide_places(conflict, merged, dict.fromkeys(range(merged.conflicts), "both"))
         else:
             self.model.keep_both(conflict)
+
+    def action_rule(self) -> None:
+        conflict, rule = self.conflict, self.rule
+        if rule is None:
+            self.app.notify("no rule merges it: 1, 2, 3 or 4 decides it", markup=False)
+            return
+        self.choices.pop(conflict.path, None)
+        self._queue.run_unless_busy(
+            partial(self._decide, lambda: self.model.decide(conflict, "content", rule.content), stays=True)
+        )
 
     def action_undecide(self) -> None:
         self.choices.pop(self.conflict.path, None)

@@ -69,6 +69,7 @@ CONFLICTS = (
     Key("2", "2", "take('theirs')", "the fork's version", "fork's"),
     Key("3", "3", "take('both')", "both; of files that cannot be merged, the fork's beside it", "both"),
     Key("4,e", "4", "edit", "edit it, in your own editor", "edit"),
+    Key("r", "r", "rule", "as a rule merges it, if the second line says so", "rule"),
     Key("w", "w", "whole", "1, 2 and 3 are for the whole file, or for one place at a time", "whole/place"),
     Key("u", "u", "undecide", "take the decision back", "undecide"),
     Key("question_mark", "?", "help", "this help", "help"),

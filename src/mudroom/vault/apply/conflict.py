@@ -12,6 +12,7 @@ from functools import cached_property
 from mudroom.core.merge.diff3 import MergedText, merge3
 from mudroom.core.merge.marker import why_not_mergeable
 from mudroom.core.merge.merge import Conflict, merged_mode
+from mudroom.core.merge.merge_rule import RuleMerge, settle
 from mudroom.core.merge.merge_tree import FileSides
 from mudroom.core.merge.resolution_words import Take
 from mudroom.core.tree.change import Change
@@ -90,6 +91,13 @@ class ForkConflict(_ConflictFields):
     def _merge(self) -> MergedText | None:
         return merge3(*self._texts) if self._texts is not None else None
 
+    @cached_property
+    def by_rule(self) -> RuleMerge | None:
+        """The text as a rule merges it (``core/merge/merge_rule.py``), or None if no rule does. Does not keep the
+        merge, for long lists."""
+        merged = vars(self).get("merged") or self._merge()
+        return settle(self.path, merged) if merged is not None else None
+
     @property
     def is_text(self) -> bool:
         """Whether the three versions are mergeable texts. Does not merge them."""
@@ -105,26 +113,36 @@ class ForkConflict(_ConflictFields):
         return base, ours, theirs
 
 
-def find_conflicts(vault: Vault, fork: Fork, paths: Collection[bytes] = ()) -> list[ForkConflict]:
-    """Return all conflicts in walking order, including decided ones. Hold the fork's lock.
+def find_conflicts(
+    vault: Vault, fork: Fork, paths: Collection[bytes] = (), *, rules: bool = False
+) -> list[ForkConflict]:
+    """Return all conflicts in walking order, including decided ones. Hold the fork's lock. ``rules``: as in
+    ``LandingRequest``.
 
     Raise UsageError for a path that has no change.
     """
-    return each_conflict(vault, fork, lambda conflict: conflict, paths)
+    return each_conflict(vault, fork, lambda conflict: conflict, paths, rules=rules)
 
 
 def each_conflict(
-    vault: Vault, fork: Fork, make: Callable[[ForkConflict], T], paths: Collection[bytes] = (), *, contents: bool = True
+    vault: Vault,
+    fork: Fork,
+    make: Callable[[ForkConflict], T],
+    paths: Collection[bytes] = (),
+    *,
+    contents: bool = True,
+    rules: bool = False,
 ) -> list[T]:
     """Return ``make(conflict)`` for each conflict in ``find_conflicts``.
 
     Only one conflict's contents are in memory at a time: a fork may have any number of conflicts, each as large as
     ``LIMIT``. Without ``contents`` no content is read and kept.
     """
-    return _map_conflicts(vault, fork, make, read_record(fork), LandingRequest(tuple(paths)), contents=contents)
+    request = LandingRequest(tuple(paths), rules=rules)
+    return _map_conflicts(vault, fork, make, read_record(fork), request, contents=contents)
 
 
-def find_conflict(vault: Vault, fork: Fork, path: bytes) -> ForkConflict | None:
+def find_conflict(vault: Vault, fork: Fork, path: bytes, *, rules: bool = False) -> ForkConflict | None:
     """Return the conflict at ``path``, as in ``find_conflicts``, or None. Hold the fork's lock.
 
     If the file was edited on both sides, only that file is merged. Otherwise renames and directories elsewhere in the
@@ -133,7 +151,12 @@ def find_conflict(vault: Vault, fork: Fork, path: bytes) -> ForkConflict | None:
     record = read_record(fork)
     if _is_plain_edit(path, record.changeset.changes):
         conflicts = _map_conflicts(
-            vault, fork, lambda conflict: conflict, record, LandingRequest((path,), exact=True), contents=True
+            vault,
+            fork,
+            lambda conflict: conflict,
+            record,
+            LandingRequest((path,), exact=True, rules=rules),
+            contents=True,
         )
         if [(conflict.path, conflict.ours.path) for conflict in conflicts] == [(path, path)] and conflicts[
             0
@@ -144,7 +167,7 @@ def find_conflict(vault: Vault, fork: Fork, path: bytes) -> ForkConflict | None:
         fork,
         lambda conflict: conflict if conflict.path == path else None,
         record,
-        LandingRequest(),
+        LandingRequest(rules=rules),
         contents=True,
     )
     return next((conflict for conflict in results if conflict is not None), None)

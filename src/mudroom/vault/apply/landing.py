@@ -216,6 +216,8 @@ class LandingRequest(NamedTuple):
     """Select only the changes at the paths, not below them (``core/tree/choice.py``)."""
     pushes: bool = False
     """Pushes of the fork are sent afterwards: record the apply even without files."""
+    rules: bool = False
+    """Take the text that a rule makes of a conflict (``core/merge/merge_rule.py``) unless another decision holds."""
     signing: Mapping[bytes, bytes] | None = None
     """The user's variables for git, which signs the commits that land. None: commits land as they are."""
 
@@ -325,6 +327,7 @@ def reconciling(
             partial=request.parts,
             answer=answers(fork, staged) if answered else None,
             markers=request.markers,
+            rules=request.rules,
             label=fork.name.encode(),
         )
         with reconciler:
@@ -460,7 +463,7 @@ def perform(
     staying = staying_commits(vault.source, [change for change in plan.chosen if change.path in left_out])
     applied = applied._replace(
         conflicts=tuple(sorted({*landing.conflicts, *applied.conflicts})),
-        remarks=(*landing.remarks, *applied.remarks, *staying),
+        remarks=(*landing.remarks, *reconciler.ruled, *applied.remarks, *staying),
     )
     kept = {conflict.path for conflict in applied.conflicts} | left_out
     marked = [Conflict(path, MARKED) for path in reconciler.marked if path not in kept]

@@ -13,7 +13,7 @@ from mudroom.core.merge.diff3 import merge3
 from mudroom.core.merge.marker import Labels, why_not_mergeable, with_markers
 from mudroom.core.merge.merge import BINARY, Combined, Delta, PartialChoice, combine_modes, delta_of, merged_mode
 from mudroom.core.merge.merge_tree import ConflictAnswer, FileSides, LiveProject
-from mudroom.core.tree.change import Change
+from mudroom.core.tree.change import Change, Remark
 from mudroom.core.tree.entry import Entry, FileHeld, is_untouched, same_shape, same_stamp
 from mudroom.core.tree.path import ancestors
 from mudroom.stage import disk, xattr
@@ -39,7 +39,8 @@ class Reconciler:
     """Compares the fork with the project, and merges. Close it when the apply is over.
 
     ``partial``: files that are applied only in part. ``answer``: returns the decision about a conflict. ``markers``:
-    write conflict markers where texts cannot be merged (``marked`` has the paths). ``since``: when the changes were
+    write conflict markers where texts cannot be merged (``marked`` has the paths). ``rules``: take the text that a rule
+    makes of a conflict (``ruled`` says which). ``since``: when the changes were
     collected, in nanoseconds since 1970. ``place``: parent for the directory with merged content.
     """
 
@@ -54,6 +55,7 @@ class Reconciler:
         partial: Mapping[bytes, PartialChoice] | None = None,
         answer: Callable[[Reconciler, Change, Entry | None], ConflictAnswer | None] | None = None,
         markers: bool = False,
+        rules: bool = False,
         label: bytes = b"fork",
     ) -> None:
         self._project, self._staged, self._ground, self._since = project, staged, ground, since
@@ -65,11 +67,12 @@ class Reconciler:
         self._count = 0
         self._recent: _RecentFiles | None = None
         self._weak: bool | None = None
-        self._markers, self._label = markers, label
+        self._markers, self._rules, self._label = markers, rules, label
         self.combined: list[bytes] = []
         """Paths with merged, resolved or partly selected content."""
         self.marked: list[bytes] = []
         """Paths whose content has conflict markers."""
+        self.ruled: list[Remark] = []
 
     def __enter__(self) -> Reconciler:
         return self
@@ -101,7 +104,9 @@ class Reconciler:
 
         def answer(change: Change, ours: Entry | None, sides: FileSides | None) -> ConflictAnswer | None:
             decision = self._answer(self, change, ours) if self._answer is not None else None
-            return decision or (self._answer_with_markers(sides) if self._markers and sides is not None else None)
+            if decision is None and sides is not None and (self._rules or self._markers):
+                return self._answer_with_merge(sides)
+            return decision
 
         return LiveProject(
             lambda path: self._reader.look(path or b"."),
@@ -260,7 +265,7 @@ class Reconciler:
         yours = read_all(self._staged, theirs_at, LIMIT) if part is None else part.content
         return before, mine, yours
 
-    def _answer_with_markers(self, sides: FileSides) -> ConflictAnswer | None:
+    def _answer_with_merge(self, sides: FileSides) -> ConflictAnswer | None:
         contents = self.contents(sides)
         ours, theirs = sides.ours[1], sides.theirs[1]
         if (
@@ -274,10 +279,23 @@ class Reconciler:
         merged = merge3(base, mine, yours)
         if merged.clean:
             return None
-        labels = Labels(b"project", b"original", self._label)
-        self.marked.append(sides.theirs[0])
-        content = with_markers(merged, labels, "diff3")
-        return ConflictAnswer("content", self.keep(sides.path, content, ours.mode, like=sides.ours[0]))
+        from mudroom.core.merge.merge_rule import settle
+
+        mode = merged_mode(sides.base[1].mode if sides.base[1] is not None else None, ours.mode, theirs.mode)
+        is_ruled = self._rules and mode is not None and sides.theirs[0] not in self.partial
+        settled = settle(sides.path, merged) if is_ruled else None
+        if settled is not None:
+            content = settled.content
+            self.ruled.append(Remark(sides.path, f"merged by rule: {settled.words}"))
+        elif self._markers:
+            self.marked.append(sides.theirs[0])
+            content = with_markers(merged, Labels(b"project", b"original", self._label), "diff3")
+        else:
+            return None
+        return ConflictAnswer(
+            "content",
+            self.keep(sides.path, content, ours.mode if mode is None or settled is None else mode, like=sides.ours[0]),
+        )
 
     def original(self, path: bytes, base: Entry | None, theirs_at: bytes) -> bytes | None:
         """Return the base's content; empty if the path was absent, None if the content is unknown or too large."""

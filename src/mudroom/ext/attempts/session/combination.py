@@ -16,7 +16,7 @@ from mudroom.errors import MudroomError
 from mudroom.ext.attempts.session.attempt import Origin, described, new_fork
 from mudroom.ext.attempts.session.judge import discard_unused, judged
 from mudroom.ext.attempts.session.request import AttemptRequest
-from mudroom.ext.attempts.session.union import merge_into
+from mudroom.ext.attempts.session.union import conflicts_between, merge_into
 from mudroom.ext.attempts.value import JUDGED, AttemptRecord, TryRecord, key, ranked
 from mudroom.library.satellite import Score
 from mudroom.sandbox.client.cancellation import Cancellation, Cancelled
@@ -98,11 +98,22 @@ class _Search:
                 raise
         return union
 
+    def _do_conflict(self, below: str, other: str) -> bool:
+        """Return whether two attempts are known to conflict: then no fork is made for their union."""
+        changes = self._session.changes
+        try:
+            return bool(conflicts_between(self._session.vault, (below, changes.of(below)), (other, changes.of(other))))
+        except (MudroomError, OSError):
+            return False  # the merge itself finds out
+
     def _joined(self, below: AttemptRecord, other: AttemptRecord) -> AttemptRecord | None:
         """Return the judged union in a new fork. If it has a conflict or is not better, discard the fork and return
         None."""
         session, began = self._session, time.monotonic()
         self._cancellation.require_unset()
+        if self._do_conflict(below.fork, other.fork):
+            self._merged += 1
+            return None
         try:
             fork = new_fork(session, Origin(below.fork), f"{self._record.name}-union")
         except (MudroomError, OSError):

@@ -13,9 +13,10 @@ from contextlib import contextmanager
 
 from mudroom.core.merge.merge import BINARY, Combined, merged_mode
 from mudroom.core.merge.merge_tree import FileSides, LiveProject
-from mudroom.core.merge.operations import plan_landing
-from mudroom.core.tree.change import Change
+from mudroom.core.merge.operations import Landing, plan_landing
+from mudroom.core.tree.change import Change, Changeset
 from mudroom.core.tree.entry import Entry, is_untouched, same_shape
+from mudroom.core.tree.path import ancestors
 from mudroom.session.session import Session
 from mudroom.stage.beneath import look, open_root
 from mudroom.stage.layers.layer import remove_tree
@@ -27,26 +28,55 @@ from mudroom.vault.conflict.reconciliation import LIMIT, merge_texts
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.store.store import Vault
 
+ForkChanges = tuple[str, Changeset]
+"""A fork's name and its changes."""
+
 
 def merge_into(session: Session, target: str, other: str) -> bool:
     """Merge the changes of fork ``other`` into fork ``target``. Return whether they merge without a conflict; otherwise
     ``target`` is unchanged. Raise OSError if the disk fails."""
-    vault, changes = session.vault, session.changes.of(other)
-    moved = {change.source: change.path for change in session.changes.of(target).changes if change.source}
-    with (
-        _new_directory(vault) as place,
-        OpenFork(vault, vault.fork(target)) as below,
-        OpenFork(vault, vault.fork(other)) as above,
-    ):
-        staged = above.staged()
-        sides = _Sides(below.merged(), staged, above.ground(changes), moved, place)
-        masked = {remark.path for remark in changes.remarks if remark.text == MASKED}
-        landing = plan_landing(changes.changes, sides.live(), masked=masked)
+    below, above = session.changes.of(target), session.changes.of(other)
+    with _planned(session.vault, (target, below), (other, above)) as (landing, staged, place):
         if landing.conflicts:
             return False
         rehearse(session.forks.tools.tree(target), landing, staged, place)
     session.forks.flush(target)
     return True
+
+
+def conflicts_between(vault: Vault, target: ForkChanges, other: ForkChanges) -> tuple[bytes, ...]:
+    """Return the paths at which ``merge_into`` would find a conflict. Nothing is run, and neither fork is changed.
+    Raise OSError, or MudroomError if a fork cannot be read."""
+    if not _may_conflict(target[1], other[1]):
+        return ()
+    with _planned(vault, target, other) as (landing, _staged, _place):
+        return tuple(conflict.path for conflict in landing.conflicts)
+
+
+def _may_conflict(one: Changeset, other: Changeset) -> bool:
+    """Return whether two forks have changed the same paths, or one a directory above the other's."""
+    touched = [
+        {path for change in changes.changes for path in (change.path, change.source, change.moved_to) if path}
+        for changes in (one, other)
+    ]
+    above = [{each for path in paths for each in ancestors(path)} for paths in touched]
+    return not (touched[0].isdisjoint(touched[1] | above[1]) and touched[1].isdisjoint(above[0]))
+
+
+@contextmanager
+def _planned(vault: Vault, target: ForkChanges, other: ForkChanges) -> Iterator[tuple[Landing, Source, bytes]]:
+    """Yield the landing of one fork's changes in another, with the staged files and the directory of merged
+    contents."""
+    moved = {change.source: change.path for change in target[1].changes if change.source}
+    with (
+        _new_directory(vault) as place,
+        OpenFork(vault, vault.fork(target[0])) as below,
+        OpenFork(vault, vault.fork(other[0])) as above,
+    ):
+        staged, changes = above.staged(), other[1]
+        sides = _Sides(below.merged(), staged, above.ground(changes), moved, place)
+        masked = {remark.path for remark in changes.remarks if remark.text == MASKED}
+        yield plan_landing(changes.changes, sides.live(), masked=masked), staged, place
 
 
 @contextmanager

@@ -85,6 +85,7 @@ def shown_conflict(session: Session, current: ForkConflict, before: ForkConflict
     """Return a conflict for sending. ``before``: a conflict with the same sides that is already merged, to avoid
     merging again."""
     secret = session.forks.secrets.hides_conflict(current)
+    by_rule = (before or current).by_rule if not secret else None
     return shape.ConflictShape(
         id_of(current.path),
         show_path(current.path),
@@ -97,6 +98,7 @@ def shown_conflict(session: Session, current: ForkConflict, before: ForkConflict
         versions_of(current),
         None,
         current.take,
+        by_rule.words if by_rule is not None else "",
         secret,
     )
 

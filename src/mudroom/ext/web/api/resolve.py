@@ -61,6 +61,10 @@ def _decide(session: Session, fork: str, current: ForkConflict, request: shape.D
         session.changes.decide(fork, current, "content", _content(session, current, request.regions))
     elif request.take == "text":
         session.changes.decide(fork, current, "content", _edited(session, current, request), edited=True)
+    elif request.take == "rule":
+        if current.by_rule is None or session.forks.secrets.hides_conflict(current):
+            raise Refusal(400, "bad-request", f"no rule merges {show_path(current.path)}")
+        session.changes.decide(fork, current, "content", current.by_rule.content)
     elif request.take == "both":
         return _both(session, fork, current)
     else:

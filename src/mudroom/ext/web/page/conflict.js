@@ -107,6 +107,8 @@ function Loaded({ project, fork, row, unsaved, onDecided, onNext, data, reload }
       <div class="row">${data.decided && html`<span class="tag">${TAKE_WORDS[data.take] ?? "decided"}</span><button type="button" disabled=${state.busy} onClick=${() => decide("undecide")}>Undecide</button>`}
         ${onNext && html`<button type="button" onClick=${onNext}>Next conflict</button>`}</div></div>
     <p>${data.reason}</p>
+    ${data.rule && !data.decided && html`<p class="row banner"><span class="grow">Merged by rule: ${data.rule}.</span>
+      <button type="button" disabled=${state.busy} onClick=${() => decide("rule")}>Take it</button></p>`}
     ${unsaved.lost.has(row.id) && html`<p class="banner warn">Your unsaved choices here were too large to be kept.</p>`}
     ${data.places !== null && data.regions ? html`<${Text} place=${place} ...${deciding} />` : html`<${Undivided} ...${deciding} />`}
   </section>`;

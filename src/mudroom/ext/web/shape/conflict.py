@@ -70,6 +70,8 @@ class ConflictShape(Struct):
     editor."""
     take: Take | Literal[""] = ""
     """The decision."""
+    rule: str = ""
+    """The rules that merge it, such as "both sides only insert": ``take`` may be ``rule``."""
     secret: bool = False
     """The content is never shown, and the conflict can only be decided as a whole."""
     result: ResultShape | None = None
@@ -86,8 +88,9 @@ class ConflictsShape(Struct):
 class DecideRequestShape(Struct, forbid_unknown_fields=True):
     id: str
     versions: str
-    take: Literal["ours", "theirs", "both", "delete", "regions", "text", "undecide"]
-    """``ours``: the project's version. ``text``: the result's ``text`` was edited as a whole."""
+    take: Literal["ours", "theirs", "both", "delete", "regions", "text", "rule", "undecide"]
+    """``ours``: the project's version. ``rule``: as the rules of ``rule`` merge it. ``text``: the result's text was
+    edited as a whole."""
     regions: list[Choice] = []
     """For ``regions``: the choice for each conflicting place, in order."""
     lines: list[str] = []
