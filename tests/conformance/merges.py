@@ -27,10 +27,10 @@ HEAD = """# Merges that people made by hand, made again by rule
 
 Made by `python -m tests.conformance.merges`. Merges of two parents on the branch of public repositories, the newest
 4,000 of each, were made again. *Conflicts* are files in Python, JSON or TOML that conflict; *settled*, those that a
-rule merges ([REVIEW.md](../REVIEW.md#conflicts)). *As landed*: the same bytes as the merge commit; these results are those
-that the repository's own tests have seen. *Same parts*: the same statements, elements and keys, in another order, or
-with other comments or line breaks. The rest is listed below with what a person did instead. The tests of other
-repositories were not run.
+rule merges ([REVIEW.md](../REVIEW.md#conflicts)). *As landed*: the same bytes as the merge commit; these results are
+those that the repository's own tests have seen. *Same parts*: the same statements, elements and keys, in another
+order, or with other comments or line breaks. The rest is listed below with what a person did instead. The tests of
+other repositories were not run.
 
 """
 JUDGED = {
