@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import fnmatch
 import json
 from collections.abc import Collection, Sequence
@@ -16,7 +15,7 @@ from mudroom.cli.change.preview import (
     push_lines,
     pushes_left,
 )
-from mudroom.cli.parser import Rare
+from mudroom.cli.plain_options import Rare
 from mudroom.cli.project_session import UNDONE, exclusive, only_fork, open_session, print_remarks, project_paths
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.fold import fold_row
@@ -33,6 +32,8 @@ from mudroom.errors import Interrupted, UsageError
 from mudroom.typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import argparse
+
     from mudroom.session import LandingResult, Session, Verification
 
 _EFFECTS = "push:", "publish:", "request:", "mail:"
