@@ -138,7 +138,6 @@ SHELLS: tuple[tuple[Callable[[], object] | None, dict[str, str], str], ...] = (
     (None, {"MUDROOM_KEEPER": "0"}, "none: MUDROOM_KEEPER=0 is set"),
     (None, {"OPENSSL_CONF": "x"}, "one"),
     (None, {"LD_X": "1"}, "none: process {pid} cannot have its variables (PYTHONPATH, LD_…); " + WHEN),
-    (None, {"HOME": "/"}, "none: process {pid} has another interpreter, or variables of its own; " + WHEN),
 )
 
 
