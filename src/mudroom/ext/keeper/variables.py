@@ -28,7 +28,7 @@ _LIBRARIES = frozenset(
      b"libcrypt", b"libgcc_s", b"libstdc++", b"libmpdec", b"libzstd"]
 )  # fmt: skip
 """Those that modules of an interpreter need, which may be loaded later."""
-_VARIANTS = frozenset((b"glibc-hwcaps", b"tls", os.fsencode(os.uname().machine)))
+_VARIANTS = frozenset((b"glibc-hwcaps", b"tls", b"x86_64", b"haswell", b"aarch64"))
 """Directories below one of LD_LIBRARY_PATH that are searched, too."""
 
 
