@@ -28,10 +28,15 @@ static const char *const HELP[] = {"-h", "--h"}; /* it ends an interpreter in it
 /* Parts of paths that mean the process that reads them: /dev/fd/63, from ``--card <(…)`` in bash. */
 static const char *const OF_THE_PROCESS[] = {"/fd/", "/proc/"};
 
-/* Variables of an interpreter with which it runs as a keeper does. With any other the script is executed. */
+/* Variables of an interpreter with which it runs as a keeper does, or that it does not know. With any other the script is
+ * executed. */
 static const char *const PYTHON_VARIABLES[] = {
-    "PYTHONPATH",       "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED", "PYTHONIOENCODING", "PYTHONHASHSEED",
-    "PYTHONNOUSERSITE", "PYTHONUTF8",              "PYTHONSTARTUP",    "PYTHONUSERBASE",
+    "PYTHONPATH",        "PYTHONDONTWRITEBYTECODE",   "PYTHONUNBUFFERED",    "PYTHONIOENCODING",
+    "PYTHONHASHSEED",    "PYTHONNOUSERSITE",          "PYTHONUTF8",          "PYTHONSTARTUP",
+    "PYTHONUSERBASE",    "PYTHONBREAKPOINT",          "PYTHONFAULTHANDLER",  "PYTHONWARNINGS",
+    "PYTHONSAFEPATH",    "PYTHONASYNCIODEBUG",        "PYTHON_COLORS",       "PYTHON_HISTORY",
+    "PYTHON_VERSION",    "PYTHON_SHA256",             "PYTHON_PIP_VERSION",  "PYTHON_SETUPTOOLS_VERSION",
+    "PYTHON_GET_PIP_URL", "PYTHON_GET_PIP_SHA256",    "PYTHON_KEYRING_BACKEND",
 };
 
 static bool are_terminals_right(bool on_terminal)

@@ -21,6 +21,7 @@
 #define STARTED 's'
 #define ENDED 'e'
 #define ELSEWHERE 'a' /* for APART */
+#define UNLIKE 'v'    /* for OWN */
 
 extern char **environ;
 
@@ -76,17 +77,18 @@ static bool is_own(int connection)
            owner.uid == geteuid();
 }
 
-/* Connect to the keeper of this user for this control group (APART), or, as usual, to that for all of them, and return
- * SERVED. */
-enum answer connect_to_keeper(const char *apart, const char *name, int *connection)
+/* Connect to the first of these keepers that there is, and return SERVED. */
+enum answer connect_to_keeper(char names[KINDS][NAME_SIZE], int *connection)
 {
     int directory;
     enum answer answer = open_directory(&directory);
     if (answer != SERVED)
         return answer;
     *connection = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (*connection < 0 || !set_patience(*connection, SO_SNDTIMEO, PATIENCE) ||
-        (!connect_at(*connection, directory, apart) && !connect_at(*connection, directory, name)))
+    int kind = *connection < 0 || !set_patience(*connection, SO_SNDTIMEO, PATIENCE) ? KINDS : 0;
+    while (kind < KINDS && !connect_at(*connection, directory, names[kind]))
+        kind++;
+    if (kind == KINDS)
         answer = NONE;
     else if (!is_own(*connection))
         answer = EXCLUDED;
@@ -240,7 +242,7 @@ static enum answer await_start(int connection)
         set_patience(connection, SO_RCVTIMEO, 0);
         return SERVED;
     }
-    return answer == ELSEWHERE ? APART : REFUSED;
+    return answer == ELSEWHERE ? APART : answer == UNLIKE ? OWN : REFUSED;
 }
 
 /* Hand the command over. Return SERVED if it has started; otherwise it will not. */

@@ -14,9 +14,10 @@
  *
  * The keeper's name (name.c) is a number of facts: the interpreter and the script, by their files, and what an
  * interpreter reads at its start. The keeper itself checks that its code is what such an interpreter would load
- * (code.py). Where a keeper is lacking, the script is told in NO_KEEPER under which name it is to start one.
+ * (code.py). Where a keeper is lacking, the script is told in NO_KEEPER under which name it is to start one: one for all if
+ * its variables permit that, otherwise one for these variables.
  *
- * MUDROOM_KEEPER=only writes the answer and both names, and executes no script: ``mudroom keeper status`` asks so.
+ * MUDROOM_KEEPER=only writes the answer and the names, and executes no script: ``mudroom keeper status`` asks so.
  *
  * Sources: unix(7), socket(7), cmsg(3), signal(7), signal-safety(7), execve(2), environ(7), proc(5),
  * getauxval(3), Python/marshal.c and Python/initconfig.c of CPython.
@@ -35,7 +36,7 @@
 #include <unistd.h>
 
 static const char *const ANSWERS[] = {
-    [EXCLUDED] = "excluded", [NONE] = "none", [APART] = "apart", [REFUSED] = "refused",
+    [EXCLUDED] = "excluded", [NONE] = "none", [APART] = "apart", [OWN] = "own", [REFUSED] = "refused",
 };
 
 /* Write the path of the script into PATH (PATH_MAX bytes). Return false if this program's own path is not known. */
@@ -87,9 +88,8 @@ static bool is_privileged(void)
            getxattr("/proc/self/exe", "security.capability", NULL, 0) >= 0;
 }
 
-/* The names of the keepers that may run this command: of one for its control group and limits alone, and, as usual, of
- * one for all of them. */
-static char apart[NAME_SIZE], name[NAME_SIZE];
+/* The names of the keepers that may run this command. */
+static char names[KINDS][NAME_SIZE];
 
 /* Have the keeper run the command, and end as it ended. Return why the keeper does not: the command has not run then. */
 static enum answer hand_over(const char *script, int argc, char **argv)
@@ -98,11 +98,11 @@ static enum answer hand_over(const char *script, int argc, char **argv)
     if (getauxval(AT_SECURE) != 0 || !are_descriptors_right() || !are_words_right(argc, argv))
         return EXCLUDED;
     char **variables = sorted_environment(&count);
-    if (variables == NULL || !name_of(script, variables, count, true, apart) ||
-        !name_of(script, variables, count, false, name))
-        return EXCLUDED;
+    for (int kind = 0; kind < KINDS; kind++)
+        if (variables == NULL || !name_of(script, variables, count, kind, names[kind]))
+            return EXCLUDED;
     int connection;
-    enum answer answer = connect_to_keeper(apart, name, &connection);
+    enum answer answer = connect_to_keeper(names, &connection);
     if (answer != SERVED)
         return answer;
     struct bytes request = make_request(script, argc, argv);
@@ -117,11 +117,12 @@ static enum answer hand_over(const char *script, int argc, char **argv)
 /* Tell the script which keeper it is to start. Without memory it starts none. */
 static void tell(enum answer answer)
 {
-    static char told[sizeof PROTOCOL + NAME_SIZE];
+    static char told[sizeof PROTOCOL + 2 * NAME_SIZE];
     unsetenv(NO_KEEPER);
-    if (answer != NONE && answer != APART)
+    if (answer != NONE && answer != APART && answer != OWN)
         return;
-    snprintf(told, sizeof told, "%s %s", PROTOCOL, answer == APART ? apart : name);
+    const char *own = names[answer == APART ? OF_GROUP : OF_VARIABLES];
+    snprintf(told, sizeof told, "%s %s %s", PROTOCOL, answer == NONE ? names[OF_ALL] : own, own);
     setenv(NO_KEEPER, told, 1);
 }
 
@@ -139,7 +140,7 @@ int main(int argc, char **argv)
     enum answer answer = hand_over(script, argc, argv);
     const char *wanted = getenv("MUDROOM_KEEPER");
     if (wanted != NULL && strcmp(wanted, "only") == 0) {
-        dprintf(STDOUT_FILENO, "%s %s %s\n", ANSWERS[answer], apart, name);
+        dprintf(STDOUT_FILENO, "%s %s %s %s\n", ANSWERS[answer], names[OF_GROUP], names[OF_VARIABLES], names[OF_ALL]);
         return FAILED;
     }
     tell(answer);

@@ -1,5 +1,5 @@
-/* The keeper's name: machine, pid namespace, personality(2), interpreter, and variables at start. The keeper finds
- * other differences itself (ext/keeper/caller.py), and takes over what it can. */
+/* The keeper's name: machine, pid namespace, personality(2) and interpreter. The keeper finds other differences itself
+ * (ext/keeper/caller.py), and takes over what it can. */
 #define _GNU_SOURCE
 #include "native.h"
 
@@ -16,8 +16,8 @@
 #define FACT_SIZE 65536   /* bytes of a file in /proc that are read */
 #define SHEBANG_SIZE 4096 /* bytes of the script that are looked at */
 
-/* Prefixes of variables that an interpreter and its libraries read once: ``AT_START`` of ext/keeper/start.py. A keeper
- * has those of the command that started it. The locale is the caller's (ext/keeper/command.py). */
+/* Prefixes of variables that an interpreter and its libraries read once: ``AT_START`` of ext/keeper/variables.py. A keeper
+ * for all has none of them. The locale is the caller's (ext/keeper/command.py). */
 static const char *const AT_START[] = {"PYTHON", "LOCPATH", "LD_", "GLIBC_", "MALLOC_", "OPENSSL_"};
 
 /* Options of an interpreter in the first line of SCRIPT, as pipx writes one. */
@@ -101,9 +101,9 @@ static void write_name(const struct bytes *facts, char *name)
     snprintf(name, NAME_SIZE, "%016llx%016llx", (unsigned long long)high, (unsigned long long)low);
 }
 
-/* Write the name of the keeper for this process; APART: of one for its control group and limits alone. Return false if a
- * fact is not known. */
-bool name_of(const char *script, char **variables, size_t count, bool apart, char *name)
+/* Write the name of a keeper for this process. Those for its variables and for all are equal where it has none of them.
+ * Return false if a fact is not known. */
+bool name_of(const char *script, char **variables, size_t count, enum kind kind, char *name)
 {
     static char space[PATH_MAX];
     struct bytes facts = {0};
@@ -113,7 +113,7 @@ bool name_of(const char *script, char **variables, size_t count, bool apart, cha
     if (size < 0 || uname(&machine) < 0)
         return false;
     space[size] = '\0';
-    if (!apart)
+    if (kind != OF_GROUP)
         append(&facts, "", 1);
     else if (!append_file(&facts, "/proc/self/cgroup") || !append_file(&facts, "/proc/self/limits"))
         return false;
@@ -127,7 +127,7 @@ bool name_of(const char *script, char **variables, size_t count, bool apart, cha
         return false;
     append_text(&facts, "HOME="); /* the user's own modules are below it */
     append_text(&facts, home != NULL ? home : "");
-    for (size_t at = 0; at < count; at++) {
+    for (size_t at = 0; kind != OF_ALL && at < count; at++) {
         if (!starts_with_any(variables[at], AT_START, COUNT(AT_START)))
             continue;
         append(&facts, "", 1);

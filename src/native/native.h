@@ -8,7 +8,7 @@
 /* Names, request, answers and NO_KEEPER, as ext/keeper has them: raise the number when one of them changes. A keeper of
  * another number has another name, and is not found; a script of another number (an editable installation whose code is
  * newer than this program) starts none. */
-#define PROTOCOL "mudroom-native-4"
+#define PROTOCOL "mudroom-native-5"
 #define SCRIPT "mudroom-python"     /* the console script, beside this program */
 #define NO_KEEPER "MUDROOM_NO_KEEPER" /* the variable that tells it which keeper it is to start */
 #define FAILED 125                  /* exit code: mudroom failed */
@@ -21,6 +21,7 @@ enum answer {
     EXCLUDED, /* its words, variables or descriptors exclude a keeper */
     NONE,     /* there is no keeper */
     APART,    /* the keeper may not have this process's control group or limits */
+    OWN,      /* the keeper may not have this process's variables */
     REFUSED,
 };
 
@@ -47,11 +48,14 @@ char **sorted_environment(size_t *count);
 
 /* ---- name.c ---- */
 
-bool name_of(const char *script, char **variables, size_t count, bool apart, char *name);
+/* Keepers that may run a command: for its control group, limits and variables alone; for these variables; for all. */
+enum kind { OF_GROUP, OF_VARIABLES, OF_ALL, KINDS };
+
+bool name_of(const char *script, char **variables, size_t count, enum kind kind, char *name);
 
 /* ---- keeper.c ---- */
 
-enum answer connect_to_keeper(const char *apart, const char *name, int *connection);
+enum answer connect_to_keeper(char names[KINDS][NAME_SIZE], int *connection);
 struct bytes make_request(const char *script, int argc, char **argv);
 enum answer start(int connection, const struct bytes *request);
 _Noreturn void wait_for_end(int connection);

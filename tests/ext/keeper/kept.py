@@ -89,15 +89,15 @@ class Kept:
 
     def names(self) -> list[str]:
         """Return what the program says where no keeper runs a command: why, and the names of the keepers for its
-        control group and limits alone, and for all."""
+        control group, limits and variables alone, for its variables, and for all."""
         done = self.run([self.program, "ls", "--none"], MUDROOM_KEEPER="only")
         assert done.returncode == 125, done
         return done.stdout.split()
 
     def wanted(self) -> bytes:
         """Return what the program tells its script, before there is a keeper."""
-        self.name = self.names()[2]
-        return f"{start.PROTOCOL} {self.name}".encode()
+        *_others, own, self.name = self.names()
+        return f"{start.PROTOCOL} {self.name} {own}".encode()
 
     def ask(self, expression: str) -> str:
         """Return the value of an expression in an interpreter like that of a command."""

@@ -76,7 +76,7 @@ def test_no_keeper_is_started(kept: Kept, variable: str) -> None:
 def test_one_of_a_kind(kept: Kept) -> None:
     """A second one ends at once; another is not even tried within half a minute."""
     pid = kept.start()
-    again = f"start(PROGRAM, os.environb, b'{start.PROTOCOL} {kept.name}')"
+    again = f"start(PROGRAM, os.environb, b'{start.PROTOCOL} {kept.name} {kept.name}')"
     assert kept.ask(again) == "0"
     name = next(Path(os.fsdecode(kept.directory)).glob("*.lock"))
     os.utime(name, (0, 0))
@@ -129,17 +129,15 @@ def _stack() -> None:
     resource.setrlimit(resource.RLIMIT_STACK, (1 << 20, 1 << 20))
 
 
+WHEN = "a command starts another when that was idle for 30 s"
 SHELLS: tuple[tuple[Callable[[], object] | None, dict[str, str], str], ...] = (
     (None, {}, "one"),
     (lambda: os.nice(1), {}, "none: it differs from process {pid} in priorities"),
     (lambda: os.umask(0o77), {}, "none: it differs from process {pid} in Umask"),
-    (_stack, {}, "none: the next command starts one"),
+    (_stack, {}, "none: process {pid} may not have its control group or limits; " + WHEN),
     (None, {"MUDROOM_KEEPER": "0"}, "none: MUDROOM_KEEPER=0 is set"),
-    (
-        None,
-        {"OPENSSL_CONF": "x"},
-        "none: the next command starts one; those above have another interpreter or other variables (PYTHON…, LD_…)",
-    ),
+    (None, {"OPENSSL_CONF": "x"}, "one"),
+    (None, {"LD_X": "1"}, "none: process {pid} cannot have its variables (PYTHONPATH, LD_…); " + WHEN),
 )
 
 
@@ -261,11 +259,21 @@ def test_a_state_directory_with_a_long_path(kept: Kept) -> None:
     assert kept("status").returncode == 0
 
 
-@pytest.mark.parametrize("wanted", ["", "{name}", "mudroom-native-3 {name}", "{protocol} ../{name}", "{protocol} "])
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        "",
+        "{name}",
+        "mudroom-native-4 {name} {name}",
+        "{protocol} ../{name} {name}",
+        "{protocol} {name}",
+        "{protocol}  ",
+    ],
+)
 def test_a_keeper_of_another_name_is_not_started(kept: Kept, wanted: str) -> None:
     """The code is newer than the program, or somebody has set the variable."""
     kept.place.state.mkdir(mode=0o700)
-    given = wanted.format(protocol=start.PROTOCOL, name=kept.names()[2])
+    given = wanted.format(protocol=start.PROTOCOL, name=kept.names()[-1])
     assert kept.ask(f"start(PROGRAM, os.environb, {given.encode()!r})") == "0"
     assert not os.path.lexists(kept.directory)
 

@@ -55,7 +55,7 @@ def test_a_socket_of_somebody_else_gets_nothing(kept: Kept) -> None:
         "import os, socket, sys; s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); os.setuid(65534); s.listen();"
         "print('listening', flush=True); c, _ = s.accept(); print(c.recv(65536))"
     )
-    words = [sys.executable, "-c", program, kept.names()[2]]
+    words = [sys.executable, "-c", program, kept.names()[-1]]
     with subprocess.Popen(words, cwd=directory, stdout=subprocess.PIPE) as other:
         assert other.stdout is not None and other.stdout.readline() == b"listening\n"
         assert client(kept).stderr == LEFT.decode()
@@ -65,14 +65,14 @@ def test_a_socket_of_somebody_else_gets_nothing(kept: Kept) -> None:
 def test_a_process_that_says_nothing_is_not_waited_for(kept: Kept) -> None:
     directory = Path(os.fsdecode(kept.directory))
     directory.mkdir(parents=True, mode=0o700)
-    with planted(directory, kept.names()[2]):
+    with planted(directory, kept.names()[-1]):
         assert client(kept).stderr == LEFT.decode()
 
 
 def test_one_that_greets_and_ends_has_not_run_the_command(kept: Kept) -> None:
     directory = Path(os.fsdecode(kept.directory))
     directory.mkdir(parents=True, mode=0o700)
-    with planted(directory, kept.names()[2]) as listener:
+    with planted(directory, kept.names()[-1]) as listener:
 
         def serve() -> None:
             connection, _address = listener.accept()

@@ -373,7 +373,7 @@ def test_nothing_of_the_caller_is_held_when_its_command_has_ended(kept: Kept) ->
     reader, writer = os.pipe()
     socket_directory = Path(os.fsdecode(kept.directory))
     socket_directory.mkdir(parents=True, mode=0o700)
-    listener = planted(socket_directory, kept.names()[2])
+    listener = planted(socket_directory, kept.names()[-1])
 
     def run(*_words: object) -> int:
         os.open(place.project, os.O_PATH)  # left open
@@ -385,6 +385,7 @@ def test_nothing_of_the_caller_is_held_when_its_command_has_ended(kept: Kept) ->
             other.close()
             os.close(reader)
             os.close(writer)
+            os.environ.clear()
             connection, _address = listener.accept()
             client = LauncherClient(SpawnedLauncher())
             serve(connection, own, lambda: True, run, client, lambda _wanted: None, (control.fileno(),))

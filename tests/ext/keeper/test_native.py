@@ -61,7 +61,8 @@ VARIABLES: tuple[tuple[dict[str, str], bool], ...] = (
     ({"MUDROOM_KEEPER": ""}, True),
     ({"LD_PRELOAD": "none.so"}, False),
     ({"LD_AUDIT": "none.so"}, False),
-    ({"LD_PRELOAD": ""}, False),  # another keeper's
+    ({"LD_PRELOAD": ""}, True),
+    ({"LD_X": "1"}, False),  # another keeper's
     ({"PYTHONPATH": "src"}, False),
     ({"PYTHONPATH": ""}, False),
     ({"PYTHONDEVMODE": "1"}, False),
@@ -99,17 +100,19 @@ def test_a_variable_that_is_there_twice_or_is_none(shared: Kept) -> None:
 
 def test_the_name_of_the_keeper(kept: Kept) -> None:
     """It has what an interpreter reads at its start: also where that is no text, or long."""
-    names = set()
+    names, of_all = set(), set()
     for more in ({}, {"OPENSSL_X": "\udcff\udc80"}, {"LD_X": "z" * 100_000}, {"LD_A": ""}, {"PYTHONUTF8": "1"}):
         before = dict(kept.environment)
         kept.environment |= more
         names.add(kept.names()[2])
         kept.environment["LANGUAGE"] = "b"
-        answer, apart, name = kept.names()
-        names.add(name)
-        assert (answer, len(apart), len(name)) == ("none", 32, 32) and apart != name
+        answer, *own = kept.names()
+        names.add(own[1])
+        of_all.add(own[2])
+        assert (answer, [len(name) for name in own]) == ("none", [32, 32, 32]) and own[0] != own[1]
+        assert (own[1] == own[2]) == (more == {})
         kept.environment = before
-    assert len(names) == 5
+    assert (len(names), len(of_all)) == (5, 1)
     assert kept.run([kept.program, "doctor"], MUDROOM_KEEPER="only").stdout.split() == ["excluded"]
 
 
@@ -258,7 +261,7 @@ def keepers_socket(kept: Kept) -> Iterator[socket.socket]:
     """A keeper's socket, where this process listens."""
     directory = Path(os.fsdecode(kept.directory))
     directory.mkdir(parents=True, mode=0o700)
-    with planted(directory, kept.names()[2]) as listener:
+    with planted(directory, kept.names()[-1]) as listener:
         yield listener
 
 

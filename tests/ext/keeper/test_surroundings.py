@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from kept import PATIENCE, Kept, kept
+from kept import LEFT, PATIENCE, Kept, kept
 
 from box import children
 from clocks import give_way
@@ -20,10 +20,10 @@ from mudroom.errors import MudroomError
 from mudroom.ext.keeper import start
 from mudroom.ext.keeper.caller import Elsewhere, surroundings, take_over
 from mudroom.ext.keeper.server import KeptLauncher
-from mudroom.ext.keeper.start import MOST
+from mudroom.ext.keeper.variables import may_share
 from test_keeper_life import gone, mudroom
 from test_kept_equal import both_ways
-from tiers import pairs
+from tiers import each, pairs
 
 __all__ = ["kept"]  # a fixture
 
@@ -63,6 +63,71 @@ def _open_files() -> None:
 
 def _first_to_go() -> None:
     Path("/proc/self/oom_score_adj").write_text("765")
+
+
+def _variables(place: Path) -> Iterator[dict[str, str]]:
+    (place / "lib").mkdir()
+    (place / "src/app").mkdir(parents=True)
+    (place / "src/app/__init__.py").touch()
+    yield {"PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    yield {"PYTHONPATH": f"{place}/src:{place}/none"}
+    yield {"VIRTUAL_ENV": "/opt/venv", "PYTHONHASHSEED": "0"}
+    yield {"LD_LIBRARY_PATH": f"{place}/lib:{place}/none"}
+    yield {"PYTHONIOENCODING": "latin-1:backslashreplace"}
+    yield {"PYTHON_VERSION": "3.11", "PYTHON_PIP_VERSION": "24"}
+    yield {"OPENSSL_CONF": "/etc/ssl/openssl.cnf"}
+    yield {"MALLOC_ARENA_MAX": "2", "PYTHONUTF8": "1"}
+    yield {"PYTHONWARNINGS": "ignore", "PYTHONFAULTHANDLER": "1", "PYTHONBREAKPOINT": "0"}
+
+
+def test_one_keeper_serves_sets_of_variables(kept: Kept) -> None:
+    """A shell's own, an editor's, a container image's: outputs are as in-process, of bytes that are no text, too."""
+    pid = kept.start()
+    words = ("exec", "--fork", b"\xc3\xa9\xff", "--", "true")
+    for more in _variables(kept.place.root):
+        first, second = both_ways(kept, *words, more=more)
+        assert first == second, more
+    assert [row.pid for row in kept.list()] == [pid]
+
+
+@each(
+    ("name", "file", "shared"),
+    [
+        ("PYTHONPATH", "app/__init__.py", True),
+        ("PYTHONPATH", "json.py", False),
+        ("PYTHONPATH", "mudroom/__init__.py", False),
+        ("PYTHONPATH", "sitecustomize.py", False),
+        ("LD_LIBRARY_PATH", "libown.so.1", True),
+        ("LD_LIBRARY_PATH", "libc.so.6", False),
+        ("LD_LIBRARY_PATH", "libssl.so.3", False),
+        ("LD_LIBRARY_PATH", "glibc-hwcaps/x", False),
+        ("LD_DEBUG", "x", False),
+    ],
+)
+def test_what_replaces_a_file_of_the_interpreter_is_not_shared(
+    tmp_path: Path, name: str, file: str, shared: bool
+) -> None:
+    (tmp_path / file).parent.mkdir(exist_ok=True)
+    (tmp_path / file).touch()
+    for value in (f"{tmp_path}", f"/no/such/directory:{tmp_path}"):
+        assert may_share({name.encode(): os.fsencode(value)}) == shared
+    assert may_share({name.encode(): b""})
+    for unclear in ("relative", f"{tmp_path}/{file}", "", "$LIB"):
+        assert not may_share({name.encode(): os.fsencode(f"/none:{unclear}")})
+
+
+def test_variables_that_cannot_be_shared_have_a_keeper_of_their_own(kept: Kept) -> None:
+    pid = kept.start()
+    (kept.place.root / "src").mkdir()
+    (kept.place.root / "src/json.py").write_text("raise SystemExit('trapped')\n")
+    for more in ({"LD_X": "1"}, {"PYTHONPATH": str(kept.place.root / "src")}):
+        assert kept("status", more=more).stderr == LEFT
+    (lock,) = Path(os.fsdecode(kept.directory)).glob("*.lock")
+    os.utime(lock, (0, 0))
+    assert mudroom(kept, "status", LD_X="1").returncode == 0
+    gone(pid)
+    kept.adopt()
+    assert kept("status", more={"LD_X": "1"}).returncode == 0
 
 
 @pytest.mark.root
@@ -155,7 +220,7 @@ def _hidden() -> None:
 
 @pytest.mark.root
 def test_groups_that_may_not_be_entered_have_keepers_of_their_own(kept: Kept, groups: list[Path]) -> None:
-    """The second command of a group has one; of many, the least recently used ends."""
+    """The second command of a group has one, if that of another group is idle, which then ends."""
     doors = [os.open(group / "cgroup.procs", os.O_WRONLY) for group in groups]
     child = os.fork()
     if child == 0:
@@ -174,24 +239,17 @@ def test_groups_that_may_not_be_entered_have_keepers_of_their_own(kept: Kept, gr
                         capture_output=True, check=False, preexec_fn=enter, timeout=PATIENCE,
                     )  # fmt: skip
 
-                locks = sorted(Path(os.fsdecode(kept.directory)).glob("*.lock"), key=lambda lock: lock.stat().st_mtime)
-                for order, lock in enumerate(locks):
-                    os.utime(lock, (order, order))  # half a minute ago: those in use do not end each other
-                before = {row.pid for row in kept.list()}
-                if kept.pid in before:
-                    kept.wait()
-                assert run({}).returncode == 0
-                while not (new := {row.pid for row in kept.list()} - before):
-                    give_way()
-                kept.pid = new.pop()
+                (lock,) = Path(os.fsdecode(kept.directory)).glob("*.lock")
                 kept.wait()
+                while lock.exists():  # the last command's end may come late
+                    os.utime(lock, (0, 0))  # half a minute ago: one in use is not ended
+                    assert run({}).returncode == 0
+                gone(kept.pid)
+                kept.adopt()
                 assert (run({"KEPT": "keeper"}).returncode, run({"KEPT": "keeper"}).stderr) == (0, b"")
                 pids.append(kept.pid)
-                while len(kept.list()) > MOST:  # the least recently used one is ending
-                    give_way()
-            gone(pids[0])
-            gone(pids[1])
-            assert {row.pid for row in kept.list()} == set(pids[2:])
+                gone(pids[-2])
+            assert [row.pid for row in kept.list()] == pids[-1:]
             code = 0
         except BaseException:  # noqa: BLE001 - the parent tells
             sys.excepthook(*sys.exc_info())
@@ -222,15 +280,16 @@ def _stack() -> None:
 
 
 def test_a_caller_with_another_limit_takes_the_keeper_of_nobody(kept: Kept) -> None:
-    """It gets one of its own; the others have theirs as before."""
+    """It gets one of its own once that is idle."""
     pid = kept.start()
     done = mudroom_with(kept, _stack)
     assert done.returncode == 0
-    while len(kept.list()) < 2:
-        give_way()
-    assert kept("status").returncode == 0
-    (other,) = {row.pid for row in kept.list()} - {pid}
-    kept.pid = other
+    assert [row.pid for row in kept.list()] == [pid]  # in use
+    (lock,) = Path(os.fsdecode(kept.directory)).glob("*.lock")
+    os.utime(lock, (0, 0))
+    assert mudroom_with(kept, _stack).returncode == 0
+    gone(pid)
+    kept.adopt()
     assert kept("status", preexec_fn=_stack).returncode == 0
 
 
@@ -243,7 +302,7 @@ def mudroom_with(kept: Kept, change: Callable[[], None]) -> subprocess.Completed
 
 def test_a_keeper_that_is_starting_is_told(kept: Kept) -> None:
     """It has no pid yet: the next command starts no other."""
-    (answer, apart, name) = mudroom(kept, "ls", "--none", MUDROOM_KEEPER="only").stdout.split()
+    (answer, apart, _own, name) = mudroom(kept, "ls", "--none", MUDROOM_KEEPER="only").stdout.split()
     assert answer == "none"
     directory = Path(os.fsdecode(kept.directory))
     directory.mkdir(parents=True, mode=0o700)
@@ -254,25 +313,22 @@ def test_a_keeper_that_is_starting_is_told(kept: Kept) -> None:
 
 
 def test_keepers_in_use_do_not_end_each_other(kept: Kept) -> None:
-    """Of three interpreters in turn, two have keepers, and the third starts none."""
+    """Of two sets of variables that cannot share one, the second starts none."""
     kept.place.state.mkdir(mode=0o700)
-    for value in ("1", "2", "3"):
-        assert mudroom(kept, "status", OPENSSL_X=value).returncode == 0
-        while len(kept.list()) < min(int(value), MOST):
-            give_way()
-    pids = {row.pid for row in kept.list()}
-    assert mudroom(kept, "status", OPENSSL_X="3").returncode == 0
-    assert {row.pid for row in kept.list()} == pids
-    said = mudroom(kept, "keeper", OPENSSL_X="3").stdout.splitlines()[-1]
-    assert said.startswith("this shell has none: 2 are kept, and those above have another interpreter")
+    assert mudroom(kept, "status", LD_X="1").returncode == 0
+    pid = kept.adopt()
+    assert mudroom(kept, "status", LD_X="2").returncode == 0
+    assert [row.pid for row in kept.list()] == [pid]
+    said = mudroom(kept, "keeper", LD_X="2").stdout.splitlines()[-1]
+    assert said.startswith(f"this shell has none: process {pid} has another interpreter, or variables of its own; ")
+    assert mudroom(kept, "keeper", LD_X="1").stdout.splitlines()[-1] == "this shell has one"
 
 
 def test_a_living_keeper_keeps_its_lock_file_where_there_is_no_room(kept: Kept) -> None:
     """It has refused a command, which then looks for room for another one of its name."""
     kept.start()
     (lock,) = Path(os.fsdecode(kept.directory)).glob("*.lock")
-    for number in range(MOST):
-        (lock.parent / f"{number:032}.lock").touch(0o600)  # of keepers that are starting
+    (lock.parent / f"{0:032}.lock").touch(0o600)  # of one that is starting
     directory = os.open(lock.parent, os.O_RDONLY)
     assert not start._make_room(kept.directory, directory, lock.stem)
     os.close(directory)

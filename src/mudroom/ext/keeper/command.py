@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import _socket
 import _thread
+import codecs
 import gc
 import io
 import locale
@@ -38,6 +39,7 @@ from mudroom.ext.keeper.caller import (
     surroundings,
     take_over,
 )
+from mudroom.ext.keeper.variables import at_start, may_share
 from mudroom.sandbox.client.report import read_value
 from mudroom.typing import TYPE_CHECKING, NamedTuple
 
@@ -53,8 +55,9 @@ Run = Callable[[Sequence[str], Mapping[bytes, bytes], "Client", Callable[[bytes,
 Surround = Callable[[CallerSurroundings], None]
 """Give a command's launcher the surroundings of its caller. Raises as ``take_over``."""
 
-GREETING, REFUSED, APART, STARTED, ENDED = b"g", b"r", b"a", b"s", b"e"
-"""Answers to the client (``src/native/keeper.c``). APART: this process may not have its control group or limits."""
+GREETING, REFUSED, APART, UNLIKE, STARTED, ENDED = b"g", b"r", b"a", b"v", b"s", b"e"
+"""Answers to the client (``src/native/keeper.c``). APART: this process may not have its control group or limits.
+UNLIKE: it may not have its variables."""
 RELAYED = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
 """Signals that the client passes on."""
 PATIENCE = 5
@@ -70,6 +73,12 @@ _IGNORED_BY_PYTHON = frozenset((signal.SIGPIPE, signal.SIGXFSZ))
 
 class NotServed(Exception):
     """The client has to run the command itself."""
+
+    answer = REFUSED
+
+
+class OtherVariables(NotServed):
+    answer = UNLIKE
 
 
 class AdmittedCaller(NamedTuple):
@@ -108,6 +117,9 @@ def admit(connection: _socket.socket, own: tuple[object, ...], is_current: Calla
         raise NotServed
     argv, environ = read_value(receive_exactly(connection, length))
     connection.settimeout(None)
+    variables, own_variables = at_start(environ), at_start(os.environb)
+    if variables != own_variables and (own_variables or not may_share(variables)):
+        raise OtherVariables
     around = surroundings(pid)
     if not is_equal:  # as a service with UMask= or Nice= differs from a terminal: each has a keeper of its own
         raise Elsewhere if found is not None and around.groups != surroundings(os.getpid()).groups else NotServed
@@ -130,6 +142,7 @@ def become(caller: AdmittedCaller) -> None:
     for number in (ignored_signals(caller.directory) & signal.valid_signals()) - _IGNORED_BY_PYTHON:
         signal.signal(number, signal.SIG_IGN)
     os.close(caller.directory)
+    before = dict(os.environb)
     os.environb.clear()
     try:
         os.environb.update(caller.environ)
@@ -137,12 +150,28 @@ def become(caller: AdmittedCaller) -> None:
         raise NotServed from error
     time.tzset()
     is_strict = _become_localized()
-    is_given = not sys.flags.ignore_environment and os.environb.get(b"PYTHONIOENCODING")
-    errors = sys.stdin.errors if is_given else "strict" if is_strict else "surrogateescape"
     sys.argv = [os.fsdecode(word) for word in caller.argv]
-    sys.stdin = _stream(0, sys.stdin.encoding, errors)
-    sys.stdout = _stream(1, sys.stdout.encoding, errors)
-    sys.stderr = _stream(2, sys.stderr.encoding, sys.stderr.errors)
+    given = {} if sys.flags.ignore_environment else caller.environ
+    if given.get(b"PYTHONPATH") and not at_start(before):
+        sys.path[:0] = os.fsdecode(given[b"PYTHONPATH"]).split(":")
+    sys.dont_write_bytecode = sys.dont_write_bytecode or _is_set(given, b"PYTHONDONTWRITEBYTECODE")
+    encoding, _colon, errors = os.fsdecode(given.get(b"PYTHONIOENCODING", b"")).partition(":")
+    errors = errors or ("strict" if encoding or is_strict else "surrogateescape")
+    try:
+        encoding = codecs.lookup(encoding or "utf-8").name
+        codecs.lookup_error(errors)
+    except LookupError as error:
+        raise NotServed from error  # an interpreter does not start
+    is_buffered = not _is_set(given, b"PYTHONUNBUFFERED")
+    sys.stdin = _stream(0, encoding, errors, is_buffered)
+    sys.stdout = _stream(1, encoding, errors, is_buffered)
+    sys.stderr = _stream(2, encoding, "backslashreplace", is_buffered)
+
+
+def _is_set(environ: Mapping[bytes, bytes], name: bytes) -> bool:
+    """Return whether a variable switches on (_Py_get_env_flag in Python/preconfig.c)."""
+    value = environ.get(name, b"")
+    return bool(value) and not (value.isdigit() and int(value) == 0)
 
 
 def _become_localized() -> bool:
@@ -173,11 +202,12 @@ _COERCED = ("C.UTF-8", "C.utf8", "UTF-8")
 """Locales to which that of C is coerced, in order (PEP 538)."""
 
 
-def _stream(descriptor: int, encoding: str, errors: str | None) -> io.TextIOWrapper:
+def _stream(descriptor: int, encoding: str, errors: str, is_buffered: bool) -> io.TextIOWrapper:
     """Return a stream as the interpreter makes it at its start (create_stdio in Python/pylifecycle.c)."""
     raw = io.FileIO(descriptor, "rb" if descriptor == 0 else "wb", closefd=False)
-    buffered = io.BufferedReader(raw) if descriptor == 0 else io.BufferedWriter(raw)
-    return io.TextIOWrapper(buffered, encoding, errors, newline="\n", line_buffering=descriptor == 2 or raw.isatty())
+    at_line = is_buffered and (descriptor == 2 or raw.isatty())
+    buffered = io.BufferedReader(raw) if descriptor == 0 else io.BufferedWriter(raw) if is_buffered else raw
+    return io.TextIOWrapper(buffered, encoding, errors, "\n", at_line, write_through=not is_buffered)
 
 
 def relay_signals(reader: int) -> None:
@@ -225,7 +255,10 @@ def serve(
     except Elsewhere:
         _answer(connection, APART)
         return None
-    except (OSError, NotServed, RuntimeError, ValueError, TypeError, EOFError):
+    except NotServed as refusal:
+        _answer(connection, refusal.answer)
+        return None
+    except (OSError, RuntimeError, ValueError, TypeError, EOFError):
         _answer(connection, REFUSED)
         return None
     gc.enable()

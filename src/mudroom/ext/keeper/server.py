@@ -1,12 +1,12 @@
 """The keeper: a process that has everything loaded and keeps one process waiting for the next command.
 
-It is one per state directory, interpreter and set of variables (``client.name_of``), and holds nothing of any command.
-One that may not enter the control group of a caller is joined by another one, for that group alone. A client connects;
-the process that waits takes the connection (``command.py``), and the keeper forks the next one. The keeper reads
-nothing that a client sends. From the process of a command it learns which modules the command needed: it loads them,
-too, so that the next one has them. It also learns the steps of the command's sandbox that do not depend on the command,
-and which pages of memory the command has written to. The process that waits is told, has the steps performed ahead
-(``prepared.py``), and makes its copies of the pages.
+It is one per state directory, and holds nothing of any command. A caller whose variables (``variables.py``), control
+group or limits (``caller.py``) it cannot have gets one of its own once this one is idle. A client connects; the process
+that waits takes the connection (``command.py``), and the keeper forks the next one. The keeper reads nothing that a
+client sends. From the process of a command it learns which modules the command needed: it loads them, too, so that the
+next one has them. It also learns the steps of the command's sandbox that do not depend on the command, and which pages
+of memory the command has written to. The process that waits is told, has the steps performed ahead
+(``PreparedTemplate``), and makes its copies of the pages.
 
 It ends after some idle minutes, at SIGTERM (``mudroom keeper stop``), when its code has changed, and when its directory
 is gone. Running commands continue. It can be killed at any time: the waiting process ends with it, and a client without
@@ -624,9 +624,10 @@ class KeeperLoop:
 
 
 def _touch() -> None:
-    """Write to all objects' pages ahead of a command. The first write to a page that a fork shares copies it, and
-    each use of an object is a write, because it counts references. Of the 1,650 copies that a run makes, 950 are made
-    here, and 550 more that it does not need; so this is done only when no command follows at once."""
+    """Write to all objects' pages ahead of a command, where ``copy_ahead`` is not possible. The first write to a page
+    that a fork shares copies it, and each use of an object is a write, because it counts references. Of the 1,650
+    copies that a run makes, 950 are made here, and 550 more that it does not need; so a first command, whose pages are
+    learnt, makes its copies itself."""
     gc.unfreeze()
     gc.get_objects()
     gc.freeze()
@@ -695,7 +696,7 @@ def _accept(
             control.send(TAKEN)
             return _socket.socket(fileno=accepted)
         if not has_copies:
-            if not copy_ahead(pages):
+            if pages and not copy_ahead(pages):
                 _touch()
             rest()
             has_copies = True

@@ -7,29 +7,23 @@ import fcntl
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from mudroom.errors import UsageError
+from mudroom.ext.keeper.variables import at_start, may_share
 from mudroom.policy.config import places
 from mudroom.typing import Any
 
-PROTOCOL = "mudroom-native-4"
+PROTOCOL = "mudroom-native-5"
 """Names, request and answers of the program (``src/native/native.h``)."""
 DIRECTORY = b"/keeper"
 """Below the state directory."""
-AT_START = (b"PYTHON", b"LOCPATH", b"LD_", b"GLIBC_", b"MALLOC_", b"OPENSSL_")
-"""Prefixes of variables that an interpreter and its libraries read once: they are in the keeper's name
-(``src/native/name.c``)."""
-
 IDLE = 600.0
 """Seconds without a command after which a keeper ends."""
 LOOK = 15.0
 """Seconds between two times that a keeper checks its code and its directory."""
 PAUSE = 30.0
 """Seconds between two attempts: a keeper that cannot live does not cost every command an interpreter."""
-MOST = 2
-"""Keepers of one state directory that live at once: for different interpreters, sets of variables, or for
-control groups and limits that another keeper may not have. Beyond that the least recently used one ends."""
 _DIGITS = frozenset("0123456789abcdef")
 _LOCALE = {b"LC_ALL": b"C.UTF-8"}
 """Of a keeper's interpreter. Its commands have that of their callers."""
@@ -45,15 +39,20 @@ def start(
     program: str, environ: Mapping[bytes, bytes], wanted: bytes, *, idle: float = IDLE, look: float = LOOK
 ) -> int:
     """Start a keeper and return its pid at once; 0 if none is to be started now. ``program`` runs it (``python -c``).
-    ``wanted``: the protocol and the name, as the program ``mudroom`` tells them to its script.
+    ``wanted``: the protocol and the names of a keeper for all and of one for these variables, as the program
+    ``mudroom`` tells them to its script; twice the same name where one for all cannot serve it.
 
     The keeper has none of this process's descriptors, and neither its directory, terminal, session nor process group.
-    From its environment it gets only the variables that are read at an interpreter's start. It is a child of this
-    process, which does not wait for it.
+    From its environment it gets only the variables that are read at an interpreter's start, and none if it is for all.
+    It is a child of this process, which does not wait for it.
     """
-    protocol, _space, name = os.fsdecode(wanted).partition(" ")
-    if protocol != PROTOCOL or len(name) != 32 or not _DIGITS.issuperset(name):
+    protocol, *names = os.fsdecode(wanted).split(" ")
+    if protocol != PROTOCOL or [len(name) for name in names] != [32, 32] or not _DIGITS.issuperset("".join(names)):
         return 0  # this code is newer than the program; or the variable was set by hand
+    variables = at_start(environ)
+    if names[0] != names[1] and may_share(variables):
+        variables = {}
+    name = names[bool(variables)]
     try:
         place = places(environ).state + DIRECTORY
         if os.stat(os.path.dirname(place)).st_uid != os.geteuid():
@@ -80,9 +79,9 @@ def start(
                 str(idle),
                 str(look),
                 own_root(),
-                *_before(),
+                *_before(() if variables else os.fsdecode(environ.get(b"PYTHONPATH", b"")).split(":")),
             ],
-            {name: value for name, value in environ.items() if name.startswith(AT_START)} | _LOCALE,
+            variables | _LOCALE,
             file_actions=_nothing_of_ours(),
             setsid=True,
             setsigmask=(),
@@ -96,25 +95,27 @@ _FIXED = frozenset((_signal.SIGKILL, _signal.SIGSTOP))
 
 
 def _options() -> list[str]:
-    """Return this interpreter's options, for another one. With ``-P`` it does not look for modules in the current
-    directory, where a project's files are."""
-    flags = sys.flags
-    given = (("-I", flags.isolated), ("-E", flags.ignore_environment), ("-s", flags.no_user_site))
-    return ["-P", *(option for option, is_given in given if is_given)]
+    """Return this interpreter's options, for another one, without those that are variables. With ``-P`` it does not
+    look for modules in the current directory, where a project's files are."""
+    return ["-P", *(option for option in sys.orig_argv[1:2] if option in _OPTIONS)]
+
+
+_OPTIONS = ("-E", "-I", "-s", "-Es", "-sE")
+"""``src/native/name.c``."""
 
 
 def own_root() -> str:
     return os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(__file__))))
 
 
-def _before() -> list[str]:
+def _before(without: Sequence[str] = ()) -> list[str]:
     """Return the directories that an interpreter searches before it finds this package. Only the keeper can see whether
-    another mudroom was installed there."""
+    another mudroom was installed there. ``without``: those that its variables name, and the keeper's do not."""
     site = sys.modules.get("site")
     users = getattr(site, "ENABLE_USER_SITE", False) and getattr(site, "USER_SITE", None)
     own = os.stat(own_root() + "/mudroom")
     at = next((at for at, path in enumerate(sys.path) if _is_at(path + "/mudroom", own)), len(sys.path))
-    before = sys.path[:at]
+    before = [path for path in sys.path[:at] if path not in without]
     return [*before, users] if users and users not in sys.path else before
 
 
@@ -164,14 +165,15 @@ def _may_try(directory: int, name: str) -> bool:
 
 
 def _make_room(place: bytes, directory: int, name: str) -> bool:
-    """End keepers that are too many beside a new one, and remove the lock files of those that have died. Return False
-    if the others were started or used within ``PAUSE``: they would end each other at every command."""
+    """End the keeper of another interpreter, set of variables, control group or limits, since a state directory has one
+    (60 MB), and remove the lock files of those that have died. Return False if it was started or used within ``PAUSE``:
+    two would end each other at every command."""
     others = [entry for entry in os.listdir(directory) if entry.endswith(".lock") and entry != name + ".lock"]
-    if len(others) < MOST:
+    if not others:
         return True
     from mudroom.ext.keeper.status import retire, unlink_vacant
 
-    if retire(place, [os.fsencode(other) for other in others], MOST - 1, time.time() - PAUSE):
+    if retire(place, map(os.fsencode, others), time.time() - PAUSE):
         return True
     # so that it does not count as one that starts; the file may also be a living keeper's, which refused this command
     unlink_vacant(place + b"/" + os.fsencode(name + ".lock"))

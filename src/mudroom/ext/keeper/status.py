@@ -99,22 +99,22 @@ def stop(directory: bytes) -> list[int]:
         return [found.pid for found in living]
 
 
-def retire(directory: bytes, locks: Iterable[bytes], most: int, since: float) -> bool:
-    """End all but the ``most`` recently used keepers, and remove the lock files of dead ones. Return False, and end
-    none, if more than ``most`` were started or used after ``since``. Does not wait for them: a name is free at once."""
+def retire(directory: bytes, locks: Iterable[bytes], since: float) -> bool:
+    """End keepers, and remove the lock files of dead ones. Return False, and end none, if one was started or used after
+    ``since``. Does not wait for them: a name is free at once."""
     living: list[_Living] = []
-    starting = 0
+    is_free = True
     for name in locks:
         found = _look(directory, name)
         if found is not None:
             living.append(found)
         elif is_recent(directory + b"/" + name, since):
-            starting += 1
+            is_free = False
         else:
             unlink_vacant(directory + b"/" + name)
-    is_free = starting + sum(found.used > since for found in living) <= most
-    for at, found in enumerate(sorted(living, key=lambda found: found.used, reverse=True)):
-        if is_free and at >= most - starting:
+    is_free = is_free and all(found.used <= since for found in living)
+    for found in living:
+        if is_free:
             _signal(found.pidfd, signal.SIGTERM)
             for path in (found.lock, found.lock.removesuffix(_LOCK)):
                 try:

@@ -26,7 +26,6 @@ from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.path import parent
 from mudroom.stage import disk, xattr
 from mudroom.stage.beneath import directory, entries, look, look_beneath, open_file, open_root, reach
-from mudroom.stage.copy import copy_content, copy_xattrs
 from mudroom.stage.layers.closed_directory import LoosenedDirectories, entered, set_mode_beneath, through
 from mudroom.stage.source import Source, is_absence
 from mudroom.typing import NamedTuple
@@ -237,6 +236,8 @@ class LayerWriter:
 
     def file(self, path: bytes, source: int, *, mode: int, mtime: int | None = None, xattrs: bool = False) -> None:
         """Write a regular file with an open file's content. ``xattrs``: copy its ``user.`` attributes, too."""
+        from mudroom.stage.copy import copy_content, copy_xattrs
+
         with self._new_file(path, mode, mtime) as write:
             copy_content(source, write, os.fstat(source).st_size)
             if xattrs:

@@ -10,11 +10,8 @@ from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.stack import LIVE
 from mudroom.errors import ForkGone
-from mudroom.stage.layers.landed import LANDED, load_landed
 from mudroom.stage.layers.shown import PATHS, TREE, WithSecrets, own_paths, part_of, read_paths
 from mudroom.stage.layers.union import OneLayer, Union, staged_source
-from mudroom.stage.originals.ground import Ground
-from mudroom.stage.originals.original import Originals
 from mudroom.stage.source import OpenSource, Source
 from mudroom.typing import TYPE_CHECKING, TypeVar
 from mudroom.vault.store.fork import Fork, mount_note
@@ -22,6 +19,7 @@ from mudroom.vault.store.masked_secrets import masked_of
 from mudroom.vault.store.store import Vault
 
 if TYPE_CHECKING:
+    from mudroom.stage.originals.ground import Ground
     from mudroom.stage.originals.private_base import PrivateBase
     from mudroom.stage.originals.snapshot import SnapshotSource
     from mudroom.stage.view import View
@@ -206,6 +204,10 @@ class OpenFork:
     def ground(self, changes: Changeset | None = None) -> Ground:
         """Return the base with the fork's originals. ``changes``: those in the fork's record, if it was already
         read."""
+        from mudroom.stage.layers.landed import LANDED, load_landed
+        from mudroom.stage.originals.ground import Ground
+        from mudroom.stage.originals.original import Originals
+
         fork, state = self._fork, self._state
         layers = [fork.layer(name) for name in (*state.layers, state.upper)]
         sealed = fork.sealed_changes if state.layers else Changeset()

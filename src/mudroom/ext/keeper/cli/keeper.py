@@ -14,7 +14,7 @@ from mudroom.cli.terminal.context import Context
 from mudroom.core.confinement.limit import show_size
 from mudroom.errors import UsageError
 from mudroom.ext.keeper.caller import differences
-from mudroom.ext.keeper.start import DIRECTORY, MOST, PAUSE, is_wanted
+from mudroom.ext.keeper.start import DIRECTORY, PAUSE, is_wanted
 from mudroom.ext.keeper.status import KeeperStatus, is_recent, keepers, stop
 from mudroom.policy.config import places
 
@@ -85,25 +85,31 @@ def _why_not_here(rows: Sequence[KeeperStatus], context: Context) -> str:
         return ""
     answer, *own = done.stdout.split()
     row = next((row for row in rows if row.name in own), None)
-    if answer in ("none", "apart"):
-        return _why_none(rows, own, context)
+    if answer in _UNLIKE:
+        return _why_none(rows, own, answer, context)
     if row is None:
         return "its variables or options exclude one (LD_PRELOAD, a relative PYTHONPATH, …)"
     return _difference(row.pid)
 
 
-def _why_none(rows: Sequence[KeeperStatus], own: Sequence[str], context: Context) -> str:
+def _why_none(rows: Sequence[KeeperStatus], own: Sequence[str], answer: str, context: Context) -> str:
     """Return why none has one of this shell's ``own`` names, and when a command starts one (``start.py``)."""
-    others = [row for row in rows if row.name not in own]
-    unlike = "have another interpreter or other variables (PYTHON…, LD_…)"
+    unlike = "".join(f"process {row.pid} {_UNLIKE[answer]}; " for row in rows[:1])
     directory = places(context.environ).state + DIRECTORY
     if not is_wanted(context.environ):
         return "CI is set"
-    if sum(row.idle < PAUSE for row in others) >= MOST:
-        return f"{MOST} are kept, and those above {unlike}; a command starts one when they were idle for {PAUSE:.0f} s"
+    if any(row.idle < PAUSE for row in rows):
+        return f"{unlike}a command starts another when that was idle for {PAUSE:.0f} s"
     if any(is_recent(directory + b"/" + os.fsencode(name) + b".lock", time.time() - PAUSE) for name in own):
         return f"one is starting; if it cannot, a command after {PAUSE:.0f} s tries again"
-    return "the next command starts one" + (f"; those above {unlike}" if len(others) == len(rows) > 0 else "")
+    return f"{unlike}the next command starts one"
+
+
+_UNLIKE = {
+    "none": "has another interpreter, or variables of its own",
+    "apart": "may not have its control group or limits",
+    "own": "cannot have its variables (PYTHONPATH, LD_…)",
+}
 
 
 def _difference(keeper: int) -> str:
