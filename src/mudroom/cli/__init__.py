@@ -36,11 +36,8 @@ def _run_words() -> None:
     import gc
     import os
 
-    from mudroom.cli.importer import install
-
     keeper = os.environb.pop(NO_KEEPER, b"")
     gc.set_threshold(COLLECTED, 10, 10)
-    install()
     if None in (sys.stdin, sys.stdout, sys.stderr):
         from mudroom.cli.terminal.closed_stream import replace_closed
 

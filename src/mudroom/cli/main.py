@@ -10,7 +10,6 @@ import os
 import sys
 
 from mudroom import __version__
-from mudroom.cli.plain_options import read_plain
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.fold import fold_beside, fold_help
 from mudroom.cli.terminal.terminal import Terminal
@@ -236,13 +235,11 @@ def _execute(verb: str, row: Verb, argv: list[str], usual: Context) -> int:
     if row.splits_command and "--" in argv:
         command = argv[argv.index("--") + 1 :]
         argv = argv[: argv.index("--")]
-    args: Any = read_plain(verb, configure, argv[1:])
-    if args is None:
-        from mudroom.cli.parser import parse
+    from mudroom.cli.parser import parse
 
-        epilog = getattr(module, "EXAMPLES", None)
-        columns = usual.terminal.help_columns(usual.environ)
-        args = parse(verb, row.help, epilog, configure, argv[1:], in_order=row.in_order, columns=columns)
+    epilog = getattr(module, "EXAMPLES", None)
+    columns = usual.terminal.help_columns(usual.environ)
+    args: Any = parse(verb, row.help, epilog, configure, argv[1:], in_order=row.in_order, columns=columns)
     if row.splits_command:
         args.command = command
     context = usual._replace(as_json=args.json, project=os.fsencode(args.project) if args.project else None)

@@ -1,17 +1,22 @@
-"""A verb's full parser: argparse, with mudroom's messages, exit code and width of the help."""
+"""A verb's parser of its command line: argparse, with mudroom's messages, exit code and width of the help."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
 
-from mudroom.cli.plain_options import Rare
 from mudroom.cli.terminal.fold import fold_help
 from mudroom.errors import UsageError
 from mudroom.typing import Any, NoReturn
 
 # argparse's texts stay English: usage_message.py compares them, and the search for a catalogue loads locale (1.5 ms).
 setattr(argparse, "_", str)  # noqa: B010
+
+
+class Rare(str):
+    """The help of an option that ``VERB --help`` leaves out; ``VERB --help --all`` and the reference have it."""
+
+    __slots__ = ()
 
 
 class _Parser(argparse.ArgumentParser):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import functools
 import os
 from collections.abc import Sequence
@@ -23,7 +24,7 @@ from mudroom.cli.command.run import (
     tool_log,
     warn_if_bare,
 )
-from mudroom.cli.plain_options import REMAINDER, Rare
+from mudroom.cli.parser import Rare
 from mudroom.cli.project_session import full_disk_hint, no_leftover, open_session, project_of
 from mudroom.cli.terminal.approver import ASKS, Ask, set_host_approver
 from mudroom.cli.terminal.command_signals import command_signals
@@ -36,8 +37,6 @@ from mudroom.session.forks import SESSION_ENDED
 from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import argparse
-
     from mudroom.cli.change.preview import PreviewNotes
     from mudroom.core.result import Result
     from mudroom.session import Background, Client, Session
@@ -74,7 +73,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--stream", action="store_true", help=Rare("with --json: print output as it arrives"))
     parser.add_argument("--quiet", action="store_true", help=Rare("print nothing about a command that has run"))
     add_confinement_options(parser)
-    parser.add_argument("command", nargs=REMAINDER, metavar="-- COMMAND", help="the command and its arguments")
+    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="the command and its arguments")
 
 
 def add_ask_option(parser: argparse.ArgumentParser) -> None:

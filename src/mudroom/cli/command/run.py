@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
 
-from mudroom.cli.plain_options import REMAINDER, Rare
+from mudroom.cli.parser import Rare
 from mudroom.cli.project_session import (
     exclusive,
     full_disk_hint,
@@ -35,8 +36,6 @@ from mudroom.stage import disk
 from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    import argparse
-
     from mudroom.cli.change.preview import PreviewNotes
     from mudroom.cli.terminal.approver import Ask
     from mudroom.core.settings import Settings
@@ -110,7 +109,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="stage your home, too, without credentials and documents: undo takes an installation back",
     )
     parser.add_argument("--explain", action="store_true", help="print how the command would be confined; do not run it")
-    parser.add_argument("command", nargs=REMAINDER, metavar="-- COMMAND", help="the command and its arguments")
+    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="the command and its arguments")
 
 
 def add_on_option(parser: argparse.ArgumentParser) -> None:
