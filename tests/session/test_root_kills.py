@@ -25,6 +25,10 @@ from world import fast_place
 
 pytestmark = pytest.mark.both_users
 
+OTHER = b"""
+cd "$1"; echo more >> edited; rm removed; mkdir new; echo n > new/f
+"""
+"""It leaves the first project as it is."""
 SCRIPT = b"""
 echo more >> edited; rm removed; mkdir new; echo n > new/f; cd "$1"
 echo more >> edited; rm removed; mkdir new; echo n > new/f; mkdir empty
@@ -60,14 +64,14 @@ def seen(place: Place, lib: Path) -> list[Listing]:
     return trees
 
 
-def play(root: Path, client: Client, lib: Path, verb: str, number: int) -> bool:
+def play(root: Path, client: Client, lib: Path, verb: str, number: int, script: bytes = SCRIPT) -> bool:
     """Cut the verb off before change ``number``, recover, and check. Return whether it was cut off."""
     place = fresh(root, client, number)
     fill(place.project)
     fill(lib)
     before = seen(place, lib)
     session = place.session()
-    result = session.run([b"sh", b"-ec", SCRIPT, b"sh", os.fsencode(lib)], roots=[os.fsencode(lib)])
+    result = session.run([b"sh", b"-ec", script, b"sh", os.fsencode(lib)], roots=[os.fsencode(lib)])
     assert result.exit_code == 0, result.stderr
     fork = result.fork
     work = functools.partial(session.changes.apply, fork)
@@ -89,7 +93,7 @@ def play(root: Path, client: Client, lib: Path, verb: str, number: int) -> bool:
     if after is None and now != before:  # it went forward: undo is the way back, redo the way there
         after = now
         assert (lib / "new/f").exists()
-        assert (place.project / "new/f").exists()
+        assert (place.project / "new/f").exists() == (script == SCRIPT)
     assert now in (before, after), f"torn at change {number}"
     if verb == "apply" and now == before:
         again.changes.apply(fork)
@@ -127,5 +131,14 @@ def test_a_part_of_the_kills(root: Path, client: Client, other: Path, verb: str)
 def test_every_kill(root: Path, client: Client, other: Path, verb: str) -> None:
     for number in range(1, 1_000):
         if not play(root, client, other / f"lib{number}", verb, number):
+            return
+    raise AssertionError("the work never came to its end")
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("verb", ["apply", "undo", "redo"])
+def test_every_kill_without_a_change_of_the_first_project(root: Path, client: Client, other: Path, verb: str) -> None:
+    for number in range(1, 1_000):
+        if not play(root, client, other / f"lib{number}", verb, number, OTHER):
             return
     raise AssertionError("the work never came to its end")

@@ -215,6 +215,15 @@ def test_another_project_in_use_is_not_waited_for(place: Place, lib: Path) -> No
     session.changes.apply(fork)
 
 
+def test_a_secret_of_the_first_project_in_a_command_is_not_written_down_for_the_other(place: Place, lib: Path) -> None:
+    place.write(".env", "API_TOKEN=sesame-value-12345\n")
+    session, _fork = staged(place, lib, b": sesame-value-12345; echo x >> ../lib/code")
+    session.close()
+    files = [path for path in vault_of(session, lib).rglob("*") if path.is_file()]
+    assert len(files) > 5
+    assert [path for path in files if b"sesame-value-12345" in path.read_bytes()] == []
+
+
 def test_forks_without_a_session_open_no_other_project(place: Place, lib: Path) -> None:
     session = place.session()
     forks = Forks(session.vault, Settings(), clock=session.forks.clock, new_id=session.forks.new_id)

@@ -8,8 +8,9 @@ Rules in this file:
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 
 from mudroom.core.confinement.cache_place import CACHES
@@ -42,14 +43,9 @@ def tie_to(vault: Vault, *, is_home: bool = False) -> Tie:
     return Tie(os.path.basename(vault.path), vault.project, is_home)
 
 
-def busy(tied: Tie) -> Callable[[str], None]:
-    """Return the function that is called where a lock of another project has to be waited for. It raises
-    MudroomError."""
-
-    def waiting(holder: str) -> None:
-        raise MudroomError(f"{tied.label()} is in use: {holder}", "try again when that has ended")
-
-    return waiting
+def busy(tied: Tie, holder: str) -> None:
+    """Raise MudroomError: a lock of another project would have to be waited for."""
+    raise MudroomError(f"{tied.label()} is in use: {holder}", "try again when that has ended")
 
 
 def require_stageable(tied: Tie, vault: Vault) -> None:
@@ -156,9 +152,7 @@ class StagedRoots:
 
 
 @contextmanager
-def staged_roots(
-    forks: Forks, fork: Fork, order: Order, outcome: Outcome, settled: Callable[..., Vault]
-) -> Iterator[None]:
+def staged_roots(forks: Forks, fork: Fork, order: Order, outcome: Outcome, settled: Any) -> Iterator[None]:
     """Make the parts of a new fork in the order's other projects, and hold them for the block. Those that the command
     has not changed are discarded afterwards; all of them, if it has not run. ``settled``: as ``settled_vault``."""
     ties = [tied for tied, _session in order.roots]
@@ -183,10 +177,10 @@ def staged_roots(
 
 @contextmanager
 def _part(
-    tied: Tie, session: Any, first: Vault, name: str, order: Order, outcome: Outcome, settled: Callable[..., Vault]
+    tied: Tie, session: Any, first: Vault, name: str, order: Order, outcome: Outcome, settled: Any
 ) -> Iterator[StagedPart]:
     require_stageable(tied, session.vault)
-    forks, waiting = session.forks, busy(tied)
+    forks, waiting = session.forks, functools.partial(busy, tied)
     with forks.taken(name, named=False) as (fork, _is_new), ExitStack() as held:
         tie(fork.path + FIRST, [tie_to(first)])
         held.enter_context(forks.locked(fork, "mudroom run"))
@@ -228,5 +222,5 @@ def together(sessions: Sequence[tuple[Tie, Any]], what: str) -> Iterator[None]:
     """Have other projects' vaults alone for the block, recovered. Raise MudroomError if one is in use."""
     with ExitStack() as stack:
         for tied, session in sorted(sessions, key=lambda row: row[0].vault):
-            stack.enter_context(session.alone(what, busy(tied)))
+            stack.enter_context(session.alone(what, functools.partial(busy, tied)))
         yield

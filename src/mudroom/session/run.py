@@ -75,7 +75,7 @@ def _run_until_free(parts: Parts, order: Order, case: Case, outcome: Outcome, na
 def _run_in(parts: Parts, order: Order, case: Case, outcome: Outcome, name: str) -> Result:
     """Run an allowed command in the fork ``name``. Raise ForkGone if another process discards the fork before the
     command has it, ProtectionLost if the verdict is void; nothing has run then."""
-    end, changeset, duration, roots = None, Changeset(), 0.0, tuple[RootResult, ...]()
+    end, changeset, duration, roots, words = None, Changeset(), 0.0, tuple[RootResult, ...](), tuple[bytes, ...]()
     with parts.forks.taken(name, named=order.fork is not None) as (fork, is_new):
         try:
             with _beside(parts.forks, fork, order, outcome), parts.sandboxes.acquire(fork, order, outcome) as sandbox:
@@ -97,7 +97,8 @@ def _run_in(parts: Parts, order: Order, case: Case, outcome: Outcome, name: str)
                         parts.forks.progress("collecting the changes", 0, 0)
                     try:
                         changeset = sandbox.collect(command)
-                        roots = outcome.roots.collect(command) if outcome.roots is not None else ()
+                        words = _redacted(parts.forks, order) if order.roots else ()
+                        roots = outcome.roots.collect(command._replace(argv=words)) if order.roots else ()
                     except (MudroomError, OSError) as error:
                         ran = result_of(fork.name, order, case, outcome, end)
                         _journal_uncollected(parts.forks, order, ran._replace(duration=time.monotonic() - began), error)
@@ -116,7 +117,7 @@ def _run_in(parts: Parts, order: Order, case: Case, outcome: Outcome, name: str)
         _journal_run(parts.forks, order, result, outcome)
         for root, (_tied, session) in zip(roots, order.roots, strict=True):
             if root.changeset.changes:
-                _journal(session.forks, "run", order, result._replace(changeset=root.changeset))
+                _journal(session.forks, "run", order, result._replace(changeset=root.changeset, command=words))
         return result
 
 
@@ -128,6 +129,13 @@ def _beside(forks: Forks, fork: Fork, order: Order, outcome: Outcome) -> Abstrac
     from mudroom.session.roots import staged_roots
 
     return staged_roots(forks, fork, order, outcome, settled_vault)
+
+
+def _redacted(forks: Forks, order: Order) -> tuple[bytes, ...]:
+    """Return a command without this project's secrets, for the records of other projects."""
+    from mudroom.core.text.redaction import redact_argv
+
+    return tuple(redact_argv(order.argv, forks.vault.secrets()))
 
 
 def refused(parts: Parts, order: Order, case: Case) -> Result:

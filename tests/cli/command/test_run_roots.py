@@ -68,7 +68,7 @@ def test_a_fork_with_parts_is_not_run_in_again(place: Place, lib: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--root", "nowhere"], "--root nowhere: no such directory"),
+        (["--root", "nowhere"], "nowhere does not exist"),
         (["--root", "."], "lies in the project, which is staged as a whole"),
         (["--root", ".."], "lies in"),
         (["--home", "--level", "0"], f"{NEEDS}: level 0"),

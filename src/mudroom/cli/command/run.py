@@ -337,11 +337,8 @@ def _run_staged(session: Session, argv: Sequence[bytes], cwd: bytes, args: argpa
 
 
 def _roots(session: Session, args: argparse.Namespace) -> list[bytes]:
-    """Return the other directories to stage. Raise UsageError if one does not exist."""
+    """Return the other directories to stage."""
     roots = [os.path.join(working_directory(), os.fsencode(path)) for path in args.root]
-    for path, word in zip(roots, args.root, strict=True):
-        if not os.path.isdir(path):
-            raise UsageError(f"--root {show(os.fsencode(word))}: no such directory", "give a directory of this machine")
     return [*roots, session.machine.confinement.own_home] if args.home else roots
 
 
