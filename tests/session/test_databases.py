@@ -11,6 +11,8 @@ from conftest import Place
 from databases import DATABASES, FILES, checked, missing, under_load
 from mudroom.session import Session
 
+pytestmark = pytest.mark.both_users
+
 
 def session_of(place: Place) -> Session:
     for name, text in FILES.items():

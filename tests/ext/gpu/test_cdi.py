@@ -18,6 +18,7 @@ from mudroom.core.settings import Settings
 from mudroom.ext.gpu import cdi
 from mudroom.session.confinement.grant import granted, graphics
 
+pytestmark = pytest.mark.both_users
 NULL = {"deviceNodes": [{"path": "/dev/null"}]}
 """The only device nodes that are everywhere."""
 

@@ -18,7 +18,7 @@ from mudroom.ext.web.server.fork_address import (
     short_label,
 )
 from mudroom.session.upkeep import Vault
-from mudroom.vault.forks.ports import ForkPorts, ports_of, remember
+from mudroom.vault.forks.endpoint import ForkPorts, ports_of, remember
 from mudroom.vault.store.fork import Fork
 from tiers import each
 

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 def open_port(args: argparse.Namespace, context: Context) -> int:
-    from mudroom.vault.forks.ports import ports_of, remember
+    from mudroom.vault.forks.endpoint import ports_of, remember
 
     inside = _port(args.hosts[0]) if len(args.hosts) == 1 else None
     if inside is None:

@@ -18,7 +18,7 @@ forks/<name>/
     credentials     names of the credential stores that were open to its commands, one a line
     refused/<n>/    file tools' contents that lost against another writer (vault/forks/editor.py)
     private/        without namespaces: home and /tmp of the last command
-    ports           the ports at which its servers were opened here (vault/forks/ports.py)
+    ports           the ports at which its servers were opened here (vault/forks/endpoint.py)
     mount           where it is mounted for the user's own tools (vault/store/mount_note.py)
 """
 

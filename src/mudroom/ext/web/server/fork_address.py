@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from mudroom.session.upkeep import Vault
-from mudroom.vault.forks.ports import ports_of
+from mudroom.vault.forks.endpoint import ports_of
 from mudroom.vault.store.fork import Fork
 
 ZONE = "localhost"

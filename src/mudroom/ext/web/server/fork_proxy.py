@@ -32,7 +32,7 @@ from mudroom.ext.web.server.login import header_values
 from mudroom.session.confinement.namespace_listener import ports_behind
 from mudroom.session.upkeep import why_unusable
 from mudroom.stage import disk
-from mudroom.vault.forks.ports import ports_of, remember
+from mudroom.vault.forks.endpoint import ports_of, remember
 
 if TYPE_CHECKING:
     import socket
