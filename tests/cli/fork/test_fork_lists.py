@@ -27,7 +27,7 @@ def cli(place: Place) -> Cli:
 def row(command: str, changed: int = 1) -> dict[str, object]:
     return {
         "fork": "x", "command": command.split(), "state": "ended", "level": 2, "changed": changed,
-        "lines_added": 1, "lines_removed": 0, "agent": None, "checkpoints": ["one"], "problem": None,
+        "lines_added": 1, "lines_removed": 0, "agent": None, "checkpoints": ["one"], "also_in": [], "problem": None,
     }  # fmt: skip
 
 
@@ -38,6 +38,8 @@ def test_a_script_is_one_line() -> None:
     cut = describe(row("a" * 200, 2), 80)
     assert len(cut) == 80 and cut.startswith("x  2 files, ") and cut.endswith("a…")
     assert describe(row("make", 1490) | {"lines_added": 0}, 80) == "x  1,490 files  1 checkpoint  make", "not counted"
+    parts = row("make") | {"also_in": ["your home", "/lib"]}
+    assert describe(parts, 80) == "x  1 file, +1 -0, also in your home, also in /lib  1 checkpoint  make"
 
 
 def test_a_row_is_no_wider_than_the_terminal() -> None:

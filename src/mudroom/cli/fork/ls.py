@@ -17,6 +17,7 @@ from mudroom.core.tree.quote import show_text
 from mudroom.errors import READ_AGAIN, UPGRADE, ProjectClosed
 from mudroom.typing import TYPE_CHECKING, Any
 from mudroom.vault.forks.damage import UNREADABLE, damage_of
+from mudroom.vault.forks.ties import ties_of
 from mudroom.vault.store.fork import Fork, last_holder
 
 if TYPE_CHECKING:
@@ -26,9 +27,9 @@ if TYPE_CHECKING:
 
 _EMPTY: dict[str, Any] = {
     "fork": "", "command": [], "state": "", "level": None, "changed": 0, "lines_added": 0, "lines_removed": 0,
-    "agent": None, "checkpoints": [], "problem": None,
+    "agent": None, "checkpoints": [], "also_in": [], "problem": None,
 }  # fmt: skip
-"""A row's fields. ``problem`` says why the fork cannot be read, or why its last changes cannot be collected yet."""
+"""A row's fields. ``also_in``: other projects, or the home, that it changes. ``problem`` says why the fork cannot be read, or why its last changes cannot be collected yet."""
 _LEAST_COLUMNS = 20
 """Minimum columns for the command on its row. With less room it gets a line for itself."""
 
@@ -91,6 +92,7 @@ def _row(listing: ProjectListing, fork: Fork) -> dict[str, Any]:
         "lines_removed": summary.lines_removed,
         "agent": fork.agent or None,
         "checkpoints": [point.name for point in fork.state.checkpoints],
+        "also_in": [tied.label() for tied in ties_of(fork)],
     }
 
 
@@ -111,6 +113,7 @@ def describe(row: dict[str, Any], width: int) -> str:
     counts = counted(row["changed"], "file")
     if row["lines_added"] or row["lines_removed"]:  # not counted if there are very many files
         counts += f", +{row['lines_added']} -{row['lines_removed']}"
+    counts += "".join(f", also in {label}" for label in row["also_in"])
     state = {"running": "  running", "cut off": "  its last command was cut off"}.get(row["state"], "")
     state += "  level 0" if row["level"] == 0 else ""
     state += f"  of {row['agent']}" if row["agent"] not in (None, row["fork"]) else ""
