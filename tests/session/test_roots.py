@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from box import if_namespaces
 from conftest import Listing, Place, listing, tick
 from mudroom.core.settings import Settings
 from mudroom.errors import MudroomError, Unsupported, UsageError
@@ -16,6 +17,9 @@ from mudroom.vault.apply.transaction import ApplyDirectory, recover
 from mudroom.vault.forks.ties import Tie, ties_of
 from mudroom.vault.lock import Lock
 from mudroom.vault.retention.prune import old_forks
+
+pytestmark = if_namespaces
+
 
 SCRIPT = b"echo mine > here; echo theirs >> ../lib/code; mkdir ../lib/new; echo n > ../lib/new/file; rm ../lib/old"
 
