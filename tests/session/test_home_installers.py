@@ -20,7 +20,10 @@ from typing import NamedTuple
 
 import pytest
 
+from box import if_namespaces
 from conftest import Place, listing, tick
+
+pytestmark = if_namespaces
 
 
 class Tool(NamedTuple):

@@ -9,11 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from box import if_namespaces
 from clocks import give_way
 from conftest import Place, environment, listing, tick
 from forked import popen
 from mudroom.core.result import Result
 from mudroom.session import Session
+
+pytestmark = if_namespaces
+
 
 SECRET = "sesame-open-42"
 TOKEN = "npm_" + "a1B2c3D4e5" * 3 + "f6G7h8"

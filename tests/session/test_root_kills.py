@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from box import if_namespaces
 from conftest import Listing, Place, listing, tick
 from cut_off import crash_in_child, fresh
 from mudroom.sandbox.client.client import Client
@@ -23,7 +24,7 @@ from mudroom.vault.forks.ties import Tie
 from tiers import every
 from world import fast_place
 
-pytestmark = pytest.mark.both_users
+pytestmark = [pytest.mark.both_users, if_namespaces]
 
 OTHER = b"""
 cd "$1"; echo more >> edited; rm removed; mkdir new; echo n > new/f

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from box import if_namespaces
 from conftest import Listing, Place, listing, tick
 from mudroom.core.settings import Settings
 from mudroom.errors import MudroomError, Unsupported, UsageError
@@ -15,6 +16,10 @@ from mudroom.session.forks import Forks
 from mudroom.vault.apply.transaction import ApplyDirectory, recover
 from mudroom.vault.forks.ties import Tie, ties_of
 from mudroom.vault.lock import Lock
+from mudroom.vault.retention.prune import old_forks
+
+pytestmark = if_namespaces
+
 
 SCRIPT = b"echo mine > here; echo theirs >> ../lib/code; mkdir ../lib/new; echo n > ../lib/new/file; rm ../lib/old"
 
@@ -222,6 +227,15 @@ def test_a_secret_of_the_first_project_in_a_command_is_not_written_down_for_the_
     files = [path for path in vault_of(session, lib).rglob("*") if path.is_file()]
     assert len(files) > 5
     assert [path for path in files if b"sesame-value-12345" in path.read_bytes()] == []
+
+
+def test_no_part_expires_without_the_others(place: Place, lib: Path) -> None:
+    session, fork = staged(place, lib)
+    there = session.root(session_tie(session, fork))
+    tick()
+    assert [old_forks(vault, 0, session.forks.clock()) for vault in (session.vault, there.vault)] == [[], []]
+    os.unlink(session.vault.fork(fork).path + b"/roots")
+    assert [old_forks(vault, 0, session.forks.clock()) for vault in (session.vault, there.vault)] == [[fork], [fork]]
 
 
 def test_forks_without_a_session_open_no_other_project(place: Place, lib: Path) -> None:

@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from box import if_namespaces
 from conftest import Place, environment, listing
 from forked import run
+
+pytestmark = if_namespaces
 
 
 @pytest.fixture
@@ -68,7 +71,7 @@ def test_a_fork_with_parts_is_not_run_in_again(place: Place, lib: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--root", "nowhere"], "nowhere does not exist"),
+        (["--root", "../nowhere"], "nowhere does not exist"),
         (["--root", "."], "lies in the project, which is staged as a whole"),
         (["--root", ".."], "lies in"),
         (["--home", "--level", "0"], f"{NEEDS}: level 0"),

@@ -62,8 +62,8 @@ def ties_of(fork: Fork) -> tuple[Tie, ...]:
 def first_of(fork: Fork) -> Tie | None:
     """Return the project whose fork this one is a part of; None if there is none, or that fork is gone."""
     for one in _read(fork.path + FIRST):
-        vault = os.path.dirname(fork.vault) + b"/" + one.vault
-        if any(tied.vault == os.path.basename(fork.vault) for tied in _read_at(vault, fork.name)):
+        beside = os.path.dirname(fork.vault) + b"/" + one.vault + b"/forks/" + fork_directory(fork.name)
+        if any(tied.vault == os.path.basename(fork.vault) for tied in _read(beside + ROOTS)):
             return one
     return None
 
@@ -86,10 +86,6 @@ def require_first(fork: Fork, verb: str) -> None:
             f"{fork.name} is a part of the fork {fork.name} of {show(first.path)}",
             f"cd {show(first.path)} && mudroom {verb} {fork.name}",
         )
-
-
-def _read_at(vault: bytes, name: str) -> tuple[Tie, ...]:
-    return _read(vault + b"/forks/" + fork_directory(name) + ROOTS)
 
 
 def _read(path: bytes) -> tuple[Tie, ...]:

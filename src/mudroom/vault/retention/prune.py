@@ -46,6 +46,7 @@ from mudroom.typing import NamedTuple
 from mudroom.vault.arriving import begun
 from mudroom.vault.caches.pool import shared_caches
 from mudroom.vault.disk_usage import measure
+from mudroom.vault.forks.ties import first_of, ties_of
 from mudroom.vault.lock import Lock
 from mudroom.vault.moment import clock_of, note
 from mudroom.vault.retention.expiry import sweep_applies
@@ -114,7 +115,9 @@ def old_forks(vault: Vault, older: int, now: int) -> list[str]:
 
 
 def _is_old(fork: Fork, state: ForkState | None, before: int) -> bool:
-    if state is None or state.named or os.path.exists(fork.path + b"/mount") or fork.interrupted is not None:
+    is_tied = ties_of(fork) or first_of(fork) is not None  # a part must not go without the others
+    is_used = os.path.exists(fork.path + b"/mount") or fork.interrupted is not None
+    if state is None or state.named or is_tied or is_used:
         return False
     stamps = [_touched(fork.path + name) for name in (b"/state", b"/record")]
     return max(state.created, *stamps) < before
