@@ -38,6 +38,8 @@ def test_the_parts_are_shown_chosen_applied_and_undone(place: Place, lib: Path) 
     report = json.loads(ran.stdout)
     assert {root["path"]: root["home"] for root in report["roots"]} == {str(place.home): True, str(lib): False}
     fork = report["fork"]
+    (row,) = json.loads(mudroom(place, "ls", "--json").stdout)["forks"]
+    assert set(row["also_in"]) == {"your home", str(lib)}
     shown = mudroom(place, "diff", fork).stdout
     assert "# in your home:" in shown
     assert f"# in {lib}:" in shown
