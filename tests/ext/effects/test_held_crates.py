@@ -72,7 +72,9 @@ def test_a_crate_waits_is_in_the_index_is_sent_once_and_yanked_by_undo(shop: Sho
         assert not shop.crates.effects()
         lines = held_lines(session, "f")
         assert lines[0].endswith(
-            "publish tiny 1.0.0 to " + shop.url + "/api/v1/crates/new: 2 files, first publish of this name"
+            "publish tiny 1.0.0 to "
+            + shop.url
+            + "/api/v1/crates/new: 2 files, 2 files not from the fork, first publish of this name"
         )
         assert "tiny 1.0.0 (yank)" in lines[3]
         landed = session.changes.apply("f", pushes=["publish:1", "publish:2"], exact=True)
