@@ -84,6 +84,7 @@ def test_what_is_held_is_learned_as_held() -> None:
             flow("registry.npmjs.org", "allow", "asked @npm"),
             flow("api.example", "allow", "permissions.yaml:4"),
             flow("open.example", "allow", "permissions.yaml:5"),
+            flow("[redacted].example", "allow", "permissions.yaml:5"),
             flow("late.example", "deny", "asked, and refused, as this command began before its pushes could be held"),
         ],
         [parse_rule("api.example PUT", "hold"), parse_rule("open.example", "allow")],
@@ -93,6 +94,7 @@ def test_what_is_held_is_learned_as_held() -> None:
         Learned("network.allow", "open.example", "allow", 1),
         Learned("network.hold", "api.example PUT", "hold", 1),
         Learned("network.hold", "gitlab.com:443", "hold", 1),
+        Learned("", "[redacted].example", "no rule can name it", 1),
         Learned("", "late.example", "refused, to be held from the next command on", 1),
     ]
 

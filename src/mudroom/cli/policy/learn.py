@@ -120,7 +120,7 @@ def _of_flow(data: dict[str, Any], answers: Sequence[HostRule]) -> tuple[str, st
         return None
     entry, rule = host if port in USUAL else f"{host}:{port}", str(rule or "")
     if rule.startswith(ANSWERS.decode()):
-        held = holding(answers, host, port) if verdict == "allow" else None
+        held = _held(host, port, answers) if verdict == "allow" else None
         if held is not None:
             return "host", show_rule(held), "hold"
         return "host", rule.rpartition(" ")[2] if " @" in rule else entry, str(verdict)
@@ -135,6 +135,13 @@ def _of_flow(data: dict[str, Any], answers: Sequence[HostRule]) -> tuple[str, st
     if data.get("method") and (SOME_REQUESTS in reason or OTHER_REQUESTS in reason):
         return "request", f"{data['method']} {entry}{data.get('path', '')}", f"refused, {reason.partition(' than ')[0]}"
     return ("host", entry, "refused, no answer") if not rule or rule.startswith(ASKED) else None
+
+
+def _held(host: str, port: int, answers: Sequence[HostRule]) -> HostRule | None:
+    try:
+        return holding(answers, host, port)
+    except ValueError:  # the journal has a redacted name, which is no host
+        return None
 
 
 def _of_approval(data: dict[str, Any]) -> tuple[str, str, str] | None:
