@@ -60,9 +60,9 @@ OLDER = "\nRows of 10 steps, and the costs, are of a run of 2026-11-26 with ten 
 ASKED = """
 ## What is asked a second time
 
-*First*: questions of a session, each answered by a person: the agent's command, a host that is allowed, a host that is
-refused, and hosts of the agent's own. *Second*: questions of a session with the policy that `mudroom policy learn` made
-of the answers, once trusted (`tests/ext/agents/real/test_learned_policy.py`).
+*First*: questions of a session, each answered with `mudroom approve`: the agent's command, a host that is allowed, a
+host that is refused, and hosts of the agent's own. *Second*: questions of a session with the policy that
+`mudroom policy learn` made of the answers, once trusted (`tests/ext/agents/real/test_learned_policy.py`).
 
 | agent | first | second |
 | --- | --- | --- |
@@ -121,17 +121,8 @@ def document(figures: Mapping[str, Rows], before: str = "") -> str:
     every = dict.fromkeys(agent for agent, _how in lines)
     text += "".join(lines[agent, how] for agent in every for how in HOWS if (agent, how) in lines)
     older = OLDER if any("10 of 10" in line for line in lines.values()) else ""
-    return (
-        text
-        + NOTES
-        + older
-        + _others(figures)
-        + ASKED
-        + "".join(asked.values())
-        + TALK
-        + COST
-        + "".join(costs.values())
-    )
+    questions, prices = ASKED + "".join(asked.values()), COST + "".join(costs.values())
+    return text + NOTES + older + _others(figures) + questions + TALK + prices
 
 
 def _kept(before: str) -> tuple[dict[tuple[str, str], str], dict[str, str], dict[str, str]]:
