@@ -268,6 +268,8 @@ def _journal(forks: Forks, kind: str, order: Order, result: Result, *, uncollect
         "notes": list(result.notes),
         "denials": [denial_to_json(denial) for denial in result.denials],
     }
+    if result.reached:
+        data["limits"] = [limit._asdict() for limit in result.reached]
     if uncollected is not None:
         data["uncollected"] = uncollected
     forks.journal(kind, result.fork, data)

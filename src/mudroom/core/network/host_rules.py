@@ -36,6 +36,10 @@ _HELD = regex(r"PUT|PATCH|DELETE|POST=(?:[A-Za-z][A-Za-z0-9-]{0,63}|(?:\.[A-Za-z
 """A kind of request that a rule may hold."""
 ASKED = "asked"
 """The source of a rule made from an answer. A reason may follow: ``asked, and nobody has answered in 55 s``."""
+LATER = f"{ASKED}, and refused, as this command began before its pushes could be held"
+"""The source of a rule made from the answer that holds a host from the next command on."""
+SOME_REQUESTS, OTHER_REQUESTS = " allows only some requests there", " is for other methods or paths than "
+"""Parts of the reason if rules for a host have methods or paths and none covers a request."""
 _LONGEST_SHOWN = 200
 """Characters of a method and path that a reason shows."""
 PUBLIC_ONLY = " allows public addresses only"
@@ -123,7 +127,7 @@ def decide(request: Request, rules: Sequence[HostRule]) -> HostDecision:
     asks, allows = best.get("ask"), best.get("allow")
     bound = next((rule for rule in rules if rule.only and concerns(rule, host.text, request.port)), None)
     if bound is not None and not any(rule.only for rule in covering(request, rules)):
-        return HostDecision("deny", bound, f"{_label(bound)} allows only some requests there")
+        return HostDecision("deny", bound, _label(bound) + SOME_REQUESTS)
     if host.kind != "name":
         network = network_of(host.text)
         named = private or (asks is not None and asks.private)
@@ -379,7 +383,7 @@ def _no_rule(host: HostName, request: Request, rules: Sequence[HostRule]) -> str
     near = [rule for rule in allows if request.port in (rule.ports or USUAL)]
     if near and request.method:
         what = f"{request.method} {request.path}"[:_LONGEST_SHOWN]
-        return f"{_label(max(near, key=_rank))} is for other methods or paths than {what}"
+        return _label(max(near, key=_rank)) + OTHER_REQUESTS + what
     near = [rule for rule in allows if request.port not in (rule.ports or USUAL)]
     if near:
         return f"no rule names port {request.port} of it; {_label(max(near, key=_rank))} is for other ports"

@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 from mudroom.core.network.flow import FlowAnswer, FlowQuestion
 from mudroom.core.network.host_entry import expand, offered_rule
-from mudroom.core.network.host_rules import ASKED, HostRule, concerns, show_rule
+from mudroom.core.network.host_rules import ASKED, LATER, HostRule, concerns, show_rule
 from mudroom.core.network.preset import offers
 from mudroom.core.registry import is_installed, part_or_none
 from mudroom.errors import MudroomError
@@ -108,8 +108,7 @@ class HostQuestions:
         kept = rule
         if answer.rule:
             kept = self._offered(guard, question, answer)
-            why = "" if answer.allowed else ", and refused, as this command began before its pushes could be held"
-            rule = rule._replace(source=f"{ASKED}{why or ' ' + show_rule(kept)}")
+            rule = rule._replace(source=f"{ASKED} {show_rule(kept)}" if answer.allowed else LATER)
         self.rules.append(rule._replace(source=f"{ASKED}, {answer.why}") if answer.why else rule)
         guard.answer(question.identity, answer.allowed, self.rules[-1])
         if answer.keep:

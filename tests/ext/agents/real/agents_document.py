@@ -57,6 +57,17 @@ installed. cursor-agent and goose are in no package of npm or PyPI. openhands wa
 
 OLDER = "\nRows of 10 steps, and the costs, are of a run of 2026-11-26 with ten of these steps.\n"
 
+ASKED = """
+## What is asked a second time
+
+*First*: questions of a session, each answered with `mudroom approve`: the agent's command, a host that is allowed, a
+host that is refused, and hosts of the agent's own. *Second*: questions of a session with the policy that
+`mudroom policy learn` made of the answers, once trusted (`tests/ext/agents/real/test_learned_policy.py`).
+
+| agent | first | second |
+| --- | --- | --- |
+"""
+
 TALK = """
 ## Agents that talk to each other
 
@@ -95,12 +106,14 @@ def read(lines: Iterable[str]) -> Mapping[str, Rows]:
 def document(figures: Mapping[str, Rows], before: str = "") -> str:
     """Return the document of these figures, with the rows of ``before``, an earlier one, that they do not replace."""
     main = figures.get("user") or figures["root"]
-    lines, costs = _kept(before)
+    lines, costs, asked = _kept(before)
     for agent, how in main:
         if how in HOWS:
             lines[agent, how] = _line(main, agent, how)
         elif how == "start":
             costs[agent] = _cost(main[agent, how])
+        elif how == "learned":
+            asked[agent] = "| {agent} | {questions} | {again} |\n".format(**main[agent, how])
     agents = list(dict.fromkeys(agent for agent, _how in main))
     head = HEAD.replace("DAY", time.strftime("%Y-%m-%d", time.gmtime())).replace("AGENTS", ", ".join(agents))
     text = head + "| agent | version | run | steps | leaks | project | apply, undo | planted |\n"
@@ -108,19 +121,22 @@ def document(figures: Mapping[str, Rows], before: str = "") -> str:
     every = dict.fromkeys(agent for agent, _how in lines)
     text += "".join(lines[agent, how] for agent in every for how in HOWS if (agent, how) in lines)
     older = OLDER if any("10 of 10" in line for line in lines.values()) else ""
-    return text + NOTES + older + _others(figures) + TALK + COST + "".join(costs.values())
+    questions, prices = ASKED + "".join(asked.values()), COST + "".join(costs.values())
+    return text + NOTES + older + _others(figures) + questions + TALK + prices
 
 
-def _kept(before: str) -> tuple[dict[tuple[str, str], str], dict[str, str]]:
-    """Return the rows of a document, by agent and how it was run, and those of the costs by agent."""
-    rows, costs = dict[tuple[str, str], str](), dict[str, str]()
+def _kept(before: str) -> tuple[dict[tuple[str, str], str], dict[str, str], dict[str, str]]:
+    """Return the rows of a document, by agent and how it was run, and those of the costs and questions by agent."""
+    rows, costs, asked = dict[tuple[str, str], str](), dict[str, str](), dict[str, str]()
     for line in before.splitlines(keepends=True):
         cells = [cell.strip() for cell in line.split("|")[1:-1]]
         if len(cells) == 8 and cells[2] in HOWS:
             rows[cells[0], cells[2]] = line
         elif len(cells) == 6 and cells[1].replace(".", "").isdigit():
             costs[cells[0]] = line
-    return rows, costs
+        elif len(cells) == 3 and cells[1].isdigit():
+            asked[cells[0]] = line
+    return rows, costs, asked
 
 
 HOWS = ("bare", "level 0", "level 1", "level 2", "in a terminal, level 1")

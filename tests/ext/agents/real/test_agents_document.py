@@ -67,7 +67,9 @@ def test_rows_that_a_run_does_not_have_stay() -> None:
     inside = {"untouched": True, "applied": True}
     costs = {"bare_seconds": 1.0, "inside_seconds": 1.5, "ratio": 1.5, "bare_call": 0.01, "inside_call": 0.02}
     first = document(read([row("bare", "user"), row("level 1", "user", **inside), row("start", "user", **costs)]))
+    first = document(read([row("learned", "user", questions=4, again=0)]), first)
     text = document(read([row("level 1", "user", agent="kilo", **inside), row("bare", "user", played=3)]), first)
+    assert "| claude | 4 | 0 |\n" in text
     assert "| claude | 2.1.3 | bare | 3 of 25 | none | | | |\n| claude | 2.1.3 | level 1 | 25 of 25 |" in text
     assert "| kilo | 2.1.3 | level 1 | 25 of 25 | none | untouched | right |  |\n" in text
     assert "| claude | 1.00 | 1.50 | 1.50 | 0.010 | 0.020 |\n" in text
