@@ -43,7 +43,7 @@ WRONG = {
     "discard --all": "discard has no option --all (mudroom discard --help)",
     "discard": "discard needs FORK (mudroom discard --help)",
     "policy": "policy needs an action: why, check, init, learn, schema, show, trust, distrust (mudroom policy --help)",
-    "fork": "fork needs an action: new, ls, rename, rm (mudroom fork --help)",
+    "fork": "fork needs an action: new, ls, rename, rm, start (mudroom fork --help)",
     "vault": "vault needs an action: ls, init, gc, check, adopt, archive, export, import (mudroom vault --help)",
     "image": "image needs an action: build, ls, rm (mudroom image --help)",
     "policy why rm -rf /": "policy has no option -rf (a command stands after --: mudroom policy why -- rm -rf /)",
