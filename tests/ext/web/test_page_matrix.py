@@ -29,7 +29,7 @@ def test_forks_that_conflict(place: Place, site: Site, page: Page) -> None:
     staged(place, "echo > other.txt", "fourth")
     page.set_viewport_size({"width": 320, "height": 640})
     go(page, site, "project")
-    summary = page.get_by_text("Conflicts between forks")
+    summary = page.locator(".matrix summary")
     summary.focus()
     page.keyboard.press("Enter")
     page.get_by_role("button", name="Compare again").wait_for()
