@@ -62,7 +62,6 @@ PURE_LIBRARY = {
     "hashlib", "itertools", "_json", "json", "math", "re", "struct", "tomllib", "types", "typing", "unicodedata",
 }  # fmt: skip
 LIBRARY_OF = {
-    "core.merge.merge_rule": {"ast", "warnings"},  # to parse what a rule has joined
     "core.registry": {"sys"},
     "core.text.sha256": {"_sha2", "_sha256", "sys"},  # the module of the interpreter, whose name depends on the version
     "core.network.loopback": {"publicsuffixlist"},

@@ -2,7 +2,7 @@
 
 ``python -m tests.conformance.merges NAME=GIT_DIRECTORY … [--most N] [--write]``; no test is here. Each merge commit of
 two parents on the repository's branch is merged again by ``core/merge/diff3.py``. A file that conflicts and that a rule
-settles (``core/merge/merge_rule.py``) is compared with the one that landed.
+settles (``ext/merging/rule.py``) is compared with the one that landed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from mudroom.core.merge.diff3 import merge3
 from mudroom.core.merge.marker import why_not_mergeable
-from mudroom.core.merge.merge_rule import _Parts, language_of, settle
+from mudroom.ext.merging.rule import _Parts, language_of, settle
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs/evidence/MERGES.md"
 

@@ -17,6 +17,7 @@ from mudroom.session import Session
 from mudroom.session.verification import verification
 from mudroom.stage.source import Source
 from mudroom.vault.apply.landing import LandingResult, Verification
+from satellites import needs
 from whole_text import whole
 
 TEXT = "".join(f"line {number}\n" for number in range(1, 21))
@@ -241,6 +242,7 @@ def ruled(place: Place, settings: Settings, theirs: str = "import c") -> tuple[S
     return session, fork
 
 
+@needs("merging")
 def test_a_policy_has_an_apply_take_what_a_rule_merges(place: Place) -> None:
     session, fork = ruled(place, Settings(merge_rules="apply"))
     assert session.changes.conflicts(fork) == []

@@ -84,6 +84,9 @@ ROWS: Mapping[str, Mapping[str, str]] = {
     "live": {
         "cli": "live.cli",
     },
+    "merging": {
+        "rules": "merging.rule",
+    },
     "outside": {
         "store": "outside.store",
     },

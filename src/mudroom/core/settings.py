@@ -97,7 +97,7 @@ class Settings(NamedTuple):
     start_timeout: float = 60.0
     """Seconds in which each of them has to be ready."""
     merge_rules: MergeRules = "offer"
-    """``offer``: a conflict that a rule merges (``core/merge/merge_rule.py``) is one until the user decides; ``apply``:
+    """``offer``: a conflict that a rule merges (``ext/merging/rule.py``) is one until the user decides; ``apply``:
     an apply takes the merged text, and says so."""
     git_sign: GitSign = "as-git"
     """When the user's git signs; ``as-git``: a commit of ``apply --commit``, as git's own settings say."""

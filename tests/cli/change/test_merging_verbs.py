@@ -11,6 +11,7 @@ import pytest
 from conftest import Place, listing, tick
 from forked import popen
 from mudroom.vault.moment import present
+from satellites import needs
 from screen import Screen
 from test_vault_verb import MUDROOM, Cli
 
@@ -104,6 +105,7 @@ def by_rule(cli: Cli) -> None:
     cli.place.write("m.py", "import a\nimport b\n\nx = 1\n")
 
 
+@needs("merging")
 def test_what_a_rule_merges_is_shown_and_taken_only_when_asked_for(cli: Cli) -> None:
     by_rule(cli)
     assert cli("apply", "x", "--yes").returncode == 3

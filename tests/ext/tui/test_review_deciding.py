@@ -24,6 +24,7 @@ from mudroom.ext.tui.conflict import ConflictScreen
 from mudroom.ext.tui.dialog import Lines
 from mudroom.ext.tui.key import REVIEW
 from mudroom.ext.tui.review_model import ReviewModel
+from satellites import needs
 
 pytestmark = pytest.mark.slow
 MIDDLE = "".join(f"{n}\n" for n in range(20))
@@ -173,6 +174,7 @@ def test_a_decision_is_taken_back(place: Place, conflicting: str) -> None:
     assert not any(one.decided for one in session.changes.conflicts(conflicting))
 
 
+@needs("merging")
 def test_a_rule_merges_with_one_key(place: Place, conflicting: str) -> None:
     place.write("m.py", "import a\n")
     tick()

@@ -15,6 +15,7 @@ from conftest import Place, listing, tick
 from mudroom.core.clock import CommandStart
 from mudroom.core.settings import Settings
 from mudroom.ext.web.api.region import BYTES, LINES, REGIONS
+from satellites import needs
 
 TEXT = "".join(f"line {number}\n" for number in range(1, 31))
 FORK = "agent-1"
@@ -105,6 +106,7 @@ def test_the_regions_are_the_whole_file(places: Two) -> None:
     assert [line[2] for line in regions[2]["ours"]] == [3, 4, 5, 9, 10, 11]
 
 
+@needs("merging")
 def test_a_rule_is_told_and_taken_on_request(two: Two) -> None:
     two.make("import a\n", "import a\nimport b\n", "import a\nimport c\n", "m.py")
     assert two.look("m.py")["rule"] == "union of imports"

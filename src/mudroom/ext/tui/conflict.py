@@ -33,9 +33,9 @@ from mudroom.ext.tui.review_model import ReviewModel
 from mudroom.ext.tui.worker import WorkerQueue
 
 if TYPE_CHECKING:
-    from mudroom.core.merge.merge_rule import RuleMerge
     from mudroom.ext.tui.base_app import BaseApp
     from mudroom.session import ForkConflict
+    from mudroom.vault.conflict.rule_merge import RuleMerge
 
 
 # --- A conflict as rows: one place's sides and result, or type and size for files that cannot be merged ---

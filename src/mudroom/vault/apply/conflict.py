@@ -12,7 +12,6 @@ from functools import cached_property
 from mudroom.core.merge.diff3 import MergedText, merge3
 from mudroom.core.merge.marker import why_not_mergeable
 from mudroom.core.merge.merge import Conflict, merged_mode
-from mudroom.core.merge.merge_rule import RuleMerge, settle
 from mudroom.core.merge.merge_tree import FileSides
 from mudroom.core.merge.resolution_words import Take
 from mudroom.core.tree.change import Change
@@ -32,6 +31,7 @@ from mudroom.vault.conflict.resolution import (
     load_resolutions,
     read_content,
 )
+from mudroom.vault.conflict.rule_merge import RuleMerge, settle
 from mudroom.vault.record import ForkRecord
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
@@ -93,7 +93,7 @@ class ForkConflict(_ConflictFields):
 
     @cached_property
     def by_rule(self) -> RuleMerge | None:
-        """The text as a rule merges it (``core/merge/merge_rule.py``), or None if no rule does. Does not keep the
+        """The text as a rule merges it (``ext/merging/rule.py``), or None if no rule does. Does not keep the
         merge, for long lists."""
         merged = vars(self).get("merged") or self._merge()
         return settle(self.path, merged) if merged is not None else None

@@ -217,7 +217,7 @@ class LandingRequest(NamedTuple):
     pushes: bool = False
     """Pushes of the fork are sent afterwards: record the apply even without files."""
     rules: bool = False
-    """Take the text that a rule makes of a conflict (``core/merge/merge_rule.py``) unless another decision holds."""
+    """Take the text that a rule makes of a conflict (``ext/merging/rule.py``) unless another decision holds."""
     signing: Mapping[bytes, bytes] | None = None
     """The user's variables for git, which signs the commits that land. None: commits land as they are."""
 

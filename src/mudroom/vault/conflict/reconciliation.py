@@ -24,6 +24,7 @@ from mudroom.stage.layers.layer import remove_tree
 from mudroom.stage.originals.ground import Ground
 from mudroom.stage.source import OpenSource, Source, read_all, same_as, same_bytes
 from mudroom.stage.views.preflight import filesystem, mounts
+from mudroom.vault.conflict.rule_merge import settle
 
 LIMIT = 32 * 1024 * 1024
 """Bytes. A larger file is not merged: it conflicts as a whole."""
@@ -279,8 +280,6 @@ class Reconciler:
         merged = merge3(base, mine, yours)
         if merged.clean:
             return None
-        from mudroom.core.merge.merge_rule import settle
-
         mode = merged_mode(sides.base[1].mode if sides.base[1] is not None else None, ours.mode, theirs.mode)
         is_ruled = self._rules and mode is not None and sides.theirs[0] not in self.partial
         settled = settle(sides.path, merged) if is_ruled else None

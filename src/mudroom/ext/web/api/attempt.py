@@ -1,4 +1,5 @@
-"""Tries: the list, a try's candidates with the paths where they differ, and an attempt's report.
+"""Tries: the list, a try's candidates with the paths where they differ, and an attempt's report. All forks of a project
+compared with each other.
 
 Names, notes and reports come from an agent. They are escaped, except reports: a page draws them as a terminal does.
 """
@@ -16,6 +17,7 @@ from mudroom.core.tree.quote import show_words
 from mudroom.ext.attempts.candidate import Candidate, ComparedPath, TryReview, all_tries, review_try
 from mudroom.ext.attempts.candidate_text import note
 from mudroom.ext.attempts.record import is_running, load
+from mudroom.ext.attempts.session.matrix import MatrixCell, matrix
 from mudroom.ext.attempts.value import TryRecord, distinct
 from mudroom.ext.web import shape
 from mudroom.ext.web.api.endpoint import ApiCall, Endpoint, id_of
@@ -27,6 +29,10 @@ if TYPE_CHECKING:
 
 FEW = 2_000
 MOST = 20_000
+MOST_FORKS = 30
+"""Forks that are compared with each other."""
+MOST_PATHS = 8
+"""Paths of a cell."""
 _LONGEST = 2_000
 """Characters sent from a command."""
 _MS = 10**6
@@ -40,6 +46,23 @@ class TryQuery(Struct):
     count: Annotated[int, Meta(ge=0, le=MOST)] = FEW
     reviewed: str = ""
     """The previous page's fingerprint: if a fork has changed since, the next page is refused."""
+
+
+def forks_matrix(call: ApiCall) -> shape.MatrixShape:
+    with (
+        call.server.session(call.path["project"]) as session,
+        call.server.locks.hold("compare", call.path["project"], ""),
+    ):
+        names = [fork.name for fork in session.vault.forks()]
+        shown = names[-MOST_FORKS:]
+        cells = matrix(session, shown, cache=call.server.matrices)
+    return shape.MatrixShape(shown, [_cell(cell) for cell in cells], len(names) - len(shown))
+
+
+def _cell(cell: MatrixCell) -> shape.MatrixCellShape:
+    paths = [shape.MatrixPathShape(id_of(path), show_path(path)) for path in cell.conflicts[:MOST_PATHS]]
+    count = None if cell.problem else len(cell.conflicts)
+    return shape.MatrixCellShape(cell.one, cell.other, count, paths, cell.problem)
 
 
 def tries(call: ApiCall) -> list[shape.TryRowShape]:
@@ -162,6 +185,13 @@ def _line(text: str) -> str:
 
 _AT = "/projects/{project}/tries"
 ENDPOINTS = (
+    Endpoint(
+        "GET",
+        "/projects/{project}/matrix",
+        "Which forks conflict with the project and with each other",
+        forks_matrix,
+        shape.MatrixShape,
+    ),
     Endpoint("GET", _AT, "The tries of a project, the newest first", tries, list[shape.TryRowShape]),
     Endpoint(
         "GET",

@@ -5,6 +5,7 @@ import { spelled } from "./code.js";
 import { ForkCard } from "./fork.js";
 import { Applies } from "./applies.js";
 import { useLoaded } from "./load.js";
+import { Matrix } from "./matrix.js";
 import { counted } from "./plural.js";
 import { toProject } from "./route.js";
 import { Needs, Running } from "./first.js";
@@ -58,6 +59,7 @@ export function Project({ project, place: { data, error, reload } }) {
     <h2>Forks</h2>
     ${data.forks.length === 0 && html`<p class="empty panel">No fork. Run a command in this folder to make one: <code>mudroom run --keep -- COMMAND</code></p>`}
     <ul class="cards">${data.forks.map((/** @type {any} */ one) => html`<${ForkCard} key=${one.name} project=${project} fork=${one} usual=${data.badge} changed=${reload} />`)}</ul>
+    <${Matrix} project=${project} forks=${data.forks} />
     <${Tries} project=${project} />
     <h2>Applies</h2><${Applies} project=${project} applies=${data.applies} changed=${reload} /></main>`;
 }

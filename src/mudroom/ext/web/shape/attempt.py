@@ -9,6 +9,34 @@ from msgspec import Struct
 from mudroom.ext.web.shape.change import Verb
 
 
+class MatrixPathShape(Struct):
+    id: str
+    path: str
+
+
+class MatrixCellShape(Struct):
+    """A fork with the project, or with another fork."""
+
+    fork: str
+    other: str
+    """Empty: the project."""
+    conflicts: int | None
+    """Number of paths in conflict; None: not known."""
+    paths: list[MatrixPathShape]
+    """The first of them."""
+    problem: str = ""
+    """Why the conflicts are not known."""
+
+
+class MatrixShape(Struct):
+    forks: list[str]
+    """The forks that are compared, oldest first."""
+    cells: list[MatrixCellShape]
+    """Each fork with the project, then each pair."""
+    forks_left: int
+    """Number of older forks that are not compared."""
+
+
 class TryRowShape(Struct):
     name: str
     command: str

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from mudroom.core.approval.approval import HostQuestion
 from mudroom.core.tree.path import show_path
 from mudroom.ext.attempts.candidate import ComparisonCache
+from mudroom.ext.attempts.session.matrix import MatrixCache
 from mudroom.ext.review.rows import stamp_of
 from mudroom.ext.web.cli.new_project import Outlook
 from mudroom.ext.web.server.fork_address import hosts, project_label
@@ -59,7 +60,7 @@ class ServerEnvironment(NamedTuple):
     ``ext/certify/cli/certificate.py``."""
 
 
-Act = Literal["decide", "start"]
+Act = Literal["compare", "decide", "start"]
 """The action on a fork; different actions do not exclude each other."""
 
 
@@ -106,6 +107,7 @@ class ServerState:
         self.jobs = Jobs(self.hub)
         self.summaries = ForkSummaries()
         self.comparisons = ComparisonCache()
+        self.matrices = MatrixCache()
         self.locks = RequestLocks()
         self._reading = FileCache()
 

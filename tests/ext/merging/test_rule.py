@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mudroom.core.merge.diff3 import merge3
-from mudroom.core.merge.merge_rule import LIMIT, settle
+from mudroom.ext.merging.rule import LIMIT, settle
 from tiers import each
 
 IMPORTS, KEYS, INSERTS = "union of imports", "different keys of one object", "both sides only insert"

@@ -22,6 +22,7 @@ from mudroom.core.merge.diff3 import Chunk, Lines, MergedText
 from mudroom.core.merge.marker import resolve
 from mudroom.core.tree.path import name
 from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
+from mudroom.vault.conflict.rule_merge import RuleMerge
 
 if TYPE_CHECKING:
     import ast
@@ -55,14 +56,6 @@ class MergeRule(NamedTuple):
     """Return the joined lines, or None where the rule does not hold."""
 
 
-class RuleMerge(NamedTuple):
-    """A text whose conflicts are all settled by rule."""
-
-    content: bytes
-    words: str
-    """The rules, such as ``both sides only insert``."""
-
-
 def language_of(path: bytes) -> str:
     """Return a key of ``GUARDS``, or an empty string if no rule holds for such a file."""
     suffix = name(path).lower().rpartition(b".")[2]
@@ -70,7 +63,7 @@ def language_of(path: bytes) -> str:
 
 
 def settle(path: bytes, merged: MergedText) -> RuleMerge | None:
-    """Return the text with every conflict settled by rule, or None. ``path`` tells the language."""
+    """As ``vault/conflict/rule_merge.py:settle``."""
     language = language_of(path)
     sides = ("base", "ours", "theirs")
     base, ours, theirs = (b"".join(line for chunk in merged.chunks for line in getattr(chunk, side)) for side in sides)

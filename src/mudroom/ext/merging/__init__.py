@@ -1,0 +1,1 @@
+"""Conflicts that are settled by rule (``rule.py``)."""

@@ -1,0 +1,56 @@
+"""The matrix of forks in a real browser: by the keyboard, narrow, and when a fork has changed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from browser import Site, comes, go, staged
+
+from conftest import Place
+from test_page_accessible import AXE, violations
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+pytestmark = [pytest.mark.deep, pytest.mark.slow]
+TEXT = "one\ntwo\nthree\nfour\nfive\nsix\nseven\n"
+LONG = "a-fork-whose-name-takes-more-room-than-there-is"
+ROWS = """
+() => [...document.querySelectorAll(".matrix tbody tr")]
+  .map((row) => [...row.children].map((cell) => cell.innerText.replace(/\\s+/g, " ").trim()))
+"""
+
+
+def test_forks_that_conflict(place: Place, site: Site, page: Page) -> None:
+    place.write("notes.txt", TEXT)
+    for name, word in (("first", "ONE"), ("second", "Two"), (LONG, "uno")):
+        staged(place, f"sed -i 's/^one$/{word}/' notes.txt; echo {word} > new.txt", name)
+    staged(place, "echo > other.txt", "fourth")
+    page.set_viewport_size({"width": 320, "height": 640})
+    go(page, site, "project")
+    summary = page.locator(".matrix summary")
+    summary.focus()
+    page.keyboard.press("Enter")
+    page.get_by_role("button", name="Compare again").wait_for()
+    assert page.evaluate(ROWS) == [
+        ["first", "clean"],
+        ["second", "clean", "2 conflicts"],
+        [LONG, "clean", "2 conflicts", "2 conflicts"],
+        ["fourth", "clean", "clean", "clean", "clean"],
+    ]
+    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") == 0
+    if AXE.exists():
+        assert violations(page) == []
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "Conflicts between forks"
+    told = page.get_by_role("list", name="Paths in conflict")
+    assert told.get_by_role("listitem").first.inner_text() == "first and second: new.txt, notes.txt"
+    staged(place, "sed -i 's|^Two$|one|' notes.txt; rm new.txt", "second")
+    comes(page, lambda: page.evaluate(ROWS)[1], ["second", "clean", "clean"])
+    place.write("notes.txt", TEXT.replace("one", "user"))
+    page.get_by_role("button", name="Compare again").click()
+    comes(page, lambda: page.evaluate(ROWS)[0], ["first", "1 conflict"])
+    told.get_by_role("link", name="first").first.press("Enter")
+    page.get_by_role("heading", name="notes.txt").first.wait_for()
+    assert page.url.endswith("/f/first/conflicts")
