@@ -29,7 +29,8 @@ _EMPTY: dict[str, Any] = {
     "fork": "", "command": [], "state": "", "level": None, "changed": 0, "lines_added": 0, "lines_removed": 0,
     "agent": None, "checkpoints": [], "also_in": [], "problem": None,
 }  # fmt: skip
-"""A row's fields. ``also_in``: other projects, or the home, that it changes. ``problem`` says why the fork cannot be read, or why its last changes cannot be collected yet."""
+"""A row's fields. ``also_in``: other projects, or the home, that it changes. ``problem`` says why the fork cannot be
+read, or why its last changes cannot be collected yet."""
 _LEAST_COLUMNS = 20
 """Minimum columns for the command on its row. With less room it gets a line for itself."""
 
