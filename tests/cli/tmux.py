@@ -34,7 +34,9 @@ class Tmux:
             **environment,
         }
         size = ["-x", str(columns), "-y", str(rows)]
-        self("new-session", "-d", *size, "-c", str(place.project), "sh")
+        self(
+            "new-session", "-d", *size, "-c", str(place.project), "exec sh"
+        )  # dash, as the shell of the user, would wait for it
         self("set-option", "-g", "remain-on-exit", "on")
         self.type("PS1='out''side> '")
         self.until(lambda seen: seen.rstrip().endswith("outside>"))

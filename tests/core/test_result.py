@@ -64,6 +64,7 @@ def test_the_whole_object() -> None:
             "remarks": [],
         },
         "denials": [],
+        "roots": [],
         "applied": None,
         "left": {"count": 0, "bytes": 0, "files": []},
         "notes": [],

@@ -26,7 +26,7 @@ LINES = {
     "mudroom ap": ["apply", "approve"],
     "mudroom run --net ": ["gate", "none", "open"],
     "mudroom run --env X --ne": ["--net"],
-    "mudroom fork ": ["ls", "new", "rename", "rm"],
+    "mudroom fork ": ["ls", "new", "rename", "rm", "start"],
     "mudroom fork rm al": ["alpha"],
     "mudroom exec --fork ": ["alpha", "beta"],
     "mudroom discard --json b": ["beta"],

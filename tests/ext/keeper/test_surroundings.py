@@ -23,7 +23,7 @@ from mudroom.ext.keeper.server import KeptLauncher
 from mudroom.ext.keeper.variables import may_share
 from test_keeper_life import gone, mudroom
 from test_kept_equal import both_ways
-from tiers import each, pairs
+from tiers import pairs
 
 __all__ = ["kept"]  # a fixture
 
@@ -90,7 +90,7 @@ def test_one_keeper_serves_sets_of_variables(kept: Kept) -> None:
     assert [row.pid for row in kept.list()] == [pid]
 
 
-@each(
+@pytest.mark.parametrize(
     ("name", "file", "shared"),
     [
         ("PYTHONPATH", "app/__init__.py", True),

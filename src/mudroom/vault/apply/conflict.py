@@ -81,22 +81,24 @@ class ForkConflict(_ConflictFields):
         """The three texts merged as far as possible; None if they are not mergeable texts. Computed once and kept."""
         return self._merge()
 
-    @cached_property
+    @property
     def places(self) -> int | None:
-        """Number of places where the texts conflict; None as for ``merged``. Does not keep the merge, for long
-        lists."""
+        """Number of places where the texts conflict; None as for ``merged``."""
+        return self._outline[0]
+
+    @property
+    def by_rule(self) -> RuleMerge | None:
+        """The text as a rule merges it (``ext/merging/rule.py``), or None if no rule does."""
+        return self._outline[1]
+
+    @cached_property
+    def _outline(self) -> tuple[int | None, RuleMerge | None]:
+        """``places`` and ``by_rule``, by one merge, which is not kept: lists are long."""
         merged = vars(self).get("merged") or self._merge()
-        return merged.conflicts if merged is not None else None
+        return (merged.conflicts, settle(self.path, merged)) if merged is not None else (None, None)
 
     def _merge(self) -> MergedText | None:
         return merge3(*self._texts) if self._texts is not None else None
-
-    @cached_property
-    def by_rule(self) -> RuleMerge | None:
-        """The text as a rule merges it (``ext/merging/rule.py``), or None if no rule does. Does not keep the
-        merge, for long lists."""
-        merged = vars(self).get("merged") or self._merge()
-        return settle(self.path, merged) if merged is not None else None
 
     @property
     def is_text(self) -> bool:

@@ -106,6 +106,7 @@ def test_every_tool(place: Place, transport: str, mode: str) -> None:
         assert (await call("status"))["files"] >= 2
         assert len((await call("forks"))["forks"]) == 1
         assert (await call("why", command="ls"))["verdict"] == "allow"
+        assert (await call("drop_held", effects=[]))["held"] == []
         await call("rollback", checkpoint="start")
         assert (await call("status"))["files"] == 0
         assert used == set(TOOLS)

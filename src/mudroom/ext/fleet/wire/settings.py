@@ -17,7 +17,7 @@ from mudroom.core.confinement.limit import Limits
 from mudroom.core.network.fork_host import AgentLink
 from mudroom.core.network.fork_rule import ForkRule
 from mudroom.core.network.host_rules import HostRule
-from mudroom.core.settings import Settings
+from mudroom.core.settings import Settings, StartCommand
 from mudroom.ext.fleet.wire.frame import LinkError
 
 _CLASSES: dict[str, Any] = {
@@ -33,6 +33,7 @@ _CLASSES: dict[str, Any] = {
         Limits,
         Role,
         Settings,
+        StartCommand,
     )
 }
 _DEEPEST = 16
