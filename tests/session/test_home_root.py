@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from clocks import give_way
 from conftest import Place, environment, listing, tick
 from forked import popen
 from mudroom.core.result import Result
+from mudroom.sandbox.host.home import hidden_in_home
 from mudroom.session import Session
 
 pytestmark = if_namespaces
@@ -178,3 +180,21 @@ def test_a_command_that_is_killed_leaves_only_its_own_files(place: Place, home: 
     session.changes.apply(fork.name)
     assert {name: row for name, row in seen(home).items() if name != ".made"} == before
     assert (home / ".made").read_text() == "x\n"
+
+
+def test_a_directory_that_is_closed_to_its_owner_is_not_searched_and_left_out(tmp_path: Path) -> None:
+    """A command could open its copy of it."""
+    closed = tmp_path / ".closed"
+    closed.mkdir(mode=0)
+    scandir = os.scandir
+
+    def refusing(path: bytes) -> object:
+        if os.fsdecode(path) == str(closed):  # root reads it, too
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return scandir(path)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "scandir", refusing)
+        hidden = hidden_in_home(os.fsencode(tmp_path), (), (), (), ())
+    closed.chmod(0o700)
+    assert os.fsencode(closed) in hidden.emptied

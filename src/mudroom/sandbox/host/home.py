@@ -84,7 +84,7 @@ def _is_plain(path: bytes) -> bool:
 
 def _secrets(home: bytes, left_out: Collection[bytes]) -> tuple[list[bytes], list[bytes]]:
     """Return the files with a credential's name or place, and the directories that were not searched."""
-    found, pending = list[bytes](), [home]
+    found, closed, pending = list[bytes](), list[bytes](), [home]
     for _directory in range(_MOST_DIRECTORIES):
         if not pending:
             break
@@ -92,15 +92,15 @@ def _secrets(home: bytes, left_out: Collection[bytes]) -> tuple[list[bytes], lis
         try:
             with os.scandir(above) as scan:
                 entries = sorted(scan, key=lambda entry: entry.name)
-        except OSError:
-            continue  # gone, or not readable
+        except OSError:  # if it is closed to its owner, a command can still open its copy of it
+            closed += [above] if os.path.isdir(above) else []
+            continue
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
-                if entry.path not in left_out:
-                    pending.append(entry.path)
+                pending += [entry.path] if entry.path not in left_out else []
             elif (test := secret_test(entry.path[len(home) + 1 :])) and entry.is_file(follow_symlinks=False):
                 found += [entry.path] if is_secret_file(entry.path, test) else []
-    return found, pending
+    return found, pending + closed
 
 
 def _topmost(paths: Iterable[bytes]) -> tuple[bytes, ...]:
