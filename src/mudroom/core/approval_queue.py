@@ -16,7 +16,7 @@ from mudroom.core.tree.quote import show_words
 from mudroom.typing import Any, Literal, NamedTuple
 
 VALIDITY = 3600.0
-"""Seconds for which an answer is kept for a repeated question."""
+"""Seconds for which an answer is kept for a repeated question, and for which an answer "for an hour" holds."""
 
 State = Literal["waiting", "allowed", "denied", "expired", "withdrawn"]
 Kind = Literal["command", "host"]
@@ -57,6 +57,8 @@ class QueueDecision(NamedTuple):
     keep: bool = False
     rule: str = ""
     """As in ``FlowAnswer``."""
+    hour: bool = False
+    """Whether it answers the same question again, for ``VALIDITY`` seconds. An answer by that has no hour itself."""
 
 
 def elapsed(since: Moment, now: Moment) -> float:
@@ -78,6 +80,12 @@ def age(since: Moment, now: Moment) -> float:
 
 def answer_of(decision: QueueDecision) -> CommandAnswer:
     return CommandAnswer(decision.state == "allowed", decision.keep, decision.by, decision.reason)
+
+
+def is_repeated(decision: QueueDecision, now: Moment) -> bool:
+    """Return whether a decision answers the same question once more."""
+    is_answer = decision.state in ("allowed", "denied")
+    return decision.hour and is_answer and elapsed(decision.when, now) <= VALIDITY
 
 
 class QueueRow(NamedTuple):
@@ -191,7 +199,13 @@ def row_to_json(row: QueueRow, now: Moment) -> dict[str, Any]:
         fields |= _command(asked.command)
     ended = None
     if decision is not None:
-        ended = {"by": decision.by, "reason": decision.reason, "always": decision.keep, "time": decision.when.time}
+        ended = {
+            "by": decision.by,
+            "reason": decision.reason,
+            "always": decision.keep,
+            "hour": decision.hour,
+            "time": decision.when.time,
+        }
     return fields | {"decision": ended, "used": row.used}
 
 

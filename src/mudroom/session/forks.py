@@ -415,6 +415,7 @@ class Forks:
         with self.at_rest(name) as fork, self.tools.aside(fork):
             if is_open_elsewhere(fork):
                 raise UsageError(f"file tools of another session work in {name}", "try again when it has ended")
+            self.vault.approvals.withdraw((name,), f"its fork is renamed: {new}")
             renamed = stacking.rename(self.vault, fork, new)
         sync_all(self.vault.path)
         self.journal("rename", new, {"was": name})

@@ -136,6 +136,55 @@ def test_an_answer(cli: Approving) -> None:
     assert cli.json("approve", "--all")["approvals"][0]["decision"]["by"] == "mudroom approve"
 
 
+def test_an_answer_for_an_hour_and_back(cli: Approving) -> None:
+    name = cli.put()
+    done = cli("approve", name, "--hour")
+    hour = "allow the same command in the fork try-1, while its files and terms are as now, for an hour"
+    assert done.returncode == 0, done.stderr
+    assert f"  hour: {hour}\n" in done.stderr
+    assert done.stderr.endswith(f"{name} is allowed for an hour: {hour}\n")
+    with cli.queue.put(QUESTION, 0) as first:
+        assert first.look() is not None
+    with cli.queue.put(QUESTION, 0) as second:
+        repeated = second.look()
+        assert repeated is not None
+        assert (repeated.state, repeated.by) == ("allowed", "mudroom approve")
+    shown = {row["id"]: row["decision"]["hour"] for row in cli.json("approve", "--all")["approvals"]}
+    assert shown == {name: True, second.asked.name: False}
+    back = cli("approve", name, "--deny")
+    assert (back.returncode, back.stderr.splitlines()[-1]) == (0, f"{name} is taken back: it is asked again")
+    with cli.queue.put(QUESTION, 0) as third:
+        assert third.look() is None
+
+
+@pytest.mark.parametrize("words", [("fork", "rename", "try-1", "other"), ("discard", "--yes", "try-1")])
+def test_an_hour_ends_with_the_name_of_its_fork(cli: Approving, words: tuple[str, ...]) -> None:
+    assert cli("fork", "new", "try-1").returncode == 0
+    cli("approve", cli.put(), "--hour")
+    with cli.queue.put(QUESTION, 0) as ticket:
+        assert ticket.look() is not None
+    done = cli(*words)
+    assert done.returncode == 0, done.stderr
+    with cli.queue.put(QUESTION, 0) as ticket:
+        assert ticket.look() is None
+
+
+def test_a_host_for_an_hour(cli: Approving) -> None:
+    name = cli.put(HOST)
+    found = cli.json("approve", name, "--hour")
+    assert (found["state"], found["decision"]["hour"], found["rule_written"]) == ("allowed", True, False)
+    assert "registry.example" not in cli("policy", "show").stdout
+    assert cli.json("approve", name, "--deny")["state"] == "withdrawn"
+
+
+def test_the_users_own_question_has_no_hour(cli: Approving) -> None:
+    name = cli.put(HOST._replace(agent=""))
+    done = cli("approve", name, "--hour")
+    told = f"mudroom: {name} is not of an agent in a fork that stays (mudroom approve {name})\n"
+    assert (done.returncode, done.stderr) == (125, told)
+    assert cli.row(name).state == "waiting"
+
+
 def test_no(cli: Approving) -> None:
     name = cli.put()
     found = cli.json("approve", name, "--deny")
@@ -184,6 +233,8 @@ def test_always_without_a_rule_is_refused_and_nothing_is_decided(cli: Approving)
         (("../x",), "there is no question ../x"),
         (("--deny",), "which question is answered?"),
         (("--follow",), "--follow asks on a terminal"),
+        (("abc", "--hour", "--always"), "--hour allows for an hour, and writes no rule (mudroom approve ID --hour)"),
+        (("abc", "--hour", "--deny"), "--hour allows for an hour"),
     ],
 )
 def test_what_cannot_be(cli: Approving, words: tuple[str, ...], said: str) -> None:
@@ -233,10 +284,10 @@ needs_bash = pytest.mark.skipif(not BASH, reason="there is no bash")
 
 
 @needs_bash
-@pytest.mark.parametrize(("how", "key"), pairs(["alone", "both", "full"], list(ANSWERS), 3))
+@pytest.mark.parametrize(("how", "key"), [*pairs(["alone", "both", "full"], list(ANSWERS), 3), ("both", "hour")])
 def test_the_answers_on_a_terminal(cli: Approving, how: str, key: str) -> None:
     screen = cli.asker(how)
-    shown = screen.expect(r".*\[o\]nce  \[a\]lways  \[n\]o  \[N\]ever").group()
+    shown = screen.expect(r".*\[o\]nce  (\[h\]our  )?\[a\]lways  \[n\]o  \[N\]ever").group()
     assert b"insmod $'x\\x1b[2J\\xff'" in shown
     assert b"for /p/sub/x as of now" in shown
     assert b"always: allow insmod x, in /p/sub, while its files and terms are as now" in shown
@@ -245,13 +296,15 @@ def test_the_answers_on_a_terminal(cli: Approving, how: str, key: str) -> None:
     screen.type("abort\n")
     screen.expect(r"\[N\]ever")
     screen.type(key + "\n")
-    screen.expect(f"ANSWER {ANSWERS[key]}  END")
+    screen.expect(f"ANSWER {ANSWERS.get(key, ANSWERS['o'])}  END")
     assert screen.exit_code() == 0
+    assert (b"[h]our" in shown) is (how == "both"), "the queue keeps the answer"
     if how == "both":
         (row,) = cli.queue.rows()
         assert row.used
         assert row.decision is not None
         assert row.decision.by == "terminal"
+        assert row.decision.hour is (key == "hour")
 
 
 def test_a_preset_where_none_is_offered(cli: Approving) -> None:
@@ -266,11 +319,11 @@ def test_a_preset_where_none_is_offered(cli: Approving) -> None:
 def test_without_a_rule_always_is_not_offered(cli: Approving) -> None:
     for pattern in ("", "x" * 301, "a\x1b"):
         screen = cli.asker(pattern=pattern)
-        screen.expect(r"\[o\]nce  \[n\]o")
+        screen.expect(r"\[o\]nce  \[h\]our  \[n\]o")
         screen.type("a\n")
-        screen.expect(r"\[o\]nce  \[n\]o")
+        screen.expect(r"\[o\]nce  \[h\]our  \[n\]o")
         screen.type("N\n")
-        screen.expect(r"\[o\]nce  \[n\]o")
+        screen.expect(r"\[o\]nce  \[h\]our  \[n\]o")
         screen.type("n\n")
         screen.expect("ANSWER False False")
         assert screen.exit_code() == 0

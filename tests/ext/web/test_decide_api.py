@@ -304,3 +304,37 @@ def test_a_host_of_no_preset_offers_none(waiting: Waiting) -> None:
     waiting.put(HOST)
     waiting.put()
     assert [shown["offers"] for shown in waiting.shown()] == [[], []]
+
+
+def test_for_an_hour_and_taken_back(waiting: Waiting) -> None:
+    name = waiting.put()
+    (found,) = waiting.shown()
+    assert found["hour_rule"] == (
+        "allow the same command in the fork try-1, while its files and terms are as now, for an hour"
+    )
+    status, done = waiting.answer(name, allow=True, hour=True)
+    assert (status, done["question"]["state"], done["rule_written"]) == (200, "allowed", False)
+    assert done["question"]["holds_until"] - done["question"]["ended"] == 3_600_000
+    with waiting.queue.put(QUESTION, 0) as ticket:
+        assert ticket.look() is not None
+    with waiting.queue.put(QUESTION, 0) as ticket:
+        assert ticket.look() is not None
+    status, done = waiting.answer(name, allow=False)
+    assert (status, done["question"]["state"]) == (200, "withdrawn")
+    with waiting.queue.put(QUESTION, 0) as ticket:
+        assert ticket.look() is None
+
+
+@pytest.mark.parametrize("request_", [{"allow": False}, {"allow": True, "keep": True}], ids=["denied", "kept"])
+def test_what_is_not_for_an_hour(waiting: Waiting, request_: dict[str, bool]) -> None:
+    name = waiting.put()
+    status, problem = waiting.answer(name, hour=True, **request_)
+    assert (status, problem["code"]) == (400, "bad-request")
+    assert waiting.row(name).state == "waiting"
+
+
+def test_the_users_own_question_has_no_hour(waiting: Waiting) -> None:
+    with waiting.queue.put(HOST._replace(agent=""), 0) as ticket:
+        name = ticket.asked.name
+    assert [one["hour_rule"] for one in waiting.shown()] == [""]
+    assert waiting.answer(name, allow=True, hour=True)[0] == 400

@@ -302,3 +302,26 @@ def test_a_server_that_is_started_anew_shows_it_again(place: Place, queue: Queue
             one.get_by_text("Denied on the page").wait_for()
         assert ticket.look() is not None
     assert wrong == []
+
+
+def test_allowed_for_an_hour_and_taken_back(queue: Queue, page: Page) -> None:
+    asked = HOST._replace(fork="try-1")
+    with queue.put(asked, 60) as ticket:
+        one = card(page, HOST.fingerprint)
+        hour = one.get_by_role("button", name="Allow for an hour")
+        hour.wait_for()
+        described = page.locator("#" + str(hour.get_attribute("aria-describedby")))
+        assert described.inner_text() == "allow registry.example:443 in the fork try-1, for an hour"
+        hour.click()
+        one.get_by_text(re.compile("Allowed on the page, until ")).wait_for()
+        assert ticket.look() is not None
+    with queue.put(asked, 60) as ticket:
+        assert ticket.look() is not None, "nobody is asked"
+    page.mouse.move(0, 0)
+    one.wait_for(state="detached")
+    page.keyboard.press("Shift+Q")
+    page.get_by_text("Answered lately").click()
+    page.get_by_role("button", name=f"Take back {HOST.fingerprint}").click()
+    page.get_by_role("button", name="Take back").wait_for(state="detached")
+    with queue.put(asked, 0) as ticket:
+        assert ticket.look() is None

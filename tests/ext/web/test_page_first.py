@@ -64,3 +64,14 @@ def test_the_page_says_what_is_certified_and_warns_of_what_is_closed(place: Plac
     warning = page.get_by_text(f"Sandbox: {told[1]}")
     assert "warn" in (warning.get_attribute("class") or "")
     assert "warn" not in (page.get_by_text(f"Sandbox: {told[0]}").get_attribute("class") or "")
+
+
+def test_the_page_can_be_installed(place: Place, site: Site, page: Page) -> None:
+    """As an application with a window of its own, also on a phone that reaches this server through a tunnel."""
+    page.goto(site.url)
+    page.locator(HOME).wait_for()
+    tools = page.context.new_cdp_session(page)
+    manifest = tools.send("Page.getAppManifest")
+    assert (manifest["errors"], manifest["manifest"]["scope"]) == ([], site.url.partition("#")[0].partition("?")[0])
+    (only,) = tools.send("Page.getInstallabilityErrors")["installabilityErrors"]
+    assert only["errorId"] == "in-incognito", "as is every page of these tests"

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from browser import mudroom
 from pageside import PageSide, changed, cut_off
 
 from clocks import give_way
@@ -347,3 +348,23 @@ def test_a_file_that_both_have_changed_is_a_conflict_only_if_it_does_not_merge(p
     assert first["command"] == "sh -c 'sed -i s/1/x/ a'" and first["ended"] > 0
     place.write("a", "yours\n2\n3\n4\n5\n")
     assert (notice()["kind"], notice()["files"]) == ("conflict", 1)
+
+
+def test_a_fork_whose_result_was_not_verified(place: Place, page: PageSide) -> None:
+    place.write(".mudroom/policy.yaml", "verify: {command: [sh, -c, 'test ! -e bad'], when: always}\n")
+    place.write("a", "1\n")
+    changed(place, "echo 2 > bad")
+    (fork,) = (row["notices"][0]["fork"] for row in page.get("/projects"))
+
+    def notice() -> dict[str, Any]:
+        (row,) = page.get("/projects")
+        (found,) = row["notices"]
+        return dict(found)
+
+    assert notice()["kind"] == "finished"
+    mudroom(place, "apply", "--yes", fork, expected=5)
+    found = notice()
+    assert (found["kind"], found["exit_code"], found["files"]) == ("unverified", 1, 1)
+    assert found["command"] == "sh -c 'test ! -e bad'"
+    mudroom(place, "exec", "--fork", fork, "--", "sh", "-c", "mv bad good")
+    assert notice()["kind"] == "finished", "the agent has gone on"

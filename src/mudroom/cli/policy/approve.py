@@ -10,6 +10,7 @@ from mudroom.cli.project_session import open_session
 from mudroom.cli.terminal.approver import remember_command
 from mudroom.cli.terminal.asking import NoAnswer, answers_to, describe_decision, text
 from mudroom.cli.terminal.command_approver import (
+    HOUR,
     KEYS,
     Keys,
     ask_here,
@@ -19,7 +20,7 @@ from mudroom.cli.terminal.command_approver import (
     terms,
 )
 from mudroom.cli.terminal.context import Context
-from mudroom.core.approval.approval import CommandAnswer, HostQuestion, offers_of, rule_of
+from mudroom.core.approval.approval import CommandAnswer, HostQuestion, hour_of, offers_of, rule_of
 from mudroom.core.approval_queue import VALIDITY, QueueDecision, QueueRow, row_to_json
 from mudroom.core.network.host_entry import offered_rule
 from mudroom.core.network.host_rules import ASKED, HostRule
@@ -40,6 +41,7 @@ EXAMPLES = """\
 examples:
   mudroom approve                         list the waiting questions
   mudroom approve 3fa9c1                  allow it, this once
+  mudroom approve 3fa9c1 --hour           and again in its fork, for an hour; --deny takes that back
   mudroom approve 3fa9c1 --always         and write the rule that is shown, for this machine
   mudroom approve 3fa9c1 --preset         of a host: allow all hosts of the preset that the question offers
   mudroom approve 3fa9c1 --hold           of a forge or registry: pushes and publishes wait for the apply
@@ -55,6 +57,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("ids", nargs="*", metavar="ID", help="a question; without one, waiting questions are listed")
     parser.add_argument("--deny", action="store_true", help="the answer is no")
     parser.add_argument("--always", action="store_true", help="write a rule, too: for this project on this machine")
+    parser.add_argument("--hour", action="store_true", help="also if it is asked again in its fork within an hour")
     parser.add_argument("--preset", action="store_true", help="of a host: allow its preset, for this machine")
     parser.add_argument("--hold", action="store_true", help="of a host: hold its pushes and publishes")
     parser.add_argument("--reason", metavar="TEXT", default="", help="told to the agent")
@@ -65,8 +68,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace, context: Context) -> int:
     if args.follow and (args.ids or context.as_json or not context.terminal.interactive):
         raise UsageError("--follow asks on a terminal, about all that comes", "mudroom approve --follow")
-    if (args.deny or args.always or args.preset or args.hold or args.reason) and not args.ids:
+    if (args.deny or args.always or args.hour or args.preset or args.hold or args.reason) and not args.ids:
         raise UsageError("which question is answered?", "mudroom approve lists them")
+    if args.hour and (args.deny or args.always or args.preset or args.hold):
+        raise UsageError("--hour allows for an hour, and writes no rule", "mudroom approve ID --hour")
     if args.deny and args.preset:
         raise UsageError("--preset allows, and --deny does not", "mudroom net deny @NAME denies a preset")
     lists = not (args.follow or args.ids)
@@ -79,6 +84,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
             return _list([row for row in queue.rows() if args.all or row.state == "waiting"], queue, context)
         option = "--hold" if args.hold else "--preset" if args.preset else ""
         answer = CommandAnswer(not args.deny, args.always or bool(option), "mudroom approve", args.reason)
+        answer = answer._replace(hour=args.hour)
         return max([_answer(name, answer, queue, session, context, option) for name in args.ids])
 
 
@@ -150,6 +156,8 @@ def _answer(
                 f"{name} offers no {what}", f"mudroom approve {name} --always writes the rule that is shown"
             )
         answer = answer._replace(rule=rule)
+    if answer.hour and not hour_of(row.asked.question):
+        raise UsageError(f"{name} is not of an agent in a fork that stays", f"mudroom approve {name}")
     if not context.as_json:
         for line in _lines(row):
             context.terminal.say(line)
@@ -165,21 +173,33 @@ def _require_rule(row: QueueRow) -> None:
 
 
 def _decide(row: QueueRow, answer: CommandAnswer, queue: Queue, session: Session, context: Context) -> int:
+    """``answer``: a refusal takes back what was allowed for an hour."""
     is_far = row.asked.host is not None and row.asked.host.is_far
     if answer.keep and not context.as_json:
         rule = answer.rule or rule_of(row.asked.question, answer.allow)
         context.terminal.say(f"{'for all errands of this run' if is_far else 'rule'}: {rule}")
     decision, is_first = queue.decide(
-        row.name, allow=answer.allow, by=answer.by, reason=answer.reason, keep=answer.keep, rule=answer.rule
+        row.name,
+        allow=answer.allow,
+        by=answer.by,
+        reason=answer.reason,
+        keep=answer.keep,
+        rule=answer.rule,
+        hour=answer.hour,
     )
-    writes = is_first and answer.keep and not is_far
+    is_taken_back = is_first and row.decision is not None
+    writes = is_first and answer.keep and not is_far and not is_taken_back
     rule_written = writes and _write_rule(row, answer, session, context)
     if context.as_json:
-        now = queue.row(row.name)
+        now = row._replace(decision=decision) if is_taken_back else queue.row(row.name)
         report = {"schema": "mudroom.approval/1", "ours": is_first, "rule_written": rule_written}
         context.terminal.out(json.dumps(report | row_to_json(now, queue.moment())))
     elif not is_first:
         context.terminal.error(f"{row.name} has ended already: {describe_decision(decision)}")
+    elif is_taken_back:
+        context.terminal.say(f"{row.name} is taken back: it is asked again")
+    elif answer.hour:
+        context.terminal.say(f"{row.name} is {decision.state} for an hour: {hour_of(row.asked.question)}")
     else:
         kept = "" if row.waiter else f"; nobody waits: it holds once, if that is asked again in {VALIDITY / 60:g} min"
         context.terminal.say(f"{row.name} is {decision.state}{kept}")
@@ -287,6 +307,7 @@ def _choices(row: QueueRow) -> tuple[str, Keys]:
             for offer in offers_of(host)
             for key in (offer.key, offer.label.split()[0])
         }
-        return f"{answers_to(host)[1]}  [s]kip", {**KEYS, **offered, **skip}
+        return f"{answers_to(host)[1]}  [s]kip", {**KEYS, **(HOUR if hour_of(host) else {}), **offered, **skip}
     assert row.asked.command is not None
-    return f"{choices(row.asked.command)}  [s]kip", {**keys_of(row.asked.command), **skip}
+    keys = keys_of(row.asked.command, in_queue=True)
+    return f"{choices(row.asked.command, in_queue=True)}  [s]kip", {**keys, **skip}

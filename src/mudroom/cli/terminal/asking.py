@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager
 
+from mudroom.core.approval.approval import HostQuestion, hour_of
 from mudroom.core.approval_queue import QueueDecision, State
 from mudroom.core.network.flow import FlowAnswer, FlowQuestion
 from mudroom.core.network.preset import offers
@@ -29,7 +30,6 @@ from mudroom.typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from mudroom.cli.terminal.terminal import Terminal
-    from mudroom.core.approval.approval import HostQuestion
     from mudroom.session.upkeep import Queue, Ticket
 
 PATIENCE = 55.0
@@ -47,6 +47,7 @@ CHOICES = "[o]nce  [a]lways for this project  [n]o  [N]ever"
 ENTER = "then Enter"
 _LEGEND = {
     "o": "o: allow it, this once",
+    "h": "h: allow it in this fork for an hour",
     "a": "a: allow it from now on (a rule is written)",
     "n": "n: refuse it, this once",
     "N": "N: refuse it from now on (a rule is written)",
@@ -134,7 +135,7 @@ def _ask_both(
     ours, decision = False, pressed
     if isinstance(pressed, FlowAnswer):
         state: State = "allowed" if pressed.allowed else "denied"
-        decision, ours = ticket.end(state, "", "terminal", pressed.keep, pressed.rule)
+        decision, ours = ticket.end(state, "", "terminal", pressed.keep, pressed.rule, hour=pressed.hour)
     elif isinstance(pressed, NoAnswer):
         decision, ours = ticket.end(*pressed)
         if pressed.reason == _TAKEN:
@@ -155,7 +156,8 @@ def _read_host_answer(
     terminal: Terminal, question: FlowQuestion, over: int, is_taken: IsTaken, ticket: Ticket | None = None, at: str = ""
 ) -> FlowAnswer | QueueDecision | NoAnswer:
     note = upload_note(question.host)
-    answers, choices, more = answers_to(question)
+    asked = ticket.asked.host if ticket is not None else None
+    answers, choices, more = answers_to(asked or question)
     lines = [
         *([terminal.style(f"{question.host}: {note}", "dim")] if note else []),
         terminal.style(f"Allow {_host_text(question)}?", "bold"),
@@ -237,12 +239,16 @@ def _say(terminal: Terminal, lines: Sequence[str]) -> None:
 
 def answers_to(question: FlowQuestion | HostQuestion) -> tuple[dict[str, FlowAnswer], str, str]:
     """Return the answers by key for a question about a host, the keys as shown to the user, and the meaning of the keys
-    for rules that this question offers."""
+    for rules that this question offers. "For an hour" is offered for an agent's question in the queue: an agent comes
+    back to its fork."""
     offered = offers(question.host, question.port, question.hold)
     answers = {offer.key: FlowAnswer(offer.allows, keep=True, rule=offer.rule) for offer in offered}
     shown = "".join(f"  [{offer.key}]{offer.label[1:]}" for offer in offered)
     more = "".join(f"; {offer.key}: {offer.words} ({offer.rule})" for offer in offered)
-    return ANSWERS | answers, CHOICES + shown, more
+    choices = CHOICES + shown
+    if isinstance(question, HostQuestion) and hour_of(question):
+        answers["h"], choices = FlowAnswer(True, hour=True), choices.replace("  ", "  [h]our  ", 1)
+    return ANSWERS | answers, choices, more
 
 
 def _choice_lines(terminal: Terminal, choices: str) -> list[str]:

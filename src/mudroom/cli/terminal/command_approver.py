@@ -19,7 +19,14 @@ from mudroom.cli.terminal.asking import (
     read_answer,
     text,
 )
-from mudroom.core.approval.approval import CommandAnswer, CommandApprover, CommandQuestion, can_be_kept, rule_of
+from mudroom.core.approval.approval import (
+    CommandAnswer,
+    CommandApprover,
+    CommandQuestion,
+    can_be_kept,
+    hour_of,
+    rule_of,
+)
 from mudroom.core.approval.shown_question import shown_question
 from mudroom.core.approval_queue import QueueDecision, QueuedQuestionRecord, answer_of
 from mudroom.core.tree.path import show
@@ -35,7 +42,10 @@ PATIENCE = 300.0
 """Seconds for an answer. It may be long: only the agent waits."""
 Keys = Mapping[str, CommandAnswer | NoAnswer]
 _ONCE, _ALWAYS = CommandAnswer(True, by="terminal"), CommandAnswer(True, keep=True, by="terminal")
+_HOUR = CommandAnswer(True, by="terminal", hour=True)
 _NO, _NEVER = CommandAnswer(False, by="terminal"), CommandAnswer(False, keep=True, by="terminal")
+HOUR = {"h": _HOUR, "hour": _HOUR}
+"""For a question in the queue, which keeps the answer."""
 KEYS = {"o": _ONCE, "once": _ONCE, "a": _ALWAYS, "always": _ALWAYS, "n": _NO, "no": _NO, "N": _NEVER, "never": _NEVER}
 """Answers by whole line: a line that only begins with a key is not an answer."""
 
@@ -64,7 +74,13 @@ def by_terminal(terminal: Terminal, patience: float = PATIENCE) -> CommandApprov
     """Return an approver that asks only on this terminal."""
 
     def approve(question: CommandQuestion) -> CommandAnswer:
-        pressed = ask_here(terminal, describe_question(question), choices(question), keys_of(question), patience)
+        pressed = ask_here(
+            terminal,
+            describe_question(question),
+            choices(question, in_queue=False),
+            keys_of(question, in_queue=False),
+            patience,
+        )
         return pressed if isinstance(pressed, CommandAnswer) else _print_no_answer(terminal, pressed)
 
     return approve
@@ -95,7 +111,12 @@ def _ask_both(
         return _print_decision(terminal, decision)
     try:
         pressed = ask_here(
-            terminal, _question_lines(question, ticket, queue), choices(question), keys_of(question), patience, ticket
+            terminal,
+            _question_lines(question, ticket, queue),
+            choices(question, in_queue=True),
+            keys_of(question, in_queue=True),
+            patience,
+            ticket,
         )
     except KeyboardInterrupt:
         ticket.end("withdrawn", "interrupted")
@@ -103,7 +124,9 @@ def _ask_both(
     if isinstance(pressed, QueueDecision):
         return _print_decision(terminal, pressed)
     if isinstance(pressed, CommandAnswer):
-        decision, ours = ticket.end("allowed" if pressed.allow else "denied", "", "terminal", pressed.keep)
+        decision, ours = ticket.end(
+            "allowed" if pressed.allow else "denied", "", "terminal", pressed.keep, hour=pressed.hour
+        )
         return pressed if ours else _print_decision(terminal, decision)
     decision, ours = ticket.end(pressed.state, pressed.reason)
     return _print_no_answer(terminal, pressed) if ours else _print_decision(terminal, decision)
@@ -145,8 +168,9 @@ def describe_question(question: CommandQuestion, asked: QueuedQuestionRecord | N
         names = [show(path) for path, _digest in question.files[:5]]
         more = f" and {len(question.files) - 5} more" if len(question.files) > 5 else ""
         lines.append(f"  for {', '.join(names)}{more} as of now")
-    if asked is not None and asked.note:
-        lines.append(f"  asked anew: {text(asked.note)}")
+    if asked is not None:
+        lines += [f"  asked anew: {text(asked.note)}"] if asked.note else []
+        lines += [f"  hour: {hour}"] if (hour := hour_of(question)) else []
     if can_be_kept(question):
         lines += [f"  {word}: {rule_of(question, word == 'always')}" for word in ("always", "never")]
     return lines
@@ -157,12 +181,14 @@ def terms(question: CommandQuestion) -> str:
     return ", ".join(map(text, question.terms))
 
 
-def choices(question: CommandQuestion) -> str:
-    return "[o]nce  [a]lways  [n]o  [N]ever" if can_be_kept(question) else "[o]nce  [n]o"
+def choices(question: CommandQuestion, *, in_queue: bool) -> str:
+    first = "[o]nce  [h]our" if in_queue and hour_of(question) else "[o]nce"
+    return f"{first}  [a]lways  [n]o  [N]ever" if can_be_kept(question) else f"{first}  [n]o"
 
 
-def keys_of(question: CommandQuestion) -> Keys:
-    return {key: answer for key, answer in KEYS.items() if can_be_kept(question) or not answer.keep}
+def keys_of(question: CommandQuestion, *, in_queue: bool) -> Keys:
+    keys = {**KEYS, **(HOUR if in_queue and hour_of(question) else {})}
+    return {key: answer for key, answer in keys.items() if can_be_kept(question) or not answer.keep}
 
 
 # --- asking ---

@@ -81,6 +81,8 @@ class CommandAnswer(NamedTuple):
     reason: str = ""
     rule: str = ""
     """As in ``FlowAnswer``; only about a host."""
+    hour: bool = False
+    """As in ``QueueDecision``; only where the question is in the queue."""
 
 
 CommandApprover = Callable[[CommandQuestion], CommandAnswer]
@@ -142,6 +144,18 @@ def rule_of(question: CommandQuestion | HostQuestion, allow: bool) -> str:
     words, bound = split_bound(question.rule(allow))
     place = f"in {show(question.cwd)}, while its files and terms are as now" if bound else "in any directory"
     return f"{action} {words}, {place}" if words else action
+
+
+def hour_of(question: CommandQuestion | HostQuestion) -> str:
+    """Return what the answer "for an hour" does, in one line. Empty if it is not offered: without an agent, or a name,
+    the fork does not outlive the command."""
+    if not (question.agent and question.fork):
+        return ""
+    place = f"the fork {show(question.fork.encode('utf-8', 'surrogateescape'))}"
+    if isinstance(question, HostQuestion):
+        return f"allow {question.fingerprint} in {place}, for an hour"
+    same = "while its files and terms are as now" if question.files else "while its terms are as now"
+    return f"allow the same command in {place}, {same}, for an hour"
 
 
 def ask_approver(approver: CommandApprover | None, question: CommandQuestion) -> CommandAnswer:

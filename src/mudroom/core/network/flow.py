@@ -79,6 +79,8 @@ class FlowAnswer(NamedTuple):
     """False: refused because no question could be asked; the next connection is judged anew."""
     rule: str = ""
     """The rule to remember, if it is one that the question offered (``preset.py:offers``)."""
+    hour: bool = False
+    """As in ``QueueDecision``."""
 
 
 NOBODY = FlowAnswer(False, why="nobody is there to be asked", lasting=False)

@@ -4,7 +4,8 @@ Rules of this file:
 
 1. No vault lock is needed and no process is waited for, so a user command may hold the vault alone meanwhile.
 2. An answer given while no process waited is used only once, and only for a question with the same fingerprint from the
-   same fork and agent.
+   same fork and agent. An answer for an hour answers such questions for that time; each is a question of its own with
+   its own decision. No answer outlives its fork: another fork may get the name.
 3. A question is stored without its command's secrets; its fingerprint covers the whole command.
 4. The queue is bounded (``core/approval_queue.py:QueueRoom``), and its questions expire.
 """
@@ -26,6 +27,7 @@ from mudroom.core.approval_queue import (
     age,
     elapsed,
     is_old,
+    is_repeated,
     questions_to_delete,
     storable,
     storable_text,
@@ -76,15 +78,16 @@ class Queue:
         """
         moment, question = self._clock(), storable(question, self._secrets())
         rows = self._rows(moment)
+        same = [row for row in reversed(rows) if is_same_question(row.asked.question, question)]
         try:
-            for row in reversed(rows):
-                if not row.used and is_same_question(row.asked.question, question):
-                    ticket = self._resume(row, moment, validity)
-                    if ticket is not None:
-                        return ticket
+            for row in same:
+                if not row.used and (ticket := self._resume(row, moment, validity)) is not None:
+                    return ticket
             note = self._superseded(rows, question)
             self._make_room(rows, moment)
-            return self._new(question, patience, note, moment)
+            ticket = self._new(question, patience, note, moment)
+            self._repeat(ticket, same, moment)
+            return ticket
         except OSError as error:
             raise MudroomError(f"the question cannot be put into the queue: {error.strerror}") from error
 
@@ -113,6 +116,18 @@ class Queue:
             return False
         return not disk.is_used(self._place(row.name))
 
+    def _repeat(self, ticket: Ticket, same: Iterable[QueueRow], moment: Moment) -> None:
+        """Decide a new question as the latest of the ``same`` ones was decided for an hour. Raise MudroomError."""
+        for row in same:
+            decision = row.decision
+            if decision is not None and is_repeated(decision, moment):
+                try:
+                    self.end(ticket.asked.name, decision.state, f"answered for an hour: {row.name}", decision.by)
+                except BaseException:
+                    ticket.close()
+                    raise
+                return
+
     def _superseded(self, rows: list[QueueRow], question: CommandQuestion | HostQuestion) -> str:
         """Withdraw the last question about the same command if its circumstances have changed. Return a note about the
         change."""
@@ -129,10 +144,13 @@ class Queue:
         return ""
 
     def withdraw(self, forks: Collection[str], reason: str) -> None:
-        """Withdraw the questions about commands in these forks for which no process waits. Raise MudroomError."""
+        """Withdraw the questions about commands in these forks for which no process waits, and remove the answers that
+        could still be used: the forks' names become free. Raise MudroomError."""
         for row in self._rows(self._clock()):
             if row.asked.question.fork in forks:
                 self._withdraw(row, reason)
+                if row.decision is not None and (row.decision.hour or not row.used):
+                    self._forget([row.name])
 
     def _withdraw(self, row: QueueRow, reason: str) -> None:
         if row.decision is None and (waiter_lock := self._become_waiter(row.name)) is not None:
@@ -187,9 +205,18 @@ class Queue:
         return row
 
     def decide(
-        self, name: str, *, allow: bool, by: str, reason: str = "", keep: bool = False, rule: str = ""
+        self,
+        name: str,
+        *,
+        allow: bool,
+        by: str,
+        reason: str = "",
+        keep: bool = False,
+        rule: str = "",
+        hour: bool = False,
     ) -> tuple[QueueDecision, bool]:
-        """Answer a question. ``rule``: as in ``FlowAnswer``.
+        """Answer a question. ``rule``: as in ``FlowAnswer``. ``hour``: as in ``QueueDecision``. A refusal after it was
+        allowed for an hour takes that back, and the question is removed.
 
         Return its decision, and whether this answer became the decision: another process may have answered before.
         Raise UsageError if the question does not exist; MudroomError if the answer cannot be written, and then the
@@ -197,10 +224,18 @@ class Queue:
         """
         row = self.row(name)
         if row.decision is not None:
-            return row.decision, False
+            is_allowed = row.decision.state == "allowed" and is_repeated(row.decision, self._clock())
+            return self._take_back(row, by) if is_allowed and not allow else (row.decision, False)
         if not row.waiter and age(row.asked.when, self._clock()) > ROOM.unanswered:
             return self.end(name, "expired", _GONE)
-        return self.end(name, "allowed" if allow else "denied", reason, by, keep, rule)
+        return self.end(name, "allowed" if allow else "denied", reason, by, keep, rule, hour=hour)
+
+    def _take_back(self, row: QueueRow, by: str) -> tuple[QueueDecision, bool]:
+        self._forget([row.name])
+        if disk.row_at(self._place(row.name)) is not None:
+            raise MudroomError(f"{row.name} is being used by a command", "try again")
+        ring(self._bells)
+        return QueueDecision(FORMAT, "withdrawn", self._clock(), by, "it was allowed for an hour"), True
 
     def tidy(self) -> None:
         """Remove old questions. ``put`` does that, too."""
@@ -227,11 +262,19 @@ class Queue:
     # --- for both ---
 
     def end(
-        self, name: str, state: State, reason: str, by: str = "nobody", keep: bool = False, rule: str = ""
+        self,
+        name: str,
+        state: State,
+        reason: str,
+        by: str = "nobody",
+        keep: bool = False,
+        rule: str = "",
+        *,
+        hour: bool = False,
     ) -> tuple[QueueDecision, bool]:
         """Decide a question as ``decide`` does, with any state."""
         by, reason = storable_text(by), storable_text(reason[:2000])
-        decision = QueueDecision(FORMAT, state, self._clock(), by, reason, keep, rule)
+        decision = QueueDecision(FORMAT, state, self._clock(), by, reason, keep, rule, hour)
         try:
             if disk.decide(self._place(name), decision):
                 ring(self._bells)
@@ -360,11 +403,18 @@ class Ticket:
         return decision
 
     def end(
-        self, state: State, reason: str = "", by: str = "nobody", keep: bool = False, rule: str = ""
+        self,
+        state: State,
+        reason: str = "",
+        by: str = "nobody",
+        keep: bool = False,
+        rule: str = "",
+        *,
+        hour: bool = False,
     ) -> tuple[QueueDecision, bool]:
         """End the question and use up the decision. Return the decision, and whether this call made it: another process
         may have decided before."""
-        decision, ours = self._queue.end(self.asked.name, state, reason, by, keep, rule)
+        decision, ours = self._queue.end(self.asked.name, state, reason, by, keep, rule, hour=hour)
         self._queue.use(self.asked.name)
         return decision, ours
 

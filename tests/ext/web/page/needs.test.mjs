@@ -22,6 +22,17 @@ test("a failed command is said", () => {
   assert.equal(needsOf([project("a", [notice("finished", "f", { exit_code: 2 })])])[0].text, "3 changed files, exit code 2");
 });
 
+test("a failed verification comes before what is finished, and says with what", () => {
+  const needs = needsOf([project("a", [notice("finished", "f"), notice("unverified", "u", { exit_code: 1 }), notice("cut off", "x")])]);
+  assert.deepEqual(needs.map((one) => one.kind), ["unverified", "cut off", "finished"]);
+  assert.equal(needs[0].text, "3 changed files; not applied, for this failed with exit code 1:");
+});
+
+test("who waits longest comes first of a kind", () => {
+  const needs = needsOf([project("a", [notice("finished", "new", { ended: 9 })]), project("b", [notice("finished", "old", { ended: 2 })])]);
+  assert.deepEqual(needs.map((one) => one.notice.fork), ["old", "new"]);
+});
+
 test("nothing needs anybody", () => {
   assert.deepEqual(needsOf([project("a", [notice("running", "r")])]), []);
   assert.deepEqual(runningOf([project("a", [notice("running", "r")], { running: 1 }), project("b")]).map((one) => one.notices.length), [1]);

@@ -13,8 +13,8 @@ from __future__ import annotations
 import os
 from contextlib import closing
 
-from mudroom.core.approval.approval import CommandQuestion, HostQuestion, can_be_kept, offers_of, rule_of
-from mudroom.core.approval_queue import QueueRow
+from mudroom.core.approval.approval import CommandQuestion, HostQuestion, can_be_kept, hour_of, offers_of, rule_of
+from mudroom.core.approval_queue import VALIDITY, QueueRow, is_repeated
 from mudroom.core.network.upload_host import upload_note
 from mudroom.core.text.answer_place import answered_by
 from mudroom.core.tree.path import show, show_path
@@ -59,6 +59,8 @@ def answer(call: ApiCall) -> shape.AnsweredShape:
     with closing(call.server.vault(call.path["project"])) as vault:
         queue = vault.approvals
         row = _row(queue, call.path["question"])
+        if request.hour and (request.keep or not request.allow or not hour_of(row.asked.question)):
+            raise Refusal(400, "bad-request", "this question cannot be answered so for an hour")
         offered = _require_shown(row, request) if request.keep else ""
         try:
             decision, is_first = queue.decide(
@@ -68,9 +70,12 @@ def answer(call: ApiCall) -> shape.AnsweredShape:
                 reason=request.reason.strip(),
                 keep=request.keep,
                 rule=offered,
+                hour=request.hour,
             )
         except UsageError as error:
             raise _unknown_question(error) from None
+        if is_first and row.decision is not None:
+            return shape.AnsweredShape(question_of(vault, row._replace(decision=decision)), is_first)
         if not is_first or decision.state not in ("allowed", "denied"):
             raise Refusal(409, "decided", _describe_end(row._replace(decision=decision)))
         writes = request.keep and not (row.asked.host is not None and row.asked.host.is_far)
@@ -105,7 +110,10 @@ def question_of(vault: Vault, row: QueueRow) -> shape.QuestionShape:
         result.offers = [
             shape.OfferShape(offer.rule, offer.words, offer.allows, list(offer.hosts)) for offer in offers_of(question)
         ]
+    result.hour_rule = hour_of(question)
     if decision is not None:
+        is_held = decision.state == "allowed" and is_repeated(decision, vault.approvals.moment())
+        result.holds_until = decision.when.time // _MS + int(VALIDITY * 1000) if is_held else 0
         result.by, result.reason, result.kept = _text(decision.by), _text(decision.reason), decision.keep
         result.ended = decision.when.time // _MS
     if isinstance(question, CommandQuestion):

@@ -15,6 +15,8 @@ from typing import Literal
 
 from msgspec import Struct
 
+from mudroom.core.journal.event import data_of, wall
+from mudroom.core.journal.event_filter import EventFilter
 from mudroom.core.network.push import back_lines
 from mudroom.core.tree.change import Summary, summarise
 from mudroom.core.tree.path import show_path
@@ -100,7 +102,7 @@ def _row(server: ServerState, vault: Vault) -> shape.ProjectRowShape:
         row.running = sum(fork.state == "running" for fork in forks)
         row.unapplied = sum(fork.brief.summary.files for fork in forks if fork.brief is not None)
         row.remarks += [f"{fork.name}: {fork.problem}" for fork in forks if fork.problem]
-        row.notices = list(islice(_notices(vault, reversed(forks)), MOST_NOTICES))
+        row.notices = _with_failed(vault, list(islice(_notices(vault, reversed(forks)), MOST_NOTICES)))
         row.questions = sum(question.state == "waiting" for question in vault.approvals.rows())
     except MudroomError as error:
         row.remarks.append(error.message)
@@ -128,6 +130,26 @@ def _notices(vault: Vault, forks: Iterable[ForkSummary]) -> Iterator[shape.Notic
         yield shape.NoticeShape(
             kind, summary.name, summary.agent, files, _badge(summary, _UNKNOWN), code, command, ended
         )
+
+
+def _with_failed(vault: Vault, notices: list[shape.NoticeShape]) -> list[shape.NoticeShape]:
+    """Return the notices; a finished fork whose apply was last refused by the ``verify`` command, and in which no
+    command has ended since, is ``unverified``."""
+    finished = {notice.fork: notice for notice in notices if notice.kind == "finished" and notice.ended}
+    if finished:
+        since = min(notice.ended for notice in finished.values()) * 10**6
+        where = EventFilter(kinds=("verify",), forks=tuple(finished), since=since)
+        for page in vault.journal.search(where, archived=False):
+            for event in page.events:
+                notice = finished.pop(event.fork, None)
+                code = data_of(event).get("exit_code")
+                if notice is not None and code != 0 and wall(event) >= notice.ended * 10**6:
+                    words = data_of(event).get("command")
+                    notice.kind, notice.exit_code = "unverified", code if type(code) is int else None
+                    notice.command = show_words([os.fsencode(str(word)) for word in words or []])[:MOST_SHOWN]
+            if not finished:
+                break
+    return notices
 
 
 def _undecided(vault: Vault, name: str) -> int:

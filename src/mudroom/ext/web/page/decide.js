@@ -187,13 +187,13 @@ function Card({ one, now, above }) {
     const timer = setTimeout(() => setSettled(above), EARLY);
     return () => clearTimeout(timer);
   }, [above]);
-  const answer = async (/** @type {boolean} */ allow, /** @type {boolean} */ keep, offered = "") => {
+  const answer = async (/** @type {boolean} */ allow, /** @type {boolean} */ keep, offered = "", hour = false) => {
     if (busy || early) return;
     setBusy(true);
     setProblem("");
     try {
       const rule = offered || !keep ? offered : allow ? one.allow_rule : one.deny_rule;
-      const done = await post(`${at(one.project)}/questions/${encodeURIComponent(one.id)}`, { allow, keep, rule, reason });
+      const done = await post(`${at(one.project)}/questions/${encodeURIComponent(one.id)}`, { allow, keep, rule, hour, reason });
       setProblem(done.problem);
     } catch (error) {
       const refused = /** @type {any} */ (error);
@@ -233,29 +233,39 @@ function Files({ files }) {
   return html`<details class="small"><summary>for ${files.length} files as they are now</summary>${list}</details>`;
 }
 
-/** @param {{one: Question, off: boolean, answer: (allow: boolean, keep: boolean, offered?: string) => void, reason: string, setReason: (reason: string) => void}} props */
+/** @param {{one: Question, off: boolean, answer: (allow: boolean, keep: boolean, offered?: string, hour?: boolean) => void, reason: string, setReason: (reason: string) => void}} props */
 function Answers({ one, off, answer, reason, setReason }) {
   const id = `rule-${one.project}-${one.id}`;
-  const always = one.can_keep && html`<div class="rules">
+  const hour = one.hour_rule && html`<button type="button" disabled=${off} aria-describedby=${id + "-hour"} onClick=${() => answer(true, false, "", true)}>Allow for an hour</button>
+    <span class="small" id=${id + "-hour"}>${one.hour_rule}</span>`;
+  const always = one.can_keep && html`
     <button type="button" disabled=${off} aria-describedby=${id + "-allow"} onClick=${() => answer(true, true)}>Always allow</button>
     <span class="small" id=${id + "-allow"}>writes <code class="name">${one.allow_rule}</code></span>
     ${one.offers.map((offer, at) => html`<button type="button" class=${offer.allows ? "" : "danger"} disabled=${off} aria-describedby=${id + "-" + at} onClick=${() => answer(offer.allows, true, offer.rule)}>${offer.words}</button>
     <span class="small" id=${id + "-" + at}>writes <code class="name">${offer.rule}</code>${offer.hosts.length > 0 && `, which allows ${offer.hosts.join(", ")}`}</span>`)}
     <button type="button" class="danger" disabled=${off} aria-describedby=${id + "-deny"} onClick=${() => answer(false, true)}>Always deny</button>
-    <span class="small" id=${id + "-deny"}>writes <code class="name">${one.deny_rule}</code></span>
-  </div>`;
+    <span class="small" id=${id + "-deny"}>writes <code class="name">${one.deny_rule}</code></span>`;
   return html`<div class="row"><button type="button" class="primary" data-answer="once" disabled=${off} onClick=${() => answer(true, false)}>Allow once</button>
       <button type="button" class="danger" data-answer="no" disabled=${off} onClick=${() => answer(false, false)}>Deny</button>
       <input class="grow" type="text" maxlength="2000" placeholder="Reason, if there is one" aria-label="Reason, told to whoever asks" value=${reason}
         onInput=${(/** @type {any} */ event) => setReason(event.currentTarget.value)} /></div>
-    ${always}`;
+    ${(hour || always) && html`<div class="rules">${hour}${always}</div>`}`;
 }
 
 /** @param {{recent: Question[]}} props */
 function Recent({ recent }) {
   if (!recent.length) return null;
   return html`<details class="recent"><summary>Answered lately (${recent.length})</summary><ul>${recent.map((one) => html`
-    <li key=${keyOf(one)}><code class="name">${one.what.slice(0, 300)}</code> <span class="small dim">${endOf(one)}, ${ageOf(Date.now() - one.ended)} ago</span></li>`)}</ul></details>`;
+    <li key=${keyOf(one)}><code class="name">${one.what.slice(0, 300)}</code> <span class="small dim">${endOf(one)}, ${ageOf(Date.now() - one.ended)} ago</span>
+      ${one.holds_until > 0 && html`<${TakeBack} one=${one} />`}</li>`)}</ul></details>`;
+}
+
+/** The button that ends an answer for an hour. @param {{one: Question}} props */
+function TakeBack({ one }) {
+  const [problem, setProblem] = useState("");
+  const end = () => post(`${at(one.project)}/questions/${encodeURIComponent(one.id)}`, { allow: false }).then(look, (error) => setProblem(error.message));
+  return html` <button type="button" class="quiet" onClick=${end}>Take back<span class="hidden"> ${one.what.slice(0, 120)}</span></button>
+    ${problem && html`<span class="problem" role="alert">${problem}</span>`}`;
 }
 
 /** Settings: sound and desktop notifications. */

@@ -27,7 +27,7 @@ function Need({ need: { kind, project, notice, text, action } }) {
   const ended = notice?.ended ?? 0;
   const where = html`<span class="dim small name" title=${project.path}>${spelled(last(project.path))}</span>`;
   const name = notice && html`<span class="name">${spelled(notice.fork)}</span>${notice.agent && notice.agent !== notice.fork && html`<span class="tag name">${spelled(notice.agent)}</span>`}`;
-  return html`<li class="panel row need"><span class=${"tag " + (kind === "finished" ? "" : kind === "damaged" ? "bad" : "warn")}>${kind}</span>${name}
+  return html`<li class="panel row need"><span class=${"tag " + (kind === "finished" ? "" : kind === "damaged" || kind === "unverified" ? "bad" : "warn")}>${kind}</span>${name}
     <span class="grow">${text}${notice?.command && html` <code class="name clip" title=${notice.command}>${spelled(notice.command)}</code>`}</span>
     ${ended > 0 && html`<time class="dim small" datetime=${iso(ended)}>${ageOf(Date.now() - ended)} ago</time>`}${where}
     ${notice ? html`<a class="button" href=${kind === "damaged" ? toProject(project.id) : toFork(project.id, notice.fork, kind === "conflict" ? "conflicts" : "review")}>${action}<span class="hidden"> ${notice.fork}</span></a>`

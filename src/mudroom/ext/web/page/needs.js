@@ -7,7 +7,7 @@
  */
 
 /** The order of kinds: what stops somebody comes first. */
-const ORDER = ["question", "damaged", "conflict", "cut off", "finished"];
+const ORDER = ["question", "damaged", "conflict", "unverified", "cut off", "finished"];
 export const MOST = 8; // needs that are shown
 
 /** @param {number} number @param {string} noun */
@@ -17,6 +17,7 @@ const counted = (number, noun) => `${number.toLocaleString("en")} ${noun}${numbe
 const WORDS = {
   damaged: () => ["damaged: it cannot be read", "Look"],
   conflict: (notice) => [`${counted(notice.files, "file")} in conflict with the project`, "Decide"],
+  unverified: (notice) => [`${counted(notice.files, "changed file")}; not applied, for this failed${notice.exit_code ? ` with exit code ${notice.exit_code}` : ""}:`, "Look"],
   "cut off": () => ["its last command was interrupted", "Review"],
   finished: (notice) => [`${counted(notice.files, "changed file")}${notice.exit_code ? `, exit code ${notice.exit_code}` : ""}`, "Review"],
 };
@@ -30,7 +31,8 @@ export function needsOf(projects) {
       return { kind: notice.kind, project, notice, text, action };
     }),
   ]);
-  return needs.sort((one, other) => ORDER.indexOf(one.kind) - ORDER.indexOf(other.kind));
+  const since = (/** @type {Need} */ one) => one.notice?.ended ?? 0;
+  return needs.sort((one, other) => ORDER.indexOf(one.kind) - ORDER.indexOf(other.kind) || since(one) - since(other)); // who waits longest first
 }
 
 /** The forks that run, by project. @param {Project[]} projects @returns {{project: Project, notices: Notice[]}[]} */

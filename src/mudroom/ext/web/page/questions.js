@@ -9,7 +9,7 @@ const LOOK = 5000; // milliseconds: there is no event when a waiter gives up
 /**
  * @typedef {{id: string, project: string, project_path: string, kind: "command" | "host", state: string, asked: number,
  *   waiting: boolean, fork: string, agent: string, what: string, why: string, cwd: string, terms: string[], files: string[],
- *   note: string, can_keep: boolean, allow_rule: string, deny_rule: string, offers: {rule: string, words: string, allows: boolean, hosts: string[]}[],
+ *   note: string, can_keep: boolean, allow_rule: string, deny_rule: string, hour_rule: string, holds_until: number, offers: {rule: string, words: string, allows: boolean, hosts: string[]}[],
  *   by: string, reason: string, until: number,
  *   ended: number, kept: boolean, used: boolean}} Question
  * @typedef {{waiting: Question[], recent: Question[], remarks: string[], problem: string, loaded: boolean}} Known
@@ -147,10 +147,13 @@ export function headOf(one) {
 /** The decision in one line. @param {Question} one */
 export function endOf(one) {
   const by = ANSWERED[one.by] ?? ` by ${one.by}`;
-  const always = one.kept ? ", always" : "";
+  const always = one.kept ? ", always" : one.holds_until ? `, until ${clock(one.holds_until)}` : "";
   const why = one.reason ? `: ${one.reason}` : "";
   return `${one.state[0].toUpperCase()}${one.state.slice(1)}${by}${always}${why}`;
 }
+
+/** The time of day. @param {number} at milliseconds */
+const clock = (at) => new Date(at).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
 
 /** @param {number} milliseconds */
 export function ageOf(milliseconds) {

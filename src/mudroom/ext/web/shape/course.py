@@ -43,6 +43,8 @@ class QuestionShape(Struct):
     allow_rule: str = ""
     """The rule that ``always`` writes."""
     deny_rule: str = ""
+    hour_rule: str = ""
+    """What an answer for an hour does; empty: it is not offered."""
     offers: list[OfferShape] = []
     by: str = ""
     reason: str = ""
@@ -52,6 +54,8 @@ class QuestionShape(Struct):
     """When it was decided; 0: not yet."""
     kept: bool = False
     """Whether the answer wrote a rule."""
+    holds_until: int = 0
+    """When an answer for an hour ends, which answers the same question until then; 0: it is none, or over."""
     used: bool = False
     """Whether the decision has been used."""
 
@@ -74,6 +78,8 @@ class AnswerShape(Struct, forbid_unknown_fields=True):
     rule: str = ""
     """With ``keep``: the rule that was shown, ``allow_rule``, ``deny_rule`` or one of ``offers``. Another rule is not
     written."""
+    hour: bool = False
+    """Answer the same question for an hour, too. A refusal of a question that is so allowed takes that back."""
     reason: str = ""
 
 

@@ -47,18 +47,18 @@ class BadgeShape(Struct):
 class NoticeShape(Struct):
     """A fork in the first view: it runs, or it needs the user."""
 
-    kind: Literal["damaged", "cut off", "conflict", "finished", "running"]
-    """``conflict``: some of its files conflict with the project as it is now, and are not decided. ``finished``: it
-    holds changes and waits for a review."""
+    kind: Literal["damaged", "cut off", "conflict", "unverified", "finished", "running"]
+    """``conflict``: some of its files conflict with the project as it is now, and are not decided. ``unverified``: the
+    ``verify`` command has refused its last apply. ``finished``: it holds changes and waits for a review."""
     fork: str
     agent: str
     files: int
     """Changed files; for ``conflict``: those in conflict."""
     badge: BadgeShape
     exit_code: int | None = None
-    """Its last command's exit code; None: none has ended."""
+    """Its last command's exit code; None: none has ended. ``unverified``: that of ``verify``."""
     command: str = ""
-    """Its last command, as a shell reads it."""
+    """Its last command, as a shell reads it. ``unverified``: ``verify``."""
     ended: int = 0
     """When that command's changes were recorded, milliseconds since 1970; 0: not known."""
 
