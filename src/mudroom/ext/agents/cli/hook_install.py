@@ -17,7 +17,7 @@ import stat
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
-from mudroom.cli.parser import parse
+from mudroom.cli.parser import make_parser, parse
 from mudroom.cli.project_session import open_session, project_of
 from mudroom.cli.terminal.context import Context
 from mudroom.core.text.sha256 import sha256_hex
@@ -119,9 +119,8 @@ def _arguments(words: Sequence[str], fork: str | None, tools: Sequence[str]) -> 
             "--allow-tool", action="append", default=list(tools), metavar="NAME", help="a tool to leave to the agent"
         )
 
-    return parse(
-        "hook install", "put an agent's commands and edits through mudroom", None, configure, words, in_order=False
-    )
+    parser = make_parser("hook install", "put an agent's commands and edits through mudroom", None, configure)
+    return parse(parser, words, in_order=False)
 
 
 def _setup(args: argparse.Namespace, context: Context) -> tuple[HookSetup, dict[str, Any]]:

@@ -14,7 +14,7 @@ import os
 import stat
 from collections.abc import Sequence
 
-from mudroom.cli.parser import parse
+from mudroom.cli.parser import make_parser, parse
 from mudroom.cli.project_session import working_directory
 from mudroom.cli.terminal.context import Context
 from mudroom.core.tree.path import show
@@ -95,7 +95,8 @@ def _arguments(words: Sequence[str], fork: str | None) -> argparse.Namespace:
             "--fork", metavar="NAME", default=fork, help="if MUDROOM_FORK is not set; default: the name of DIR"
         )
 
-    return parse("hook shell", "write shells whose commands run in a fork", None, configure, words, in_order=False)
+    parser = make_parser("hook shell", "write shells whose commands run in a fork", None, configure)
+    return parse(parser, words, in_order=False)
 
 
 def _write(shell: str, directory: str, fork: str) -> str:

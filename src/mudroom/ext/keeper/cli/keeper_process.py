@@ -10,12 +10,14 @@ the machine's state: anything that does is kept in a session, which ends with it
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from mudroom.cli.main import run, verb_module
+from mudroom.cli import COLLECTED
+from mudroom.cli.main import run, verb_parser
 from mudroom.core.text.table import table_files
 from mudroom.ext.keeper.code import Code
 from mudroom.ext.keeper.server import Place, keep
@@ -52,8 +54,9 @@ def main() -> None:
         return
 
     os.chdir("/")
+    gc.set_threshold(COLLECTED, 10, 10)
     for verb in VERBS:
-        verb_module(verb)
+        verb_parser(verb)
     place = Place(os.fsencode(directory), name, float(idle), float(look))
     keep(place, Code(began, before, (os.fsdecode(LAUNCHER), *table_files())), run, lambda path: _rehearse(path, run))
 
