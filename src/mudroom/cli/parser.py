@@ -91,5 +91,7 @@ def parse(parser: Parser, words: Sequence[str], *, in_order: bool, columns: int 
     parser.words = words[: words.index("--")] if "--" in words else words
     parser.columns = columns
     args = parser.parse_args(words) if in_order else parser.parse_intermixed_args(words)
-    defaults = {name: [*value] for name, value in vars(args).items() if isinstance(value, list)}
-    return argparse.Namespace(**vars(args) | defaults)  # the parser's lists stay as they are
+    for name, value in vars(args).items():
+        if isinstance(value, list):
+            setattr(args, name, [*value])  # a default is the parser's
+    return args

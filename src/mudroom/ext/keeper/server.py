@@ -523,7 +523,7 @@ class KeeperLoop:
         poller.register((self._waiting or self._listener).fileno(), select.POLLIN)
         for descriptor in (*self._taken, *(self._code.events,) * (self._code.events >= 0)):
             poller.register(descriptor, select.POLLIN)
-        return {descriptor for descriptor, _events in poller.poll(int(seconds * 1000) + 1)}
+        return {descriptor for descriptor, _events in poller.poll(seconds * 1000)}
 
     def _note_taken(self) -> bool:
         """Return whether a client took the waiting process; otherwise it was killed."""
