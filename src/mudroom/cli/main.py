@@ -248,14 +248,11 @@ def verb_parser(verb: str) -> Parser:
     from mudroom.cli.parser import make_parser
 
     module = verb_module(verb)
-
-    def configure(parser: Any) -> None:
-        parser.add_argument("--json", action="store_true", help="print one JSON object instead of text")
-        text = "the project; default: the one the current directory is in"
-        parser.add_argument("--project", metavar="DIR", help=text)
-        module.configure(parser)
-
-    return make_parser(verb, VERBS[verb].help, getattr(module, "EXAMPLES", None), configure)
+    parser = make_parser(verb, VERBS[verb].help, getattr(module, "EXAMPLES", None))
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of text")
+    parser.add_argument("--project", metavar="DIR", help="the project; default: the one the current directory is in")
+    module.configure(parser)
+    return parser
 
 
 def verb_module(verb: str) -> Any:

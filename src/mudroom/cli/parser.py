@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from mudroom.cli.terminal.fold import fold_help
 from mudroom.errors import UsageError
@@ -77,12 +77,9 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
         return fold_help(super()._fill_text(text, width, indent), width)
 
 
-def make_parser(verb: str, help_text: str, epilog: str | None, configure: Callable[[Any], None]) -> Parser:
-    """Return a verb's parser."""
+def make_parser(verb: str, help_text: str, epilog: str | None = None) -> Parser:
     description = help_text[0].upper() + help_text[1:] + "."
-    parser = Parser(100, prog=f"mudroom {verb}", description=description, epilog=epilog)
-    configure(parser)
-    return parser
+    return Parser(100, prog=f"mudroom {verb}", description=description, epilog=epilog)
 
 
 def parse(parser: Parser, words: Sequence[str], *, in_order: bool, columns: int = 100) -> argparse.Namespace:

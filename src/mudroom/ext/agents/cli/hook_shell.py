@@ -87,15 +87,13 @@ def write_shells(words: Sequence[str], fork: str | None, context: Context) -> in
 
 
 def _arguments(words: Sequence[str], fork: str | None) -> argparse.Namespace:
-    def configure(parser: argparse.ArgumentParser) -> None:
-        parser.add_argument(
-            "directory", metavar="DIR", help="where; made if need be. Not in a project, whose forks see it, too"
-        )
-        parser.add_argument(
-            "--fork", metavar="NAME", default=fork, help="if MUDROOM_FORK is not set; default: the name of DIR"
-        )
-
-    parser = make_parser("hook shell", "write shells whose commands run in a fork", None, configure)
+    parser = make_parser("hook shell", "write shells whose commands run in a fork")
+    parser.add_argument(
+        "directory", metavar="DIR", help="where; made if need be. Not in a project, whose forks see it, too"
+    )
+    parser.add_argument(
+        "--fork", metavar="NAME", default=fork, help="if MUDROOM_FORK is not set; default: the name of DIR"
+    )
     return parse(parser, words, in_order=False)
 
 
