@@ -18,7 +18,6 @@ from contextlib import ExitStack, closing
 from typing import cast
 
 import mudroom
-from bench.client import client
 from bench.gate import gate
 from bench.landing import SYNCFS, many_added, many_modified
 from bench.limited import at_once, installed
@@ -170,25 +169,32 @@ def _whole_process(base: bytes, scale: Scale) -> Iterator[Finding]:
         cwd, env = place.project, place.environ
         alone = dict(env)
         del env[b"MUDROOM_KEEPER"]  # it says that there is none; here commands start one
-        native = client(place.root)
+        own = program()
         lines = {
             "run": ["run", "--yes", "--", "true"],
             "exec": ["exec", "--json", "--fork", "reach", "--", "true"],
             "status": ["status"],
         }
         codex = [installed("codex"), "sandbox", "-c", 'sandbox_mode="workspace-write"', "--", "true"]
-        why = _start_keeper(place, [native, *lines["run"]])
+
+        def in_a_row() -> list[Lap]:
+            """Without the pause in which the keeper prepares the next command, and the last one's sandbox is gone."""
+            kept = timed("run, row", [*own, *lines["run"]], cwd, env)
+            return [("run, row", seconds_of(lambda: [*map(list, (kept() for _ in range(_ROW)))]) / _ROW)]
+
+        why = _start_keeper(place, [*own, *lines["run"]])
         try:
             contestants: list[Contestant] = [
-                *(timed(f"{verb}, keeper", [native, *words], cwd, env) for verb, words in lines.items() if not why),
+                *(timed(f"{verb}, keeper", [*own, *words], cwd, env) for verb, words in lines.items() if not why),
+                *(() if why else (in_a_row,)),
                 timed(_PASS, [sys.executable, "-I", "-S", "-c", "pass"], cwd, env),
-                *(timed(verb, [native, *words], cwd, alone) for verb, words in lines.items()),
+                *(timed(verb, [*own, *words], cwd, alone) for verb, words in lines.items()),
                 Rival(timed(_CODEX, codex, cwd, env), _CODEX),
             ]
             found = interleave(contestants, max(3, min(scale.cold, 20)), warm_up=2)
             yield from _processes(found, why)
             if not why:
-                yield _keeper_memory(place, native)
+                yield _keeper_memory(place)
         finally:
             if not why:
                 _keeper(place, "stop")
@@ -196,8 +202,9 @@ def _whole_process(base: bytes, scale: Scale) -> Iterator[Finding]:
 
 def _processes(found: Found, why: str) -> Iterator[Finding]:
     rows = (
-        ("run, keeper", "`mudroom run --yes -- true`, with keeper", _PASS, 2.0),
-        ("run", "`mudroom run --yes -- true`, without keeper", _PASS, 6.0),
+        ("run, keeper", "`mudroom run --yes -- true`, with keeper", _PASS, 1.8),
+        ("run, row", f"`mudroom run --yes -- true`, with keeper, {_ROW} in a row", _PASS, 3.0),
+        ("run", "`mudroom run --yes -- true`, without keeper", _PASS, 8.0),
         ("exec, keeper", "`mudroom exec --json -- true`, with keeper", _CODEX, 0.25),
         ("exec", "`mudroom exec --json -- true`, without keeper", _CODEX, None),
         ("status, keeper", "`mudroom status`, with keeper", _PASS, None),
@@ -236,11 +243,11 @@ def _keepers(place: Place) -> list[int]:
     return [int(row["pid"]) for row in said.get("keepers", ())]
 
 
-def _keeper_memory(place: Place, client: str) -> Finding:
+def _keeper_memory(place: Place) -> Finding:
     """Of the keeper and all below it, when a dozen forks have each run a command."""
     what = f"memory of a keeper with {_FORKS} forks"
     for number in range(_FORKS):
-        words = [client, "exec", "--json", "--fork", f"reach-{number}", "--", "true"]
+        words = [*program(), "exec", "--json", "--fork", f"reach-{number}", "--", "true"]
         command(words, place.project, place.environ)
     sizes = [proportional(pid) for keeper in _keepers(place) for pid in (keeper, *descendants(keeper))]
     known = [size for size in sizes if size is not None]

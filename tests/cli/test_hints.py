@@ -16,8 +16,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from conftest import Place
-from mudroom.cli.main import VERBS, offered_verbs, verb_module
-from mudroom.cli.parser import _Parser
+from mudroom.cli.main import VERBS, offered_verbs, verb_parser
 from mudroom.core.approval.approval import HostQuestion
 from screen import BASH, Screen
 from test_asking import ASK, NOBODY
@@ -43,15 +42,6 @@ def texts(path: Path) -> Iterator[str]:
             yield "".join(str(part.value) if isinstance(part, ast.Constant) else "X" for part in node.values)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documents | parts:
             yield node.value
-
-
-def parser_of(verb: str) -> Any:
-    module = verb_module(verb)
-    parser = _Parser(prog=verb)
-    for option in ("--json", "--project"):
-        parser.add_argument(option)
-    module.configure(parser)
-    return parser
 
 
 def options_of(parser: Any) -> set[str]:
@@ -81,7 +71,7 @@ def test_a_command_that_is_named_exists() -> None:
                 if verb not in offered:
                     continue  # of a satellite that is absent
                 if verb not in known:
-                    parser = parser_of(verb)
+                    parser = verb_parser(verb)
                     known[verb], actions[verb] = options_of(parser), actions_of(parser)
                     if verb == "hook":  # the parser of an action is made when it is used
                         source = (SOURCE / "ext/agents/cli/hook_install.py").read_text()

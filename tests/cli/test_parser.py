@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mudroom.cli.main import VERBS, configure_shared, verb_module
+from mudroom.cli.main import VERBS, verb_parser
 from mudroom.cli.parser import parse
 from mudroom.errors import UsageError
 from tiers import each
@@ -18,12 +18,7 @@ from tiers import each
 
 def read(line: str) -> dict[str, Any]:
     verb, *words = line.split()
-
-    def configure(parser: Any) -> None:
-        configure_shared(parser)
-        verb_module(verb).configure(parser)
-
-    return vars(parse(verb, "help", None, configure, words, in_order=VERBS[verb].in_order))
+    return vars(parse(verb_parser(verb), words, in_order=VERBS[verb].in_order))
 
 
 @each(
@@ -59,9 +54,18 @@ def test_a_wrong_line_is_refused(line: str) -> None:
 
 
 def test_the_values_of_a_line_are_its_own() -> None:
-    """A keeper reads many lines."""
-    read("run --env A -- x")["env"].append("B")
+    """A keeper's processes have its parsers."""
+    for line in ("run --env A -- x", "run -- x"):
+        read(line)["env"].append("B")
     assert read("run -- x")["env"] == []
+
+
+def test_help_without_rare_options_leaves_them_in_the_parser() -> None:
+    parser = verb_parser("run")
+    for words, shown in (("--all", True), ("", False), ("--all", True)):
+        parser.words = [words]
+        assert ("--memory" in parser.format_help()) == shown
+        assert ("more options: mudroom run --help --all" in parser.format_help()) != shown
 
 
 def test_a_catalogue_for_argparse_translates_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

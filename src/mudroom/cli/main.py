@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import cache
 
 from mudroom import __version__
 from mudroom.cli.terminal.context import Context
@@ -19,6 +20,7 @@ from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from mudroom.cli.parser import Parser
     from mudroom.core.known_agents import KnownAgents
     from mudroom.sandbox.client.client import Client
 
@@ -225,31 +227,32 @@ def _is_to_launch(argv: Sequence[str]) -> bool:
 
 
 def _execute(verb: str, row: Verb, argv: list[str], usual: Context) -> int:
-    module = verb_module(verb)
-
-    def configure(parser: Any) -> None:
-        configure_shared(parser)
-        module.configure(parser)
-
     command = None
     if row.splits_command and "--" in argv:
         command = argv[argv.index("--") + 1 :]
         argv = argv[: argv.index("--")]
+    parser = verb_parser(verb)
     from mudroom.cli.parser import parse
 
-    epilog = getattr(module, "EXAMPLES", None)
     columns = usual.terminal.help_columns(usual.environ)
-    args: Any = parse(verb, row.help, epilog, configure, argv[1:], in_order=row.in_order, columns=columns)
+    args: Any = parse(parser, argv[1:], in_order=row.in_order, columns=columns)
     if row.splits_command:
         args.command = command
     context = usual._replace(as_json=args.json, project=os.fsencode(args.project) if args.project else None)
-    return int(module.execute(args, context))
+    return int(verb_module(verb).execute(args, context))
 
 
-def configure_shared(parser: Any) -> None:
-    """Add the options that all verbs share."""
+@cache
+def verb_parser(verb: str) -> Parser:
+    """Return a verb's parser. Raise NotInstalled as ``verb_module``."""
+    from mudroom.cli.parser import make_parser
+
+    module = verb_module(verb)
+    parser = make_parser(verb, VERBS[verb].help, getattr(module, "EXAMPLES", None))
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of text")
     parser.add_argument("--project", metavar="DIR", help="the project; default: the one the current directory is in")
+    module.configure(parser)
+    return parser
 
 
 def verb_module(verb: str) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from mudroom.cli.terminal.fold import fold_help
 from mudroom.errors import UsageError
@@ -19,18 +19,42 @@ class Rare(str):
     __slots__ = ()
 
 
-class _Parser(argparse.ArgumentParser):
+class Parser(argparse.ArgumentParser):
     """A parser that exits with 125, mudroom's own failure code, where argparse exits with 2. It accepts no abbreviated
     options: some options loosen protections, and the shortest unique prefix changes with each new option."""
 
-    def __init__(self, words: Sequence[str] = (), **given: Any) -> None:
+    words: Sequence[str] = ()
+    """The command line, for error messages and the help."""
+
+    def __init__(self, columns: int = 0, **given: Any) -> None:
+        """``columns``: the width of the help. Without it argparse imports shutil to ask for it, and does so for every
+        option."""
+        self.columns = columns
         super().__init__(**{"allow_abbrev": False, **given})
-        self._words = words
 
     def error(self, message: str) -> NoReturn:
         from mudroom.cli.usage_message import explain
 
-        raise UsageError(*explain(message, self.prog, _options(self), self._words, _actions(self)))
+        raise UsageError(*explain(message, self.prog, _options(self), self.words, _actions(self)))
+
+    def format_help(self) -> str:
+        """Return the help, without rare options unless it is asked for with ``--all``."""
+        rare = {action: action.help for action in self._actions if isinstance(action.help, Rare)}
+        if not rare or "--all" in self.words:
+            return super().format_help()
+        epilog = self.epilog
+        for action in rare:
+            action.help = argparse.SUPPRESS
+        self.epilog = f"{len(rare)} more options: {self.prog} --help --all\n\n{epilog or ''}"
+        try:
+            return super().format_help()
+        finally:
+            self.epilog = epilog
+            for action, text in rare.items():
+                action.help = text
+
+    def _get_formatter(self) -> argparse.HelpFormatter:
+        return _Formatter(self.prog, width=self.columns) if self.columns else super()._get_formatter()
 
 
 def _actions(parser: argparse.ArgumentParser) -> list[str]:
@@ -49,53 +73,22 @@ def _options(parser: argparse.ArgumentParser) -> list[str]:
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):
-    """A formatter with a given width. Otherwise argparse imports shutil to ask for it, and does so for every option."""
-
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         return fold_help(super()._fill_text(text, width, indent), width)
 
 
-def make_parser(
-    verb: str,
-    help_text: str,
-    epilog: str | None,
-    configure: Callable[[Any], None],
-    columns: int = 100,
-    words: Sequence[str] = (),
-) -> argparse.ArgumentParser:
-    """Return a verb's parser. ``columns`` is the width of its help, ``words`` the command line for error messages."""
-
-    def formatter(prog: str) -> argparse.HelpFormatter:
-        return _Formatter(prog, width=columns)
-
-    parser = _Parser(
-        prog=f"mudroom {verb}",
-        description=help_text[0].upper() + help_text[1:] + ".",
-        formatter_class=formatter,
-        epilog=epilog,
-        words=words,
-    )
-    configure(parser)
-    return parser
+def make_parser(verb: str, help_text: str, epilog: str | None = None) -> Parser:
+    description = help_text[0].upper() + help_text[1:] + "."
+    return Parser(100, prog=f"mudroom {verb}", description=description, epilog=epilog)
 
 
-def parse(
-    verb: str,
-    help_text: str,
-    epilog: str | None,
-    configure: Callable[[Any], None],
-    words: Sequence[str],
-    *,
-    in_order: bool,
-    columns: int = 100,
-) -> argparse.Namespace:
-    """Parse a verb's command line. Raise UsageError if it is invalid. ``--help`` ends the process, and leaves out rare
-    options without ``--all``; ``columns`` is the width of the help."""
-    before = words[: words.index("--")] if "--" in words else words
-    parser = make_parser(verb, help_text, epilog, configure, columns, before)
-    rare = [action for action in parser._actions if isinstance(action.help, Rare) and "--all" not in before]
-    for action in rare:
-        action.help = argparse.SUPPRESS
-    if rare:
-        parser.epilog = f"{len(rare)} more options: {parser.prog} --help --all\n\n{epilog or ''}"
-    return parser.parse_args(words) if in_order else parser.parse_intermixed_args(words)
+def parse(parser: Parser, words: Sequence[str], *, in_order: bool, columns: int = 100) -> argparse.Namespace:
+    """Parse a verb's command line. Raise UsageError if it is invalid. ``--help`` ends the process; ``columns`` is the
+    width of the help."""
+    parser.words = words[: words.index("--")] if "--" in words else words
+    parser.columns = columns
+    args = parser.parse_args(words) if in_order else parser.parse_intermixed_args(words)
+    for name, value in vars(args).items():
+        if isinstance(value, list):
+            setattr(args, name, [*value])  # a default is the parser's
+    return args

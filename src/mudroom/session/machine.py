@@ -358,7 +358,7 @@ class Machine:
         pushes at once; None for other commands, and where nothing can be inspected."""
         if order.actor.card is None or not order.grant.level or self.confinement.platform.is_bridged:
             return None
-        from mudroom.session.confinement.host_questions import can_inspect
+        from mudroom.session.confinement.command_gate import can_inspect
 
         try:
             return self._equip(mode, order, stored, "") if can_inspect() else None

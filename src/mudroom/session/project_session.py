@@ -208,7 +208,7 @@ def held_if_possible(rules: Sequence[HostRule]) -> Sequence[HostRule]:
     if not any(rule.action == "allow" for rule in rules):
         return rules
     from mudroom.core.network.preset import held_for_agent
-    from mudroom.session.confinement.host_questions import can_inspect
+    from mudroom.session.confinement.command_gate import can_inspect
 
     held = held_for_agent(rules)
     return held if held is not rules and can_inspect() else rules

@@ -3,7 +3,6 @@ it names exists, and each of its lines runs with stand-ins for the programs of t
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
 import os
@@ -16,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from mudroom.cli.main import VERBS, verb_module
+from mudroom.cli.main import VERBS, verb_parser
 
 ROOT = Path(__file__).parents[3]
 TEXT = (ROOT / ".github/workflows/platforms.yml").read_text()
@@ -70,10 +69,7 @@ def check(words: list[str]) -> None:
     module, *rest = words[2:]
     if module == "mudroom":
         assert rest[0] in VERBS
-        parser = argparse.ArgumentParser()
-        parser.add_argument("--json", action="store_true")  # an option of every verb
-        verb_module(rest[0]).configure(parser)
-        parser.parse_args(rest[1:])
+        verb_parser(rest[0]).parse_args(rest[1:])
     elif module == "pytest":
         paths = [word.removeprefix("--ignore=") for word in rest if "/" in word]
         assert paths

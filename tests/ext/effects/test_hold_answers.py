@@ -17,7 +17,7 @@ from mudroom.core.network.preset import EFFECTS, EffectHost
 from mudroom.core.settings import Settings
 from mudroom.ext.effects.store import effects
 from mudroom.session import Session
-from mudroom.session.confinement import host_questions
+from mudroom.session.confinement import command_gate
 from mudroom.session.confinement.host_approver import HostAnswers
 
 __all__ = ["yard"]
@@ -159,7 +159,7 @@ def test_an_installation_that_cannot_inspect_offers_no_hold(
     yard: Yard, monkeypatch: pytest.MonkeyPatch, allowed: bool
 ) -> None:
     """An answer that was not offered opens nothing."""
-    monkeypatch.setattr(host_questions, "can_inspect", lambda: False)
+    monkeypatch.setattr(command_gate, "can_inspect", lambda: False)
     place = asking(yard, monkeypatch, tls=False)
     with place.session(lambda question: hold(question, allowed=allowed)) as session:
         code, _told = place.push(session, tls=False)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime
 import os
 import ssl
+import subprocess
+import sys
 import threading
 import warnings
 from pathlib import Path
@@ -303,3 +305,14 @@ def test_certificates_without_files_in_memory(vault: bytes, monkeypatch: pytest.
     context = issuer.context("a.example", "h2")
     assert context is issuer.context("a.example", "h2") and len(os.listdir("/proc/self/fd")) == before
     assert os.listdir(vault) == [b"authority.pem"]
+
+
+def test_an_authority_that_is_there_is_read_without_the_library(vault: bytes) -> None:
+    """It takes 40 ms to load, which each command of an agent with a held host would wait for."""
+    load_authority(vault, PROJECT)
+    program = (
+        "import os, sys; from mudroom.ext.inspection.authority import load_authority; "
+        "load_authority(os.fsencode(sys.argv[1]), b'/p'); "
+        "print(*sys.modules.keys() & {'cryptography', 'msgspec'})"
+    )
+    assert subprocess.check_output([sys.executable, "-c", program, vault], text=True) == "\n"

@@ -264,7 +264,7 @@ def test_it_is_dropped_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     class Recorded:
         def start_ahead(self, plan: TemplatePlan | None) -> object:
             acts.append("prepared" if plan is not None else "started")
-            return SimpleNamespace(mounts=mounts) if plan is not None else None
+            return SimpleNamespace(mounts=mounts, has_old_mounts=False) if plan is not None else None
 
         def drop_prepared(self) -> None:
             acts.append("dropped")
@@ -281,26 +281,74 @@ def test_it_is_dropped_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 MOUNTED = """
-import os, subprocess, sys
+import marshal, subprocess, sys
 sys.path[:0] = sys.argv[1].split(":")
 from mudroom.core.confinement.plan import TemplatePlan
 from mudroom.ext.keeper.server import KeptLauncher
 subprocess.run(["mount", "--make-rprivate", "/"], check=True)
-launcher = KeptLauncher()
-prepared = launcher.start_ahead(TemplatePlan(0x10020000, (b"0 0 1", b"0 0 1", True), (("private",),), (), ()))
-print(bool(prepared._poller.poll(0)))
+plan = TemplatePlan(*marshal.loads(bytes.fromhex(sys.argv[3])))
+launchers = [KeptLauncher() for _number in range(2)]
+first, second = [launcher.start_ahead(plan) for launcher in launchers]
+print(first.taken(plan) is not None)
 subprocess.run(["mount", "-t", "tmpfs", "none", sys.argv[2]], check=True)
-print(bool(prepared._poller.poll(0)), prepared.taken(prepared.plan))
+print(second.taken(plan) is not None)
 """
 
 
 @pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount here")
-def test_a_mount_of_the_host_ends_it(tmp_path: Path) -> None:
-    source = str(Path(__file__).parents[3] / "src")
-    words = ["unshare", "--mount", sys.executable, "-c", MOUNTED, source, str(tmp_path)]
+def test_a_mount_of_the_host_ends_it(place: Place, tmp_path: Path) -> None:
+    source, plan = str(Path(__file__).parents[3] / "src"), marshal.dumps(tuple(plan_of(place))).hex()
+    words = ["unshare", "--mount", sys.executable, "-c", MOUNTED, source, str(tmp_path), plan]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["False", "True", "None"]
+    assert done.stdout.split() == ["True", "False"]
+
+
+@pytest.mark.parametrize("other", ["client", "keeper"])
+def test_a_mount_that_is_seen_with_something_else_ends_it(
+    place: Place, monkeypatch: pytest.MonkeyPatch, other: str
+) -> None:
+    """The kernel tells it once. On a busy machine a client, or a word of the keeper, is there at the same look."""
+    plan = plan_of(place)
+    launcher, _client = kept_launcher()
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(b"")  # a name of its own (unix(7), autobind)
+    listener.listen()
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    connecting = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    looks: list[select.poll] = []
+
+    class Poller:
+        """Adds a mount to the look after the template was made."""
+
+        def __init__(self) -> None:
+            self._real = select.poll()
+            self.register, self.unregister = self._real.register, self._real.unregister
+            looks.append(self._real)
+
+        def poll(self, timeout: float | None) -> list[tuple[int, int]]:
+            prepared = launcher._prepared
+            if self._real is not looks[0] or prepared is None or prepared.has_old_mounts:
+                return self._real.poll(timeout)
+            if other == "keeper":
+                ours.send(marshal.dumps((None, [])))
+            connecting.connect(listener.getsockname())
+            ready = self._real.poll(0)
+            return [*(ready if other == "client" else ready[1:] or ready), (prepared.mounts, select.POLLPRI)]
+
+    ours.send(marshal.dumps((tuple(plan), [])))
+    monkeypatch.setattr(server, "select", SimpleNamespace(poll=Poller, POLLIN=select.POLLIN, POLLPRI=select.POLLPRI))
+    with listener, ours, theirs, connecting:
+        accepted = _accept(listener, theirs, launcher)
+        assert accepted is not None
+        accepted.close()
+    monkeypatch.undo()
+    prepared = launcher._prepared
+    assert prepared is not None
+    assert prepared.has_old_mounts
+    assert launcher.template_ahead(plan) is None
+    launcher.close()
+    launcher.reap()
 
 
 # --- with a keeper ---

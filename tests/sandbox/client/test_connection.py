@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import _socket
 import marshal
+import select
 import signal
 import socket
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from mudroom.errors import MudroomError
-from mudroom.sandbox.client.connection import Connection
+from mudroom.sandbox.client import connection as connection_module
+from mudroom.sandbox.client.connection import Connection, wait_readable
 
 
 @pytest.fixture
@@ -72,3 +75,23 @@ def test_who_is_gone_is_said(ends: tuple[_socket.socket, socket.socket]) -> None
             connection.send({"op": "x"}, ())
         hint = "run the command again; mudroom doctor tries the sandbox"
         assert str(raised.value) == f"the sandbox launcher is gone: Broken pipe ({hint})"
+
+
+@pytest.mark.parametrize(("left", "milliseconds"), [(0.0, 0), (-1.0, 0), (0.0004, 0.4), (2.0, 2000)])
+def test_a_look_does_not_wait(monkeypatch: pytest.MonkeyPatch, left: float, milliseconds: float) -> None:
+    """A deadline of now is a look. poll(2) rounds up, so that no wait is too short."""
+    waits: list[float | None] = []
+
+    class Poller:
+        def register(self, _descriptor: int, _events: int) -> None:
+            pass
+
+        def poll(self, timeout: float | None) -> list[tuple[int, int]]:
+            waits.append(timeout)
+            return []
+
+    monkeypatch.setattr(connection_module, "select", SimpleNamespace(poll=Poller, POLLIN=select.POLLIN))
+    monkeypatch.setattr(connection_module, "time", SimpleNamespace(monotonic=lambda: 100.0))
+    monkeypatch.setattr(connection_module, "sys", SimpleNamespace(platform="linux"))
+    assert wait_readable([0], 100.0 + left) == []
+    assert waits == [pytest.approx(milliseconds)]

@@ -165,6 +165,19 @@ def test_a_vault_that_holds_nothing_follows_without_a_word(place: Place) -> None
     said(cli, "ls")
 
 
+def test_a_record_is_written_anew_only_when_it_would_differ(place: Place) -> None:
+    """A project without files has no marks."""
+    cli = Cli(place)
+    said(cli, "run", "--yes", "--", "true")
+    (record,) = place.state.glob("vaults/*/directory")
+    before = record.stat()
+    said(cli, "run", "--yes", "--", "true")
+    assert record.stat() == before
+    place.write("a")
+    said(cli, "ls")
+    assert record.read_bytes().endswith(b" a\n")
+
+
 def test_a_damaged_record_is_no_absent_one(cli: Cli) -> None:
     (record,) = cli.place.state.glob("vaults/*/directory")
     record.write_text("")

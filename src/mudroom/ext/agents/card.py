@@ -19,8 +19,8 @@ from mudroom.ext.agents.core.card_hosts import sort_hosts, with_holds
 from mudroom.ext.agents.core.field import FieldError
 from mudroom.ext.agents.session.credential_opening import open_stores
 from mudroom.policy.config import load_policy
+from mudroom.session.confinement.command_gate import can_inspect
 from mudroom.session.confinement.grant import decide, in_the_way
-from mudroom.session.confinement.host_questions import can_inspect
 from mudroom.session.project_session import host_answers
 from mudroom.typing import Any
 

@@ -11,8 +11,7 @@ import argparse
 import sys
 from collections.abc import Iterator
 
-from mudroom.cli.main import VERBS, configure_shared, offered_verbs, verb_module
-from mudroom.cli.parser import make_parser
+from mudroom.cli.main import VERBS, offered_verbs, verb_parser
 from mudroom.core.registry import twin
 from mudroom.typing import NamedTuple
 
@@ -65,22 +64,17 @@ def lines() -> tuple[VerbLine, ...]:
 
 
 def _lines_of(verb: str) -> Iterator[VerbLine]:
-    row = VERBS[verb]
-    module = verb_module(verb)
-
-    def configure(parser: argparse.ArgumentParser) -> None:
-        configure_shared(parser)
-        module.configure(parser)
-
-    parser = make_parser(verb, row.help, getattr(module, "EXAMPLES", None), configure)
+    parser = verb_parser(verb)
     subs = next((act for act in parser._actions if isinstance(act, argparse._SubParsersAction)), None)
     actions: tuple[str, ...] = _ACTIONS.get(verb, ())
     if subs is not None:
         actions = tuple(subs.choices)
     elif (places := _positionals(parser)) and places[0].choices:
         actions = tuple(map(str, places[0].choices))
-    examples = getattr(module, "EXAMPLES", "") or ""
-    yield VerbLine((verb,), row.help, _options(parser), actions, _arguments(verb, parser), _usage(parser), examples)
+    examples = parser.epilog or ""
+    yield VerbLine(
+        (verb,), VERBS[verb].help, _options(parser), actions, _arguments(verb, parser), _usage(parser), examples
+    )
     for action in actions:
         own = subs.choices[action] if subs is not None else parser
         kinds = tuple(_ARGUMENTS.get(f"{verb} {action}", "").split())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from mudroom.core.network.host_rules import HostRule
+from mudroom.core.network.host_rules import USUAL, HostRule
 from mudroom.core.network.inspection import Inspection
 from mudroom.core.registry import part_or_none
 from mudroom.ext.inspection.authority import load_authority
@@ -41,6 +41,7 @@ def equip(
     revealed = read_credentials(load_credentials(vault), environ, home)
     trust = prepare(vault + DIRECTORY, authority, environ, mounts=mounts)
     inspection = Inspection(authority, tuple(never), revealed, own_roots(environ))
-    effects = part_or_none("effects", "ssh") if mounts and any(rule.hold for rule in rules) else None
+    has_ssh = mounts and any(rule.hold and set(rule.ports) - set(USUAL) for rule in rules)
+    effects = part_or_none("effects", "ssh") if has_ssh else None
     binds = trust.binds if effects is None else (*trust.binds, *effects.trust_ssh(vault + DIRECTORY, authority, rules))
     return Equipment(inspection, (*trust.environment, *variables(revealed)), binds)

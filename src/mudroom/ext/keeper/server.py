@@ -70,7 +70,10 @@ class PreparedTemplate:
         possible."""
         self.plan = plan
         self.mounts = os.open("/proc/self/mountinfo", os.O_RDONLY | os.O_CLOEXEC)
-        """Descriptor marked with POLLPRI once the mounts have changed since now (proc_pid_mounts(5))."""
+        """Descriptor marked with POLLPRI once the mounts have changed since now (proc_pid_mounts(5)). The mark is gone
+        when it was seen (mounts_poll in fs/proc_namespace.c)."""
+        self.has_old_mounts = False
+        """The mark was seen."""
         self._poller = select.poll()
         self._poller.register(self.mounts, select.POLLPRI)
         self._files = self._identify()  # before they are mounted
@@ -84,7 +87,8 @@ class PreparedTemplate:
         """Return the template for a command with this plan, or None if it does not fit. Call it once."""
         connection: Connection | None = self._connection
         try:
-            serves = plan == self.plan and not self._poller.poll(0) and self._identify() == self._files
+            is_current = not self.has_old_mounts and not self._poller.poll(0)
+            serves = plan == self.plan and is_current and self._identify() == self._files
             if serves:
                 require_prepared(self._report, plan)
                 # the launcher may have reaped it: a spare that was just cloned still has its socket
@@ -523,7 +527,7 @@ class KeeperLoop:
         poller.register((self._waiting or self._listener).fileno(), select.POLLIN)
         for descriptor in (*self._taken, *(self._code.events,) * (self._code.events >= 0)):
             poller.register(descriptor, select.POLLIN)
-        return {descriptor for descriptor, _events in poller.poll(int(seconds * 1000) + 1)}
+        return {descriptor for descriptor, _events in poller.poll(seconds * 1000)}
 
     def _note_taken(self) -> bool:
         """Return whether a client took the waiting process; otherwise it was killed."""
@@ -679,6 +683,8 @@ def _accept(
     timeout: int | None = QUIET
     while True:
         ready = dict(poller.poll(timeout))
+        if prepared is not None and prepared.mounts in ready:
+            prepared.has_old_mounts = True
         if control.fileno() in ready:
             message = receive(control)
             if not message:
@@ -699,8 +705,9 @@ def _accept(
             if pages and not copy_ahead(pages):
                 _touch()
             rest()
-            has_copies = True
-        is_over = bool(prepared and (prepared.mounts in ready or time.monotonic() >= until))
+            has_copies, timeout = True, 0  # one that has come meanwhile waits for no launcher
+            continue
+        is_over = bool(prepared and (prepared.has_old_mounts or time.monotonic() >= until))
         if prepared is not None and (wanted is not None or is_over):
             poller.unregister(prepared.mounts)
             launcher.drop_prepared()

@@ -122,5 +122,5 @@ def wait_ready(wanted: Mapping[int, int], deadline: float | None) -> dict[int, i
     poller = select.poll()
     for descriptor, events in wanted.items():
         poller.register(descriptor, events)
-    timeout = None if deadline is None else max(0, int((deadline - time.monotonic()) * 1000) + 1)
+    timeout = None if deadline is None else max(0.0, (deadline - time.monotonic()) * 1000)
     return dict(poller.poll(timeout))

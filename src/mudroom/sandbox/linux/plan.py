@@ -397,17 +397,13 @@ def socket_rights(spec: SandboxSpec) -> tuple[int, tuple[tuple[bytes, int], ...]
     return FS_REFER | FS_RESOLVE_UNIX, (*MOVES, *((path, FS_RESOLVE_UNIX) for path in own))
 
 
-_FILTERS: dict[tuple[str, tuple[SyscallRule, ...], bool, bool], bytes] = {}
-
 _NO_UNIX = tuple(rule for rule in NO_NETWORK if rule.conditions)
 """Without a mount namespace the host's unix servers (docker, D-Bus) are visible: none may be reached."""
 
 
+@functools.cache
 def filter_for(machine: str, rules: tuple[SyscallRule, ...], *, notify: bool = False, renames: bool = False) -> bytes:
-    key = (machine, rules, notify, renames)
-    if key not in _FILTERS:
-        _FILTERS[key] = compile_filter(rules, machine, notify=notify, routed=RENAMES if renames else ())
-    return _FILTERS[key]
+    return compile_filter(rules, machine, notify=notify, routed=RENAMES if renames else ())
 
 
 @functools.lru_cache(maxsize=8)

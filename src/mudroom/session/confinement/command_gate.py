@@ -13,9 +13,11 @@ from __future__ import annotations
 import _socket
 import _thread
 import os
+import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 
+from mudroom.core.registry import is_installed, part_or_none
 from mudroom.errors import MudroomError, UsageError
 from mudroom.session.confinement.host_approver import CommandScreen, HostAnswers, NoScreen
 from mudroom.session.confinement.namespace_listener import NamespaceListener
@@ -405,7 +407,7 @@ class CommandGate:
         self._desk.dial(guard, request)
 
     def _ask(self, guard: GuardHandle, question: FlowQuestion) -> None:
-        from mudroom.session.confinement.host_questions import HostQuestions, can_inspect
+        from mudroom.session.confinement.host_questions import HostQuestions
 
         if self._questions is None:
             gate = self._gate
@@ -457,3 +459,9 @@ class CommandGate:
         if self._refused is not None:
             self.notes += self._refused()
             self._refused = None
+
+
+def can_inspect() -> bool:
+    """Return whether this installation can hold a host's effects, such as pushes."""
+    part = part_or_none("inspection", "session") if is_installed("effects") and sys.platform != "win32" else None
+    return part is not None and not part.missing_libraries()

@@ -12,14 +12,12 @@ Rules in this file:
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 
 from mudroom.core.network.flow import FlowAnswer, FlowQuestion
 from mudroom.core.network.host_entry import expand, offered_rule
 from mudroom.core.network.host_rules import ASKED, LATER, HostRule, concerns, show_rule
 from mudroom.core.network.preset import offers
-from mudroom.core.registry import is_installed, part_or_none
 from mudroom.errors import MudroomError
 from mudroom.net.gate_handle import GuardHandle
 from mudroom.typing import TYPE_CHECKING, cast
@@ -140,9 +138,3 @@ class HostQuestions:
     def close(self) -> None:
         while self._waiting:
             self._waiting.pop()[1].close()
-
-
-def can_inspect() -> bool:
-    """Return whether this installation can hold a host's effects, such as pushes."""
-    part = part_or_none("inspection", "session") if is_installed("effects") and sys.platform != "win32" else None
-    return part is not None and not part.missing_libraries()

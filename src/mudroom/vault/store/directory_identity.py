@@ -34,10 +34,11 @@ def require_same_directory(vault: bytes, project: bytes) -> bool:
         return False  # it inherits nothing
     inode = os.stat(project).st_ino
     try:
-        head, *marks = safe_open.read(vault + NAME).split(b"\n")
+        text = safe_open.read(vault + NAME)
         own = os.stat(vault + NAME).st_ino
     except FileNotFoundError:
         return _note_if_room(vault, project)
+    head, *marks = text.split(b"\n")
     noted, birth, known = [*head.split(b" "), b"", b""][:3]
     has_mark = any(line and _mark(project, line.partition(b" ")[2]) == line for line in marks)
     if noted == b"%d" % inode and has_mark and known == b"%d" % own:
@@ -52,6 +53,8 @@ def require_same_directory(vault: bytes, project: bytes) -> bool:
             f"{time.strftime('%Y-%m-%d %H:%M', time.localtime(os.stat(vault + b'/forks').st_mtime))}",
             ADOPT,
         )
+    if text == described(project, own):  # a sync takes as long as a quarter of a command
+        return False
     return _note_if_room(vault, project)
 
 

@@ -17,7 +17,7 @@ import stat
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
-from mudroom.cli.parser import parse
+from mudroom.cli.parser import make_parser, parse
 from mudroom.cli.project_session import open_session, project_of
 from mudroom.cli.terminal.context import Context
 from mudroom.core.text.sha256 import sha256_hex
@@ -107,21 +107,18 @@ def _make_mounts(setup: HookSetup, context: Context) -> None:
 
 
 def _arguments(words: Sequence[str], fork: str | None, tools: Sequence[str]) -> argparse.Namespace:
-    def configure(parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("agent", choices=tuple(CONTRACTS), help="the agent")
-        doing = parser.add_mutually_exclusive_group()
-        doing.add_argument("--dry-run", action="store_true", help="print the changes as a diff, and make none")
-        doing.add_argument("--check", action="store_true", help="exit code 1 if it is missing, changed or outdated")
-        parser.add_argument("--remove", action="store_true", help="take out what was added")
-        parser.add_argument("--scope", choices=SCOPES, default="project", help="whose settings; default: the project's")
-        parser.add_argument("--fork", metavar="NAME", default=fork, help="the fork; default: the agent's name")
-        parser.add_argument(
-            "--allow-tool", action="append", default=list(tools), metavar="NAME", help="a tool to leave to the agent"
-        )
-
-    return parse(
-        "hook install", "put an agent's commands and edits through mudroom", None, configure, words, in_order=False
+    parser = make_parser("hook install", "put an agent's commands and edits through mudroom")
+    parser.add_argument("agent", choices=tuple(CONTRACTS), help="the agent")
+    doing = parser.add_mutually_exclusive_group()
+    doing.add_argument("--dry-run", action="store_true", help="print the changes as a diff, and make none")
+    doing.add_argument("--check", action="store_true", help="exit code 1 if it is missing, changed or outdated")
+    parser.add_argument("--remove", action="store_true", help="take out what was added")
+    parser.add_argument("--scope", choices=SCOPES, default="project", help="whose settings; default: the project's")
+    parser.add_argument("--fork", metavar="NAME", default=fork, help="the fork; default: the agent's name")
+    parser.add_argument(
+        "--allow-tool", action="append", default=list(tools), metavar="NAME", help="a tool to leave to the agent"
     )
+    return parse(parser, words, in_order=False)
 
 
 def _setup(args: argparse.Namespace, context: Context) -> tuple[HookSetup, dict[str, Any]]:

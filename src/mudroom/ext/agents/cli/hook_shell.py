@@ -14,7 +14,7 @@ import os
 import stat
 from collections.abc import Sequence
 
-from mudroom.cli.parser import parse
+from mudroom.cli.parser import make_parser, parse
 from mudroom.cli.project_session import working_directory
 from mudroom.cli.terminal.context import Context
 from mudroom.core.tree.path import show
@@ -87,15 +87,14 @@ def write_shells(words: Sequence[str], fork: str | None, context: Context) -> in
 
 
 def _arguments(words: Sequence[str], fork: str | None) -> argparse.Namespace:
-    def configure(parser: argparse.ArgumentParser) -> None:
-        parser.add_argument(
-            "directory", metavar="DIR", help="where; made if need be. Not in a project, whose forks see it, too"
-        )
-        parser.add_argument(
-            "--fork", metavar="NAME", default=fork, help="if MUDROOM_FORK is not set; default: the name of DIR"
-        )
-
-    return parse("hook shell", "write shells whose commands run in a fork", None, configure, words, in_order=False)
+    parser = make_parser("hook shell", "write shells whose commands run in a fork")
+    parser.add_argument(
+        "directory", metavar="DIR", help="where; made if need be. Not in a project, whose forks see it, too"
+    )
+    parser.add_argument(
+        "--fork", metavar="NAME", default=fork, help="if MUDROOM_FORK is not set; default: the name of DIR"
+    )
+    return parse(parser, words, in_order=False)
 
 
 def _write(shell: str, directory: str, fork: str) -> str:

@@ -10,15 +10,17 @@ the machine's state: anything that does is kept in a session, which ends with it
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from mudroom.cli.main import run, verb_module
+from mudroom.cli import COLLECTED
+from mudroom.cli.main import run, verb_parser
 from mudroom.core.text.table import table_files
 from mudroom.ext.keeper.code import Code
-from mudroom.ext.keeper.server import Place, keep
+from mudroom.ext.keeper.server import Place, keep, load
 from mudroom.ext.keeper.start import is_wanted, own_root, start
 from mudroom.sandbox.client.wire import LAUNCHER
 from mudroom.stage.layers.layer import remove_tree
@@ -31,10 +33,16 @@ VERBS = (
 )  # fmt: skip
 """Verbs that a client hands over (``src/native/eligible.c``)."""
 REHEARSED = (
-    ("run", "--yes", "--", "sh", "-c", "echo made > made"),
+    ("run", "--no", "--", "sh", "-c", "echo made > made"),
     ("exec", "--json", "--", "true"),
     ("status",),
 )
+"""None applies: an apply waits for the disk, for seconds where others write to it."""
+APPLYING = (
+    "mudroom.cli.command.auto_apply", "mudroom.stage.views.released", "mudroom.vault.apply.landing",
+    "mudroom.vault.apply.remainder", "mudroom.vault.forks.apart",
+)  # fmt: skip
+"""Modules that an apply loads when it begins."""
 
 
 def start_if_wanted(environ: Mapping[bytes, bytes], wanted: bytes) -> None:
@@ -52,8 +60,10 @@ def main() -> None:
         return
 
     os.chdir("/")
+    gc.set_threshold(COLLECTED, 10, 10)
     for verb in VERBS:
-        verb_module(verb)
+        verb_parser(verb)
+    load(APPLYING)
     place = Place(os.fsencode(directory), name, float(idle), float(look))
     keep(place, Code(began, before, (os.fsdecode(LAUNCHER), *table_files())), run, lambda path: _rehearse(path, run))
 
