@@ -212,7 +212,7 @@ WITHOUT: dict[View, dict[str, Any]] = {}
 
 @pytest.mark.parametrize(
     ("copied", "view"),
-    pairs(COPIES, VIEWS),
+    pairs(COPIES, VIEWS, 6),
     ids=lambda part: "-".join((part.way, *part.what)) if part not in VIEWS else part,
 )
 def test_every_verb_goes_on_with_a_copy(place: Place, client: Client, copied: Copied, view: View) -> None:
