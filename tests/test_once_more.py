@@ -40,7 +40,7 @@ def run(place: Path, tests: str, *words: str) -> tuple[int, list[str]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", [(), XDIST], ids=["here", "xdist"])
+@pytest.mark.parametrize("workers", [(), pytest.param(XDIST, marks=pytest.mark.deep)], ids=["here", "xdist"])
 def test_failed_tests_are_left_and_no_failure_yet(tmp_path: Path, workers: tuple[str, ...]) -> None:
     status, left = run(tmp_path, "", *workers)
     assert (status, left) == (0, [f"test_it.py::test_fails[{name}]" for name in NAMES])

@@ -58,7 +58,9 @@ def run(place: Path, count: int, *words: str, listed: str = LISTED) -> tuple[int
 
 @pytest.mark.slow
 @pytest.mark.limit(300)
-@pytest.mark.parametrize("workers", [(), ("-p", "xdist", "-n", "2")], ids=["here", "xdist"])
+@pytest.mark.parametrize(
+    "workers", [(), pytest.param(("-p", "xdist", "-n", "2"), marks=pytest.mark.deep)], ids=["here", "xdist"]
+)
 def test_as_many_as_are_listed_pass_and_one_more_fails(tmp_path: Path, workers: tuple[str, ...]) -> None:
     status, said = run(tmp_path, 2, "--skip-budget", "user", *workers)
     assert status == 0, said

@@ -21,6 +21,8 @@ from forked import on_terminal
 
 PATIENCE = 30.0
 """Seconds for what is expected to come at once."""
+PROGRESS = r"(?:\r\x1b\[K[a-z ]+…)*(?:\r\x1b\[K)?"
+"""A pattern for the progress line, which is shown where work takes a while, and for its end."""
 BASH = shutil.which("bash") or ""
 
 

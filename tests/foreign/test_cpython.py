@@ -100,6 +100,7 @@ def place(client: Client) -> Iterator[Place]:
 Natively = Callable[[Path, Sequence[str]], Ran]
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 def test_files_and_processes(place: Place, tests: Path, natively: Natively) -> None:
     session = suite.open_mode(place, "overlay", tests)

@@ -68,6 +68,7 @@ def test_effects_are_seen_and_classes_admit_them() -> None:
     assert sum(_counts.values()) > len(hostile) / 4, "they were run"
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 def test_a_line_with_a_terminal_and_one_that_ends_the_harness() -> None:
     lines = [

@@ -25,7 +25,7 @@ from mudroom.sandbox.client.launcher_client import LauncherClient, SpawnedLaunch
 from mudroom.session import Session
 from mudroom.session.approval import CommandAnswers
 from mudroom.session.upkeep import problems
-from tiers import QUICK, SEED, sample
+from tiers import QUICK, SEED, daily, sample
 
 pytestmark = pytest.mark.slow
 
@@ -193,7 +193,7 @@ def _one(place: Place, number: int, weights: dict[str, int], gate: int, report: 
 
 
 @pytest.mark.parametrize("turn", range(1 if QUICK else sample(5)))
-@pytest.mark.parametrize("weights", [KEEPING, ANSWERED, LOSING], ids=["keeping", "answered", "losing"])
+@pytest.mark.parametrize("weights", daily([KEEPING, ANSWERED, LOSING]))
 @pytest.mark.limit(300)
 def test_a_crowd_on_two_forks(
     place: Place, tmp_path: Path, weights: dict[str, int], turn: int, monkeypatch: pytest.MonkeyPatch

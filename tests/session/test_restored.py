@@ -212,7 +212,7 @@ WITHOUT: dict[View, dict[str, Any]] = {}
 
 @pytest.mark.parametrize(
     ("copied", "view"),
-    pairs(COPIES, VIEWS),
+    pairs(COPIES, VIEWS, 6),
     ids=lambda part: "-".join((part.way, *part.what)) if part not in VIEWS else part,
 )
 def test_every_verb_goes_on_with_a_copy(place: Place, client: Client, copied: Copied, view: View) -> None:
@@ -421,11 +421,11 @@ def test_a_copy_on_a_full_disk_is_renewed_at_the_next_verb(place: Place, monkeyp
 @pytest.mark.parametrize("part", ["layers", "forks"])
 def test_a_part_of_the_state_that_is_restored_in_place_is_told(place: Place, part: str) -> None:
     place.write("a", b"base\n")
-    with place.session() as session:
+    with opened(place, "overlay") as session:  # its launcher ends, and removes no work directory beside cp
         session.run([b"sh", b"-c", b"echo first > a"], fork="one")
     (vault,) = (place.state / "vaults").iterdir()
-    cp(vault / part, place.root / "backup")  # the launcher has ended: no work directory is closed to its owner
-    with place.session() as session:
+    cp(vault / part, place.root / "backup")
+    with opened(place, "overlay") as session:
         session.run([b"sh", b"-c", b"echo longer > a"], fork="one")
     subprocess.run(["cp", "-a", f"{place.root}/backup/.", vault / part], check=True)
     with place.session() as session:

@@ -21,7 +21,7 @@ from conftest import Place
 from mudroom.errors import MudroomError
 from mudroom.sandbox.client.terminal import RESTORED, raw, substitutes
 from mudroom.session import Stdio
-from screen import BASH, PATIENCE, Screen, Shell
+from screen import BASH, PATIENCE, PROGRESS, Screen, Shell
 from tiers import each, pairs
 
 MUDROOM = f"{sys.executable} -m mudroom"
@@ -77,7 +77,7 @@ def test_a_command_does_not_hide_its_preview(outside: Shell, place: Place, left:
     place.write("leave.sh", f"echo evil > Makefile; printf 'last{left}'\n")
     outside.type(f"{MUDROOM} run -- sh leave.sh{stdin}\n")
     sent = re.escape(left.replace("\\033", "\x1b"))
-    outside.expect(f"last{sent}{re.escape(RESTORED.decode())}sh leave.sh would change")
+    outside.expect(f"last{sent}{re.escape(RESTORED.decode())}{PROGRESS}sh leave.sh would change")
     outside.expect("runs by itself later: .*Makefile")
     if not stdin:
         outside.type("c\n")
@@ -86,7 +86,7 @@ def test_a_command_does_not_hide_its_preview(outside: Shell, place: Place, left:
 
 def test_the_display_is_restored_after_nothing_else(outside: Shell) -> None:
     outside.type(f"{MUDROOM} run -- echo plain\n")
-    outside.expect(r"plain\r\nplain\r\necho plain changed nothing\r\n")
+    outside.expect(rf"plain\r\nplain\r\n{PROGRESS}echo plain changed nothing\r\n")
     outside.prompt()
 
 

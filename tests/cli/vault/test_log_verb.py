@@ -89,8 +89,10 @@ def kinds_written() -> set[str]:
     """By all of the source: every text given as a kind: directly, in entries, by ``_journal_…`` or ``_turn``."""
     found: set[str] = set()
     for path in SOURCE.rglob("*.py"):
-        at = path.relative_to(SOURCE)
-        for function in ast.walk(ast.parse(path.read_text())):
+        at, text = path.relative_to(SOURCE), path.read_text()
+        if not re.search("journal|_turn|_insert", text):
+            continue
+        for function in ast.walk(ast.parse(text)):
             if not isinstance(function, ast.FunctionDef):
                 continue
             found |= _defaults(function)
@@ -103,6 +105,8 @@ def kinds_written() -> set[str]:
 
 
 def _given(call: ast.Call, called: ast.Attribute, function: ast.FunctionDef) -> set[str]:
+    if not re.fullmatch("append(_all)?|_?journal.*|_turn", called.attr) and function.name != "_insert":
+        return set()
     of_journal = ast.unparse(called.value).endswith("journal")
     if called.attr == "append" and of_journal:
         return _texts(call.args[:1])

@@ -12,7 +12,8 @@ from .attempt import World, attempt
 _ORPHANS = "pid_namespaces(7): all end with init"
 
 
-_CHAIN = "f() { if [ $1 -lt 100 ]; then f $(($1 + 1)) & else sleep 5; fi; }; f 0"
+_CHAIN = "f() { if [ $1 -lt 100 ]; then f $(($1 + 1)) & else sleep 60; fi; }; f 0"
+"""The last one stays until it is looked for, on a busy machine, too."""
 
 
 def leave_behind(world: World, *, ignore: bool = False, argv: tuple[str, ...] = ("/bin/sleep", "600")) -> None:

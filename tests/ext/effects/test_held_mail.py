@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 from post_office import PostOffice
-from yard import Yard
+from yard import Yard, killed_at
 from yard import yard as yard
 
 from mudroom.cli.change.preview import held_lines as push_lines
 from mudroom.core.network.host_rules import parse_rule
 from mudroom.core.result import Result
 from mudroom.errors import UsageError
-from mudroom.ext.effects import session as release
 from mudroom.ext.effects.mail import parse_mail
 from mudroom.ext.effects.upstream import MailServer
 from mudroom.ext.inspection.credentials import save_credentials
@@ -181,29 +180,10 @@ def test_mail_over_tls_from_the_first_byte_is_held_and_sent_in_the_same_way(yard
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a killed one leaves its connection
 @pytest.mark.parametrize("step", range(1, 5))
 def test_a_killed_release_sends_no_mail_twice(post: Post, monkeypatch: pytest.MonkeyPatch, step: int) -> None:
-    count = 0
-
-    class Killed(BaseException):
-        pass
-
-    def dying(function: Any) -> Any:
-        def call(*given: Any, **more: Any) -> Any:
-            nonlocal count
-            count += 1
-            if count == step:
-                raise Killed
-            return function(*given, **more)
-
-        return call
-
     with post.session() as session:
         post.send(session)
-        with monkeypatch.context() as patch:
-            for name in ("save", "save_sent", "remove"):
-                patch.setattr(release, name, dying(getattr(release, name)))
-            patch.setattr(MailServer, "send", dying(MailServer.send))
-            with pytest.raises(Killed):
-                session.changes.apply("f", pushes=["mail:1"], exact=True)
+        with killed_at(monkeypatch, step, MailServer):
+            session.changes.apply("f", pushes=["mail:1"], exact=True)
     with post.session() as session:
         session.changes.recover()
         left = [row.name for row in session.changes.pushes("f")]

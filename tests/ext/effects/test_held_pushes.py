@@ -7,17 +7,15 @@ import os
 import sys
 from base64 import b64encode
 from pathlib import Path
-from typing import Any
 
 import pytest
 from forge import git
-from yard import COMMIT, Yard
+from yard import COMMIT, LOST_ANSWERS, Yard, killed_at
 from yard import yard as yard
 
 from mudroom.core.network.host_rules import Request, held, holding, parse_rule
 from mudroom.core.network.inspection import Inspection, uninspected
 from mudroom.errors import MudroomError, UsageError
-from mudroom.ext.effects import session as release
 from mudroom.ext.effects.store import effects
 from mudroom.ext.effects.upstream import PushServer
 from mudroom.ext.inspection.credentials import save_credentials
@@ -26,13 +24,12 @@ from mudroom.ext.transfer.vault.bundle import export_fork
 from mudroom.ext.tui import summary as review_summary
 from mudroom.ext.tui.choice import Choice
 from mudroom.ext.web.api.landing import landed_shape, turned_shape
-from tiers import every
+from tiers import every, half, pairs
 
 pytestmark = [pytest.mark.both_users]
 
 
-@pytest.mark.parametrize("tls", [False, True])
-@pytest.mark.parametrize("version", [0, 2])
+@pytest.mark.parametrize(("tls", "version"), pairs([False, True], [0, 2]))
 def test_a_push_waits_and_the_command_reads_it_back(yard: Yard, tls: bool, version: int) -> None:
     before = yard.forge.refs()
     with yard.session() as session:
@@ -177,16 +174,7 @@ def cut() -> None:
     raise ConnectionError
 
 
-@pytest.mark.parametrize(
-    ("fault", "state", "times"),
-    [
-        ("cut before", "unknown", 0),
-        ("cut after", "sent", 1),
-        ("500 after", "sent", 1),
-        ("500 before", "unknown", 0),
-        ("403 before", "refused", 0),
-    ],
-)
+@pytest.mark.parametrize(("fault", "state", "times"), half(LOST_ANSWERS))
 def test_a_lost_answer_is_asked_about_and_never_doubled(yard: Yard, fault: str, state: str, times: int) -> None:
     word, when = fault.split()
     setattr(yard.forge, when, cut if word == "cut" else lambda: int(word))
@@ -304,33 +292,14 @@ def test_the_credential_is_put_in_at_the_release_and_is_never_stored(yard: Yard)
         assert "the credential TOKEN is not for forge.example any more" in session.changes.undo().pushes[0].why
 
 
-@pytest.mark.parametrize("step", every(2, 9))
+@pytest.mark.parametrize("step", every(4, 9))
 def test_a_killed_release_goes_on_and_doubles_nothing(yard: Yard, monkeypatch: pytest.MonkeyPatch, step: int) -> None:
     """At each durable step of two pushes: before it, and the process is gone."""
-    count = 0
-
-    class Killed(BaseException):
-        pass
-
-    def dying(function: Any) -> Any:
-        def call(*given: Any, **more: Any) -> Any:
-            nonlocal count
-            count += 1
-            if count == step:
-                raise Killed
-            return function(*given, **more)
-
-        return call
-
     with yard.session() as session:
         yard.run(session, remote(yard) + PUSH + "git push -q origin HEAD:topic")
         new = session.changes.pushes("f")[0].refs[0].new
-        with monkeypatch.context() as patch:
-            for name in ("save", "save_sent", "remove"):
-                patch.setattr(release, name, dying(getattr(release, name)))
-            patch.setattr(PushServer, "send", dying(PushServer.send))
-            with pytest.raises(Killed):
-                session.changes.apply("f", pushes=["push:1", "push:2"], exact=True)
+        with killed_at(monkeypatch, step, PushServer):
+            session.changes.apply("f", pushes=["push:1", "push:2"], exact=True)
     with yard.session() as session:
         session.changes.recover()
         left = [row.name for row in session.changes.pushes("f")]

@@ -13,19 +13,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from yard import Yard
+from yard import Yard, killed_at
 from yard import yard as yard
 
 from mudroom.cli.change.preview import held_lines as push_lines
 from mudroom.core.network.host_rules import parse_rule
 from mudroom.core.result import Result
-from mudroom.ext.effects import session as release
 from mudroom.ext.effects.request import HttpRequest, is_done, is_request_path, parse_request
 from mudroom.ext.effects.upstream import RequestServer
 from mudroom.ext.inspection.credentials import save_credentials
 from mudroom.ext.inspection.placeholder import parse_credential
 from mudroom.session import Session
-from tiers import every
+from tiers import every, half
 
 pytestmark = [pytest.mark.both_users]
 
@@ -137,7 +136,7 @@ FAULTS = [("cut before", "unknown"), ("cut after", "sent"), ("500 after", "sent"
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "plain PATCH"])
-@pytest.mark.parametrize(("fault", "state"), FAULTS)
+@pytest.mark.parametrize(("fault", "state"), half(FAULTS))
 def test_a_lost_answer_is_asked_about_and_never_doubled(yard: Yard, kind: str, fault: str, state: str) -> None:
     word, when = fault.split()
     setattr(yard.api, when, cut if word == "cut" else lambda: int(word))
@@ -224,7 +223,7 @@ def test_a_server_that_sends_on_afterwards_is_asked(yard: Yard) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("is_sent", [False, True])
+@pytest.mark.parametrize("is_sent", half([False, True]))
 def test_a_server_that_hangs_is_given_up_and_asked_later(
     yard: Yard, monkeypatch: pytest.MonkeyPatch, kind: str, is_sent: bool
 ) -> None:
@@ -253,34 +252,15 @@ def test_a_server_that_hangs_is_given_up_and_asked_later(
     assert len(yard.api.done) == 1 and not yard.api.doubles
 
 
-@pytest.mark.parametrize("step", every(2, 17))
+@pytest.mark.parametrize("step", every(4, 17))
 def test_a_killed_release_goes_on_and_doubles_nothing(yard: Yard, monkeypatch: pytest.MonkeyPatch, step: int) -> None:
     """At each durable step of four requests: before it, and the process is gone."""
-    count = 0
-
-    class Killed(BaseException):
-        pass
-
-    def dying(function: Any) -> Any:
-        def call(*given: Any, **more: Any) -> Any:
-            nonlocal count
-            count += 1
-            if count == step:
-                raise Killed
-            return function(*given, **more)
-
-        return call
-
     kinds = ("PUT", "PATCH", "DELETE", "POST")
     with opened(yard) as session:
         curl(yard, session, *(REQUESTS[kind] for kind in kinds))
         names = [row.name for row in session.changes.pushes("f")]
-        with monkeypatch.context() as patch:
-            for name in ("save", "save_sent", "remove"):
-                patch.setattr(release, name, dying(getattr(release, name)))
-            patch.setattr(RequestServer, "send", dying(RequestServer.send))
-            with pytest.raises(Killed):
-                session.changes.apply("f", pushes=names, exact=True)
+        with killed_at(monkeypatch, step, RequestServer):
+            session.changes.apply("f", pushes=names, exact=True)
     with opened(yard) as session:
         session.changes.recover()
         left = [row.name for row in session.changes.pushes("f")]

@@ -254,6 +254,7 @@ def loopback(place: Place) -> Iterator[tuple[Forge, int]]:
         thread.join()
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 def test_a_browser_sends_one_push_and_leaves_another(
     place: Place, loopback: tuple[Forge, int], page: Page, site: Site

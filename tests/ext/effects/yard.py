@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import socket
 import ssl
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from api import Api
@@ -17,6 +20,7 @@ from seal import Seal
 from mudroom.core.network.host_rules import HostRule, held
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
+from mudroom.ext.effects import session as release
 from mudroom.ext.effects import upstream
 from mudroom.session import Session
 from mudroom.session.confinement import command_gate
@@ -122,3 +126,37 @@ def policy(yard: Yard, *more: str) -> None:
 
 
 COMMIT = "echo two >> a; git commit -qam second; "
+
+
+LOST_ANSWERS = [
+    ("cut before", "unknown", 0),
+    ("cut after", "sent", 1),
+    ("500 after", "sent", 1),
+    ("500 before", "unknown", 0),
+    ("403 before", "refused", 0),
+]
+"""What a server does before or after it has taken an effect, its state then, and how often it was taken."""
+
+
+class _Killed(BaseException):
+    pass
+
+
+@contextmanager
+def killed_at(monkeypatch: pytest.MonkeyPatch, step: int, server: type) -> Iterator[None]:
+    """The process is gone before the durable step with this number: of the release's, and of the server's sends."""
+    steps = itertools.count(1)
+
+    def dying(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*given: Any, **more: Any) -> Any:
+            if next(steps) == step:
+                raise _Killed
+            return function(*given, **more)
+
+        return call
+
+    with monkeypatch.context() as patch, pytest.raises(_Killed):
+        for name in ("save", "save_sent", "remove"):
+            patch.setattr(release, name, dying(getattr(release, name)))
+        patch.setattr(server, "send", dying(vars(server)["send"]))
+        yield

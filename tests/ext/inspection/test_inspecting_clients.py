@@ -13,6 +13,7 @@ from types import MappingProxyType
 
 import pytest
 
+from tiers import half
 from town import OpenGuard, Town
 
 pytest.importorskip("cryptography", reason="inspection needs the library cryptography")
@@ -217,7 +218,7 @@ PYTHON = "import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1], 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("client", ["curl", "wget", "python", "node", "java", "git"])
+@pytest.mark.parametrize("client", half(["curl", "wget", "python", "node", "java", "git"]))
 def test_programs_trust_the_authority_by_what_the_sandbox_is_given(world: World, client: str) -> None:
     if shutil.which(client) is None and client != "python":
         pytest.skip(f"{client} is not installed")

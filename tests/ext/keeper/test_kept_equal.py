@@ -22,7 +22,7 @@ from box import children
 from mudroom.ext.keeper.caller import identity
 from mudroom.ext.keeper.command import serve
 from mudroom.sandbox.client.launcher_client import LauncherClient, SpawnedLauncher
-from tiers import pairs
+from tiers import half, pairs
 
 __all__ = ["kept", "shared"]  # fixtures
 
@@ -39,33 +39,46 @@ def told(done: subprocess.CompletedProcess[bytes]) -> tuple[int, bytes | None, b
 
 @pytest.mark.parametrize(
     "words",
-    [
-        ["run", "--explain", "--", "true"],
-        ["run"],
-        ["run", "--nonsense"],
-        ["status"],
-        ["ls"],
-        ["ls", "--json"],
-        ["log"],
-        ["diff", "no-such-fork"],
-        ["discard", "no-such-fork"],
-        ["undo"],
-        ["policy", "show"],
-        ["run", "--yes", "--", "true"],
-        ["run", "--yes", "--", "sh", "-c", "echo out; echo err >&2; exit 7"],
-        ["run", "--no", "--", "sh", "-c", "echo new > new; rm f"],
-        ["run", "--keep", "--", "sh", "-c", "echo new > new; rm f"],
-        ["run", "--yes", "--", "sh", "-c", "kill -9 $$"],
-        ["run", "--yes", "--", "no-such-program"],
-        ["run", "--yes", "--timeout", "0.2s", "--", "sleep", "60"],
-        ["run", "--yes", "--", "sh", "-c", "umask; ulimit -a; pwd; env; cat"],
-        ["run", "--yes", "--", "seq", "200000"],
-        ["run", "--yes", "--memory", "200M", "--processes", "50", "--", "sh", "-c", "cat /proc/self/cgroup | wc -l"],
-        ["run", "--no", "--level", "0", "--", "sh", "-c", "echo new > new; echo out"],
-        ["run", "--no", "--view", "copy", "--", "sh", "-c", "echo new > new; echo out"],
-        ["exec", "--", "cat"],
-        ["exec", "--", "rm", "-rf", "/"],
-    ],
+    half(
+        [
+            ["run", "--explain", "--", "true"],
+            ["run"],
+            ["run", "--nonsense"],
+            ["status"],
+            ["ls"],
+            ["ls", "--json"],
+            ["log"],
+            ["diff", "no-such-fork"],
+            ["discard", "no-such-fork"],
+            ["undo"],
+            ["policy", "show"],
+            ["run", "--yes", "--", "true"],
+            ["run", "--yes", "--", "sh", "-c", "echo out; echo err >&2; exit 7"],
+            ["run", "--no", "--", "sh", "-c", "echo new > new; rm f"],
+            ["run", "--keep", "--", "sh", "-c", "echo new > new; rm f"],
+            ["run", "--yes", "--", "sh", "-c", "kill -9 $$"],
+            ["run", "--yes", "--", "no-such-program"],
+            ["run", "--yes", "--timeout", "0.2s", "--", "sleep", "60"],
+            ["run", "--yes", "--", "sh", "-c", "umask; ulimit -a; pwd; env; cat"],
+            ["run", "--yes", "--", "seq", "200000"],
+            [
+                "run",
+                "--yes",
+                "--memory",
+                "200M",
+                "--processes",
+                "50",
+                "--",
+                "sh",
+                "-c",
+                "cat /proc/self/cgroup | wc -l",
+            ],
+            ["run", "--no", "--level", "0", "--", "sh", "-c", "echo new > new; echo out"],
+            ["run", "--no", "--view", "copy", "--", "sh", "-c", "echo new > new; echo out"],
+            ["exec", "--", "cat"],
+            ["exec", "--", "rm", "-rf", "/"],
+        ]
+    ),
     ids=" ".join,
 )
 def test_outputs_and_exit_codes(shared: Kept, words: list[str]) -> None:

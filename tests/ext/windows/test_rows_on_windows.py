@@ -16,7 +16,7 @@ if sys.platform != "win32":
 from mudroom.ext.certify import windows_deed
 from mudroom.ext.certify.row import Certificate, TrialRow, closed, opens
 from mudroom.ext.certify.table import WINDOWS
-from mudroom.ext.certify.trial import certify
+from mudroom.ext.certify.trial import alone, certify
 from mudroom.ext.certify.volume import Volume
 from mudroom.ext.certify.windows_trial import windows_trial
 from mudroom.ext.windows.sandbox.bridge import relay_text
@@ -37,6 +37,8 @@ TRIED = [*OWN, TWIN, *(row for row in WINDOWS if row.name in ("cmd", "write", "t
 EVERY = [row for row in WINDOWS if row.deed and row.way != "vault"]
 NOT_HERE = frozenset(("junction", "symlink", "share", "privileges", "memory", "processes"))
 """Rows that Wine cannot do, or does not keep: the control does not work, or the plan is refused."""
+PATIENCE = 60.0
+"""Seconds for a row: the first call of a service starts it, which takes long on a busy machine."""
 ENFORCED = frozenset(("handles", "breakaway", "nested", TWIN.name))
 """Rows that Wine keeps as Windows does: lists of handles, and jobs."""
 
@@ -46,7 +48,8 @@ def tried(rows: Sequence[TrialRow], directory: str) -> Certificate:
     machine = WindowsMachine(os.cpu_count() or 1, python=sys.executable, relay=relay_text())
     client = WindowsClient(NATIVE, variables=variables, machine=machine, shape=without_container)
     volume = Volume(lambda _directory: (None, "no apply runs here"), move, exchange)
-    trial = windows_trial(client, LIBRARY, variables, volume=volume)._replace(patience=60.0)
+    trial = windows_trial(client, LIBRARY, variables, volume=volume)
+    trial = trial._replace(patience=PATIENCE, alone=lambda words: alone(words, PATIENCE))
     try:
         return certify(rows, trial, directory, Certificate("win32", "Windows", "AMD64", 0), clock=lambda: 0.0)
     finally:

@@ -20,7 +20,7 @@ import mudroom
 from mudroom.core.network.host_rules import HostRule
 from mudroom.errors import MudroomError
 from mudroom.net.gate_handle import Gate, Listener
-from tiers import each
+from tiers import each, half
 from town import WAIT, OpenGuard, Town, echo, read_all, read_exactly
 
 
@@ -233,18 +233,20 @@ HASTE = dict.fromkeys(
 
 @pytest.mark.parametrize(
     ("words", "said"),
-    [
-        (b"", b""),
-        (b"CONNECT db.example:443 HTTP/1.1\r\nHost: d", b"HTTP/1.1 408 "),
-        (b"GET http://db.example/ HTTP/1.1\r\n", b"HTTP/1.1 408 "),
-        (b"GET http://db.example/ HTTP/1.1\r\nX: " + b"a" * 20_000, b"HTTP/1.1 431 "),
-        (b"a" * 20_000, b"HTTP/1.1 431 "),
-        (b"\x05", b"\x05\x01"),
-        (b"\x05\x01\x00\x05\x01\x00\x03\xff", b"\x05\x00\x05\x01"),
-        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", b"HTTP/1.1 408 "),
-        (b"\0\0\0\0\r\n\r\n", b"HTTP/1.1 400 "),
-        (b"\r\n\r\n", b"HTTP/1.1 400 "),
-    ],
+    half(
+        [
+            (b"", b""),
+            (b"CONNECT db.example:443 HTTP/1.1\r\nHost: d", b"HTTP/1.1 408 "),
+            (b"GET http://db.example/ HTTP/1.1\r\n", b"HTTP/1.1 408 "),
+            (b"GET http://db.example/ HTTP/1.1\r\nX: " + b"a" * 20_000, b"HTTP/1.1 431 "),
+            (b"a" * 20_000, b"HTTP/1.1 431 "),
+            (b"\x05", b"\x05\x01"),
+            (b"\x05\x01\x00\x05\x01\x00\x03\xff", b"\x05\x00\x05\x01"),
+            (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", b"HTTP/1.1 408 "),
+            (b"\0\0\0\0\r\n\r\n", b"HTTP/1.1 400 "),
+            (b"\r\n\r\n", b"HTTP/1.1 400 "),
+        ]
+    ),
 )
 def test_garbage_halves_and_silence_end_soon(tmp_path: Path, words: bytes, said: bytes) -> None:
     with Town(tmp_path, constants=HASTE) as town:

@@ -11,6 +11,7 @@ import pytest
 
 from mudroom.core.network.host_rules import HostRule
 from origin import Web
+from tiers import daily
 from town import OpenGuard, Town, read_all
 
 HASTE = {
@@ -90,7 +91,7 @@ def test_clients_that_say_anything(town: Town, seed: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", daily(range(3)))
 def test_servers_that_say_anything(town: Town, seed: int) -> None:
     chance = random.Random(seed)
     pieces = [

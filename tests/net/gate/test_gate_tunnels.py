@@ -14,6 +14,7 @@ import pytest
 
 from mudroom.core.network.host_rules import HostRule
 from origin import Web, certificate, client_context, tls
+from tiers import half
 from town import OpenGuard, Town, echo, read_all, read_exactly, read_until
 
 pytestmark = pytest.mark.both_users
@@ -220,8 +221,9 @@ TARGETS = {
 }
 
 
-@pytest.mark.parametrize("host", TARGETS.values(), ids=TARGETS.keys())
-def test_what_is_no_host_is_refused_before_anything_else(town: Town, host: bytes) -> None:
+@pytest.mark.parametrize("name", half(TARGETS))
+def test_what_is_no_host_is_refused_before_anything_else(town: Town, name: str) -> None:
+    host = TARGETS[name]
     guard = town.guard(HostRule("allow", "*", (443,)), HostRule("allow", "**.good.example", (443,)))
     client = guard.connect(b"CONNECT %s:443 HTTP/1.1\r\nHost: good.example:443\r\n\r\n" % host)
     assert read_all(client).startswith(b"HTTP/1.1 400 ")
@@ -261,7 +263,7 @@ PRIVATE = ["127.0.0.1", "10.0.0.1", "192.168.1.1", "169.254.169.254", "100.100.1
            "fd00::1", "::ffff:10.0.0.1", "64:ff9b::a00:1", "2002:7f00:1::", "198.18.0.1", "224.0.0.1"]  # fmt: skip
 
 
-@pytest.mark.parametrize("address", PRIVATE)
+@pytest.mark.parametrize("address", half(PRIVATE))
 def test_a_name_that_leads_inside_is_not_dialled(town: Town, address: str) -> None:
     guard = town.guard(HostRule("allow", "rebound.example", (443, 9999)))
     town.names({"rebound.example": [[address]]})

@@ -110,7 +110,7 @@ SOME = list(MODES) if ALL else ["killed-before", "dead-from-here"]
 
 
 def every_way_and(name: str, kinds: list[str]) -> pytest.MarkDecorator:
-    chosen = pairs(WAYS, kinds, 4)
+    chosen = pairs(WAYS, kinds, 6)
     ids = [f"{way.name}-{kind}" for way, kind in chosen]
     return pytest.mark.parametrize(("way", name), chosen, indirect=["way"], ids=ids)
 

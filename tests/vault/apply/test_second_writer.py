@@ -25,7 +25,7 @@ from faults import ASK_AGAIN, KILL_BEFORE, PASS, Call, at, passing, watched, wit
 from faults import why_impossible as why_not_watched
 from mudroom.core.merge.merge import Conflict
 from mudroom.sandbox.client.client import Client
-from tiers import QUICK, SEED, pairs
+from tiers import QUICK, SEED, daily, half, pairs
 from user_acts import ACTS, Act, Outside, Wish, root, unfulfilled
 from world import APART, PLAIN, TOGETHER, Portrait, Portraits, Way, World, portraits, why_impossible
 
@@ -95,7 +95,7 @@ def _conflicts_of_undo(world: World) -> list[Conflict]:
 
 @pytest.mark.skipif(bool(why_not_watched()), reason=why_not_watched())
 @pytest.mark.parametrize(
-    ("way", "what"), pairs((TOGETHER, APART, PLAIN), ("apply", "undo")), ids=lambda part: getattr(part, "name", part)
+    ("way", "what"), pairs((TOGETHER, APART, PLAIN), ("apply", "undo"), 3), ids=lambda part: getattr(part, "name", part)
 )
 def test_whatever_the_user_does_between_any_two_calls(root: Path, client: Client, way: Way, what: str) -> None:
     if why_impossible(way):
@@ -160,7 +160,7 @@ def _plain(all_of_them: Portraits, name: str) -> Portrait | None:
 
 
 @pytest.mark.skipif(bool(why_not_watched()), reason=why_not_watched())
-@pytest.mark.parametrize("name", ["edited", "removed", "gone/a", "tree/x", "part/a"])
+@pytest.mark.parametrize("name", half(["edited", "removed", "gone/a", "tree/x", "part/a"]))
 def test_what_is_written_through_an_open_file_goes_back_to_its_place(root: Path, client: Client, name: str) -> None:
     for number in _sample_of_moments(client, root, name):
         world = World(root / f"w{number}", client, TOGETHER)
@@ -218,7 +218,7 @@ def test_what_is_written_through_an_open_file_after_an_apply_comes_back_with_und
 
 
 @pytest.mark.skipif(bool(why_not_watched()), reason=why_not_watched())
-@pytest.mark.parametrize("what", ["apply", "undo"])
+@pytest.mark.parametrize("what", daily(["apply", "undo"]))
 def test_whatever_the_user_does_before_a_crash_is_recovered_from(root: Path, client: Client, what: str) -> None:
     moments = _moments(client, root, TOGETHER, what)
     cases = [(call, act, late) for call in moments for act in ACTS for late in (0, 1, 6)]

@@ -21,6 +21,7 @@ from mudroom.core.journal.event import ChainHead, data_of, wall
 from mudroom.core.journal.event_filter import EventFilter
 from mudroom.errors import MudroomError
 from mudroom.vault.journal.journal import _LOG, Journal, _NamedErrors
+from tiers import daily
 
 S = 10**9
 
@@ -346,7 +347,7 @@ def writers(path: Path, count: int, *more: str) -> list[subprocess.Popen[bytes]]
     ]
 
 
-@pytest.mark.parametrize("archiving", [False, True])
+@pytest.mark.parametrize("archiving", daily([False, True]))
 def test_eight_processes_and_a_reader(path: Path, archiving: bool) -> None:
     """From nothing on: they make the database between them, too. The reader sees each event once, in order."""
     running = writers(path, 8, *["archive"] * archiving)

@@ -50,11 +50,11 @@ Progress = Callable[[int, int, str], None]
 """Called before each row with its number from 1, the number of rows, and its name."""
 
 
-def alone(words: Sequence[str]) -> bytes:
+def alone(words: Sequence[str], patience: float = PATIENCE) -> bytes:
     """Run a command and return its output. On Windows it inherits each inheritable handle."""
     with suppress(subprocess.TimeoutExpired):
         closes = os.name == "posix"
-        return subprocess.run(words, capture_output=True, timeout=PATIENCE, check=False, close_fds=closes).stdout
+        return subprocess.run(words, capture_output=True, timeout=patience, check=False, close_fds=closes).stdout
     return b""
 
 
