@@ -182,7 +182,7 @@ class Changes:
         yield from self.diff(name, reviewed=reviewed, **options)
         for tied, session in self.parts(name):
             yield b"# in %s:\n" % tied.label().encode()
-            yield from session.changes.diff(name, **options)
+            yield from session.changes.diff(tied.name, **options)
 
     def parts(self, name: str) -> list[tuple[Tie, Any]]:
         """Return the other projects in which a fork has a part, with a session on each. Raise MudroomError if a part is
@@ -193,7 +193,7 @@ class Changes:
     def whole_fingerprint(self, name: str, first: str) -> str:
         """Return the fingerprint of a fork and its parts in other projects, which an apply of all of them requires.
         ``first``: the fork's own."""
-        return "+".join((first, *(session.changes.fingerprint(name) for _tied, session in self.parts(name))))
+        return "+".join((first, *(session.changes.fingerprint(tied.name) for tied, session in self.parts(name))))
 
     def moves(self, name: str) -> tuple[Move, ...]:
         """Return a fork's files that were probably renamed and modified (``core/tree/similar_renames.py``)."""
@@ -245,8 +245,8 @@ class Changes:
         a look. ``at_rest``: unmount a mounted fork for the review, and mount it again; raise MudroomError if the fork
         is in use, so that the result is never only a look."""
         look = self._review_at_rest(name) if at_rest else self.look(name)
-        for _tied, session in self.parts(name):
-            session.changes.review(name)
+        for tied, session in self.parts(name):
+            session.changes.review(tied.name)
         fork = self._vault.fork(name)
         require_files(fork)
         if not remember(fork, look):
@@ -337,7 +337,7 @@ class Changes:
         def part(tied: Tie, session: Any, expected: str | None) -> Callable[[Joint], None]:
             def perform(joint: Joint) -> None:
                 chosen = roots[tied.path] if roots is not None else ()
-                done = session.changes._apply(name, chosen, expected, options.of_part(), joint)
+                done = session.changes._apply(tied.name, chosen, expected, options.of_part(), joint)
                 if done.verified is not None and not done.verified.passed:
                     raise _Unverified(done)
                 landed.append(RootLanding(tied, done))
@@ -348,7 +348,7 @@ class Changes:
             chosen = [
                 part(*row, expected)
                 for row, expected in zip(rows, prints[1:], strict=True)
-                if row[1].forks.changeset(name).changes and (roots is None or row[0].path in roots)
+                if row[1].forks.changeset(row[0].name).changes and (roots is None or row[0].path in roots)
             ]
             if roots is not None and not paths:
                 options = options._replace(is_empty=True)

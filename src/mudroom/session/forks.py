@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from mudroom.core.network.push import PushRow
     from mudroom.core.tree.stack import Checkpoint
     from mudroom.session.mounts import Mounts
+    from mudroom.session.parts import Parts
     from mudroom.session.users import Standing
     from mudroom.stage.buffer.files import Files
     from mudroom.stage.views.mount import Kind
@@ -163,6 +164,13 @@ class Forks:
             raise MudroomError(f"{tied.label()} cannot be opened here", "mudroom diff and mudroom apply open it")
         return self._root(tied)
 
+    def _parts(self, fork: Fork, *, drops: bool = False) -> AbstractContextManager[Parts]:
+        """Return a block with a fork and its parts in other projects at rest. The fork is already. ``drops``: as for
+        ``at_rest``."""
+        from mudroom.session.parts import parts_at_rest
+
+        return parts_at_rest(self, fork, drops=drops)
+
     # --- locks ---
 
     @contextmanager
@@ -224,19 +232,20 @@ class Forks:
                 self.forget(name)
 
     @contextmanager
-    def taken(self, name: str, *, named: bool) -> Iterator[tuple[Fork, bool]]:
+    def taken(self, name: str, *, named: bool, make: Callable[[], Fork] | None = None) -> Iterator[tuple[Fork, bool]]:
         """Yield a fork for a command, and whether it is new. If an error ends the block, discard a new unnamed fork
-        unless it was used. Raise ForkGone if another process makes the fork meanwhile."""
+        unless it was used. Raise ForkGone if another process makes the fork meanwhile. ``make``: makes it, if it is
+        another project's part."""
         with self.users.lock:
             fork = self.vault.find(name)
             is_new = fork is None
             if fork is None:
                 try:
-                    fork = self.new(name, named=named)
+                    fork = self.new(name, named=named) if make is None else make()
                 except ForkExists:
                     raise ForkGone(name) from None  # another process has just made it: the caller tries again
-            else:
-                _require_single(fork, "a command")
+            elif make is None:
+                _require_first(fork, "exec --fork")
             self.users.add(name)
         try:
             yield fork, is_new
@@ -267,13 +276,15 @@ class Forks:
 
     def discard_unchanged(self, name: str) -> None:
         """Discard a fork whose command has changed nothing, unless another user has used the fork since."""
+        from mudroom.vault.forks.ties import ties_of
+
         fork = self.vault.fork(name)
 
         def is_unchanged() -> bool:
             record = fork.record
             if fork.interrupted is not None or (record is not None and record.changeset.changes):
                 return False
-            if fork.has_pushes:
+            if fork.has_pushes or ties_of(fork):
                 return False
             if not fork.has_home:
                 return True
@@ -309,7 +320,8 @@ class Forks:
         parent, or if the parent is mounted."""
 
         def made(above: Fork, point: str | None) -> tuple[Fork, str | None]:
-            fork = stacking.fork_of(self.vault, above, name, self.clock(), point, named=named)
+            with self._parts(above) as parts:
+                fork = parts.fork(name, self.clock(), point, named=named)
             if above.has_home:
                 from mudroom.session.confinement.agent_home import carry_homes
 
@@ -317,7 +329,7 @@ class Forks:
             return fork, point
 
         fork = self.vault.fork(parent)
-        _require_single(fork, "a fork of it")
+        _require_first(fork, f"fork new {name} --from")
         with self.users.beside(fork) as standing:
             if standing is not None:
                 return made(fork, at or self.checkpoint_beside(standing, parent, (b"fork", name.encode())))
@@ -336,7 +348,7 @@ class Forks:
         """Freeze a fork's files under a name. Background commands are paused while the files are copied. Raise
         UsageError if the name is taken."""
         checkpoint: Checkpoint | None = None
-        _require_single(self.vault.fork(name), "a checkpoint")
+        _require_first(self.vault.fork(name), f"checkpoint {point} --fork")
         with self.users.beside(self.vault.fork(name)) as standing:
             if standing is not None:
                 standing.checkpoint(point, self.clock())
@@ -345,8 +357,8 @@ class Forks:
                 with self.locked(self.vault.fork(name), "mudroom"):
                     checkpoint = mounting(self).checkpoint(self.vault.fork(name), point)
             if checkpoint is None and standing is None:
-                with self.at_rest(name) as fork:
-                    checkpoint = stacking.checkpoint(self.vault, fork, point, self.clock())
+                with self.at_rest(name) as fork, self._parts(fork) as parts:
+                    checkpoint = parts.checkpoint(point, self.clock())
         if checkpoint is None:
             raise MudroomError(f"the checkpoint {point} was not made", "try again")
         # the files of the layer, which its command did not sync, and all names that lead there
@@ -354,8 +366,11 @@ class Forks:
         self.journal("checkpoint", name, {"checkpoint": point})
         return checkpoint
 
-    def checkpoint_before(self, fork: Fork, argv: Sequence[bytes], keep: int) -> str:
-        """Freeze the fork's files before a command and return the checkpoint's name. Hold the fork's lock."""
+    def checkpoint_before(
+        self, fork: Fork, argv: Sequence[bytes], keep: int, also: Callable[[str], None] = lambda _name: None
+    ) -> str:
+        """Freeze the fork's files before a command and return the checkpoint's name. Hold the fork's lock. ``also``:
+        freezes its parts in other projects under that name."""
         from mudroom.core.command.checkpoint_name import checkpoint_stem
         from mudroom.core.retention import surplus_checkpoints
 
@@ -363,6 +378,7 @@ class Forks:
         point = mounting(self).checkpoint(fork, stem, keep) if mount_note(fork) is not None else None
         if point is None:
             name = stack.free_name(fork.state, stem)
+            also(name)
             point = stacking.checkpoint(self.vault, fork, name, self.clock(), automatic=True)
             for old in surplus_checkpoints(fork.state, keep):
                 fork.save(stack.without_checkpoint(fork.state, old))
@@ -393,12 +409,13 @@ class Forks:
 
         ``require`` is called while the fork is at rest; if it raises, the fork is unchanged.
         """
+        _require_first(self.vault.fork(name), "rollback --fork")
         point = point or self.last_checkpoint(name)
-        with self.at_rest(name, set_aside(self), drops=True) as fork:
+        with self.at_rest(name, set_aside(self), drops=True) as fork, self._parts(fork, drops=True) as parts:
             require()
             checkpoint = fork.state.checkpoint(point)
             since = checkpoint.time if checkpoint is not None else 0
-            before = stacking.rollback(self.vault, fork, point, self.clock())
+            before = parts.rollback(point, self.clock())
             self.drop_pushes(fork, since)
         undo = before.name if before is not None else None
         self.journal("rollback", name, {"checkpoint": point, "undo": undo})
@@ -406,16 +423,21 @@ class Forks:
 
     def last_checkpoint(self, name: str) -> str:
         """Return the newest checkpoint that no rollback has dropped. Raise UsageError if there is none."""
-        return stacking.last_checkpoint(self.vault.fork(name)).name
+        from mudroom.vault.forks.ties import parts_of
+
+        fork = self.vault.fork(name)
+        return stacking.last_checkpoint(fork, parts_of(fork)).name
 
     def rename(self, name: str, new: str) -> Fork:
         from mudroom.vault.apply.remainder import is_open_elsewhere
+        from mudroom.vault.forks.ties import renaming
 
-        _require_single(self.vault.fork(name), "a new name")
+        _require_first(self.vault.fork(name), "fork rename")
         with self.at_rest(name) as fork, self.tools.aside(fork):
             if is_open_elsewhere(fork):
                 raise UsageError(f"file tools of another session work in {name}", "try again when it has ended")
-            renamed = stacking.rename(self.vault, fork, new)
+            with renaming(fork, new):
+                renamed = stacking.rename(self.vault, fork, new)
         sync_all(self.vault.path)
         self.journal("rename", new, {"was": name})
         return renamed
@@ -426,7 +448,7 @@ class Forks:
         """Mount a fork as a real directory at ``place``, by default in the vault, or return its existing mount. Until
         ``unmount`` the user, commands and file tools work in it together. Raise Unsupported if this ``kind`` of mount
         is impossible here, UsageError if the fork is mounted in another way."""
-        _require_single(self.vault.fork(name), "a mount")
+        _require_single(self.vault.fork(name), "mount")
         return mounting(self).mount(self.at_rest, self.vault.fork(name), place, kind, self.progress, writable=writable)
 
     def unmount(self, name: str, *, lost: bool = False) -> Changeset:
@@ -458,7 +480,7 @@ class Forks:
         for tied in ties_of(fork):
             with suppress(MudroomError):  # one that is missing is given up with the rest
                 tied.fork(fork)
-                self.root(tied).forks.discard_part(name)
+                self.root(tied).forks.discard_part(tied.name)
         self.discard_part(name, reviewed)
 
     def discard_part(self, name: str, reviewed: str | None = None) -> None:
@@ -663,6 +685,12 @@ def _require_single(fork: Fork, verb: str) -> None:
     from mudroom.vault.forks.ties import require_single
 
     require_single(fork, verb)
+
+
+def _require_first(fork: Fork, verb: str) -> None:
+    from mudroom.vault.forks.ties import require_first
+
+    require_first(fork, verb)
 
 
 def set_aside(forks: Forks) -> Around:

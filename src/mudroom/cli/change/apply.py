@@ -268,7 +268,7 @@ def _confirm(
         context.terminal.say(line)
     for tied, there in session.changes.parts(name):
         if roots is None or tied.path in roots:
-            changed, below = there.forks.changeset(name), (roots or {}).get(tied.path, ())
+            changed, below = there.forks.changeset(tied.name), (roots or {}).get(tied.path, ())
             kept = [c for c in changed.changes if not below or any(is_below(c.path, path) for path in below)]
             title = f"apply would change in {tied.label()}:"
             for line in preview(title, changed._replace(changes=tuple(kept)), context.terminal):

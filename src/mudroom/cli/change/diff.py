@@ -121,7 +121,7 @@ def _review_as_json(session: Session, name: str, context: Context) -> int:
     report = {"schema": "mudroom.diff/1", "fork": name, "changes": listed, **look_to_json(look)}
     report["reviewed"] = session.changes.whole_fingerprint(name, look.fingerprint)
     report["roots"] = [
-        RootResult(tied.path, tied.label(), tied.is_home, there.forks.changeset(name)).as_json()
+        RootResult(tied.path, tied.label(), tied.is_home, there.forks.changeset(tied.name)).as_json()
         for tied, there in session.changes.parts(name)
     ]
     report["pushes"] = [push_to_json(row) for row in session.held_effects(name)]
@@ -262,7 +262,7 @@ def _stat(changes: Sequence[Change], ignored: frozenset[bytes]) -> Iterator[byte
 def _whole_stat(session: Session, name: str, chosen: Sequence[Change], *, all_parts: bool) -> Iterator[bytes]:
     yield from _stat(chosen, session.changes.ignored(chosen))
     for tied, there in session.changes.parts(name) if all_parts else ():
-        changes = there.forks.changeset(name).changes
+        changes = there.forks.changeset(tied.name).changes
         yield f" in {tied.label()}:\n".encode()
         yield from _stat(changes, there.changes.ignored(changes))
 
