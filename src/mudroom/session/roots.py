@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import functools
 import os
+import stat
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 
 from mudroom.core.confinement.cache_place import CACHES
 from mudroom.core.confinement.spec import Bind, Overlay, StagedRoot
 from mudroom.core.result import RootResult
+from mudroom.core.tree.credential_stores import store_places
 from mudroom.core.tree.path import ancestors, show
 from mudroom.errors import ForkGone, MudroomError, Unsupported, UsageError
 from mudroom.sandbox.host.home import HiddenHome, hidden_in_home
@@ -37,6 +39,7 @@ from mudroom.vault.store.store import Vault, project_of
 
 if TYPE_CHECKING:
     from mudroom.core.clock import CommandStart
+    from mudroom.session.confinement.grant import Grant
     from mudroom.session.forks import Forks
     from mudroom.session.order import Order, Outcome
     from mudroom.vault.turn import Turn
@@ -57,9 +60,8 @@ def require_stageable(tied: Tie, vault: Vault) -> None:
 
 
 def overlay_needed(found: str) -> Unsupported:
-    return Unsupported(
-        "a second project or the home beside the first", "a kernel overlay at level 1", found, "mudroom doctor says why"
-    )
+    hint = "mudroom doctor says what this machine has; --level 1, or the policy's run.home: private"
+    return Unsupported("a second project or the home beside the first", "a kernel overlay at level 1", found, hint)
 
 
 _TOLD = 6
@@ -88,22 +90,28 @@ class StagedPart(NamedTuple):
         return root._replace(emptied=self.hidden.emptied, covered=self.hidden.covered)
 
 
-def tidy_home(fork: Fork, home: bytes) -> None:
-    """Remove from a fork of the home the empty directories that its sandbox has made as places of caches. Hold the
-    fork's lock."""
-    places = {above for place, _name in CACHES for above in (place, *ancestors(place))}
+def tidy_home(fork: Fork, home: bytes, own: Sequence[bytes] = ()) -> None:
+    """Remove from a fork of the home the empty directories and files that its sandbox has made as places of caches and
+    agents' stores. ``own``: further places. Hold the fork's lock."""
+    mounted = (*(place for place, _name in CACHES), *store_places(), *own)
+    places = {above for place in mounted for above in (place, *ancestors(place))}
     with suppress(FileNotFoundError), closing(OpenSource(fork.upper, is_layer=True)) as upper:
         for path in sorted(places, key=len, reverse=True):
             if not os.path.lexists(home + b"/" + path):
                 above, _slash, name = path.rpartition(b"/")
                 with suppress(OSError), directory(upper.root, above) as opened:
-                    disk.rmdir(opened, name)
+                    if stat.S_ISDIR((made := disk.stat_at(opened, name)).st_mode):
+                        disk.rmdir(opened, name)
+                    elif stat.S_ISREG(made.st_mode) and not made.st_size:
+                        disk.unlink(opened, name)
 
 
 class StagedRoots:
     """The parts of one command's fork. Owner: the thread that runs the command."""
 
-    def __init__(self, forks: Forks, fork: Fork, parts: Sequence[StagedPart]) -> None:
+    def __init__(self, forks: Forks, fork: Fork, parts: Sequence[StagedPart], places: Sequence[bytes]) -> None:
+        """``places``: in the home, where the command has an agent's own copies."""
+        self._places = places
         self._forks, self._fork, self._parts = forks, fork, parts
         self._views: list[tuple[OpenFork, OverlayView]] = []
         self._open = ExitStack()
@@ -156,7 +164,7 @@ class StagedRoots:
         for part, (opened, view), started in zip(self._parts, self._views, self._started, strict=True):
             view.unmounted()
             if part.tied.is_home:
-                tidy_home(part.fork, part.tied.path)
+                tidy_home(part.fork, part.tied.path, self._places)
             changeset = gather(part.fork, opened, view, command, started)
             part.fork.end()
             part.session.forks.tools.refresh(part.fork)
@@ -189,7 +197,7 @@ def staged_roots(forks: Forks, fork: Fork, order: Order, outcome: Outcome, settl
             parts = [
                 stack.enter_context(_part(*row, forks.vault, fork, order, outcome, settled)) for row in order.roots
             ]
-            roots = outcome.roots = StagedRoots(forks, fork, parts)
+            roots = outcome.roots = StagedRoots(forks, fork, parts, agent_places(order.grant))
             stack.callback(roots.close)
             if any(part.is_new for part in parts):
                 ties = [part.tied for part in parts]
@@ -228,7 +236,8 @@ def _part(
             hidden = _hidden(tied, first, vault, order)
             reduced = session.machine.confinement.host.files  # git's settings that hold a credential
             hidden = hidden._replace(covered=(*hidden.covered, *(path for path, _content in reduced)))
-            outcome.note(_told(tied, hidden))
+            if is_new:
+                outcome.note(_told(tied, hidden))
         yield StagedPart(tied._replace(name=name), session, vault, part, is_new, hidden)
 
 
@@ -249,10 +258,17 @@ def _hidden(tied: Tie, first: Vault, vault: Vault, order: Order) -> HiddenHome:
     vaults, home = os.path.dirname(vault.path), tied.path
     own = [os.path.dirname(vaults), home + b"/.config/mudroom"]
     staged = [first.project, *(other.path for other, _session in order.roots)]
+    staged += [home + b"/" + place for place in agent_places(order.grant)]
     projects = [project_of(vaults + b"/" + name) for name in sorted(os.listdir(vaults))]
     others = [path for path in projects if path and path not in staged]
     shown = [home + path[1:] for path in order.actor.settings.credentials]
     return hidden_in_home(home, own, others, shown, staged)
+
+
+def agent_places(grant: Grant) -> list[bytes]:
+    """Return the places in the home, relative to it, at which an agent's command has the fork's own copies."""
+    places = (place for staged in grant.staged for place in staged.places)
+    return [place.path for place in places if place.source or place.is_directory]
 
 
 def _told(tied: Tie, hidden: HiddenHome) -> str:

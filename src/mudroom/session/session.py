@@ -173,14 +173,15 @@ class Session:
         its own that shows them."""
         fork = self.vault.find(order.fork) if order.fork is not None else None
         known = ties_of(fork) if fork is not None else ()
+        if order.actor.settings.home == "staged" and not self.is_home:
+            paths = (*paths, self.machine.confinement.own_home)
         if not (known or paths):
             return order
         from mudroom.session.roots import overlay_needed
 
         ties = {tied.path: tied for tied in known}
-        if order.grant.level != 1 or order.actor.card is not None or order.actor.settings.engine_beside:
-            agent = "a command of an agent, or with --engine"
-            raise overlay_needed(agent if order.grant.level == 1 else f"level {order.grant.level}")
+        if order.grant.level != 1 or order.actor.settings.engine_beside:
+            raise overlay_needed("--engine" if order.grant.level == 1 else f"level {order.grant.level}")
         real = sorted({*ties, *(os.path.realpath(path) for path in paths)})
         for path in real:
             inside = [other for other in (self.project, *real) if path != other and is_below(other, path)]
@@ -191,6 +192,11 @@ class Session:
                 raise UsageError(f"{show(path)} lies in the project, which is staged as a whole", "leave it out")
         sessions = [self.root(Tie(b"", path)) for path in real]
         roots = ((tie_to(session.vault, is_home=session.is_home), session) for session in sessions)
+        if order.actor.settings.home == "private" and self.machine.confinement.own_home in real:
+            hint = f"mudroom exec --home --fork {order.fork} -- COMMAND" if order.fork else "--home, or the policy"
+            raise UsageError("the policy's run.home is private, and your home is a part of the fork", hint)
+        settings = order.actor.settings._replace(home="staged" if self.machine.confinement.own_home in real else "auto")
+        order = order._replace(actor=order.actor._replace(settings=settings))
         return order._replace(roots=tuple((ties.get(tied.path, tied), session) for tied, session in roots))
 
     @property
