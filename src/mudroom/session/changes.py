@@ -6,6 +6,7 @@ it is passed in (``verification.py``).
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -29,7 +30,7 @@ from mudroom.vault.forks import review
 from mudroom.vault.forks.damage import require_files
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.forks.review import ForkLook, remember
-from mudroom.vault.forks.ties import Tie, require_first, ties_of
+from mudroom.vault.forks.ties import ROOTS, Tie, require_first, tie, ties_of
 from mudroom.vault.retention.tombstone import require_kept
 from mudroom.vault.store.fork import Fork, mount_note
 from mudroom.vault.store.store import Vault, project_of, require_own
@@ -650,7 +651,18 @@ class Changes:
         if name is not None and {"apply": name, "state": "undone"} not in self.applies():
             return ""
         record = undone_apply(self._vault, name)
-        return record.name if record.refused else ""
+        return record.name if record.refused or any(self._refused_parts(record)) else ""
+
+    def _refused_parts(self, record: ApplyRecord) -> Iterator[tuple[Tie, Any, ApplyRecord, bytes]]:
+        """Yield the parts of an undone apply in other projects that left something, with records and directories."""
+        from mudroom.vault.apply.joint import parts_of
+        from mudroom.vault.apply.transaction import ApplyDirectory
+
+        for one in parts_of(self._vault.path + b"/applies/" + record.name.encode(), record):
+            tied, session = self._root_at(one.vault)
+            place = ApplyDirectory(session.vault.path + b"/applies/" + os.fsencode(one.apply))
+            if place.state() is not None and (there := place.load()).refused:
+                yield tied, session, there, place.path
 
     def refused(self, name: str) -> str:
         """Make a fork of what the undo of an apply could not take back, and return its name. Its changes conflict with
@@ -665,12 +677,20 @@ class Changes:
         if self._vault.find(made) is not None:
             return made
         record = place.load()
-        if not record.refused:
+        parts = list(self._refused_parts(record))
+        if not (record.refused or parts):
             raise UsageError(f"the undo of {name} left nothing to decide", "mudroom log shows what has happened")
-        self._forks.new(made, named=False)
-        self._fill(
-            made, lambda fork: stage_refused(self._vault, fork, record, place.path, self._forks.clock), is_new=True
-        )
+        first, clock = self._forks.new(made, named=False), self._forks.clock
+        if record.refused:
+            self._fill(made, lambda fork: stage_refused(self._vault, fork, record, place.path, clock), is_new=True)
+        for tied, session, there, path in parts:
+            from mudroom.session.parts import free_part_name, new_part
+
+            own = free_part_name(session.vault, made)
+            part = new_part(session.vault, own, self._vault, first, clock())
+            tie(first.path + ROOTS, [*ties_of(first), tied._replace(name=part.name)])
+            give = functools.partial(stage_refused, session.vault, record=there, place=path, clock=clock)
+            session.changes._fill(part.name, give, is_new=False)
         return made
 
     def _new_fork(self, *names: str) -> Fork:

@@ -84,6 +84,17 @@ def free_part_name(vault: Vault, name: str) -> str:
     return next(one for one in names if vault.find(one) is None)
 
 
+def new_part(vault: Vault, name: str, first: Vault, fork: Fork, time: int) -> Fork:
+    """Make a part of ``fork``, in which nothing has changed, at none of its checkpoints either."""
+
+    def complete(made: Fork) -> None:
+        points = (one._replace(layers=(), automatic=True) for one in fork.state.checkpoints)
+        made.save(made.state._replace(checkpoints=tuple(points)))
+        tie(made.path + FIRST, [tie_to(first)._replace(name=fork.name)])
+
+    return vault.new_fork(name, time=time, complete=complete)
+
+
 @contextmanager
 def parts_at_rest(forks: Forks, fork: Fork, *, drops: bool) -> Iterator[Parts]:
     with ExitStack() as held:

@@ -22,7 +22,7 @@ from mudroom.core.tree.path import ancestors, show
 from mudroom.errors import ForkGone, MudroomError, Unsupported, UsageError
 from mudroom.sandbox.host.home import HiddenHome, hidden_in_home
 from mudroom.session.forks import use_of
-from mudroom.session.parts import Part, Parts, free_part_name
+from mudroom.session.parts import Part, Parts, free_part_name, new_part
 from mudroom.session.users import is_shared
 from mudroom.stage import disk
 from mudroom.stage.beneath import directory
@@ -32,7 +32,7 @@ from mudroom.stage.views.preflight import keeps_marks, mounts, no_overlay, spann
 from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
 from mudroom.vault.forks.collection import CollectedCommand, gather, shown_view, with_objects
 from mudroom.vault.forks.open_fork import OpenFork
-from mudroom.vault.forks.ties import FIRST, ROOTS, Tie, tie, tie_to, ties_of
+from mudroom.vault.forks.ties import ROOTS, Tie, tie, ties_of
 from mudroom.vault.moment import command_start
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault, project_of
@@ -239,17 +239,6 @@ def _part(
             if is_new:
                 outcome.note(_told(tied, hidden))
         yield StagedPart(tied._replace(name=name), session, vault, part, is_new, hidden)
-
-
-def new_part(vault: Vault, name: str, first: Vault, fork: Fork, time: int) -> Fork:
-    """Make a part of ``fork``, in which nothing has changed, at none of its checkpoints either."""
-
-    def complete(made: Fork) -> None:
-        points = (one._replace(layers=(), automatic=True) for one in fork.state.checkpoints)
-        made.save(made.state._replace(checkpoints=tuple(points)))
-        tie(made.path + FIRST, [tie_to(first)._replace(name=fork.name)])
-
-    return vault.new_fork(name, time=time, complete=complete)
 
 
 def _hidden(tied: Tie, first: Vault, vault: Vault, order: Order) -> HiddenHome:
