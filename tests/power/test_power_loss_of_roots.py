@@ -45,8 +45,9 @@ class TwoProjects(World):
             result = session.run(words, roots=[os.fsencode(self.lib)])
             assert result.exit_code == 0, result.stderr
             self.fork = result.fork
-            for _tied, there in session.changes.parts(self.fork):
-                there.changes.of(self.fork)
+            session.changes.of(self.fork)
+            for tied, there in session.changes.parts(self.fork):
+                there.changes.of(tied.name)
         self.both = self.now()
 
     def now(self) -> tuple[Portraits, Portraits]:

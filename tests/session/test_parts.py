@@ -10,6 +10,7 @@ import pytest
 from box import if_namespaces
 from conftest import Place, listing
 from mudroom.errors import MudroomError, UsageError
+from mudroom.ext.transfer.vault.bundle import export_fork
 from mudroom.session import Session
 from mudroom.vault.forks.ties import ROOTS, Tie, first_of, tie, ties_of
 
@@ -144,10 +145,22 @@ def test_a_part_that_another_command_has_made_meanwhile_is_not_left_out(place: P
         run(session._parts(), order)
 
 
+def test_verbs_of_one_project_say_so(place: Place, lib: Path) -> None:
+    session = place.session()
+    sh(session, "echo b > a; echo two >> ../lib/code", "work", lib)
+    with pytest.raises(UsageError, match="mudroom vault export is for a fork of one project"):
+        export_fork(session.vault, session.vault.fork("work"), os.fsencode(place.root / "x.tar"), 0)
+    session.changes.apply("work")
+    session.changes.undo()
+    with pytest.raises(UsageError, match="u1 is of several projects: it is redone whole"):
+        session.changes.give_again("u1")
+    session.changes.redo()
+
+
 def test_nothing_runs_in_the_background_beside_a_part(place: Place, lib: Path) -> None:
     session = place.session()
     sh(session, "echo b > a", "work", lib)
-    with pytest.raises(UsageError, match="nothing runs there in the background"):
+    with pytest.raises(UsageError, match="in the background does not see"):
         session.start([b"true"], fork="work")
     background = session.start([b"sleep", b"600"], fork="other")
     with pytest.raises(UsageError, match=r"other is running .sleep 600., without"):

@@ -632,6 +632,8 @@ class Changes:
 
         require_own(self._vault)
         record = undone_apply(self._vault, name)
+        if record.joint is not None:
+            raise UsageError(f"{record.name} is of several projects: it is redone whole", f"mudroom redo {record.name}")
         origin = find_origin(self._vault, record)
         if origin is None:
             origin = self._new_fork(record.fork, f"redo-{record.name}")

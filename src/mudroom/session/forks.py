@@ -45,6 +45,7 @@ from mudroom.vault.forks.collection import (
 from mudroom.vault.forks.damage import reason_of, require_layers, require_tree
 from mudroom.vault.forks.logins import has_logins, settle_logins
 from mudroom.vault.forks.open_fork import OpenFork
+from mudroom.vault.forks.ties import Tie, parts_of, renaming, require_first, require_single, ties_of
 from mudroom.vault.moment import is_of_earlier_boot
 from mudroom.vault.store.fork import PUSHES, Fork, fork_directory, last_holder, mount_note
 from mudroom.vault.store.store import OUTSIDE, Vault, at_once
@@ -60,7 +61,6 @@ if TYPE_CHECKING:
     from mudroom.stage.views.mount import Kind
     from mudroom.vault.forks.comparison import Comparison
     from mudroom.vault.forks.review import ForkLook
-    from mudroom.vault.forks.ties import Tie
     from mudroom.vault.record import ForkRecord
     from mudroom.vault.store.mount_note import MountNote
 
@@ -245,7 +245,7 @@ class Forks:
                 except ForkExists:
                     raise ForkGone(name) from None  # another process has just made it: the caller tries again
             elif make is None:
-                _require_first(fork, "exec --fork")
+                require_first(fork, "exec --fork")
             self.users.add(name)
         try:
             yield fork, is_new
@@ -276,8 +276,6 @@ class Forks:
 
     def discard_unchanged(self, name: str) -> None:
         """Discard a fork whose command has changed nothing, unless another user has used the fork since."""
-        from mudroom.vault.forks.ties import ties_of
-
         fork = self.vault.fork(name)
 
         def is_unchanged() -> bool:
@@ -329,7 +327,7 @@ class Forks:
             return fork, point
 
         fork = self.vault.fork(parent)
-        _require_first(fork, f"fork new {name} --from")
+        require_first(fork, f"fork new {name} --from")
         with self.users.beside(fork) as standing:
             if standing is not None:
                 return made(fork, at or self.checkpoint_beside(standing, parent, (b"fork", name.encode())))
@@ -348,7 +346,7 @@ class Forks:
         """Freeze a fork's files under a name. Background commands are paused while the files are copied. Raise
         UsageError if the name is taken."""
         checkpoint: Checkpoint | None = None
-        _require_first(self.vault.fork(name), f"checkpoint {point} --fork")
+        require_first(self.vault.fork(name), f"checkpoint {point} --fork")
         with self.users.beside(self.vault.fork(name)) as standing:
             if standing is not None:
                 standing.checkpoint(point, self.clock())
@@ -409,7 +407,7 @@ class Forks:
 
         ``require`` is called while the fork is at rest; if it raises, the fork is unchanged.
         """
-        _require_first(self.vault.fork(name), "rollback --fork")
+        require_first(self.vault.fork(name), "rollback --fork")
         point = point or self.last_checkpoint(name)
         with self.at_rest(name, set_aside(self), drops=True) as fork, self._parts(fork, drops=True) as parts:
             require()
@@ -423,16 +421,13 @@ class Forks:
 
     def last_checkpoint(self, name: str) -> str:
         """Return the newest checkpoint that no rollback has dropped. Raise UsageError if there is none."""
-        from mudroom.vault.forks.ties import parts_of
-
         fork = self.vault.fork(name)
         return stacking.last_checkpoint(fork, parts_of(fork)).name
 
     def rename(self, name: str, new: str) -> Fork:
         from mudroom.vault.apply.remainder import is_open_elsewhere
-        from mudroom.vault.forks.ties import renaming
 
-        _require_first(self.vault.fork(name), "fork rename")
+        require_first(self.vault.fork(name), "fork rename")
         with self.at_rest(name) as fork, self.tools.aside(fork):
             if is_open_elsewhere(fork):
                 raise UsageError(f"file tools of another session work in {name}", "try again when it has ended")
@@ -448,7 +443,7 @@ class Forks:
         """Mount a fork as a real directory at ``place``, by default in the vault, or return its existing mount. Until
         ``unmount`` the user, commands and file tools work in it together. Raise Unsupported if this ``kind`` of mount
         is impossible here, UsageError if the fork is mounted in another way."""
-        _require_single(self.vault.fork(name), "mount")
+        require_single(self.vault.fork(name), "mount")
         return mounting(self).mount(self.at_rest, self.vault.fork(name), place, kind, self.progress, writable=writable)
 
     def unmount(self, name: str, *, lost: bool = False) -> Changeset:
@@ -473,8 +468,6 @@ class Forks:
     def discard(self, name: str, reviewed: str | None = None) -> None:
         """Discard a fork. ``reviewed``: the reviewed changes' fingerprint. Raise ForkMoved if the fork's changes differ
         from it, UsageError if a command is running in the fork, ForkGone if another process discards it."""
-        from mudroom.vault.forks.ties import require_first, ties_of
-
         fork = self.vault.fork(name)
         require_first(fork, "discard")
         for tied in ties_of(fork):
@@ -679,18 +672,6 @@ def mounting(forks: Forks) -> Mounts:
     from mudroom.session.mounts import Mounts
 
     return Mounts(forks.vault, forks.settings, forks.tools, forks.secrets, forks.clock, forks.remarks, forks.let_go)
-
-
-def _require_single(fork: Fork, verb: str) -> None:
-    from mudroom.vault.forks.ties import require_single
-
-    require_single(fork, verb)
-
-
-def _require_first(fork: Fork, verb: str) -> None:
-    from mudroom.vault.forks.ties import require_first
-
-    require_first(fork, verb)
 
 
 def set_aside(forks: Forks) -> Around:

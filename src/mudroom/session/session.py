@@ -364,11 +364,8 @@ class Session:
 
         order = self._tied(self._order(argv, fork, cwd, timeout, actor), ())
         if order.roots:
-            places = ", ".join(tied.label() for tied, _session in order.roots)
-            raise UsageError(
-                f"{order.fork} also changes {places}: nothing runs there in the background",
-                f"mudroom exec --fork {order.fork} -- COMMAND",
-            )
+            what = f"a command in the background does not see {order.roots[0][0].label()} as a part of its fork"
+            raise UsageError(what, "run it in the foreground, in another fork, or with run.home: private")
         if companion:
             order = order._replace(timeout=None)
         return start(self._parts(), order._replace(stays=True, pipes=stdio, approver=approver, companion=companion))

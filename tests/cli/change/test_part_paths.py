@@ -84,7 +84,7 @@ def test_a_conflict_of_the_home_is_listed_and_decided(place: Place, lib: Path) -
     mudroom(place, "resolve", name, "~/.rc", "--theirs", code=0)
     out = mudroom(place, "resolve", name, "~/.nothing", "--theirs", code=125)
     assert "the fork has no change at .nothing" in out
-    mudroom(place, "resolve", name, "--all", "--both")
+    mudroom(place, "resolve", name, str(lib), "--both")
     mudroom(place, "apply", "--yes", name)
     assert [(place.home / ".rc").read_text(), (lib / "code").read_text()] == ["b\n", "y\ntwo\n"]
 

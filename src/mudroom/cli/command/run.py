@@ -178,13 +178,12 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         if args.explain:
             _explain(session.explained(cwd), context)
             return 0
-        roots = [os.path.join(working_directory(), os.fsencode(path)) for path in args.root]
         if args.on is not None:
-            return _run_elsewhere(session, opened.argv, cwd, args, context, roots)
+            return _run_elsewhere(session, opened.argv, cwd, args, context)
 
         try:
             settle_first(session, context, "mudroom run")
-            return _run_staged(session, opened.argv, cwd, args, context, roots)
+            return _run_staged(session, opened.argv, cwd, args, context)
         finally:
             client.close()
 
@@ -315,11 +314,11 @@ class ThereResult(NamedTuple):
 
 
 def run_there(
-    session: Session, name: str, argv: Sequence[bytes], cwd: bytes, context: Context, roots: Sequence[bytes] = ()
+    session: Session, name: str, argv: Sequence[bytes], cwd: bytes, context: Context, *, has_roots: bool = False
 ) -> ThereResult:
     """Run a command on a worker and bring its fork here. Raise MudroomError if the command did not run to its end
     there, NotInstalled if the satellite with the workers is absent."""
-    if roots or session.actor.settings.home == "staged":
+    if has_roots or session.actor.settings.home == "staged":
         hint = "leave --on out, or --home: mudroom policy show says whether run.home is staged"
         raise UsageError("--root and --home stage directories of this machine, not of a worker", hint)
     there: ThereResult = part("fleet", "run", f"--on {name}").run_there(session, name, argv, cwd, context)
@@ -327,28 +326,17 @@ def run_there(
 
 
 def _run_elsewhere(
-    session: Session,
-    argv: Sequence[bytes],
-    cwd: bytes,
-    args: argparse.Namespace,
-    context: Context,
-    roots: Sequence[bytes],
+    session: Session, argv: Sequence[bytes], cwd: bytes, args: argparse.Namespace, context: Context
 ) -> int:
-    there = run_there(session, args.on, argv, cwd, context, roots)
+    there = run_there(session, args.on, argv, cwd, context, has_roots=bool(args.root))
     return _decide(session, there.result, argv, args, context, there.code, is_kept=there.is_kept)
 
 
-def _run_staged(
-    session: Session,
-    argv: Sequence[bytes],
-    cwd: bytes,
-    args: argparse.Namespace,
-    context: Context,
-    roots: Sequence[bytes],
-) -> int:
+def _run_staged(session: Session, argv: Sequence[bytes], cwd: bytes, args: argparse.Namespace, context: Context) -> int:
     warn_if_bare(session, context)
     with command_signals(session) as signals, full_disk_hint(session), no_leftover(session, is_wanted=not args.no):
         quiet = session.actor.settings.user_pause
+        roots = [os.path.join(working_directory(), os.fsencode(path)) for path in args.root]
         result = session.run(argv, cwd=cwd, stdio=own_stdio(context), quiet=quiet, roots=roots)
     is_kept = signals.ended_by(result) is not None
     return _decide(session, result, argv, args, context, signals.exit_code(result), is_kept=is_kept)
