@@ -64,9 +64,9 @@ def wheel(directory: Path) -> Path:
     return path
 
 
-def uv() -> str:
-    """The program of the wheel of uv, if it lies where ``MUDROOM_UV`` says, or is installed."""
-    return os.environ.get("MUDROOM_UV") or shutil.which("uv") or "no-uv"
+def program(name: str) -> str:
+    """A program of a package, if it lies where ``MUDROOM_NAME`` says, or is installed."""
+    return os.environ.get(f"MUDROOM_{name.upper()}") or shutil.which(name) or f"no-{name}"
 
 
 def furnish(place: Place) -> None:
@@ -96,7 +96,8 @@ def require(tool: Tool, words: dict[str, str]) -> None:
 
 
 def play(place: Place, tool: Tool) -> None:
-    words = {"python": sys.executable, "uv": uv(), "home": str(place.home), "wheel": "hello_wheel-1-py3-none-any.whl"}
+    words = {name: program(name) for name in ("uv", "bun")}
+    words |= {"python": sys.executable, "home": str(place.home), "wheel": "hello_wheel-1-py3-none-any.whl"}
     require(tool, words)
     furnish(place)
     before = listing(place.home)

@@ -110,8 +110,8 @@ def test_what_conflicts_in_the_other_project_stays_in_the_fork(place: Place, lib
     assert session.vault.find(fork) is not None, "the part in the other project is reached by it"
     tick()
     (lib / "code").write_text("one\ntwo\n")
-    with pytest.raises(UsageError):
-        session.forks.checkpoint(fork, "point")
+    with pytest.raises(UsageError, match="mudroom mount is for a fork of one project"):
+        session.forks.mount(fork)
     session.forks.discard(fork)
     assert not list((vault_of(session, lib) / "forks").iterdir())
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mudroom.core.network.host_rules import HostRule
 
 VerifyWhen = Literal["merged", "always", "never"]
+HomeChoice = Literal["auto", "private", "staged"]
 ViewChoice = Literal["auto", "overlay", "copy"]
 AutoApply = Literal["never", "trusted", "always"]
 GitSign = Literal["as-git", "on-landing"]
@@ -55,6 +56,9 @@ class Settings(NamedTuple):
     view: ViewChoice = "auto"
     engine_beside: bool = False
     """Whether an engine of containers runs beside each command, in a sandbox of its own (``ext/engine``)."""
+    home: HomeChoice = "auto"
+    """``private``: each command has a home of its own, which ends with it. ``staged``: the user's home is a part of the
+    fork. ``auto``: private, unless the agent's profile says staged."""
     timeout: float | None = None
     """Seconds; None: no limit."""
     environment: tuple[bytes, ...] = ()

@@ -213,6 +213,15 @@ ROWS: tuple[SettingRow, ...] = (
         stricter=both,
         loosening=only(True),
     ),
+    SettingRow(
+        "run.home",
+        "home",
+        choices("auto", "private", "staged"),
+        "your home in commands: private and empty, or staged, its changes a part of the fork",
+        "private",
+        stricter=strictest("staged", "auto", "private"),
+        loosening=only("staged"),
+    ),
     SettingRow("run.timeout", "timeout", TIME, "a command is killed after this time", "10m", stricter=min),
     SettingRow(
         "run.environment",

@@ -26,5 +26,6 @@ class Actor(NamedTuple):
         """Return the actor for a verification: the policy files alone, without a card, and isolated.
 
         An agent may have written the verified code and its tests, so they do not get access that the user granted to a
-        single command."""
-        return self._replace(settings=self.policy, card=None, level=max(self.level or 1, 1))
+        single command. It is no part of the fork that changes the home."""
+        settings = self.policy._replace(home="private")
+        return self._replace(settings=settings, card=None, level=max(self.level or 1, 1))

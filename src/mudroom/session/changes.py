@@ -6,6 +6,7 @@ it is passed in (``verification.py``).
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -29,7 +30,7 @@ from mudroom.vault.forks import review
 from mudroom.vault.forks.damage import require_files
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.forks.review import ForkLook, remember
-from mudroom.vault.forks.ties import Tie, require_first, ties_of
+from mudroom.vault.forks.ties import ROOTS, Tie, require_first, tie, ties_of
 from mudroom.vault.retention.tombstone import require_kept
 from mudroom.vault.store.fork import Fork, mount_note
 from mudroom.vault.store.store import Vault, project_of, require_own
@@ -182,7 +183,7 @@ class Changes:
         yield from self.diff(name, reviewed=reviewed, **options)
         for tied, session in self.parts(name):
             yield b"# in %s:\n" % tied.label().encode()
-            yield from session.changes.diff(name, **options)
+            yield from session.changes.diff(tied.name, **options)
 
     def parts(self, name: str) -> list[tuple[Tie, Any]]:
         """Return the other projects in which a fork has a part, with a session on each. Raise MudroomError if a part is
@@ -193,7 +194,7 @@ class Changes:
     def whole_fingerprint(self, name: str, first: str) -> str:
         """Return the fingerprint of a fork and its parts in other projects, which an apply of all of them requires.
         ``first``: the fork's own."""
-        return "+".join((first, *(session.changes.fingerprint(name) for _tied, session in self.parts(name))))
+        return "+".join((first, *(session.changes.fingerprint(tied.name) for tied, session in self.parts(name))))
 
     def moves(self, name: str) -> tuple[Move, ...]:
         """Return a fork's files that were probably renamed and modified (``core/tree/similar_renames.py``)."""
@@ -245,8 +246,8 @@ class Changes:
         a look. ``at_rest``: unmount a mounted fork for the review, and mount it again; raise MudroomError if the fork
         is in use, so that the result is never only a look."""
         look = self._review_at_rest(name) if at_rest else self.look(name)
-        for _tied, session in self.parts(name):
-            session.changes.review(name)
+        for tied, session in self.parts(name):
+            session.changes.review(tied.name)
         fork = self._vault.fork(name)
         require_files(fork)
         if not remember(fork, look):
@@ -337,7 +338,7 @@ class Changes:
         def part(tied: Tie, session: Any, expected: str | None) -> Callable[[Joint], None]:
             def perform(joint: Joint) -> None:
                 chosen = roots[tied.path] if roots is not None else ()
-                done = session.changes._apply(name, chosen, expected, options.of_part(), joint)
+                done = session.changes._apply(tied.name, chosen, expected, options.of_part(), joint)
                 if done.verified is not None and not done.verified.passed:
                     raise _Unverified(done)
                 landed.append(RootLanding(tied, done))
@@ -348,7 +349,7 @@ class Changes:
             chosen = [
                 part(*row, expected)
                 for row, expected in zip(rows, prints[1:], strict=True)
-                if row[1].forks.changeset(name).changes and (roots is None or row[0].path in roots)
+                if row[1].forks.changeset(row[0].name).changes and (roots is None or row[0].path in roots)
             ]
             if roots is not None and not paths:
                 options = options._replace(is_empty=True)
@@ -631,6 +632,8 @@ class Changes:
 
         require_own(self._vault)
         record = undone_apply(self._vault, name)
+        if record.joint is not None:
+            raise UsageError(f"{record.name} is of several projects: it is redone whole", f"mudroom redo {record.name}")
         origin = find_origin(self._vault, record)
         if origin is None:
             origin = self._new_fork(record.fork, f"redo-{record.name}")
@@ -650,7 +653,18 @@ class Changes:
         if name is not None and {"apply": name, "state": "undone"} not in self.applies():
             return ""
         record = undone_apply(self._vault, name)
-        return record.name if record.refused else ""
+        return record.name if record.refused or any(self._refused_parts(record)) else ""
+
+    def _refused_parts(self, record: ApplyRecord) -> Iterator[tuple[Tie, Any, ApplyRecord, bytes]]:
+        """Yield the parts of an undone apply in other projects that left something, with records and directories."""
+        from mudroom.vault.apply.joint import parts_of
+        from mudroom.vault.apply.transaction import ApplyDirectory
+
+        for one in parts_of(self._vault.path + b"/applies/" + record.name.encode(), record):
+            tied, session = self._root_at(one.vault)
+            place = ApplyDirectory(session.vault.path + b"/applies/" + os.fsencode(one.apply))
+            if place.state() is not None and (there := place.load()).refused:
+                yield tied, session, there, place.path
 
     def refused(self, name: str) -> str:
         """Make a fork of what the undo of an apply could not take back, and return its name. Its changes conflict with
@@ -665,12 +679,20 @@ class Changes:
         if self._vault.find(made) is not None:
             return made
         record = place.load()
-        if not record.refused:
+        parts = list(self._refused_parts(record))
+        if not (record.refused or parts):
             raise UsageError(f"the undo of {name} left nothing to decide", "mudroom log shows what has happened")
-        self._forks.new(made, named=False)
-        self._fill(
-            made, lambda fork: stage_refused(self._vault, fork, record, place.path, self._forks.clock), is_new=True
-        )
+        first, clock = self._forks.new(made, named=False), self._forks.clock
+        if record.refused:
+            self._fill(made, lambda fork: stage_refused(self._vault, fork, record, place.path, clock), is_new=True)
+        for tied, session, there, path in parts:
+            from mudroom.session.parts import free_part_name, new_part
+
+            own = free_part_name(session.vault, made)
+            part = new_part(session.vault, own, self._vault, first, clock())
+            tie(first.path + ROOTS, [*ties_of(first), tied._replace(name=part.name)])
+            give = functools.partial(stage_refused, session.vault, record=there, place=path, clock=clock)
+            session.changes._fill(part.name, give, is_new=False)
         return made
 
     def _new_fork(self, *names: str) -> Fork:

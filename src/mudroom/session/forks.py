@@ -45,6 +45,7 @@ from mudroom.vault.forks.collection import (
 from mudroom.vault.forks.damage import reason_of, require_layers, require_tree
 from mudroom.vault.forks.logins import has_logins, settle_logins
 from mudroom.vault.forks.open_fork import OpenFork
+from mudroom.vault.forks.ties import Tie, parts_of, renaming, require_first, require_single, ties_of
 from mudroom.vault.moment import is_of_earlier_boot
 from mudroom.vault.store.fork import PUSHES, Fork, fork_directory, last_holder, mount_note
 from mudroom.vault.store.store import OUTSIDE, Vault, at_once
@@ -54,12 +55,12 @@ if TYPE_CHECKING:
     from mudroom.core.network.push import PushRow
     from mudroom.core.tree.stack import Checkpoint
     from mudroom.session.mounts import Mounts
+    from mudroom.session.parts import Parts
     from mudroom.session.users import Standing
     from mudroom.stage.buffer.files import Files
     from mudroom.stage.views.mount import Kind
     from mudroom.vault.forks.comparison import Comparison
     from mudroom.vault.forks.review import ForkLook
-    from mudroom.vault.forks.ties import Tie
     from mudroom.vault.record import ForkRecord
     from mudroom.vault.store.mount_note import MountNote
 
@@ -163,6 +164,13 @@ class Forks:
             raise MudroomError(f"{tied.label()} cannot be opened here", "mudroom diff and mudroom apply open it")
         return self._root(tied)
 
+    def _parts(self, fork: Fork, *, drops: bool = False) -> AbstractContextManager[Parts]:
+        """Return a block with a fork and its parts in other projects at rest. The fork is already. ``drops``: as for
+        ``at_rest``."""
+        from mudroom.session.parts import parts_at_rest
+
+        return parts_at_rest(self, fork, drops=drops)
+
     # --- locks ---
 
     @contextmanager
@@ -224,19 +232,20 @@ class Forks:
                 self.forget(name)
 
     @contextmanager
-    def taken(self, name: str, *, named: bool) -> Iterator[tuple[Fork, bool]]:
+    def taken(self, name: str, *, named: bool, make: Callable[[], Fork] | None = None) -> Iterator[tuple[Fork, bool]]:
         """Yield a fork for a command, and whether it is new. If an error ends the block, discard a new unnamed fork
-        unless it was used. Raise ForkGone if another process makes the fork meanwhile."""
+        unless it was used. Raise ForkGone if another process makes the fork meanwhile. ``make``: makes it, if it is
+        another project's part."""
         with self.users.lock:
             fork = self.vault.find(name)
             is_new = fork is None
             if fork is None:
                 try:
-                    fork = self.new(name, named=named)
+                    fork = self.new(name, named=named) if make is None else make()
                 except ForkExists:
                     raise ForkGone(name) from None  # another process has just made it: the caller tries again
-            else:
-                _require_single(fork, "a command")
+            elif make is None:
+                require_first(fork, "exec --fork")
             self.users.add(name)
         try:
             yield fork, is_new
@@ -273,7 +282,7 @@ class Forks:
             record = fork.record
             if fork.interrupted is not None or (record is not None and record.changeset.changes):
                 return False
-            if fork.has_pushes:
+            if fork.has_pushes or ties_of(fork):
                 return False
             if not fork.has_home:
                 return True
@@ -309,7 +318,8 @@ class Forks:
         parent, or if the parent is mounted."""
 
         def made(above: Fork, point: str | None) -> tuple[Fork, str | None]:
-            fork = stacking.fork_of(self.vault, above, name, self.clock(), point, named=named)
+            with self._parts(above) as parts:
+                fork = parts.fork(name, self.clock(), point, named=named)
             if above.has_home:
                 from mudroom.session.confinement.agent_home import carry_homes
 
@@ -317,7 +327,7 @@ class Forks:
             return fork, point
 
         fork = self.vault.fork(parent)
-        _require_single(fork, "a fork of it")
+        require_first(fork, f"fork new {name} --from")
         with self.users.beside(fork) as standing:
             if standing is not None:
                 return made(fork, at or self.checkpoint_beside(standing, parent, (b"fork", name.encode())))
@@ -336,7 +346,7 @@ class Forks:
         """Freeze a fork's files under a name. Background commands are paused while the files are copied. Raise
         UsageError if the name is taken."""
         checkpoint: Checkpoint | None = None
-        _require_single(self.vault.fork(name), "a checkpoint")
+        require_first(self.vault.fork(name), f"checkpoint {point} --fork")
         with self.users.beside(self.vault.fork(name)) as standing:
             if standing is not None:
                 standing.checkpoint(point, self.clock())
@@ -345,8 +355,8 @@ class Forks:
                 with self.locked(self.vault.fork(name), "mudroom"):
                     checkpoint = mounting(self).checkpoint(self.vault.fork(name), point)
             if checkpoint is None and standing is None:
-                with self.at_rest(name) as fork:
-                    checkpoint = stacking.checkpoint(self.vault, fork, point, self.clock())
+                with self.at_rest(name) as fork, self._parts(fork) as parts:
+                    checkpoint = parts.checkpoint(point, self.clock())
         if checkpoint is None:
             raise MudroomError(f"the checkpoint {point} was not made", "try again")
         # the files of the layer, which its command did not sync, and all names that lead there
@@ -354,8 +364,11 @@ class Forks:
         self.journal("checkpoint", name, {"checkpoint": point})
         return checkpoint
 
-    def checkpoint_before(self, fork: Fork, argv: Sequence[bytes], keep: int) -> str:
-        """Freeze the fork's files before a command and return the checkpoint's name. Hold the fork's lock."""
+    def checkpoint_before(
+        self, fork: Fork, argv: Sequence[bytes], keep: int, also: Callable[[str], None] = lambda _name: None
+    ) -> str:
+        """Freeze the fork's files before a command and return the checkpoint's name. Hold the fork's lock. ``also``:
+        freezes its parts in other projects under that name."""
         from mudroom.core.command.checkpoint_name import checkpoint_stem
         from mudroom.core.retention import surplus_checkpoints
 
@@ -363,6 +376,7 @@ class Forks:
         point = mounting(self).checkpoint(fork, stem, keep) if mount_note(fork) is not None else None
         if point is None:
             name = stack.free_name(fork.state, stem)
+            also(name)
             point = stacking.checkpoint(self.vault, fork, name, self.clock(), automatic=True)
             for old in surplus_checkpoints(fork.state, keep):
                 fork.save(stack.without_checkpoint(fork.state, old))
@@ -393,12 +407,13 @@ class Forks:
 
         ``require`` is called while the fork is at rest; if it raises, the fork is unchanged.
         """
+        require_first(self.vault.fork(name), "rollback --fork")
         point = point or self.last_checkpoint(name)
-        with self.at_rest(name, set_aside(self), drops=True) as fork:
+        with self.at_rest(name, set_aside(self), drops=True) as fork, self._parts(fork, drops=True) as parts:
             require()
             checkpoint = fork.state.checkpoint(point)
             since = checkpoint.time if checkpoint is not None else 0
-            before = stacking.rollback(self.vault, fork, point, self.clock())
+            before = parts.rollback(point, self.clock())
             self.drop_pushes(fork, since)
         undo = before.name if before is not None else None
         self.journal("rollback", name, {"checkpoint": point, "undo": undo})
@@ -406,17 +421,19 @@ class Forks:
 
     def last_checkpoint(self, name: str) -> str:
         """Return the newest checkpoint that no rollback has dropped. Raise UsageError if there is none."""
-        return stacking.last_checkpoint(self.vault.fork(name)).name
+        fork = self.vault.fork(name)
+        return stacking.last_checkpoint(fork, parts_of(fork)).name
 
     def rename(self, name: str, new: str) -> Fork:
         from mudroom.vault.apply.remainder import is_open_elsewhere
 
-        _require_single(self.vault.fork(name), "a new name")
+        require_first(self.vault.fork(name), "fork rename")
         with self.at_rest(name) as fork, self.tools.aside(fork):
             if is_open_elsewhere(fork):
                 raise UsageError(f"file tools of another session work in {name}", "try again when it has ended")
             self.vault.approvals.withdraw((name,), f"its fork is renamed: {new}")
-            renamed = stacking.rename(self.vault, fork, new)
+            with renaming(fork, new):
+                renamed = stacking.rename(self.vault, fork, new)
         sync_all(self.vault.path)
         self.journal("rename", new, {"was": name})
         return renamed
@@ -427,7 +444,7 @@ class Forks:
         """Mount a fork as a real directory at ``place``, by default in the vault, or return its existing mount. Until
         ``unmount`` the user, commands and file tools work in it together. Raise Unsupported if this ``kind`` of mount
         is impossible here, UsageError if the fork is mounted in another way."""
-        _require_single(self.vault.fork(name), "a mount")
+        require_single(self.vault.fork(name), "mount")
         return mounting(self).mount(self.at_rest, self.vault.fork(name), place, kind, self.progress, writable=writable)
 
     def unmount(self, name: str, *, lost: bool = False) -> Changeset:
@@ -452,14 +469,12 @@ class Forks:
     def discard(self, name: str, reviewed: str | None = None) -> None:
         """Discard a fork. ``reviewed``: the reviewed changes' fingerprint. Raise ForkMoved if the fork's changes differ
         from it, UsageError if a command is running in the fork, ForkGone if another process discards it."""
-        from mudroom.vault.forks.ties import require_first, ties_of
-
         fork = self.vault.fork(name)
         require_first(fork, "discard")
         for tied in ties_of(fork):
             with suppress(MudroomError):  # one that is missing is given up with the rest
                 tied.fork(fork)
-                self.root(tied).forks.discard_part(name)
+                self.root(tied).forks.discard_part(tied.name)
         self.discard_part(name, reviewed)
 
     def discard_part(self, name: str, reviewed: str | None = None) -> None:
@@ -658,12 +673,6 @@ def mounting(forks: Forks) -> Mounts:
     from mudroom.session.mounts import Mounts
 
     return Mounts(forks.vault, forks.settings, forks.tools, forks.secrets, forks.clock, forks.remarks, forks.let_go)
-
-
-def _require_single(fork: Fork, verb: str) -> None:
-    from mudroom.vault.forks.ties import require_single
-
-    require_single(fork, verb)
 
 
 def set_aside(forks: Forks) -> Around:

@@ -254,7 +254,9 @@ class OwnSandbox:
         if self._outcome.uncollected:
             self._outcome.notes.append("no checkpoint was made before the command")
             return None
-        return self._forks.checkpoint_before(self._fork, self._order.argv, self._order.actor.settings.keep_applies)
+        keep, roots = self._order.actor.settings.keep_applies, self._outcome.roots
+        also = (roots.checkpoint,) if roots is not None else ()
+        return self._forks.checkpoint_before(self._fork, self._order.argv, keep, *also)
 
     def run(self, order: Order, outcome: Outcome) -> CommandEnd:
         """Run the command. If a step of its plan fails on this machine, fall back to the next weaker mode, with a

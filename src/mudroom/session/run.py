@@ -78,7 +78,7 @@ def _run_in(parts: Parts, order: Order, case: Case, outcome: Outcome, name: str)
     end, changeset, duration, roots, words = None, Changeset(), 0.0, tuple[RootResult, ...](), tuple[bytes, ...]()
     with parts.forks.taken(name, named=order.fork is not None) as (fork, is_new):
         try:
-            with _beside(parts.forks, fork, order, outcome), parts.sandboxes.acquire(fork, order, outcome) as sandbox:
+            with parts.sandboxes.acquire(fork, order, outcome) as sandbox, _beside(parts.forks, fork, order, outcome):
                 outcome.has_fork = True
                 if parts.approval.holds(order, case, fork):
                     if order.cancellation is not None:

@@ -41,6 +41,7 @@ from mudroom.stage import disk
 from mudroom.stage.views.preflight import check_project
 from mudroom.typing import TYPE_CHECKING, Any
 from mudroom.vault.forks.collection import Progress
+from mudroom.vault.forks.ties import Tie, tie_to, ties_of
 from mudroom.vault.lock import Lock
 from mudroom.vault.store.store import Later, Vault, open_vault, require_private_state
 
@@ -54,7 +55,6 @@ if TYPE_CHECKING:
     from mudroom.session.background import Background
     from mudroom.session.changes import Changes
     from mudroom.vault.apply.transaction import Recovery
-    from mudroom.vault.forks.ties import Tie
 
 DEFAULTS = Settings()
 
@@ -168,15 +168,21 @@ class Session:
         return Session.open(path, state=state, home=home, environ=environ, settings=settings, platform=platform)
 
     def _tied(self, order: Order, paths: Sequence[bytes]) -> Order:
-        """Return the order with other projects, parents before their children. Raise UsageError if they cannot be
-        staged together, Unsupported if the command has no sandbox of its own that shows them."""
-        from mudroom.session.roots import overlay_needed, tie_to
-        from mudroom.vault.forks.ties import Tie
+        """Return the order with the other projects in which its fork has parts, and those at ``paths``; parents before
+        their children. Raise UsageError if they cannot be staged together, Unsupported if the command has no sandbox of
+        its own that shows them."""
+        fork = self.vault.find(order.fork) if order.fork is not None else None
+        known = ties_of(fork) if fork is not None else ()
+        if order.actor.settings.home == "staged" and not self.is_home:
+            paths = (*paths, self.machine.confinement.own_home)
+        if not (known or paths):
+            return order
+        from mudroom.session.roots import overlay_needed
 
-        if order.grant.level != 1 or order.actor.card is not None or order.actor.settings.engine_beside:
-            agent = "a command of an agent, or with --engine"
-            raise overlay_needed(agent if order.grant.level == 1 else f"level {order.grant.level}")
-        real = sorted({os.path.realpath(path) for path in paths})
+        ties = {tied.path: tied for tied in known}
+        if order.grant.level != 1 or order.actor.settings.engine_beside:
+            raise overlay_needed("--engine" if order.grant.level == 1 else f"level {order.grant.level}")
+        real = sorted({*ties, *(os.path.realpath(path) for path in paths)})
         for path in real:
             inside = [other for other in (self.project, *real) if path != other and is_below(other, path)]
             if inside and path != self.machine.confinement.own_home:
@@ -186,7 +192,12 @@ class Session:
                 raise UsageError(f"{show(path)} lies in the project, which is staged as a whole", "leave it out")
         sessions = [self.root(Tie(b"", path)) for path in real]
         roots = ((tie_to(session.vault, is_home=session.is_home), session) for session in sessions)
-        return order._replace(roots=tuple(roots))
+        if order.actor.settings.home == "private" and self.machine.confinement.own_home in real:
+            hint = f"mudroom exec --home --fork {order.fork} -- COMMAND" if order.fork else "--home, or the policy"
+            raise UsageError("the policy's run.home is private, and your home is a part of the fork", hint)
+        settings = order.actor.settings._replace(home="staged" if self.machine.confinement.own_home in real else "auto")
+        order = order._replace(actor=order.actor._replace(settings=settings))
+        return order._replace(roots=tuple((ties.get(tied.path, tied), session) for tied, session in roots))
 
     @property
     def is_home(self) -> bool:
@@ -314,7 +325,7 @@ class Session:
         """Run a command in a fork (default: a new fork) and return the result with its changes. ``actor``, ``approver``
         None: the session's own. ``cancellation`` ends only this command; raise Cancelled if it had not started.
         ``quiet``: it is the user's own, and agents pause for it, for at most so many seconds. ``roots``: other
-        projects, or the home, that are staged beside this one, in parts of a new fork.
+        projects, or the home, that are staged beside this one, in parts of the fork, beside those that it has.
 
         A failed command is a result. Raise CommandNotStarted if the program does not exist, Unsupported if this machine
         cannot confine a command, MudroomError if mudroom itself fails. The project is untouched in every case.
@@ -323,9 +334,7 @@ class Session:
             raise UsageError("no command was given", "mudroom run -- COMMAND")
         order = self._order(argv, fork, cwd, timeout, actor)
         order = order._replace(stdio=stdio, approver=approver, cancellation=cancellation, quiet=quiet)
-        if roots:
-            order = self._tied(order, roots)
-        return run(self._parts(), order)
+        return run(self._parts(), self._tied(order, roots))
 
     def start(
         self,
@@ -353,7 +362,10 @@ class Session:
             raise UsageError("no command was given", "mudroom exec --background --fork NAME -- COMMAND")
         from mudroom.session.background import start
 
-        order = self._order(argv, fork, cwd, timeout, actor)
+        order = self._tied(self._order(argv, fork, cwd, timeout, actor), ())
+        if order.roots:
+            what = f"a command in the background does not see {order.roots[0][0].label()} as a part of its fork"
+            raise UsageError(what, "run it in the foreground, in another fork, or with run.home: private")
         if companion:
             order = order._replace(timeout=None)
         return start(self._parts(), order._replace(stays=True, pipes=stdio, approver=approver, companion=companion))

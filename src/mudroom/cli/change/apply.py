@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import fnmatch
 import json
-import os
 from collections.abc import Collection, Mapping, Sequence
 
+from mudroom.cli.change.part_paths import NamedPart, named_parts
 from mudroom.cli.change.preview import (
     credentials_line,
     held_lines,
@@ -23,8 +23,6 @@ from mudroom.cli.project_session import (
     only_fork,
     open_session,
     print_remarks,
-    project_paths,
-    working_directory,
 )
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.fold import fold_row
@@ -42,7 +40,6 @@ from mudroom.typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mudroom.session import LandingResult, Session, Verification
-    from mudroom.vault.forks.ties import Tie
 
 EXAMPLES = """\
 examples:
@@ -132,22 +129,26 @@ def _apply(session: Session, name: str, args: argparse.Namespace, context: Conte
     changes = look.changeset.changes
     words = [word for word in args.paths if not word.startswith(EFFECTS)]
     named = [word for word in args.paths if word.startswith(EFFECTS)]
-    words, chosen_roots = _by_root(words, there)
-    paths: Sequence[bytes] = matching_paths(changes, project_paths(words, session))
+    chosen = named_parts(session, name, words)
+    roots = {part.root: _matching(part) for part in chosen if part.root} if words else None
+    own = next((part for part in chosen if not part.root), None)
+    paths: Sequence[bytes] = matching_paths(changes, own.paths) if own is not None else ()
+    if roots and own is not None and not paths:
+        paths = [change.path for change in changes]
     reviewed = args.reviewed
     if not args.yes or args.patch:
         reviewed = reviewed or session.changes.whole_fingerprint(name, look.fingerprint)
     options: dict[str, Any] = {"git": args.git, "markers": args.markers, "backups": args.bak, "reviewed": reviewed}
-    options["roots"] = chosen_roots if words or chosen_roots else None
+    options["roots"] = roots
     if args.patch:
         from mudroom.cli.change.patch import choose
 
         for line in credentials_line(session, name):
             context.terminal.note(line)
-        chosen = choose(session, name, paths, context)
-        if chosen is None:
+        hunks = choose(session, name, paths, context)
+        if hunks is None:
             return None
-        return _land(session, name, chosen.paths, args, context, options | {"parts": chosen.parts, "exact": True})
+        return _land(session, name, hunks.paths, args, context, options | {"parts": hunks.parts, "exact": True})
     if named and not words:
         options["exact"] = True  # and no path: no file
     waiting = {row.name: row.bound for row in session.changes.pushes(name)}
@@ -161,8 +162,8 @@ def _apply(session: Session, name: str, args: argparse.Namespace, context: Conte
     _require_directories(changes, paths, name)
     if not args.yes:
         _require_terminal(context, "add --yes")
-        changeset = look.changeset if paths or options["roots"] is None else Changeset()
-        if not _confirm(session, name, changeset, paths, named, context, options["roots"]):
+        changeset = look.changeset if own is not None else Changeset()
+        if not _confirm(session, name, changeset, paths, named, context, roots):
             return None
     return _land(session, name, paths, args, context, options)
 
@@ -194,26 +195,6 @@ def _land(
     return landed
 
 
-def _by_root(
-    words: Sequence[str], parts: Sequence[tuple[Tie, Session]]
-) -> tuple[list[str], dict[bytes, tuple[bytes, ...]]]:
-    """Return the words that name paths of the project, and the paths in other projects, by project."""
-    left: list[str] = []
-    chosen: dict[bytes, tuple[bytes, ...]] = {}
-    for word in words:
-        path = os.fsencode(word)
-        home = next((tied.path for tied, _session in parts if tied.is_home), b"")
-        full = home + path[1:] if home and path[:2] == b"~/" else os.path.join(working_directory(), path)
-        full = os.path.normpath(full)
-        roots = [tied.path for tied, _session in parts if is_below(full, tied.path)]
-        if not roots:
-            left.append(word)
-            continue
-        root = max(roots, key=len)
-        chosen[root] = (*chosen.get(root, ()), full[len(root) + 1 :]) if full != root else ()
-    return left, chosen
-
-
 def _require_directories(changes: Sequence[Change], paths: Sequence[bytes], name: str) -> None:
     """Raise UsageError if a chosen path lies in a directory that is no directory in the project, and that directory is
     not chosen."""
@@ -224,6 +205,10 @@ def _require_directories(changes: Sequence[Change], paths: Sequence[bytes], name
         above = set(missing).intersection(ancestors(path))
         if above:
             raise UsageError(requirement_text(path, above), f"mudroom apply {name} {show_path(min(above))}")
+
+
+def _matching(part: NamedPart) -> list[bytes]:
+    return matching_paths(part.session.forks.changeset(part.name).changes, part.paths)
 
 
 def matching_paths(changes: Sequence[Change], paths: Sequence[bytes]) -> list[bytes]:
@@ -268,7 +253,7 @@ def _confirm(
         context.terminal.say(line)
     for tied, there in session.changes.parts(name):
         if roots is None or tied.path in roots:
-            changed, below = there.forks.changeset(name), (roots or {}).get(tied.path, ())
+            changed, below = there.forks.changeset(tied.name), (roots or {}).get(tied.path, ())
             kept = [c for c in changed.changes if not below or any(is_below(c.path, path) for path in below)]
             title = f"apply would change in {tied.label()}:"
             for line in preview(title, changed._replace(changes=tuple(kept)), context.terminal):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from mudroom.cli.change.agent_settings import changed_settings, section
+from mudroom.cli.change.part_paths import NamedPart, named_parts
 from mudroom.cli.change.preview import (
     credentials_line,
     held_lines,
@@ -121,7 +122,7 @@ def _review_as_json(session: Session, name: str, context: Context) -> int:
     report = {"schema": "mudroom.diff/1", "fork": name, "changes": listed, **look_to_json(look)}
     report["reviewed"] = session.changes.whole_fingerprint(name, look.fingerprint)
     report["roots"] = [
-        RootResult(tied.path, tied.label(), tied.is_home, there.forks.changeset(name)).as_json()
+        RootResult(tied.path, tied.label(), tied.is_home, there.forks.changeset(tied.name)).as_json()
         for tied, there in session.changes.parts(name)
     ]
     report["pushes"] = [push_to_json(row) for row in session.held_effects(name)]
@@ -131,7 +132,10 @@ def _review_as_json(session: Session, name: str, context: Context) -> int:
 
 def _review(session: Session, name: str, words: list[str], context: Context, *, stat: bool) -> int:
     """Show a fork's changes. Without paths this counts as a review, and git's own files are left out."""
-    words = words if (paths := project_paths(words, session)) else []
+    parts = named_parts(session, name, words)
+    own = next((part for part in parts if not part.root), None)
+    if own is not None and not own.paths and len(parts) == 1:
+        words = []
     look = session.changes.look(name) if words else session.changes.review(name)
     for line in (*look_line(name, look), *credentials_line(session, name), *session.forks.unsaid()):
         context.terminal.note(line)
@@ -139,21 +143,22 @@ def _review(session: Session, name: str, words: list[str], context: Context, *, 
     if not changeset.changes and (undone := session.changes.undone_as(name)):
         context.terminal.note(UNDONE.format(apply=undone))
     within = _own_files(changeset.changes) if not words else set()
-    for word, path in zip(words, paths, strict=True):
-        if not _chosen(changeset, [path]):
-            context.terminal.say(f"no change at {show(word.encode('utf-8', 'surrogateescape'))}")
+    for one in parts:
+        there = changeset if one is own else one.session.forks.changeset(one.name)
+        for path in one.paths:
+            if not _chosen(there, [path]):
+                context.terminal.say(f"no change at {one.shown(path)}")
 
     def is_own(change: Change) -> bool:
         return change.path in within
 
     if stat:
-        chosen = [change for change in _chosen(changeset, paths) if not is_own(change)]
-        page(_whole_stat(session, name, chosen, all_parts=not words), context)
+        page(_whole_stat(parts, changeset, is_own), context)
     else:
         reviewed = None if look.in_use else changeset.changes
         try:
             if words:
-                page(session.changes.diff(name, paths, without=is_own, reviewed=reviewed), context)
+                page(_chosen_diff(parts, reviewed, is_own), context)
             else:
                 page(session.changes.whole_diff(name, reviewed, without=is_own), context)
         except ForkMoved as error:
@@ -207,27 +212,27 @@ def _is_side(session: Session, word: str) -> bool:
 
 def _conflicts(session: Session, name: str, words: list[str], context: Context) -> int:
     """Print the conflicts, texts with markers. Return 3 if there are any, else 0."""
-    from mudroom.cli.change.resolve import conflict_to_json
+    from mudroom.cli.change.resolve import conflict_to_json, conflicts_in
     from mudroom.core.merge.marker import Labels, with_markers
 
-    conflicts = session.changes.conflicts(name, project_paths(words, session))
+    conflicts = conflicts_in(named_parts(session, name, words))
     if context.as_json:
-        rows = [conflict_to_json(conflict) for conflict in conflicts]
+        rows = [conflict_to_json(*row) for row in conflicts]
         context.terminal.out(json.dumps({"schema": "mudroom.conflicts/1", "fork": name, "conflicts": rows}))
         return 3 if conflicts else 0
 
     def lines() -> Iterator[bytes]:
-        for conflict in conflicts:
-            shown = show_path(conflict.path).encode()
-            yield b"conflict %s: %s\n" % (shown, conflict.reason.encode())
-            if session.forks.secrets.hides_conflict(conflict):
+        for one, conflict in conflicts:
+            shown = one.shown(conflict.path)
+            yield f"conflict {shown}: {conflict.reason}\n".encode()
+            if one.session.forks.secrets.hides_conflict(conflict):
                 yield b"a secret: it is not shown\n"
             elif (merged := conflict.merged) is not None:
                 if (rule := conflict.by_rule) is not None:
                     yield b"merged by rule: %s (mudroom resolve %s %s --rule)\n" % (
                         rule.words.encode(),
                         name.encode(),
-                        show_words([conflict.path]).encode(),
+                        show_words([one.named(conflict.path)]).encode(),
                     )
                     text = rule.content
                 else:
@@ -259,12 +264,24 @@ def _stat(changes: Sequence[Change], ignored: frozenset[bytes]) -> Iterator[byte
     yield f" {counted(total.files, 'file')} changed, +{total.lines_added} -{total.lines_removed}\n".encode()
 
 
-def _whole_stat(session: Session, name: str, chosen: Sequence[Change], *, all_parts: bool) -> Iterator[bytes]:
-    yield from _stat(chosen, session.changes.ignored(chosen))
-    for tied, there in session.changes.parts(name) if all_parts else ():
-        changes = there.forks.changeset(name).changes
-        yield f" in {tied.label()}:\n".encode()
-        yield from _stat(changes, there.changes.ignored(changes))
+def _whole_stat(parts: Sequence[NamedPart], own: Changeset, is_own: Callable[[Change], bool]) -> Iterator[bytes]:
+    for one in parts:
+        if one.root:
+            yield f" in {one.label}:\n".encode()
+        there = one.session.forks.changeset(one.name) if one.root else own
+        chosen = [change for change in _chosen(there, one.paths) if one.root or not is_own(change)]
+        yield from _stat(chosen, one.session.changes.ignored(chosen))
+
+
+def _chosen_diff(
+    parts: Sequence[NamedPart], reviewed: Sequence[Change] | None, is_own: Callable[[Change], bool]
+) -> Iterator[bytes]:
+    for one in parts:
+        if one.root:
+            yield b"# in %s:\n" % one.label.encode()
+            yield from one.session.changes.diff(one.name, one.paths)
+        else:
+            yield from one.session.changes.diff(one.name, one.paths, without=is_own, reviewed=reviewed)
 
 
 def _compare(session: Session, old: str, new: str, words: list[str], context: Context, *, stat: bool = False) -> int:

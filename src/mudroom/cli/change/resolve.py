@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from mudroom.cli.change import resolution
-from mudroom.cli.project_session import only_fork, open_session, project_paths
+from mudroom.cli.change.part_paths import NamedPart, named_parts
+from mudroom.cli.project_session import only_fork, open_session
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.fold import fold_beside
 from mudroom.core.merge.read_resolution import read_choices
 from mudroom.core.merge.resolution_words import choice_words, take_words
-from mudroom.core.result import path_fields
-from mudroom.core.tree.path import show, show_path
+from mudroom.core.result import path_fields, text
 from mudroom.errors import UsageError
 from mudroom.session.project_session import with_shown
-from mudroom.typing import TYPE_CHECKING, Any
+from mudroom.typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     from mudroom.session import ForkConflict, Session
+
+    PartConflict: TypeAlias = tuple[NamedPart, ForkConflict]
 
 MOST_PLACES = 8
 """Most places whose decision is shown."""
@@ -66,12 +69,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("fork", nargs="?", help="the fork; may be left out if there is only one")
     parser.add_argument("paths", nargs="*", metavar="PATH", help="files in conflict; with a directory all in it")
     parser.set_defaults(whole=None, hunks=None, hunk=None)
-    for names, value, text in (
+    for names, value, about in (
         (("--mine", "--ours"), "ours", "keep the project's version"),
         (("--theirs",), "theirs", "take the fork's version"),
         (("--both",), "both", "the project's lines, then the fork's; of binary files, NAME.theirs beside NAME"),
     ):
-        parser.add_argument(*names, action=_Choice, const=value, dest="whole", help=text)
+        parser.add_argument(*names, action=_Choice, const=value, dest="whole", help=about)
     parser.add_argument("--hunk", action=_Hunk, metavar="N", help="only conflict N of the file (from 1)")
     parser.add_argument("--edit", action="store_true", help="in an editor, with conflict markers")
     parser.add_argument("--tool", metavar="CMD", help="by a merge driver: mergiraf, or a command with %%O %%A %%B")
@@ -90,48 +93,53 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         )
     with open_session(context, adjust=lambda settings: with_shown(settings, args.show)) as session:
         name = only_fork(session, args.fork)
-        paths = project_paths(args.paths, session)
-        conflicts = session.changes.conflicts(name, paths)
-        decide = _decision(args, session, name, context)
+        parts = named_parts(session, name, args.paths)
+        conflicts = conflicts_in(parts)
+        decide = _decision(args, context)
         if decide is not None:
-            if not paths and not args.all:
+            if not any(part.paths for part in parts) and not args.all:
                 raise UsageError("which conflict?", f"name its PATH, or --all; mudroom resolve {name} lists them")
             if args.rule:
                 conflicts = _with_rule(conflicts, name)
             if not conflicts:
-                where = " at " + ", ".join(map(show, paths)) if paths else ""
+                shown = [part.shown(path) for part in parts for path in part.paths]
+                where = " at " + ", ".join(shown) if shown else ""
                 raise UsageError("there is no conflict" + where, f"mudroom diff {name} --conflicts lists them")
-            for conflict in conflicts:
-                decide(conflict)
-            conflicts = session.changes.conflicts(name, paths)
+            for part, conflict in conflicts:
+                decide(part.session, part.name, conflict)
+            conflicts = conflicts_in(parts)
     return print_state(conflicts, name, context)
 
 
-def _with_rule(conflicts: list[ForkConflict], name: str) -> list[ForkConflict]:
+def conflicts_in(parts: Sequence[NamedPart]) -> list[PartConflict]:
+    return [(part, conflict) for part in parts for conflict in part.session.changes.conflicts(part.name, part.paths)]
+
+
+def _with_rule(conflicts: list[PartConflict], name: str) -> list[PartConflict]:
     """Return the undecided conflicts that a rule merges. Raise UsageError if there is none."""
-    settled = [conflict for conflict in conflicts if not conflict.decided and conflict.by_rule is not None]
+    settled = [row for row in conflicts if not row[1].decided and row[1].by_rule is not None]
     if conflicts and not settled:
-        paths = ", ".join(show(conflict.path) for conflict in conflicts[:3])
+        paths = ", ".join(part.shown(conflict.path) for part, conflict in conflicts[:3])
         raise UsageError(f"no rule merges {paths}", f"mudroom resolve {name} lists what decides it")
     return settled
 
 
-def print_state(conflicts: list[ForkConflict], name: str, context: Context) -> int:
+def print_state(conflicts: list[PartConflict], name: str, context: Context) -> int:
     """Print a fork's conflicts with their decisions. Return the exit code."""
-    undecided = sum(not conflict.decided for conflict in conflicts)
+    undecided = sum(not conflict.decided for _part, conflict in conflicts)
     if context.as_json:
-        rows = [conflict_to_json(conflict) for conflict in conflicts]
+        rows = [conflict_to_json(*row) for row in conflicts]
         context.terminal.out(json.dumps({"schema": "mudroom.conflicts/1", "fork": name, "conflicts": rows}))
     else:
         _print_conflicts(conflicts, undecided, name, context)
     return 3 if undecided else 0
 
 
-def _print_conflicts(conflicts: list[ForkConflict], undecided: int, name: str, context: Context) -> None:
+def _print_conflicts(conflicts: list[PartConflict], undecided: int, name: str, context: Context) -> None:
     terminal = context.terminal
-    for conflict in conflicts:
+    for part, conflict in conflicts:
         state = terminal.style(*_state(conflict), 1)
-        row = f"{show_path(conflict.path)}: {conflict.reason}"
+        row = f"{part.shown(conflict.path)}: {conflict.reason}"
         if not conflict.decided and conflict.by_rule is not None:
             row += f"; --rule merges it: {conflict.by_rule.words}"
         terminal.out(fold_beside(f"{state}  ", row, terminal.columns(1)))
@@ -159,7 +167,7 @@ def _places(conflict: ForkConflict) -> str:
     return ", ".join(map(choice_words, choices[:MOST_PLACES])) + more
 
 
-def conflict_to_json(conflict: ForkConflict) -> dict[str, Any]:
+def conflict_to_json(part: NamedPart, conflict: ForkConflict) -> dict[str, Any]:
     sides = {}
     for side, version in (("base", conflict.base), ("ours", conflict.ours), ("theirs", conflict.theirs)):
         entry = version.entry
@@ -168,6 +176,7 @@ def conflict_to_json(conflict: ForkConflict) -> dict[str, Any]:
         )
     return {
         **path_fields(conflict.path),
+        "root": text(part.root) or None,
         "reason": conflict.reason,
         "decided": conflict.decided,
         "take": conflict.take or None,
@@ -177,9 +186,7 @@ def conflict_to_json(conflict: ForkConflict) -> dict[str, Any]:
     }
 
 
-def _decision(
-    args: argparse.Namespace, session: Session, name: str, context: Context
-) -> Callable[[ForkConflict], None] | None:
+def _decision(args: argparse.Namespace, context: Context) -> Callable[[Session, str, ForkConflict], None] | None:
     ways = [bool(args.whole), bool(args.hunks), args.edit, args.tool is not None, args.undecide, args.rule]
     if not any(ways):
         return None
@@ -188,13 +195,13 @@ def _decision(
             "one way of deciding at a time", "give one of --mine, --theirs, --both, --hunk, --edit, --tool, --rule"
         )
     if args.undecide:
-        return lambda conflict: resolution.undecide(session, name, conflict)
+        return resolution.undecide
     if args.rule:
-        return lambda conflict: resolution.decide_by_rule(session, name, conflict)
+        return resolution.decide_by_rule
     if args.hunks:
-        return lambda conflict: resolution.decide_by_hunk(session, name, conflict, args.hunks)
+        return functools.partial(resolution.decide_by_hunk, hunks=args.hunks)
     if args.edit:
-        return lambda conflict: resolution.decide_in_editor(session, name, conflict, context)
+        return functools.partial(resolution.decide_in_editor, context=context)
     if args.tool is not None:
-        return lambda conflict: resolution.decide_by_driver(session, name, conflict, args.tool, context)
-    return lambda conflict: resolution.decide_whole(session, name, conflict, args.whole[0])
+        return functools.partial(resolution.decide_by_driver, tool=args.tool, context=context)
+    return functools.partial(resolution.decide_whole, side=args.whole[0])

@@ -40,7 +40,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         if args.decide and (refused := session.changes.refused_undo(args.apply)):
             return _decide(session, refused, context)
         applied = session.changes.undo(args.apply)
-        if args.decide and applied.conflicts:
+        if args.decide and session.changes.refused_undo(applied.name):
             print_turned(applied, "undo", context._replace(as_json=False))
             return _decide(session, applied.name, context)
     return print_turned(applied, "undo", context)
@@ -48,11 +48,12 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 
 def _decide(session: Session, apply: str, context: Context) -> int:
     """Print the conflicts between the project and what an undo could not take back. Return the exit code."""
-    from mudroom.cli.change.resolve import print_state
+    from mudroom.cli.change.part_paths import named_parts
+    from mudroom.cli.change.resolve import conflicts_in, print_state
 
     name = session.changes.refused(apply)
     print_remarks(session, context)
-    code = print_state(session.changes.conflicts(name), name, context)
+    code = print_state(conflicts_in(named_parts(session, name, ())), name, context)
     if code and not context.as_json:
         context.terminal.say(
             f"mudroom resolve {name} PATH --mine keeps the project's, --theirs takes the one from before {apply}; "
@@ -97,12 +98,12 @@ def print_turned(applied: ApplyResult, action: Literal["undo", "redo"], context:
         terminal.say(terminal.conflict_line("stays", conflict))
     for remark in applied.remarks:
         terminal.say(f"  {show_path(remark.path)} {remark.text}")
-    if action == "undo" and is_decidable(applied):
-        terminal.say(f"  mudroom undo {applied.name} --decide decides them")
     for label, done in applied.roots:
         terminal.say(f"  in {label}: {undo_words(action, done.written, done.removed, 0, '', 0)}")
         for conflict in done.conflicts[:20]:
             terminal.say(terminal.conflict_line("stays", conflict))
+    if action == "undo" and any(map(is_decidable, (applied, *(done for _label, done in applied.roots)))):
+        terminal.say(f"  mudroom undo {applied.name} --decide decides them")
     return 3 if _has_conflicts(applied) else 0
 
 

@@ -103,11 +103,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="stage this directory, too: one review, one apply and one undo of all (level 1, Linux)",
     )
-    parser.add_argument(
-        "--home",
-        action="store_true",
-        help="stage your home, too, without credentials and documents: undo takes an installation back",
-    )
     parser.add_argument("--explain", action="store_true", help="print how the command would be confined; do not run it")
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="the command and its arguments")
 
@@ -136,6 +131,12 @@ def add_confinement_options(parser: argparse.ArgumentParser) -> None:
         "--engine",
         action="store_true",
         help="an engine of containers beside the command (Docker's and Podman's programs and libraries find it)",
+    )
+    parser.add_argument(
+        "--home",
+        action="store_const",
+        const="staged",
+        help="stage your home, too, without credentials and documents: undo takes an installation back",
     )
     parser.add_argument("--timeout", metavar="TIME", help="end the command after so long: 90s, 5m, 1h")
     limits = parser.add_argument_group("limits of the command and all that it starts (none: no limit; docs/POLICY.md)")
@@ -177,8 +178,6 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         if args.explain:
             _explain(session.explained(cwd), context)
             return 0
-        if args.on is not None and (args.root or args.home):
-            raise UsageError("--root and --home stage directories of this machine, not of a worker", "leave --on out")
         if args.on is not None:
             return _run_elsewhere(session, opened.argv, cwd, args, context)
 
@@ -267,6 +266,7 @@ def adjusted(args: argparse.Namespace, settings: Settings) -> Settings:
         network=args.net or settings.network,
         view=args.view or settings.view,
         engine_beside=args.engine or settings.engine_beside,
+        home=args.home or settings.home,
         environment=(*settings.environment, *(os.fsencode(variable) for variable in args.env)),
         read=(*settings.read, *reads),
     )
@@ -313,9 +313,14 @@ class ThereResult(NamedTuple):
     """Whether a signal or a time limit ended the command, so that its changes are kept and not applied."""
 
 
-def run_there(session: Session, name: str, argv: Sequence[bytes], cwd: bytes, context: Context) -> ThereResult:
+def run_there(
+    session: Session, name: str, argv: Sequence[bytes], cwd: bytes, context: Context, *, has_roots: bool = False
+) -> ThereResult:
     """Run a command on a worker and bring its fork here. Raise MudroomError if the command did not run to its end
     there, NotInstalled if the satellite with the workers is absent."""
+    if has_roots or session.actor.settings.home == "staged":
+        hint = "leave --on out, or --home: mudroom policy show says whether run.home is staged"
+        raise UsageError("--root and --home stage directories of this machine, not of a worker", hint)
     there: ThereResult = part("fleet", "run", f"--on {name}").run_there(session, name, argv, cwd, context)
     return there
 
@@ -323,7 +328,7 @@ def run_there(session: Session, name: str, argv: Sequence[bytes], cwd: bytes, co
 def _run_elsewhere(
     session: Session, argv: Sequence[bytes], cwd: bytes, args: argparse.Namespace, context: Context
 ) -> int:
-    there = run_there(session, args.on, argv, cwd, context)
+    there = run_there(session, args.on, argv, cwd, context, has_roots=bool(args.root))
     return _decide(session, there.result, argv, args, context, there.code, is_kept=there.is_kept)
 
 
@@ -331,15 +336,10 @@ def _run_staged(session: Session, argv: Sequence[bytes], cwd: bytes, args: argpa
     warn_if_bare(session, context)
     with command_signals(session) as signals, full_disk_hint(session), no_leftover(session, is_wanted=not args.no):
         quiet = session.actor.settings.user_pause
-        result = session.run(argv, cwd=cwd, stdio=own_stdio(context), quiet=quiet, roots=_roots(session, args))
+        roots = [os.path.join(working_directory(), os.fsencode(path)) for path in args.root]
+        result = session.run(argv, cwd=cwd, stdio=own_stdio(context), quiet=quiet, roots=roots)
     is_kept = signals.ended_by(result) is not None
     return _decide(session, result, argv, args, context, signals.exit_code(result), is_kept=is_kept)
-
-
-def _roots(session: Session, args: argparse.Namespace) -> list[bytes]:
-    """Return the other directories to stage."""
-    roots = [os.path.join(working_directory(), os.fsencode(path)) for path in args.root]
-    return [*roots, session.machine.confinement.own_home] if args.home else roots
 
 
 def _decide(

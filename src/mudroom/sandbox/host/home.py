@@ -53,7 +53,7 @@ def hidden_in_home(
     home: bytes, own: Collection[bytes], projects: Iterable[bytes], shown: Collection[bytes], needed: Collection[bytes]
 ) -> HiddenHome:
     """Return what a command does not see of the home. ``own``: mudroom's directories. ``projects``: other projects.
-    ``shown``: credentials that the policy shows. ``needed``: directories that are mounted in the home anyway."""
+    ``shown``: credentials that the policy shows. ``needed``: places in the home at which something else is mounted."""
     names = sorted(os.listdir(home))
     plain = [home + b"/" + name for name in _SETTINGS if _is_plain(home + b"/" + name)]
     hidden = [path for state in own for path in hidden_places(home, state, (*shown, *plain))]
@@ -61,8 +61,9 @@ def hidden_in_home(
     hidden += [home + b"/" + name for name in (*own_names, *_PRIVATE)]
     hidden += projects
     caches = [home + b"/" + place for place, _name in CACHES]
-    spared = {home, *needed, *shown, *caches}
+    spared = {home, *shown, *caches}
     there = [path for path in dict.fromkeys(hidden) if is_below(path, home) and path not in spared]
+    there = [path for path in there if not any(is_below(path, place) for place in needed)]
     emptied = [path for path in there if os.path.isdir(path) and not os.path.islink(path)]
     toolchains = [home + b"/" + name for name in TOOLCHAINS]  # searched by the survey of the host
     secrets, unsearched = _secrets(home, {*emptied, *toolchains, *caches, *needed})

@@ -17,6 +17,7 @@ from mudroom.core.tree.stack import Checkpoint
 from mudroom.errors import ForkExists, MudroomError, UsageError
 from mudroom.stage import disk, safe_open
 from mudroom.vault.forks.open_fork import OpenFork
+from mudroom.vault.forks.ties import ROOTS, Tie, require_single, tie, ties_of
 from mudroom.vault.moment import present
 from mudroom.vault.store.fork import Fork, fork_directory, is_plain, mount_note
 from mudroom.vault.store.masked_secrets import keep_masked, masked_of
@@ -103,15 +104,14 @@ def find_checkpoint(fork: Fork, name: str) -> Checkpoint:
     return point
 
 
-def last_checkpoint(fork: Fork) -> Checkpoint:
-    """Return the newest checkpoint to which a rollback would drop changes.
+def last_checkpoint(fork: Fork, parts: Sequence[Fork] = ()) -> Checkpoint:
+    """Return the newest checkpoint to which a rollback of the fork and its ``parts`` would drop changes.
 
     Checkpoints left by rollbacks are skipped. Raise UsageError if there is none.
     """
-    state, clean = fork.state, upper_is_empty(fork)
-    for point in reversed(state.checkpoints):
+    for point in reversed(fork.state.checkpoints):
         is_left = point.automatic and point.name.startswith("rollback-")
-        if not is_left and not (clean and point.layers == state.layers):
+        if not is_left and not all(is_standing_on(one, find_checkpoint(one, point.name)) for one in (fork, *parts)):
             return point
     raise UsageError(
         f"{fork.name} has no checkpoint from which it differs", f"mudroom checkpoint --fork {fork.name} lists them"
@@ -199,10 +199,20 @@ def restore_record(vault: Vault, fork: Fork) -> None:
 
 
 def fork_of(
-    vault: Vault, parent: Fork, name: str, time: int, at: str | tuple[str, ...] | None = None, *, named: bool = True
+    vault: Vault,
+    parent: Fork,
+    name: str,
+    time: int,
+    at: str | tuple[str, ...] | None = None,
+    *,
+    named: bool = True,
+    ties: Sequence[Tie] = (),
 ) -> Fork:
     """Make a new fork from ``parent`` as it is now, or at a checkpoint. Neither sees later changes by the other.
-    ``at``: the checkpoint's name, or layers with a copy of what ``parent`` has now: then it stays as it is."""
+    ``at``: the checkpoint's name, or layers with a copy of what ``parent`` has now: then it stays as it is. ``ties``:
+    the new fork's parts in other projects. Raise UsageError if ``parent`` has others."""
+    if len(ties) != len(ties_of(parent)):
+        require_single(parent, "fork new --live")
     if at is None:
         seal_upper(vault, parent)
     layers = find_checkpoint(parent, at).layers if isinstance(at, str) else at
@@ -213,6 +223,8 @@ def fork_of(
         restore_record(vault, child)
         child.note_credentials(parent.credentials)
         _keep_masked(parent, child, is_same=at is None)
+        if ties:
+            tie(child.path + ROOTS, ties)
         landed = parent.path + b"/landed"
         if os.path.exists(landed):
             # safe: the file is replaced when it changes, never written in place

@@ -224,9 +224,12 @@ class Vault:
     def base(self, name: str) -> bytes:
         return self.path + b"/bases/" + name.encode()
 
-    def new_fork(self, name: str, *, time: int = 0, named: bool = False) -> Fork:
-        """Make an empty fork. Raise UsageError if the name is taken or not allowed."""
-        return self.add_fork(name, ForkState(self.new_layer(), created=time, named=named))
+    def new_fork(
+        self, name: str, *, time: int = 0, named: bool = False, complete: Callable[[Fork], None] = lambda _fork: None
+    ) -> Fork:
+        """Make an empty fork. Raise UsageError if the name is taken or not allowed. ``complete``: as for
+        ``add_fork``."""
+        return self.add_fork(name, ForkState(self.new_layer(), created=time, named=named), complete)
 
     def add_fork(self, name: str, state: ForkState, complete: Callable[[Fork], None] = lambda _fork: None) -> Fork:
         """Make a fork. Raise ForkExists.

@@ -267,6 +267,8 @@ def open_profiled(
 
 def request_settings(request: AgentRequest, settings: Settings, net: str | None) -> Settings:
     settings = with_card_network(request.card, settings, net)
+    if request.profiled is not None and settings.home == "auto":
+        settings = settings._replace(home=request.profiled.profile.home)
     return settings._replace(environment=(*request.environment, *settings.environment))
 
 

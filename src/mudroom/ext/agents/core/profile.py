@@ -19,6 +19,7 @@ from collections.abc import Sequence
 
 from mudroom.core.agent.card import AgentCard, AgentStore, Requirements
 from mudroom.core.confinement.cache_place import CACHES
+from mudroom.core.settings import HomeChoice
 from mudroom.core.text.regex import regex
 from mudroom.core.tree.credential_stores import STORES, store_places
 from mudroom.core.tree.path import is_below
@@ -150,6 +151,8 @@ class AgentProfile(NamedTuple):
     """Words with which it asks nothing. They are shown, never added."""
     continued: tuple[str, ...] = ()
     """Words with which it goes on with a copy of its last conversation. They are shown, never added."""
+    home: HomeChoice = "auto"
+    """As the setting ``run.home``, where the policy does not say."""
     notes: tuple[str, ...] = ()
 
     def card(self, level: int) -> AgentCard:
@@ -296,6 +299,14 @@ _SANDBOX: FieldTable = {
     "options": ("options", _options),
     "set": ("values", _values),
 }
+
+
+def _home(value: Any, where: str) -> str:
+    if value not in ("private", "staged"):
+        raise FieldError(f"{where} is {value!r}", "private, or staged: your home is a part of its forks")
+    return str(value)
+
+
 _FIELDS: FieldTable = {
     "format": ("format", lambda value, _where: value),
     "name": ("name", _name),
@@ -316,5 +327,6 @@ _FIELDS: FieldTable = {
     "sandbox": ("sandbox", lambda value, where: InnerSandbox(**read_fields(value, where, _SANDBOX))),
     "unattended": ("unattended", _texts),
     "continue": ("continued", _texts),
+    "home": ("home", _home),
     "notes": ("notes", _texts),
 }

@@ -69,10 +69,10 @@ def command_home(
     """Yield a command's grant with these parts at their places in the home, and the files that it shares with the host
     (None: it shares none), until it has ended. ``note`` is called with omitted files, and with logins that could not be
     kept. Hold the fork's lock; no process of the fork may live."""
-    own, logins = _with_home(confinement, fork, grant, mode, note)
+    own, logins = _with_home(confinement, fork, grant, mode, note, is_staged=settings.home == "staged")
     copied = _login_paths(confinement, grant) if logins else frozenset()
     keeper: LoginKeeper | None = None
-    if mode in ("overlay", "copy", "landlock") and grant.level == 1:
+    if mode in ("overlay", "copy", "landlock") and grant.level == 1 and settings.home != "staged":
         own, keeper = _with_files(confinement, fork, own, mode, settings)
     placed = {path for path, _content in own.files}
     keeper = _with_mounted(confinement, fork, [bind for bind in grant.live if bind.path not in copied | placed], keeper)
@@ -144,13 +144,14 @@ def _with_mounted(
 
 
 def _with_home(
-    confinement: Confinement, fork: Fork, grant: Grant, mode: Mode, note: Callable[..., None]
+    confinement: Confinement, fork: Fork, grant: Grant, mode: Mode, note: Callable[..., None], *, is_staged: bool
 ) -> tuple[Grant, tuple[LoginKeeper, ...]]:
+    """``is_staged``: the home is a part of the fork, with git's and the shells' settings in it."""
     if confinement.own_home != confinement.home:  # another user's, on this machine
         return grant._replace(staged=()), ()
     mounts, opened = mode not in ELSEWHERE, grant.live
     owner = owner_inside(grant.level)
-    if grant.level and mode not in CONTAINERS and mode != "job":  # on Windows links need a privilege
+    if grant.level and not is_staged and mode not in CONTAINERS and mode != "job":  # on Windows links need a privilege
         seen = Dotfiles(fork, confinement.home).prepare(mounts=mounts, owner=owner)
         grant = grant._replace(live=(*grant.live, seen.bind), links=seen.links)
     if not grant.staged:

@@ -47,6 +47,7 @@ from mudroom.stage.originals.snapshot import SnapshotSource
 from mudroom.stage.source import OpenSource, Source, is_secret
 from mudroom.vault.forks.flatten import merge_originals
 from mudroom.vault.forks.stacking import require_idle, seal_upper
+from mudroom.vault.forks.ties import require_single
 from mudroom.vault.record import FORK_FORMAT
 from mudroom.vault.store.fork import Fork, load_record
 from mudroom.vault.store.store import Vault
@@ -207,6 +208,7 @@ class Secrecy:
 
 def _require_whole(fork: Fork) -> None:
     require_idle(fork)
+    require_single(fork, "vault export")
     if fork.interrupted is not None:
         hint = f"mudroom diff {fork.name} collects what it did"
         raise MudroomError(f"the last command of {fork.name} was cut off", hint)

@@ -1,0 +1,105 @@
+"""Paths of the home and of other projects on the command line: named alike by diff, apply, resolve and undo."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from box import if_namespaces
+from conftest import Place, environment, tick
+from forked import run
+
+pytestmark = if_namespaces
+
+
+@pytest.fixture
+def lib(place: Place) -> Path:
+    """Beside a project that lies in the home."""
+    place.project.rmdir()
+    place.project = place.home / "code/project"
+    place.project.mkdir(parents=True)
+    path = place.root / "lib"
+    path.mkdir()
+    (path / "code").write_text("one\n")
+    (place.home / ".rc").write_text("a\n")
+    place.write("here", "h\n")
+    return path
+
+
+SCRIPT = "echo mine > here; echo b > ~/.rc; echo c > ~/.made; echo two > ../../../lib/code"
+
+
+def mudroom(place: Place, *words: str, code: int = 0) -> str:
+    env = environment(place) | {"EDITOR": "false"}
+    ran = run([*words], cwd=place.project, env=env)
+    assert ran.returncode == code, (ran.stdout, ran.stderr)
+    return ran.stdout + ran.stderr
+
+
+def staged(place: Place, lib: Path) -> None:
+    mudroom(place, "run", "--home", "--root", str(lib), "--keep", "--", "sh", "-ec", SCRIPT)
+
+
+def test_a_diff_of_paths_shows_these_alone(place: Place, lib: Path) -> None:
+    staged(place, lib)
+    names = ("+mine", "+b", "+c", "+two")
+    for word, shown in (("here", "+mine"), ("~/.rc", "+b"), (str(place.home / ".made"), "+c"), (str(lib), "+two")):
+        out = mudroom(place, "diff", "--fork", fork(place), word)
+        assert [name for name in names if name in out] == [shown], out
+    out = mudroom(place, "diff", "--fork", fork(place), "--stat", "~/.rc", "here", "~/.none")
+    assert (".rc" in out, "here" in out, ".made" in out) == (True, True, False)
+    assert f"no change at {place.home}/.none" in out
+
+
+def fork(place: Place) -> str:
+    name: str = json.loads(mudroom(place, "ls", "--json"))["forks"][0]["fork"]
+    return name
+
+
+def test_an_apply_of_paths_brings_these_alone(place: Place, lib: Path) -> None:
+    staged(place, lib)
+    mudroom(place, "apply", "--yes", fork(place), "here", "~/.rc")
+    assert [(place.project / "here").read_text(), (place.home / ".rc").read_text()] == ["mine\n", "b\n"]
+    assert not (place.home / ".made").exists()
+    mudroom(place, "apply", "--yes", fork(place), "~/.m*")
+    assert (place.home / ".made").exists()
+    assert (lib / "code").read_text() == "one\n"
+
+
+def test_a_conflict_of_the_home_is_listed_and_decided(place: Place, lib: Path) -> None:
+    staged(place, lib)
+    tick()
+    (place.home / ".rc").write_text("x\n")
+    (lib / "code").write_text("y\n")
+    name = fork(place)
+    out = mudroom(place, "resolve", name, code=3)
+    assert f"{place.home}/.rc: " in out
+    assert f"{lib}/code: " in out
+    assert f"conflict {place.home}/.rc" in mudroom(place, "diff", name, "--conflicts", "~/.rc", code=3)
+    rows = json.loads(mudroom(place, "resolve", "--json", name, code=3))["conflicts"]
+    assert [(row["root"], row["path"]) for row in rows] == [(str(place.home), ".rc"), (str(lib), "code")]
+    mudroom(place, "resolve", name, "~/.rc", "--theirs", code=0)
+    out = mudroom(place, "resolve", name, "~/.nothing", "--theirs", code=125)
+    assert "the fork has no change at .nothing" in out
+    mudroom(place, "resolve", name, str(lib), "--both")
+    mudroom(place, "apply", "--yes", name)
+    assert [(place.home / ".rc").read_text(), (lib / "code").read_text()] == ["b\n", "y\ntwo\n"]
+
+
+def test_what_an_undo_leaves_in_the_home_is_decided(place: Place, lib: Path) -> None:
+    staged(place, lib)
+    mudroom(place, "apply", "--yes", fork(place))
+    tick()
+    (place.home / ".rc").write_text("mine\n")
+    out = mudroom(place, "undo", code=3)
+    assert "mudroom undo u1 --decide decides them" in out
+    assert (lib / "code").read_text() == "one\n"
+    out = mudroom(place, "undo", "u1", "--decide", code=3)
+    assert f"{place.home}/.rc: " in out
+    mudroom(place, "resolve", "undo-u1", "~/.rc", "--theirs")
+    mudroom(place, "apply", "--yes", "undo-u1")
+    assert (place.home / ".rc").read_text() == "a\n"
+    assert os.listdir(place.home / "code/project") == ["here"]
