@@ -110,9 +110,8 @@ def _standing(session: Session, started: Iterable[tuple[Background, StartCommand
 def _ended(session: Session, command: Background) -> MudroomError:
     ended = command.poll()
     code = ended.exit_code if ended is not None else 0
-    return _failure(
-        session, command, f"has ended with {code}" + ("" if code else ", and a server stays in the foreground")
-    )
+    why = f"has ended with {code}" + ("" if code else ", but a server has to stay in the foreground")
+    return _failure(session, command, why)
 
 
 def _failure(session: Session, command: Background, why: str, speaker: Background | None = None) -> MudroomError:
@@ -120,9 +119,8 @@ def _failure(session: Session, command: Background, why: str, speaker: Backgroun
     facts = [why, *(_last_lines(command) or _last_lines(speaker or command))]
     masked = sorted(session.vault.mask.paths)
     if masked:
-        facts.append(
-            f"{', '.join(map(show, masked[:_SAID]))}{' …' * (len(masked) > _SAID)} appears empty: secrets.show"
-        )
+        names = ", ".join(map(show, masked[:_SAID])) + (" …" if len(masked) > _SAID else "")
+        facts.append(f"{names} appears empty to it (secrets.show)")
     return MudroomError(
         f"{show_words(command.argv)} {'; '.join(facts)}: what was started in {command.fork} is ended",
         f"mudroom ps --output {command.id}",
