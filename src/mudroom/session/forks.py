@@ -309,12 +309,7 @@ class Forks:
         parent, or if the parent is mounted."""
 
         def made(above: Fork, point: str | None) -> tuple[Fork, str | None]:
-            fork = stacking.fork_of(self.vault, above, name, self.clock(), point, named=named)
-            if above.has_home:
-                from mudroom.session.confinement.agent_home import carry_homes
-
-                self.remarks.extend(carry_homes(above.path, fork.path))
-            return fork, point
+            return self.made_of(above, name, point, named=named), point
 
         fork = self.vault.fork(parent)
         _require_single(fork, "a fork of it")
@@ -331,6 +326,17 @@ class Forks:
                     return made(fork, before.name)
         with self.at_rest(parent) as above:
             return made(above, at)
+
+    def made_of(self, above: Fork, name: str, at: str | tuple[str, ...] | None, *, named: bool = True) -> Fork:
+        """Return a new fork as ``stacking.fork_of`` does, with its agents' stores."""
+
+        def carry(fork: Fork) -> None:
+            if above.has_home:
+                from mudroom.session.confinement.agent_home import carry_homes
+
+                self.remarks.extend(carry_homes(above.path, fork.path))
+
+        return stacking.fork_of(self.vault, above, name, self.clock(), at, named=named, carry=carry)
 
     def checkpoint(self, name: str, point: str) -> Checkpoint:
         """Freeze a fork's files under a name. Background commands are paused while the files are copied. Raise

@@ -9,7 +9,7 @@ import errno
 import os
 import stat
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from mudroom.core.tree import stack
 from mudroom.core.tree.path import show
@@ -199,10 +199,18 @@ def restore_record(vault: Vault, fork: Fork) -> None:
 
 
 def fork_of(
-    vault: Vault, parent: Fork, name: str, time: int, at: str | tuple[str, ...] | None = None, *, named: bool = True
+    vault: Vault,
+    parent: Fork,
+    name: str,
+    time: int,
+    at: str | tuple[str, ...] | None = None,
+    *,
+    named: bool = True,
+    carry: Callable[[Fork], None] = lambda _child: None,
 ) -> Fork:
     """Make a new fork from ``parent`` as it is now, or at a checkpoint. Neither sees later changes by the other.
-    ``at``: the checkpoint's name, or layers with a copy of what ``parent`` has now: then it stays as it is."""
+    ``at``: the checkpoint's name, or layers with a copy of what ``parent`` has now: then it stays as it is. ``carry``
+    adds to the new fork before it has its name."""
     if at is None:
         seal_upper(vault, parent)
     layers = find_checkpoint(parent, at).layers if isinstance(at, str) else at
@@ -217,6 +225,7 @@ def fork_of(
         if os.path.exists(landed):
             # safe: the file is replaced when it changes, never written in place
             os.link(landed, child.path + b"/landed")
+        carry(child)
 
     state = stack.forked(parent.state, parent.name, vault.new_layer(), time, layers, named=named)
     return vault.add_fork(name, state, complete)
