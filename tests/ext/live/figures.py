@@ -124,15 +124,20 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--times", type=int, default=10)
     parser.add_argument("--write", action="store_true")
+    parser.add_argument("names", nargs="*", help="servers and agents; without --write")
     args = parser.parse_args()
     text = HEAD
     for name in REQUESTS:
+        if args.names and name not in args.names:
+            continue
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as root:
             text += server_row(name, DATABASES[name], args.times, Path(root))
             sys.stdout.write(text.splitlines(keepends=True)[-1])
             sys.stdout.flush()
     text += SECOND
     for name, terminal in AGENTS:
+        if args.names and name not in args.names:
+            continue
         text += agent_row(name, args.times, terminal=terminal)
         sys.stdout.write(text.splitlines(keepends=True)[-1])
         sys.stdout.flush()

@@ -5,7 +5,7 @@ fork's sandbox. So the commands start only where none runs in the background, an
 
 The end of a command is waited for. Readiness is looked for: Linux tells no other process that a socket begins to listen
 (sock_diag(7) reports only the end of sockets), and a command succeeds or fails when it is run. A ready command that
-waits itself, such as ``mariadb-admin --wait ping``, is run once.
+waits itself is run once.
 """
 
 from __future__ import annotations
