@@ -271,6 +271,8 @@ and one that notes each number whose insertion the server has confirmed. Forks a
 | database | consistent | confirmed and lost | fork, median and most | until it answers, median |
 | --- | --- | --- | --- | --- |
 """
+LIVE = "## From `--live` to an answer"
+"""The section that tests/ext/live/figures.py writes."""
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs/evidence/DATABASES.md"
 
 
@@ -312,7 +314,8 @@ def main() -> None:
             sys.stdout.flush()
     if args.write:
         load = f"\nThe machine had {os.cpu_count()} processors and a load of {os.getloadavg()[2]:.0f}.\n"
-        DOCUMENT.write_text(HEAD + "".join(rows) + load)
+        _before, mark, rest = DOCUMENT.read_text().partition(f"\n{LIVE}")
+        DOCUMENT.write_text(HEAD + "".join(rows) + load + mark + rest)
 
 
 if __name__ == "__main__":

@@ -319,12 +319,7 @@ class Forks:
 
         def made(above: Fork, point: str | None) -> tuple[Fork, str | None]:
             with self._parts(above) as parts:
-                fork = parts.fork(name, self.clock(), point, named=named)
-            if above.has_home:
-                from mudroom.session.confinement.agent_home import carry_homes
-
-                self.remarks.extend(carry_homes(above.path, fork.path))
-            return fork, point
+                return parts.fork(name, self.clock(), point, named=named, carry=self._carry(above)), point
 
         fork = self.vault.fork(parent)
         require_first(fork, f"fork new {name} --from")
@@ -341,6 +336,22 @@ class Forks:
                     return made(fork, before.name)
         with self.at_rest(parent) as above:
             return made(above, at)
+
+    def made_of(self, above: Fork, name: str, layers: tuple[str, ...]) -> Fork:
+        """Return a new fork with these layers, and with the agents' stores of ``above``, as ``stacking.fork_of`` does.
+        Raise UsageError if it has parts in other projects."""
+        return stacking.fork_of(self.vault, above, name, self.clock(), layers, carry=self._carry(above))
+
+    def _carry(self, above: Fork) -> Callable[[Fork], None]:
+        """Return a function that copies the stores of a fork's agents into another one."""
+
+        def carry(fork: Fork) -> None:
+            if above.has_home:
+                from mudroom.session.confinement.agent_home import carry_homes
+
+                self.remarks.extend(carry_homes(above.path, fork.path))
+
+        return carry
 
     def checkpoint(self, name: str, point: str) -> Checkpoint:
         """Freeze a fork's files under a name. Background commands are paused while the files are copied. Raise

@@ -7,7 +7,7 @@ checkpoint of a part that the fork has not got is dropped before the next.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
 from mudroom.core.tree import stack
@@ -61,7 +61,7 @@ class Parts:
             stacking.rollback(vault, fork, name, time)
         return before
 
-    def fork(self, name: str, time: int, at: str | None, *, named: bool) -> Fork:
+    def fork(self, name: str, time: int, at: str | None, *, named: bool, carry: Callable[[Fork], None]) -> Fork:
         """Do as ``stacking.fork_of`` does."""
         made: list[tuple[Vault, Fork, Tie]] = []
         try:
@@ -71,7 +71,7 @@ class Parts:
                 tie(below.path + FIRST, [tie_to(self._vault)._replace(name=name)])
                 made.append((vault, below, tied._replace(name=own)))
             ties = [tied for _vault, _fork, tied in made]
-            return stacking.fork_of(self._vault, self._fork, name, time, at, named=named, ties=ties)
+            return stacking.fork_of(self._vault, self._fork, name, time, at, named=named, ties=ties, carry=carry)
         except BaseException:
             for vault, below, _tied in made:
                 vault.discard(below)

@@ -32,7 +32,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def described(machine: Path, value: Any, name: str = "gpu.json") -> GraphicsAccess | None:
+def described(machine: Path, value: Any, name: str = "gpu.json") -> GraphicsAccess:
     (machine / name).write_text(value if isinstance(value, str) else json.dumps(value))
     os.chmod(machine / name, 0o644)
     return cdi.described()
@@ -56,12 +56,15 @@ def test_what_a_file_of_root_names(machine: Path) -> None:
         (b"/dev/null", b"/dev/zero"),
         (Bind(b"/usr/bin/env", b"/usr/bin/true"),),
         ((b"NVIDIA_VISIBLE_DEVICES", b"void"),),
-        (),
+        tuple(
+            f"the variable {name} is not set: its name or its value is not permitted"
+            for name in ("LD_PRELOAD", "PATH", "a")
+        ),
     )
     assert described(machine, gpu(edits, devices=[one])) == wanted
     every = {"name": "all", "containerEdits": {"deviceNodes": [{"path": "/dev/full"}]}}
     found = described(machine, gpu(edits, devices=[one, every]))
-    assert found is not None and found.devices == (b"/dev/null", b"/dev/full")
+    assert found.devices == (b"/dev/null", b"/dev/full")
     (machine / "gpu.json").unlink()
     yaml = "cdiVersion: 0.6.0\nkind: amd.com/gpu\ndevices:\n- name: '0'\n  containerEdits:\n"
     yaml += "    deviceNodes:\n    - path: /dev/null\n"
@@ -77,7 +80,7 @@ def test_what_a_file_of_root_names(machine: Path) -> None:
 )  # fmt: skip
 def test_what_is_no_device(machine: Path, path: object) -> None:
     found = described(machine, gpu({"deviceNodes": [{"path": path}]}))
-    assert found is not None and found.devices == ()
+    assert found.devices == ()
     assert "is not shown: " in found.notes[0]
 
 
@@ -96,26 +99,67 @@ def test_a_device_with_another_path(machine: Path) -> None:
 )  # fmt: skip
 def test_what_is_no_file(machine: Path, source: object, path: str) -> None:
     found = described(machine, gpu({"mounts": [{"hostPath": source, "containerPath": path}]}))
-    assert found is not None and found.binds == () and "is not shown: " in found.notes[0]
+    assert found.binds == () and "is not shown: " in found.notes[0]
 
 
 def test_a_file_that_others_could_write(machine: Path) -> None:
+    def left_out(why: str, path: Path = machine / "gpu.json") -> None:
+        assert cdi.described() == GraphicsAccess(notes=(f"{path} is left out: {why}",))
+
+    foreign = "it is not root's own file, or has more than 1 MiB"
     value = gpu(NULL)
-    assert described(machine, value) is not None
+    (machine / "gpu.json").write_text(json.dumps(value))
     (machine / "gpu.json").chmod(0o664)
-    assert cdi.described() is None
+    left_out(foreign)
     (machine / "gpu.json").chmod(0o644)
     (machine / "other").write_text(json.dumps(value))
     (machine / "gpu.json").unlink()
     (machine / "gpu.json").symlink_to("other")
-    assert cdi.described() is None
+    left_out(foreign)
     (machine / "gpu.json").unlink()
     os.mkfifo(machine / "gpu.json")
-    assert cdi.described() is None
+    left_out(foreign)
     (machine / "gpu.json").unlink()
-    assert described(machine, value) is not None
+    assert not any("left out" in note for note in described(machine, value).notes)
     machine.chmod(0o775)
-    assert cdi.described() is None
+    left_out("others than root may write in it", machine)
+
+
+def test_a_directory_that_cannot_be_read_is_not_taken_for_an_absent_one(
+    machine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then a card that needs a GPU is told why it has none of what root has described."""
+    monkeypatch.setattr(cdi, "usual_nodes", tuple)
+    directory = machine / "cdi"
+    monkeypatch.setattr(cdi, "DIRECTORIES", (os.fsencode(directory), os.fsencode(machine / "none")))
+    assert cdi.access() == GraphicsAccess()
+    directory.write_text("a file")
+    told = f"{directory} is left out: not a directory"
+    assert cdi.access().notes == (*GraphicsAccess().notes, told)
+    directory.unlink()
+    directory.symlink_to(machine)
+    assert cdi.described().notes == (told,)  # open(2): O_DIRECTORY comes before O_NOFOLLOW
+    if os.geteuid():
+        directory.unlink()
+        directory.mkdir(mode=0)
+        assert cdi.described().notes == (f"{directory} is left out: permission denied",)
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o775, 0o757])
+def test_a_file_that_others_could_exchange(machine: Path, monkeypatch: pytest.MonkeyPatch, mode: int) -> None:
+    """The file is root's alone, but a directory above it is not."""
+    (machine / "open/driver").mkdir(parents=True)
+    source = machine / "open/driver/lib.so"
+    source.write_text("")
+    source.chmod(0o644)
+    (machine / "open/driver").chmod(0o755)
+    (machine / "open").chmod(mode)
+    monkeypatch.setattr(cdi, "_PLACES", (os.fsencode(machine), b"/var/lib"))
+    edits = {"mounts": [{"hostPath": str(source), "containerPath": "/var/lib/gpu/lib.so"}]}
+    found = described(machine, gpu(edits))
+    wanted = "/var/lib/gpu/lib.so is not shown: others than root can write to a directory above it"
+    assert (found.binds == ()) == (mode != 0o755), found
+    assert found.notes == ((wanted,) if mode != 0o755 else ())
 
 
 @pytest.mark.parametrize(
@@ -126,16 +170,12 @@ def test_a_file_that_others_could_write(machine: Path) -> None:
 )  # fmt: skip
 @pytest.mark.parametrize("name", ["x.json", "x.yaml"])
 def test_a_file_of_another_form_gives_nothing(machine: Path, text: str, name: str) -> None:
-    try:
-        found = described(machine, text, name)
-    except Exception as error:  # noqa: BLE001
-        pytest.fail(f"{error!r}")
-    assert found is None or found.devices == ()
+    assert described(machine, text, name).devices == ()
 
 
 def test_the_users_own_file_counts_for_nothing(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cdi, "OWNER", os.geteuid() + 1)
-    assert described(machine, gpu(NULL)) is None
+    assert described(machine, gpu(NULL)).notes == (f"{machine} is left out: others than root may write in it",)
 
 
 def test_what_a_command_is_told(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,7 +204,7 @@ def test_a_command_uses_the_node_that_a_file_names(place: Place, machine: Path) 
     script = f"echo x > {node} && test -c {node} && cmp {shown} /usr/bin/env && echo $NVIDIA_VISIBLE_DEVICES"
     try:
         found = described(machine, gpu(edits))
-        assert found is not None and found.devices == (node.encode(),), found
+        assert found.devices == (node.encode(),), found
         for needs, wanted in (True, (0, b"void\n")), (False, (2, b"")):
             card = AgentCard("a", 1, Requirements(gpu=needs))
             with place.session() as session:

@@ -19,6 +19,7 @@ from mudroom.errors import ForkExists, MudroomError
 from mudroom.ext.live import fork as live_fork
 from mudroom.ext.live.fork import fork_live
 from mudroom.session import Session
+from mudroom.vault.forks import live_checkpoint, stacking
 
 pytestmark = [pytest.mark.both_users, if_namespaces]
 
@@ -106,13 +107,16 @@ def test_a_copy_that_fails_lets_the_command_go_on(place: Place, monkeypatch: pyt
 
     with foreground(session, WRITER):
         before = os.stat(session.vault.fork("a").upper + b"/second").st_ino
-        monkeypatch.setattr(live_fork, "fork_of", fail)
-        with pytest.raises(MudroomError, match="no room"):
-            fork_live(other, "b", "a")
-        assert other.vault.find("b") is None
+        layers = sorted(os.listdir(session.vault.path + b"/layers"))
+        for part, name in ((live_checkpoint, "merge_originals"), (stacking, "restore_record"), (live_fork, "gather")):
+            with monkeypatch.context() as patch:
+                patch.setattr(part, name, fail)
+                with pytest.raises(MudroomError, match="no room"):
+                    fork_live(other, "b", "a")
+            assert other.vault.find("b") is None
+            assert sorted(os.listdir(session.vault.path + b"/layers")) == layers
         while os.stat(session.vault.fork("a").upper + b"/second").st_ino == before:
             give_way()
-        monkeypatch.undo()
         fork_live(other, "b", "a")
 
 

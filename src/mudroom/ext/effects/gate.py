@@ -27,7 +27,7 @@ from mudroom.ext.effects.message import MOST_BODY, HeldAnswer, HeldQuestion, is_
 from mudroom.ext.effects.publish import CRATE, canonical, index_of, is_crates, is_place
 from mudroom.ext.effects.publish import overlaid as page_with
 from mudroom.ext.effects.request import is_download, is_query, names_method
-from mudroom.ext.effects.servers import Streams, decoded, desk, named
+from mudroom.ext.effects.server import Streams, decoded, desk, named
 from mudroom.ext.effects.wire import (
     MOST_REFS,
     overlaid,

@@ -122,11 +122,7 @@ class _Server:
     def glance(self) -> tuple[str, ...]:
         return ()
 
-    @property
-    def way_back(self) -> str:
-        raise NotImplementedError
-
-    def undo(self) -> PushReport | None:
+    def undo(self: EffectServer) -> PushReport | None:
         raise NotSent(self.way_back)
 
     def _get(self, path: str, kind: str = "*/*") -> tuple[http.client.HTTPResponse, bytes]:

@@ -2,12 +2,13 @@
 others write them (Container Device Interface, https://github.com/cncf-tags/container-device-interface, SPEC.md).
 
 The files are root's, and trusted as such: each is read by descriptor from a directory that nobody else can write to.
-Still only character devices below /dev, regular files and directories that root alone can write to, and harmless
-variables are taken. Hooks are programs of the host, and are never run. What is left out is told.
+Still only character devices below /dev, regular files and directories that root alone can write to or exchange, and
+harmless variables are taken. Hooks are programs of the host, and are never run. What is left out is told.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import posixpath
@@ -32,6 +33,8 @@ _PREFIX = "nvidia"
 _KIND = re.compile(r"[A-Za-z0-9.-]+/gpu")
 _PATH = re.compile(rb"(?:/[A-Za-z0-9_.+@-]+)+")
 _VARIABLE = re.compile(r"(?!LD_)([A-Z][A-Z0-9_]*)=([!-~]*)")
+_LONGEST = 100
+"""Characters of a name that is told."""
 _PLACES = (b"/usr", b"/lib", b"/lib32", b"/lib64", b"/opt", b"/etc", b"/run", b"/var/lib")
 """Where files may be shown."""
 _OTHERS = stat.S_IWGRP | stat.S_IWOTH
@@ -39,7 +42,7 @@ _OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 def access() -> GraphicsAccess:
     """Return what a command gets that may use the GPUs of this machine."""
-    given = described() or GraphicsAccess(notes=())
+    given = described()
     usual = usual_nodes()
     named = tuple(path for path in given.devices if not any(is_below(path, other) for other in usual))
     devices = (*usual, *named)
@@ -59,13 +62,12 @@ def usual_nodes() -> tuple[bytes, ...]:
     return tuple(path for path in paths if not stat.S_ISREG(os.stat(path).st_mode))
 
 
-def described() -> GraphicsAccess | None:
-    """Return what the CDI files of this machine give for its GPUs; None if there is none."""
+def described() -> GraphicsAccess:
+    """Return what the CDI files of this machine give for its GPUs, with notes about what is left out."""
     devices: dict[bytes, None] = {}
     binds: dict[bytes, Bind] = {}
     variables: dict[bytes, bytes] = {}
     notes: dict[str, None] = {}
-    described = False
     for name, text in _files(notes):
         try:
             edits = [
@@ -75,7 +77,6 @@ def described() -> GraphicsAccess | None:
         except ValueError as error:
             notes[f"{show(name)} is left out: {error}"] = None
             continue
-        described = described or bool(edits)
         for nodes, mounts, settings in edits:
             for node in nodes:
                 path = _path(node.get("path"))
@@ -84,13 +85,14 @@ def described() -> GraphicsAccess | None:
             for mount in mounts:
                 source, path = _path(mount.get("hostPath")), _path(mount.get("containerPath"))
                 _take(binds, path, Bind(source, path), _no_file(source, path), notes)
-            for match in filter(None, map(_VARIABLE.fullmatch, settings)):
-                variables[match[1].encode()] = match[2].encode()
-    return (
-        GraphicsAccess(tuple(devices), tuple(binds.values()), tuple(variables.items()), tuple(notes))
-        if described
-        else None
-    )
+            for setting in settings:
+                match = _VARIABLE.fullmatch(setting)
+                if match is not None:
+                    variables[match[1].encode()] = match[2].encode()
+                else:
+                    named = show(setting.partition("=")[0][:_LONGEST].encode("utf-8", "surrogateescape"))
+                    notes[f"the variable {named} is not set: its name or its value is not permitted"] = None
+    return GraphicsAccess(tuple(devices), tuple(binds.values()), tuple(variables.items()), tuple(notes))
 
 
 def _take(taken: dict[bytes, Any], path: bytes, value: object, why: str, notes: dict[str, None]) -> None:
@@ -105,7 +107,10 @@ def _files(notes: dict[str, None]) -> Iterator[tuple[bytes, bytes]]:
     for directory in DIRECTORIES:
         try:
             opened = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        except OSError:
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            notes[f"{show(directory)} is left out: {_reason(error)}"] = None
             continue
         try:
             if _is_open(os.fstat(opened)):
@@ -189,9 +194,9 @@ def _no_device(path: bytes, source: bytes) -> str:
     if not _is_plain(path) or not is_below(path, b"/dev") or is_below(path, b"/dev/shm"):
         return "it is no path below /dev"
     try:
-        info = os.lstat(path)
+        info = _status(path)
     except OSError as error:
-        return (error.strerror or "").lower()
+        return _reason(error)
     return "" if stat.S_ISCHR(info.st_mode) and info.st_uid == OWNER else "it is no character device of root's"
 
 
@@ -199,12 +204,35 @@ def _no_file(source: bytes, path: bytes) -> str:
     if not _is_plain(source) or not _is_plain(path) or not any(is_below(path, place) for place in _PLACES):
         return "files are shown only below " + ", ".join(map(show, _PLACES))
     try:
-        info = os.lstat(source)
+        info = _status(source)
     except OSError as error:
-        return (error.strerror or "").lower()
+        return _reason(error)
     if stat.S_ISSOCK(info.st_mode):
         return "it is a socket: a command that connects to it can do whatever its server can"
     if source != path and not os.path.lexists(path) and not is_below(path, b"/var/lib"):
         return "this machine has no such path, and no file can be made there"
     is_file = stat.S_ISREG(info.st_mode) or stat.S_ISDIR(info.st_mode)
     return "" if is_file and not _is_open(info) else "it is no file or directory that root alone can write to"
+
+
+def _status(path: bytes) -> os.stat_result:
+    """Return a file's status. No link at its end is followed. Raise OSError, also if others than root can write to a
+    directory above: they could exchange the file afterwards."""
+    above, _slash, name = path.rpartition(b"/")
+    at = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for part in (*filter(None, os.path.realpath(above).split(b"/")), name):
+            info = os.fstat(at)
+            is_sticky = info.st_mode & stat.S_ISVTX  # inode(7): only the owner of a file can exchange it
+            if info.st_uid not in (0, OWNER) or (info.st_mode & _OTHERS and not is_sticky):
+                raise PermissionError(errno.EPERM, "others than root can write to a directory above it")
+            below = os.open(part, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
+            os.close(at)
+            at = below
+        return os.fstat(at)
+    finally:
+        os.close(at)
+
+
+def _reason(error: OSError) -> str:
+    return (error.strerror or "").lower()

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mudroom.core.clock import CommandStart
-from mudroom.core.registry import part_or_none
 from mudroom.errors import ForkExists
 from mudroom.session import Session
 from mudroom.session.forks import Forks
@@ -21,7 +20,6 @@ from mudroom.stage.views.overlay import OverlayView
 from mudroom.vault.forks.collection import CollectedCommand, gather, view_of
 from mudroom.vault.forks.live_checkpoint import layers_now
 from mudroom.vault.forks.open_fork import OpenFork
-from mudroom.vault.forks.stacking import fork_of
 from mudroom.vault.store.fork import Fork, mount_note
 
 _WHAT = "mudroom fork new --live"
@@ -65,8 +63,10 @@ def _copied(forks: Forks, fork: Fork, name: str, started: CommandStart) -> Fork:
         if isinstance(view, OverlayView):
             view.is_live = True
         gather(fork, opened, view, CollectedCommand((b"mudroom", b"fork"), 0, forks.clock()), started)
-    made = fork_of(forks.vault, fork, name, forks.clock(), layers_now(vault, fork))
-    homes = part_or_none("agents", "home") if fork.has_home else None
-    if homes is not None:
-        forks.remarks.extend(homes.carry_homes(fork.path, made.path))
-    return made
+    layers = layers_now(vault, fork)
+    try:
+        return forks.made_of(fork, name, layers)
+    except BaseException:
+        if layers != fork.state.layers:
+            vault.throw_away(vault.layer(layers[-1]))
+        raise

@@ -154,7 +154,17 @@ def _copy_layer(vault: Vault, fork: Fork) -> str:
 
 def _copy_once(vault: Vault, fork: Fork) -> str:
     name = vault.new_layer()
-    place, upper = vault.layer(name), vault.layer(fork.state.upper)
+    try:
+        _fill(vault, fork, vault.layer(name))
+    except BaseException:
+        vault.throw_away(vault.layer(name))
+        raise
+    return name
+
+
+def _fill(vault: Vault, fork: Fork, place: bytes) -> None:
+    """Copy the fork's changes to the new layer at ``place``."""
+    upper = vault.layer(fork.state.upper)
     os.mkdir(place + b"/tree", 0o700)
     if fork.has_copy:
         with OpenFork(vault, fork) as opened:
@@ -178,4 +188,3 @@ def _copy_once(vault: Vault, fork: Fork) -> str:
     record = fork.record
     if record is not None:
         save(place + b"/record", as_in_layer(record, place + b"/tree", shown_of()), durable=True)
-    return name

@@ -9,7 +9,7 @@ import errno
 import os
 import stat
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from mudroom.core.tree import stack
 from mudroom.core.tree.path import show
@@ -207,10 +207,12 @@ def fork_of(
     *,
     named: bool = True,
     ties: Sequence[Tie] = (),
+    carry: Callable[[Fork], None] = lambda _child: None,
 ) -> Fork:
     """Make a new fork from ``parent`` as it is now, or at a checkpoint. Neither sees later changes by the other.
     ``at``: the checkpoint's name, or layers with a copy of what ``parent`` has now: then it stays as it is. ``ties``:
-    the new fork's parts in other projects. Raise UsageError if ``parent`` has others."""
+    the new fork's parts in other projects. ``carry`` adds to the new fork before it has its name. Raise UsageError if
+    ``parent`` has other parts."""
     if len(ties) != len(ties_of(parent)):
         require_single(parent, "fork new --live")
     if at is None:
@@ -229,6 +231,7 @@ def fork_of(
         if os.path.exists(landed):
             # safe: the file is replaced when it changes, never written in place
             os.link(landed, child.path + b"/landed")
+        carry(child)
 
     state = stack.forked(parent.state, parent.name, vault.new_layer(), time, layers, named=named)
     return vault.add_fork(name, state, complete)

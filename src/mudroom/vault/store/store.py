@@ -245,12 +245,12 @@ class Vault:
         made = Fork(name, self.layer(state.upper) + b"/fork", self.path, self.reading)
         os.mkdir(made.path, 0o700)
         made.save(state)
-        complete(made)
         try:
+            complete(made)
             disk.rename_path(made.path, fork.path)  # fails if the other directory has files, as every fork has
-        except OSError as error:
+        except BaseException as error:
             self.throw_away(self.layer(state.upper))
-            if error.errno in (errno.EEXIST, errno.ENOTEMPTY):
+            if isinstance(error, OSError) and error.errno in (errno.EEXIST, errno.ENOTEMPTY):
                 raise ForkExists(name) from None
             raise
         return fork

@@ -80,4 +80,26 @@ def test_a_store_that_is_too_large_is_left_out_and_that_is_said(place: Place, mo
     sh(session, "a", "echo 12345 >~/.codex/x")
     monkeypatch.setattr(carried_home, "MOST_CARRIED", 3)
     session.forks.new("b", parent="a")
-    assert list(session.forks.remarks) == ["codex's store in a is larger than 0 MiB: b starts without it"]
+    assert list(session.forks.remarks) == ["codex's store in a is larger than 0 MiB: the new fork has none"]
+
+
+def test_a_fork_whose_conversation_cannot_be_copied_is_not_made(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fork without it would look like one whose agent has said nothing yet."""
+    session = opened(place)
+    sh(session, "a", "echo x >~/.codex/x; echo x >f")
+    session.forks.checkpoint("a", "point")
+    layers = sorted(os.listdir(session.vault.path + b"/layers"))
+
+    def fails(*_words: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(carried_home, "_copy", fails)
+    for at in ("point", None):
+        with pytest.raises(OSError, match="No space left"):
+            session.forks.new("b", parent="a", at=at)
+        assert session.vault.find("b") is None
+    assert sorted(os.listdir(session.vault.path + b"/layers")) == layers
+    monkeypatch.undo()
+    session.forks.new("b", parent="a", at="point")
+    (store,) = place.state.glob("vaults/*/forks/b/home/codex/0")
+    assert (store / "x").read_text() == "x\n"

@@ -45,6 +45,10 @@ class ModelServer:
         self.errors: list[str] = []
         self.paths: list[str] = []
         """Method and path of all requests."""
+        self.withheld: set[str] = set()
+        """Paths that GET does not find."""
+        self.asked: list[str] = []
+        """The bodies of the requests that played a step, in order."""
         self.finished = False
         self.replies: list[Reply] = []
         self._lock = threading.Lock()
@@ -122,6 +126,9 @@ def _handler(server: ModelServer) -> type[BaseHTTPRequestHandler]:
 
         def do_GET(self) -> None:
             server.note(f"GET {self.path}")
+            if self.path in server.withheld:
+                self._send(404, {})
+                return
             models = [{"id": "scripted", "object": "model", "type": "model", "name": "models/scripted"}]
             self._send(200, {"object": "list", "data": models, "models": [], "has_more": False})
 
@@ -141,14 +148,16 @@ def _handler(server: ModelServer) -> type[BaseHTTPRequestHandler]:
             if protocol is None:
                 self._refuse(404, f"{path}: no protocol of this server")
                 return
-            self._answer(protocol, protocol.request(message, path), message)
+            self._answer(protocol, protocol.request(message, path), message, body)
 
-        def _answer(self, protocol: Protocol, request: Request, message: dict[str, Any]) -> None:
+        def _answer(self, protocol: Protocol, request: Request, message: dict[str, Any], body: bytes) -> None:
             try:
                 answer = server.answer(request)
             except NoTool as error:
                 self._refuse(400, str(error))
                 return
+            if request.tools:
+                server.asked.append(body.decode())
             model = str(message.get("model", "scripted"))
             if not request.is_stream:
                 self._send(200, protocol.whole(answer, model))

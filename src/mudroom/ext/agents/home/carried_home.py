@@ -14,6 +14,7 @@ from mudroom.ext.agents.home.agent_home import STORE
 from mudroom.ext.agents.home.login import copied_logins
 from mudroom.stage import disk, safe_open
 from mudroom.stage.copy import clone, listed
+from mudroom.stage.layers.layer import remove_tree
 from mudroom.stage.layers.union import staged_source
 
 MOST_CARRIED = 1 << 30
@@ -27,9 +28,9 @@ def carry_homes(above: bytes, below: bytes) -> list[str]:
         if not os.path.exists(homes + b"/" + name + STORE):
             continue  # cut off before its first command
         if not _carry(homes + b"/" + name, below + b"/home/" + name):
-            old, new = (show(os.path.basename(path)) for path in (above, below))
             size = f"larger than {MOST_CARRIED >> 20} MiB"
-            notes.append(f"{show(name)}'s store in {old} is {size}: {new} starts without it")
+            notes.append(f"{show(name)}'s store in {show(os.path.basename(above))} is {size}: the new fork has none")
+            remove_tree(below + b"/home/" + name)
     return notes
 
 
