@@ -85,6 +85,7 @@ ROWS: Mapping[str, Mapping[str, str]] = {
         "cli": "live.cli",
     },
     "merging": {
+        "locks": "merging.lock_file",
         "rules": "merging.rule",
     },
     "outside": {
