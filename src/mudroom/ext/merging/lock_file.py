@@ -11,6 +11,7 @@ decision names the command, and holds while the lock file and its manifests are 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from mudroom.core.merge.diff3 import MergedText
@@ -43,14 +44,17 @@ if TYPE_CHECKING:
 
 LONGEST = 600.0
 """Seconds that a command may take."""
+_SIDES = "base", "ours", "theirs"
+_ABSENT = object()
 _MOST_NAMED = 3
 _LONGEST_SAID = 240
 """Bytes of a command's message that are shown."""
 
-Start = Literal["markers", "sections", "ours"]
-"""``markers``: both sides with conflict markers, which the command resolves itself. ``sections``: the sections of both
-sides, if these are still a text in its format; else, and with ``ours``, the project's version. A package manager keeps
-the versions of what it starts from as far as the manifests allow."""
+Start = Literal["keys", "sections", "markers", "ours"]
+"""A package manager keeps the versions in the text that it starts from, as far as the manifests allow. ``keys``: each
+key of a JSON object as the side has it that changed it, the project's if both did. ``sections``: the lines of both
+sides, if these are still TOML with each version of a package once; else, and with ``ours``, the project's version.
+``markers``: both sides with conflict markers, which the command resolves itself."""
 
 
 class LockFile(NamedTuple):
@@ -73,8 +77,8 @@ _NODE = (b"package.json",)
 _NPM = _words(b"npm install --package-lock-only --ignore-scripts --no-audit --no-fund")
 _PYTHON = (b"pyproject.toml",)
 LOCK_FILES = (
-    LockFile(b"package-lock.json", _NPM, _NODE, "markers", read_json),
-    LockFile(b"npm-shrinkwrap.json", _NPM, _NODE, "markers", read_json),
+    LockFile(b"package-lock.json", _NPM, _NODE, "keys", read_json),
+    LockFile(b"npm-shrinkwrap.json", _NPM, _NODE, "keys", read_json),
     LockFile(
         b"pnpm-lock.yaml",
         _words(b"pnpm install --lockfile-only --ignore-scripts --no-frozen-lockfile"),
@@ -207,18 +211,37 @@ def start_of(row: LockFile, merged: MergedText | None, ours: bytes) -> bytes:
         return ours
     if row.start == "markers":
         return with_markers(merged, Labels(b"project", b"original", b"fork"), "merge")
-    both = resolve(merged, dict.fromkeys(range(merged.conflicts), "both")).content()
-    return both if row.read is not None and _is_readable(row.read, both) else ours
-
-
-def _is_readable(read: Callable[[bytes], Any], text: bytes) -> bool:
-    """Return whether a text is in its format, with each version of a package once."""
     try:
-        packages = read(text).get("package", ())
-        keys = [(each["name"], each.get("version"), str(each.get("source"))) for each in packages]
+        return _sections(merged) if row.start == "sections" else _keys(merged)
     except (ValueError, RecursionError, LookupError, TypeError, AttributeError):
-        return False
-    return len({*keys}) == len(keys)
+        return ours  # a side is not in its format, or both sides have a package in one version
+
+
+def _sections(merged: MergedText) -> bytes:
+    both = resolve(merged, dict.fromkeys(range(merged.conflicts), "both")).content()
+    packages = read_toml(both).get("package", ())
+    keys = [(each["name"], each.get("version"), str(each.get("source"))) for each in packages]
+    if len({*keys}) != len(keys):
+        raise ValueError
+    return both
+
+
+def _keys(merged: MergedText) -> bytes:
+    texts = [b"".join(line for chunk in merged.chunks for line in getattr(chunk, side)) for side in _SIDES]
+    base, ours, theirs = (read_json(text) if text else {} for text in texts)
+    line = next(iter(texts[1].splitlines()[1:2]), b"")
+    indent = line[: len(line) - len(line.lstrip())].decode()
+    return json.dumps(_merged(base, ours, theirs), indent=indent, ensure_ascii=False).encode() + b"\n"
+
+
+def _merged(base: Any, ours: Any, theirs: Any) -> Any:
+    if ours in (base, theirs) or not isinstance(ours, dict) or not isinstance(theirs, dict):
+        return theirs if ours == base else ours
+    before = base if isinstance(base, dict) else {}
+    values = {
+        key: _merged(*(side.get(key, _ABSENT) for side in (before, ours, theirs))) for key in sorted({*ours, *theirs})
+    }
+    return {key: value for key, value in values.items() if value is not _ABSENT}
 
 
 def _run(
