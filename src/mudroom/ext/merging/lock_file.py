@@ -12,10 +12,11 @@ decision names the command, and holds while the lock file and its manifests are 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from mudroom.core.merge.diff3 import MergedText
-from mudroom.core.merge.marker import Labels, has_markers, resolve, with_markers
+from mudroom.core.merge.marker import Labels, has_markers, with_markers
 from mudroom.core.result import Result
 from mudroom.core.text.plural import counted
 from mudroom.core.tree.change import Change
@@ -52,8 +53,8 @@ _LONGEST_SAID = 240
 
 Start = Literal["keys", "sections", "markers", "ours"]
 """A package manager keeps the versions in the text that it starts from, as far as the manifests allow. ``keys``: each
-key of a JSON object as the side has it that changed it, the project's if both did. ``sections``: the lines of both
-sides, if these are still TOML with each version of a package once; else, and with ``ours``, the project's version.
+key of a JSON object as the side has it that changed it, the project's if both did. ``sections``: the
+same for the packages of a TOML text. ``ours``: the project's version, as also where a side is not in its format.
 ``markers``: both sides with conflict markers, which the command resolves itself."""
 
 
@@ -211,27 +212,48 @@ def start_of(row: LockFile, merged: MergedText | None, ours: bytes) -> bytes:
         return ours
     if row.start == "markers":
         return with_markers(merged, Labels(b"project", b"original", b"fork"), "merge")
-    try:
-        return _sections(merged) if row.start == "sections" else _keys(merged)
-    except (ValueError, RecursionError, LookupError, TypeError, AttributeError):
-        return ours  # a side is not in its format, or both sides have a package in one version
-
-
-def _sections(merged: MergedText) -> bytes:
-    both = resolve(merged, dict.fromkeys(range(merged.conflicts), "both")).content()
-    packages = read_toml(both).get("package", ())
-    keys = [(each["name"], each.get("version"), str(each.get("source"))) for each in packages]
-    if len({*keys}) != len(keys):
-        raise ValueError
-    return both
-
-
-def _keys(merged: MergedText) -> bytes:
     texts = [b"".join(line for chunk in merged.chunks for line in getattr(chunk, side)) for side in _SIDES]
-    base, ours, theirs = (read_json(text) if text else {} for text in texts)
-    line = next(iter(texts[1].splitlines()[1:2]), b"")
+    try:
+        return _sections(*texts) if row.start == "sections" else _keys(*texts)
+    except (ValueError, RecursionError):
+        return ours  # a side is not in its format
+
+
+_SECTION = re.compile(rb"^(?=\[)", re.MULTILINE)
+_NAME = re.compile(rb'^name = "([^"\\\n]+)"', re.MULTILINE)
+
+
+def _sections(base: bytes, ours: bytes, theirs: bytes) -> bytes:
+    """Return the project's text with the sections of each package as the side has them that changed them."""
+    sides = [_packages(text) for text in (base, ours, theirs)]
+    (head, _blocks, tail), packages = sides[1], _merged(*(blocks for _head, blocks, _tail in sides))
+    text = b"".join((head, *packages.values(), tail))
+    read_toml(text)
+    return bytes(text)
+
+
+def _packages(text: bytes) -> tuple[bytes, dict[str, bytes], bytes]:
+    """Return what stands before the first package, each package's sections by name, and the rest."""
+    head, *sections = _SECTION.split(text)
+    packages: dict[str, bytes] = {}
+    rest, name_of = b"", ""
+    for section in sections:
+        if section.startswith(b"[[package]]"):
+            found = _NAME.search(section)
+            name_of = found[1].decode() if found is not None else ""
+        elif not section.startswith((b"[package.", b"[[package.")):
+            rest += section
+            continue
+        packages[name_of] = packages.get(name_of, b"") + section
+    return head, packages, rest
+
+
+def _keys(base: bytes, ours: bytes, theirs: bytes) -> bytes:
+    """Return a JSON object with each key as the side has it that changed it."""
+    sides = [read_json(text) if text else {} for text in (base, ours, theirs)]
+    line = next(iter(ours.splitlines()[1:2]), b"")
     indent = line[: len(line) - len(line.lstrip())].decode()
-    return json.dumps(_merged(base, ours, theirs), indent=indent, ensure_ascii=False).encode() + b"\n"
+    return json.dumps(_merged(*sides), indent=indent, ensure_ascii=False).encode() + b"\n"
 
 
 def _merged(base: Any, ours: Any, theirs: Any) -> Any:
@@ -307,4 +329,7 @@ def _versions(changes: Sequence[Change]) -> Iterator[tuple[bytes, object]]:
     for change in changes:
         entry: Entry | None = change.staged
         if entry is None or entry.kind != "directory":
-            yield change.path, entry and (entry.kind, entry.mode, entry.size, entry.target, entry.mtime)
+            yield (
+                change.path,
+                (entry.kind, entry.mode, entry.size, entry.target, entry.mtime) if entry is not None else b"gone",
+            )
