@@ -95,6 +95,9 @@ ROWS: Mapping[str, Mapping[str, str]] = {
         "darwin": "macos.platform",
         "win32": "windows.sandbox.platform",
     },
+    "policy": {
+        "learn": "learning.learn",
+    },
     "verb": {
         "acp": "agents.cli.acp",
         "agent": "agents.cli.agent",

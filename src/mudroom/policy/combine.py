@@ -132,10 +132,10 @@ def watched_files(project: bytes, config: bytes, state: bytes, machine: bytes) -
 def read_single(path: bytes) -> list[GivenSetting]:
     """Read one file by its path, with its includes, as if it were the project's policy."""
     directory, name = os.path.split(path)
-    data = _read_beside(directory or b".", name)
+    data = read_beside(directory or b".", name)
     if data is None:
         raise UsageError(f"{show(path)}: No such file or directory")
-    given = parse(data, show(path), PolicyFolder(lambda beside: _read_beside(directory, beside)))
+    given = parse(data, show(path), PolicyFolder(lambda beside: read_beside(directory, beside)))
     return [_with_rank(item, PROJECT) for item in given]
 
 
@@ -259,7 +259,7 @@ def _read_user(config: bytes, included: list[bytes]) -> list[GivenSetting]:
     except OSError as error:
         raise UsageError(f"{show(path)}: {error.strerror}") from error
     data = read_open(descriptor, show(path))
-    return parse(data, show(path), _folder(config, included, lambda name: _read_beside(config, name, own=True)))
+    return parse(data, show(path), _folder(config, included, lambda name: read_beside(config, name, own=True)))
 
 
 def _read_machine(directory: bytes, included: list[bytes]) -> list[GivenSetting]:
@@ -301,10 +301,10 @@ def _links(path: bytes) -> list[bytes]:
 def read_project(project: bytes, included: list[bytes] | None = None) -> list[GivenSetting]:
     """Return the items in the project's own policy file."""
     directory = project + b"/.mudroom"
-    data = _read_beside(directory, POLICY)
+    data = read_beside(directory, POLICY)
     if data is None:
         return []
-    folder = _folder(directory, included if included is not None else [], lambda name: _read_beside(directory, name))
+    folder = _folder(directory, included if included is not None else [], lambda name: read_beside(directory, name))
     return parse(data, show(directory + b"/" + POLICY), folder)
 
 
@@ -326,7 +326,7 @@ def _folder(directory: bytes, included: list[bytes], read: Callable[[bytes], byt
     return PolicyFolder(remembering)
 
 
-def _read_beside(directory: bytes, name: bytes, *, own: bool = False) -> bytes | None:
+def read_beside(directory: bytes, name: bytes, *, own: bool = False) -> bytes | None:
     """Read a file without following symbolic links, for a directory that the user may not own. Return None if it is
     missing."""
     shown = show(directory + b"/" + name)
