@@ -266,8 +266,14 @@ def _read_machine(directory: bytes, included: list[bytes]) -> list[GivenSetting]
     """Read the machine's file. It may be a link, as systems have them that are made of a description: only root can
     have made it in a directory of root's."""
     path = directory + b"/" + POLICY
-    if not os.path.lexists(path):
-        return []
+    try:
+        os.lstat(path)
+    except FileNotFoundError:
+        if os.path.isdir(directory) or not os.path.lexists(directory):
+            return []
+        raise UsageError(f"{show(directory)} leads nowhere", f"ls -l {show(directory)} shows it to root") from None
+    except OSError as error:  # whether there is a policy cannot be seen
+        raise UsageError(f"{show(path)}: {error.strerror}", f"ls -ld {show(directory)} shows it to root") from error
 
     def read(name: bytes) -> bytes | None:
         shown = show(directory + b"/" + name)

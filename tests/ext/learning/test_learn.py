@@ -81,8 +81,8 @@ def test_an_answer_from_elsewhere_is_an_answer() -> None:
     rows = learn([flow(f"r{n}.example", "deny", f"asked, and refused {how}") for n, how in enumerate(refused)])
     assert [row.key for row in rows] == ["network.deny"] * len(refused)
     nobody = ("and refused", "and refused (why)", "but the queue is closed", "and nobody waits for the answer any more")
-    rows = learned([flow("x.example", "deny", f"asked, {how}") for how in nobody])
-    assert rows == [("", "x.example", "refused, no answer", 4)]
+    events = [flow("x.example", "deny", f"asked, {how}") for how in nobody]
+    assert learned(events) == [("", "x.example", "refused, no answer", 4)]
 
 
 def test_what_is_held_is_learned_as_held() -> None:

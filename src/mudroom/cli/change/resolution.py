@@ -57,8 +57,11 @@ def decide_by_rule(session: Session, fork: str, conflict: ForkConflict, context:
     """Decide for the text that a rule makes, or make a lock file again. The caller has looked that one does."""
     if (rule := conflict.by_rule) is not None:
         session.changes.decide(fork, conflict, "content", rule.content, how=rule.how)
-    else:
+        return
+    try:
         part("merging", "locks", "a lock file made again").make_again(session, fork, conflict, context.terminal.say)
+    except MudroomError as error:  # the conflict stays, as the list says; the others are decided
+        context.terminal.note(str(error))
 
 
 def decide_by_hunk(session: Session, fork: str, conflict: ForkConflict, hunks: Mapping[int, Either]) -> None:
