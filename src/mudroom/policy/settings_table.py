@@ -485,7 +485,7 @@ ROWS: tuple[SettingRow, ...] = (
         "merge.rules",
         "merge_rules",
         choices("offer", "apply"),
-        "conflicts that a rule merges (both sides only insert, imports, keys); offer: mudroom resolve --rule takes it",
+        "conflicts that a rule merges (inserts, imports, keys), lock files made again; offer: mudroom resolve --rule does",
         "apply",
         stricter=strictest("apply", "offer"),
         loosening=only("apply"),

@@ -211,9 +211,9 @@ def test_the_second_session_asks_nothing(place: Place) -> None:
 
 def test_answers_are_counted_by_fork() -> None:
     events = [flow("x.example", "allow", "asked")._replace(fork=fork) for fork in "aab"]
-    assert [row.forks for row in learn(events)] == [{"a": 2, "b": 1}]
+    assert [row.by_fork for row in learn(events)] == [{"a": 2, "b": 1}]
     both = [*events, flow("x.example", "deny", "asked")._replace(fork="c")]
-    assert [(row.action, row.forks) for row in learn(both)] == [("answered both ways", {"a": 2, "b": 1, "c": 1})]
+    assert [(row.action, row.by_fork) for row in learn(both)] == [("answered both ways", {"a": 2, "b": 1, "c": 1})]
 
 
 def test_a_background_command_reaches_its_time() -> None:
@@ -253,7 +253,7 @@ def test_several_forks_are_learned_as_a_patch(place: Place) -> None:
     cli = Cli(place)
     answered(cli, "a", "b", "c")
     rows = cli.json("policy", "learn", "a", "b")["rows"]
-    assert [(row["value"], row["forks"]) for row in rows] == [("unheard-of-0", {"a": 1}), ("unheard-of-1", {"b": 1})]
+    assert [(row["value"], row["by_fork"]) for row in rows] == [("unheard-of-0", {"a": 1}), ("unheard-of-1", {"b": 1})]
     patch = cli("policy", "learn", "a", "b", "--diff")
     assert patch.returncode == 0, patch.stderr
     assert patch.stderr == "note: to use it: add | git apply to this command, and run mudroom policy trust\n"

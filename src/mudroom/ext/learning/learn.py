@@ -67,7 +67,7 @@ class Learned(NamedTuple):
     """``allow``, ``deny`` or ``hold``; without a key the reason."""
     times: int
     """Connections, answers, or commands that reached a limit."""
-    forks: dict[str, int]
+    by_fork: dict[str, int]
     """``times`` of each fork."""
 
 
@@ -217,9 +217,9 @@ def _times(row: Learned) -> str:
 
 def _shares(row: Learned) -> str:
     """Return how often it was in each fork, if that was more than one."""
-    if len(row.forks) < 2:
+    if len(row.by_fork) < 2:
         return ""
-    most = sorted(row.forks.items(), key=lambda item: (-item[1], item[0]))
+    most = sorted(row.by_fork.items(), key=lambda item: (-item[1], item[0]))
     shares = ", ".join(f"{fork or 'no fork'} {count:,}" for fork, count in most[:_MOST_FORKS])
     return f": {printable(shares)}" + ", …" * (len(most) > _MOST_FORKS)
 
