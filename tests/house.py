@@ -118,6 +118,7 @@ ROOMS: Mapping[str, Room] = {
     ),
     "ext.completion": Room("completion for shells, and the manual page", _ALL),
     "ext.merging": Room("conflicts that are settled by rule", _ALL),
+    "ext.learning": Room("what was answered in a project, as a policy file", _ALL),
     "ext.outside": Room("files that a command wrote outside the project: kept for a day, copied out", _ALL),
     "ext.live": Room("a fork of a fork while commands run in it, and the policy's start commands", _ALL),
     "ext.fsspec": Room("a fork as an fsspec file system", _ALL),

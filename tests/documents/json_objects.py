@@ -165,7 +165,7 @@ KNOWN: Mapping[str, Any] = {
 }
 """Keys, wherever they stand, that may hold more than the commands of the list show."""
 
-MAPS = frozenset({"actions", "counts", "workers", "uploads", "streams", "capabilities", "classes"})
+MAPS = frozenset({"actions", "counts", "workers", "uploads", "streams", "capabilities", "classes", "by_fork"})
 """Keys whose values have keys that are names."""
 
 

@@ -267,6 +267,36 @@ def test_a_link_to_nothing_is_no_missing_file(files: Managed) -> None:
     assert files.refusal().startswith("M/policy.yaml: No such file or directory")
 
 
+@pytest.mark.skipif(os.getuid() == 0, reason="root may read everything")
+def test_a_directory_that_cannot_be_searched_is_no_missing_policy(files: Managed) -> None:
+    files.write(machine="network: {mode: none}")
+    files.machine.chmod(0o600)
+    assert files.refusal().startswith("M/policy.yaml: Permission denied")
+    files.machine.chmod(0o755)
+    assert files.settings.network == "none"
+    files.machine.chmod(0o600)
+    assert files.refusal().startswith("M/policy.yaml: Permission denied"), "what was read before is not in force"
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root may read everything")
+def test_the_users_own_directory_that_cannot_be_searched_is_no_missing_policy(files: Managed) -> None:
+    files.write(user="network: {mode: none}")
+    above = files.places["user"].parent
+    above.chmod(0o600)
+    assert files.refusal().startswith(f"{above}/policy.yaml: Permission denied".replace(str(files.home), "H"))
+    above.chmod(0o700)
+
+
+@pytest.mark.parametrize(("target", "problem"), [("", "M/policy.yaml: Not a directory"), ("gone", "M leads nowhere")])
+def test_a_directory_that_is_none_is_no_missing_policy(files: Managed, target: str, problem: str) -> None:
+    assert files.load().settings == Settings()
+    if target:
+        files.machine.symlink_to(target)
+    else:
+        files.machine.write_text("")
+    assert files.refusal().startswith(problem)
+
+
 # --- whatever the others say ---
 
 

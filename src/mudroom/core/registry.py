@@ -85,6 +85,7 @@ ROWS: Mapping[str, Mapping[str, str]] = {
         "cli": "live.cli",
     },
     "merging": {
+        "locks": "merging.lock_file",
         "rules": "merging.rule",
     },
     "outside": {
@@ -93,6 +94,9 @@ ROWS: Mapping[str, Mapping[str, str]] = {
     "platform": {
         "darwin": "macos.platform",
         "win32": "windows.sandbox.platform",
+    },
+    "policy": {
+        "learn": "learning.learn",
     },
     "verb": {
         "acp": "agents.cli.acp",

@@ -132,10 +132,10 @@ def watched_files(project: bytes, config: bytes, state: bytes, machine: bytes) -
 def read_single(path: bytes) -> list[GivenSetting]:
     """Read one file by its path, with its includes, as if it were the project's policy."""
     directory, name = os.path.split(path)
-    data = _read_beside(directory or b".", name)
+    data = read_beside(directory or b".", name)
     if data is None:
         raise UsageError(f"{show(path)}: No such file or directory")
-    given = parse(data, show(path), PolicyFolder(lambda beside: _read_beside(directory, beside)))
+    given = parse(data, show(path), PolicyFolder(lambda beside: read_beside(directory, beside)))
     return [_with_rank(item, PROJECT) for item in given]
 
 
@@ -259,15 +259,21 @@ def _read_user(config: bytes, included: list[bytes]) -> list[GivenSetting]:
     except OSError as error:
         raise UsageError(f"{show(path)}: {error.strerror}") from error
     data = read_open(descriptor, show(path))
-    return parse(data, show(path), _folder(config, included, lambda name: _read_beside(config, name, own=True)))
+    return parse(data, show(path), _folder(config, included, lambda name: read_beside(config, name, own=True)))
 
 
 def _read_machine(directory: bytes, included: list[bytes]) -> list[GivenSetting]:
     """Read the machine's file. It may be a link, as systems have them that are made of a description: only root can
     have made it in a directory of root's."""
     path = directory + b"/" + POLICY
-    if not os.path.lexists(path):
-        return []
+    try:
+        os.lstat(path)
+    except FileNotFoundError:
+        if os.path.isdir(directory) or not os.path.lexists(directory):
+            return []
+        raise UsageError(f"{show(directory)} leads nowhere", f"ls -l {show(directory)} shows it to root") from None
+    except OSError as error:  # whether there is a policy cannot be seen
+        raise UsageError(f"{show(path)}: {error.strerror}", f"ls -ld {show(directory)} shows it to root") from error
 
     def read(name: bytes) -> bytes | None:
         shown = show(directory + b"/" + name)
@@ -301,10 +307,10 @@ def _links(path: bytes) -> list[bytes]:
 def read_project(project: bytes, included: list[bytes] | None = None) -> list[GivenSetting]:
     """Return the items in the project's own policy file."""
     directory = project + b"/.mudroom"
-    data = _read_beside(directory, POLICY)
+    data = read_beside(directory, POLICY)
     if data is None:
         return []
-    folder = _folder(directory, included if included is not None else [], lambda name: _read_beside(directory, name))
+    folder = _folder(directory, included if included is not None else [], lambda name: read_beside(directory, name))
     return parse(data, show(directory + b"/" + POLICY), folder)
 
 
@@ -326,7 +332,7 @@ def _folder(directory: bytes, included: list[bytes], read: Callable[[bytes], byt
     return PolicyFolder(remembering)
 
 
-def _read_beside(directory: bytes, name: bytes, *, own: bool = False) -> bytes | None:
+def read_beside(directory: bytes, name: bytes, *, own: bool = False) -> bytes | None:
     """Read a file without following symbolic links, for a directory that the user may not own. Return None if it is
     missing."""
     shown = show(directory + b"/" + name)

@@ -10,6 +10,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from errno import ENOENT, ENOTDIR
 
 from mudroom.core.settings import Loaded, Settings
 from mudroom.core.tree.path import show
@@ -74,8 +75,8 @@ def load_policy(project: bytes, environ: Mapping[bytes, bytes], *, items: bool =
     UsageError naming file and line."""
     config = user_config(environ)
     state, trusts_all = places(environ).state, trusts_any(environ)
-    policies = (project + b"/.mudroom", config + b"/policy.yaml", MACHINE + b"/policy.yaml")
-    if not any(map(os.path.lexists, (*policies, answers_directory(project, state) + b"/rules.yaml"))):
+    policies = (project + b"/.mudroom", config + b"/policy.yaml", MACHINE)
+    if not any(map(_may_exist, (*policies, answers_directory(project, state) + b"/rules.yaml"))):
         return Loaded()
     from mudroom.policy import cache
 
@@ -92,6 +93,14 @@ def load_policy(project: bytes, environ: Mapping[bytes, bytes], *, items: bool =
     if all(isinstance(stamp, tuple) for stamp in included.values()):  # else a file has been deleted since it was read
         cache.store(cache_file, key, loaded, (before | included).items(), began)
     return loaded if items else loaded._replace(given=())
+
+
+def _may_exist(path: bytes) -> bool:
+    """Return whether a file exists, or is hidden by its directory's permissions."""
+    try:
+        return bool(os.lstat(path))
+    except OSError as error:
+        return error.errno not in (ENOENT, ENOTDIR)
 
 
 def answers_name(words: Sequence[bytes], project: bytes, state: bytes) -> bool:

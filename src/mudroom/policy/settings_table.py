@@ -494,7 +494,7 @@ ROWS: tuple[SettingRow, ...] = (
         "merge.rules",
         "merge_rules",
         choices("offer", "apply"),
-        "conflicts that a rule merges (both sides only insert, imports, keys); offer: mudroom resolve --rule takes it",
+        "conflicts that a rule merges, and lock files made again: offer (mudroom resolve --rule), or apply",
         "apply",
         stricter=strictest("apply", "offer"),
         loosening=only("apply"),

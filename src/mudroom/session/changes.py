@@ -95,11 +95,12 @@ class Changes:
         signing: Mapping[bytes, bytes] | None = None,
         *,
         rules: bool = False,
+        make_again: Callable[[str], None] = lambda _fork: None,
     ) -> None:
         """``verify``: returns the check that is run on an apply's result before it is written, or None. ``signing``,
-        ``rules``: as in ``LandingRequest``."""
+        ``rules``: as in ``LandingRequest``. ``make_again``: called before an apply with ``rules``."""
         self._forks, self._vault, self.verify, self._signing = forks, forks.vault, verify, signing
-        self._rules = rules
+        self._rules, self._make_again = rules, make_again
 
     # --- held pushes ---
 
@@ -373,6 +374,8 @@ class Changes:
 
         pushes = options.pushes
         require_own(self._vault)
+        if self._rules:
+            self._make_again(name)
         mounted = mount_note(self._vault.fork(name)) is not None
         with (
             self._forks.at_rest(name, set_aside(self._forks)) as fork,
@@ -496,18 +499,16 @@ class Changes:
             landing = (change for change in changes if git_directory(change.path) not in left_out)
             return [change for change in landing if not is_inert(change, endings_in)]
 
-    def decide(
-        self, name: str, conflict: ForkConflict, take: Take, content: bytes | None = None, *, edited: bool = False
-    ) -> None:
+    def decide(self, name: str, conflict: ForkConflict, take: Take, content: bytes | None = None, **made: Any) -> None:
         """Store a decision about a conflict for the next apply. It is valid while both versions are unchanged.
 
         ``take``: ours (the project's version), theirs (the fork's), content (the given ``content``), delete.
-        ``edited``: the content was edited from the decided version, and keeps its permissions.
+        ``made``: as in ``vault/apply/conflict.py:decide``, ``edited`` and more.
         """
         from mudroom.vault.apply.conflict import decide
 
         with self._forks.at_rest(name) as fork:
-            decide(self._vault, fork, conflict, take, content, edited=edited)
+            decide(self._vault, fork, conflict, take, content, **made)
 
     def keep_both(self, name: str, conflict: ForkConflict) -> bytes:
         """Decide for the project's file, and put the fork's file beside it as ``NAME.theirs.SUFFIX``. Return that path.

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from mudroom.core.registry import part
+from mudroom.core.registry import part, part_or_none
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
 from mudroom.core.tree.path import is_below, show
@@ -237,7 +237,14 @@ class Session:
             verification(self.forks, actor, self._run_as),
             self.signing,
             rules=actor.policy.merge_rules == "apply",
+            make_again=self._make_again,
         )
+
+    def _make_again(self, fork: str) -> None:
+        """Make the lock files in conflict again, where the policy takes what a rule makes."""
+        locks = part_or_none("merging", "locks")
+        if locks is not None:
+            locks.make_all_again(self, fork, self.forks.remarks.append)
 
     @property
     def signing(self) -> Mapping[bytes, bytes] | None:

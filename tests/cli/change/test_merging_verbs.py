@@ -123,12 +123,37 @@ def test_what_a_rule_merges_is_shown_and_taken_only_when_asked_for(cli: Cli) -> 
     )
     decided = cli("resolve", "x", "--all", "--rule")
     assert decided.returncode == 3, "f is still to be decided"
-    assert [line.partition("  ")[0] for line in decided.stdout.splitlines()] == [
-        "conflict",
-        "decided: both",
+    assert decided.stdout.splitlines() == [
+        "conflict  f: also changed in the project, in the same lines",
+        "decided  m.py: merged by rule: union of imports",
     ]
-    assert cli("apply", "x", "m.py", "--yes").returncode == 0
+    assert [row["how"] for row in cli.json("resolve", "x", code=3)["conflicts"]] == [
+        None,
+        "merged by rule: union of imports",
+    ]
+    applied = cli("apply", "x", "m.py", "--yes")
+    assert "m.py merged by rule: union of imports" in applied.stdout + applied.stderr
     assert (cli.place.project / "m.py").read_text() == "import a\nimport b\nimport c\n\nx = 1\n"
+
+
+@needs("merging")
+def test_a_lock_file_that_cannot_be_made_again_is_one_line(cli: Cli) -> None:
+    cli.place.write("uv.lock", "")
+    edit(cli, "echo 'version = 1' > uv.lock; echo '[' > pyproject.toml")
+    cli.place.write("uv.lock", "version = 2\n")
+    cli.environment["PATH"] = "/usr/bin:/bin"
+    assert "uv.lock: also changed in the project" in cli("resolve", "x").stdout
+    assert "; --rule makes it again: uv lock\n" in cli("resolve", "x").stdout
+    assert cli.json("resolve", "x", code=3)["conflicts"][0]["command"] == "uv lock"
+    shown = cli("diff", "x", "--conflicts").stdout
+    assert "\nmade again by uv lock: mudroom resolve x uv.lock --rule\n" in shown
+    done = cli("resolve", "x", "uv.lock", "--rule")
+    assert done.returncode == 3, "the conflict stays"
+    said = [line for line in done.stderr.splitlines() if line.startswith("note: ")]
+    assert len(said) == 1
+    assert said[0].startswith("note: uv.lock is not made again: uv")
+    assert said[0].endswith("mudroom resolve x uv.lock --mine, or --theirs, decides it)")
+    assert cli("ls").stdout.count("\n") == 1, "the fork in which it ran is gone"
 
 
 def test_a_decision_holds_only_for_what_was_decided_about(cli: Cli) -> None:

@@ -191,6 +191,27 @@ def test_a_rule_merges_with_one_key(place: Place, conflicting: str) -> None:
         await driver.press("r")
         await driver.until(lambda: screen.conflict.decided)
         assert screen.conflict.result == b"import a\nimport b\nimport c\n"
+        assert "[decided: merged by rule: union of imports]" in str(screen.query_one("#what").render())
+
+    drive(place, conflicting, script)
+
+
+@needs("merging")
+def test_a_lock_file_is_told_with_its_command(place: Place, conflicting: str) -> None:
+    place.write("uv.lock", "")
+    tick()
+    place.session().run([b"sh", b"-c", b"echo 'version = 1' > uv.lock"], fork=conflicting)
+    place.write("uv.lock", "version = 2\n")
+
+    async def script(driver: Driver) -> None:
+        screen = await conflicts(driver)
+        while screen.conflict.path != b"uv.lock":
+            await driver.press("j")
+        assert "mudroom resolve --rule makes it again: uv lock" in str(screen.query_one("#what").render())
+        await driver.press("r")
+        told = f"a command makes it again: mudroom resolve {conflicting} uv.lock --rule"
+        await driver.until(lambda: told in driver.told())
+        assert not screen.conflict.decided
 
     drive(place, conflicting, script)
 

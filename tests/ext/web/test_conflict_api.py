@@ -110,8 +110,17 @@ def test_the_regions_are_the_whole_file(places: Two) -> None:
 def test_a_rule_is_told_and_taken_on_request(two: Two) -> None:
     two.make("import a\n", "import a\nimport b\n", "import a\nimport c\n", "m.py")
     assert two.look("m.py")["rule"] == "union of imports"
-    assert two.decide("rule", "m.py")["conflict"]["decided"] is True
+    decided = two.decide("rule", "m.py")["conflict"]
+    assert (decided["decided"], decided["how"]) == (True, "merged by rule: union of imports")
     assert two.apply("m.py") == b"import a\nimport b\nimport c\n"
+
+
+@needs("merging")
+def test_a_lock_file_is_told_with_its_command(two: Two) -> None:
+    two.make("", "version = 1\n", "version = 2\n", "uv.lock")
+    told = two.look("uv.lock")
+    assert (told["rule"], told["command"], told["how"]) == ("", "uv lock", "")
+    assert two.decide("rule", "uv.lock", status=400)["error"] == "no rule merges uv.lock"
 
 
 def test_what_no_rule_merges(places: Two) -> None:

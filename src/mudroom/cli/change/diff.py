@@ -236,6 +236,9 @@ def _conflicts(session: Session, name: str, words: list[str], context: Context) 
                     )
                     text = rule.content
                 else:
+                    if conflict.remade_by:
+                        told = show_words([one.named(conflict.path)])
+                        yield f"made again by {conflict.remade_by}: mudroom resolve {name} {told} --rule\n".encode()
                     text = with_markers(merged, Labels(b"project", b"original", name.encode()))
                 yield from unified_diff(conflict.ours.content or b"", text, old_label=b"project", new_label=b"merged")
 

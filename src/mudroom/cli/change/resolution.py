@@ -21,6 +21,7 @@ from pathlib import Path
 from mudroom.cli.terminal.command_signals import TYPED, Terminated
 from mudroom.cli.terminal.foreground_program import GRACE, ForegroundRunner
 from mudroom.core.merge.marker import Labels, has_markers, marker_size, resolve, why_not_mergeable, with_markers
+from mudroom.core.registry import part
 from mudroom.core.system.search_path import find_program, require_program
 from mudroom.core.tree.path import show_path
 from mudroom.errors import MudroomError, UsageError
@@ -52,10 +53,15 @@ def decide_whole(session: Session, fork: str, conflict: ForkConflict, side: Eith
     _decide_merged(session, fork, conflict, merged, dict.fromkeys(range(merged.conflicts), side))
 
 
-def decide_by_rule(session: Session, fork: str, conflict: ForkConflict) -> None:
-    """Decide for the text that a rule makes. The caller has looked that one does."""
-    assert conflict.by_rule is not None
-    session.changes.decide(fork, conflict, "content", conflict.by_rule.content)
+def decide_by_rule(session: Session, fork: str, conflict: ForkConflict, context: Context) -> None:
+    """Decide for the text that a rule makes, or make a lock file again. The caller has looked that one does."""
+    if (rule := conflict.by_rule) is not None:
+        session.changes.decide(fork, conflict, "content", rule.content, how=rule.how)
+        return
+    try:
+        part("merging", "locks", "a lock file made again").make_again(session, fork, conflict, context.terminal.say)
+    except MudroomError as error:  # the conflict stays, as the list says; the others are decided
+        context.terminal.note(str(error))
 
 
 def decide_by_hunk(session: Session, fork: str, conflict: ForkConflict, hunks: Mapping[int, Either]) -> None:

@@ -34,7 +34,7 @@ examples:
   mudroom resolve agent-1 src/app.py --hunk 2 --theirs --hunk 1 --mine   one place at a time
   mudroom resolve agent-1 src/app.py --edit         in $VISUAL or $EDITOR, with conflict markers; if decided, the result
   mudroom resolve agent-1 src/app.py --tool mergiraf     by a merge driver: mergiraf, or a command with %O %A %B
-  mudroom resolve agent-1 --all --rule              where a rule merges it: both sides only insert, import, add keys
+  mudroom resolve agent-1 --all --rule              as a rule merges it: inserts, imports, keys; a lock file made again
   mudroom resolve agent-1 src/app.py --undecide     take it back
 
 Nothing is applied: mudroom apply does that, and finds the decision as long as both versions are still the same."""
@@ -117,7 +117,8 @@ def conflicts_in(parts: Sequence[NamedPart]) -> list[PartConflict]:
 
 def _with_rule(conflicts: list[PartConflict], name: str) -> list[PartConflict]:
     """Return the undecided conflicts that a rule merges. Raise UsageError if there is none."""
-    settled = [row for row in conflicts if not row[1].decided and row[1].by_rule is not None]
+    settled = [row for row in conflicts if not row[1].decided and row[1].offered]
+    settled.sort(key=lambda row: bool(row[1].remade_by))  # a lock file is made from files that rules may merge
     if conflicts and not settled:
         paths = ", ".join(part.shown(conflict.path) for part, conflict in conflicts[:3])
         raise UsageError(f"no rule merges {paths}", f"mudroom resolve {name} lists what decides it")
@@ -139,9 +140,9 @@ def _print_conflicts(conflicts: list[PartConflict], undecided: int, name: str, c
     terminal = context.terminal
     for part, conflict in conflicts:
         state = terminal.style(*_state(conflict), 1)
-        row = f"{part.shown(conflict.path)}: {conflict.reason}"
-        if not conflict.decided and conflict.by_rule is not None:
-            row += f"; --rule merges it: {conflict.by_rule.words}"
+        row = f"{part.shown(conflict.path)}: {conflict.how or conflict.reason}"
+        if not conflict.decided and conflict.offered:
+            row += f"; --rule {conflict.offered}"
         terminal.out(fold_beside(f"{state}  ", row, terminal.columns(1)))
     if not conflicts:
         terminal.say(f"{name} has no conflicts with the project: mudroom apply {name}")
@@ -153,6 +154,8 @@ def _state(conflict: ForkConflict) -> tuple[str, str]:
     """Return the state's words and colour."""
     if not conflict.decided:
         return "conflict", "red"
+    if conflict.how:
+        return "decided", "green"
     places = _places(conflict) if conflict.take == "content" else ""
     return "decided: " + places if places else take_words(conflict.take), "green"
 
@@ -182,6 +185,8 @@ def conflict_to_json(part: NamedPart, conflict: ForkConflict) -> dict[str, Any]:
         "take": conflict.take or None,
         "places": conflict.places,
         "rule": conflict.by_rule.words if conflict.by_rule is not None else None,
+        "command": conflict.remade_by or None,
+        "how": conflict.how or None,
         **sides,
     }
 
@@ -197,7 +202,7 @@ def _decision(args: argparse.Namespace, context: Context) -> Callable[[Session, 
     if args.undecide:
         return resolution.undecide
     if args.rule:
-        return resolution.decide_by_rule
+        return functools.partial(resolution.decide_by_rule, context=context)
     if args.hunks:
         return functools.partial(resolution.decide_by_hunk, hunks=args.hunks)
     if args.edit:

@@ -18,6 +18,7 @@ from mudroom.core.command.verdict import Classification, Verdict
 from mudroom.core.confinement.access_reason import AccessReason
 from mudroom.core.journal.event_filter import EventFilter
 from mudroom.core.network.preset import EFFECTS
+from mudroom.core.registry import part
 from mudroom.core.result import text
 from mudroom.core.tree.path import show
 from mudroom.core.tree.quote import show_text, show_words
@@ -26,7 +27,7 @@ from mudroom.session import Session
 from mudroom.session.order import Order
 from mudroom.session.project_session import held_if_possible, host_answers
 from mudroom.stage import disk
-from mudroom.typing import TYPE_CHECKING, Any
+from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import argparse
@@ -108,9 +109,9 @@ def _as_text(classification: Classification, verdict: Verdict) -> list[str]:
     lines = [f"{verdict.action}: {verdict.reason}", f"rule: {verdict.rule}"]
     if verdict.instead:
         lines.append(f"instead: {verdict.instead}")
-    for part in classification.parts:
-        words = show_words(part.words) + ("" if part.complete else " …" if part.words else "…")
-        lines.append(f"  {', '.join(part.classes):<24} {words}: {part.reason}")
+    for each in classification.parts:
+        words = show_words(each.words) + ("" if each.complete else " …" if each.words else "…")
+        lines.append(f"  {', '.join(each.classes):<24} {words}: {each.reason}")
     return lines
 
 
@@ -123,6 +124,7 @@ examples:
   mudroom policy why --level 0 -- kill 42    the same at another level: what the sandbox holds is not asked about
   mudroom policy trust                show what the project's policy loosens, and trust it here (distrust)
   mudroom policy learn                a policy file with what was answered here, to read and include
+  mudroom policy learn a b --diff     the same of two forks as a patch: | git apply, and mudroom policy trust
   mudroom policy schema               the JSON Schema of the file, for editors
   mudroom policy why                  the refusals of the last command, with reasons
   mudroom policy why --fork a         the same of the last command in the fork a
@@ -134,7 +136,6 @@ Exit codes: why: 0 if something is refused, else 1; why -- COMMAND: 0; check: 0 
 _MODULES = {
     "check": "mudroom.cli.policy.check",
     "init": "mudroom.cli.policy.first_file",
-    "learn": "mudroom.cli.policy.learn",
     "schema": "mudroom.cli.policy.first_file",
     "show": "mudroom.cli.policy.show",
     "trust": "mudroom.cli.policy.trust",
@@ -144,7 +145,7 @@ _MODULES = {
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("what", choices=("why", *_MODULES), help="see the examples")
+    parser.add_argument("what", choices=("why", "learn", *_MODULES), help="see the examples")
     parser.add_argument(
         "about",
         nargs="?",
@@ -152,6 +153,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="of why: a system call, or a path; default: the last command. Of check: a policy file, default: all. Of "
         "learn: a fork, default: all",
     )
+    parser.add_argument("forks", nargs="*", metavar="FORK", help="of learn: more forks")
+    parser.add_argument("--diff", action="store_true", help="of learn: as a patch of the project's policy")
     parser.add_argument("--fork", metavar="NAME", help="of the last command in this fork")
     parser.add_argument("--agent", metavar="ID", help="of why -- CMD: as this agent's command")
     parser.add_argument(
@@ -161,12 +164,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(args: argparse.Namespace, context: Context) -> int:
-    if args.what in _MODULES:
-        module: Any = importlib.import_module(_MODULES[args.what])
-        if args.about is not None and args.what not in ("check", "learn"):
-            raise UsageError(
-                f"mudroom policy {args.what} takes no {args.about!r}", "mudroom policy --help has examples"
-            )
+    is_learning = args.what == "learn"
+    wrong = args.forks or ([args.about] if args.about is not None and args.what not in ("why", "check") else [])
+    if not is_learning and (wrong or args.diff):
+        word = wrong[0] if wrong else "--diff"
+        raise UsageError(f"mudroom policy {args.what} takes no {word!r}", "mudroom policy --help has examples")
+    if is_learning or args.what in _MODULES:
+        name = f"mudroom policy {args.what}"
+        module = part("policy", "learn", name) if is_learning else importlib.import_module(_MODULES[args.what])
         code: int = module.execute(args, context)
         return code
     if args.command is not None:

@@ -56,9 +56,17 @@ class MergeRule(NamedTuple):
     """Return the joined lines, or None where the rule does not hold."""
 
 
+_CHECKSUMS = (b"go.sum", b"go.work.sum")
+_LOCKS = (b"package-lock.json", b"npm-shrinkwrap.json")
+"""Only their package manager can tell whether a text is right (``lock_file.py``)."""
+
+
 def language_of(path: bytes) -> str:
     """Return a key of ``GUARDS``, or an empty string if no rule holds for such a file."""
-    suffix = name(path).lower().rpartition(b".")[2]
+    last = name(path)
+    if last in _CHECKSUMS or last in _LOCKS:
+        return "checksums" if last in _CHECKSUMS else ""
+    suffix = last.lower().rpartition(b".")[2]
     return {b"py": "python", b"pyi": "python", b"json": "json", b"toml": "toml"}.get(suffix, "")
 
 
@@ -310,12 +318,19 @@ def _with_comma(line: bytes, *, needed: bool) -> bytes:
     return text.removesuffix(b",") + b"," * needed + line[len(text) :]
 
 
+def _checksums(chunk: Chunk, _at: ConflictContext) -> Lines | None:
+    """Join checksums of modules, one a line: those of either side. One that is not needed changes nothing."""
+    lines = tuple(dict.fromkeys((*chunk.ours, *chunk.theirs)))
+    return tuple(sorted(lines)) if all(list(side) == sorted(side) for side in (chunk.ours, chunk.theirs)) else lines
+
+
 _DATA = ("json", "toml")
 RULES = (
     MergeRule("union of imports", ("python",), _imports),
     MergeRule("union of imports", ("python",), _names),
     MergeRule("different keys of one object", _DATA, _keys),
     MergeRule("both sides only insert", ("python", *_DATA), _inserts),
+    MergeRule("union of checksums", ("checksums",), _checksums),
 )
 """In this order; if the guard refuses what they make, the other way round."""
 
@@ -533,13 +548,13 @@ def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     return dict(pairs)
 
 
-def _read_json(text: bytes) -> Any:
+def read_json(text: bytes) -> Any:
     import json
 
     return json.loads(text.decode(), object_pairs_hook=_object)
 
 
-def _read_toml(text: bytes) -> Any:
+def read_toml(text: bytes) -> Any:
     import tomllib
 
     return tomllib.loads(text.decode())
@@ -582,8 +597,25 @@ def _is_same(one: Any, other: Any) -> bool:
     return repr(one) == repr(other)
 
 
+_CHECKSUM = re.compile(rb"(\S+ v\S+) (h1:[A-Za-z0-9+/]{43}=)")
+
+
+def _guard_checksums(texts: Texts) -> bool:
+    """Return whether the result has a checksum for each module that a side has, and the same one as that side."""
+    tables: list[dict[bytes, bytes]] = []
+    for text in texts[1:]:
+        rows = [_CHECKSUM.fullmatch(line) for line in text.splitlines() if line]
+        table = {row[1]: row[2] for row in rows if row is not None}
+        if len(table) != len(rows):
+            return False  # another line, or a module twice
+        tables.append(table)
+    ours, theirs, result = tables
+    return ours.items() & theirs.items() <= result.items() <= ours.items() | theirs.items()
+
+
 GUARDS: Mapping[str, Callable[[Texts], bool]] = {
     "python": _guard_python,
-    "json": _guard_data(_read_json),
-    "toml": _guard_data(_read_toml),
+    "json": _guard_data(read_json),
+    "toml": _guard_data(read_toml),
+    "checksums": _guard_checksums,
 }

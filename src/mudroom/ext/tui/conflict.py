@@ -24,6 +24,7 @@ from mudroom.core.merge.resolution_words import OPEN, Choice, Either, choice_wor
 from mudroom.core.merge.resolve_hunks import lines_at, resolve_text
 from mudroom.core.text.linediff import split_lines
 from mudroom.core.tree.path import show_path
+from mudroom.core.tree.quote import show_words
 from mudroom.errors import MudroomError, SideMoved
 from mudroom.ext.tui.dialog import Lines, help_for
 from mudroom.ext.tui.key import CONFLICTS, bindings, brief
@@ -48,6 +49,8 @@ MOST_LINES = 2_000
 
 
 def decision_words(conflict: ForkConflict) -> str:
+    if conflict.how:
+        return f"decided: {conflict.how}"
     return take_words(conflict.take) if conflict.decided else OPEN
 
 
@@ -200,6 +203,12 @@ class ConflictScreen(Screen[bool], inherit_bindings=False):
         return self._read_sides()[0]
 
     @property
+    def is_remade(self) -> bool:
+        """Whether a command makes the file again, and nothing is decided about it."""
+        conflict = self.conflict
+        return not conflict.decided and not self.model.is_masked(conflict) and bool(conflict.remade_by)
+
+    @property
     def rule(self) -> RuleMerge | None:
         return None if self.model.is_masked(self.conflict) else self.conflict.by_rule
 
@@ -225,7 +234,8 @@ class ConflictScreen(Screen[bool], inherit_bindings=False):
         lines[0] += f"   [{decision_words(conflict)}]"
         rule = self.rule
         by_rule = f"   r merges it by rule: {rule.words}" if rule is not None and not conflict.decided else ""
-        lines.append(f" {conflict.reason}{by_rule}")
+        again = f"   mudroom resolve --rule makes it again: {conflict.remade_by}" if self.is_remade else ""
+        lines.append(f" {conflict.reason}{by_rule}{again}")
         if places:
             place_state = (
                 choice_words(self.said.get(self.place_number))
@@ -318,12 +328,18 @@ class ConflictScreen(Screen[bool], inherit_bindings=False):
 
     def action_rule(self) -> None:
         conflict, rule = self.conflict, self.rule
+        if self.is_remade:
+            words = show_words([self.model.fork.encode(), conflict.path])
+            self.app.notify(f"a command makes it again: mudroom resolve {words} --rule", markup=False)
+            return
         if rule is None:
             self.app.notify("no rule merges it: 1, 2, 3 or 4 decides it", markup=False)
             return
         self.choices.pop(conflict.path, None)
         self._queue.run_unless_busy(
-            partial(self._decide, lambda: self.model.decide(conflict, "content", rule.content), stays=True)
+            partial(
+                self._decide, lambda: self.model.decide(conflict, "content", rule.content, how=rule.how), stays=True
+            )
         )
 
     def action_undecide(self) -> None:

@@ -319,9 +319,9 @@ class ReviewModel(SessionCalls):
         """Return whether a conflict's content is always hidden. Any thread may call it."""
         return self.session.forks.secrets.hides_conflict(conflict)
 
-    def decide(self, conflict: ForkConflict, take: Take, content: bytes | None = None) -> None:
+    def decide(self, conflict: ForkConflict, take: Take, content: bytes | None = None, how: str = "") -> None:
         self._require_at_rest()
-        self.session.changes.decide(self.fork, conflict, take, content)
+        self.session.changes.decide(self.fork, conflict, take, content, how=how)
 
     def keep_both(self, conflict: ForkConflict) -> None:
         """Put the fork's version beside the project's. This changes the fork, and with it the state under review."""

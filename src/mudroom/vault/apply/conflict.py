@@ -26,12 +26,13 @@ from mudroom.vault.conflict.reconciliation import LIMIT, Reconciler
 from mudroom.vault.conflict.resolution import (
     Resolution,
     fingerprint,
+    is_valid,
     keep_content,
     keep_resolutions,
     load_resolutions,
     read_content,
 )
-from mudroom.vault.conflict.rule_merge import RuleMerge, settle
+from mudroom.vault.conflict.rule_merge import RuleMerge, command_of, settle
 from mudroom.vault.record import ForkRecord
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
@@ -65,6 +66,8 @@ class _ConflictFields(NamedTuple):
     """Identifies the recorded decision, even an outdated decision. Another decision has another value."""
     written: bytes | None = None
     """The decided content, if ``take`` is ``content``."""
+    how: str = ""
+    """The rule or program that made the decided content; empty: the user."""
 
 
 class ForkConflict(_ConflictFields):
@@ -90,6 +93,17 @@ class ForkConflict(_ConflictFields):
     def by_rule(self) -> RuleMerge | None:
         """The text as a rule merges it (``ext/merging/rule.py``), or None if no rule does."""
         return self._outline[1]
+
+    @cached_property
+    def remade_by(self) -> str:
+        """The command that makes a lock file again (``ext/merging/lock_file.py``); empty if the path is none."""
+        return command_of(self.path, self.ours.content, self.theirs.content)
+
+    @property
+    def offered(self) -> str:
+        """Return what decides it without a person, as the end of a sentence; empty if that is nothing."""
+        by_rule = f"merges it: {self.by_rule.words}" if self.by_rule is not None else ""
+        return by_rule or (f"makes it again: {self.remade_by}" if self.remade_by else "")
 
     @cached_property
     def _outline(self) -> tuple[int | None, RuleMerge | None]:
@@ -211,9 +225,7 @@ def _map_conflicts(
                 sides = FileSides(
                     (base_at, base), (ours_at, reconciler.look(ours_at)), (conflict.path, change.staged), conflict.path
                 )
-                fork_conflict = _make_conflict(
-                    conflict, sides, reconciler, staged, resolutions.get(conflict.path), contents=contents
-                )
+                fork_conflict = _make_conflict(conflict, sides, reconciler, staged, resolutions, contents=contents)
                 if fork_conflict.take == "content" and contents:
                     fork_conflict = fork_conflict._replace(written=read_content(fork, resolutions[conflict.path]))
                 results.append(make(fork_conflict))
@@ -226,18 +238,13 @@ def _make_conflict(
     sides: FileSides,
     reconciler: Reconciler,
     staged: Source,
-    resolution: Resolution | None,
+    resolutions: Mapping[bytes, Resolution],
     *,
     contents: bool,
 ) -> ForkConflict:
     (base_at, base), (ours_at, ours), (theirs_at, theirs) = sides[:3]
-    try:
-        decided = resolution is not None and (resolution.ours, resolution.theirs) == (
-            fingerprint(reconciler, ours_at, ours),
-            fingerprint(staged, theirs_at, theirs),
-        )
-    except (PermissionError, FileHeld):  # a decision needs versions that can be read
-        decided = False
+    resolution, ours_side, theirs_side = resolutions.get(conflict.path), (ours_at, ours), (theirs_at, theirs)
+    decided = resolution is not None and is_valid(resolution, resolutions, reconciler, staged, ours_side, theirs_side)
     return ForkConflict(
         conflict.path,
         conflict.reason,
@@ -249,6 +256,7 @@ def _make_conflict(
         decided,
         resolution.take if resolution is not None and decided else "",
         _decision_id(resolution),
+        how=resolution.how if resolution is not None and decided else "",
     )
 
 
@@ -264,12 +272,21 @@ def _is_file(entry: Entry | None) -> bool:
 
 
 def decide(
-    vault: Vault, fork: Fork, conflict: ForkConflict, take: Take, content: bytes | None = None, *, edited: bool = False
+    vault: Vault,
+    fork: Fork,
+    conflict: ForkConflict,
+    take: Take,
+    content: bytes | None = None,
+    *,
+    edited: bool = False,
+    how: str = "",
+    made_from: tuple[tuple[bytes, bytes], ...] = (),
 ) -> None:
     """Record a decision until the next apply. Hold the fork's lock.
 
     ``take``: ours (the project's version), theirs (the fork's), content (the given content), delete (remove the path).
     ``edited``: the content is an edited version of the decided content (``conflict.result``) and keeps its permissions.
+    ``how``, ``made_from``: as in ``Resolution``.
 
     Raise UsageError if a side cannot be taken or the project's version cannot be read. Raise SideMoved if a side, and
     DecidedMeanwhile if the decision has changed since ``conflict`` was read: an editor may have been open for long.
@@ -297,6 +314,8 @@ def decide(
             ours,
             fingerprint(staged, conflict.path, conflict.theirs.entry),
             conflict.ours.path if conflict.ours.path != conflict.path else b"",
+            how=how,
+            made_from=made_from,
         )
         _require_unmoved(conflict, project, staged)  # again: the sides may have changed while they were read
     resolutions = load_resolutions(fork)

@@ -463,7 +463,7 @@ def perform(
     staying = staying_commits(vault.source, [change for change in plan.chosen if change.path in left_out])
     applied = applied._replace(
         conflicts=tuple(sorted({*landing.conflicts, *applied.conflicts})),
-        remarks=(*landing.remarks, *reconciler.ruled, *applied.remarks, *staying),
+        remarks=(*landing.remarks, *(Remark(*row) for row in reconciler.ruled.items()), *applied.remarks, *staying),
     )
     kept = {conflict.path for conflict in applied.conflicts} | left_out
     marked = [Conflict(path, MARKED) for path in reconciler.marked if path not in kept]

@@ -13,7 +13,7 @@ from mudroom.core.merge.diff3 import merge3
 from mudroom.core.merge.marker import Labels, why_not_mergeable, with_markers
 from mudroom.core.merge.merge import BINARY, Combined, Delta, PartialChoice, combine_modes, delta_of, merged_mode
 from mudroom.core.merge.merge_tree import ConflictAnswer, FileSides, LiveProject
-from mudroom.core.tree.change import Change, Remark
+from mudroom.core.tree.change import Change
 from mudroom.core.tree.entry import Entry, FileHeld, is_untouched, same_shape, same_stamp
 from mudroom.core.tree.path import ancestors
 from mudroom.stage import disk, xattr
@@ -41,7 +41,7 @@ class Reconciler:
 
     ``partial``: files that are applied only in part. ``answer``: returns the decision about a conflict. ``markers``:
     write conflict markers where texts cannot be merged (``marked`` has the paths). ``rules``: take the text that a rule
-    makes of a conflict (``ruled`` says which). ``since``: when the changes were
+    makes of a conflict (``ruled`` says which rule). ``since``: when the changes were
     collected, in nanoseconds since 1970. ``place``: parent for the directory with merged content.
     """
 
@@ -73,7 +73,8 @@ class Reconciler:
         """Paths with merged, resolved or partly selected content."""
         self.marked: list[bytes] = []
         """Paths whose content has conflict markers."""
-        self.ruled: list[Remark] = []
+        self.ruled: dict[bytes, str] = {}
+        """The rule or program that made a path's content."""
 
     def __enter__(self) -> Reconciler:
         return self
@@ -285,7 +286,7 @@ class Reconciler:
         settled = settle(sides.path, merged) if is_ruled else None
         if settled is not None:
             content = settled.content
-            self.ruled.append(Remark(sides.path, f"merged by rule: {settled.words}"))
+            self.ruled[sides.path] = settled.how
         elif self._markers:
             self.marked.append(sides.theirs[0])
             content = with_markers(merged, Labels(b"project", b"original", self._label), "diff3")

@@ -1,7 +1,8 @@
 """Decisions about conflicts, kept with a fork until the next apply.
 
 A decision is valid for the two versions it was made about: the project's and the fork's, each identified by a hash over
-content, kind and mode. If either has changed before the apply, the path is a conflict again.
+content, kind and mode. If either has changed before the apply, the path is a conflict again. A content that a program
+made from other files is valid while these are the same, too, with the decisions about them.
 """
 
 from __future__ import annotations
@@ -39,6 +40,10 @@ class Resolution(NamedTuple):
     """File name for the decided content."""
     mode: int = 0
     """Permission bits for the decided content."""
+    how: str = ""
+    """The rule or program that made the content; empty: the user."""
+    made_from: tuple[tuple[bytes, bytes], ...] = ()
+    """The paths from which a program made the content, each with its ``version_of``."""
 
 
 def fingerprint(source: Source, path: bytes, entry: Entry | None) -> bytes:
@@ -54,6 +59,30 @@ def fingerprint(source: Source, path: bytes, entry: Entry | None) -> bytes:
         finally:
             os.close(opened)
     return hasher.digest()
+
+
+def version_of(path: bytes, project: Source, staged: Source, resolutions: Mapping[bytes, Resolution]) -> bytes:
+    """Return a hash of both versions of a path, and of the decision about it. Raise OSError if one cannot be read."""
+    sides = [fingerprint(source, path, source.look(path)) for source in (project, staged)]
+    return blake2b(repr((sides, resolutions.get(path))).encode(), digest_size=20).digest()
+
+
+def is_valid(
+    resolution: Resolution,
+    resolutions: Mapping[bytes, Resolution],
+    project: Source,
+    staged: Source,
+    ours: tuple[bytes, Entry | None],
+    theirs: tuple[bytes, Entry | None],
+) -> bool:
+    """Return whether a decision is about these versions. A version that cannot be read is another one."""
+    try:
+        present = fingerprint(project, *ours), fingerprint(staged, *theirs)
+        return present == (resolution.ours, resolution.theirs) and all(
+            version_of(path, project, staged, resolutions) == version for path, version in resolution.made_from
+        )
+    except OSError:
+        return False
 
 
 def load_resolutions(fork: Fork) -> dict[bytes, Resolution]:
@@ -108,31 +137,21 @@ def answers(fork: Fork, staged: Source) -> Callable[[Reconciler, Change, Entry |
 
     def answer(reconciler: Reconciler, change: Change, ours: Entry | None) -> ConflictAnswer | None:
         resolution = resolutions.get(change.path)
-        if (
-            resolution is None
-            or change.path in reconciler.partial
-            or not _is_valid(resolution, reconciler, staged, change, ours)
-        ):
+        if resolution is None or change.path in reconciler.partial:
+            return None
+        at = resolution.ours_at or change.path
+        sides = (at, reconciler.look(at) if resolution.ours_at else ours), (change.path, change.staged)
+        if not is_valid(resolution, resolutions, reconciler, staged, *sides):
             return None
         if resolution.take in ("ours", "theirs"):
             return ConflictAnswer("ours" if resolution.take == "ours" else "theirs")
         if resolution.take == "delete":
             return ConflictAnswer("content", Combined(None))
+        if resolution.how:
+            reconciler.ruled[change.path] = resolution.how
         content, like = read_content(fork, resolution), resolution.ours_at or change.path
         return ConflictAnswer(
             "content", reconciler.keep(change.path, content, resolution.mode, like=like if ours is not None else b"")
         )
 
     return answer
-
-
-def _is_valid(
-    resolution: Resolution, reconciler: Reconciler, staged: Source, change: Change, ours: Entry | None
-) -> bool:
-    try:
-        at = resolution.ours_at or change.path
-        entry = reconciler.look(at) if resolution.ours_at else ours
-        current = fingerprint(reconciler, at, entry)
-        return (current, fingerprint(staged, change.path, change.staged)) == (resolution.ours, resolution.theirs)
-    except OSError:
-        return False

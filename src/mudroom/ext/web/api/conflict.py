@@ -100,6 +100,8 @@ def shown_conflict(session: Session, current: ForkConflict, before: ForkConflict
         current.take,
         by_rule.words if by_rule is not None else "",
         secret,
+        how=current.how,
+        command=current.remade_by if not secret else "",
     )
 
 

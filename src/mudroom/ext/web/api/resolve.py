@@ -64,7 +64,7 @@ def _decide(session: Session, fork: str, current: ForkConflict, request: shape.D
     elif request.take == "rule":
         if current.by_rule is None or session.forks.secrets.hides_conflict(current):
             raise Refusal(400, "bad-request", f"no rule merges {show_path(current.path)}")
-        session.changes.decide(fork, current, "content", current.by_rule.content)
+        session.changes.decide(fork, current, "content", current.by_rule.content, how=current.by_rule.how)
     elif request.take == "both":
         return _both(session, fork, current)
     else:

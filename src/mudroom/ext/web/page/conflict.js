@@ -68,7 +68,7 @@ export function Conflicts({ project, fork, file }) {
       <nav aria-label="Files in conflict"><ul class="panel">${all.map((other) => html`<li key=${other.id}>
         <button type="button" class="quiet" aria-current=${other === one ? "true" : undefined} onClick=${() => setAsked(other.id)}>
           <span class="name">${spelled(other.path)}</span><span class="dim small">${other.reason}</span>
-          <span class=${"tag " + (other.decided ? "" : "warn")}>${other.decided ? TAKE_WORDS[other.take ?? ""] ?? "decided" : other.places ? plural(other.places, "place") + " open" : "open"}</span>
+          <span class=${"tag " + (other.decided ? "" : "warn")}>${other.decided ? decisionWords(other) : other.places ? plural(other.places, "place") + " open" : "open"}</span>
         </button></li>`)}</ul></nav>
       <${One} key=${`${data.created} ${one.id}`} project=${project} fork=${fork} row=${one} unsaved=${unsaved} onDecided=${decided}
         onNext=${following && following !== one ? () => setAsked(following.id) : undefined} />
@@ -104,15 +104,19 @@ function Loaded({ project, fork, row, unsaved, onDecided, onNext, data, reload }
   const deciding = { data, draft, change, busy: state.busy, decide, problem };
   return html`<section class="grow conflict" aria-label=${"Conflict in " + data.path}>
     <div class="spread"><h2 class="name">${spelled(data.path)}</h2>
-      <div class="row">${data.decided && html`<span class="tag">${TAKE_WORDS[data.take] ?? "decided"}</span><button type="button" disabled=${state.busy} onClick=${() => decide("undecide")}>Undecide</button>`}
+      <div class="row">${data.decided && html`<span class="tag">${decisionWords(data)}</span><button type="button" disabled=${state.busy} onClick=${() => decide("undecide")}>Undecide</button>`}
         ${onNext && html`<button type="button" onClick=${onNext}>Next conflict</button>`}</div></div>
     <p>${data.reason}</p>
     ${data.rule && !data.decided && html`<p class="row banner"><span class="grow">Merged by rule: ${data.rule}.</span>
       <button type="button" disabled=${state.busy} onClick=${() => decide("rule")}>Take it</button></p>`}
+    ${data.command && !data.decided && html`<p class="row banner"><span class="grow"><code>mudroom resolve</code> with <code>--rule</code> makes it again: <code class="name">${spelled(data.command)}</code></span></p>`}
     ${unsaved.lost.has(row.id) && html`<p class="banner warn">Your unsaved choices here were too large to be kept.</p>`}
     ${data.places !== null && data.regions ? html`<${Text} place=${place} ...${deciding} />` : html`<${Undivided} ...${deciding} />`}
   </section>`;
 }
+
+/** What was decided, and by which rule or program. @param {{how?: string, take?: string}} conflict */
+const decisionWords = ({ how, take }) => (how ? `decided: ${how}` : TAKE_WORDS[take ?? ""] ?? "decided");
 
 /** @typedef {{current: {versions: string, saved: Partial<Draft>}}} Own the versions that this view has decided about, or is leaving:
  *   the next are looked at anew. `saved`: what is no draft any more then */

@@ -76,6 +76,10 @@ class ConflictShape(Struct):
     """The content is never shown, and the conflict can only be decided as a whole."""
     result: ResultShape | None = None
     """Sent only for a decided conflict requested by its id. None also if it is not shown, or no file is left."""
+    how: str = ""
+    """The rule or program that made the decided content; empty: the user."""
+    command: str = ""
+    """Makes a lock file again: ``mudroom resolve FORK PATH --rule`` runs it."""
 
 
 class ConflictsShape(Struct):

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+from collections.abc import Sequence
 from typing import Any
 
+import pytest
+
 from conftest import Place
-from mudroom.cli.policy.learn import Learned, learn
 from mudroom.core.confinement.limit import LimitReached
 from mudroom.core.journal.event import Event
-from mudroom.core.network.host_rules import parse_rule
+from mudroom.core.network.host_rules import HostRule, parse_rule
+from mudroom.ext.learning.learn import learn
 from mudroom.policy.parse import parse
 from test_vault_verb import Cli
 
@@ -25,8 +29,13 @@ def approval(pattern: str, *, allow: bool, by: str = "terminal", command: tuple[
     return Event(1, 1, "approval", "a", json.dumps(data), "")
 
 
+def learned(events: list[Event], answers: Sequence[HostRule] = ()) -> list[tuple[Any, ...]]:
+    """Return the rows without the forks."""
+    return [row[:4] for row in learn(events, answers)]
+
+
 def test_only_an_answer_becomes_a_rule() -> None:
-    rows = learn(
+    rows = learned(
         [
             flow("once.example", "allow", "asked"),
             flow("once.example", "allow", "asked"),
@@ -49,20 +58,20 @@ def test_only_an_answer_becomes_a_rule() -> None:
         ]
     )
     assert rows == [
-        Learned("commands.rules", "git push", "allow", 1),
-        Learned("commands.rules", "make", "allow", 1),
-        Learned("commands.rules", "npm publish", "deny", 1),
-        Learned("commands.rules", "sh x.sh", "allow", 1),
-        Learned("network.allow", "@npm", "allow", 1),
-        Learned("network.allow", "always.example", "allow", 1),
-        Learned("network.allow", "once.example", "allow", 2),
-        Learned("network.allow", "raw.example:22", "allow", 1),
-        Learned("network.deny", "no.example", "deny", 1),
-        Learned("", "both.example", "answered both ways", 2),
-        Learned("", "late", "asked, no answer", 1),
-        Learned("", "sh -c x; y", "no pattern holds it", 1),
-        Learned("", "tried.example", "refused, no answer", 1),
-        Learned("", "waited.example", "refused, no answer", 1),
+        ("commands.rules", "git push", "allow", 1),
+        ("commands.rules", "make", "allow", 1),
+        ("commands.rules", "npm publish", "deny", 1),
+        ("commands.rules", "sh x.sh", "allow", 1),
+        ("network.allow", "@npm", "allow", 1),
+        ("network.allow", "always.example", "allow", 1),
+        ("network.allow", "once.example", "allow", 2),
+        ("network.allow", "raw.example:22", "allow", 1),
+        ("network.deny", "no.example", "deny", 1),
+        ("", "both.example", "answered both ways", 2),
+        ("", "late", "asked, no answer", 1),
+        ("", "sh -c x; y", "no pattern holds it", 1),
+        ("", "tried.example", "refused, no answer", 1),
+        ("", "waited.example", "refused, no answer", 1),
     ]
 
 
@@ -72,13 +81,13 @@ def test_an_answer_from_elsewhere_is_an_answer() -> None:
     rows = learn([flow(f"r{n}.example", "deny", f"asked, and refused {how}") for n, how in enumerate(refused)])
     assert [row.key for row in rows] == ["network.deny"] * len(refused)
     nobody = ("and refused", "and refused (why)", "but the queue is closed", "and nobody waits for the answer any more")
-    rows = learn([flow("x.example", "deny", f"asked, {how}") for how in nobody])
-    assert rows == [Learned("", "x.example", "refused, no answer", 4)]
+    events = [flow("x.example", "deny", f"asked, {how}") for how in nobody]
+    assert learned(events) == [("", "x.example", "refused, no answer", 4)]
 
 
 def test_what_is_held_is_learned_as_held() -> None:
     """An allow instead would loosen the answer: pushes and publishes would be sent at once."""
-    rows = learn(
+    rows = learned(
         [
             flow("gitlab.com", "allow", "asked gitlab.com:443"),
             flow("registry.npmjs.org", "allow", "asked @npm"),
@@ -90,12 +99,12 @@ def test_what_is_held_is_learned_as_held() -> None:
         [parse_rule("api.example PUT", "hold"), parse_rule("open.example", "allow")],
     )
     assert rows == [
-        Learned("network.allow", "@npm", "allow", 1),
-        Learned("network.allow", "open.example", "allow", 1),
-        Learned("network.hold", "api.example PUT", "hold", 1),
-        Learned("network.hold", "gitlab.com:443", "hold", 1),
-        Learned("", "[redacted].example", "no rule can name it", 1),
-        Learned("", "late.example", "refused, to be held from the next command on", 1),
+        ("network.allow", "@npm", "allow", 1),
+        ("network.allow", "open.example", "allow", 1),
+        ("network.hold", "api.example PUT", "hold", 1),
+        ("network.hold", "gitlab.com:443", "hold", 1),
+        ("", "[redacted].example", "no rule can name it", 1),
+        ("", "late.example", "refused, to be held from the next command on", 1),
     ]
 
 
@@ -116,9 +125,9 @@ def test_a_request_that_a_rule_leaves_out_is_told_with_method_and_path() -> None
         flow("b.example", "deny", "", **other),
         flow("whole.example", "deny", "policy.yaml:9", method="GET", path="/", reason="denied by policy.yaml:9"),
     ]
-    assert learn(events) == [
-        Learned("", "POST api.example/repos/x", "refused, policy.yaml:4 allows only some requests there", 2),
-        Learned("", "PUT b.example/y", "refused, policy.yaml:5 is for other methods or paths", 1),
+    assert learned(events) == [
+        ("", "POST api.example/repos/x", "refused, policy.yaml:4 allows only some requests there", 2),
+        ("", "PUT b.example/y", "refused, policy.yaml:5 is for other methods or paths", 1),
     ]
 
 
@@ -198,3 +207,104 @@ def test_the_second_session_asks_nothing(place: Place) -> None:
     assert cli("policy", "trust", "--yes").returncode == 0
     again = cli("exec", "--fork", "b", "--", "unheard-of", "--now")
     assert (again.returncode, "approval" in again.stderr) == (127, False), again.stderr
+
+
+def test_answers_are_counted_by_fork() -> None:
+    events = [flow("x.example", "allow", "asked")._replace(fork=fork) for fork in "aab"]
+    assert [row.by_fork for row in learn(events)] == [{"a": 2, "b": 1}]
+    both = [*events, flow("x.example", "deny", "asked")._replace(fork="c")]
+    assert [(row.action, row.by_fork) for row in learn(both)] == [("answered both ways", {"a": 2, "b": 1, "c": 1})]
+
+
+def test_a_background_command_reaches_its_time() -> None:
+    def event(kind: str, **data: Any) -> Event:
+        return Event(1, 1, kind, "a", json.dumps(data), "")
+
+    memory = LimitReached("memory", "killed", 512 << 20, amount=3)._asdict()
+    rows = learned(
+        [
+            event("background", id="1", timeout=60.0),
+            event("background", id="2", timeout=None),
+            event("background_end", id="1", timed_out=True),
+            event("background_end", id="2", timed_out=False),
+            event("background_end", id="3", timed_out=True),  # its start is in an archive
+            event("background_notes", notes=["x"]),
+            event("background_notes", notes=[], limits=[memory]),
+        ]
+    )
+    assert rows == [
+        ("", "limits: {memory: 1 GiB}", "killed at 512 MiB", 1),
+        ("", "run: {timeout: 120 s}", "killed at 60 s", 1),
+    ]
+
+
+def answered(cli: Cli, *forks: str) -> None:
+    """Have a command allowed in each of these forks."""
+    cli.place.write(".mudroom/policy.yaml", "commands:\n  classes: {unknown: require_approval}\n")
+    for number, fork in enumerate(forks):
+        command = ("exec", "--fork", fork, "--", f"unheard-of-{number}")
+        asked = re.search(r"waiting for approval ([0-9a-f]{6})", cli(*command).stderr)
+        assert asked is not None
+        assert cli("approve", asked[1]).returncode == 0
+        assert cli(*command).returncode == 127
+
+
+def test_several_forks_are_learned_as_a_patch(place: Place) -> None:
+    cli = Cli(place)
+    answered(cli, "a", "b", "c")
+    rows = cli.json("policy", "learn", "a", "b")["rows"]
+    assert [(row["value"], row["by_fork"]) for row in rows] == [("unheard-of-0", {"a": 1}), ("unheard-of-1", {"b": 1})]
+    patch = cli("policy", "learn", "a", "b", "--diff")
+    assert patch.returncode == 0, patch.stderr
+    assert patch.stderr == "note: to use it: add | git apply to this command, and run mudroom policy trust\n"
+    applied = subprocess.run(
+        ["git", "apply"], cwd=place.project, input=patch.stdout, text=True, capture_output=True, check=False
+    )
+    assert applied.returncode == 0, (applied.stderr, patch.stdout)
+    assert (place.project / ".mudroom/policy.yaml").read_text().endswith("include:\n  - learned.yaml\n")
+    assert cli("policy", "trust", "--yes").returncode == 0
+    assert cli("policy", "check").returncode == 0
+    for fork, code in (("a", 0), ("b", 1)):
+        again = cli("exec", "--fork", fork, "--", f"unheard-of-{code}")
+        assert (again.returncode, "approval" in again.stderr) == (127, False), again.stderr
+    more = cli("policy", "learn", "--diff").stdout
+    assert more.startswith("--- a/.mudroom/learned.yaml\n+++ b/.mudroom/learned.yaml\n")
+    assert "unheard-of-2" in more
+    assert ".mudroom/policy.yaml" not in more, "it is included already"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["learn", "a", "nowhere"], "there is no fork named nowhere"),
+        (["show", "x"], "mudroom policy show takes no 'x'"),
+        (["why", "ptrace", "x"], "mudroom policy why takes no 'x'"),
+        (["check", "--diff"], "mudroom policy check takes no '--diff'"),
+    ],
+)
+def test_bad_input_is_one_line(place: Place, words: list[str], message: str) -> None:
+    cli = Cli(place)
+    assert cli("exec", "--fork", "a", "--", "true").returncode == 0
+    done = cli("policy", *words)
+    assert (done.returncode, done.stderr.count("\n")) == (125, 1)
+    assert done.stderr.startswith(f"mudroom: {message}")
+
+
+def test_a_policy_that_no_patch_can_name_is_told(place: Place) -> None:
+    cli = Cli(place)
+    answered(cli, "a")
+    place.write(".mudroom/policy.yaml", "{commands: {classes: {unknown: require_approval}}}\n")
+    done = cli("policy", "learn", "--diff")
+    assert (done.returncode, done.stdout) == (125, "")
+    assert done.stderr == (
+        "mudroom: .mudroom/policy.yaml: it is written in braces (write include: [learned.yaml] into it)\n"
+    )
+
+
+def test_nothing_answered_is_no_patch(place: Place) -> None:
+    cli = Cli(place)
+    place.write(".mudroom/policy.yaml", "limits: {file_size: 1 MB}\n")
+    cli("exec", "--fork", "a", "--", "sh", "-c", "exec head -c 2000000 /dev/zero > big")
+    done = cli("policy", "learn", "a", "--diff")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "note: nothing was answered that a rule could say: mudroom policy learn tells the rest\n"
