@@ -80,6 +80,14 @@ class PushShape(Struct):
     """Of a publish its files, of another request its headers and body."""
 
 
+class RootShape(Struct):
+    """Another project in which a fork has changes. The paths of their rows are absolute."""
+
+    path: str
+    label: str
+    """``your home``, or the path."""
+
+
 class ChangesShape(Struct):
     fork: str
     fingerprint: str
@@ -107,6 +115,7 @@ class ChangesShape(Struct):
     """Why these rows are a look and not a review, as words to follow the fork's name ("is mounted at /x"): no apply
     accepts their fingerprint. Empty: they are a review."""
     pushes: list[PushShape] = []
+    roots: list[RootShape] = []
 
 
 class LineShape(Struct, array_like=True):
