@@ -119,7 +119,7 @@ def test_the_parts_as_json(place: Place, lib: Path, fork: str) -> None:
     assert [row["path"] for row in told["changes"]["files"]] == ["p"]
     home, other = told["roots"]
     assert (home["home"], home["path"], other["path"]) == (True, str(place.home), str(lib))
-    assert {row["path"]: row["tags"] for row in home["changes"]["files"]}[".bashrc"] == ["executes-later"]
+    assert {row["path"]: row["tags"] for row in home["changes"]["files"]}[".bashrc"] == ["executes-later", "content"]
     assert [(row["path"], row["hunks"]) for row in other["changes"]["files"]] == [("code", 2)]
     landed = run(["apply", fork, "--yes", "--reviewed", told["reviewed"]], cwd=place.project, env=environment(place))
     assert (landed.returncode, (lib / "code").read_text().count("line thirty")) == (0, 1)
