@@ -94,15 +94,18 @@ export function lines(root, closed) {
   const walk = (/** @type {Node} */ here, /** @type {number} */ level) => {
     const among = here.directories.size + here.rows.length;
     let position = 0;
-    for (const one of here.directories.values()) {
+    const directory = (/** @type {Node} */ one) => {
       const { name, last } = joined(one);
       const open = !closed.has(last.path);
       found.push({ key: last.path, name, level, position: ++position, among, row: null, ids: last.ids, added: last.added, removed: last.removed, open, isRoot: one.isRoot });
       if (open) walk(last, level + 1);
-    }
+    };
+    const directories = [...here.directories.values()];
+    directories.filter((one) => !one.isRoot).forEach(directory);
     for (const row of here.rows) {
       found.push({ key: row.id, name: row.path.slice(here.path.length), level, position: ++position, among, row, ids: [row.id], added: row.added, removed: row.removed, open: false });
     }
+    directories.filter((one) => one.isRoot).forEach(directory); // after all of the project
   };
   walk(root, 1);
   return found;
