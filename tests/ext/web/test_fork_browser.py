@@ -26,7 +26,7 @@ const at = document.location;
 async function tried(what, act) {
   try { return [what, await act()]; } catch (error) { return [what, "refused: " + error.name]; }
 }
-const above = at.hostname.split(".").slice(1).join(".");
+const project = at.hostname.split("--")[1];
 const loaded = (tag, source) => new Promise((done) => {
   const one = document.createElement(tag);
   one.onload = () => done("loaded");
@@ -50,8 +50,9 @@ window.attack = async (page, other) => Object.fromEntries(await Promise.all([
   tried("page socket", () => socket(page.replace("http", "ws") + "/api/v1/events")),
   tried("own socket", () => socket("ws://" + at.host + "/ws")),
   tried("cookies", async () => {
-    for (const domain of ["localhost", above, other.slice(7).split(":")[0], "127.0.0.1"])
-      document.cookie = "to-" + domain + "=1; domain=" + domain;
+    for (const domain of ["localhost", project, other.slice(7).split(":")[0], "127.0.0.1"])
+      for (const path of ["/", "/x"])
+        document.cookie = "to-" + domain + "=1; path=" + path + "; domain=" + domain;
     return document.cookie;
   }),
 ]));
@@ -100,6 +101,8 @@ def test_a_hostile_page_of_a_fork(place: Place) -> None:
             "page socket": "failed",
             "own socket": "open",
         }
+        seen = json.loads(tab.evaluate("async () => (await fetch('/x')).text()"))
+        assert "to-" not in dict(seen["headers"])["cookie"], "no page of a fork sets a cookie for another"
         # the browser keeps no cookie of a fork for the page, nor for all of localhost
         domains = {(cookie["name"], cookie["domain"]) for cookie in context.cookies()}
         zones = {fork: host_of(place, site, fork).partition(":")[0] for fork in ("dev", "evil")}
@@ -107,9 +110,11 @@ def test_a_hostile_page_of_a_fork(place: Place) -> None:
         assert {one for one in domains if one[0] == login} == {
             (login, "127.0.0.1"), (login, f".{zones['dev']}"), (login, f".{zones['evil']}")
         }  # fmt: skip
-        assert not any(
-            domain.lstrip(".") in ("localhost", zones["dev"]) for name, domain in domains if name[:3] == "to-"
-        )
+        assert not any(name[:3] == "to-" for name, _domain in domains)
+        # the address that is easier to type leads there
+        typed = dev.replace("--", ".")
+        entered(other, typed + "/page", "dev")
+        assert other.url == dev + "/page"
         # and the page is as it was: its API answers it
         page.reload()
         page.wait_for_selector(HOME)
