@@ -61,8 +61,9 @@ class Answer(http.server.BaseHTTPRequestHandler):
         self.send_response(200)
         self.send_header("content-type", kind)
         self.send_header("content-length", str(len(text)))
-        for cookie in ("wide=1; Domain=PROJECT; Path=/", "own=2; HttpOnly", "mudroom-80=x"):
-            self.send_header("set-cookie", cookie.replace("PROJECT", self.headers["host"].split(":")[0].split("--")[-1]))
+        above = self.headers["host"].split(":")[0].split("--")[-1]
+        for cookie in ("wide=1; Domain=" + above + "; Path=/", "own=2; HttpOnly", "mudroom-80=x"):
+            self.send_header("set-cookie", cookie)
         self.send_header("clear-site-data", '"cookies"')
         self.send_header("access-control-allow-origin", "*")
         self.end_headers()

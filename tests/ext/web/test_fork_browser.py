@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from browser import HOME, PATIENCE, another_login, browsing, mudroom, serving
 from fork_server import forks_served, host_of
+from otherbrowsers import Window, firefox, webkit
 
 from clocks import give_way
 
@@ -126,6 +129,26 @@ def test_a_hostile_page_of_a_fork(place: Place) -> None:
         mudroom(place, "serve", "--forget")
         page.goto(another_login(place))
         entered(tab, dev + "/page", "dev")  # let in anew by the page's new login
+
+
+@pytest.mark.alone  # a browser begins late where all else begins, too
+@pytest.mark.parametrize("browser", [firefox, webkit], ids=["firefox", "webkit"])
+def test_other_browsers(place: Place, browser: Callable[[], AbstractContextManager[Window]]) -> None:
+    """They find the address, are let in, open a WebSocket, and keep no cookie of one fork for another."""
+    forks = (("dev", 3000), ("evil", 3000), ("db", 3000))
+    with forks_served(place, *forks, page=HOSTILE) as site, browser() as window:
+        dev, evil, short = (f"http://{host_of(place, site, fork)}" for fork in ("dev", "evil", "db"))
+        for address, title in ((dev, "dev"), (short, "db"), (evil, "evil")):
+            status, found = site.ask("POST", f"/visit?to={address.partition('//')[2]}/page")
+            assert status == 200
+            window.go(found["address"])
+            assert window.call("() => document.title") == title
+        found = window.call("([page, other]) => attack(page, other)", [site.url.rstrip("/"), dev])
+        assert (found["own"], found["own socket"], found["other"]) == ("evil", "open", "refused: TypeError")
+        window.go(dev.replace("--", ".") + "/page")
+        assert window.call("() => [location.origin, document.title]") == [dev, "dev"]
+        seen = json.loads(window.call("async () => (await fetch('/x')).text()"))
+        assert "to-" not in dict(seen["headers"]).get("cookie", "")
 
 
 @pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not installed")

@@ -73,6 +73,8 @@ def test_a_server_in_a_fork_has_an_address(place: Place) -> None:
         assert dict(seen["headers"])["authorization"] == "Bearer x"
         assert told(ask(site, host_of(place, site, "dev", 3000), Cookie=cookie, Sec_Fetch_Site="same-origin"))
         assert ask(site, host_of(place, site, "other"), Cookie=cookie, Sec_Fetch_Site="none").status == 401
+        typed = ask(site, host.replace("--", "."), "/there?x=1", Cookie=cookie, Sec_Fetch_Site="none")
+        assert (typed.status, typed.all("location")) == (308, [f"http://{host}/there?x=1"])
         assert ask(site, host, Cookie=cookie).status == 401, "a browser that does not say where a request comes from"
 
         # what it answers
