@@ -201,7 +201,9 @@ class ForkProxy:
         host, slash, path = wanted.partition("/")
         address = self.address([(b"host", host.encode("ascii", "replace"))])
         if address is None:
-            raise MudroomError("this is not the address of a fork", "FORK--PROJECT.localhost, with the port of the page")
+            raise MudroomError(
+                "this is not the address of a fork", "FORK--PROJECT.localhost, with the port of the page"
+            )
         query = urlencode({"code": self._login.new_code(address.zone), "to": slash + path or "/"})
         return f"{address.origin}{ENTER}?{query}"
 

@@ -306,7 +306,7 @@ class JobShape(Struct):
     id: str
     project: str
     fork: str
-    what: Literal["apply", "undo", "redo", "measure", "verify-journal"]
+    what: Literal["apply", "undo", "redo", "measure", "verify-journal", "verify-forks"]
     state: Literal["running", "done", "failed"]
     phase: str = ""
     done: int = 0
