@@ -11,7 +11,7 @@ from browser import OpenPage, Site, comes, mudroom
 
 from box import if_namespaces
 from conftest import Place, listing
-from test_page_accessible import AXE, violations
+from test_page_accessible import AXE, SCHEMES, violations
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -93,8 +93,8 @@ def test_a_conflict_on_a_phone(place: Place, site: Site, lib: Path, open_page: O
     page.get_by_role("tree", name="Changed files").wait_for()
     comes(page, lambda: "decided" in page.get_by_role("treeitem").filter(has_text=".bashrc").inner_text(), True)
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") == 0
-    for scheme in ("dark", "light"):
-        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+    for scheme in SCHEMES:
+        page.emulate_media(color_scheme=scheme)
         if AXE.exists():
             assert violations(page) == []
     page.get_by_role("button", name="Apply all 4").click()

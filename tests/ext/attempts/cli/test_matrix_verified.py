@@ -50,9 +50,9 @@ def settle(place: Place) -> None:
             give_way()
 
 
-def verified(session: Session, **more: float) -> list[MatrixCell]:
+def verified(session: Session, budget: float = module.BUDGET) -> list[MatrixCell]:
     with closing(Cancellation()) as cancellation:
-        return verify_cells(session, matrix(session, NAMES), cancellation, **more)
+        return verify_cells(session, matrix(session, NAMES), cancellation, budget=budget)
 
 
 def verdicts(cells: list[MatrixCell]) -> Found:

@@ -34,7 +34,7 @@ _FILE = b"/verdicts"
 _GIT = (b"/.git/HEAD", b"/.git/index")
 
 
-class Verdict(NamedTuple):
+class ForkVerdict(NamedTuple):
     passed: bool
     time: int
     """Nanoseconds since 1970."""
@@ -78,7 +78,7 @@ def verify_cells(
         passed = _passes(session, cell, words, rest, cancellation)
         if passed is None:
             continue
-        verdict = Verdict(passed, time.time_ns())
+        verdict = ForkVerdict(passed, time.time_ns())
         known[at] = _with(cell, verdict)
         if key and key == _key(session, cell.one, cell.other, words):
             _keep(session, key, verdict)
@@ -90,7 +90,7 @@ def is_open(cell: MatrixCell) -> bool:
     return not cell.problem and not cell.conflicts and cell.verified is None
 
 
-def known_verdict(session: Session, one: str, other: str, words: Sequence[bytes]) -> Verdict | None:
+def known_verdict(session: Session, one: str, other: str, words: Sequence[bytes]) -> ForkVerdict | None:
     """Return the verdict on a pair that holds, or None."""
     key = _key(session, *_in_order(session, one, other), words)
     return _load(session).get(key.hex()) if key else None
@@ -99,7 +99,7 @@ def known_verdict(session: Session, one: str, other: str, words: Sequence[bytes]
 def keep_pair(session: Session, one: str, other: str, words: Sequence[bytes], *, passed: bool) -> None:
     """Keep a verdict on a pair that somebody else has found."""
     if key := _key(session, *_in_order(session, one, other), words):
-        _keep(session, key, Verdict(passed, time.time_ns()))
+        _keep(session, key, ForkVerdict(passed, time.time_ns()))
 
 
 def _in_order(session: Session, one: str, other: str) -> tuple[str, str]:
@@ -108,17 +108,17 @@ def _in_order(session: Session, one: str, other: str) -> tuple[str, str]:
     return (one, other) if names.index(one) < names.index(other) else (other, one)
 
 
-def _keep(session: Session, key: bytes, verdict: Verdict) -> None:
+def _keep(session: Session, key: bytes, verdict: ForkVerdict) -> None:
     """Keep a verdict. Two processes at once may lose one, which is computed again."""
     rows = {**_load(session), key.hex(): verdict}
     newest = sorted(rows.items(), key=lambda row: row[1].time)[-MOST:]
     write(session.vault.path + _FILE, json.dumps(dict(newest)).encode(), durable=False)
 
 
-def _load(session: Session) -> dict[str, Verdict]:
+def _load(session: Session) -> dict[str, ForkVerdict]:
     try:
         rows = json.loads(safe_open.read(session.vault.path + _FILE))
-        return {str(key): Verdict(bool(passed), int(at)) for key, (passed, at) in rows.items()}
+        return {str(key): ForkVerdict(bool(passed), int(at)) for key, (passed, at) in rows.items()}
     except FileNotFoundError:
         return {}
     except (ValueError, TypeError, AttributeError):
@@ -135,7 +135,7 @@ def _key(session: Session, one: str, other: str, words: Sequence[bytes]) -> byte
     return blake2b(repr(found).encode(), digest_size=20).digest()
 
 
-def _with(cell: MatrixCell, verdict: Verdict | None) -> MatrixCell:
+def _with(cell: MatrixCell, verdict: ForkVerdict | None) -> MatrixCell:
     if verdict is None or cell.problem or cell.conflicts:
         return cell
     return cell._replace(verified=verdict.passed, verified_at=verdict.time)
