@@ -285,12 +285,14 @@ class Changes:
         pushes: Collection[str] = (),
         on_verify: OnVerify | None = None,
         roots: Mapping[bytes, Sequence[bytes]] | None = None,
+        root_parts: Mapping[bytes, Mapping[bytes, PartialChoice]] | None = None,
     ) -> LandingResult:
         """Apply a fork to the project, whole or only ``paths``, merged with the project's own changes. Conflicts are in
         the result, never raised. Hold the vault's lock.
 
         A fork with parts in other projects is applied to all of them, or to none. ``roots``: only these, by path, each
-        with its own ``paths``; the fork's own project is then left out unless it has ``paths``, too.
+        with its own ``paths``; the fork's own project is then left out unless it has ``paths``, too. ``root_parts``:
+        the ``parts`` of these projects, by path; their paths are then ``exact``.
 
         ``reviewed``: the reviewed changes' fingerprint; default: from the last ``review`` since the last apply, if any.
         Raise ForkMoved if the fork's changes differ from it; the project is untouched then.
@@ -311,7 +313,7 @@ class Changes:
         ties = ties_of(fork)
         if not ties:
             return self._apply(name, paths, reviewed, options)
-        return self._apply_together(fork, paths, reviewed, options, ties, roots)
+        return self._apply_together(fork, paths, reviewed, options, ties, roots, root_parts)
 
     def _apply_together(
         self,
@@ -321,6 +323,7 @@ class Changes:
         options: _Options,
         ties: Sequence[Tie],
         roots: Mapping[bytes, Sequence[bytes]] | None,
+        root_parts: Mapping[bytes, Mapping[bytes, PartialChoice]] | None,
     ) -> LandingResult:
         """Apply a fork with parts in other projects. ``reviewed``: the fingerprints, joined by ``+``."""
         from mudroom.session.roots import together
@@ -339,7 +342,10 @@ class Changes:
         def part(tied: Tie, session: Any, expected: str | None) -> Callable[[Joint], None]:
             def perform(joint: Joint) -> None:
                 chosen = roots[tied.path] if roots is not None else ()
-                done = session.changes._apply(tied.name, chosen, expected, options.of_part(), joint)
+                there = options.of_part()
+                if root_parts is not None:
+                    there = there._replace(parts=root_parts.get(tied.path, {}), exact=True)
+                done = session.changes._apply(tied.name, chosen, expected, there, joint)
                 if done.verified is not None and not done.verified.passed:
                     raise _Unverified(done)
                 landed.append(RootLanding(tied, done))

@@ -478,11 +478,22 @@ class Forks:
         return Comparison(self.vault, old, new)
 
     def discard(self, name: str, reviewed: str | None = None) -> None:
-        """Discard a fork. ``reviewed``: the reviewed changes' fingerprint. Raise ForkMoved if the fork's changes differ
-        from it, UsageError if a command is running in the fork, ForkGone if another process discards it."""
+        """Discard a fork. ``reviewed``: the reviewed changes' fingerprint, of a fork with parts in other projects those
+        of all, joined by ``+``. Raise ForkMoved if the fork's changes differ from it, UsageError if a command is
+        running in the fork, ForkGone if another process discards it."""
         fork = self.vault.fork(name)
         require_first(fork, "discard")
-        for tied in ties_of(fork):
+        ties = ties_of(fork)
+        if reviewed is not None and ties:
+            from mudroom.vault.forks.review import require_seen
+
+            parts = [(fork, self), *((tied.fork(fork), self.root(tied).forks) for tied in ties)]
+            prints = reviewed.split("+")
+            for at, (part, forks) in enumerate(parts):
+                expected = prints[at] if len(prints) == len(parts) else ""
+                require_seen(part, forks.changeset(part.name), expected, "discarded")
+            reviewed = prints[0]
+        for tied in ties:
             with suppress(MudroomError):  # one that is missing is given up with the rest
                 tied.fork(fork)
                 self.root(tied).forks.discard_part(tied.name)

@@ -61,8 +61,9 @@ class Answer(http.server.BaseHTTPRequestHandler):
         self.send_response(200)
         self.send_header("content-type", kind)
         self.send_header("content-length", str(len(text)))
-        for cookie in ("wide=1; Domain=PROJECT.localhost; Path=/", "own=2; HttpOnly", "mudroom-80=x"):
-            self.send_header("set-cookie", cookie.replace("PROJECT", self.headers["host"].split(":")[0].split(".")[-2]))
+        above = self.headers["host"].split(":")[0].split("--")[-1]
+        for cookie in ("wide=1; Domain=" + above + "; Path=/", "own=2; HttpOnly", "mudroom-80=x"):
+            self.send_header("set-cookie", cookie)
         self.send_header("clear-site-data", '"cookies"')
         self.send_header("access-control-allow-origin", "*")
         self.end_headers()
@@ -98,7 +99,7 @@ def forks_served(place: Place, *forks: tuple[str, int], page: str = "") -> Itera
 
 
 def host_of(place: Place, site: Site, fork: str, port: int | None = None) -> str:
-    name = f"{label_of(fork)}.{place.project.name.lower()}.localhost:{site.port}"
+    name = f"{label_of(fork)}--{place.project.name.lower()}.localhost:{site.port}"
     return name if port is None else f"{port}.{name}"
 
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from browser import HOME, PATIENCE, another_login, browsing, mudroom, serving
 from fork_server import forks_served, host_of
+from otherbrowsers import Window, firefox, webkit
 
 from clocks import give_way
 
@@ -26,7 +29,7 @@ const at = document.location;
 async function tried(what, act) {
   try { return [what, await act()]; } catch (error) { return [what, "refused: " + error.name]; }
 }
-const above = at.hostname.split(".").slice(1).join(".");
+const project = at.hostname.split("--")[1];
 const loaded = (tag, source) => new Promise((done) => {
   const one = document.createElement(tag);
   one.onload = () => done("loaded");
@@ -50,8 +53,9 @@ window.attack = async (page, other) => Object.fromEntries(await Promise.all([
   tried("page socket", () => socket(page.replace("http", "ws") + "/api/v1/events")),
   tried("own socket", () => socket("ws://" + at.host + "/ws")),
   tried("cookies", async () => {
-    for (const domain of ["localhost", above, other.slice(7).split(":")[0], "127.0.0.1"])
-      document.cookie = "to-" + domain + "=1; domain=" + domain;
+    for (const domain of ["localhost", project, other.slice(7).split(":")[0], "127.0.0.1"])
+      for (const path of ["/", "/x"])
+        document.cookie = "to-" + domain + "=1; path=" + path + "; domain=" + domain;
     return document.cookie;
   }),
 ]));
@@ -100,6 +104,8 @@ def test_a_hostile_page_of_a_fork(place: Place) -> None:
             "page socket": "failed",
             "own socket": "open",
         }
+        seen = json.loads(tab.evaluate("async () => (await fetch('/x')).text()"))
+        assert "to-" not in dict(seen["headers"])["cookie"], "no page of a fork sets a cookie for another"
         # the browser keeps no cookie of a fork for the page, nor for all of localhost
         domains = {(cookie["name"], cookie["domain"]) for cookie in context.cookies()}
         zones = {fork: host_of(place, site, fork).partition(":")[0] for fork in ("dev", "evil")}
@@ -107,9 +113,11 @@ def test_a_hostile_page_of_a_fork(place: Place) -> None:
         assert {one for one in domains if one[0] == login} == {
             (login, "127.0.0.1"), (login, f".{zones['dev']}"), (login, f".{zones['evil']}")
         }  # fmt: skip
-        assert not any(
-            domain.lstrip(".") in ("localhost", zones["dev"]) for name, domain in domains if name[:3] == "to-"
-        )
+        assert not any(name[:3] == "to-" for name, _domain in domains)
+        # the address that is easier to type leads there
+        typed = dev.replace("--", ".")
+        entered(other, typed + "/page", "dev")
+        assert other.url == dev + "/page"
         # and the page is as it was: its API answers it
         page.reload()
         page.wait_for_selector(HOME)
@@ -121,6 +129,26 @@ def test_a_hostile_page_of_a_fork(place: Place) -> None:
         mudroom(place, "serve", "--forget")
         page.goto(another_login(place))
         entered(tab, dev + "/page", "dev")  # let in anew by the page's new login
+
+
+@pytest.mark.alone  # a browser begins late where all else begins, too
+@pytest.mark.parametrize("browser", [firefox, webkit], ids=["firefox", "webkit"])
+def test_other_browsers(place: Place, browser: Callable[[], AbstractContextManager[Window]]) -> None:
+    """They find the address, are let in, open a WebSocket, and keep no cookie of one fork for another."""
+    forks = (("dev", 3000), ("evil", 3000), ("db", 3000))
+    with forks_served(place, *forks, page=HOSTILE) as site, browser() as window:
+        dev, evil, short = (f"http://{host_of(place, site, fork)}" for fork in ("dev", "evil", "db"))
+        for address, title in ((dev, "dev"), (short, "db"), (evil, "evil")):
+            status, found = site.ask("POST", f"/visit?to={address.partition('//')[2]}/page")
+            assert status == 200
+            window.go(found["address"])
+            assert window.call("() => document.title") == title
+        found = window.call("([page, other]) => attack(page, other)", [site.url.rstrip("/"), dev])
+        assert (found["own"], found["own socket"], found["other"]) == ("evil", "open", "refused: TypeError")
+        window.go(dev.replace("--", ".") + "/page")
+        assert window.call("() => [location.origin, document.title]") == [dev, "dev"]
+        seen = json.loads(window.call("async () => (await fetch('/x')).text()"))
+        assert "to-" not in dict(seen["headers"]).get("cookie", "")
 
 
 @pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not installed")

@@ -63,13 +63,14 @@ def test_so_many_requests_are_open_at_once(monkeypatch: pytest.MonkeyPatch) -> N
 @each(
     ("host", "is_forks"),
     [
-        ("dev.app.localhost:8765", True), ("1.dev.app.localhost:8765", True), ("dev.app.localhost:8080", True),
-        ("dev.app.localhost:9999", False), ("a.b.localhost:8765", False), ("x.a.b.localhost:8765", False),
-        ("x.mudroom.localhost:8765", False), ("1.x.mudroom.localhost:8765", False), ("dev.app.localhost", False),
+        ("dev--app.localhost:8765", True), ("1.dev--app.localhost:8765", True), ("dev--app.localhost:8080", True),
+        ("dev.app.localhost:8765", True), ("dev--app.localhost:9999", False), ("dev--app.localhost", False),
+        ("a.b.localhost:8765", False), ("x.a.b.localhost:8765", False), ("1.a.b.localhost:8765", False),
+        ("x.mudroom.localhost:8765", False), ("1.x.mudroom.localhost:8765", False), ("c--d.localhost:8765", False),
     ],
 )  # fmt: skip
 def test_a_name_of_the_page_is_no_forks(host: str, is_forks: bool) -> None:
-    one = proxy("mudroom.localhost", "a.b.localhost:8765", "localhost:8080")
+    one = proxy("mudroom.localhost", "a.b.localhost:8765", "c--d.localhost:8765", "localhost:8080")
     assert (one.address([(b"host", host.encode())]) is not None) == is_forks
     assert one.address([(b"host", host.encode())] * 2) is None
     assert one.address([]) is None
@@ -79,7 +80,7 @@ def test_what_is_no_address_of_a_fork() -> None:
     with pytest.raises(MudroomError) as raised:
         proxy().visit("evil.example/x")
     assert str(raised.value) == (
-        "this is not the address of a fork (FORK.PROJECT.localhost, with the port of the page)"
+        "this is not the address of a fork (FORK--PROJECT.localhost, with the port of the page)"
     )
 
 
@@ -87,12 +88,12 @@ def test_a_code_counts_once_and_for_a_while() -> None:
     now = [0.0]
     login = Login(PORT, "token", clock=lambda: now[0])
     code = login.new_code(ADDRESS.zone)
-    assert login.enter_fork("other.app.localhost", code) == "" and not login._use_code(code)
+    assert login.enter_fork("other--app.localhost", code) == "" and not login._use_code(code)
     cookie = login.enter_fork(ADDRESS.zone, code).partition(";")[0].encode()
     assert cookie and login.enter_fork(ADDRESS.zone, code) == ""
     headers = [(b"cookie", b"mudroom-8765=junk; " + cookie)]
     assert login.knows_fork(headers, ADDRESS.zone)
-    assert not login.knows_fork(headers, "other.app.localhost") and login.browser(headers) is None
+    assert not login.knows_fork(headers, "other--app.localhost") and login.browser(headers) is None
     late = login.new_code(ADDRESS.zone)
     now[0] += 8 * 24 * 3600
     assert login.enter_fork(ADDRESS.zone, late) == "" and not login.knows_fork(headers, ADDRESS.zone)
@@ -162,13 +163,13 @@ def test_what_is_passed_on() -> None:
     headers = (
         b"Connection: keep-alive, x-hop\r\nX-Hop: 1\r\nKeep-Alive: 5\r\nAlt-Svc: h3\r\nX-Own: 1\r\nUpgrade: h2c\r\n"
     )
-    cookies = b"Set-Cookie: a=1; DOMAIN = .dev.app.localhost\r\nSet-Cookie: b=2;domain=app.localhost; Secure\r\n"
-    cookies += b"Set-Cookie: mudroom-8765=x; Path=/\r\nSet-Cookie: c=3; Domain=3000.dev.app.localhost\r\n"
+    cookies = b"Set-Cookie: a=1; DOMAIN = .dev--app.localhost\r\nSet-Cookie: b=2;domain=localhost; Secure\r\n"
+    cookies += b"Set-Cookie: mudroom-8765=x; Path=/\r\nSet-Cookie: c=3; Domain=3000.dev--app.localhost\r\n"
     sent, refused = exchanged(
         OK + headers + cookies + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n"
     )
     assert refused == "" and sent[0]["headers"] == [
-        (b"x-own", b"1"), (b"set-cookie", b"a=1; DOMAIN = .dev.app.localhost"), (b"set-cookie", b"b=2; Secure"),
+        (b"x-own", b"1"), (b"set-cookie", b"a=1; DOMAIN = .dev--app.localhost"), (b"set-cookie", b"b=2; Secure"),
         (b"set-cookie", b"c=3"), (b"origin-agent-cluster", b"?1"),
     ]  # fmt: skip
     assert b"".join(message["body"] for message in sent[1:]) == b"a" and not sent[-1]["more_body"]

@@ -73,6 +73,8 @@ def test_a_server_in_a_fork_has_an_address(place: Place) -> None:
         assert dict(seen["headers"])["authorization"] == "Bearer x"
         assert told(ask(site, host_of(place, site, "dev", 3000), Cookie=cookie, Sec_Fetch_Site="same-origin"))
         assert ask(site, host_of(place, site, "other"), Cookie=cookie, Sec_Fetch_Site="none").status == 401
+        typed = ask(site, host.replace("--", "."), "/there?x=1", Cookie=cookie, Sec_Fetch_Site="none")
+        assert (typed.status, typed.all("location")) == (308, [f"http://{host}/there?x=1"])
         assert ask(site, host, Cookie=cookie).status == 401, "a browser that does not say where a request comes from"
 
         # what it answers
@@ -159,17 +161,18 @@ def check_requests(place: Place, site: Site, host: str, cookie: str) -> None:
         f"{host} ",
         f"{name}:{port}0",
         f"localhost.{host}",
+        f"dev--.localhost:{port}",
         f"dev..localhost:{port}",
         f"dev.localhost:{port}",
         f"[{name}]:{port}",
-        f"dev%2e{host[4:]}",
+        f"dev%2d{host[4:]}",
         f"-1.{host}",
     ):
         answer = ask(site, wrong, Authorization=bearer(site))
         assert answer.status in (400, 421) or wrong == f"{host} ", (wrong, answer.status)
-    gone = ask(site, f"none.{host.partition('.')[2]}", Authorization=bearer(site))
+    gone = ask(site, f"none--{host.partition('--')[2]}", Authorization=bearer(site))
     assert (gone.status, b"has the name none" in gone.body) == (404, True)
-    assert ask(site, f"dev.none.localhost:{port}", Authorization=bearer(site)).status == 404
+    assert ask(site, f"dev--none.localhost:{port}", Authorization=bearer(site)).status == 404
     for target in (f"http://{host}/", f"http://127.0.0.1:{port}/api/v1/me", "*", "x", "@evil.example/"):
         assert ask(site, host, target, Authorization=bearer(site)).status == 400, target
     start = f"POST / HTTP/1.1\r\nHost: {host}\r\nAuthorization: {bearer(site)}\r\n"

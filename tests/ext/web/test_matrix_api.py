@@ -100,3 +100,20 @@ def test_a_damaged_fork_and_a_late_pair_are_told_and_not_kept(
     assert set(cells(page).values()) == {module.LATE}
     monkeypatch.undo()
     assert cells(page) == {("a", "b"): ["f"]}
+
+
+def test_forks_are_verified_by_a_job(place: Place, page: PageSide) -> None:
+    place.write(".mudroom/policy.yaml", "verify:\n  command: grep -q a f\n  when: always\n")
+    cells(page)
+    job = page.job(page.project + "/matrix/verify", {})
+    assert (job["state"], job["result"]) == ("done", {"verified": 5, "open": 0})
+    found = page.get(page.project + "/matrix")
+    assert found["verify"] == "/bin/sh -c 'grep -q a f'"
+    verified = {(cell["fork"], cell["other"]): cell["verified"] for cell in found["cells"]}
+    assert verified == {
+        ("a", ""): True, ("b", ""): False, ("c", ""): False,
+        ("a", "b"): None, ("a", "c"): True, ("b", "c"): False,
+    }  # fmt: skip
+    place.write(".mudroom/policy.yaml", "")
+    answer = page.post(page.project + "/matrix/verify", {}, status=400)
+    assert answer["error"] == "the policy has no verify command"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from browser import Site, comes, go, staged
+from browser import Site, comes, go, mudroom, staged
 
 from conftest import Place
 from test_page_accessible import AXE, violations
@@ -43,7 +43,7 @@ def test_forks_that_conflict(place: Place, site: Site, page: Page) -> None:
     if AXE.exists():
         assert violations(page) == []
     page.keyboard.press("Tab")
-    assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "Conflicts between forks"
+    assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "Forks together"
     told = page.get_by_role("list", name="Paths in conflict")
     assert told.get_by_role("listitem").first.inner_text() == "first and second: new.txt, notes.txt"
     staged(place, "sed -i 's|^Two$|one|' notes.txt; rm new.txt", "second")
@@ -54,3 +54,24 @@ def test_forks_that_conflict(place: Place, site: Site, page: Page) -> None:
     told.get_by_role("link", name="first").first.press("Enter")
     page.get_by_role("heading", name="notes.txt").first.wait_for()
     assert page.url.endswith("/f/first/conflicts")
+
+
+def test_forks_are_verified_in_the_background(place: Place, site: Site, page: Page) -> None:
+    place.write("notes.txt", TEXT)
+    place.write(".mudroom/policy.yaml", "verify:\n  command: test ! -e bad -o ! -e worse\n")
+    mudroom(place, "policy", "trust", "--yes")
+    for name, script in (("first", "echo > bad"), ("second", "echo > worse"), ("third", "sed -i s/one/uno/ notes.txt")):
+        staged(place, script, name)
+    go(page, site, "project")
+    page.locator(".matrix summary").click()
+    comes(
+        page,
+        lambda: page.evaluate(ROWS),
+        [["first", "passes"], ["second", "passes", "fails"], ["third", "passes", "passes", "passes"]],
+    )
+    page.get_by_text("Verified with /bin/sh -c 'test ! -e bad -o ! -e worse', since").wait_for()
+    assert AXE.exists() is False or violations(page) == []
+    staged(place, "echo > more", "second")
+    comes(page, lambda: page.evaluate(ROWS)[1], ["second", "clean", "clean"])
+    page.get_by_role("button", name="Verify the other 3").click()
+    comes(page, lambda: page.evaluate(ROWS)[1], ["second", "passes", "fails"])

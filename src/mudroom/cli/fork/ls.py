@@ -14,7 +14,7 @@ from mudroom.core.text.json_text import to_json_text
 from mudroom.core.text.plural import counted
 from mudroom.core.tree.change import summarise
 from mudroom.core.tree.quote import show_text
-from mudroom.errors import READ_AGAIN, UPGRADE, ProjectClosed
+from mudroom.errors import READ_AGAIN, UPGRADE, ProjectClosed, UsageError
 from mudroom.typing import TYPE_CHECKING, Any
 from mudroom.vault.forks.damage import UNREADABLE, damage_of
 from mudroom.vault.forks.ties import ties_of
@@ -38,20 +38,25 @@ EXAMPLES = """\
 examples:
   mudroom ls
   mudroom ls --json
-  mudroom ls --matrix                               which forks conflict with the project, and with each other"""
+  mudroom ls --matrix                               which forks conflict with the project, and with each other
+  mudroom ls --matrix --verify                      and on which the policy's verify command fails"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--matrix", action="store_true", help="each fork with the project and with each other: conflicts"
     )
+    parser.add_argument("--verify", action="store_true", help="with --matrix: run the policy's verify command on each")
 
 
 def execute(args: argparse.Namespace, context: Context) -> int:
+    verify = getattr(args, "verify", False)
+    if verify and not args.matrix:
+        raise UsageError("--verify is for --matrix", "mudroom ls --matrix --verify")
     if getattr(args, "matrix", False):
         from mudroom.core.registry import part
 
-        shown: int = part("fork", "matrix", "mudroom ls --matrix").show(context)
+        shown: int = part("fork", "matrix", "mudroom ls --matrix").show(context, verify=verify)
         return shown
     with open_listing(context) as listing:
         rows = listed_forks(listing)

@@ -8,6 +8,7 @@ from mudroom.core.merge.pick import Pick, chosen_part, is_whole
 from mudroom.core.text.linediff import diff_lines, split_lines
 from mudroom.core.tree.path import show_path
 from mudroom.errors import UsageError
+from mudroom.ext.review.roots import ReviewRoot, by_root
 from mudroom.typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -38,7 +39,20 @@ def read_parts(session: Session, fork: str, changes: Sequence[Change], picks: Ma
     file cannot be divided as requested, ForkMoved if it is not the reviewed one."""
     chosen: dict[bytes, PartialChoice] = {}
     left: set[bytes] = set()
-    divided = {path for path, pick in picks.items() if pick != Pick()}
+    divided = {path: pick for path, pick in picks.items() if pick != Pick()}
+    for root, wanted in by_root(session, fork, divided) if divided else ():
+        reviewed = [root.inner_change(change) for change in changes if root.holds(change.path)]
+        part = _read_root(root, reviewed, wanted)
+        chosen |= {root.outer(path): choice for path, choice in part.chosen.items()}
+        left |= {root.outer(path) for path in part.left}
+    return ChosenParts(chosen, frozenset(left))
+
+
+def _read_root(root: ReviewRoot, changes: Sequence[Change], picks: Mapping[bytes, Pick]) -> ChosenParts:
+    session, fork = root.session, root.fork
+    chosen: dict[bytes, PartialChoice] = {}
+    left: set[bytes] = set()
+    divided = set(picks)
     for change, old, new in session.changes.texts(fork, sorted(divided), reviewed=changes) if divided else ():
         if change.path not in divided:
             continue  # a path below a divided path
@@ -46,20 +60,21 @@ def read_parts(session: Session, fork: str, changes: Sequence[Change], picks: Ma
         pick = picks[change.path]
         if old is None or new is None:
             if pick.blocks is not None or change.modes:
-                raise _indivisible(change.path)
+                raise _indivisible(root.outer(change.path))
             continue
-        _require_blocks(change.path, pick.blocks or (), len(diff_lines(split_lines(old), split_lines(new))))
+        count = len(diff_lines(split_lines(old), split_lines(new)))
+        _require_blocks(root.outer(change.path), pick.blocks or (), count)
         part = chosen_part(change, old, new, pick)
         if part is None:
             left.add(change.path)
         elif not is_whole(part, change, new):
             chosen[change.path] = part
     if divided:
-        raise _indivisible(min(divided))
+        raise _indivisible(root.outer(min(divided)))
     decisions = session.changes.conflict_paths(fork, sorted(chosen)) if chosen else {}
     for path, is_decided in decisions.items():
         if is_decided:
-            raise DecidedAsWhole(path)
+            raise DecidedAsWhole(root.outer(path))
     return ChosenParts(chosen, frozenset(left))
 
 

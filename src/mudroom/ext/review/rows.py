@@ -14,6 +14,7 @@ from mudroom.core.tree.path import show
 from mudroom.core.tree.review_tags import TEXT_LIMIT, has_hunks, tags_of
 from mudroom.errors import UsageError
 from mudroom.ext.review.core.difference import Texts
+from mudroom.ext.review.roots import AGAIN, ReviewRoot, root_of, roots_of
 from mudroom.stage.file_cache import FileCache
 from mudroom.stage.stamp import stamp_of
 from mudroom.typing import TYPE_CHECKING, Literal, NamedTuple
@@ -73,10 +74,9 @@ if TYPE_CHECKING:
     from mudroom.session import Session
 
 
-AGAIN = "look again: the fork has changed"
-
-
 class ReviewedFork(NamedTuple):
+    """A fork with its parts in other projects, whose paths are absolute (``roots.py``)."""
+
     fork: str
     fingerprint: str
     """The whole fork's fingerprint; passed to an apply as ``reviewed``."""
@@ -96,10 +96,39 @@ class ReviewedFork(NamedTuple):
     summary: Summary
     tagged: TaggedRows
     """The rows with their tags and other derived data, computed once."""
+    labels: Mapping[bytes, str] = {}
+    """The other projects' names for the user, by path."""
 
 
 def review_fork(session: Session, fork: str) -> ReviewedFork:
-    """Return a fork's present changes. Raise UsageError if the fork does not exist."""
+    """Return a fork's present changes, those in other projects after its own. Raise UsageError if the fork does not
+    exist, MudroomError if a part is missing."""
+    first = _review_part(session, fork)
+    others = [(root, _review_part(root.session, root.fork)) for root in roots_of(session, fork)[1:]]
+    if not others:
+        return first
+    parts = [(ReviewRoot(session, fork, b""), first), *others]
+    rows = tuple(root.change(change) for root, part in parts for change in part.rows)
+    ignored = frozenset(
+        root.outer(path) for root, part in parts for path, tags in part.tags.items() if "ignored" in tags
+    )
+    tagged = TaggedRows(rows, ignored)
+    return ReviewedFork(
+        fork,
+        "+".join(part.fingerprint for _root, part in parts),
+        tuple(root.change(change) for root, part in parts for change in part.changes),
+        rows,
+        tagged.tags,
+        tuple(root.remark(remark) for root, part in parts for remark in part.remarks),
+        any(part.running for _root, part in parts),
+        next((part.in_use for _root, part in parts if part.in_use), ""),
+        Summary(*map(sum, zip(*(part.summary for _root, part in parts), strict=True))),
+        tagged,
+        {root.path: root.label for root, _part in others},
+    )
+
+
+def _review_part(session: Session, fork: str) -> ReviewedFork:
     look = session.forks.look(fork, live=False)
     view = view_record(session.vault.reading, look.record)
     tagged, running = view.tagged(session.vault), not session.forks.is_at_rest(fork)
@@ -225,6 +254,8 @@ def difference(
 ) -> RowDifference:
     """Return the difference at a row's path. A similar rename is compared with its old path, unless ``as_new``. Raise
     UsageError if there is no change (any more), and ForkMoved if the file has changed since it was recorded."""
+    root = root_of(session, fork, path)
+    session, fork, path = root.session, root.fork, root.inner(path)
     with open_sides(session, fork, between) as sides:
         pair = before = find_change(sides, path)
         moved = _moved(session, sides, pair, as_new=as_new)
@@ -235,7 +266,8 @@ def difference(
         def seen(kind: Kind, images: tuple[str, str] = ("", ""), texts: Texts | None = None) -> RowDifference:
             lines = texts.lines if texts is not None else (0, 0)
             old, new = RowSide(pair.old, lines[0], images[0]), RowSide(pair.new, lines[1], images[1])
-            return RowDifference(pair.change, kind, old, new, texts, _version(pair), moved)
+            other = moved._replace(path=root.outer(moved.path)) if moved is not None else None
+            return RowDifference(root.change(pair.change), kind, old, new, texts, _version(pair), other)
 
         kind = "masked" if is_masked(session, pair, between) else _kind_of_entries(pair)
         if kind is not None:
@@ -259,6 +291,8 @@ def open_side(
 ) -> int | None:
     """Return a descriptor for one side of a row; None if there is no file, it is not known any more, or it is masked.
     Raise as ``difference`` does."""
+    root = root_of(session, fork, path)
+    session, fork, path = root.session, root.fork, root.inner(path)
     with open_sides(session, fork, between) as sides:
         pair = find_change(sides, path)
         return None if is_masked(session, pair, between) else sides.open(pair, which)

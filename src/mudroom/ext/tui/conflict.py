@@ -358,7 +358,8 @@ class ConflictScreen(Screen[bool], inherit_bindings=False):
         problem: MudroomError | None = None
         try:
             with self.app.suspend():
-                self.app.hooks.edit(self.model.session, self.model.fork, conflict)
+                root, own = self.model.own_of(conflict)
+                self.app.hooks.edit(root.session, root.fork, own)
         except MudroomError as error:
             problem = error
         except SuspendNotSupported:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 
 from mudroom.core.merge.pick import Pick
 from mudroom.core.tree.path import name, parent, show_path
+from mudroom.ext.review.roots import named_directory
 from mudroom.ext.tui.choice import SIGNS, Item, Mark, mark_of, mark_of_all, signs
 from mudroom.ext.tui.line import styled_path
 from mudroom.ext.tui.pane import Pane, Pieces
@@ -58,6 +60,8 @@ class FileList(Pane):
         self.picks: Mapping[bytes, Pick] = {}
         self.flags: Mapping[bytes, frozenset[str]] = {}
         self.seen: Mapping[bytes, bool] = {}
+        self.labels: Mapping[bytes, str] = {}
+        """The names of the other projects in which the fork has changes, by path."""
         self.folded: set[bytes] = {IGNORED}
         self._items: Sequence[Item] = ()
 
@@ -79,6 +83,9 @@ class FileList(Pane):
 
     def _is_ignored(self, item: Item) -> bool:
         return "ignored" in self.flags.get(item.path, ())
+
+    def title(self, row: FileRow) -> str:
+        return title_of(row, self.labels)
 
     @property
     def current(self) -> FileRow | None:
@@ -113,7 +120,7 @@ class FileList(Pane):
                 (pointer, "head"),
                 _mark(mark),
                 (f" {fold} ", "dim"),
-                *styled_path(fit_text(title_of(row), room), "head"),
+                *styled_path(fit_text(self.title(row), room), "head"),
                 (tail, "dim"),
             ]
         return self._file(row.item, row.directory, pointer, width)
@@ -141,8 +148,8 @@ class FileList(Pane):
         ]
 
 
-def title_of(row: FileRow) -> str:
-    return "ignored by git" if row.directory == IGNORED else show_path(row.directory) + "/"
+def title_of(row: FileRow, labels: Mapping[bytes, str] = MappingProxyType({})) -> str:
+    return "ignored by git" if row.directory == IGNORED else named_directory(row.directory, labels)
 
 
 def _row_key(row: FileRow) -> tuple[bytes, bytes]:

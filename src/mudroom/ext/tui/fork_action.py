@@ -13,6 +13,7 @@ from mudroom.core.registry import part
 from mudroom.core.text.escaping import escape_line
 from mudroom.core.tree.path import show, show_path
 from mudroom.errors import ForkMoved, MudroomError
+from mudroom.ext.review.roots import whole_landing, whole_turn
 from mudroom.ext.tui import summary
 from mudroom.ext.tui.choice import Choice
 from mudroom.ext.tui.conflict import ConflictScreen
@@ -91,7 +92,7 @@ async def _show_landed(parts: ReviewParts, landed: LandingResult, choice: Choice
     """Show an apply's outcome, and undo the apply on request."""
     app = parts.screen.app
     failed = landed.verified is not None and not landed.verified.passed
-    left = landed.conflicts or pushes_left(landed.applied.pushes)
+    left = whole_landing(landed).conflicts or pushes_left(landed.applied.pushes)
     app.code = 5 if failed else 3 if left else 1 if landed.commit_problem else 0
     app.applied = app.applied or not failed
     await parts.reader.look()
@@ -175,7 +176,7 @@ async def undo(parts: ReviewParts, name: str = "") -> None:
     if isinstance(undone, MudroomError):
         app.tell_error(undone)
         return
-    app.code = 3 if undone.conflicts or pushes_left(undone.pushes) else 0
+    app.code = 3 if whole_turn(undone).conflicts or pushes_left(undone.pushes) else 0
     await parts.reader.look()
     await app.push_screen_wait(TextDialog("Undone", summary.undone(undone)))
 

@@ -9,7 +9,6 @@ from mudroom.core.tree.path import show_path
 from mudroom.errors import ForkMoved, MudroomError
 from mudroom.ext.tui.choice import FLAGS
 from mudroom.ext.tui.diffrow import FileRows
-from mudroom.ext.tui.filelist import title_of
 from mudroom.ext.tui.fork_screen import ForkScreen
 from mudroom.ext.tui.review_model import ForkVanished
 from mudroom.ext.tui.worker import begin
@@ -38,7 +37,7 @@ class DifferenceLoader:
         item = row.item if row is not None else None
         if item is None:
             if row is not None:
-                heading = f"{title_of(row)}: {len(row.members):,} changed"
+                heading = f"{screen.files.title(row)}: {len(row.members):,} changed"
             else:
                 is_filtered = bool(screen.selection.items)
                 heading = "nothing is listed" if is_filtered else await screen.model.ask(screen.model.why_empty)

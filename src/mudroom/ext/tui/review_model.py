@@ -21,6 +21,7 @@ from mudroom.core.tree.stack import Checkpoint
 from mudroom.errors import ForkMoved, MudroomError, ProjectClosed
 from mudroom.ext.review.activity import DroppedChanges, preview, roll_back
 from mudroom.ext.review.parts import read_parts
+from mudroom.ext.review.roots import ReviewRoot, drift_of, options_of_choice, root_of, roots_of
 from mudroom.ext.review.rows import can_conflict, difference, review_fork, stamp_of
 from mudroom.ext.tui.choice import Choice, Item, items_of
 from mudroom.ext.tui.diffrow import FileRows, FileText
@@ -78,6 +79,8 @@ class SeenFork(NamedTuple):
     """Changes to the agent's settings in the fork, in words. Only ``mudroom agent settings`` lands them."""
     pushes: tuple[PushRow, ...] = ()
     """Those that wait."""
+    labels: Mapping[bytes, str] = {}
+    """The names of the other projects in which the fork has changes, by path."""
 
     @property
     def decided(self) -> dict[bytes, bool]:
@@ -126,8 +129,8 @@ class ReviewModel(SessionCalls):
         record = self.session.forks.record(self.fork)
         conflicts: Sequence[ForkConflict] = ()
         running = not self._is_at_rest()
-        if not running and can_conflict(reviewed.changes, self.session.changes.drift(self.fork)):
-            conflicts = self.session.changes.conflicts(self.fork)
+        if not running and can_conflict(reviewed.changes, drift_of(self.session, self.fork)):
+            conflicts = self._conflicts()
         return SeenFork(
             self.fork,
             reviewed.fingerprint,
@@ -142,7 +145,15 @@ class ReviewModel(SessionCalls):
             reviewed.summary,
             tuple(changed_settings(self.session, self.fork)),
             tuple(self.session.held_effects(self.fork)),
+            reviewed.labels,
         )
+
+    def _conflicts(self) -> list[ForkConflict]:
+        return [
+            root.conflict(conflict)
+            for root in roots_of(self.session, self.fork)
+            for conflict in root.session.changes.conflicts(root.fork)
+        ]
 
     def fingerprint(self) -> str | None:
         """Return the fork's present fingerprint, or None if the fork is gone."""
@@ -236,17 +247,17 @@ class ReviewModel(SessionCalls):
             parts = read_parts(self.session, self.fork, seen.changes, choice.picks)
             paths = tuple(path for path in choice.paths if path not in parts.left)
             options: dict[str, Any] = {
-                "parts": parts.chosen,
-                "exact": bool(choice.paths) or not choice.items,
                 "pushes": pushes,
                 "git": choice.git,
                 "reviewed": seen.fingerprint,
                 "on_verify": on_verify,
             }
+            if choice.paths or not choice.items:
+                options |= options_of_choice(self.session, self.fork, paths, parts.chosen)
             if commit is None:
-                return self.session.changes.apply(self.fork, paths, **options)
+                return self.session.changes.apply(self.fork, **options)
             landed: LandingResult = _commits("a commit of an apply").apply_as_commit(
-                self.session, self.fork, commit, paths, **options
+                self.session, self.fork, commit, **options
             )
             return landed
 
@@ -313,24 +324,33 @@ class ReviewModel(SessionCalls):
 
     def conflicts(self) -> list[ForkConflict]:
         self._require_at_rest()
-        return self.session.changes.conflicts(self.fork)
+        return self._conflicts()
+
+    def own_of(self, conflict: ForkConflict) -> tuple[ReviewRoot, ForkConflict]:
+        """Return the project of a conflict, and the conflict with that project's path."""
+        root = root_of(self.session, self.fork, conflict.path)
+        return root, conflict._replace(path=root.inner(conflict.path)) if root.path else conflict
 
     def is_masked(self, conflict: ForkConflict) -> bool:
         """Return whether a conflict's content is always hidden. Any thread may call it."""
-        return self.session.forks.secrets.hides_conflict(conflict)
+        root, own = self.own_of(conflict)
+        return root.session.forks.secrets.hides_conflict(own)
 
     def decide(self, conflict: ForkConflict, take: Take, content: bytes | None = None, how: str = "") -> None:
         self._require_at_rest()
-        self.session.changes.decide(self.fork, conflict, take, content, how=how)
+        root, own = self.own_of(conflict)
+        root.session.changes.decide(root.fork, own, take, content, how=how)
 
     def keep_both(self, conflict: ForkConflict) -> None:
         """Put the fork's version beside the project's. This changes the fork, and with it the state under review."""
         self._require_at_rest()
-        self.session.changes.keep_both(self.fork, conflict)
+        root, own = self.own_of(conflict)
+        root.session.changes.keep_both(root.fork, own)
 
     def undecide(self, conflict: ForkConflict) -> bool:
         self._require_at_rest()
-        return self.session.changes.forget_decision(self.fork, conflict.path, conflict.decision)
+        root, own = self.own_of(conflict)
+        return root.session.changes.forget_decision(root.fork, own.path, own.decision)
 
 
 KIND_NOTES = {

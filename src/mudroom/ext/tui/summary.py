@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from mudroom.cli.change.agent_settings import TITLE
 from mudroom.cli.change.undo import is_decidable
-from mudroom.core.merge.apply_summary import apply_words, undo_words
 from mudroom.core.network.push import push_lines
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.flag import MADE, is_left_out
@@ -16,6 +15,7 @@ from mudroom.core.tree.path import show, show_path
 from mudroom.core.tree.quote import show_words
 from mudroom.core.tree.runs_later import group_later
 from mudroom.core.tree.stack import Checkpoint
+from mudroom.ext.review.roots import holder_of, landed_words, turned_words, whole_landing, whole_turn
 from mudroom.ext.tui.choice import Choice, is_covered
 from mudroom.ext.tui.pane import Pieces
 from mudroom.ext.tui.review_model import SeenFork
@@ -44,6 +44,8 @@ def before_apply(
         ]
     ]
     chosen = [item.path for item in choice.items]
+    for root, label in seen.labels.items():
+        rows += _named_paths(f"in {label}:", "warn", [path for path in chosen if holder_of(path, seen.labels) == root])
     rows += _later(flags, choice)
     rows += _named_paths("O leads out of the project:", "warn", _flagged(flags, chosen, "leads-outside"))
     rows += _named_paths("S may hold secrets:", "warn", _flagged(flags, chosen, "secret"))
@@ -111,8 +113,9 @@ def effect(row: PushRow, *, is_sent: bool) -> Pieces:
     ]
 
 
-def landed(result: LandingResult, choice: Choice) -> list[Pieces]:
+def landed(landing: LandingResult, choice: Choice) -> list[Pieces]:
     """Return an apply's outcome."""
+    result = whole_landing(landing)
     applied, verified = result.applied, result.verified
     if verified is not None and not verified.passed:
         outcome = "took too long" if verified.timed_out else f"exited with {verified.exit_code}"
@@ -121,8 +124,7 @@ def landed(result: LandingResult, choice: Choice) -> list[Pieces]:
             [(f"{show_words(verified.command)} {outcome}; the project is as it was", "bad")],
             *([(show(line.encode()), "")] for line in output),
         ]
-    words = apply_words(applied.written, applied.removed, len(result.kept), result.refs_moved)
-    rows: list[Pieces] = [[(words, "good")]]
+    rows: list[Pieces] = [[(landed_words(landing), "good")]]
     rows += _conflicts(applied, "C conflict, stays in the fork:")
     rows += _named_paths(
         "merged with what the project had changed:",
@@ -159,19 +161,15 @@ def committed(landed: LandingResult) -> list[Pieces]:
     return rows + _named_paths("not in the commit, ignored by git or of another repository:", "dim", [*commit.left_out])
 
 
-def undone(applied: ApplyResult) -> list[Pieces]:
+def undone(outcome: ApplyResult) -> list[Pieces]:
+    applied = whole_turn(outcome)
     return [
-        [(_undo_words(applied), "good")],
+        [(turned_words("undo", outcome), "good")],
         *_conflicts(applied, "not undone, because it was changed since:"),
         *([(f"{show_path(remark.path)} {remark.text}", "warn")] for remark in applied.remarks),
         *([[(f"mudroom undo {applied.name} --decide decides them", "dim")]] if is_decidable(applied) else []),
         [(f"mudroom redo applies it again ({applied.name})", "dim")],
     ]
-
-
-def _undo_words(applied: ApplyResult) -> str:
-    again, refs = len(applied.again), len(applied.refs)
-    return undo_words("undo", applied.written, applied.removed, again, applied.holder, refs)
 
 
 def _conflicts(applied: ApplyResult, title: str) -> list[Pieces]:

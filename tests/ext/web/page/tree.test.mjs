@@ -69,3 +69,14 @@ test("a review opens what is in conflict, then what is dangerous, then text", ()
   assert.equal(opened(rows.slice(0, 1)), "id:assets/data.bin");
   assert.equal(opened([]), undefined);
 });
+
+test("other projects stand after the project, under their names", () => {
+  const roots = [{ path: "/home/u", label: "your home" }, { path: "/home/u/lib", label: "/home/u/lib" }];
+  const rows = ["z", "home/u/a", "/home/u/.t/x", "/home/u/.rc", "/home/u/lib/d/c"].map((path) => row(path));
+  const found = lines(grow(rows, roots), new Set());
+  assert.deepEqual(found.map((one) => "  ".repeat(one.level - 1) + one.name + (one.isRoot ? ":" : "")),
+    ["home/u", "  a", "z", "your home:", "  .t", "    x", "  .rc", "/home/u/lib:", "  d", "    c"]);
+  assert.deepEqual(found.filter((one) => one.level === 1).map((one) => [one.position, one.among]), [[1, 4], [2, 4], [3, 4], [4, 4]]);
+  assert.deepEqual(found.filter((one) => one.isRoot).map((one) => [one.key, one.ids.length]), [["/home/u/", 2], ["/home/u/lib/", 1]]);
+  assert.deepEqual(lines(grow(rows, roots), new Set(["/home/u/"])).length, 7);
+});

@@ -17,6 +17,7 @@ from mudroom.ext.attempts.session.attempt import Origin, described, new_fork
 from mudroom.ext.attempts.session.judge import discard_unused, judged
 from mudroom.ext.attempts.session.request import AttemptRequest
 from mudroom.ext.attempts.session.union import conflicts_between, merge_into
+from mudroom.ext.attempts.session.verdict import keep_pair, known_verdict, verify_command
 from mudroom.ext.attempts.value import JUDGED, AttemptRecord, TryRecord, key, ranked
 from mudroom.library.satellite import Score
 from mudroom.sandbox.client.cancellation import Cancellation, Cancelled
@@ -106,6 +107,25 @@ class _Search:
         except (MudroomError, OSError):
             return False  # the merge itself finds out
 
+    def _is_rehearsal(self, below: AttemptRecord, other: AttemptRecord) -> bool:
+        """Return whether judging these two is what the matrix of forks does: the judge is the policy's verify command,
+        and the project has changed nothing that they have."""
+        changes = self._session.changes
+        return (
+            not below.of
+            and self._record.score == "exit"
+            and self._request.judge == verify_command(self._session)
+            and not changes.drift(below.fork)
+            and not changes.drift(other.fork)
+        )
+
+    def _is_known_to_fail(self, below: AttemptRecord, other: AttemptRecord) -> bool:
+        """Return whether the union is known to fail, while the best attempt passes."""
+        if any(self._best[:2]) or not self._is_rehearsal(below, other):
+            return False
+        verdict = known_verdict(self._session, below.fork, other.fork, self._request.judge)
+        return verdict is not None and not verdict.passed
+
     def _joined(self, below: AttemptRecord, other: AttemptRecord) -> AttemptRecord | None:
         """Return the judged union in a new fork. If it has a conflict or is not better, discard the fork and return
         None."""
@@ -113,6 +133,9 @@ class _Search:
         self._cancellation.require_unset()
         if self._do_conflict(below.fork, other.fork):
             self._merged += 1
+            return None
+        if self._is_known_to_fail(below, other):
+            self._merged, self._judged = self._merged + 1, self._judged + 1
             return None
         try:
             fork = new_fork(session, Origin(below.fork), f"{self._record.name}-union")
@@ -126,6 +149,8 @@ class _Search:
             self._judged += 1
             verdict = judged(session, self._request, fork, self._number, self._cancellation)
             self._cancellation.require_unset()
+            if self._is_rehearsal(below, other) and not verdict.note:
+                keep_pair(session, below.fork, other.fork, self._request.judge, passed=verdict.passed)
             record = AttemptRecord(
                 self._number,
                 fork,

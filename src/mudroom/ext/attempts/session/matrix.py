@@ -44,6 +44,10 @@ class MatrixCell(NamedTuple):
     conflicts: tuple[bytes, ...] = ()
     problem: str = ""
     """Why the conflicts are not known."""
+    verified: bool | None = None
+    """Whether the policy's verify command passes on both together (``verdict.py``); None: not known."""
+    verified_at: int = 0
+    """When it ran, in nanoseconds since 1970."""
 
 
 _Place = tuple[bytes, str, str]
@@ -77,7 +81,7 @@ def matrix(
 ) -> list[MatrixCell]:
     """Return a cell for each fork with the project, then for each pair, in the order of ``names``."""
     until = time.monotonic() + budget
-    stamps = {name: _stamp(session, name) if cache is not None else b"" for name in names}
+    stamps = {name: fork_stamp(session, name) if cache is not None else b"" for name in names}
     known: _Known = {}
     cells: list[MatrixCell] = []
     for one, other in (*((name, "") for name in names), *combinations(names, 2)):
@@ -98,10 +102,16 @@ def matrix(
 def _with_project(session: Session, known: _Known, name: str) -> MatrixCell:
     try:
         problem = _read(session, known, name)
-        paths = session.changes.conflict_paths(name) if not problem else {}
+        conflicts = _undecided(session, name) if not problem else ()
+        for tied, there in session.changes.parts(name) if not problem else ():
+            conflicts += tuple(tied.path + b"/" + path for path in _undecided(there, tied.name))
     except (MudroomError, OSError) as error:
         return MatrixCell(name, "", problem=_why(error))
-    return MatrixCell(name, "", tuple(path for path, decided in paths.items() if not decided), problem)
+    return MatrixCell(name, "", conflicts, problem)
+
+
+def _undecided(session: Session, name: str) -> tuple[bytes, ...]:
+    return tuple(path for path, decided in session.changes.conflict_paths(name).items() if not decided)
 
 
 def _pair(session: Session, known: _Known, one: str, other: str) -> MatrixCell:
@@ -114,9 +124,23 @@ def _pair(session: Session, known: _Known, one: str, other: str) -> MatrixCell:
             if changes is None:
                 return MatrixCell(one, other, problem=f"not compared: {name} cannot be read now")
             sides.append((name, changes))
-        return MatrixCell(one, other, conflicts_between(session.vault, *sides))
+        return MatrixCell(
+            one, other, conflicts_between(session.vault, *sides) + _in_other_projects(session, one, other)
+        )
     except (MudroomError, OSError) as error:
         return MatrixCell(one, other, problem=_why(error))
+
+
+def _in_other_projects(session: Session, one: str, other: str) -> tuple[bytes, ...]:
+    """Return the conflicts of two forks in projects, or the home, in which both have a part. The paths are absolute."""
+    parts = {tied.path: tied.name for tied, _there in session.changes.parts(one)}
+    found: tuple[bytes, ...] = ()
+    for tied, there in session.changes.parts(other) if parts else ():
+        if tied.path in parts:
+            names = parts[tied.path], tied.name
+            conflicts = conflicts_between(there.vault, *((name, there.changes.of(name)) for name in names))
+            found += tuple(tied.path + b"/" + path for path in conflicts)
+    return found
 
 
 def _read(session: Session, known: _Known, name: str) -> str:
@@ -132,7 +156,7 @@ def _why(error: MudroomError | OSError) -> str:
     return error.message if isinstance(error, MudroomError) else error.strerror or str(error)
 
 
-def _stamp(session: Session, name: str) -> bytes:
+def fork_stamp(session: Session, name: str) -> bytes:
     """Return a digest of all that a fork's cells depend on, or nothing if it may change unseen."""
     now = time.time_ns()
     try:
@@ -143,11 +167,16 @@ def _stamp(session: Session, name: str) -> bytes:
         changes = fork.record.changeset.changes if fork.record is not None else ()
         paths = {path for each in changes for path in (each.path, each.source, each.moved_to) if path}
         entries = list(_entries(session.vault.source, sorted(paths))) if len(paths) <= _MOST_LOOKED else None
+        parts = [fork_stamp(there, tied.name) for tied, there in session.changes.parts(name)]
     except (MudroomError, OSError):
         return b""
-    if entries is None or not all(is_settled(each.ctime, now) for each in (*stamps, *entries) if each is not None):
+    if (
+        not all(parts)
+        or entries is None
+        or not all(is_settled(each.ctime, now) for each in (*stamps, *entries) if each is not None)
+    ):
         return b""
-    found = (session.actor.policy.merge_rules, fork.created, stamps, entries)
+    found = (session.actor.policy.merge_rules, fork.created, stamps, entries, parts)
     return blake2b(repr(found).encode(), digest_size=20).digest()
 
 

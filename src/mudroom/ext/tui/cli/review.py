@@ -13,15 +13,17 @@ from mudroom.cli.change.preview import look_to_json
 from mudroom.cli.project_session import only_fork, open_session
 from mudroom.cli.terminal.context import Context
 from mudroom.core.registry import part_or_none
-from mudroom.core.result import changes_to_json
+from mudroom.core.result import changes_to_json, path_fields
 from mudroom.core.text.hunk import hunks
+from mudroom.core.tree.change import counted_changes
 from mudroom.errors import MudroomError, UsageError
 from mudroom.ext.review.recording_terminal import RecordingTerminal
-from mudroom.typing import TYPE_CHECKING
+from mudroom.typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import argparse
 
+    from mudroom.core.tree.change import Changeset
     from mudroom.session import ForkConflict, Session
 
 EXAMPLES = """\
@@ -75,21 +77,32 @@ def _is_try(session: Session, name: str) -> bool:
 
 def _print_json(session: Session, name: str, context: Context) -> int:
     """Print the review as JSON. An apply can be bound to its fingerprint, as to the one from ``diff --json``."""
+    look = session.changes.review(name)
+    changes = _changes_to_json(session, name, look.changeset)
+    report = {"schema": "mudroom.review/1", "fork": name, "changes": changes, **look_to_json(look)}
+    report["reviewed"] = session.changes.whole_fingerprint(name, look.fingerprint)
+    report["roots"] = [
+        path_fields(tied.path)
+        | {"home": tied.is_home, "changes": _changes_to_json(there, tied.name, there.forks.changeset(tied.name))}
+        for tied, there in session.changes.parts(name)
+    ]
+    context.terminal.out(json.dumps(report | {"credentials": list(session.vault.fork(name).credentials)}))
+    return 0
+
+
+def _changes_to_json(session: Session, name: str, changeset: Changeset) -> dict[str, Any]:
     from mudroom.ext.review.rows import review_fork
 
-    look = session.changes.review(name)
     reviewed = review_fork(session, name)
     counts = {
         change.path: len(hunks(old, new))
         for change, old, new in session.changes.texts(name)
         if old is not None and new is not None
     }
-    changes = changes_to_json(look.changeset)
-    for change, row in zip(reviewed.rows, changes["files"], strict=True):
+    changes = changes_to_json(changeset)
+    for change, row in zip(counted_changes(changeset.changes), changes["files"], strict=True):
         row |= {"tags": list(reviewed.tags[change.path]), "hunks": counts.get(change.path, 0)}
-    report = {"schema": "mudroom.review/1", "fork": name, "changes": changes, **look_to_json(look)}
-    context.terminal.out(json.dumps(report | {"credentials": list(session.vault.fork(name).credentials)}))
-    return 0
+    return changes
 
 
 def _review(

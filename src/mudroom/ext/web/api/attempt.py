@@ -7,6 +7,8 @@ Names, notes and reports come from an agent. They are escaped, except reports: a
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -18,6 +20,7 @@ from mudroom.ext.attempts.candidate import Candidate, ComparedPath, TryReview, a
 from mudroom.ext.attempts.candidate_text import note
 from mudroom.ext.attempts.record import is_running, load
 from mudroom.ext.attempts.session.matrix import MatrixCell, matrix
+from mudroom.ext.attempts.session.verdict import is_open, verify_cells, verify_command, with_verdicts
 from mudroom.ext.attempts.value import TryRecord, distinct
 from mudroom.ext.web import shape
 from mudroom.ext.web.api.endpoint import ApiCall, Endpoint, id_of
@@ -25,6 +28,8 @@ from mudroom.ext.web.api.review import AGAIN, Index
 from mudroom.ext.web.state.refusal import Refusal, refusing_missing
 
 if TYPE_CHECKING:
+    from mudroom.ext.web.state.job import JobReporter
+    from mudroom.ext.web.state.server_state import ServerState
     from mudroom.session import Session
 
 FEW = 2_000
@@ -33,6 +38,8 @@ MOST_FORKS = 30
 """Forks that are compared with each other."""
 MOST_PATHS = 8
 """Paths of a cell."""
+VERIFY_BUDGET = 120.0
+"""Seconds for a job that verifies forks."""
 _LONGEST = 2_000
 """Characters sent from a command."""
 _MS = 10**6
@@ -49,20 +56,41 @@ class TryQuery(Struct):
 
 
 def forks_matrix(call: ApiCall) -> shape.MatrixShape:
-    with (
-        call.server.session(call.path["project"]) as session,
-        call.server.locks.hold("compare", call.path["project"], ""),
-    ):
+    with call.server.session(call.path["project"]) as session:
         names = [fork.name for fork in session.vault.forks()]
-        shown = names[-MOST_FORKS:]
-        cells = matrix(session, shown, cache=call.server.matrices)
-    return shape.MatrixShape(shown, [_cell(cell) for cell in cells], len(names) - len(shown))
+        shown, verify = names[-MOST_FORKS:], verify_command(session)
+        cells = with_verdicts(session, _compared(call.server, session, call.path["project"], shown))
+    return shape.MatrixShape(shown, [_cell(cell) for cell in cells], len(names) - len(shown), show_words(verify))
+
+
+def _compared(server: ServerState, session: Session, project: str, names: Sequence[str]) -> list[MatrixCell]:
+    with server.locks.hold("compare", project, ""):
+        return matrix(session, names, cache=server.matrices)
+
+
+def verify_forks(call: ApiCall) -> shape.JobShape:
+    """Run the policy's verify command where no verdict is known, in the background. One such job at a time."""
+    project, server = call.path["project"], call.server
+    with server.session(project) as session, server.locks.hold("start", project, ""):
+        if not verify_command(session):
+            raise Refusal(400, "bad-request", "the policy has no verify command", "verify.command in the policy")
+        running = (job for job in server.jobs.of(project) if job.what == "verify-forks" and job.state == "running")
+        return next(running, None) or server.jobs.start(project, "", "verify-forks", partial(_verify, server, project))
+
+
+def _verify(server: ServerState, project: str, reporter: JobReporter) -> dict[str, int]:
+    with server.session(project) as session:
+        names = [fork.name for fork in session.vault.forks()][-MOST_FORKS:]
+        cells = _compared(server, session, project, names)
+        cells = verify_cells(session, cells, server.cancellation, budget=VERIFY_BUDGET, report=reporter.phase)
+    return {"verified": sum(cell.verified is not None for cell in cells), "open": sum(map(is_open, cells))}
 
 
 def _cell(cell: MatrixCell) -> shape.MatrixCellShape:
     paths = [shape.MatrixPathShape(id_of(path), show_path(path)) for path in cell.conflicts[:MOST_PATHS]]
     count = None if cell.problem else len(cell.conflicts)
-    return shape.MatrixCellShape(cell.one, cell.other, count, paths, cell.problem)
+    at = cell.verified_at // _MS
+    return shape.MatrixCellShape(cell.one, cell.other, count, paths, cell.problem, cell.verified, at)
 
 
 def tries(call: ApiCall) -> list[shape.TryRowShape]:
@@ -191,6 +219,14 @@ ENDPOINTS = (
         "Which forks conflict with the project and with each other",
         forks_matrix,
         shape.MatrixShape,
+    ),
+    Endpoint(
+        "POST",
+        "/projects/{project}/matrix/verify",
+        "Run the policy's verify command on forks, alone and in pairs, where no verdict is known",
+        verify_forks,
+        shape.JobShape,
+        status=202,
     ),
     Endpoint("GET", _AT, "The tries of a project, the newest first", tries, list[shape.TryRowShape]),
     Endpoint(

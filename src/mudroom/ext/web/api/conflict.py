@@ -9,11 +9,13 @@ from msgspec import Meta, Struct
 
 from mudroom.core.text.linediff import split_lines
 from mudroom.core.tree.path import show_path
+from mudroom.ext.review.roots import ReviewRoot, drift_of, root_of, roots_of
 from mudroom.ext.review.rows import IMAGE_HEAD, picture_of
 from mudroom.ext.web import shape
 from mudroom.ext.web.api.endpoint import ApiCall, Endpoint, id_of, path_of
 from mudroom.ext.web.api.region import MOST, regions_of, result_of, shown_lines
-from mudroom.ext.web.state.refusal import Refusal
+from mudroom.ext.web.api.review import undecided_paths
+from mudroom.ext.web.state.refusal import Refusal, refusing_missing
 from mudroom.ext.web.state.server_state import require_at_rest, require_fork
 
 if TYPE_CHECKING:
@@ -34,27 +36,27 @@ def standing(call: ApiCall) -> shape.StandingShape:
     query: StandingQuery = call.query
     with call.server.session(call.path["project"]) as session:
         fork = require_fork(session, call.path["fork"])
-        fingerprint = session.changes.fingerprint(fork)
-        drift = session.changes.drift(fork)
+        fingerprint = session.changes.whole_fingerprint(fork, session.changes.fingerprint(fork))
+        drift = drift_of(session, fork)
         rows = [
             shape.RemarkShape(id_of(remark.path), show_path(remark.path), remark.text) for remark in drift[:DRIFTED]
         ]
         running = session.vault.fork(fork).interrupted is not None
-        count = count_undecided(session, fork) if query.conflicts and not running else None
+        count = len(undecided_paths(session, fork)) if query.conflicts and not running else None
         return shape.StandingShape(
             fingerprint, bool(query.reviewed) and query.reviewed != fingerprint, running, len(drift), rows, count
         )
 
 
-def count_undecided(session: Session, fork: str) -> int:
-    return sum(not decided for decided in session.changes.conflict_paths(fork).values())
-
-
 def conflicts(call: ApiCall) -> shape.ConflictsShape:
     with call.server.session(call.path["project"]) as session:
         fork = require_at_rest(session, call.path["fork"])
-        rows = session.changes.each_conflict(fork, lambda each: shown_conflict(session, each))
+        rows = [row for root in roots_of(session, fork) for row in _rows(root)]
         return shape.ConflictsShape(fork, session.vault.fork(fork).created // 1_000_000, rows)
+
+
+def _rows(root: ReviewRoot) -> list[shape.ConflictShape]:
+    return root.session.changes.each_conflict(root.fork, lambda each: shown_conflict(root, each))
 
 
 class ConflictQuery(Struct):
@@ -65,36 +67,40 @@ def conflict(call: ApiCall) -> shape.ConflictShape:
     query: ConflictQuery = call.query
     with call.server.session(call.path["project"]) as session:
         fork = require_at_rest(session, call.path["fork"])
-        current = require_conflict(session, fork, path_of(query.file))
-        merged = current.merged if not session.forks.secrets.hides_conflict(current) else None
-        shown = shown_conflict(session, current)
+        root, current = require_conflict(session, fork, path_of(query.file))
+        merged = current.merged if not root.session.forks.secrets.hides_conflict(current) else None
+        shown = shown_conflict(root, current)
         if not shown.secret:
             shown.regions = regions_of(merged) if merged is not None else None
             shown.result = result_of(merged if shown.regions is not None else None, current.result)
         return shown
 
 
-def require_conflict(session: Session, fork: str, path: bytes) -> ForkConflict:
-    current = session.changes.conflict(fork, path)
+def require_conflict(session: Session, fork: str, path: bytes) -> tuple[ReviewRoot, ForkConflict]:
+    """Return the conflict at a path of the review, with its project's paths, and that project."""
+    with refusing_missing():
+        root = root_of(session, fork, path)
+    current = root.session.changes.conflict(root.fork, root.inner(path))
     if current is None:
         raise Refusal(404, "not-found", f"{show_path(path)} has no conflict (any more)", _AGAIN)
-    return current
+    return root, current
 
 
-def shown_conflict(session: Session, current: ForkConflict, before: ForkConflict | None = None) -> shape.ConflictShape:
+def shown_conflict(root: ReviewRoot, current: ForkConflict, before: ForkConflict | None = None) -> shape.ConflictShape:
     """Return a conflict for sending. ``before``: a conflict with the same sides that is already merged, to avoid
     merging again."""
-    secret = session.forks.secrets.hides_conflict(current)
+    secret = root.session.forks.secrets.hides_conflict(current)
+    path = root.outer(current.path)
     by_rule = (before or current).by_rule if not secret else None
     return shape.ConflictShape(
-        id_of(current.path),
-        show_path(current.path),
+        id_of(path),
+        show_path(path),
         current.reason,
         current.decided,
         (before or current).places if not secret else None,
-        _version(current.base, secret=secret),
-        _version(current.ours, secret=secret),
-        _version(current.theirs, secret=secret),
+        _version(root, current.base, secret=secret),
+        _version(root, current.ours, secret=secret),
+        _version(root, current.theirs, secret=secret),
         versions_of(current),
         None,
         current.take,
@@ -105,10 +111,11 @@ def shown_conflict(session: Session, current: ForkConflict, before: ForkConflict
     )
 
 
-def _version(version: Any, *, secret: bool) -> shape.VersionShape:
+def _version(root: ReviewRoot, version: Any, *, secret: bool) -> shape.VersionShape:
     entry, content = version.entry, version.content if not secret else None
+    path = show_path(root.outer(version.path))
     if entry is None:
-        return shape.VersionShape(shape.SideShape(exists=False), show_path(version.path))
+        return shape.VersionShape(shape.SideShape(exists=False), path)
     side = shape.SideShape(
         exists=True,
         type=entry.kind,
@@ -118,7 +125,7 @@ def _version(version: Any, *, secret: bool) -> shape.VersionShape:
         lines=content.count(b"\n") + (not content.endswith(b"\n")) if content else 0,
         image=picture_of(content[:IMAGE_HEAD], version.path) if content else "",
     )
-    return shape.VersionShape(side, show_path(version.path), known=content is not None or entry.kind != "file")
+    return shape.VersionShape(side, path, known=content is not None or entry.kind != "file")
 
 
 def versions_of(current: ForkConflict) -> str:
@@ -160,11 +167,11 @@ def lines(call: ApiCall) -> shape.TextShape:
     query: LinesQuery = call.query
     with call.server.session(call.path["project"]) as session:
         fork = require_at_rest(session, call.path["fork"])
-        current = require_conflict(session, fork, path_of(query.file))
-        if session.forks.secrets.hides_conflict(current) or not current.is_text:
-            raise Refusal(400, "bad-request", f"{show_path(current.path)} has no lines that are shown")
+        root, current = require_conflict(session, fork, path := path_of(query.file))
+        if root.session.forks.secrets.hides_conflict(current) or not current.is_text:
+            raise Refusal(400, "bad-request", f"{show_path(path)} has no lines that are shown")
         if not are_same_sides(versions_of(current), query.versions):
-            raise changed_refusal(current.path)
+            raise changed_refusal(path)
         all_lines = split_lines(current.ours.content or b"")
         selected = all_lines[query.first - 1 : query.first - 1 + query.count]
         return shape.TextShape(query.first, len(all_lines), shown_lines(selected, query.first))

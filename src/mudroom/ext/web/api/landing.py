@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
-from mudroom.core.merge.apply_summary import RECOVERY_WORDS, apply_words, undo_words
+from mudroom.core.merge.apply_summary import RECOVERY_WORDS
 from mudroom.core.network.push import pushes_left
 from mudroom.core.registry import part
 from mudroom.core.tree.path import show_path
@@ -37,6 +37,8 @@ from mudroom.core.tree.change import Change, Remark, counted_changes
 from mudroom.core.tree.dependent_rows import needs, requirement_text, row_of, unmet_requirements
 from mudroom.core.tree.flag import git_directory
 from mudroom.ext.review.parts import DecidedAsWhole, read_parts
+from mudroom.ext.review.roots import landed_words, options_of_choice, turned_words, whole_landing, whole_turn
+from mudroom.ext.review.rows import review_fork
 from mudroom.ext.web.api.endpoint import path_of
 
 if TYPE_CHECKING:
@@ -109,10 +111,11 @@ def apply(call: ApiCall) -> shape.JobShape:
     project, server = call.path["project"], call.server
     with server.session(project) as session:
         fork = require_at_rest(session, call.path["fork"])
-        if session.changes.fingerprint(fork) != request.reviewed:
+        reviewed = review_fork(session, fork)
+        if reviewed.fingerprint != request.reviewed:
             raise Refusal(409, "moved", "the fork has changed since it was reviewed; nothing was applied", _AGAIN)
         _require_plain_commit(request)
-        changes = session.changes.of(fork).changes
+        changes = reviewed.changes
         if not changes and not request.pushes:
             raise Refusal(400, "bad-request", f"{fork} holds no changes")
         files = request.files
@@ -153,9 +156,6 @@ def _apply(
         with server.hold_vault(session, f"apply {fork}") as recovered, _naming_recovered(recovered, "applied"):
             require_fork(session, fork)
             options: dict[str, Any] = {
-                "paths": choice.paths if choice is not None else (),
-                "parts": choice.parts if choice is not None else None,
-                "exact": choice is not None,
                 "reviewed": request.reviewed,
                 "git": request.git,
                 "backups": request.backups,
@@ -163,6 +163,8 @@ def _apply(
                 "pushes": request.pushes,
                 "on_verify": verifying,
             }
+            if choice is not None:
+                options |= options_of_choice(session, fork, choice.paths, choice.parts)
             if request.commit:
                 result = _apply_as_commit(server, session, fork, request.commit, options)
             else:
@@ -247,7 +249,7 @@ def _start_turn(call: ApiCall, action: Literal["undo", "redo"]) -> shape.JobShap
                 applied = next(done_by_recovery, None) or (
                     session.changes.undo if action == "undo" else session.changes.redo
                 )(request.apply or None)
-        result = turned_shape(applied, action)
+        result = turned_shape(applied, action, server.environment.home)
         result.remarks[:0] = recovered_of(recovered)
         return result
 
@@ -278,7 +280,8 @@ def job(call: ApiCall) -> shape.JobShape:
 # --- conversions ---
 
 
-def landed_shape(landed: LandingResult) -> shape.LandedShape:
+def landed_shape(outcome: LandingResult) -> shape.LandedShape:
+    landed = whole_landing(outcome)
     applied, verified = landed.applied, landed.verified
     failed = verified is not None and not verified.passed
     return shape.LandedShape(
@@ -293,12 +296,13 @@ def landed_shape(landed: LandingResult) -> shape.LandedShape:
         landed.remaining,
         _verified(verified) if verified is not None else "",
         [show_path(path) for path in landed.kept],
-        summary="" if failed else apply_words(applied.written, applied.removed, len(landed.kept), landed.refs_moved),
+        summary="" if failed else landed_words(outcome),
         pushes_left=pushes_left(applied.pushes),
     )
 
 
-def turned_shape(applied: ApplyResult, action: Literal["undo", "redo"]) -> shape.LandedShape:
+def turned_shape(outcome: ApplyResult, action: Literal["undo", "redo"], home: bytes = b"~") -> shape.LandedShape:
+    applied = whole_turn(outcome, home)
     return shape.LandedShape(
         "conflicts" if applied.conflicts else "undone" if action == "undo" else "redone",
         applied.written,
@@ -311,9 +315,7 @@ def turned_shape(applied: ApplyResult, action: Literal["undo", "redo"]) -> shape
         0,
         again=[show_path(path) for path in applied.again],
         holder=applied.holder,
-        summary=undo_words(
-            action, applied.written, applied.removed, len(applied.again), applied.holder, len(applied.refs)
-        ),
+        summary=turned_words(action, outcome),
         pushes_left=pushes_left(applied.pushes),
     )
 

@@ -31,6 +31,7 @@ from mudroom.session import Session
 from mudroom.session.upkeep import ForkSummary, Vault, is_unused, why_unusable
 from mudroom.vault.apply.conflict import each_conflict
 from mudroom.vault.apply.drift import find_drift
+from mudroom.vault.forks.ties import Tie, first_of, ties_of
 
 MOST_NOTICES = 12
 """Forks shown for a project in the first view."""
@@ -85,7 +86,8 @@ def projects(call: ApiCall) -> list[shape.ProjectRowShape]:
     rows, now = [], time.time_ns()
     for vault in call.server.vaults():
         with closing(vault):
-            if not is_unused(vault, now):
+            # the home is a part of other projects' forks only
+            if not is_unused(vault, now) and vault.project != call.server.environment.home:
                 rows.append(_row(call.server, vault))
     return rows
 
@@ -97,12 +99,12 @@ def _row(server: ServerState, vault: Vault) -> shape.ProjectRowShape:
     if problem:
         return row
     try:
-        forks = server.summaries.all(vault)
+        forks = [_with_parts(server, vault, one) for one in server.summaries.all(vault) if not _first(vault, one)]
         row.forks = len(forks)
         row.running = sum(fork.state == "running" for fork in forks)
         row.unapplied = sum(fork.brief.summary.files for fork in forks if fork.brief is not None)
         row.remarks += [f"{fork.name}: {fork.problem}" for fork in forks if fork.problem]
-        row.notices = _with_failed(vault, list(islice(_notices(vault, reversed(forks)), MOST_NOTICES)))
+        row.notices = _with_failed(vault, list(islice(_notices(server, vault, reversed(forks)), MOST_NOTICES)))
         row.questions = sum(question.state == "waiting" for question in vault.approvals.rows())
     except MudroomError as error:
         row.remarks.append(error.message)
@@ -111,7 +113,33 @@ def _row(server: ServerState, vault: Vault) -> shape.ProjectRowShape:
     return row
 
 
-def _notices(vault: Vault, forks: Iterable[ForkSummary]) -> Iterator[shape.NoticeShape]:
+def _ties(vault: Vault, summary: ForkSummary) -> tuple[Tie, ...]:
+    fork = vault.find(summary.name) if summary.state != "damaged" else None
+    return ties_of(fork) if fork is not None else ()
+
+
+def _first(vault: Vault, summary: ForkSummary) -> Tie | None:
+    """Return the project whose fork this one is a part of, or None."""
+    fork = vault.find(summary.name) if summary.state != "damaged" else None
+    return first_of(fork) if fork is not None else None
+
+
+def _with_parts(server: ServerState, vault: Vault, summary: ForkSummary) -> ForkSummary:
+    """Return a fork's summary with the changes of its parts in other projects."""
+    ties = _ties(vault, summary)
+    if summary.brief is None or not ties:
+        return summary
+    try:
+        parts = [server.summaries.get(tied.fork(vault.fork(summary.name))) for tied in ties]
+    except MudroomError as error:
+        return summary._replace(state="damaged", problem=error.message)
+    briefs = [summary.brief, *(part.brief for part in parts if part is not None and part.brief is not None)]
+    total = Summary(*map(sum, zip(*(brief.summary for brief in briefs), strict=True)))
+    mark = "+".join(brief.fingerprint for brief in briefs)
+    return summary._replace(brief=summary.brief._replace(summary=total, fingerprint=mark))
+
+
+def _notices(server: ServerState, vault: Vault, forks: Iterable[ForkSummary]) -> Iterator[shape.NoticeShape]:
     """Yield a notice for each fork that runs or needs the user."""
     for summary in forks:
         brief = summary.brief
@@ -120,7 +148,7 @@ def _notices(vault: Vault, forks: Iterable[ForkSummary]) -> Iterator[shape.Notic
         if summary.state in ("damaged", "cut off", "running"):
             kind = summary.state
         elif files and summary.state == "idle":
-            undecided = _undecided(vault, summary.name) if files <= MOST_COMPARED else 0
+            undecided = _undecided(server, vault, summary) if files <= MOST_COMPARED else 0
             kind, files = ("conflict", undecided) if undecided else ("finished", files)
         else:
             continue
@@ -152,16 +180,23 @@ def _with_failed(vault: Vault, notices: list[shape.NoticeShape]) -> list[shape.N
     return notices
 
 
-def _undecided(vault: Vault, name: str) -> int:
-    """Return how many of the fork's files conflict with the project and are not decided; 0 if that cannot be read.
-    Files that the project has changed, too, may merge."""
+def _undecided(server: ServerState, vault: Vault, summary: ForkSummary) -> int:
+    """Return how many of the fork's files conflict with a project and are not decided; 0 if that cannot be read."""
     try:
-        fork = vault.fork(name)
-        if not find_drift(vault, fork):
-            return 0  # costs less than to look for conflicts
-        return each_conflict(vault, fork, lambda conflict: conflict.decided, contents=False).count(False)
-    except (MudroomError, OSError):
+        count = _undecided_in(vault, summary.name)
+        for tied in _ties(vault, summary):
+            with closing(server.vault(os.fsdecode(tied.vault))) as there:
+                count += _undecided_in(there, tied.name)
+    except (MudroomError, OSError, Refusal):
         return 0  # the fork is gone, or its own view names the problem
+    return count
+
+
+def _undecided_in(vault: Vault, name: str) -> int:
+    fork = vault.fork(name)
+    if not find_drift(vault, fork):
+        return 0  # costs less than to look for conflicts; files that the project has changed, too, may merge
+    return each_conflict(vault, fork, lambda conflict: conflict.decided, contents=False).count(False)
 
 
 def _recorded(vault: Vault, name: str) -> int:
@@ -237,11 +272,20 @@ def _verify(session: Session) -> str:
 
 
 def _forks(call: ApiCall, session: Session, around: shape.BadgeShape) -> list[shape.ForkShape]:
-    forks = [_fork(summary, around) for summary in call.server.summaries.all(session.vault)]
+    summaries = call.server.summaries.all(session.vault)
+    forks = [_fork_of(call.server, session, summary, around) for summary in summaries]
     for fork in forks:
         if fork.state == "running" and os.path.lexists(session.vault.fork(fork.name).namespace_listener):
             fork.host = call.server.fork_hosts(session.vault, fork.name, ())[0]
     return forks
+
+
+def _fork_of(server: ServerState, session: Session, summary: ForkSummary, around: shape.BadgeShape) -> shape.ForkShape:
+    fork = _fork(_with_parts(server, session.vault, summary), around)
+    fork.also_in = [tied.label() for tied in _ties(session.vault, summary)]
+    if (first := _first(session.vault, summary)) is not None:
+        fork.part_of = shape.PartOfShape(os.fsdecode(first.vault), show_path(first.path))
+    return fork
 
 
 def _fork(summary: ForkSummary, around: shape.BadgeShape) -> shape.ForkShape:
@@ -271,7 +315,7 @@ def _fork_shape_of(call: ApiCall, session: Session, name: str) -> shape.ForkShap
     summary = call.server.summaries.get(session.vault.fork(name))
     if summary is None:
         raise Refusal(404, "not-found", f"there is no fork named {name}")
-    return _fork(summary, _present_badge(session)[0])
+    return _fork_of(call.server, session, summary, _present_badge(session)[0])
 
 
 def new_fork(call: ApiCall) -> shape.ForkShape:

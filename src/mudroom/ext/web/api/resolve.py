@@ -38,17 +38,17 @@ def decide(call: ApiCall) -> shape.DecidedShape:
     # if two tabs decide at the same time, the second is refused
     with call.server.locks.hold("decide", *key), call.server.session(key[0]) as session:
         fork = require_at_rest(session, call.path["fork"])
-        current = require_conflict(session, fork, path)
+        root, current = require_conflict(session, fork, path)
         require_same_versions(current, request.versions)
-        beside = _decide(session, fork, current, request)
-        after = session.changes.conflict(fork, path)
+        beside = _decide(root.session, root.fork, current, request)
+        after = root.session.changes.conflict(root.fork, current.path)
         if after is not None and not are_same_sides(
             versions_of(after), request.versions
         ):  # a side has changed just now
-            session.changes.forget_decision(fork, path)
+            root.session.changes.forget_decision(root.fork, current.path)
             raise changed_refusal(path)
         return shape.DecidedShape(
-            shown_conflict(session, after, current) if after is not None else None, show_path(beside)
+            shown_conflict(root, after, current) if after is not None else None, show_path(root.outer(beside))
         )
 
 

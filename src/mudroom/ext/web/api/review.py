@@ -14,6 +14,7 @@ from mudroom.core.tree.change import Change, Remark
 from mudroom.core.tree.landing_form import OWNER
 from mudroom.core.tree.path import show_path
 from mudroom.errors import MudroomError
+from mudroom.ext.review.roots import drift_of, roots_of
 from mudroom.ext.review.rows import ReviewedFork, TaggedRows, can_conflict, has_hunks, review_fork, tags_of
 from mudroom.ext.web import shape
 from mudroom.ext.web.api.endpoint import ApiCall, Endpoint, id_of
@@ -50,7 +51,7 @@ def changes(call: ApiCall) -> shape.ChangesShape:
         if query.reviewed and query.reviewed != reviewed.fingerprint:
             raise Refusal(409, "moved", "the fork has changed since the page before this one", AGAIN)
         # If there are many changes, the list is sent first; ``standing`` answers how they relate to the project.
-        drift = session.changes.drift(name) if len(reviewed.changes) <= FEW else None
+        drift = drift_of(session, name) if len(reviewed.changes) <= FEW else None
         conflicts = _conflicts(session, reviewed, drift) if drift is not None else None
         page = reviewed.rows[query.first : query.first + query.count]
         rows = zip(page, reviewed.tagged.once(_Rows).range_of(query.first, len(page)), strict=True)
@@ -71,6 +72,7 @@ def changes(call: ApiCall) -> shape.ChangesShape:
             [line.strip() for line in changed_settings(session, name)],
             reviewed.in_use,
             [_push(row) for row in session.held_effects(name)],
+            [shape.RootShape(show_path(path), label) for path, label in reviewed.labels.items()],
         )
 
 
@@ -81,9 +83,18 @@ def _conflicts(session: Session, reviewed: ReviewedFork, drift: list[Remark]) ->
     if not session.forks.is_at_rest(reviewed.fork):
         return None
     try:
-        return {path for path, decided in session.changes.conflict_paths(reviewed.fork).items() if not decided}
+        return undecided_paths(session, reviewed.fork)
     except (MudroomError, OSError):
         return None  # the fork is mounted or busy after all; or an interrupted apply has taken files out of it
+
+
+def undecided_paths(session: Session, fork: str) -> set[bytes]:
+    return {
+        root.outer(path)
+        for root in roots_of(session, fork)
+        for path, decided in root.session.changes.conflict_paths(root.fork).items()
+        if not decided
+    }
 
 
 class _Rows:

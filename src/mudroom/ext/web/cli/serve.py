@@ -158,6 +158,7 @@ def _serve(
         finally:
             if app.forks is not None:
                 app.forks.close()
+        server.cancellation.cancel()
         busy = server.jobs.busy()
         if busy:  # a killed apply would be recovered; waiting avoids that
             context.terminal.note(f"{busy[0].what} is at work: it ends first (Ctrl-C leaves it to mudroom recover)")

@@ -11,6 +11,7 @@ import { counted } from "./plural.js";
 import { destinations } from "./pushes.js";
 import { toFork, toProject } from "./route.js";
 import { amount, fates } from "./telling.js";
+import { rootOf } from "./tree.js";
 
 const NAMED = 8; // files that are named before an apply
 
@@ -20,13 +21,15 @@ function some(names) {
   return html`<span class="name">${names.slice(0, NAMED).map((one, at) => [at ? ", " : "", spelled(one)])}</span>${more}`;
 }
 
-/** Warnings before an apply. @param {any[]} rows @param {import("./picked.js").Picked} picked @param {any} standing */
-function warnings(rows, picked, standing) {
+/** Warnings before an apply. @param {any[]} rows @param {import("./picked.js").Picked} picked @param {any} standing @param {import("./tree.js").Root[]} roots */
+function warnings(rows, picked, standing, roots) {
   const chosen = rows.filter((row) => picked.has(row.id));
   const flagged = (/** @type {string} */ flag) => chosen.filter((row) => row.flags.includes(flag)).map((row) => row.path);
   const left = rows.filter((row) => row.flags.includes("protected") && !picked.has(row.id)).map((row) => row.path);
   const away = rows.filter((row) => !picked.has(row.id)).map(repositoryOf);
+  const inside = (/** @type {import("./tree.js").Root} */ one) => chosen.filter((row) => rootOf(row, roots) === one).map((row) => row.path.slice(one.path.length + 1));
   return /** @type {[string, string[], string][]} */ ([
+    ...roots.map((one) => [`Changes in ${one.label}`, inside(one), "warn"]),
     ["Runs by itself later", flagged("executes-later"), "bad"],
     ["Changes what later commands do on this machine", flagged("protected"), "bad"],
     ["Links that lead out of the project", flagged("leads-outside"), "bad"],
@@ -60,7 +63,7 @@ export function Bar({ project, fork, name, changes, picked, sent, standing, isRe
   /** @param {boolean} [byKey] by a key, which may have been pressed by mistake: ask first */
   const apply = async (byKey = false) => {
     if (nothing || why || job?.state === "running") return;
-    const found = warnings(changes.rows, picked, standing);
+    const found = warnings(changes.rows, picked, standing, changes.roots);
     if (found.length || sent.length || byKey) {
       const text = !found.length && !sent.length ? html`<p>The chosen changes are applied to the project.</p>` : html`<dl class="warnings">${sent.length > 0 && html`<div><dt><span class="tag warn">Sent, as you</span></dt>${destinations(sent).map((line) => html`<dd class="name" key=${line}>${line}</dd>`)}</div>`}${found.map(([label, names, mark]) => html`<div key=${label}><dt><span class=${"tag " + mark}>${label}</span></dt><dd>${some(names)}</dd></div>`)}</dl>`;
       if (!(await confirmed({ title: label + "?", text, action: "Apply" }))) return;

@@ -64,18 +64,21 @@ async function asItIs(project, fork) {
 export function ForkCard({ project, fork, usual, changed }) {
   const [busy, setBusy] = useState(false);
   const [state, mark] = STATES[fork.state] ?? [fork.state, ""];
+  const whole = fork.part_of?.project ?? project; // a part is reviewed with all others
   const away = async () => {
     setBusy(true);
     if (!(await discard(project, fork))) setBusy(false);
     changed(); // the fork may differ from the card
   };
-  return html`<li class="card fork"><div class="spread"><h3><a class="name" href=${toFork(project, fork.name)}>${fork.name}</a></h3>${fork.badge.label !== usual.label && html`<${Level} badge=${fork.badge} />`}</div>
+  return html`<li class="card fork"><div class="spread"><h3><a class="name" href=${toFork(whole, fork.name)}>${fork.name}</a></h3>${fork.badge.label !== usual.label && html`<${Level} badge=${fork.badge} />`}</div>
     ${fork.command && html`<p><code class="name clip" title=${fork.command}>${fork.command}</code></p>`}
     <p class="row"><span class=${"tag " + mark}>${state}</span>
       ${fork.exit_code !== null && fork.exit_code !== 0 && html`<span class="tag bad">exit ${fork.exit_code}</span>`}
       ${fork.agent && html`<span class="tag name">${fork.agent}</span>`}
       ${fork.endpoint && html`<span class="tag name">at ${fork.endpoint}</span>`}
       ${fork.host && html`<span class="tag"><${Server} host=${fork.host} label=${fork.host} /></span>`}
+      ${fork.also_in.map((/** @type {string} */ label) => html`<span key=${label} class="tag warn name">also in ${label}</span>`)}
+      ${fork.part_of && html`<span class="tag name">a part of ${fork.name} of ${fork.part_of.path}</span>`}
       ${fork.parent && html`<span class="tag name">from ${fork.parent}</span>`}
       ${fork.snapshot && html`<span class="tag">on a snapshot</span>`}
       ${fork.checkpoints > 0 && html`<span class="tag">${counted(fork.checkpoints, "checkpoint")}</span>`}
@@ -83,6 +86,6 @@ export function ForkCard({ project, fork, usual, changed }) {
       <time class="dim small" datetime=${iso(fork.created)}>${clock(fork.created)}</time></p>
     <div class="spread"><${Counts} summary=${fork.summary} running=${fork.state === "running"} /><span class="actions">
       <a class="button" href=${toFork(project, fork.name, "watch")}>Watch<span class="hidden"> ${fork.name}</span></a>
-      <button type="button" class="danger" disabled=${busy} onClick=${away}>Discard<span class="hidden"> ${fork.name}</span></button>
-      <a class="button primary" href=${toFork(project, fork.name)}>Review<span class="hidden"> ${fork.name}</span></a></span></div></li>`;
+      ${!fork.part_of && html`<button type="button" class="danger" disabled=${busy} onClick=${away}>Discard<span class="hidden"> ${fork.name}</span></button>`}
+      <a class="button primary" href=${toFork(whole, fork.name)}>Review<span class="hidden"> ${fork.name}</span></a></span></div></li>`;
 }

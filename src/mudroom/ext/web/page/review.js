@@ -170,7 +170,7 @@ function Files({ project, fork, file, row, changes, moved, again, working, setWo
   const [turned, setTurned] = useState(/** @type {ReadonlySet<string>} */ (new Set())); // directories that are not as at first
   const typed = useTyped(text, rows.length);
   const listed = useMemo(() => sifted(rows, typed, filters), [rows, typed, filters]);
-  const grown = useMemo(() => grow(listed), [listed]);
+  const grown = useMemo(() => grow(listed, changes.roots), [listed]);
   const folded = useMemo(() => repositories(grown), [grown]);
   const closed = useMemo(() => new Set([...folded, ...turned].filter((one) => folded.has(one) !== turned.has(one))), [folded, turned]);
   const items = useMemo(() => (isTree ? lines(grown, closed) : flat(listed)), [grown, isTree, closed]);
@@ -351,10 +351,10 @@ function Tags({ row, most = 9, decided = "" }) {
 /** @param {{item: import("./tree.js").Item, tree: boolean, extent: string, looked: boolean, decided?: string, toggle: (ids: string[]) => void}} props */
 function Line({ item, tree, extent, looked, decided, toggle }) {
   const { row } = item;
-  const label = "Apply " + (row ? row.path : item.key);
+  const label = "Apply " + (row ? row.path : item.isRoot ? item.name : item.key);
   const counts = html`<span class="counts">${item.added > 0 && html`<span class="plus">+${item.added}</span>`} ${item.removed > 0 && html`<span class="minus">−${item.removed}</span>`}</span>`;
   const box = html`<${Box} extent=${extent} label=${label} onChange=${() => toggle(item.ids)} />`;
-  if (!row) return html`<span class="fold" aria-hidden="true">${item.open ? "▾" : "▸"}</span>${box}<span class="name clip grow" title=${item.key}>${spelled(item.name)}/</span><span class="count">${item.ids.length}</span>${counts}`;
+  if (!row) return html`<span class="fold" aria-hidden="true">${item.open ? "▾" : "▸"}</span>${box}<span class=${"name clip grow" + (item.isRoot ? " root" : "")} title=${item.key}>${spelled(item.name)}${item.isRoot ? "" : "/"}</span><span class="count">${item.ids.length}</span>${counts}`;
   const [letter, verb] = VERBS[row.change];
   return html`${tree && html`<span class="fold"></span>`}${box}<span class=${"verb " + row.change} title=${verb}><span aria-hidden="true">${letter}</span><span class="hidden">${verb}</span></span>
     <span class=${"name clip grow" + (looked ? " dim" : "")} title=${row.path}>${spelled(item.name)}</span>${looked && html`<span class="dim" title="looked at"><span aria-hidden="true">✓</span><span class="hidden">looked at</span></span>`}

@@ -3,22 +3,26 @@
 /** @typedef {{id: string, path: string, change: string, added: number, removed: number, size: number, flags: string[], source: string, type: string, hunks: boolean}} Row */
 /**
  * @typedef {{key: string, name: string, level: number, position: number, among: number, row: Row | null, ids: string[],
- *   added: number, removed: number, open: boolean}} Item
- * One line: a file (`row`), or a directory with the `ids` of all files in it.
+ *   added: number, removed: number, open: boolean, isRoot?: boolean}} Item
+ * One line: a file (`row`), or a directory with the `ids` of all files in it. `isRoot`: another project.
  */
-/** @typedef {{name: string, path: string, above: Node | null, directories: Map<string, Node>, rows: Row[], ids: string[], added: number, removed: number}} Node */
+/** @typedef {{path: string, label: string}} Root another project */
+/** @typedef {{name: string, path: string, isRoot: boolean, above: Node | null, directories: Map<string, Node>, rows: Row[], ids: string[], added: number, removed: number}} Node */
 
-/** @param {string} name @param {string} path @param {Node | null} above @returns {Node} */
-const node = (name, path, above) => ({ name, path, above, directories: new Map(), rows: [], ids: [], added: 0, removed: 0 });
+/** @param {string} name @param {string} path @param {Node | null} above @param {boolean} [isRoot] another project @returns {Node} */
+const node = (name, path, above, isRoot = false) => ({ name, path, isRoot, above, directories: new Map(), rows: [], ids: [], added: 0, removed: 0 });
 
-/** @param {Row[]} rows @returns {Node} */
-export function grow(rows) {
+/** The other project in which a row is; undefined: it is in the fork's own. @param {{path: string}} row @param {readonly Root[]} roots */
+export const rootOf = (row, roots) => roots.filter((one) => row.path.startsWith(one.path + "/")).sort((one, other) => other.path.length - one.path.length)[0];
+
+/** @param {Row[]} rows @param {readonly Root[]} [roots] @returns {Node} */
+export function grow(rows, roots = []) {
   const root = node("", "", null);
   const known = new Map([["", root]]);
   for (const row of rows) {
     const path = row.path.slice(0, row.path.lastIndexOf("/") + 1); // most rows are in the directory of the row before
     let here = known.get(path);
-    if (!here) known.set(path, (here = below(root, path)));
+    if (!here) known.set(path, (here = below(baseOf(root, row, roots), path)));
     here.rows.push(row);
     for (let one = /** @type {Node | null} */ (here); one; one = one.above) {
       one.ids.push(row.id);
@@ -29,9 +33,18 @@ export function grow(rows) {
   return root;
 }
 
-/** @param {Node} here @param {string} path of a directory, with a slash at its end @returns {Node} made, if it is not there */
+/** The directory of the project in which a row is. @param {Node} root @param {Row} row @param {readonly Root[]} roots @returns {Node} made, if it is not there */
+function baseOf(root, row, roots) {
+  const one = rootOf(row, roots);
+  if (!one) return root;
+  const key = one.path + "/"; // no directory of a project has a slash in its name
+  if (!root.directories.has(key)) root.directories.set(key, node(one.label, key, root, true));
+  return /** @type {Node} */ (root.directories.get(key));
+}
+
+/** @param {Node} here @param {string} path of a directory in it, with a slash at its end @returns {Node} made, if it is not there */
 function below(here, path) {
-  for (let from = 0, to = path.indexOf("/"); to >= 0; from = to + 1, to = path.indexOf("/", from)) {
+  for (let from = here.path.length, to = path.indexOf("/", from); to >= 0; from = to + 1, to = path.indexOf("/", from)) {
     const name = path.slice(from, to);
     let next = here.directories.get(name);
     if (!next) here.directories.set(name, (next = node(name, path.slice(0, to + 1), here)));
@@ -43,7 +56,7 @@ function below(here, path) {
 /** A directory whose only entry is a directory is shown together with it. @param {Node} one @returns {{name: string, last: Node}} */
 function joined(one) {
   let name = one.name;
-  while (!one.rows.length && one.directories.size === 1) {
+  while (!one.isRoot && !one.rows.length && one.directories.size === 1) {
     one = /** @type {Node} */ (one.directories.values().next().value);
     name += "/" + one.name;
   }
@@ -81,15 +94,18 @@ export function lines(root, closed) {
   const walk = (/** @type {Node} */ here, /** @type {number} */ level) => {
     const among = here.directories.size + here.rows.length;
     let position = 0;
-    for (const one of here.directories.values()) {
+    const directory = (/** @type {Node} */ one) => {
       const { name, last } = joined(one);
       const open = !closed.has(last.path);
-      found.push({ key: last.path, name, level, position: ++position, among, row: null, ids: last.ids, added: last.added, removed: last.removed, open });
+      found.push({ key: last.path, name, level, position: ++position, among, row: null, ids: last.ids, added: last.added, removed: last.removed, open, isRoot: one.isRoot });
       if (open) walk(last, level + 1);
-    }
+    };
+    const directories = [...here.directories.values()];
+    directories.filter((one) => !one.isRoot).forEach(directory);
     for (const row of here.rows) {
       found.push({ key: row.id, name: row.path.slice(here.path.length), level, position: ++position, among, row, ids: [row.id], added: row.added, removed: row.removed, open: false });
     }
+    directories.filter((one) => one.isRoot).forEach(directory); // after all of the project
   };
   walk(root, 1);
   return found;

@@ -1,12 +1,16 @@
-"""Addresses of forks: ``http://FORK.PROJECT.localhost:PORT/``, at the port of ``mudroom serve``.
+"""Addresses of forks: ``http://FORK--PROJECT.localhost:PORT/``, at the port of ``mudroom serve``.
 
-``http://3000.FORK.PROJECT.localhost:PORT/`` is port 3000 of a fork's processes. Without a number the address leads to
+``http://3000.FORK--PROJECT.localhost:PORT/`` is port 3000 of a fork's processes. Without a number the address leads to
 the port that was first opened there, and while that is not served, to the lowest. Names below ``localhost`` lead to
 this machine (RFC 6761, 6.3).
 
-A name that is a label already is its own: lower case, letters, digits and hyphens. Any other has its hash at the end,
-and so has a label that looks as if it had one: two names share a label only if their hashes are equal. Pure, but for
-the vaults that are handed in.
+Fork and project are one label, so that each fork is a site of its own: ``localhost`` is a public suffix by the default
+rule (https://publicsuffix.org/list/), and no page can set a cookie above its site (RFC 6265, 5.3). The address
+``FORK.PROJECT.localhost`` is easier to type, and leads there; nothing of a fork is ever served at it.
+
+A name that is a label already is its own: lower case, letters, digits and single hyphens. Any other has its hash at the
+end, and so has a label that looks as if it had one: two names share a label only if their hashes are equal. Pure, but
+for the vaults that are handed in.
 """
 
 from __future__ import annotations
@@ -22,13 +26,17 @@ from mudroom.vault.forks.endpoint import ports_of
 from mudroom.vault.store.fork import Fork
 
 ZONE = "localhost"
-LONGEST = 63
-"""Characters in a label (RFC 1035, 2.3.4)."""
-_LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?")
+LONGEST = 30
+"""Characters in the name of a fork or project: both, and two hyphens, are a label of 63 (RFC 1035, 2.3.4)."""
+_NAME = "[a-z0-9]+(?:-[a-z0-9]+)*"
+_LABEL = re.compile(_NAME)
 _HASHED = re.compile(r".*-[0-9a-f]{8}")
 _RESERVED = ("mudroom",)
 """Labels that no project has: ``mudroom.localhost`` is a name for the page."""
-_HOST = re.compile(rb"(?:([1-9][0-9]{0,4})\.)?([a-z0-9-]{1,63})\.([a-z0-9-]{1,63})\.localhost(?::([0-9]{1,5}))?", re.I)
+_HOST = re.compile(
+    rf"(?:([1-9][0-9]{{0,4}})\.)?({_NAME})(\.|--)({_NAME})\.localhost(?::([0-9]{{1,5}}))?".encode(), re.I
+)
+_LONGEST_HOST = 253
 
 
 class ForkAddress(NamedTuple):
@@ -41,11 +49,13 @@ class ForkAddress(NamedTuple):
     """Labels."""
     served: int
     """The page's port, as the browser sees it."""
+    is_typed: bool = False
+    """Whether it is ``FORK.PROJECT.localhost``, which leads to the fork's host."""
 
     @property
     def zone(self) -> str:
         """The host that all ports of the fork have in common."""
-        return f"{self.fork}.{self.project}.{ZONE}"
+        return f"{self.fork}--{self.project}.{ZONE}"
 
     @property
     def host(self) -> str:
@@ -60,20 +70,19 @@ class ForkAddress(NamedTuple):
 
 def parse_host(value: bytes) -> ForkAddress | None:
     """Return the fork that a Host header names, or None."""
-    match = _HOST.fullmatch(value)
+    match = _HOST.fullmatch(value) if len(value) <= _LONGEST_HOST else None
     if match is None:
         return None
-    port, fork, project, served = match.groups()
-    address = ForkAddress(
-        int(port) if port else None, fork.decode().lower(), project.decode().lower(), int(served or 80)
-    )
+    port, fork, between, project, served = match.groups()
+    names = fork.decode().lower(), project.decode().lower()
+    address = ForkAddress(int(port) if port else None, *names, int(served or 80), between == b".")
     return address if (address.port or 1) < 1 << 16 and 0 < address.served < 1 << 16 else None
 
 
 def label_of(name: str) -> str:
     """Return a fork's label."""
-    if len(name) <= LONGEST and _LABEL.fullmatch(name) and not _HASHED.fullmatch(name) and name[2:4] != "--":
-        return name  # the third and fourth hyphen are another name in a browser (RFC 5891, 4.2.3.1)
+    if len(name) <= LONGEST and _LABEL.fullmatch(name) and not _HASHED.fullmatch(name) and name != "xn":
+        return name  # "xn--" begins another name in a browser (RFC 5890, 2.3.2.1)
     return f"{_plain(name, LONGEST - 9)}-{hashlib.blake2b(name.encode(), digest_size=4).hexdigest()}"
 
 
@@ -83,13 +92,14 @@ def _plain(name: str, longest: int) -> str:
 
 def long_label(vault: bytes) -> str:
     """Return the label that only this vault has: its directory's name, which ends with a hash of the project's path."""
-    return _plain(os.fsdecode(os.path.basename(vault)), LONGEST)  # at most 53 characters
+    name, _hyphen, digest = os.fsdecode(os.path.basename(vault)).rpartition("-")
+    return f"{_plain(name, LONGEST - 1 - len(digest))}-{digest}".strip("-")
 
 
 def short_label(project: bytes) -> str:
     """Return the label of a project's directory name; empty if it has none."""
-    label = _plain(os.fsdecode(os.path.basename(project)), LONGEST)
-    return "" if label in _RESERVED else label
+    label = _plain(os.fsdecode(os.path.basename(project)), LONGEST + 1)
+    return "" if label in _RESERVED or len(label) > LONGEST else label
 
 
 def labelled(vaults: Iterable[Vault], label: str) -> Vault | None:

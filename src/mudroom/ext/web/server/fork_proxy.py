@@ -1,12 +1,12 @@
-"""A reverse proxy to the servers that run in forks: ``http://3000.FORK.PROJECT.localhost:PORT/``.
+"""A reverse proxy to the servers that run in forks: ``http://3000.FORK--PROJECT.localhost:PORT/``.
 
 Every server in a fork is hostile to the page, to other forks and to the user's browser.
 
 1. A fork's host is an origin of its own: neither the page's cookie nor its key is ever sent there. The host's own
    cookie is not passed on, and no server can set or clear it. Cookies stay with their host, or the ports of their fork.
-2. Forks of a project are one site for a browser, which sends cookies from one to the other (SameSite). So a request
-   must come from a page of the same fork: Origin and Sec-Fetch-Site (Fetch Metadata) say so, and a browser that does
-   not say it is refused. A link from anywhere may be followed.
+2. A fork is a site of its own for a browser: no page of another can set a cookie for it. A request must come from a
+   page of the same fork: Origin and Sec-Fetch-Site (Fetch Metadata) say so, and a browser that does not say it is
+   refused. A link from anywhere may be followed.
 3. Only a port that a process of the fork listens on is reached: not the gate's, nor what the gate leads to.
 4. A connection inside has one request. What arrives is parsed and written anew: no byte of a request begins another.
 5. Another user, and a command in a sandbox, is refused before anything else is looked at.
@@ -66,8 +66,7 @@ _KEPT_BACK = frozenset(
 _OWN_COOKIES = b"mudroom-"
 """The beginning of the names of all logins: browsers send cookies to every port of a host (RFC 6265, 8.5)."""
 _TAKEN_OUT = frozenset((b"clear-site-data", b"alt-svc"))
-"""Headers of answers: the first clears cookies of all forks of the project (W3C Clear Site Data, 4.2.3), the second
-leads elsewhere."""
+"""Headers of answers: the first clears the fork's login (W3C Clear Site Data, 4.2.3), the second leads elsewhere."""
 
 
 class _Refused(Exception):
@@ -101,15 +100,18 @@ class ForkProxy:
         address = parse_host(values[0]) if len(values) == 1 else None
         if address is None or address.served not in self._hosts.ports:
             return None
-        zone = b"." + address.zone.encode()
+        host = b"." + values[0].lower().partition(b":")[0]
         named = (name.partition(b":")[0] for name in self._hosts.names)
-        return None if any(zone.endswith(b"." + name) for name in named if name != b"localhost") else address
+        return None if any(host.endswith(b"." + name) for name in named if name != b"localhost") else address
 
     async def serve(self, scope: Scope, receive: Receive, send: Send, address: ForkAddress) -> None:
         """Answer a request to a fork's host."""
         try:
             self._check(scope, address)
-            if scope["path"] == ENTER:
+            if address.is_typed:
+                location = address.origin.encode() + _target(scope)
+                await _send_all(send, 308, [(b"location", location)], b"")
+            elif scope["path"] == ENTER:
                 await _send_all(send, *self._enter(scope, address))
             elif not self._is_let_in(scope, address):
                 await _send_all(send, *self._to_login(scope, address))
@@ -126,7 +128,7 @@ class ForkProxy:
         try:
             try:
                 self._check(scope, address)
-                if not self._is_let_in(scope, address):
+                if address.is_typed or not self._is_let_in(scope, address):
                     raise _Refused(401, "this browser is not logged in here", f"{address.origin}/ opens it")
                 if any(header_values(scope["headers"], name) for name in (b"content-length", b"transfer-encoding")):
                     raise _Refused(400, "a request for a WebSocket has no content")
@@ -161,7 +163,7 @@ class ForkProxy:
             raise _Refused(403, "the request comes from another site")
         if _is_navigation(scope):
             return
-        # "same-site" is another fork of the project, too, and without an Origin it does not say which
+        # "same-site" is a server of this machine at another port, too, and without an Origin it does not say which
         own = (b"same-origin", b"none", *((b"same-site",) if origins else ()))
         if any(site not in own for site in header_values(headers, b"sec-fetch-site")):
             raise _Refused(403, "the request comes from another site")
@@ -199,7 +201,9 @@ class ForkProxy:
         host, slash, path = wanted.partition("/")
         address = self.address([(b"host", host.encode("ascii", "replace"))])
         if address is None:
-            raise MudroomError("this is not the address of a fork", "FORK.PROJECT.localhost, with the port of the page")
+            raise MudroomError(
+                "this is not the address of a fork", "FORK--PROJECT.localhost, with the port of the page"
+            )
         query = urlencode({"code": self._login.new_code(address.zone), "to": slash + path or "/"})
         return f"{address.origin}{ENTER}?{query}"
 

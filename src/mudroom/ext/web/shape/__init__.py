@@ -3,7 +3,8 @@ document from them.
 
 1. Times are milliseconds since 1970, sizes bytes, unless a field says otherwise.
 2. A project path has two forms: ``id``, its bytes in base64url without padding, which the API takes; and ``path``, for
-   people (``core/tree/path.py:show``): one line, printable, without characters that change the reading order.
+   people (``core/tree/path.py:show``): one line, printable, without characters that change the reading order. In a
+   fork's review a path in another project (``RootShape``) is absolute.
 3. File contents are sent as text; bytes that are not text are marked. No field is HTML.
 4. Spans are pairs of offsets in UTF-16 code units, as a page counts them.
 """

@@ -26,6 +26,10 @@ class MatrixCellShape(Struct):
     """The first of them."""
     problem: str = ""
     """Why the conflicts are not known."""
+    verified: bool | None = None
+    """Whether the policy's verify command passes on both together; None: not known."""
+    verified_at: int = 0
+    """When it ran, in milliseconds since 1970."""
 
 
 class MatrixShape(Struct):
@@ -35,6 +39,8 @@ class MatrixShape(Struct):
     """Each fork with the project, then each pair."""
     forks_left: int
     """Number of older forks that are not compared."""
+    verify: str = ""
+    """The policy's verify command; empty: an apply is not verified."""
 
 
 class TryRowShape(Struct):

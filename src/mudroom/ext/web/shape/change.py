@@ -80,6 +80,14 @@ class PushShape(Struct):
     """Of a publish its files, of another request its headers and body."""
 
 
+class RootShape(Struct):
+    """Another project in which a fork has changes. The paths of their rows are absolute."""
+
+    path: str
+    label: str
+    """``your home``, or the path."""
+
+
 class ChangesShape(Struct):
     fork: str
     fingerprint: str
@@ -107,6 +115,7 @@ class ChangesShape(Struct):
     """Why these rows are a look and not a review, as words to follow the fork's name ("is mounted at /x"): no apply
     accepts their fingerprint. Empty: they are a review."""
     pushes: list[PushShape] = []
+    roots: list[RootShape] = []
 
 
 class LineShape(Struct, array_like=True):
@@ -297,7 +306,7 @@ class JobShape(Struct):
     id: str
     project: str
     fork: str
-    what: Literal["apply", "undo", "redo", "measure", "verify-journal"]
+    what: Literal["apply", "undo", "redo", "measure", "verify-journal", "verify-forks"]
     state: Literal["running", "done", "failed"]
     phase: str = ""
     done: int = 0

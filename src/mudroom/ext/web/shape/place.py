@@ -87,6 +87,12 @@ class SummaryShape(Struct):
     size: int
 
 
+class PartOfShape(Struct):
+    project: str
+    """The other project's id."""
+    path: str
+
+
 class ForkShape(Struct):
     name: str
     agent: str
@@ -111,6 +117,10 @@ class ForkShape(Struct):
     """URL of the agent that runs in it, for forks that may reach it; empty: none is registered."""
     host: str = ""
     """Host of its servers, at the page's port; empty: no command runs there that could have one."""
+    also_in: list[str] = []
+    """Other projects in which it has changes, by their names; ``your home`` is one. ``summary`` counts them all."""
+    part_of: PartOfShape | None = None
+    """It is a part of another project's fork of the same name, which is reviewed and discarded with it."""
 
 
 class ApplyShape(Struct):

@@ -23,6 +23,7 @@ from mudroom.ext.web.server.fork_address import hosts, project_label
 from mudroom.ext.web.state.hub import Hub, Look
 from mudroom.ext.web.state.job import Jobs
 from mudroom.ext.web.state.refusal import Refusal, refusing_missing
+from mudroom.sandbox.client.cancellation import Cancellation
 from mudroom.session import Session
 from mudroom.session.upkeep import FileCache, ForkSummaries, Vault, vault_named, vaults_of, why_unusable
 from mudroom.stage import disk
@@ -109,6 +110,8 @@ class ServerState:
         self.comparisons = ComparisonCache()
         self.matrices = MatrixCache()
         self.locks = RequestLocks()
+        self.cancellation = Cancellation()
+        """Ends the commands that verify forks, when the server ends."""
         self._reading = FileCache()
 
     def vaults(self) -> list[Vault]:

@@ -1,0 +1,125 @@
+"""The terminal review of a fork that has changed a second project and the home: one list, one apply, one undo."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("textual", reason="the extra tui is not installed")
+
+from driving import Driver, drive
+
+from box import if_namespaces
+from conftest import Place, environment, listing
+from forked import run
+from mudroom.ext.tui.conflict import ConflictScreen
+
+pytestmark = [pytest.mark.slow, if_namespaces]
+NUMBERS = "".join(f"line {number}\n" for number in range(1, 41))
+SCRIPT = """
+echo p > p; sed -i 's/line 5$/line five/; s/line 30$/line thirty/' ../lib/code
+echo b >> ~/.bashrc; mkdir -p ~/.tool/bin; echo t > ~/.tool/bin/tool
+"""
+
+
+@pytest.fixture
+def lib(place: Place) -> Path:
+    path = place.root / "lib"
+    path.mkdir()
+    (path / "code").write_text(NUMBERS)
+    (place.home / ".bashrc").write_text("a\n")
+    return path
+
+
+@pytest.fixture
+def fork(place: Place, lib: Path) -> str:
+    roots = [os.fsencode(place.home), os.fsencode(lib)]
+    return place.session().run([b"sh", b"-c", SCRIPT.encode()], roots=roots).fork
+
+
+def test_the_parts_are_chosen_applied_and_undone_by_keys(place: Place, lib: Path, fork: str) -> None:
+    before = listing(place.home), listing(lib), listing(place.project)
+    code, tool = os.fsencode(lib / "code"), os.fsencode(place.home / ".tool/bin/tool")
+
+    async def script(driver: Driver) -> None:
+        named = [row[4:].split() for row in driver.listed()]
+        assert named.pop(5)[1].endswith("/lib/")
+        assert named == [
+            ["+", "p", "+1"],
+            ["▾", "your", "home"],
+            ["~", "!", ".bashrc", "+1"],
+            ["▾", "your", "home:", ".tool/bin/"],
+            ["+", "tool", "+1"],
+            ["~", "code", "+2", "-2"],
+        ]
+        await driver.to_file(tool)
+        await driver.press("space")
+        await driver.to_file(code)
+        await driver.press_on_hunk("tab", "j", "space")
+        told = await driver.ask("a", "Apply to")
+        assert f"in {lib}:\n  {lib}/code" in told
+        assert f"in your home:\n  {place.home}/.bashrc" in told
+        await driver.press("y")
+        await driver.until(lambda: driver.dialog().startswith("Applied"))
+        assert f"1 written; in your home: 1 written; in {lib}: 1 written" in driver.dialog()
+        assert not (place.home / ".tool").exists()
+        assert (place.home / ".bashrc").read_text() == "a\nb\n"
+        changed = (lib / "code").read_text()
+        assert ("line five" in changed) != ("line thirty" in changed)
+        await driver.press("u")
+        await driver.until(lambda: "Take the last apply back" in driver.dialog())
+        await driver.press("y")
+        await driver.until(lambda: driver.dialog().startswith("Undone"))
+        assert "in your home: 1 brought back" in driver.dialog()
+        await driver.press("escape")
+
+    drive(place, fork, script)
+    assert (listing(place.home), listing(lib), listing(place.project)) == before
+
+
+def test_a_conflict_in_the_home_is_decided(place: Place, fork: str) -> None:
+    (place.home / ".bashrc").write_text("mine\n")
+
+    async def script(driver: Driver) -> None:
+        assert "1 conflict" in str(driver.review.query_one("#top").render())
+        await driver.press("c")
+        await driver.until(lambda: isinstance(driver.app.screen, ConflictScreen))
+        assert f"{place.home}/.bashrc" in str(driver.app.screen.query_one("#what").render())
+        await driver.press("2")
+        await driver.until(lambda: any("all conflicts are decided" in told for told in driver.told()))
+        await driver.press("escape")
+        await driver.ask("a", "Apply to")
+        await driver.press("y")
+        await driver.until(lambda: driver.dialog().startswith("Applied"))
+        await driver.press("escape")
+
+    drive(place, fork, script)
+    assert (place.home / ".bashrc").read_text() == "a\nb\n"
+
+
+def test_a_part_that_changed_since_is_not_discarded(place: Place, lib: Path, fork: str) -> None:
+    async def script(driver: Driver) -> None:
+        (_home, (_tied, there)) = place.session().changes.parts(fork)
+        there.forks.files(fork).write(b"code", b"other\n")
+        there.forks.flush(fork)
+        await driver.ask("d", "Discard the fork")
+        await driver.press("y")
+        await driver.until(lambda: "has changed" in str(driver.review.query_one("#banner").render()))
+
+    drive(place, fork, script)
+    assert place.session().vault.find(fork) is not None
+
+
+def test_the_parts_as_json(place: Place, lib: Path, fork: str) -> None:
+    done = run(["review", fork, "--json"], cwd=place.project, env=environment(place))
+    told = json.loads(done.stdout)
+    assert [row["path"] for row in told["changes"]["files"]] == ["p"]
+    home, other = told["roots"]
+    assert (home["home"], home["path"], other["path"]) == (True, str(place.home), str(lib))
+    assert {row["path"]: row["tags"] for row in home["changes"]["files"]}[".bashrc"] == ["executes-later", "content"]
+    assert [(row["path"], row["hunks"]) for row in other["changes"]["files"]] == [("code", 2)]
+    landed = run(["apply", fork, "--yes", "--reviewed", told["reviewed"]], cwd=place.project, env=environment(place))
+    assert (landed.returncode, (lib / "code").read_text().count("line thirty")) == (0, 1)
