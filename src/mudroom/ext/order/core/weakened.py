@@ -184,7 +184,7 @@ def _python(old: bytes, new: bytes) -> Iterator[Finding]:
         return
     tests = _tests(before), _tests(after)
     yield from _whole_module(before, after)
-    fresh = {test.body for key, test in tests[1].items() if key not in tests[0]}
+    fresh = {test.body for key, test in tests[1].items() if key not in tests[0] and _is_test(key)}
     for key, test in tests[0].items():
         if key in tests[1]:
             yield from _compared(key, test, tests[1][key])
@@ -515,7 +515,7 @@ def _loose(*pairs: tuple[str, str]) -> tuple[tuple[re.Pattern[str], re.Pattern[s
 
 _LANGUAGES: Mapping[str, _Words] = {
     "js": _Words(
-        re.compile(r"""\b(?:it|test|specify)(?:\.\w+)*\s*\(\s*(["'`])(.*?)\1"""),
+        re.compile(r"""\b[xf]?(?:it|test|specify)(?:\.\w+)*\s*\(\s*(["'`])(.*?)\1"""),
         re.compile(r"\b(?:expect|assert|should)\b[\w.]*\s*\(|\.should\."),
         re.compile(
             r"\b(?:it|test|describe|context|suite)\.(?:skip|only|todo|fixme|fails|failing|skipIf|runIf)\b"
@@ -536,7 +536,7 @@ _LANGUAGES: Mapping[str, _Words] = {
     ),
     "go": _Words(
         re.compile(r"^func\s+((?:Test|Fuzz|Example)\w*)\s*\("),
-        re.compile(r"\bt\.(?:Fatal|Error|Fail)\w*\(|\b(?:assert|require)\.\w+\("),
+        re.compile(r"\bt\.(?:Fatal|Error|Fail)\w*\(|\b(?:assert|require)\.\w+\(|^\s*if\s.*[!=]="),
         re.compile(r"\b[tbf]\.Skip(?:f|Now)?\(|^\s*//go:build\s+ignore"),
         _loose(
             (r"\b(?:assert|require)\.(?:Equal|Exactly|ErrorIs|EqualError|JSONEq|ElementsMatch)",
