@@ -111,10 +111,11 @@ ROOMS: Mapping[str, Room] = {
         (*_ALL, "ext.transfer", "ext.inspection"),
     ),
     "ext.review": Room("what the page and the terminal show of a fork: rows with contents, history", _ALL),
-    "ext.tui": Room("the review in a terminal", (*_ALL, "ext.attempts", "ext.commits", "ext.review")),
+    "ext.order": Room("the order of a review: rows and hunks by the cost of a mistake in them, with reasons", _ALL),
+    "ext.tui": Room("the review in a terminal", (*_ALL, "ext.attempts", "ext.commits", "ext.order", "ext.review")),
     "ext.web": Room(
         "mudroom serve: the page and its API",
-        (*_ALL, "ext.attempts", "ext.agents", "ext.commits", "ext.review", "ext.windows"),
+        (*_ALL, "ext.attempts", "ext.agents", "ext.commits", "ext.order", "ext.review", "ext.windows"),
     ),
     "ext.completion": Room("completion for shells, and the manual page", _ALL),
     "ext.merging": Room("conflicts that are settled by rule", _ALL),

@@ -28,19 +28,32 @@ G = "def g(a):\n    return -a\n"
         ("a.py", "x = 1  # the first\n", "x = 1  # the very first\n", COMMENTS),
         ("a.py", "x = 1\ny = 2\n", "x = 1\n# two of them\n\ny = 2\n", COMMENTS),
         ("a.py", F + "\n\n" + G, G + "\n\n" + F, MOVED),
-        ("a.py", "class A:\n    def f(self): pass\n    def g(self): pass\n",
-         "class A:\n    def g(self): pass\n    def f(self): pass\n", MOVED),
+        (
+            "a.py",
+            "class A:\n    def f(self): pass\n    def g(self): pass\n",
+            "class A:\n    def g(self): pass\n    def f(self): pass\n",
+            MOVED,
+        ),
         ("a.py", "import sys\nimport os\n", "import os\nimport sys\n", IMPORTS),
-        ("a.py", "def f():\n    n = 1\n    return n\n", "def f():\n    count = 1\n    return count\n",
-         "n is count now, a local name, in all places"),
+        (
+            "a.py",
+            "def f():\n    n = 1\n    return n\n",
+            "def f():\n    count = 1\n    return count\n",
+            "n is count now, a local name, in all places",
+        ),
         ("a.js", "const x = f(a,b);\n", "const x = f(a, b);\n", LAYOUT),
         ("a.ts", "const x: number = f( a );\n", "const x: number = f(a);\n", LAYOUT),
         ("a.js", "// the first\nlet a = 1;\n", "// the very first\nlet a = 1;\n", COMMENTS),
-        ("a.go", "package a\n\nfunc f() {\nx := 1\n_ = x\n}\n", "package a\n\nfunc f() {\n\tx := 1\n\t_ = x\n}\n", LAYOUT),
+        (
+            "a.go",
+            "package a\n\nfunc f() {\nx := 1\n_ = x\n}\n",
+            "package a\n\nfunc f() {\n\tx := 1\n\t_ = x\n}\n",
+            LAYOUT,
+        ),
         ("a.rs", "fn f()->i32{ 1 }\n", "fn f() -> i32 {\n    1\n}\n", LAYOUT),
         ("a.java", "class A { int f(){ return 1; } }\n", "class A {\n  int f() { return 1; }\n}\n", LAYOUT),
     ],
-)  # fmt: skip
+)
 def test_what_is_proven(path: str, old: str, new: str, words: str) -> None:
     found = proofs(path, old, new)
     assert found and set(found) == {words}
@@ -99,14 +112,21 @@ def test_what_is_proven(path: str, old: str, new: str, words: str) -> None:
         # order and names
         ("a.py", "f()\ng()\n", "g()\nf()\n"),
         ("a.py", "import b\nimport a\n", "import a\nimport b\n"),
-        ("a.py", "from os import path\nfrom posixpath import path\n", "from posixpath import path\nfrom os import path\n"),
+        (
+            "a.py",
+            "from os import path\nfrom posixpath import path\n",
+            "from posixpath import path\nfrom os import path\n",
+        ),
         ("a.py", F + F.replace("a)", "b)"), F.replace("a)", "b)") + F),
         ("a.py", F + "f = g\n" + G, G + "f = g\n" + F),
         ("a.py", "@d\n" + F + G, G + "@d\n" + F),
         ("a.py", "def f(a=h()): pass\n" + G, G + "def f(a=h()): pass\n"),
         ("a.py", F + "f(1)\n", "f(1)\n" + F),
-        ("a.py", "class A(B):\n    def f(self): pass\n    def g(self): pass\n",
-         "class A(B):\n    def g(self): pass\n    def f(self): pass\n"),
+        (
+            "a.py",
+            "class A(B):\n    def f(self): pass\n    def g(self): pass\n",
+            "class A(B):\n    def g(self): pass\n    def f(self): pass\n",
+        ),
         ("test_a.py", "def test_a(): pass\ndef test_b(): pass\n", "def test_b(): pass\ndef test_a(): pass\n"),
         ("a.py", "def f(n):\n    return n\n", "def f(m):\n    return m\n"),
         ("a.py", "n = 1\n", "m = 1\n"),
@@ -116,7 +136,11 @@ def test_what_is_proven(path: str, old: str, new: str, words: str) -> None:
         ("a.py", "def f():\n    n = 1\n    return n\n", "def f():\n    len = 1\n    return len\n"),
         ("a.py", "def f():\n    global n\n    n = 1\n", "def f():\n    global n\n    m = 1\n"),
         ("a.py", "def f():\n    n = 1\n    return f'{n=}'\n", "def f():\n    m = 1\n    return f'{m=}'\n"),
-        ("a.py", "def f():\n    def g():\n        n = 1\n    return n\n", "def f():\n    def g():\n        m = 1\n    return m\n"),
+        (
+            "a.py",
+            "def f():\n    def g():\n        n = 1\n    return n\n",
+            "def f():\n    def g():\n        m = 1\n    return m\n",
+        ),
         # one block opens what another one closes
         ("a.py", "a()\nx = 1\nb()\n", "a()\n'''\nx = 1\n'''\nb()\n"),
         ("a.js", "a();\nx();\nb();\n", "a();\n/* one\nx();\ntwo */\nb();\n"),
@@ -124,7 +148,7 @@ def test_what_is_proven(path: str, old: str, new: str, words: str) -> None:
         ("a.py", "", "# one\n"),
         ("a.py", "# one\n", ""),
     ],
-)  # fmt: skip
+)
 def test_what_is_not_proven(path: str, old: str, new: str) -> None:
     assert not any(proofs(path, old, new))
 
@@ -138,11 +162,25 @@ def test_a_block_that_changes_something_leaves_the_others_dull() -> None:
 @each(
     ("comment", "is_inert"),
     [
-        ("# two of them, at most", True), ("#", True), ("// It ends here.", True), ("/* one\n * two */", True),
-        ("#x", False), ("#  x", False), ("# x = 1", False), ("# type: ignore", False), ("# region a", False),
-        ("# prettier-ignore", False), ("/** one */", False), ("/*! one */", False), ("//nolint", False), ("# TODO: x", False),
-        ("# caf\u00e9", False), ("# falls through", False), ("/* jsx h */", False), ("# %%", False),
+        ("# two of them, at most", True),
+        ("#", True),
+        ("// It ends here.", True),
+        ("/* one\n * two */", True),
+        ("#x", False),
+        ("#  x", False),
+        ("# x = 1", False),
+        ("# type: ignore", False),
+        ("# region a", False),
+        ("# prettier-ignore", False),
+        ("/** one */", False),
+        ("/*! one */", False),
+        ("//nolint", False),
+        ("# TODO: x", False),
+        ("# caf\u00e9", False),
+        ("# falls through", False),
+        ("/* jsx h */", False),
+        ("# %%", False),
     ],
-)  # fmt: skip
+)
 def test_a_comment_is_inert_only_as_plain_prose(comment: str, is_inert: bool) -> None:
     assert is_inert_comment(comment.encode()) is is_inert
