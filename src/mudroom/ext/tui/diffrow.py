@@ -15,6 +15,7 @@ from mudroom.ext.review.core.worddiff import Budget, diff_words, differing_spans
 from mudroom.ext.tui.line import text_of_line
 
 if TYPE_CHECKING:
+    from mudroom.ext.order.core.risk import BlockRisk
     from mudroom.ext.review.rows import MovedRow
 
 Kind = Literal["note", "moved", "mode", "hunk", "same", "old", "new", "pair"]
@@ -45,6 +46,19 @@ class FileRows(NamedTuple):
     """Whether single hunks can be chosen."""
     moved: MovedRow | None = None
     """The other end, if the file was moved and changed."""
+    risks: tuple[BlockRisk, ...] = ()
+    """By block; empty if they are not known."""
+
+    def proof(self, blocks: tuple[int, ...]) -> str:
+        """Return why a hunk changes nothing; "" if it may."""
+        rated = [self.risks[block] for block in blocks] if self.risks else []
+        is_dull = bool(rated) and all(risk.risk == "dull" for risk in rated)
+        return ", ".join(dict.fromkeys(reason for risk in rated for reason in risk.reasons)) if is_dull else ""
+
+    def reasons(self, blocks: tuple[int, ...]) -> str:
+        """Return why to look at a hunk; "" if nothing is known."""
+        rated = [self.risks[block] for block in blocks if self.risks[block].risk != "dull"] if self.risks else []
+        return "; ".join(dict.fromkeys(reason for risk in rated for reason in risk.reasons))
 
 
 class DiffRow(NamedTuple):
@@ -105,7 +119,16 @@ def groups_of(text: FileText, context: int, cuts: frozenset[int]) -> list[Group]
     return groups
 
 
-def lay_out(shown: FileRows, context: int, cuts: frozenset[int], *, side_by_side: bool = False) -> Layout:
+def lay_out(
+    shown: FileRows,
+    context: int,
+    cuts: frozenset[int],
+    *,
+    side_by_side: bool = False,
+    opened: frozenset[int] = frozenset(),
+) -> Layout:
+    """Return the rows. A hunk that is proven to change nothing is its heading alone, unless its first block is in
+    ``opened``."""
     rows: list[DiffRow] = []
     if shown.mode is not None:
         rows.append(DiffRow("mode"))
@@ -119,6 +142,8 @@ def lay_out(shown: FileRows, context: int, cuts: frozenset[int], *, side_by_side
     for number, group in enumerate(groups):
         groups[number] = group._replace(row=len(rows))
         rows.append(DiffRow("hunk", hunk=number))
+        if shown.proof(group.blocks) and group.blocks[0] not in opened:
+            continue
         at, other = group.old_start, group.new_start
         for block_number in group.blocks:
             block = text.blocks[block_number]

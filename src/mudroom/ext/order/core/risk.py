@@ -24,15 +24,15 @@ from mudroom.typing import Literal, NamedTuple
 
 Risk = Literal["conflict", "later", "weakened", "code", "settings", "tests", "prose", "generated", "dull"]
 RISKS: Mapping[Risk, str] = {
-    "conflict": "Conflicts with the project",
-    "later": "Runs later, or with more rights",
+    "conflict": "Conflicts",
+    "later": "Runs later, more rights",
     "weakened": "Weakened checks",
     "code": "Code",
-    "settings": "Settings and dependencies",
+    "settings": "Settings, dependencies",
     "tests": "Tests",
     "prose": "Prose",
-    "generated": "Generated and vendored",
-    "dull": "Proven to change nothing",
+    "generated": "Generated, vendored",
+    "dull": "Changes nothing, proven",
 }
 """Each risk's heading, the costliest first."""
 RANKS: Mapping[Risk, int] = {risk: rank for rank, risk in enumerate(RISKS)}
