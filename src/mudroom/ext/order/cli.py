@@ -8,7 +8,7 @@ from mudroom.core.text.hunk import Hunk, hunks
 from mudroom.core.text.plural import counted
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.path import is_below, show_path
-from mudroom.ext.order.core.risk import RISKS, BlockRisk, FileRisk, Risk
+from mudroom.ext.order.core.risk import RISKS, BlockRisk, FileRisk, Risk, join_risks
 from mudroom.ext.order.reader import LARGEST, RatedChange, order_of, sides_of
 from mudroom.stage.diff import content_diff
 from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
@@ -107,17 +107,11 @@ def _hunks(sides: SideReader, row: RatedChange) -> Iterator[_RatedHunk]:
         yield _RatedHunk(_as_block(risk), row, None, 0)
         return
     for place, hunk in enumerate(found):
-        yield _RatedHunk(_of_blocks([risk.blocks[number] for number in hunk.blocks]), row, hunk, place)
+        yield _RatedHunk(join_risks([risk.blocks[number] for number in hunk.blocks]), row, hunk, place)
 
 
 def _as_block(risk: FileRisk) -> BlockRisk:
     return BlockRisk("code" if risk.risk == "dull" else risk.risk, risk.reasons, risk.weight)
-
-
-def _of_blocks(blocks: Sequence[BlockRisk]) -> BlockRisk:
-    first = min(blocks, key=lambda block: block.key)
-    of_risk = [block for block in blocks if block.risk != "dull"] or blocks
-    return first._replace(reasons=tuple(dict.fromkeys(reason for block in of_risk for reason in block.reasons)))
 
 
 def _texts(sides: SideReader, change: Change) -> tuple[bytes, bytes] | None:

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from mudroom.core.text.escaping import Span
 from mudroom.core.text.linediff import Block, diff_lines, grouped, split_lines
 from mudroom.core.tree.path import show_path
+from mudroom.ext.order.core.risk import BlockRisk, join_risks
 from mudroom.ext.review.core.worddiff import Budget, diff_words, differing_spans
 from mudroom.ext.tui.line import text_of_line
 
 if TYPE_CHECKING:
-    from mudroom.ext.order.core.risk import BlockRisk
     from mudroom.ext.review.rows import MovedRow
 
 Kind = Literal["note", "moved", "mode", "hunk", "same", "old", "new", "pair"]
@@ -49,16 +49,14 @@ class FileRows(NamedTuple):
     risks: tuple[BlockRisk, ...] = ()
     """By block; empty if they are not known."""
 
-    def proof(self, blocks: tuple[int, ...]) -> str:
-        """Return why a hunk changes nothing; "" if it may."""
-        rated = [self.risks[block] for block in blocks] if self.risks else []
-        is_dull = bool(rated) and all(risk.risk == "dull" for risk in rated)
-        return ", ".join(dict.fromkeys(reason for risk in rated for reason in risk.reasons)) if is_dull else ""
+    def risk(self, blocks: tuple[int, ...]) -> BlockRisk | None:
+        """Return a hunk's risk, or None if it is not known."""
+        return join_risks([self.risks[block] for block in blocks]) if self.risks else None
 
-    def reasons(self, blocks: tuple[int, ...]) -> str:
-        """Return why to look at a hunk; "" if nothing is known."""
-        rated = [self.risks[block] for block in blocks if self.risks[block].risk != "dull"] if self.risks else []
-        return "; ".join(dict.fromkeys(reason for risk in rated for reason in risk.reasons))
+    def is_dull(self, blocks: tuple[int, ...]) -> bool:
+        """Return whether a hunk is proven to change nothing."""
+        risk = self.risk(blocks)
+        return risk is not None and risk.risk == "dull"
 
 
 class DiffRow(NamedTuple):
@@ -142,7 +140,7 @@ def lay_out(
     for number, group in enumerate(groups):
         groups[number] = group._replace(row=len(rows))
         rows.append(DiffRow("hunk", hunk=number))
-        if shown.proof(group.blocks) and group.blocks[0] not in opened:
+        if shown.is_dull(group.blocks) and group.blocks[0] not in opened:
             continue
         at, other = group.old_start, group.new_start
         for block_number in group.blocks:

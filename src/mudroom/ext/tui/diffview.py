@@ -123,7 +123,7 @@ class DiffView(Pane):
     def unfold(self) -> None:
         """Show the lines of a hunk that changes nothing, or fold them."""
         group = self.group
-        if group is not None and self.shown.proof(group.blocks):
+        if group is not None and self.shown.is_dull(group.blocks):
             self._opened ^= {group.blocks[0]}
             self._lay_out_at(group.blocks[0])
 
@@ -187,11 +187,13 @@ class DiffView(Pane):
         ]
 
     def _reasons(self, group: Group) -> Pieces:
-        proof, reasons = self.shown.proof(group.blocks), self.shown.reasons(group.blocks)
-        if proof:
-            is_open = group.blocks[0] in self._opened
-            return [(f"  {proof}" + ("" if is_open else ": Enter shows it"), "dim")]
-        return [(f"  {reasons}", "warn")] if reasons else []
+        risk = self.shown.risk(group.blocks)
+        if risk is None or not risk.reasons:
+            return []
+        if risk.risk != "dull":
+            return [(f"  {'; '.join(risk.reasons)}", "warn")]
+        is_open = group.blocks[0] in self._opened
+        return [(f"  {', '.join(risk.reasons)}" + ("" if is_open else ": Enter shows it"), "dim")]
 
     def _line(self, row: DiffRow, text: FileText, pointer: tuple[str, str], width: int) -> Pieces:
         digits = len(str(max(len(text.old), len(text.new))))

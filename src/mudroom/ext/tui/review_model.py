@@ -200,7 +200,7 @@ class ReviewModel(SessionCalls):
         text = FileText(*shown.texts.sides, shown.texts.blocks) if shown.texts is not None else None
         risk = seen.risks.get(change.path) if seen is not None else None
         blocks = risk.blocks if risk is not None and text is not None else ()
-        if risk is not None and not blocks:
+        if risk is not None and not blocks and shown.moved is None:
             notes += [reason for reason in risk.reasons if not change.runs or change.runs not in reason]
         risks = blocks if text is not None and len(blocks) == len(text.blocks) else ()
         return FileRows(tuple(notes), mode if divisible else None, text, divisible, shown.moved, risks)

@@ -80,6 +80,13 @@ class FileRisk(NamedTuple):
         return RANKS[self.risk], -self.weight
 
 
+def join_risks(blocks: Sequence[BlockRisk]) -> BlockRisk:
+    """Return the risk of a hunk: that of its costliest block, with the reasons of all that are not dull."""
+    first = min(blocks, key=lambda block: block.key)
+    of_risk = [block for block in blocks if block.risk != "dull"] or blocks
+    return first._replace(reasons=tuple(dict.fromkeys(reason for block in of_risk for reason in block.reasons)))
+
+
 def rate_by_name(change: Change, tags: Sequence[str]) -> FileRisk:
     """Return a file's risk as far as its name, flags and verb tell."""
     kind = kind_of(change.path)
